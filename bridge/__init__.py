@@ -1,0 +1,25 @@
+"""Join deep-learning ops to the CUDA kernels that they launch, from NVIDIA's own profilers.
+
+The light face: annotating a program imports neither pandas nor click nor SQLite.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bridge.annotate import backend, nvtx_op
+
+if TYPE_CHECKING:
+    from bridge.joined import Joined, load
+
+__version__ = "0.1.0"
+__all__ = ["Joined", "__version__", "backend", "load", "nvtx_op"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the analysis half at its first use."""
+    if name in {"Joined", "load"}:
+        from bridge import joined
+
+        return getattr(joined, name)
+    raise AttributeError(f"module 'bridge' has no attribute {name!r}")

@@ -1,0 +1,90 @@
+"""Column tables: what frames a report has, how they are made, and how many become one.
+
+Times and ids are int64, -1 where missing; names are categoricals; a frame's row number is its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api.types import union_categoricals
+
+from importers.texts import Ints
+
+MISSING = -1
+
+NAMES = frozenset(  # columns that are categoricals, in whatever frame
+    "name full_name mangled kind domain_name category process_name thread_name".split()
+)
+FLAGS = frozenset(["open"])
+FRAMES: Mapping[str, tuple[str, ...]] = {
+    "ranges": tuple(
+        "start end thread process domain domain_name name kind category color payload open text"
+        " report".split()
+    ),
+    "launches": tuple("start end thread process correlation name report".split()),
+    "activities": tuple(
+        "start end kind process device context stream correlation name full_name mangled bytes"
+        " copy_kind grid_x grid_y grid_z block_x block_y block_z registers shared_static"
+        " shared_dynamic graph graph_node report".split()
+    ),
+    "marks": tuple("time thread process domain domain_name name category payload report".split()),
+    "threads": tuple("thread process name report".split()),
+    "processes": tuple("process name report".split()),
+    "devices": tuple("process device gpu name report".split()),
+}
+
+
+def frame(kind: str, columns: Mapping[str, Ints | pd.Categorical | NDArray[np.bool_]]) -> pd.DataFrame:
+    """Return the frame of this kind; integer columns not given are missing in every row."""
+    rows = len(next(iter(columns.values()))) if columns else 0
+    data = {c: columns[c] if c in columns else _missing(c, rows) for c in FRAMES[kind]}
+    return pd.DataFrame(data, copy=False)
+
+
+def names(codes: Ints, categories: Sequence[str]) -> pd.Categorical:
+    """Return a column of names from a code per row and the distinct names."""
+    dtype = pd.CategoricalDtype(pd.Index(list(categories), dtype=object))
+    return pd.Categorical.from_codes(codes, dtype=dtype)  # type: ignore[arg-type]
+
+
+def codes(column: pd.Series) -> Ints:  # type: ignore[type-arg]
+    """Return the code of each row's name, -1 where there is none."""
+    return column.cat.codes.to_numpy().astype(np.int64)
+
+
+def ints(table: pd.DataFrame, column: str) -> Ints:
+    """Return an integer column as it lies in memory."""
+    found: Ints = table[column].to_numpy()
+    return found
+
+
+def pick(column: Ints, rows: Ints) -> Ints:
+    """Return a column's values at ascending rows, the column itself if those are all."""
+    return column if len(rows) == len(column) else column[rows]
+
+
+def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Put frames of one kind one after another, categoricals staying categoricals."""
+    if len(frames) == 1:
+        return frames[0]
+    columns = {c: _concat([f[c] for f in frames]) for c in frames[0].columns}
+    return pd.DataFrame(columns, copy=False)
+
+
+def _concat(parts: list[pd.Series]) -> pd.Categorical | NDArray[np.generic]:  # type: ignore[type-arg]
+    if isinstance(parts[0].dtype, pd.CategoricalDtype):
+        return union_categoricals(parts)
+    return np.concatenate([p.to_numpy() for p in parts])
+
+
+def _missing(column: str, rows: int) -> Ints | pd.Categorical | NDArray[np.bool_]:
+    if column in NAMES:
+        return names(np.full(rows, MISSING, np.int64), [])
+    if column in FLAGS:
+        return np.zeros(rows, bool)
+    value = 0 if column == "report" else MISSING
+    return np.broadcast_to(np.int64(value), (rows,))

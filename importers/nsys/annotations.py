@@ -1,0 +1,112 @@
+"""NVTX events of an export as the frames `ranges` and `marks`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from importers import frames
+from importers.nsys import schema
+from importers.nsys.columns import Columns
+from importers.nsys.names import UNNAMED, Strings, declared, lookup
+from importers.percall import name_lengths
+from importers.texts import Ints, Texts, unique_names
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """The NVTX rows of one export, names resolved."""
+
+    ints: dict[str, Ints]
+    texts: Texts  # distinct registered strings, then every inline text
+    text: Ints  # each row's place in texts
+    name: pd.Categorical
+
+    @classmethod
+    def of(cls, columns: Columns, strings: Strings) -> Annotations:
+        """Resolve names; an inline text wins over a registered one."""
+        ints = {name: c for name, c in columns.items() if isinstance(c, np.ndarray)}
+        inline = columns["text"]
+        assert isinstance(inline, Texts)
+        pool, text = _pool(inline, ints["text_id"], strings)
+        name = frames.names(*_named(pool, text))
+        return cls(ints | {"process": ints["thread"] & ~schema.THREAD_BITS}, pool, text, name)
+
+    def ranges(self, last: int, session: int) -> pd.DataFrame:
+        """Return push/pop and start/end ranges.
+
+        A range that never ended comes with the end of the session from nsys (``session``, -1 if
+        unknown) and with NULL from other writers: both are open. The latter end when the capture
+        does: at ``last`` or with the last event of NVTX.
+        """
+        types = self.ints["type"]
+        rows = np.flatnonzero(np.isin(types, schema.PUSH_POP + schema.START_END))
+        phase = np.isin(types[rows], schema.START_END)
+        start, end = (frames.pick(self.ints[c], rows) for c in ("start", "end"))
+        endless = end == schema.NO_END
+        last = max([last, session, *(int(t.max()) for t in (start, end) if len(t))])
+        columns = self._common(rows) | {
+            "start": start,
+            "end": np.where(endless, last, end) if endless.any() else end,
+            "kind": frames.names(phase.astype(np.int64), ["push_pop", "start_end"]),
+            "color": frames.pick(self.ints["color"], rows),
+            "open": endless | ((end >= session) & (session > schema.MISSING)),
+            "text": frames.pick(self.text, rows),
+        }
+        return frames.frame("ranges", columns)
+
+    def marks(self) -> pd.DataFrame:
+        """Return the instants."""
+        rows = np.flatnonzero(np.isin(self.ints["type"], schema.MARK))
+        return frames.frame("marks", self._common(rows) | {"time": self.ints["start"][rows]})
+
+    def _common(self, rows: Ints) -> dict[str, Ints | pd.Categorical]:
+        picked = {c: frames.pick(self.ints[c], rows) for c in ("thread", "process", "domain", "payload")}
+        return picked | {
+            "domain_name": self._domains(rows),
+            "category": self._categories(rows),
+            "name": self.name[rows] if len(rows) < len(self.name) else self.name,
+        }
+
+    def _domains(self, rows: Ints) -> pd.Categorical:
+        """The name of each row's domain; '' for the default one and for one never declared."""
+        names = self._declared(schema.DOMAIN_NAME, ("process", "domain"))
+        keys = tuple(frames.pick(self.ints[c], rows) for c in ("process", "domain"))
+        return lookup(names, keys, lambda key: "")
+
+    def _categories(self, rows: Ints) -> pd.Categorical:
+        """The name of each row's category; '' for none, the number for one without a name."""
+        names = self._declared(schema.CATEGORY_NAME, ("process", "domain", "category"))
+        keys = tuple(frames.pick(self.ints[c], rows) for c in ("process", "domain", "category"))
+        return lookup(names, keys, lambda key: str(key[2]) if key[2] else "")
+
+    def _declared(self, event: int, keys: tuple[str, ...]) -> dict[tuple[int, ...], str]:
+        rows = np.flatnonzero(self.ints["type"] == event)
+        return declared(
+            tuple(self.ints[key][rows] for key in keys), [str(n) for n in self.name[rows]]
+        )
+
+
+def _pool(inline: Texts, ids: Ints, strings: Strings) -> tuple[Texts, Ints]:
+    """Return the distinct registered strings and all inline texts, and each row's place there."""
+    registered = np.flatnonzero((inline.sizes == 0) & (ids != schema.MISSING))
+    codes, distinct = pd.factorize(strings.rows(ids[registered]))
+    known = strings.values.take(distinct[distinct >= 0])
+    written = np.flatnonzero(inline.sizes > 0)
+    # Texts of no bytes can be left out without moving any byte.
+    pool = Texts.concat(
+        [Texts.of([UNNAMED]), known, Texts(inline.data, inline.offsets[np.append(written, -1)])]
+    )
+    place = np.zeros(len(inline), np.int64)
+    # -1 (no such string) may stand anywhere among the distinct rows: it takes no place of its own.
+    place[registered] = np.where(distinct >= 0, np.cumsum(distinct >= 0), 0)[codes]
+    place[written] = np.arange(1 + len(known), len(pool))
+    return pool, place
+
+
+def _named(pool: Texts, text: Ints) -> tuple[Ints, list[str]]:
+    codes, names = pool.factorize(name_lengths(pool))
+    used, distinct = pd.factorize(codes[text])
+    return unique_names(used.astype(np.int64), [names[c] for c in distinct.tolist()])

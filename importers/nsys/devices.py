@@ -1,0 +1,68 @@
+"""Kernels, copies, fills and graph launches of an export as the frame `activities`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from importers import frames
+from importers.nsys import schema
+from importers.nsys.columns import Columns
+from importers.nsys.names import Strings
+from importers.texts import Ints
+
+KINDS = ("kernel", "copy", "fill", "graph")
+
+
+def activities(read: dict[str, Columns], strings: Strings) -> pd.DataFrame:
+    """Return everything that ran on a device: kernels, then copies, fills and whole graphs."""
+    parts = [
+        _kernels(_ints(read["kernels"]), strings),
+        _copies(_ints(read["copies"])),
+        _fills(_ints(read["fills"])),
+        _graphs(_ints(read["graphs"])),
+    ]
+    found = [_kind(columns, n) for n, columns in enumerate(parts)]
+    table = frames.concat([f for f in found if len(f)] or found[:1])
+    return table.assign(process=_only_process(frames.ints(table, "process")))
+
+
+def _kernels(columns: dict[str, Ints], strings: Strings) -> dict[str, Ints | pd.Categorical]:
+    named = {c: strings.column(columns[c]) for c in ("name", "full_name", "mangled")}
+    return {**columns, **named}
+
+
+def _copies(columns: dict[str, Ints]) -> dict[str, Ints | pd.Categorical]:
+    kinds, codes = np.unique(columns["copy_kind"], return_inverse=True)
+    labels = [schema.COPY_KINDS.get(int(k), f"kind {k}") for k in kinds]
+    return columns | _same_names(codes, [f"[CUDA memcpy {label}]" for label in labels])
+
+
+def _fills(columns: dict[str, Ints]) -> dict[str, Ints | pd.Categorical]:
+    return columns | _same_names(np.zeros(len(columns["start"]), np.int64), [schema.FILL])
+
+
+def _graphs(columns: dict[str, Ints]) -> dict[str, Ints | pd.Categorical]:
+    ids, codes = np.unique(columns["graph"], return_inverse=True)
+    return columns | _same_names(codes, [schema.GRAPH.format(i) for i in ids])
+
+
+def _same_names(codes: Ints, names: list[str]) -> dict[str, pd.Categorical]:
+    """What is no kernel has one name, however it is asked for."""
+    return dict.fromkeys(("name", "full_name", "mangled"), frames.names(codes, names))
+
+
+def _kind(columns: dict[str, Ints | pd.Categorical], kind: int) -> pd.DataFrame:
+    codes = np.full(len(columns["start"]), kind, np.int64)
+    return frames.frame("activities", columns | {"kind": frames.names(codes, KINDS)})
+
+
+def _only_process(process: Ints) -> Ints:
+    """Give a record without a process that of all others, if those are of one process."""
+    unknown = process == frames.MISSING
+    others = np.unique(process[~unknown])
+    return np.where(unknown, others[0], process) if unknown.any() and len(others) == 1 else process
+
+
+def _ints(columns: Columns) -> dict[str, Ints]:
+    return {name: c for name, c in columns.items() if isinstance(c, np.ndarray)}

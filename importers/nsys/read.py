@@ -1,0 +1,187 @@
+"""An Nsight Systems SQLite export becomes a `Report`. The file is only ever read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from importers import frames
+from importers.errors import NotAReport, NothingRecorded
+from importers.nsys import schema
+from importers.nsys.annotations import Annotations
+from importers.nsys.columns import Columns, Database
+from importers.nsys.devices import activities
+from importers.nsys.names import Strings, api_name
+from importers.report import Facts, Report
+from importers.texts import Ints, Texts
+
+HEADER = b"SQLite format 3\0"
+
+
+def read(path: Path) -> Report:
+    """Return what an export holds; raises a `ReportError` if it is no sound profile."""
+    before = _sound(path)
+    with Database(path) as database:
+        columns = _columns(path, database)
+    after = path.stat()
+    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+        raise NotAReport(f"{path.name}: changed while it was read; wait until nsys has finished")
+    return _report(path, columns)
+
+
+def _sound(path: Path) -> os.stat_result:
+    """Check, without SQLite, that the file is a whole database that nobody is writing to."""
+    with path.open("rb") as file:
+        head = file.read(100)
+    if len(head) < 100 or not head.startswith(HEADER):
+        raise NotAReport(f"{path.name}: not an SQLite database; give an export of nsys or an .nsys-rep")
+    for suffix in ("-wal", "-journal"):
+        beside = path.with_name(path.name + suffix)
+        if beside.exists() and beside.stat().st_size:
+            raise NotAReport(
+                f"{path.name}: {beside.name} beside it holds changes not yet merged;"
+                " wait until its writer has finished, or open it once with sqlite3"
+            )
+    _whole(path, head)
+    return path.stat()
+
+
+def _whole(path: Path, head: bytes) -> None:
+    """Compare the size with the count of pages in the header (sqlite.org/fileformat.html, 1.3)."""
+    page = int.from_bytes(head[16:18], "big")
+    page = 65536 if page == 1 else page
+    pages, counter, valid_for = (int.from_bytes(head[at : at + 4], "big") for at in (28, 24, 92))
+    size = path.stat().st_size
+    if counter == valid_for and pages * page != size:
+        raise NotAReport(
+            f"{path.name}: {size} bytes where its header says {pages * page}:"
+            " truncated or still being written; export or copy it again"
+        )
+
+
+def _columns(path: Path, database: Database) -> dict[str, Columns]:
+    tables = database.tables()
+    if schema.STRINGS.name not in tables:
+        raise NotAReport(f"{path.name}: an SQLite database, but not an Nsight Systems export")
+    try:
+        queries = {ours: table.query(tables) for ours, table in schema.READ.items()}
+    except NotAReport as error:
+        raise NotAReport(f"{path.name}: {error}") from error
+    found = database.read({ours: query for ours, query in queries.items() if query})
+    nothing = {ours: _empty(table) for ours, table in schema.READ.items()}
+    return nothing | found
+
+
+def _empty(table: schema.Table) -> Columns:
+    return {
+        name: Texts.of([]) if column.text else np.empty(0, np.int64)
+        for name, column in table.columns.items()
+    }
+
+
+def _report(path: Path, read: dict[str, Columns]) -> Report:
+    strings = Strings(_ints(read["strings"], "id"), _texts(read["strings"], "value"))
+    annotations = Annotations.of(read["annotations"], strings)
+    launches, on_device = _launches(read["launches"], strings), activities(read, strings)
+    session = int(_ints(read["session"], "duration").max(initial=schema.MISSING))
+    ranges = annotations.ranges(_span(launches, on_device)[1], session)
+    if not len(ranges) + len(launches) + len(on_device):
+        raise NothingRecorded(
+            f"{path.name}: no ranges, no CUDA calls and no kernels;"
+            " was it recorded with --trace=cuda,nvtx, and did the export succeed?"
+        )
+    versions = _versions(read)
+    return Report(
+        source=(path.name,),
+        facts=(Facts(*versions, _span(ranges, launches, on_device), _warnings(path, ranges, launches, on_device)),),
+        ranges=ranges,
+        launches=launches,
+        activities=on_device,
+        marks=annotations.marks(),
+        threads=_threads(read["threads"], strings),
+        processes=_processes(read["processes"]),
+        devices=_devices(read, on_device),
+        texts=annotations.texts,
+    )
+
+
+def _launches(columns: Columns, strings: Strings) -> pd.DataFrame:
+    ints = {name: _ints(columns, name) for name in columns}
+    process = ints["thread"] & ~schema.THREAD_BITS
+    name = strings.column(ints["name"], clean=api_name)
+    return frames.frame("launches", {**ints, "process": process, "name": name})
+
+
+def _span(*found: pd.DataFrame) -> tuple[int, int]:
+    """First start and last end of what was recorded."""
+    timed = [table for table in found if len(table)]
+    if not timed:
+        return (0, 0)
+    starts = [frames.ints(table, "start") for table in timed]
+    ends = [frames.ints(table, "end") for table in timed]
+    return min(int(s.min()) for s in starts), max(int(t.max()) for t in (*starts, *ends))
+
+
+def _versions(read: dict[str, Columns]) -> tuple[str, str]:
+    known: dict[str, str] = {}
+    for name in ("versions_old", "versions"):
+        pairs = _texts(read[name], "name").decode(), _texts(read[name], "value").decode()
+        known |= dict(zip(*pairs, strict=True))
+    return known.get(schema.PRODUCT_VERSION, ""), known.get(schema.SCHEMA_VERSION, "")
+
+
+def _threads(columns: Columns, strings: Strings) -> pd.DataFrame:
+    """Name threads; of several names the one of highest priority counts, then the first by letter."""
+    thread = _ints(columns, "thread")
+    named = strings.column(_ints(columns, "name"))
+    table = pd.DataFrame({"thread": thread, "name": named.astype(object), "p": -_ints(columns, "priority")})
+    table = table.sort_values(["thread", "p", "name"]).drop_duplicates("thread")
+    ours = table["thread"].to_numpy()
+    name = pd.Categorical(table["name"])
+    return frames.frame("threads", {"thread": ours, "process": ours & ~schema.THREAD_BITS, "name": name})
+
+
+def _processes(columns: Columns) -> pd.DataFrame:
+    name = pd.Categorical(_texts(columns, "name").decode())
+    return frames.frame("processes", {"process": _ints(columns, "process"), "name": name})
+
+
+def _devices(read: dict[str, Columns], on_device: pd.DataFrame) -> pd.DataFrame:
+    """Return the GPU behind each (process, device number) that was used."""
+    used = on_device[["process", "device"]].drop_duplicates().sort_values(["process", "device"])
+    process, device = used["process"].to_numpy(), used["device"].to_numpy()
+    declared = [_ints(read["devices"], c).tolist() for c in ("pid", "device", "gpu")]
+    gpu_of = {(pid, number): gpu for pid, number, gpu in zip(*declared, strict=True)}
+    gpus = read["gpus"]
+    by_number = dict(zip(_ints(gpus, "device").tolist(), _ints(gpus, "gpu").tolist(), strict=True))
+    names = dict(zip(_ints(gpus, "gpu").tolist(), _texts(gpus, "name").decode(), strict=True))
+    pids = (process >> 24) & schema.THREAD_BITS
+    keys = zip(pids.tolist(), device.tolist(), strict=True)
+    gpu = [gpu_of.get((pid, number), by_number.get(number, -1)) for pid, number in keys]
+    name = pd.Categorical([names.get(g, "") for g in gpu])
+    columns = {"process": process, "device": device, "gpu": np.array(gpu, np.int64), "name": name}
+    return frames.frame("devices", columns)
+
+
+def _warnings(path: Path, *found: pd.DataFrame) -> tuple[str, ...]:
+    advice = (
+        "no NVTX ranges: nothing to attribute kernels to; was it recorded with --trace=nvtx?",
+        "no CUDA API calls: kernels cannot be led back to their ops",
+        "no kernels, copies or fills; was it recorded with --trace=cuda?",
+    )
+    return tuple(f"{path.name}: {text}" for text, table in zip(advice, found, strict=True) if not len(table))
+
+
+def _ints(columns: Columns, name: str) -> Ints:
+    column = columns[name]
+    assert isinstance(column, np.ndarray)
+    return column
+
+
+def _texts(columns: Columns, name: str) -> Texts:
+    column = columns[name]
+    assert isinstance(column, Texts)
+    return column

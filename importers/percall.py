@@ -1,0 +1,62 @@
+"""Where the name of a range ends and what belongs to a single call begins.
+
+PyTorch writes ``aten::mm, seq = 7, op_id = 40, sizes = [[2, 3]], input_op_ids = [(38, 0)]``
+(torch/csrc/profiler/util.cpp, getNvtxStr): every call a text of its own. Found on bytes, for all
+texts at once; only the place is returned, the text itself is kept whole.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from importers.texts import WORD, Bytes, Ints, Texts, sliding_words
+
+KEYS = (b", seq = ", b", op_id = ", b", sizes = ", b", input_op_ids = ")
+COMMA, MINUS, OPEN, CLOSE = b",-[]"
+
+
+def name_lengths(texts: Texts) -> Ints:
+    """Return the length in bytes of each text's name, its per-call part left out.
+
+    The per-call part starts at the first key that a value follows and runs to the end of the text,
+    which must be the end of a value: ``loss, seq = none`` is a name.
+    """
+    lengths = texts.sizes
+    if not len(texts):
+        return lengths
+    found = _keys(texts.data)
+    row = np.searchsorted(texts.offsets, found, side="right") - 1
+    closed = _ends_a_value(texts.data[texts.offsets[row + 1] - 1])
+    row, found = row[closed], found[closed]
+    row, first = np.unique(row, return_index=True)  # places are sorted: the first key of each text
+    lengths[row] = found[first] - texts.offsets[row]
+    return lengths
+
+
+def _keys(data: Bytes) -> Ints:
+    """Return the places of every key that a value follows, in order."""
+    commas = np.flatnonzero(data == COMMA)
+    words = sliding_words(data, beyond=max(map(len, KEYS)))
+    heads = words[commas]
+    return np.sort(np.concatenate([_of_key(words, commas, heads, key) for key in KEYS]))
+
+
+def _of_key(words: NDArray[np.uint64], commas: Ints, heads: NDArray[np.uint64], key: bytes) -> Ints:
+    places = commas[heads == int.from_bytes(key[:WORD], "little")]
+    for step in range(WORD, len(key)):
+        places = places[_byte(words, places + step) == key[step]]
+    value = _byte(words, places + len(key))
+    return places[_digit(value) | (value == MINUS) | (value == OPEN)]
+
+
+def _byte(words: NDArray[np.uint64], places: Ints) -> Bytes:
+    return words[places].astype(np.uint8)  # the low byte of a little-endian word is the first
+
+
+def _ends_a_value(last: Bytes) -> NDArray[np.bool_]:
+    return _digit(last) | (last == CLOSE)
+
+
+def _digit(byte: Bytes) -> NDArray[np.bool_]:
+    return (byte >= ord("0")) & (byte <= ord("9"))

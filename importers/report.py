@@ -1,0 +1,80 @@
+"""What every importer gives: a `Report`, a file's facts and its frames.
+
+Frames share their arrays with whoever made them: read, never write into one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+
+from importers import frames
+from importers.texts import Texts
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a capture as a whole; ``span`` is (first start, last end) in ns."""
+
+    product: str = ""
+    schema: str = ""
+    span: tuple[int, int] = (0, 0)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """One or more captures as frames; columns and meanings are listed in docs/frames.md.
+
+    ``source`` holds the files' base names, ``facts`` one entry per file, and the frames' column
+    ``report`` says which of them a row is from. ``texts`` holds the ranges' whole texts, of which
+    ``ranges.name`` is the part that does not change from call to call (``ranges.text`` is the row).
+    """
+
+    source: tuple[str, ...]
+    facts: tuple[Facts, ...]
+    ranges: pd.DataFrame
+    launches: pd.DataFrame
+    activities: pd.DataFrame
+    marks: pd.DataFrame
+    threads: pd.DataFrame
+    processes: pd.DataFrame
+    devices: pd.DataFrame
+    texts: Texts = field(default_factory=lambda: Texts.of([]))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know before trusting the figures, one line each."""
+        return tuple(w for facts in self.facts for w in facts.warnings)
+
+
+def concat(reports: Sequence[Report]) -> Report:
+    """Make one report of several; processes and threads stay apart by the column ``report``."""
+    if len(reports) == 1:
+        return reports[0]
+    starts = np.cumsum([0, *(len(r.source) for r in reports)])
+    texts = np.cumsum([0, *(len(r.texts) for r in reports)])
+    together = {
+        kind: frames.concat([_moved(getattr(r, kind), "report", n) for r, n in zip(reports, starts, strict=False)])
+        for kind in frames.FRAMES
+    }
+    together["ranges"] = frames.concat(
+        [
+            _moved(_moved(r.ranges, "report", n), "text", t)
+            for r, n, t in zip(reports, starts, texts, strict=False)
+        ]
+    )
+    return replace(
+        reports[0],
+        source=tuple(name for r in reports for name in r.source),
+        facts=tuple(f for r in reports for f in r.facts),
+        texts=Texts.concat([r.texts for r in reports]),
+        **together,
+    )
+
+
+def _moved(table: pd.DataFrame, column: str, by: int) -> pd.DataFrame:
+    return table.assign(**{column: frames.ints(table, column) + by}) if by else table

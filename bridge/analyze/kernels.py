@@ -1,0 +1,87 @@
+"""Tables per kernel, per copy, and per op and kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.groups import Floats, counts, highest, lowest, quantiles, ratio, sums
+from bridge.analyze.tree import repeated, stacks
+from bridge.join.attributed import Attributed
+from bridge.join.order import NONE, Ints
+from importers import frames
+
+KERNEL, COPY, FILL, GRAPH = range(4)  # codes of activities.kind
+KERNEL_NAMES = {"short": "name", "demangled": "full_name", "mangled": "mangled"}
+
+
+def by_kernel(joined: Attributed, kernel_names: str = "short") -> pd.DataFrame:
+    """Return one row per kernel name; ``share`` is of all kernels' time."""
+    rows = _of_kind(joined, KERNEL)
+    name, names = _names(joined, KERNEL_NAMES[kernel_names], rows)
+    time, groups = joined.duration[rows], len(names)
+    total = sums(name, time, groups)
+    table = {"kernel": names, **_times(name, time, groups, median=True)}
+    return pd.DataFrame(table | {"share": ratio(total, int(total.sum()))})
+
+
+def by_copy(joined: Attributed) -> pd.DataFrame:
+    """Return one row per kind of copy and for fills; ``gb_per_s`` is 10**9 bytes per second."""
+    rows = _of_kind(joined, COPY, FILL)
+    name, names = _names(joined, "name", rows)
+    time = joined.duration[rows]
+    size = np.maximum(frames.ints(joined.report.activities, "bytes")[rows], 0)
+    table = _times(name, time, len(names))
+    moved = sums(name, size, len(names))
+    speed = ratio(moved, sums(name, time, len(names)))
+    return pd.DataFrame({"operation": names, **table, "bytes": moved, "gb_per_s": speed})
+
+
+def by_op_kernel(
+    joined: Attributed, kernel_names: str = "short", *, inclusive: bool = False
+) -> pd.DataFrame:
+    """Return one row per op and kernel name: of the innermost op, or of every op on the stack."""
+    rows = _of_kind(joined, KERNEL)
+    rows = rows[joined.attribution.node[rows] != NONE]
+    op = joined.activity_op[rows]
+    if inclusive:
+        place, op = _ops_above(joined, rows)
+        rows = rows[place]
+    name, names = _names(joined, KERNEL_NAMES[kernel_names], rows)
+    pair, distinct = pd.factorize(op * max(1, len(names)) + name)
+    ops, kernels = np.divmod(distinct, max(1, len(names)))
+    table = {
+        "op": [joined.ops[o] for o in ops.tolist()],
+        "kernel": [names[k] for k in kernels.tolist()],
+        **_times(pair, joined.duration[rows], len(distinct)),
+    }
+    return pd.DataFrame(table)
+
+
+def _ops_above(joined: Attributed, rows: Ints) -> tuple[Ints, Ints]:
+    """Return (place in rows, op) once for every distinct op on the stack of each row."""
+    nesting, op = joined.attribution.nesting, joined.node_op
+    place, node = stacks(nesting, joined.attribution.node[rows])
+    once = ~repeated(nesting, op)[node]
+    return place[once], op[node[once]]
+
+
+def _of_kind(joined: Attributed, *kinds: int) -> Ints:
+    return np.flatnonzero(np.isin(frames.codes(joined.report.activities["kind"]), kinds))
+
+
+def _names(joined: Attributed, column: str, rows: Ints) -> tuple[Ints, list[str]]:
+    """Return a code per row and the names in use."""
+    named = joined.report.activities[column]
+    codes, used = pd.factorize(frames.codes(named)[rows])
+    categories = named.cat.categories
+    return codes.astype(np.int64), [categories[c] for c in used.tolist()]
+
+
+def _times(group: Ints, time: Ints, groups: int, *, median: bool = False) -> dict[str, Ints | Floats]:
+    count, total = counts(group, groups), sums(group, time, groups)
+    table: dict[str, Ints | Floats] = {"count": count, "total_ns": total, "mean_ns": ratio(total, count)}
+    if median:
+        (table["median_ns"],) = quantiles(group, time, groups, 0.5)
+    low, high = lowest(group, time, groups), highest(group, time, groups)
+    return table | {"min_ns": low, "max_ns": high}

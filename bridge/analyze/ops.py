@@ -1,0 +1,96 @@
+"""The table per op: calls, what ran under it, its time on the GPU and on the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.groups import counts, highest, quantiles, ratio, sums
+from bridge.analyze.kernels import COPY, FILL, GRAPH, KERNEL
+from bridge.analyze.tree import repeated, stacks, subtree_sums
+from bridge.join.attributed import Attributed
+from bridge.join.intervals import busy
+from bridge.join.order import NONE, Flags, Ints
+from importers import frames
+
+
+def by_op(joined: Attributed) -> pd.DataFrame:
+    """Return one row per op.
+
+    ``self`` is of the innermost op only, so selfs add up; ``total`` is of the op and everything
+    under it, once per activity however often the op recurs on the stack. Counts of activities are
+    selfs. ``busy`` is the union of the total's intervals; mean to max are of a call's total.
+    """
+    groups = len(joined.ops)
+    once = ~repeated(joined.attribution.nesting, joined.node_op)
+    tables = (_activities(joined, groups), _gpu(joined, once), _cpu(joined, once), _calls(joined))
+    table = pd.DataFrame({"op": list(joined.ops)} | {k: v for t in tables for k, v in t.items()})
+    return table.loc[table["calls"] > 0, list(COLUMNS)].reset_index(drop=True)
+
+
+COLUMNS = tuple(
+    "op calls kernels copies fills graphs gpu_self_ns gpu_total_ns gpu_busy_ns cpu_self_ns"
+    " cpu_total_ns gpu_mean_ns gpu_p50_ns gpu_p95_ns gpu_max_ns share".split()
+)
+
+
+def _activities(joined: Attributed, groups: int) -> dict[str, Ints]:
+    op, kind = joined.activity_op, frames.codes(joined.report.activities["kind"])
+    named = {"kernels": KERNEL, "copies": COPY, "fills": FILL, "graphs": GRAPH}
+    return {n: counts(op[(op != NONE) & (kind == k)], groups) for n, k in named.items()}
+
+
+def _gpu(joined: Attributed, once: Flags) -> dict[str, Ints | np.ndarray]:
+    groups, op = len(joined.ops), joined.activity_op
+    has = op != NONE
+    own = sums(op[has], joined.duration[has], groups)
+    nesting = joined.attribution.nesting
+    total = sums(joined.node_op[once], _node_totals(joined)[once], groups)
+    row, node = stacks(nesting, joined.attribution.node)
+    row, node = row[once[node]], node[once[node]]
+    activities = joined.report.activities
+    start, end = frames.ints(activities, "start")[row], frames.ints(activities, "end")[row]
+    return {
+        "gpu_self_ns": own,
+        "gpu_total_ns": total,
+        "gpu_busy_ns": busy(joined.node_op[node], start, end, groups),
+        "share": ratio(own, int(joined.duration.sum())),
+    }
+
+
+def _cpu(joined: Attributed, once: Flags) -> dict[str, Ints]:
+    nesting, op = joined.attribution.nesting, joined.node_op
+    length = nesting.end - nesting.start
+    inner = np.flatnonzero(nesting.parent != NONE)
+    own = length.copy()
+    np.subtract.at(own, nesting.parent[inner], length[inner])
+    groups = len(joined.ops)
+    return {
+        "cpu_self_ns": sums(op, own, groups),
+        "cpu_total_ns": sums(op[once], length[once], groups),
+    }
+
+
+def _calls(joined: Attributed) -> dict[str, Ints | np.ndarray]:
+    groups, call = len(joined.ops), joined.call
+    rows = np.flatnonzero(call != NONE)
+    calls = int(call.max(initial=NONE)) + 1
+    op = np.zeros(calls, np.int64)
+    op[call[rows]] = joined.op[rows]
+    total = sums(call[joined.attribution.nesting.range], _node_totals(joined), calls)
+    p50, p95 = quantiles(op, total, groups, 0.5, 0.95)
+    count = counts(op, groups)
+    return {
+        "calls": count,
+        "gpu_mean_ns": ratio(sums(op, total, groups), count),
+        "gpu_p50_ns": p50,
+        "gpu_p95_ns": p95,
+        "gpu_max_ns": highest(op, total, groups, empty=0),
+    }
+
+
+def _node_totals(joined: Attributed) -> Ints:
+    node = joined.attribution.node
+    has = node != NONE
+    nesting = joined.attribution.nesting
+    return subtree_sums(nesting, sums(node[has], joined.duration[has], len(nesting)))

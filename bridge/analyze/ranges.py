@@ -1,0 +1,55 @@
+"""The table per range: each one's projection onto the GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.groups import counts, highest, lowest
+from bridge.analyze.tree import stacks
+from bridge.join.attributed import Attributed
+from bridge.join.intervals import busy
+from bridge.join.order import NONE, Ints
+from importers import frames
+
+
+def by_range(joined: Attributed) -> pd.DataFrame:
+    """Return one row per range that is an op.
+
+    ``gpu_start_ns`` and ``gpu_span_ns`` tell where on the GPU its activities lie, first start to last
+    end; ``gpu_busy_ns`` is the union of their intervals. Without activities: -1, 0 and 0.
+    """
+    ranges, nesting = joined.report.ranges, joined.attribution.nesting
+    groups = len(ranges)
+    row, node = stacks(nesting, joined.attribution.node)
+    owner = nesting.range[node]
+    activities = joined.report.activities
+    start, end = frames.ints(activities, "start")[row], frames.ints(activities, "end")[row]
+    first, last = lowest(owner, start, groups), highest(owner, end, groups)
+    rows = np.flatnonzero(joined.op != NONE)
+    table = pd.DataFrame(
+        {
+            "name": np.array(joined.ops, object)[joined.op[rows]] if len(rows) else [],
+            "path": _paths(joined)[rows],
+            "start_ns": frames.ints(ranges, "start")[rows],
+            "duration_ns": (frames.ints(ranges, "end") - frames.ints(ranges, "start"))[rows],
+            "thread": frames.ints(ranges, "thread")[rows],
+            "gpu_start_ns": first[rows],
+            "gpu_span_ns": (last - first)[rows],
+            "gpu_busy_ns": busy(owner, start, end, groups)[rows],
+            "activities": counts(owner, groups)[rows],
+        }
+    )
+    return table
+
+
+def _paths(joined: Attributed) -> np.ndarray:
+    """Return the path of each range; of one cut in pieces, the first piece's."""
+    nesting = joined.attribution.nesting
+    code, distinct = joined.node_path
+    of_range: Ints = np.full(len(joined.op), NONE)
+    of_range[nesting.range[::-1]] = code[::-1]
+    named = np.array([*distinct, ""], object)[of_range]
+    bare = (of_range == NONE) & (joined.op != NONE)  # no length, so never open: its name alone
+    named[bare] = np.array(joined.ops, object)[joined.op[bare]] if bare.any() else ""
+    return named

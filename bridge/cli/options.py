@@ -1,0 +1,85 @@
+"""Options that several commands share, and what they stand for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from bridge.join.labels import Rule
+    from bridge.joined import Joined
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FILE = click.Path(path_type=Path)
+
+
+def source(command: F) -> F:
+    """Where a command reads from: report files, or a run of the store."""
+    for option in (
+        click.option("--run", type=int, help="Which run of the store to read (default: the newest)."),
+        click.option(
+            "--db",
+            type=FILE,
+            envvar="BRIDGE_DB",
+            default=Path("bridge.db"),
+            show_default=True,
+            show_envvar=True,
+            help="The store to read where no report is named.",
+        ),
+        click.argument("reports", nargs=-1, type=FILE),
+    ):
+        command = option(command)
+    return command
+
+
+def rules_option(command: F) -> F:
+    """Regroup op names by the user's own rules."""
+    return click.option(
+        "--rules",
+        type=FILE,
+        help="A TOML file that regroups ops: [[rule]] tables with match (a regular expression) and op.",
+    )(command)
+
+
+def output(command: F) -> F:
+    """Where a command writes to."""
+    command = click.option("--force", is_flag=True, help="Replace an output that exists.")(command)
+    return click.option("-o", "--output", type=FILE, help="Write to this file.")(command)
+
+
+def joined(
+    reports: Sequence[Path], db: Path, run: int | None, rules: Path | None, *, raw: bool = False
+) -> Joined:
+    """Load what the options name, warnings going to stderr."""
+    import importers
+    from bridge.joined import join
+
+    report = importers.load(*reports)
+    for warning in report.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    return join(report, rules=read_rules(rules), raw=raw)
+
+
+def read_rules(path: Path | None) -> tuple[Rule, ...]:
+    """Read a file of rules; a bad one is a usage error."""
+    from bridge.join import labels
+
+    if path is None:
+        return ()
+    try:
+        return labels.rules(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise click.BadParameter(f"{path}: {reason}", param_hint="--rules") from error
+
+
+def terminal_width() -> int:
+    """Return the terminal's width, 80 where there is none; $COLUMNS overrides."""
+    import shutil
+
+    return max(60, shutil.get_terminal_size((int(os.environ.get("COLUMNS") or 80), 24)).columns)

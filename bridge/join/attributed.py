@@ -1,0 +1,139 @@
+"""A report with every activity attributed: what all analyses read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from bridge.join import labels
+from bridge.join.attribution import (
+    INVALID_TIME,
+    Activities,
+    Attribution,
+    Launches,
+    Ranges,
+    attribute,
+)
+from bridge.join.order import NONE, Flags, Ints
+from bridge.join.paths import paths
+from importers import frames
+from importers.report import Report
+
+CALL_ID = 0x4E42  # "NB" in the top 16 bits of a payload: an id that all slices of one call share
+CALL_ID_SHIFT = 48
+
+
+@dataclass(frozen=True)
+class Attributed:
+    """A report, its attribution, and the op of every range.
+
+    ``ops`` are the distinct names; ``op`` is a code into them per range, NONE for a range that is
+    no op (a phase, a library's own range).
+    """
+
+    report: Report
+    attribution: Attribution
+    ops: tuple[str, ...]
+    op: Ints
+
+    @classmethod
+    def of(cls, report: Report, *, rules: Sequence[labels.Rule] = (), raw: bool = False) -> Attributed:
+        """Attribute a report's activities to ops, or (``raw``) to whole texts over all domains."""
+        names, codes = _raw(report) if raw else _ops(report, rules)
+        ranges = report.ranges
+        stacked = frames.codes(ranges["kind"]) == 0  # push/pop; phases are never on a stack
+        is_op = stacked if raw else stacked & ~_library(report)
+        a, launches = report.activities, report.launches
+        attribution = attribute(
+            Activities(*(frames.ints(a, c) for c in ("report", "process", "correlation", "start", "end"))),
+            Launches(
+                *(frames.ints(launches, c) for c in ("report", "process", "thread", "correlation", "start"))
+            ),
+            Ranges(*(frames.ints(ranges, c) for c in ("report", "thread", "start", "end")), is_op),
+        )
+        return cls(report, attribution, tuple(names), np.where(is_op, codes, NONE))
+
+    @cached_property
+    def duration(self) -> Ints:
+        """Time of each activity in ns; 0 where its end makes no sense."""
+        a = self.report.activities
+        length = frames.ints(a, "end") - frames.ints(a, "start")
+        return np.where(self.attribution.reason == INVALID_TIME, 0, length)
+
+    @cached_property
+    def node_op(self) -> Ints:
+        """Op of each node of the nesting."""
+        return self.op[self.attribution.nesting.range]
+
+    @cached_property
+    def activity_op(self) -> Ints:
+        """Innermost op of each activity, or NONE."""
+        node = self.attribution.node
+        return np.where(node == NONE, NONE, np.append(self.node_op, NONE)[node])
+
+    @cached_property
+    def call(self) -> Ints:
+        """The call of each range that is an op, NONE for the others; slices share one."""
+        ranges = self.report.ranges
+        rows = np.flatnonzero(self.op != NONE)
+        call = np.full(len(ranges), NONE)
+        call[rows] = np.arange(len(rows))
+        payload = frames.ints(ranges, "payload")[rows]
+        sliced = rows[payload >> CALL_ID_SHIFT == CALL_ID]
+        if len(sliced):
+            keys = ranges[["report", "process", "domain", "payload"]].iloc[sliced]
+            codes = keys.groupby([*keys], sort=False).ngroup().to_numpy()
+            call[sliced] = codes + len(rows)
+        call[rows] = pd.factorize(call[rows])[0]
+        return call
+
+    @cached_property
+    def node_path(self) -> tuple[Ints, list[str]]:
+        """Path of ops of each node, as a code, and the distinct paths."""
+        return paths(self.attribution.nesting, self.node_op, self.ops)
+
+
+def _ops(report: Report, rules: Sequence[labels.Rule]) -> tuple[Sequence[str], Ints]:
+    column = report.ranges["name"]
+    codes, names = pd.factorize(np.array(labels.ops_of(list(column.cat.categories), rules), object))
+    return list(names), _through(codes, frames.codes(column))
+
+
+def _raw(report: Report) -> tuple[Sequence[str], Ints]:
+    """Whole texts, as ``domain:text`` where the domain has a name."""
+    text, texts = report.texts.factorize()
+    domain = report.ranges["domain_name"]
+    domains = list(domain.cat.categories)
+    text = _through(text, frames.ints(report.ranges, "text"))
+    codes, distinct = pd.factorize(text * max(1, len(domains)) + frames.codes(domain))
+    pairs = [divmod(pair, max(1, len(domains))) for pair in distinct.tolist()]
+    named, names = pd.factorize(np.array([labels.prefixed(domains[d], texts[t]) for t, d in pairs], object))
+    return list(names), _through(named, codes)
+
+
+def _library(report: Report) -> Flags:
+    """Which ranges are in a domain that a library annotates itself in."""
+    ranges = report.ranges
+    number = frames.ints(ranges, "domain")
+    if not number.any():
+        return np.zeros(len(ranges), bool)
+    code = frames.codes(ranges["domain_name"])
+    keys = pd.DataFrame({"r": ranges["report"], "p": ranges["process"], "d": number, "n": code})
+    group = keys.groupby([*keys], sort=False)
+    rows = [np.asarray(found) for found in group.indices.values()]
+    flags = np.zeros(len(ranges), bool)
+    for found in rows:
+        if number[found[0]]:
+            names = ranges["name"].iloc[found]
+            domain = str(ranges["domain_name"].iloc[found[0]])
+            flags[found] = labels.is_library(domain, lambda names=names: list(names.unique()))
+    return flags
+
+
+def _through(values: Ints, codes: Ints) -> Ints:
+    """Return values[code] per row, NONE for no code."""
+    return np.append(values, NONE)[codes].astype(np.int64)

@@ -1,0 +1,36 @@
+"""Lengths of unions of intervals, per group."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bridge.join.order import Ints, by
+
+
+def busy(group: Ints, start: Ints, end: Ints, groups: int) -> Ints:
+    """Return the length of the union of each group's intervals; groups are 0 … groups - 1.
+
+    Intervals that end before they start count for nothing.
+    """
+    total = np.zeros(groups, np.int64)
+    if not len(group):
+        return total
+    order = by(group, start)
+    group, start, end = group[order], start[order], np.maximum(end, start)[order]
+    span = int(end.max()) - int(start.min()) + 1
+    step = max(1, (1 << 62) // span)  # as many groups at a time as fit into 63 bits
+    for first in range(0, groups, step):
+        a, b = np.searchsorted(group, (first, first + step))
+        np.add.at(total, group[a:b], _added(group[a:b] - first, start[a:b], end[a:b], span))
+    return total
+
+
+def _added(group: Ints, start: Ints, end: Ints, span: int) -> Ints:
+    """Return what each interval adds to the union of those before it in its group."""
+    if not len(group):
+        return group
+    # Groups are laid one after another on one axis, so that one running maximum serves all.
+    shift = group * span - start.min()
+    reached = np.maximum.accumulate(end + shift)
+    before = np.concatenate(([np.iinfo(np.int64).min], reached[:-1]))
+    return np.maximum(0, end + shift - np.maximum(start + shift, before))

@@ -1,0 +1,83 @@
+"""From the name of a range to its op: what is left when the part that changes per call is off.
+
+Texts of PyTorch's autograd ranges come with their per-call part already split off by the importer.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+COUNTED = re.compile(r"(ProfilerStep|Optimizer\.\w+)#(.+)")
+
+# Libraries annotate themselves in domains of their own: they say what runs inside an op, and are not
+# ops unless asked for. An undeclared domain has no name: it is known by its texts.
+LIBRARY_DOMAINS = frozenset(
+    "cccl cub cublas cublaslt cudnn cufft curand cusolver cusparse cusparselt cutensor libcudf mpi"
+    " nccl nvshmem nvtx3 openmpi thrust ucx".split()
+)
+LIBRARY_TEXT = re.compile(r"(nccl|MPI_|nvshmem)\w+")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Texts that match ``pattern`` belong to op ``op``, in which groups may be used as ``\\1``."""
+
+    pattern: re.Pattern[str]
+    op: str
+
+    def __call__(self, name: str) -> str | None:
+        """Return the op of a name, None where the rule says nothing of it."""
+        found = self.pattern.search(name)
+        return found.expand(self.op) if found else None
+
+
+def rules(text: str) -> tuple[Rule, ...]:
+    """Read rules from TOML: ``[[rule]]`` tables with ``match`` (a regular expression) and ``op``.
+
+    Raises ValueError that says which rule is wrong and how.
+    """
+    found = []
+    for number, entry in enumerate(tomllib.loads(text).get("rule", []), 1):
+        if not isinstance(entry, dict) or set(entry) != {"match", "op"}:
+            raise ValueError(f"rule {number}: needs 'match' and 'op', and nothing else")
+        try:
+            rule = Rule(re.compile(entry["match"]), entry["op"])
+            re.sub(rule.pattern, rule.op, "")
+        except (re.error, TypeError, IndexError) as error:
+            raise ValueError(f"rule {number}: {error}") from error
+        found.append(rule)
+    if not found:
+        raise ValueError("no [[rule]] in it")
+    return tuple(found)
+
+
+def op_of(name: str) -> str:
+    """Return the op that a range of this name is a call of."""
+    counted = COUNTED.fullmatch(name)
+    return counted[1] if counted and counted[1] == "ProfilerStep" else name
+
+
+def ops_of(names: Sequence[str], by: Sequence[Rule] = ()) -> list[str]:
+    """Return the op of each name: by the first of the user's rules that matches, else the built-in."""
+    return [_first(by, op) for op in map(op_of, names)]
+
+
+def is_library(domain: str, texts: Callable[[], Sequence[str]]) -> bool:
+    """Whether the ranges of a domain are a library's own and not ops of the user."""
+    if domain:
+        return domain.lower() in LIBRARY_DOMAINS
+    return all(map(LIBRARY_TEXT.match, texts()))
+
+
+def _first(by: Sequence[Rule], op: str) -> str:
+    return next((found for rule in by if (found := rule(op)) is not None), op)
+
+
+def prefixed(domain: str, text: str) -> str:
+    """Return a range's whole text as reports write it over all domains."""
+    return f"{domain}:{text}" if domain else text
+
+

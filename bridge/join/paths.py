@@ -1,0 +1,31 @@
+"""Paths of ops: ``step/forward/attn`` for each node of a nesting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from bridge.join.nesting import Nesting
+from bridge.join.order import NONE, Ints
+
+SEPARATOR = "/"
+
+
+def paths(nesting: Nesting, op: Ints, names: Sequence[str]) -> tuple[Ints, list[str]]:
+    """Return the path of each node as a code, and the distinct paths; ``op`` is a code per node."""
+    code = np.full(len(nesting), NONE)
+    found: list[str] = []
+    level = nesting.levels()
+    for depth in range(int(level.max(initial=-1)) + 1):
+        nodes = np.flatnonzero(level == depth)
+        above = np.where(depth > 0, code[nesting.parent[nodes]], NONE)
+        keys, distinct = pd.factorize((above + 1) * len(names) + op[nodes])
+        code[nodes] = keys + len(found)
+        parents, ops = np.divmod(distinct, len(names))
+        found += [
+            found[parent - 1] + SEPARATOR + names[o] if parent else names[o]
+            for parent, o in zip(parents.tolist(), ops.tolist(), strict=True)
+        ]
+    return code, found

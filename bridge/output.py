@@ -1,0 +1,43 @@
+"""Files are written whole or not at all: to a temporary name beside the target, then renamed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class OutputError(Exception):
+    """An output cannot be written; the message says what, where, and what to do."""
+
+
+@contextmanager
+def whole(target: Path, *, force: bool = False) -> Iterator[Path]:
+    """Yield a temporary path to write to; it becomes ``target`` when the block ends well.
+
+    Whatever ends the block otherwise, an interrupt too, leaves nothing behind. Raises OutputError
+    if the target exists (unless ``force``) or cannot be written.
+    """
+    if target.is_dir():
+        raise OutputError(f"{target}: a folder; name a file")
+    if target.exists() and not force:
+        raise OutputError(f"{target}: exists; give another name, or --force to replace it")
+    if not target.parent.is_dir():
+        raise OutputError(f"{target}: there is no folder {target.parent}")
+    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        yield draft
+        draft.replace(target)
+    except OSError as error:
+        if error.filename not in (None, str(draft), str(target)):
+            raise
+        raise OutputError(f"{target}: {error.strerror or error}; nothing was written") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write(target: Path, text: str, *, force: bool = False) -> None:
+    """Write a text file whole."""
+    with whole(target, force=force) as draft:
+        draft.write_text(text, encoding="utf-8")

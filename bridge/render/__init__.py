@@ -1,0 +1,1 @@
+"""One module per output: frames in, text out. A renderer computes nothing and never sees SQL."""

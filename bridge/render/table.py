@@ -1,0 +1,66 @@
+"""Tables for people: in the terminal, and in Markdown."""
+
+from __future__ import annotations
+
+import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from bridge.render.columns import SHOWN, Shown
+
+GAP = 2  # blanks between two columns: one of padding, one of the box
+NAME_ROOM = 24  # a name needs this much before less important columns get any
+NAME_MOST = 90
+
+
+def for_terminal(by: str, table: pd.DataFrame, width: int, *, color: bool = False) -> str:
+    """Return the table in at most ``width`` characters: figures whole, names shortened to fit."""
+    cells = {s: [s.text(v) for v in table[s.column].tolist()] for s in SHOWN[by]}
+    shown = _fitting(cells, width)
+    names = [s for s in shown if s.is_name]
+    room = (width - sum(_width(s, cells) + GAP for s in shown if not s.is_name)) // len(names) - GAP
+    grid = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False)
+    for s in shown:
+        fit = min(_width(s, cells), max(room, 8)) if s.is_name else _width(s, cells)
+        side = "left" if s.is_name else "right"
+        grid.add_column(s.heading, justify=side, width=fit, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
+    for row in zip(*(cells[s] for s in shown), strict=True):
+        grid.add_row(*row)
+    console = Console(width=width, force_terminal=color, no_color=not color, markup=False, highlight=False)
+    with console.capture() as captured:
+        console.print(grid)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+
+
+def as_markdown(by: str, table: pd.DataFrame) -> str:
+    """Return the table as Markdown (GitHub's), all columns that have a heading."""
+    shown = SHOWN[by]
+    rule = ["---" if s.is_name else "---:" for s in shown]
+    columns = [[_escaped(s.text(v)) for v in table[s.column].tolist()] for s in shown]
+    rows = [[s.heading for s in shown], rule, *map(list, zip(*columns, strict=True))]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _fitting(cells: dict[Shown, list[str]], width: int) -> list[Shown]:
+    """Return the columns that fit, the extra ones only while names keep enough room."""
+    shown = [s for s in cells if not s.extra]
+    for extra in (s for s in cells if s.extra):
+        taken = sum(_needed(s, cells) + GAP for s in (*shown, extra))
+        if taken <= width:
+            shown.append(extra)
+    return [s for s in cells if s in shown]
+
+
+def _needed(shown: Shown, cells: dict[Shown, list[str]]) -> int:
+    return min(NAME_ROOM, _width(shown, cells)) if shown.is_name else _width(shown, cells)
+
+
+def _width(shown: Shown, cells: dict[Shown, list[str]]) -> int:
+    return min(NAME_MOST, max(len(shown.heading), *map(len, cells[shown]), 1))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+
+

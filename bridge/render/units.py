@@ -1,0 +1,37 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+SIZE = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def time(ns: float) -> str:
+    """Return a time with its unit: ``1.234 ms``."""
+    for scale, unit in TIME:
+        if abs(ns) >= scale:
+            return f"{ns / scale:.3f} {unit}"
+    return f"{ns:.0f} ns" if ns == int(ns) else f"{ns:.1f} ns"
+
+
+def size(count: float) -> str:
+    """Return bytes with a binary unit: ``1.5 MiB``."""
+    for scale, unit in SIZE:
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def count(number: float) -> str:
+    """Return a count, its thousands set apart: ``10 000``."""
+    return f"{number:,.0f}".replace(",", " ")
+
+
+def percent(share: float) -> str:
+    """Return a share of 1 as per cent."""
+    return f"{100 * share:.1f} %"
+
+
+def rate(gb_per_s: float) -> str:
+    """Return a bandwidth in 10**9 bytes per second."""
+    return f"{gb_per_s:.1f} GB/s"

@@ -29,8 +29,8 @@ def name_lengths(texts: Texts) -> Ints:
     row = np.searchsorted(texts.offsets, found, side="right") - 1
     closed = _ends_a_value(texts.data[texts.offsets[row + 1] - 1])
     row, found = row[closed], found[closed]
-    row, first = np.unique(row, return_index=True)  # places are sorted: the first key of each text
-    lengths[row] = found[first] - texts.offsets[row]
+    first = np.flatnonzero(np.diff(row, prepend=-1))  # places ascend: the first key of each text
+    lengths[row[first]] = found[first] - texts.offsets[row[first]]
     return lengths
 
 
@@ -39,7 +39,8 @@ def _keys(data: Bytes) -> Ints:
     commas = np.flatnonzero(data == COMMA)
     words = sliding_words(data, beyond=max(map(len, KEYS)))
     heads = words[commas]
-    return np.sort(np.concatenate([_of_key(words, commas, heads, key) for key in KEYS]))
+    places = [_of_key(words, commas, heads, key) for key in KEYS]
+    return np.sort(np.concatenate(places), kind="stable")  # merges what is sorted already
 
 
 def _of_key(words: NDArray[np.uint64], commas: Ints, heads: NDArray[np.uint64], key: bytes) -> Ints:

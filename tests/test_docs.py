@@ -1,0 +1,146 @@
+"""The documentation cannot lie: its commands are run, its outputs compared, and no command goes without a word.
+
+In README.md and docs/*.md, an HTML comment before a fenced block says what the block is:
+
+    <!-- run -->       its `bridge …` lines are run, all of one page in one empty folder, and must succeed
+    <!-- output -->    what the block before it printed, exactly
+
+A page's first `<!-- run -->` block must make what the later ones use (`bridge demo` does).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_parts import ROOT
+
+README = ROOT / "README.md"
+PAGES = [page for page in (README, *sorted((ROOT / "docs").rglob("*.md"))) if page.exists()]
+BLOCK = re.compile(r"^<!-- ([\w-]+) -->\n+```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    """List the marked blocks: the mark and the lines."""
+    return BLOCK.findall(text)
+
+
+def bridge_lines(body: str) -> list[str]:
+    """List the commands of ours; a line may go on after a backslash."""
+    joined = body.replace("\\\n", " ")
+    return [line for line in joined.splitlines() if re.match(r"(\$ )?bridge\b", line)]
+
+
+def run(line: str, folder: Path) -> str:
+    """Run one command as a reader would, with this environment's `bridge`, and give what it printed."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    plain = {"PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", line.removeprefix("$ ")],
+        cwd=folder,
+        env=os.environ | plain,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def follow(text: str, folder: Path) -> None:
+    """Do what a page says, in order, and compare what it shows."""
+    printed = ""
+    for kind, body in blocks(text):
+        if kind == "run":
+            printed = "".join(run(line, folder) for line in bridge_lines(body))
+        elif kind == "output":
+            assert printed == body
+
+
+def commands(group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    """Give each command's full name and help, through all groups."""
+    for name, command in group.commands.items():
+        yield " ".join([*path, name]), command.help or ""
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+
+
+def named_in(text: str, command: str) -> bool:
+    return bool(re.search(rf"\bbridge {re.escape(command)}(?![\w-])", text))
+
+
+def test_every_command_is_documented():
+    from bridge.cli import main
+
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert [name for name, _ in commands(main) if not named_in(text, name)] == []
+
+
+def test_every_command_has_help():
+    from bridge.cli import main
+
+    assert [name for name, told in commands(main) if not told.strip()] == []
+
+
+@pytest.mark.parametrize("page", PAGES or [README], ids=lambda page: page.name)
+def test_a_page_does_what_it_says(page, tmp_path):
+    follow(page.read_text(encoding="utf-8"), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["test-command", "demo-command"])
+def test_the_readme_has_the_two_commands_in_one_line_each(name):
+    found = [body for kind, body in blocks(README.read_text(encoding="utf-8")) if kind == name]
+    assert [len(body.splitlines()) for body in found] == [1]
+
+
+# -- the tests above can fail
+
+PAGE = """
+<!-- run -->
+```sh
+bridge --version \\
+  --x
+pip install nothing
+$ bridge demo
+```
+Text between.
+<!-- output -->
+
+```
+shown
+```
+```sh
+bridge not-marked
+```
+"""
+
+
+def test_blocks_and_commands_are_found():
+    (kind, body), output = blocks(PAGE)
+    assert kind == "run"
+    commands = [line.removeprefix("$ ").split() for line in bridge_lines(body)]
+    assert commands == [["bridge", "--version", "--x"], ["bridge", "demo"]]
+    assert output == ("output", "shown\n")
+
+
+def test_a_failing_command_is_found(tmp_path):
+    with pytest.raises(AssertionError, match="no-such-command"):
+        follow("<!-- run -->\n```sh\nbridge no-such-command\n```\n", tmp_path)
+
+
+def test_a_wrong_output_is_found(tmp_path):
+    with pytest.raises(AssertionError):
+        follow("<!-- output -->\n```\nsomething\n```\n", tmp_path)
+
+
+def test_a_name_is_found_whole():
+    assert named_in("`bridge runs list`", "runs list")
+    assert not named_in("bridge runs-over", "runs")
+    assert not named_in("bridge reporting", "report")

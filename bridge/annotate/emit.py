@@ -1,0 +1,151 @@
+"""Choose the library that emits NVTX ranges, once, at the first use.
+
+The invariant: `state.idle` is true only when nothing is to be emitted; hot paths check no more.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from threading import Lock
+from typing import NamedTuple, Protocol
+
+from bridge.annotate.label import Label
+
+# Set in the profiled process by nsys (the first and the last), by `ncu --nvtx` (the first: seen
+# with 2022.3; without --nvtx it listens to no range), and by whoever injects a tool of his own.
+SIGNS = ("NVTX_INJECTION64_PATH", "NVTX_INJECTION32_PATH", "NSYS_PROFILING_SESSION_ID")
+INSTALL = "pip install nvidia-nvtx brings a library that every tool hears"
+
+
+class Emitter(Protocol):
+    """What a back end can do; it pushes and pops on the thread that calls it."""
+
+    @property
+    def name(self) -> str:
+        """What `backend()` calls it."""
+
+    @property
+    def version(self) -> str:
+        """Of the library behind it."""
+
+    def push(self, label: Label, payload: float) -> None:
+        """Open a range on this thread, above the others of its domain."""
+
+    def pop(self, domain: str | None) -> None:
+        """Close the topmost range of the domain on this thread."""
+
+    def mark(self, label: Label, payload: float) -> None:
+        """Record an instant."""
+
+
+class Backend(NamedTuple):
+    """Which library emits the ranges (`off`, `nvtx` or `interop`), and why that one."""
+
+    name: str
+    version: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{f'{self.name} {self.version}'.strip()}: {self.reason}"
+
+
+class Silent:
+    """The back end when there is none."""
+
+    name = "off"
+    version = ""
+
+    def push(self, label: Label, payload: float) -> None:
+        """Do nothing."""
+
+    def pop(self, domain: str | None) -> None:
+        """Do nothing."""
+
+    def mark(self, label: Label, payload: float) -> None:
+        """Do nothing."""
+
+
+class State:
+    """The choice that was made; `emitter` is None until the first use."""
+
+    __slots__ = ("emitter", "idle", "reason")
+
+    def __init__(self) -> None:
+        self.idle = False
+        self.emitter: Emitter | None = None
+        self.reason = ""
+
+
+state = State()
+_choosing = Lock()
+
+
+def backend() -> Backend:
+    """Tell which library emits the ranges of this process, and why."""
+    emitter = current()
+    return Backend(emitter.name, emitter.version, state.reason)
+
+
+def current() -> Emitter:
+    """Return the emitter in use, choosing it at the first call."""
+    if state.emitter is None:
+        with _choosing:
+            if state.emitter is None:
+                use(*choose(os.environ))
+    return state.emitter  # type: ignore[return-value]  # `use` has set it
+
+
+def use(emitter: Emitter | None, reason: str = "chosen by the program") -> Emitter | None:
+    """Emit through this back end from now on (None: choose again); return the previous one."""
+    previous, state.emitter, state.reason = state.emitter, emitter, reason
+    state.idle = isinstance(emitter, Silent)
+    return previous
+
+
+def choose(environ: Mapping[str, str]) -> tuple[Emitter, str]:
+    """Pick a back end for this environment, and say why."""
+    wanted = environ.get("BRIDGE_NVTX", "").lower() or "auto"
+    if wanted == "off":
+        return Silent(), "BRIDGE_NVTX=off"
+    if wanted in CHAIN:
+        return _first({wanted: CHAIN[wanted]}, f"BRIDGE_NVTX={wanted}")
+    if wanted != "auto":
+        _warn(f"BRIDGE_NVTX={wanted} is none of auto, off, nvtx, interop: taken as auto")
+    if not any(environ.get(sign) for sign in SIGNS):
+        return Silent(), "no tool attached"
+    return _first(CHAIN, "a tool is attached")
+
+
+def _first(chain: Mapping[str, Callable[[], Emitter | str]], reason: str) -> tuple[Emitter, str]:
+    """Take the first back end that works; a warning is due when none does."""
+    problems: list[str] = []
+    for connect in chain.values():
+        made = connect()
+        if not isinstance(made, str):
+            return made, problems[0] if problems else reason
+        problems.append(made)
+    problem = "; ".join(problems)
+    remedy = INSTALL if _interop in chain.values() else "leave BRIDGE_NVTX at auto"
+    _warn(f"no NVTX range is recorded ({problem}); {remedy}")
+    return Silent(), problem
+
+
+def _warn(message: str) -> None:
+    warnings.warn(f"bridge: {message}", RuntimeWarning, stacklevel=2)
+
+
+def _nvtx() -> Emitter | str:
+    from bridge.annotate import pypi  # noqa: PLC0415 (nvtx costs 70 ms, paid only under a tool)
+
+    return pypi.connect()
+
+
+def _interop() -> Emitter | str:
+    from bridge.annotate import interop  # noqa: PLC0415 (ctypes: as above)
+
+    return interop.connect()
+
+
+CHAIN: dict[str, Callable[[], Emitter | str]] = {"nvtx": _nvtx, "interop": _interop}

@@ -1,0 +1,213 @@
+"""Keep every thread's NVTX stack lawful, whatever interleaves on it.
+
+NVTX closes the topmost range of a thread and domain, whichever was meant. The invariant:
+`Stack.live` is what is pushed on the thread, in order, and only the top is popped. What cannot
+stay is popped, and pushed again later as a new slice of the same call.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable
+from threading import local
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from bridge.annotate import emit
+from bridge.annotate.label import Label
+
+
+class Strand:
+    """What one asyncio task holds open, while another one runs.
+
+    Tasks are told apart where they annotate: an undecorated coroutine that holds a block over an
+    await seems to go on with it until the next annotation of any task.
+    """
+
+    __slots__ = ("parked",)
+
+    def __init__(self) -> None:
+        self.parked: list[Entry] = []
+
+
+class Entry:
+    """One open range: live on a stack, or parked (no stack) until its task or call goes on."""
+
+    __slots__ = ("closed", "label", "payload", "stack", "strand")
+
+    def __init__(self, label: Label, payload: float) -> None:
+        self.label = label
+        self.payload = payload
+        self.closed = False
+        self.stack: Stack | None = None
+        self.strand: Strand | None = None
+
+
+class Call(Entry):
+    """The range of one coroutine or generator; while suspended, parked with all opened in it."""
+
+    __slots__ = ("note", "parked")
+
+    def __init__(self, label: Label, payload: int, note: float | None) -> None:
+        super().__init__(label, payload)
+        self.parked: list[Entry] = [self]
+        self.note = note  # the user's own payload: marked once, in the first slice
+
+
+class Stack:
+    """The live ranges of one thread, and the emitter that they were pushed through."""
+
+    __slots__ = ("busy", "emitter", "live", "orphans", "strand", "strands", "thread")
+
+    def __init__(self, emitter: emit.Emitter, thread: object) -> None:
+        self.emitter = emitter
+        self.thread = thread
+        self.live: list[Entry] = []
+        self.busy = False
+        self.orphans: deque[Entry] = deque()  # closed by others, who may not pop on this thread
+        self.strand: Strand | None = None  # of the task that annotated last
+        self.strands: WeakKeyDictionary[Any, Strand] = WeakKeyDictionary()
+
+    def run(self, act: Callable[[Stack, Any], None], entry: Entry | None = None) -> bool:
+        """Act, unless in the midst of an act already: in a finalizer, in a signal handler."""
+        if self.busy:
+            return False
+        self.busy = True
+        try:
+            self._settle()
+            act(self, entry)
+        finally:
+            self.busy = False
+        return True
+
+    def push(self, entry: Entry) -> None:
+        """Open a range above all others of this thread."""
+        entry.strand = self.strand
+        self._push(entry)
+
+    def drop(self, entry: Entry) -> None:
+        """Close a range wherever it is in the stack; what is above it goes on as a new slice."""
+        if entry.stack is not self:
+            return  # parked: being closed, it will not be pushed again
+        at = self.live.index(entry)
+        domain = entry.label.domain
+        above = [other for other in self.live[at + 1 :] if other.label.domain == domain]
+        for _ in (entry, *above):
+            self.emitter.pop(domain)
+        for other in above:
+            self.emitter.push(other.label, other.payload)
+        del self.live[at]
+        entry.stack = None
+
+    def resume(self, call: Call) -> None:
+        """Push what a call had open when it was suspended."""
+        opened, call.parked = call.parked, []
+        for entry in opened:
+            self.push(entry)
+        if call.note is not None:
+            self.emitter.mark(call.label, call.note)
+            call.note = None
+
+    def suspend(self, call: Call) -> None:
+        """Pop a call with all that was opened in it."""
+        if call.stack is self:
+            call.parked = self._take(self.live.index(call))
+
+    def settle(self, _: object) -> None:
+        """Do nothing more than every act begins with."""
+
+    def _settle(self) -> None:
+        """Drop what other threads closed, then change strands if another task runs."""
+        while self.orphans:
+            self.drop(self.orphans.popleft())
+        task = running_task()
+        strand = None if task is None else self.strands.get(task)
+        if task is not None and strand is None:
+            strand = self.strands[task] = Strand()
+        if strand is not self.strand:
+            self._change(strand)
+
+    def _change(self, strand: Strand | None) -> None:
+        """Park what the task that ran before had open, and push what this one had."""
+        if self.strand is not None:  # what belongs to no task was opened before, and stays below
+            tasks = (at for at, entry in enumerate(self.live) if entry.strand is not None)
+            self.strand.parked = self._take(next(tasks, len(self.live)))
+        self.strand = strand
+        if strand is not None:
+            parked, strand.parked = strand.parked, []
+            for entry in parked:
+                self._push(entry)
+
+    def _push(self, entry: Entry) -> None:
+        if not entry.closed:
+            self.emitter.push(entry.label, entry.payload)
+            self.live.append(entry)
+            entry.stack = self
+
+    def _take(self, at: int) -> list[Entry]:
+        """Pop all entries from this position on, and return them in their order."""
+        taken = self.live[at:]
+        for entry in reversed(taken):
+            self.emitter.pop(entry.label.domain)
+            entry.stack = None
+        del self.live[at:]
+        return taken
+
+
+class Here(local):
+    """The running thread: what it is known by (its number may be reused), and its stack."""
+
+    def __init__(self) -> None:
+        self.thread = object()
+        self.stack: Stack | None = None
+
+
+_here = Here()
+
+
+def here() -> Stack:
+    """Return the stack of this thread; a new emitter begins a new one."""
+    stack = _here.stack
+    if stack is None or stack.emitter is not emit.state.emitter:
+        stack = _here.stack = Stack(emit.current(), _here.thread)
+    return stack
+
+
+def push(entry: Entry) -> None:
+    """Open a range on this thread."""
+    here().run(Stack.push, entry)
+
+
+def close(entry: Entry) -> None:
+    """Close a range, whichever thread it is open on; what is parked will not be pushed again."""
+    entry.closed = True
+    stack = entry.stack or here()
+    if stack.thread is not _here.thread or not stack.run(Stack.drop, entry):
+        stack.orphans.append(entry)
+
+
+def resume(call: Call) -> None:
+    """Begin a slice of a call on this thread."""
+    here().run(Stack.resume, call)
+
+
+def suspend(call: Call) -> None:
+    """End a slice of a call, on the thread where it was begun."""
+    (call.stack or here()).run(Stack.suspend, call)
+
+
+def mine(entries: list[Entry]) -> Entry:
+    """Pick, of the ranges that one annotation has open, the latest of this thread and task."""
+    stack = here()
+    stack.run(Stack.settle)
+    return next((entry for entry in reversed(entries) if entry.stack is stack), entries[-1])
+
+
+def running_task() -> object | None:
+    """Return the asyncio task that runs on this thread, if anybody has imported asyncio."""
+    asyncio = sys.modules.get("asyncio")
+    # Asked for with care: another thread may be in the midst of importing asyncio.
+    running_loop = getattr(asyncio, "_get_running_loop", None)
+    loop = running_loop and running_loop()
+    return asyncio.current_task(loop) if asyncio and loop else None

@@ -1,0 +1,226 @@
+"""Which library emits the ranges, and what the user is told about it."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bridge
+from bridge.annotate import callid, emit, interop, pypi
+from bridge.annotate.label import Label
+
+TOOL = {"NVTX_INJECTION64_PATH": "/x.so"}
+
+
+def chain(monkeypatch: pytest.MonkeyPatch, nvtx: Any, library: Any) -> None:
+    monkeypatch.setattr(pypi, "connect", lambda: nvtx)
+    monkeypatch.setattr(interop, "connect", lambda: library)
+
+
+class Fake(emit.Silent):
+    name = "fake"
+    version = "1.2"
+
+
+def test_no_tool_no_range() -> None:
+    emitter, reason = emit.choose({})
+    assert isinstance(emitter, emit.Silent)
+    assert reason == "no tool attached"
+
+
+@pytest.mark.parametrize("sign", emit.SIGNS)
+def test_every_sign_of_a_tool_counts(sign: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Fake()
+    chain(monkeypatch, fake, "never asked")
+    assert emit.choose({sign: "1"}) == (fake, "a tool is attached")
+    assert isinstance(emit.choose({sign: "1", "BRIDGE_NVTX": "off"})[0], emit.Silent)
+
+
+def test_a_dummy_domain_makes_way_for_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Fake()
+    chain(monkeypatch, "nvtx 9 is ignored here", fake)
+    assert emit.choose(TOOL) == (fake, "nvtx 9 is ignored here")
+    assert emit.choose({"BRIDGE_NVTX": "interop"}) == (fake, "BRIDGE_NVTX=interop")
+
+
+def test_one_warning_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain(monkeypatch, "no nvtx", "no library")
+    with pytest.warns(RuntimeWarning, match="no nvtx; no library.*pip install nvidia-nvtx"):
+        emitter, reason = emit.choose(TOOL)
+    assert isinstance(emitter, emit.Silent)
+    assert reason == "no nvtx; no library"
+    with pytest.warns(RuntimeWarning, match="leave BRIDGE_NVTX at auto"):
+        emit.choose({"BRIDGE_NVTX": "nvtx"})
+    with pytest.warns(RuntimeWarning, match="none of auto, off, nvtx, interop"):
+        emit.choose({"BRIDGE_NVTX": "nvtxx"})
+
+
+def test_the_choice_is_made_at_the_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain(monkeypatch, Fake(), "never asked")
+    monkeypatch.setenv("BRIDGE_NVTX", "auto")
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
+    previous = emit.use(None)
+    try:
+        assert not emit.state.idle
+        assert str(bridge.backend()) == "fake 1.2: a tool is attached"
+        monkeypatch.setenv("BRIDGE_NVTX", "off")
+        assert bridge.backend().name == "fake"
+        emit.use(None)
+        assert bridge.backend() == ("off", "", "BRIDGE_NVTX=off")
+        assert str(bridge.backend()) == "off: BRIDGE_NVTX=off"
+        assert emit.state.idle
+    finally:
+        emit.use(previous)
+
+
+def test_without_the_libraries_there_is_a_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(interop, "find_spec", lambda _: None)
+    assert interop.connect() == "libnvtx3interop.so.1 was not found"
+    broken = tmp_path / interop.LIBRARY
+    broken.write_bytes(b"not a library")
+    monkeypatch.setattr(interop, "find", lambda: broken)
+    assert "libnvtx3interop.so.1 is not usable" in str(interop.connect())
+    monkeypatch.setitem(sys.modules, "nvtx", None)
+    assert "nvtx cannot be imported" in str(pypi.connect())
+
+
+class Library:
+    """Stands for the C library, and keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.texts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> int:
+            self.calls.append((name, arguments))
+            if name.endswith(("PushEx", "MarkEx")):
+                kind, _, address = struct.unpack("=iiQ", arguments[1][32:])
+                self.texts.append(ctypes.string_at(address) if kind == 1 else b"registered")
+            return 77
+
+        return call
+
+    def of(self, name: str) -> list[tuple[Any, ...]]:
+        return [arguments for called, arguments in self.calls if called == name]
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+    fake = Library()
+    monkeypatch.setattr(ctypes, "PyDLL", lambda _: fake)
+    return fake
+
+
+def test_the_event_attributes_are_what_nvtx_defines(library: Library) -> None:
+    emitter = interop.Interop(Path("x"))
+    emitter.push(Label("a", "d", "c", 0xFFFF0000), callid.CALL_ID_BASE + 5)
+    emitter.mark(Label("a"), 2.5)
+    emitter.pop("d")
+    [(domain, event)] = library.of("nvtxDomainRangePushEx")
+    assert domain == 77
+    fields = struct.unpack("=HHIiIiiqiiQ", event)
+    assert fields == (3, 48, 1, 1, 0xFFFF0000, 2, 0, callid.CALL_ID_BASE + 5, 3, 0, 77)
+    [(default, mark)] = library.of("nvtxDomainMarkEx")
+    assert default is None
+    assert struct.unpack("=HHIiIiidiiQ", mark) == (3, 48, 0, 0, 0, 3, 0, 2.5, 3, 0, 77)
+    assert library.of("nvtxDomainRangePop") == [(77,)]
+    assert library.of("nvtxDomainNameCategoryA") == [(77, 1, b"c")]
+
+
+def test_names_are_registered_once_and_not_without_end(library: Library) -> None:
+    emitter = interop.Interop(Path("x"))
+    for number in range(interop.REGISTERED + 10):
+        emitter.push(Label(f"n{number}"), 1)
+    emitter.push(Label("n0"), 1)
+    assert len(library.of("nvtxDomainRegisterStringA")) == interop.REGISTERED
+    assert library.texts[-3:] == [b"n4104", b"n4105", b"registered"]
+    assert len(emitter._ready) == interop.REGISTERED
+
+
+def test_both_libraries_take_any_text() -> None:
+    for emitter in (interop.connect(), lively_nvtx()):
+        if isinstance(emitter, str):
+            pytest.skip(emitter)
+        for name in ("", "a\0b", "\udc80", "☃" * 40_000):
+            emitter.push(Label(name, name or None, name, 0xFF0000FF), 1)
+            emitter.mark(Label(name), 1.5)
+            emitter.pop(name or None)
+
+
+def lively_nvtx() -> pypi.Nvtx | str:
+    """Connect to nvtx although no tool listens to it."""
+    made = pypi.connect()
+    if not isinstance(made, str):
+        return made
+    nvtx = pytest.importorskip("nvtx")
+    from nvtx._lib import lib
+
+    class Domain(lib.Domain):  # type: ignore[misc]  # what it is while a tool listens
+        def __new__(cls, name: str | None = None) -> Any:
+            domain = object.__new__(cls)
+            domain.handle = lib.DomainHandle(name)
+            return domain
+
+    class Lively:
+        get_domain = staticmethod(Domain)
+
+    assert nvtx
+    return pypi.Nvtx(Lively, lib)
+
+
+def test_nvtx_keeps_no_payload_and_no_name_for_ever() -> None:
+    emitter = lively_nvtx()
+    assert not isinstance(emitter, str)
+    for number in range(pypi.REGISTERED + 10):
+        emitter.push(Label(f"n{number}", "d", "c"), number)
+        emitter.pop("d")
+    assert len(emitter._messages) == pypi.REGISTERED
+    domain = emitter._domains["d"]
+    cached = type(domain).get_registered_string
+    assert cached.cache_info().currsize < 10
+
+
+def test_nothing_is_imported_before_it_is_needed() -> None:
+    program = """
+import sys
+bare = set(sys.modules)
+import bridge
+@bridge.nvtx_op
+def f(): pass
+f()
+with bridge.nvtx_op("x"): pass
+assert bridge.backend().name == "off", bridge.backend()
+heavy = "nvtx asyncio pandas numpy click sqlite3 inspect dataclasses ctypes importlib.metadata".split()
+print(*sorted((set(sys.modules) - bare) & set(heavy)))
+"""
+    environ = {"PATH": "", "PYTHONPATH": str(Path(bridge.__file__).parent.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == ""
+
+
+def test_it_warns_once_per_process() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        previous = emit.use(None)
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("NVTX_INJECTION64_PATH", "x")
+                patch.delenv("BRIDGE_NVTX", raising=False)
+                chain(patch, "no nvtx", "no library")
+                for _ in range(3), bridge.nvtx_op("x"):
+                    bridge.nvtx_op(len)("ab")
+        finally:
+            emit.use(previous)
+    assert len(caught) == 1

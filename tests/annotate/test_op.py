@@ -1,0 +1,199 @@
+"""What may be annotated, and how: functions, methods, blocks, arguments."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+import pytest
+from recorder import Recorder
+
+from bridge import nvtx_op
+from bridge.annotate import callid, emit, label
+from bridge.annotate.label import Label
+
+
+def test_a_function_is_a_range_of_its_own_name(tool: Recorder) -> None:
+    @nvtx_op
+    def forward(x: int, *, y: int = 2) -> int:
+        """Say what it does."""
+        assert tool.open()[-1].endswith("forward")
+        return x + y
+
+    assert forward(1, y=5) == 6
+    assert tool.names() == ["test_a_function_is_a_range_of_its_own_name.forward"]
+    assert forward.__doc__ == "Say what it does."
+    assert list(inspect.signature(forward).parameters) == ["x", "y"]
+
+
+def test_every_call_has_an_id_of_its_own(tool: Recorder) -> None:
+    decorated: Any = nvtx_op("f")(lambda: None)
+    for _ in range(5):
+        decorated()
+    assert tool.calls() == {"f": 5}
+    assert callid.new() >> callid.CALL_ID_BITS == 0x4E42
+    assert -(1 << 63) <= callid.new() < 1 << 63
+
+
+def test_a_range_closes_when_the_body_raises(tool: Recorder) -> None:
+    @nvtx_op("bad")
+    def bad() -> None:
+        raise KeyError("x")
+
+    with pytest.raises(KeyError, match="x"):
+        bad()
+    with pytest.raises(ZeroDivisionError), nvtx_op("block"):
+        _ = 1 / 0
+    assert tool.all_closed()
+    assert tool.names() == ["bad", "block"]
+
+
+class Layer:
+    @nvtx_op
+    def forward(self, x: int) -> int:
+        return x
+
+    @staticmethod
+    @nvtx_op
+    def static(x: int) -> int:
+        return x
+
+    @classmethod
+    @nvtx_op
+    def of_class(cls, x: int) -> tuple[str, int]:
+        return cls.__name__, x
+
+    @property
+    @nvtx_op
+    def size(self) -> int:
+        return 3
+
+    @nvtx_op("above")
+    @staticmethod
+    def below(x: int) -> int:
+        return x
+
+    @nvtx_op
+    @classmethod
+    def also_below(cls) -> str:
+        return cls.__name__
+
+    @nvtx_op
+    def __call__(self, x: int) -> int:
+        return x
+
+
+def test_methods_of_every_kind(tool: Recorder) -> None:
+    layer = Layer()
+    assert (layer.forward(1), layer.static(2), Layer.static(2)) == (1, 2, 2)
+    assert layer.of_class(3) == ("Layer", 3)
+    assert layer.size == 3
+    assert (layer.below(4), Layer.below(4), layer.also_below(), layer(5)) == (4, 4, "Layer", 5)
+    assert tool.names() == [
+        "Layer.forward", "Layer.static", "Layer.static", "Layer.of_class", "Layer.size",
+        "above", "above", "Layer.also_below", "Layer.__call__",
+    ]  # fmt: skip
+
+
+def test_callables_without_code_of_their_own(tool: Recorder) -> None:
+    assert nvtx_op(len)("ab") == 2
+    assert nvtx_op(functools.partial(max, 3))(7) == 7
+    assert nvtx_op(Layer())(1) == 1
+    assert tool.names() == ["len", "max", "Layer", "Layer.__call__"]
+
+
+def test_everything_a_range_can_say(tool: Recorder) -> None:
+    with nvtx_op("b", domain="d", category="c", color="red", payload=7):
+        assert tool.open("d") == ("b",)
+        assert tool.open() == ()
+    piece = tool.slices[0]
+    assert piece.label == Label("b", "d", "c", 0xFFFF0000)
+    assert piece.payload == 7
+    nvtx_op("f", payload=2.5)(lambda: None)()
+    assert tool.slices[1].payload == 2.5
+
+
+@pytest.mark.parametrize(
+    ("color", "value"),
+    [
+        ("red", 0xFFFF0000), ("Green", 0xFF008000), ("#12abEF", 0xFF12ABEF), (0x80123456, 0x80123456),
+        (0, 0), (None, None),
+    ],
+)  # fmt: skip
+def test_colours(color: Any, value: int | None) -> None:
+    assert label.argb(color) == value
+
+
+@pytest.mark.parametrize(
+    "misuse",
+    [
+        lambda: nvtx_op(3),  # type: ignore[call-overload]
+        lambda: nvtx_op(b"x"),  # type: ignore[call-overload]
+        lambda: nvtx_op(Layer),
+        lambda: nvtx_op("x", color="rouge"),
+        lambda: nvtx_op("x", color="#12345"),
+        lambda: nvtx_op("x", color="#12345g"),
+        lambda: nvtx_op("x", color=-1),
+        lambda: nvtx_op("x", color=True),
+        lambda: nvtx_op("x", color=[1]),  # type: ignore[call-overload]
+        lambda: nvtx_op("x", domain=1),  # type: ignore[call-overload]
+        lambda: nvtx_op("x", category=1),  # type: ignore[call-overload]
+        lambda: nvtx_op("x", payload=True),
+        lambda: nvtx_op("x", payload="7"),  # type: ignore[call-overload]
+        lambda: nvtx_op("x", payload=1 << 63),
+        lambda: nvtx_op("x")(property(repr)),  # type: ignore[type-var]
+    ],
+)
+def test_misuse_is_a_type_error_that_names_the_culprit(misuse: Any) -> None:
+    with pytest.raises(TypeError, match="nvtx_op"):
+        misuse()
+
+
+def test_a_block_needs_a_name(tool: Recorder) -> None:
+    with pytest.raises(TypeError, match="needs a name"), nvtx_op(color="red"):
+        pass
+
+
+def test_recursion(tool: Recorder) -> None:
+    @nvtx_op("fib")
+    def fib(n: int) -> int:
+        return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+    assert fib(6) == 8
+    assert tool.calls() == {"fib": 25}
+    assert ("fib",) * 5 in tool.parents("fib")
+
+
+def test_one_annotation_used_again_and_inside_itself(tool: Recorder) -> None:
+    op = nvtx_op("x")
+    decorated = op(tool.open)
+    with op:
+        with op:
+            assert tool.open() == ("x", "x")
+            assert decorated() == ("x", "x", "x")
+        assert tool.open() == ("x",)
+    assert tool.open() == ()
+    assert tool.calls() == {"x": 3}
+
+
+def test_the_tool_may_come_and_go_within_a_block(tool: Recorder) -> None:
+    with nvtx_op("before"):
+        other = Recorder()
+        emit.use(other)
+        with nvtx_op("within"):
+            emit.use(emit.Silent())
+            with nvtx_op("unheard"):
+                pass
+            emit.use(tool)
+        assert other.names() == ["within"]
+        assert other.all_closed()
+    assert tool.names() == ["before"]
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\udc80", "ünï", "☃" * 40_000, "x" * 70_000])
+def test_any_name_becomes_text_that_c_can_take(name: str) -> None:
+    made = label.text(name)
+    assert b"\0" not in made
+    assert len(made) <= label.LONGEST
+    made.decode()

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 class OutputError(Exception):
@@ -41,3 +42,19 @@ def write(target: Path, text: str, *, force: bool = False) -> None:
     """Write a text file whole."""
     with whole(target, force=force) as draft:
         draft.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def compressed(path: Path, gzip: bool) -> Iterator[BinaryIO]:
+    """Open a file for writing bytes, through gzip if asked: isal's where there is one (4 x faster)."""
+    if not gzip:
+        with path.open("wb") as file:
+            yield file
+        return
+    try:
+        from isal import igzip as fast  # noqa: PLC0415 - no wheel for every platform
+    except ImportError:
+        import gzip as fast  # noqa: PLC0415
+    # No name and no time inside: the same input gives the same bytes.
+    with path.open("wb") as file, fast.GzipFile("", "wb", 1, file, mtime=0) as packed:
+        yield packed

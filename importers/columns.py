@@ -20,7 +20,7 @@ import nanoarrow
 import numpy as np
 
 from importers.errors import NotAReport
-from importers.nsys.gather import Gathered
+from importers.gather import Gathered
 from importers.texts import Ints, Texts
 
 PART_ROWS = 150_000  # fewer rows than this are not worth another connection
@@ -37,20 +37,22 @@ class Query:
     table: str
     columns: Mapping[str, str]
     texts: frozenset[str] = frozenset()
-    where: str = ""
+    rows: tuple[int, int] | None = None  # first and last rowid; all without
 
     def sql(self, rows: tuple[int, int]) -> str:
         """Return the statement for the rowids first <= rowid < last."""
         wanted = ", ".join(f'{sql} AS "{ours}"' for ours, sql in self.columns.items())
-        where = f"rowid >= {rows[0]} AND rowid < {rows[1]}" + (f" AND {self.where}" if self.where else "")
-        return f'SELECT {wanted} FROM "{self.table}" WHERE {where}'
+        return f'SELECT {wanted} FROM "{self.table}" WHERE rowid >= {rows[0]} AND rowid < {rows[1]}'
 
 
 class Database:
-    """A read-only SQLite file; use as a context manager."""
+    """A read-only SQLite file; use as a context manager.
 
-    def __init__(self, path: Path, *, threads: int | None = None) -> None:
-        self.path = path
+    ``immutable`` promises that nobody writes to it meanwhile: then not even a lock is taken.
+    """
+
+    def __init__(self, path: Path, *, immutable: bool = True, threads: int | None = None) -> None:
+        self.path, self.immutable = path, immutable
         self.threads = threads or min(4, os.cpu_count() or 1)
         self.pool = ThreadPoolExecutor(self.threads)
 
@@ -75,8 +77,11 @@ class Database:
 
     def read(self, queries: Mapping[str, Query]) -> dict[str, Columns]:
         """Run all queries, side by side where it pays; rows come in rowid order."""
-        bounds = self.bounds(query.table for query in queries.values())
-        reading = {ours: _Reading(self, q, *bounds[q.table]) for ours, q in queries.items()}
+        bounds = self.bounds(query.table for query in queries.values() if not query.rows)
+        reading = {
+            ours: _Reading(self, q, *((q.rows[0], q.rows[1] + 1) if q.rows else bounds[q.table]))
+            for ours, q in queries.items()
+        }
         return {ours: of.columns() for ours, of in reading.items()}
 
     def bounds(self, tables: Iterable[str]) -> dict[str, tuple[int, int]]:
@@ -86,7 +91,7 @@ class Database:
             for table in tables
         )
         found: dict[str, tuple[int, int]] = {}
-        for batch in self._batches(sql):
+        for batch in self._batches(sql) if sql else ():
             first, last = (_integers(batch.child(i)).tolist() for i in (1, 2))
             found |= dict(zip(_text(batch.child(0)).decode(), zip(first, last, strict=True), strict=True))
         return found
@@ -116,7 +121,7 @@ class Database:
         with (
             adbc_driver_manager.AdbcDatabase(
                 driver=adbc_driver_sqlite._driver_path(),  # noqa: SLF001 - as its dbapi does
-                uri=self.path.absolute().as_uri() + "?mode=ro&immutable=1",
+                uri=self.path.absolute().as_uri() + f"?mode=ro&immutable={self.immutable:d}",
             ) as database,
             adbc_driver_manager.AdbcConnection(database) as connection,
             adbc_driver_manager.AdbcStatement(connection) as statement,

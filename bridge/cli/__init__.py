@@ -9,7 +9,10 @@ from typing import Any
 import click
 
 from bridge import __version__
+from bridge.cli.import_ import import_
 from bridge.cli.report import report
+from bridge.cli.runs import runs
+from bridge.cli.trace import trace
 
 
 class Commands(click.Group):
@@ -41,4 +44,5 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
-main.add_command(report)
+for command in (import_, report, trace, runs):
+    main.add_command(command)

@@ -18,23 +18,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
 
 
+def store(command: F) -> F:
+    """Which store."""
+    return click.option(
+        "--db",
+        type=FILE,
+        envvar="BRIDGE_DB",
+        default=Path("bridge.db"),
+        show_default=True,
+        show_envvar=True,
+        help="The store of imported runs.",
+    )(command)
+
+
 def source(command: F) -> F:
     """Where a command reads from: report files, or a run of the store."""
-    for option in (
-        click.option("--run", type=int, help="Which run of the store to read (default: the newest)."),
-        click.option(
-            "--db",
-            type=FILE,
-            envvar="BRIDGE_DB",
-            default=Path("bridge.db"),
-            show_default=True,
-            show_envvar=True,
-            help="The store to read where no report is named.",
-        ),
-        click.argument("reports", nargs=-1, type=FILE),
-    ):
-        command = option(command)
-    return command
+    command = click.option("--run", type=int, help="Run of the store to read; default: the newest.")(
+        store(command)
+    )
+    return click.argument("reports", nargs=-1, type=FILE)(command)
 
 
 def rules_option(command: F) -> F:
@@ -57,9 +59,12 @@ def joined(
 ) -> Joined:
     """Load what the options name, warnings going to stderr."""
     import importers
+    from bridge import store as runs
     from bridge.joined import join
 
-    report = importers.load(*reports)
+    if reports and run is not None:
+        raise click.UsageError("--run reads the store: name no report beside it")
+    report = importers.load(*reports) if reports else runs.load(db, run)
     for warning in report.warnings:
         click.echo(f"warning: {warning}", err=True)
     return join(report, rules=read_rules(rules), raw=raw)

@@ -48,7 +48,7 @@ class Nesting:
         crossed: list[Ints] = []
         rank = np.arange(len(rows))
         while True:
-            parent = _parents(stack, start, end)
+            parent = parents(stack, start, end)
             crossing = np.flatnonzero((parent != NONE) & (end > end[parent]))
             if not len(crossing):
                 cut = np.unique(np.concatenate([*crossed, np.empty(0, np.int64)]))
@@ -109,7 +109,7 @@ def _outer_first(stack: Ints, start: Ints, end: Ints) -> Ints:
     return by(stack, start, -end)
 
 
-def _parents(stack: Ints, start: Ints, end: Ints) -> Ints:
+def parents(stack: Ints, start: Ints, end: Ints) -> Ints:
     """Return the last earlier node that is still open when each one starts.
 
     Everyone first looks at the neighbour before; whoever finds it ended looks on from where that

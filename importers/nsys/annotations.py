@@ -9,7 +9,7 @@ import pandas as pd
 
 from importers import frames
 from importers.nsys import schema
-from importers.nsys.columns import Columns
+from importers.columns import Columns
 from importers.nsys.names import UNNAMED, Strings, declared, lookup
 from importers.percall import name_lengths
 from importers.texts import Ints, Texts, unique_names
@@ -30,7 +30,7 @@ class Annotations:
         ints = {name: c for name, c in columns.items() if isinstance(c, np.ndarray)}
         inline = columns["text"]
         assert isinstance(inline, Texts)
-        pool, text = _pool(inline, ints["text_id"], strings)
+        pool, text = pooled(inline, ints["text_id"], strings)
         name = frames.names(*_named(pool, text))
         return cls(ints | {"process": ints["thread"] & ~schema.THREAD_BITS}, pool, text, name)
 
@@ -89,7 +89,7 @@ class Annotations:
         )
 
 
-def _pool(inline: Texts, ids: Ints, strings: Strings) -> tuple[Texts, Ints]:
+def pooled(inline: Texts, ids: Ints, strings: Strings) -> tuple[Texts, Ints]:
     """Return the distinct registered strings and all inline texts, and each row's place there."""
     registered = np.flatnonzero((inline.sizes == 0) & (ids != schema.MISSING))
     codes, distinct = pd.factorize(strings.rows(ids[registered]))

@@ -7,7 +7,7 @@ import pandas as pd
 
 from importers import frames
 from importers.nsys import schema
-from importers.nsys.columns import Columns
+from importers.columns import Columns
 from importers.nsys.names import Strings
 from importers.texts import Ints
 

@@ -12,7 +12,7 @@ from importers import frames
 from importers.errors import NotAReport, NothingRecorded
 from importers.nsys import schema
 from importers.nsys.annotations import Annotations
-from importers.nsys.columns import Columns, Database
+from importers.columns import Columns, Database
 from importers.nsys.devices import activities
 from importers.nsys.names import Strings, api_name
 from importers.report import Facts, Report

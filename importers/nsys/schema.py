@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from importers.errors import NotAReport
-from importers.nsys.columns import Query
+from importers.columns import Query
 
 MISSING = -1
 NO_END = -(2**63 - 1)  # stands for an end that is NULL: before any start, so never a valid one
@@ -86,7 +86,6 @@ class Table:
 
     name: str
     columns: Mapping[str, Column]
-    where: str = ""
 
     def query(self, tables: Mapping[str, set[str]]) -> Query | None:
         """Return how to read it from an export with these tables, None if it is not there."""
@@ -98,7 +97,7 @@ class Table:
         if absent:
             raise NotAReport(f"table {theirs} has no column {absent[0]}: an unknown schema")
         texts = frozenset(ours for ours, column in self.columns.items() if column.text)
-        return Query(theirs, {o: sql for o, sql in found.items() if sql}, texts, self.where)
+        return Query(theirs, {o: sql for o, sql in found.items() if sql}, texts)
 
     def _newest(self, tables: Mapping[str, set[str]]) -> str | None:
         """Return the table's name in this export: newer ones may carry a suffix like _V2."""

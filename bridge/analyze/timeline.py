@@ -1,0 +1,200 @@
+"""The unified timeline: what is drawn on which track, and the arrows between.
+
+Host tracks are grouped by process, device tracks by (process, device); every capture has its own.
+Times are rebased to the first event, for viewers read them as doubles of microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze import lanes
+from bridge.analyze.tracks import Track, Tracks
+from bridge.join.attributed import Attributed
+from bridge.join.attribution import ATTRIBUTED, REASONS
+from bridge.join.order import NONE, Ints, by
+from importers import frames
+
+SHOWN = {  # kinds of activities in the order of their codes, and what each shows besides its op
+    "kernel": (
+        "grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic".split()
+    ),
+    "copy": ["bytes"],
+    "fill": ["bytes"],
+    "graph": ["graph"],
+}
+
+
+@dataclass(frozen=True)
+class Named:
+    """A column of names: a code per row of a frame, NONE for no name."""
+
+    codes: Ints
+    names: list[str]
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Slices of one kind, drawn from the rows of a frame.
+
+    ``rows`` are those drawn, by track and start, outer before inner; all columns are the frame's own,
+    untouched. ``args`` are shown when a slice is clicked.
+    """
+
+    kind: str
+    rows: Ints
+    track: Ints
+    start: Ints
+    duration: Ints
+    name: Named
+    args: Mapping[str, Ints | Named] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class Arrows:
+    """Arrows from API calls to what they launched: one per row of ``activities`` that has a call."""
+
+    rows: Ints
+    call: Ints
+    calls: Slices
+    activities: Slices
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """All there is to draw; ``base`` is the time in ns to be taken off every other."""
+
+    base: int
+    tracks: list[Track]
+    slices: list[Slices]
+    phases: Slices
+    marks: Slices
+    arrows: Arrows
+
+
+def timeline(joined: Attributed) -> Timeline:
+    """Lay out a report."""
+    report = joined.report
+    base = min([f.span[0] for f in report.facts] + frames.ints(report.marks, "time").tolist())
+    tracks = Tracks(report)
+    ops, calls = _ops(joined, tracks), _calls(joined, tracks)
+    everything = _activities(joined, tracks)
+    launch = joined.attribution.launch
+    arrows = Arrows(np.flatnonzero(launch != NONE), launch, calls, everything)
+    phases, marks = _phases(joined, tracks), _marks(joined, tracks)
+    slices = [ops, calls, *_kinds(joined, everything)]
+    return Timeline(base, tracks.all(), slices, phases, marks, arrows)
+
+
+def _ops(joined: Attributed, tracks: Tracks) -> Slices:
+    ranges = joined.report.ranges
+    rows = np.flatnonzero(frames.codes(ranges["kind"]) == 0)
+    host = tracks.host(*(frames.ints(ranges, c)[rows] for c in ("report", "thread")))
+    start, duration = _times(ranges)
+    # Of equal intervals the earlier row is outer; sorting and lanes keep the order of rows.
+    order = by(host, start[rows], -duration[rows])
+    rows, host = rows[order], host[order]
+    lane = lanes.nested(host, start[rows], (start + duration)[rows])
+    track = np.full(len(ranges), NONE)
+    track[rows] = tracks.lane(host, lane, "ops")
+    args = {
+        "domain": _named(ranges["domain_name"], empty=""),
+        "category": _named(ranges["category"], empty=""),
+        "payload": frames.ints(ranges, "payload"),
+    }
+    return _drawn("op", rows, track, (start, duration), _named(ranges["name"]), args)
+
+
+def _calls(joined: Attributed, tracks: Tracks) -> Slices:
+    launches = joined.report.launches
+    host = tracks.host(*(frames.ints(launches, c) for c in ("report", "thread")))
+    start, duration = _times(launches)
+    track = tracks.lane(host, lanes.nested(host, start, start + duration), "api")
+    args = {"correlation": frames.ints(launches, "correlation")}
+    rows = np.arange(len(launches))
+    return _drawn("api", rows, track, (start, duration), _named(launches["name"]), args)
+
+
+def _activities(joined: Attributed, tracks: Tracks) -> Slices:
+    activities = joined.report.activities
+    stream = tracks.streams(activities)
+    start, duration = _times(activities)
+    track = tracks.lane(stream, lanes.apart(stream, start, start + duration), "stream")
+    code, paths = joined.node_path
+    node, reason = joined.attribution.node, joined.attribution.reason
+    args: dict[str, Ints | Named] = {
+        "op": Named(joined.activity_op, list(joined.ops)),
+        "path": Named(np.where(node == NONE, NONE, np.append(code, NONE)[node]), paths),
+        "reason": Named(np.where(reason == ATTRIBUTED, NONE, reason), list(REASONS)),
+        "correlation": frames.ints(activities, "correlation"),
+    }
+    rows = np.arange(len(activities))
+    return _drawn("kernel", rows, track, (start, duration), _named(activities["name"]), args)
+
+
+def _kinds(joined: Attributed, everything: Slices) -> list[Slices]:
+    """Part what ran on devices by kind; each shows its own arguments."""
+    activities = joined.report.activities
+    kind = frames.codes(activities["kind"])[everything.rows]
+    return [
+        replace(
+            everything,
+            kind=word,
+            rows=everything.rows[kind == k],
+            args={**everything.args, **{c: frames.ints(activities, c) for c in shown}},
+        )
+        for k, (word, shown) in enumerate(SHOWN.items())
+    ]
+
+
+def _phases(joined: Attributed, tracks: Tracks) -> Slices:
+    ranges = joined.report.ranges
+    rows = np.flatnonzero(frames.codes(ranges["kind"]) == 1)
+    track = np.full(len(ranges), NONE)
+    host = tracks.host(*(frames.ints(ranges, c)[rows] for c in ("report", "thread")))
+    track[rows] = tracks.lane(host, np.zeros(len(rows), np.int64), "ops")
+    return _drawn("phase", rows, track, _times(ranges), _named(ranges["name"]), {})
+
+
+def _marks(joined: Attributed, tracks: Tracks) -> Slices:
+    marks = joined.report.marks
+    host = tracks.host(*(frames.ints(marks, c) for c in ("report", "thread")))
+    track = tracks.lane(host, np.zeros(len(marks), np.int64), "ops")
+    time = frames.ints(marks, "time")
+    times = time, np.zeros_like(time)
+    return _drawn("mark", np.arange(len(marks)), track, times, _named(marks["name"]), {})
+
+
+def _drawn(
+    kind: str,
+    rows: Ints,
+    track: Ints,
+    times: tuple[Ints, Ints],
+    name: Named,
+    args: Mapping[str, Ints | Named],
+) -> Slices:
+    """Put rows into drawing order."""
+    start, duration = times
+    rows = rows[by(track[rows], start[rows], -duration[rows])]
+    return Slices(kind, rows, track, start, duration, name, args)
+
+
+def _times(table: pd.DataFrame) -> tuple[Ints, Ints]:
+    """Return starts and durations; what ends before it starts is drawn without length."""
+    start, end = frames.ints(table, "start"), frames.ints(table, "end")
+    return start, np.maximum(end - start, 0)
+
+
+def _named(column: pd.Series, empty: str | None = None) -> Named:  # type: ignore[type-arg]
+    """Return a frame's names; ``empty`` ones count as none."""
+    names, codes = list(column.cat.categories), frames.codes(column)
+    if empty in names:
+        codes = np.where(codes == names.index(empty), NONE, codes)
+    return Named(codes, names)

@@ -1,0 +1,49 @@
+"""``bridge import``: read, join, store, and show the breakdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bridge.cli import options
+
+if TYPE_CHECKING:
+    from bridge.joined import Joined
+
+TOP = 15
+
+
+@click.command("import")
+@options.store
+@options.rules_option
+@click.option("--verify", is_flag=True, help="Know a report by a hash of every byte, not of samples.")
+@click.option("--quiet", "-q", is_flag=True, help="Print no table.")
+@click.argument("reports", nargs=-1, required=True, type=options.FILE)
+def import_(reports: tuple[Path, ...], db: Path, rules: Path | None, verify: bool, quiet: bool) -> None:
+    """Join REPORTS (.sqlite, .nsys-rep), keep them as one run of the store, print the breakdown."""
+    from bridge import store
+
+    grouped = rules.read_text(encoding="utf-8") if rules and rules.is_file() else ""
+    joined = options.joined(reports, db, None, rules)
+    known = store.identity(reports, whole=verify)
+    run = store.find(db, known, grouped)
+    if run:
+        click.echo(f"already imported as run {run.id} of {db}, on {run.created}", err=True)
+    number = run.id if run else store.save(joined, db, known, grouped)
+    if not quiet:
+        show(joined)
+    click.echo(f"run {number} of {db}; next: bridge report --by op | bridge trace -o trace.json.gz", err=True)
+
+
+def show(joined: Joined) -> None:
+    """Print the kernels of each op, and where every activity went."""
+    from bridge.render import accounting, table
+
+    by = "op-kernel" if len(joined.report.ranges) else "kernel"
+    rows = joined.by(by)
+    click.echo(table.for_terminal(by, rows.head(TOP), options.terminal_width()))
+    if len(rows) > TOP:
+        click.echo(f"… and {len(rows) - TOP} more rows: bridge report --by {by}")
+    click.echo(accounting.line(joined.totals, joined.op_count))

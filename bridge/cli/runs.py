@@ -1,0 +1,58 @@
+"""``bridge runs``: what is in the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bridge.cli import options
+
+
+@click.group()
+def runs() -> None:
+    """List, show and remove the runs of the store."""
+
+
+@runs.command("list")
+@options.store
+def list_(db: Path) -> None:
+    """List the runs, the newest last."""
+    from bridge import store
+    from bridge.render import units
+
+    for run in store.listed(db):
+        share = run.attributed_ns / run.gpu_ns if run.gpu_ns else 0
+        click.echo(
+            f"{run.id:>4}  {run.created}  {units.count(run.activities):>12} activities"
+            f"  {units.time(run.gpu_ns):>10}  {units.percent(share):>7} in ops  {', '.join(run.source)}"
+        )
+
+
+@runs.command()
+@options.store
+@click.argument("run", type=int)
+def show(db: Path, run: int) -> None:
+    """Show one run: its reports, its accounting and its ops."""
+    from bridge import store
+    from bridge.cli.import_ import show as breakdown
+    from bridge.joined import join
+
+    joined = join(store.load(db, run))
+    for source, facts in zip(joined.report.source, joined.report.facts, strict=True):
+        made = f"Nsight Systems {facts.product} (schema {facts.schema})" if facts.product else "unknown version"
+        click.echo(f"{source}: {made}, {(facts.span[1] - facts.span[0]) / 1e9:.3f} s")
+        for warning in facts.warnings:
+            click.echo(f"  warning: {warning}")
+    breakdown(joined)
+
+
+@runs.command()
+@options.store
+@click.argument("run", type=int)
+def rm(db: Path, run: int) -> None:
+    """Remove a run from the store."""
+    from bridge import store
+
+    gone = store.remove(db, run)
+    click.echo(f"removed run {gone.id}: {', '.join(gone.source)}", err=True)

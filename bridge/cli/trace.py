@@ -1,0 +1,41 @@
+"""``bridge trace``: one timeline of ops, API calls and device work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bridge.cli import options
+
+
+@click.command()
+@options.source
+@options.rules_option
+@options.output
+def trace(
+    reports: tuple[Path, ...],
+    db: Path,
+    run: int | None,
+    rules: Path | None,
+    output: Path | None,
+    force: bool,
+) -> None:
+    """Write one timeline of REPORTS (or of a run of the store): ops, API calls, kernels, arrows.
+
+    The file is Chrome trace JSON, compressed if its name ends in .gz; open it at ui.perfetto.dev.
+    """
+    from bridge.analyze.timeline import timeline
+    from bridge.output import compressed, whole
+    from bridge.render.chrome import chrome
+
+    if output is None:
+        raise click.UsageError("name the output: -o trace.json.gz")
+    if not output.name.endswith((".json", ".json.gz")):
+        raise click.UsageError(f"{output}: a trace is written as .json or .json.gz")
+    with whole(output, force=force) as draft:
+        joined = options.joined(reports, db, run, rules)
+        with compressed(draft, output.suffix == ".gz") as file:
+            for piece in chrome(timeline(joined.attributed), joined.report.source):
+                file.write(piece)
+    click.echo(f"{output}: open it at https://ui.perfetto.dev", err=True)

@@ -1,0 +1,132 @@
+"""The timeline as Chrome trace JSON, for Perfetto and chrome://tracing, streamed in bounded memory.
+
+Kept from measurements of those viewers: microseconds with three decimals from rebased integers; raw
+UTF-8, never \\u escapes; parents before children; arrows end with ``"bp":"e"``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+
+from bridge.analyze.timeline import Arrows, Named, Slices, Timeline
+from bridge.analyze.tracks import Track
+from bridge.render.rows import Ints, Lines, Micros, Names, Number, Piece, Text, Through, number
+
+ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+SPECIAL = re.compile(r'["\\\x00-\x1f]')
+MISSING = -1
+PRINTERS = 2
+AHEAD = 6  # chunks printed while earlier ones are being written
+
+
+def chrome(timeline: Timeline, source: Sequence[str]) -> Iterator[bytes]:
+    """Yield the trace in pieces, to be written one after another."""
+    about = {"generator": "nsight-bridge", "source": list(source), "base_ns": str(timeline.base)}
+    yield b'{"displayTimeUnit":"ns","otherData":' + _json(about) + b',\n"traceEvents":[\n'
+    yield b",\n".join(_names(timeline.tracks)) or b'{"ph":"M","pid":0,"name":"process_name","args":{"name":""}}'
+    printer = _Printer(timeline)
+    lines = [printer.slices(s) for s in timeline.slices]
+    lines += [*printer.phases(timeline.phases), printer.marks(timeline.marks)]
+    lines += printer.arrows(timeline.arrows)
+    yield from _printed(chunk for section in lines for chunk in section.chunks())
+    yield b"\n]}\n"
+
+
+class _Printer:
+    """Knows how each kind of event is written."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.base = timeline.base
+        # Where an event is drawn is one of few texts: one lookup instead of two numbers.
+        self.places = [f',"pid":{t.pid},"tid":{t.tid},"ts":'.encode() for t in timeline.tracks]
+
+    def slices(self, s: Slices) -> Lines:
+        """Complete events with their arguments."""
+        end: list[Piece] = [Text(b',"dur":'), Micros(s.duration), *_args(s), Text(b"}")]
+        return Lines([*self._head("X", s, s.start), *end], s.rows)
+
+    def phases(self, s: Slices) -> list[Lines]:
+        """Asynchronous events: phases may overlap, and belong to no stack."""
+        ident: list[Piece] = [Text(b',"id2":{"local":"'), Number(np.arange(len(s.start))), Text(b'"}}')]
+        return [
+            Lines([*self._head("b", s, s.start), *ident], s.rows),
+            Lines([*self._head("e", s, s.start + s.duration), *ident], s.rows),
+        ]
+
+    def marks(self, s: Slices) -> Lines:
+        """Instants of a thread."""
+        return Lines([*self._head("i", s, s.start), Text(b',"s":"t"}')], s.rows)
+
+    def arrows(self, a: Arrows) -> list[Lines]:
+        """Both ends of every arrow, numbered through: correlation ids repeat across processes."""
+        number = Number(np.arange(1, len(a.call) + 1))
+        event = b',\n{"cat":"launch","name":"launch","ph":'
+        call = [Through(p, a.call) for p in self._at(a.calls, a.calls.start)]
+        to = self._at(a.activities, a.activities.start)
+        return [
+            Lines([Text(event + b'"s","id":'), number, *call, Text(b"}")], a.rows),
+            Lines([Text(event + b'"f","bp":"e","id":'), number, *to, Text(b"}")], a.rows),
+        ]
+
+    def _head(self, ph: str, s: Slices, time: Ints) -> list[Piece]:
+        name = Names(s.name.codes, list(map(_escaped, s.name.names)))
+        head = f',\n{{"ph":"{ph}","cat":"{s.kind}","name":"'
+        return [Text(head.encode()), name, Text(b'"'), *self._at(s, time)]
+
+    def _at(self, s: Slices, time: Ints) -> list[Piece]:
+        return [Names(s.track, self.places), Micros(time, self.base)]
+
+
+def _args(s: Slices) -> list[Piece]:
+    """Arguments; names that are not there leave no trace, nor do columns without any value."""
+    pieces: list[Piece] = []
+    for name, column in s.args.items():
+        key = f',"{name}":'.encode()
+        if isinstance(column, Named):
+            if (column.codes >= 0).any():
+                texts = [b"", *(key + b'"' + _escaped(t) + b'"' for t in column.names)]
+                pieces.append(Names(column.codes + 1, texts))
+        elif len(column) and (column != MISSING).any():
+            pieces += [Text(key), number(column)]
+    return [Text(b',"args":{"kind":"' + s.kind.encode() + b'"'), *pieces, Text(b"}")] if pieces else []
+
+
+def _printed(chunks: Iterable[Lines]) -> Iterator[bytes]:
+    """Print chunks on other threads, a few ahead of the one that writes them, in order."""
+    with ThreadPoolExecutor(PRINTERS) as pool:
+        ahead: deque[Future[bytes]] = deque()
+        for chunk in chunks:
+            ahead.append(pool.submit(chunk.print))
+            if len(ahead) > AHEAD:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+
+def _names(tracks: Sequence[Track]) -> Iterator[bytes]:
+    for pid, name, order in {t.pid: (t.pid, t.process, t.process_order) for t in tracks}.values():
+        yield _meta("process_name", pid, 0, {"name": name})
+        yield _meta("process_sort_index", pid, 0, {"sort_index": order})
+    for t in tracks:
+        yield _meta("thread_name", t.pid, t.tid, {"name": t.name})
+        yield _meta("thread_sort_index", t.pid, t.tid, {"sort_index": t.order})
+
+
+def _meta(what: str, pid: int, tid: int, args: dict[str, object]) -> bytes:
+    return _json({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args})
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _escaped(text: str) -> bytes:
+    """Escape what JSON must have escaped; other control characters give way to a blank."""
+    clean = SPECIAL.sub(lambda found: ESCAPES.get(found[0], " "), text)
+    return clean.encode(errors="replace")

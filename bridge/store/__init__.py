@@ -1,0 +1,14 @@
+"""Runs kept in one plain SQLite database, made for people to query; docs/store.md lists every table.
+
+A run counts from its row in ``runs``, which is written last; whatever an import that died left
+behind is taken out before the next one. The file is never held open by two SQLite libraries at once:
+closing one would drop the other's locks.
+"""
+
+from bridge.store.identity import identity
+from bridge.store.load import load
+from bridge.store.runs import Run, find, listed, remove
+from bridge.store.save import save
+from bridge.store.tables import StoreError
+
+__all__ = ["Run", "StoreError", "find", "identity", "listed", "load", "remove", "save"]

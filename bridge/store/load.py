@@ -1,0 +1,77 @@
+"""A run of the store becomes the `Report` it was saved from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bridge.store.runs import chosen
+from bridge.store.tables import NAMED, opened
+from importers import frames
+from importers.columns import Columns, Database, Query
+from importers.nsys.annotations import pooled
+from importers.nsys.names import Strings
+from importers.report import Facts, Report
+from importers.texts import Ints, Texts
+
+
+def load(path: Path, run: int | None = None) -> Report:
+    """Read a run, the newest by default; raises StoreError if it is not there."""
+    with opened(path) as database:
+        found = chosen(database, path, run)
+        rows = database["extents"].rows_where("run = ?", [found.id])
+        extents = {r["table"]: (int(r["first"]), int(r["last"])) for r in rows}
+        facts = [_facts(r) for r in database["reports"].rows_where("run = ?", [found.id], order_by="report")]
+    queries = {kind: _query(kind, extents[kind]) for kind in (*frames.FRAMES, "names")}
+    with Database(path, immutable=False) as columns:
+        read = columns.read(queries)
+    strings = Strings(_ints(read["names"], "id"), _texts(read["names"], "text"))
+    tables = {kind: _frame(kind, read[kind], strings) for kind in frames.FRAMES}
+    pool, text = pooled(_texts(read["ranges"], "text"), _ints(read["ranges"], "name"), strings)
+    ranges = tables.pop("ranges").assign(text=text)
+    return Report(found.source, tuple(facts), ranges=ranges, texts=pool, **tables)
+
+
+def _query(kind: str, rows: tuple[int, int]) -> Query:
+    columns = ("id", "text") if kind == "names" else frames.FRAMES[kind]
+    texts = frozenset({"text"} & set(columns))
+    missing = {c: "''" if c in texts else "-1" for c in columns}
+    return Query(kind, {c: f'coalesce("{c}", {missing[c]})' for c in columns}, texts, rows=rows)
+
+
+def _frame(kind: str, columns: Columns, strings: Strings) -> pd.DataFrame:
+    ints = {c: _ints(columns, c) for c in frames.FRAMES[kind] if (kind, c) != ("ranges", "text")}
+    named = {c: _named(values, strings) for c, values in ints.items() if c in NAMED}
+    flags = {c: values.astype(bool) for c, values in ints.items() if c in frames.FLAGS}
+    return frames.frame(kind, ints | named | flags)
+
+
+def _named(ids: Ints, strings: Strings) -> pd.Categorical:
+    """Names by id; a row without one stays without."""
+    none = ids == frames.MISSING
+    if not none.any():
+        return strings.column(ids)
+    column = strings.column(ids[~none])
+    codes = np.full(len(ids), frames.MISSING, np.int64)
+    codes[~none] = column.codes
+    return frames.names(codes, list(column.categories))
+
+
+def _facts(row: dict[str, object]) -> Facts:
+    span = (int(str(row["span_start"])), int(str(row["span_end"])))
+    return Facts(str(row["product"]), str(row["schema"]), span, tuple(json.loads(str(row["warnings"]))))
+
+
+def _ints(columns: Columns, name: str) -> Ints:
+    column = columns[name]
+    assert isinstance(column, np.ndarray)
+    return column
+
+
+def _texts(columns: Columns, name: str) -> Texts:
+    column = columns[name]
+    assert isinstance(column, Texts)
+    return column

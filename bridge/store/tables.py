@@ -1,0 +1,125 @@
+"""Tables and views of the store, and how an older store becomes one of this version."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from bridge.output import OutputError
+from importers.errors import ReportError
+from importers.frames import FRAMES, NAMES
+
+VERSION = 1
+
+# What is stored of each frame besides its own columns: what the join found.
+FOUND = {
+    "activities": ("launch", "range", "op", "path", "reason"),
+    "ranges": ("op",),
+}
+NAMED = NAMES | {"op", "path", "reason"}  # stored as ids of the table names
+SUMMARIES = {"op": "op_summary", "op-kernel": "op_kernel_summary", "kernel": "kernel_summary", "copy": "copy_summary"}
+VIEWS = {
+    "kernels": """
+SELECT a.run, a.row, k.text AS kernel, o.text AS op, p.text AS path, r.text AS reason,
+ a.start, a.end, a.end - a.start AS duration_ns, a.process, a.device, a.stream, a.correlation,
+ a.grid_x, a.grid_y, a.grid_z, a.block_x, a.block_y, a.block_z
+FROM activities a JOIN names k ON k.id = a.name
+JOIN names i ON i.id = a.kind AND i.text = 'kernel'
+LEFT JOIN names o ON o.id = a.op LEFT JOIN names p ON p.id = a.path
+LEFT JOIN names r ON r.id = a.reason""",
+    "calls": """
+SELECT r.run, r.row, n.text AS name, o.text AS op, r.start, r.end, r.end - r.start AS duration_ns,
+ r.thread, r.process, coalesce(r.text, n.text) AS text
+FROM ranges r JOIN names n ON n.id = r.name JOIN names o ON o.id = r.op""",
+}
+
+
+class StoreError(ReportError):
+    """The store cannot be used; the message says why and what to do."""
+
+
+@contextmanager
+def opened(path: Path, *, create: bool = False) -> Iterator[Database]:
+    """Open the store with sqlite-utils, its schema brought up to date; commits at a good end."""
+    if not create and not path.exists():
+        raise StoreError(f"{path}: no store here; 'bridge import REPORT' makes one, or name a report")
+    try:
+        connection = sqlite3.connect(path, timeout=30)
+        try:
+            database = Database(connection)
+            _up_to_date(path, database)
+            yield database
+            connection.commit()
+        finally:
+            connection.close()
+    except sqlite3.DatabaseError as error:
+        kind = StoreError if "not a database" in str(error) else OutputError
+        raise kind(f"{path}: {error}") from error
+
+
+def stored(kind: str) -> tuple[str, ...]:
+    """Return the columns that the table for a frame has besides ``run`` and ``row``."""
+    return (*FRAMES[kind], *FOUND.get(kind, ()))
+
+
+def _up_to_date(path: Path, database: Database) -> None:
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    if version > VERSION:
+        raise StoreError(f"{path}: made by a newer nsight-bridge (schema {version}, this is {VERSION})")
+    if not version and database.table_names():
+        raise StoreError(f"{path}: an SQLite database, but not a store of nsight-bridge; choose another --db")
+    for step in range(version, VERSION):
+        MIGRATIONS[step](database)
+        database.execute(f"PRAGMA user_version = {step + 1}")
+
+
+def _first(database: Database) -> None:
+    """Make version 1."""
+    database["runs"].create(
+        {"id": int, "created": str, "identity": str, "source": str, "activities": int, "gpu_ns": int,
+         "attributed_ns": int, "ops": int, "version": str, "rules": str},
+        pk="id",
+    )
+    database["reports"].create(
+        {"run": int, "report": int, "source": str, "product": str, "schema": str, "span_start": int,
+         "span_end": int, "warnings": str},
+        pk=("run", "report"),
+    )
+    database["extents"].create({"run": int, "table": str, "first": int, "last": int}, pk=("run", "table"))
+    database["names"].create({"id": int, "run": int, "text": str}, pk="id")
+    for kind in FRAMES:
+        columns = {c: _type(kind, c) for c in stored(kind)}
+        # A key of its own keeps the rows of a run together through VACUUM: see extents.
+        database[kind].create({"id": int, "run": int, "row": int, **columns}, pk="id")
+    for table, columns in _summary_columns().items():
+        database[table].create({"run": int, **columns})
+    for name, sql in VIEWS.items():
+        database.create_view(name, sql.strip())
+
+
+MIGRATIONS: list[Callable[[Database], None]] = [_first]
+
+
+def _type(kind: str, column: str) -> type:
+    return str if (kind, column) == ("ranges", "text") else int
+
+
+def _summary_columns() -> dict[str, dict[str, type]]:
+    times = {"count": int, "total_ns": int, "mean_ns": float, "min_ns": int, "max_ns": int}
+    counts = dict.fromkeys(("calls", "kernels", "copies", "fills", "graphs"), int)
+    sums = dict.fromkeys(
+        ("gpu_self_ns", "gpu_total_ns", "gpu_busy_ns", "cpu_self_ns", "cpu_total_ns"), int
+    )
+    per_call = {"gpu_mean_ns": float, "gpu_p50_ns": float, "gpu_p95_ns": float, "gpu_max_ns": int}
+    return {
+        "op_summary": {"op": str, **counts, **sums, **per_call, "share": float},
+        "op_kernel_summary": {"op": str, "kernel": str, **times},
+        "kernel_summary": {"kernel": str, **times, "median_ns": float, "share": float},
+        "copy_summary": {"operation": str, **times, "bytes": int, "gb_per_s": float},
+    }
+
+

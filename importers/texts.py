@@ -17,6 +17,7 @@ Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 WORD = 8  # bytes compared or hashed at a time
+BLOCK = 16_384  # texts moved at a time: more would not fit into the cache
 MIX = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: spreads every bit (Knuth)
 
 
@@ -63,9 +64,17 @@ class Texts:
     def slices(self, starts: Ints, ends: Ints) -> Texts:
         """Pack the byte ranges [start, end) of the block as texts of their own."""
         offsets = _offsets(ends - starts)
-        # Every byte's source is its place in the output, moved by where its text came from.
-        move = np.repeat(starts - offsets[:-1], ends - starts)
-        return Texts(self.data[np.arange(len(move)) + move], offsets)
+        full = np.flatnonzero(ends > starts)
+        if len(full) and (starts[full][1:] == ends[full][:-1]).all():  # they lie end to end
+            return Texts(self.data[starts[full[0]] : ends[full[-1]]], offsets)
+        data = np.empty(offsets[-1], np.uint8)
+        for first in range(0, len(starts), BLOCK):
+            last = min(first + BLOCK, len(starts))
+            a, b = offsets[first], offsets[last]
+            # Every byte's source is its place in the output, moved by where its text came from.
+            move = np.repeat((starts - offsets[:-1])[first:last], (ends - starts)[first:last])
+            data[a:b] = self.data[np.arange(a, b) + move]
+        return Texts(data, offsets)
 
     def factorize(self, lengths: Ints | None = None) -> tuple[Ints, list[str]]:
         """Number the distinct texts (or distinct heads of the given lengths) by first occurrence.

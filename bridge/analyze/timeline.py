@@ -38,6 +38,18 @@ class Named:
 
 
 @dataclass(frozen=True)
+class Chain:
+    """A path per row: the name of ``node``, after those of its ``parent``, and so on up."""
+
+    node: Ints
+    parent: Ints
+    name: Named
+
+
+Column = Ints | Named | Chain
+
+
+@dataclass(frozen=True)
 class Slices:
     """Slices of one kind, drawn from the rows of a frame.
 
@@ -51,7 +63,7 @@ class Slices:
     start: Ints
     duration: Ints
     name: Named
-    args: Mapping[str, Ints | Named] = field(default_factory=dict)
+    args: Mapping[str, Column] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -127,11 +139,11 @@ def _activities(joined: Attributed, tracks: Tracks) -> Slices:
     stream = tracks.streams(activities)
     start, duration = _times(activities)
     track = tracks.lane(stream, lanes.apart(stream, start, start + duration), "stream")
-    code, paths = joined.node_path
     node, reason = joined.attribution.node, joined.attribution.reason
-    args: dict[str, Ints | Named] = {
-        "op": Named(joined.activity_op, list(joined.ops)),
-        "path": Named(np.where(node == NONE, NONE, np.append(code, NONE)[node]), paths),
+    ops = list(joined.ops)
+    args: dict[str, Column] = {
+        "op": Named(joined.activity_op, ops),
+        "path": Chain(node, joined.attribution.nesting.parent, Named(joined.node_op, ops)),
         "reason": Named(np.where(reason == ATTRIBUTED, NONE, reason), list(REASONS)),
         "correlation": frames.ints(activities, "correlation"),
     }
@@ -178,7 +190,7 @@ def _drawn(
     track: Ints,
     times: tuple[Ints, Ints],
     name: Named,
-    args: Mapping[str, Ints | Named],
+    args: Mapping[str, Column],
 ) -> Slices:
     """Put rows into drawing order."""
     start, duration = times

@@ -14,9 +14,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
-from bridge.analyze.timeline import Arrows, Named, Slices, Timeline
+from bridge.analyze.timeline import Arrows, Chain, Named, Slices, Timeline
 from bridge.analyze.tracks import Track
-from bridge.render.rows import Ints, Lines, Micros, Names, Number, Piece, Text, Through, number
+from bridge.render.rows import Ints, Lines, Micros, Names, Number, Path, Piece, Text, Through, number
 
 ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 SPECIAL = re.compile(r'["\\\x00-\x1f]')
@@ -88,7 +88,10 @@ def _args(s: Slices) -> list[Piece]:
     pieces: list[Piece] = []
     for name, column in s.args.items():
         key = f',"{name}":'.encode()
-        if isinstance(column, Named):
+        if isinstance(column, Chain):
+            names = Names(column.name.codes, list(map(_escaped, column.name.names)))
+            pieces.append(Path(column.node, column.parent, names, key + b'"', b'"'))
+        elif isinstance(column, Named):
             if (column.codes >= 0).any():
                 texts = [b"", *(key + b'"' + _escaped(t) + b'"' for t in column.names)]
                 pieces.append(Names(column.codes + 1, texts))

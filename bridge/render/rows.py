@@ -18,7 +18,7 @@ Bytes = NDArray[np.uint8]
 CHUNK = 8_192  # rows at a time: twice as many fall out of the cache and take twice as long
 GROUP = 10_000  # numbers are printed four digits at a time
 DIGITS = np.char.zfill(np.arange(GROUP).astype("S4"), 4).view(np.uint8).reshape(GROUP, 4)
-POINT, ZERO, MINUS = b".0-"
+POINT, ZERO, MINUS, SLASH = b".0-/"
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,30 @@ class Through:
         return self.piece.at(self.row[rows])
 
 
-Piece = Text | Number | Micros | Names | Through
+class Path:
+    """The texts from the root of a tree down to a node, after ``head``; nothing for no node."""
+
+    def __init__(self, node: Ints, parent: Ints, names: Names, head: bytes, tail: bytes) -> None:
+        self.node, self.parent, self.names = node, parent, names
+        self.head, self.tail = (np.frombuffer(text, np.uint8) for text in (head, tail))
+
+    def at(self, rows: Ints) -> Bytes:
+        """Return the field's bytes for some rows."""
+        node = self.node[rows]
+        none = node < 0
+        pieces = [np.where(none[:, None], np.uint8(0), self.tail)]
+        while not none.all():
+            text = self.names.at(np.maximum(node, 0))
+            pieces.append(np.where(none[:, None], np.uint8(0), text))
+            node = np.where(none, node, self.parent[node])
+            none = node < 0
+            slash = np.where(none, np.uint8(0), np.uint8(SLASH))
+            pieces.append(slash[:, None])
+        pieces.append(np.where(self.node[rows][:, None] < 0, np.uint8(0), self.head))
+        return np.hstack(pieces[::-1])
+
+
+Piece = Text | Number | Micros | Names | Through | Path
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from bridge.store.runs import chosen
-from bridge.store.tables import NAMED, opened
+from bridge.store.tables import NAMED, SYMBOL, opened
 from importers import frames
 from importers.columns import Columns, Database, Query
 from importers.nsys.annotations import pooled
@@ -28,25 +29,44 @@ def load(path: Path, run: int | None = None) -> Report:
     queries = {kind: _query(kind, extents[kind]) for kind in (*frames.FRAMES, "names")}
     with Database(path, immutable=False) as columns:
         read = columns.read(queries)
-    strings = Strings(_ints(read["names"], "id"), _texts(read["names"], "text"))
-    tables = {kind: _frame(kind, read[kind], strings) for kind in frames.FRAMES}
-    pool, text = pooled(_texts(read["ranges"], "text"), _ints(read["ranges"], "name"), strings)
+    names = _names(read["names"], extents["names"][0])
+    tables = {kind: _frame(kind, read[kind], names) for kind in frames.FRAMES}
+    pool, text = pooled(_texts(read["ranges"], "text"), _ints(read["ranges"], "name"), names["name"])
     ranges = tables.pop("ranges").assign(text=text)
     return Report(found.source, tuple(facts), ranges=ranges, texts=pool, **tables)
 
 
 def _query(kind: str, rows: tuple[int, int]) -> Query:
-    columns = ("id", "text") if kind == "names" else frames.FRAMES[kind]
-    texts = frozenset({"text"} & set(columns))
+    columns = ("text", *SYMBOL) if kind == "names" else _columns(kind)
+    texts = frozenset({"text", *SYMBOL} & set(columns))
     missing = {c: "''" if c in texts else "-1" for c in columns}
     return Query(kind, {c: f'coalesce("{c}", {missing[c]})' for c in columns}, texts, rows=rows)
 
 
-def _frame(kind: str, columns: Columns, strings: Strings) -> pd.DataFrame:
-    ints = {c: _ints(columns, c) for c in frames.FRAMES[kind] if (kind, c) != ("ranges", "text")}
-    named = {c: _named(values, strings) for c, values in ints.items() if c in NAMED}
+def _columns(kind: str) -> list[str]:
+    return [c for c in frames.FRAMES[kind] if c not in SYMBOL]
+
+
+def _names(columns: Columns, first: int) -> dict[str, Strings]:
+    """Return what an id stands for under each kind of name; one not stored is the plain name."""
+    name = _texts(columns, "text")
+    ids = np.arange(first, first + len(name))
+    own = np.arange(len(name))
+    found = {"name": Strings(ids, name)}
+    for other in SYMBOL:
+        both = Texts.concat([_texts(columns, other), name])
+        there = _texts(columns, other).sizes > 0
+        found[other] = Strings(ids, both.take(np.where(there, own, own + len(name))))
+    return found
+
+
+def _frame(kind: str, columns: Columns, names: Mapping[str, Strings]) -> pd.DataFrame:
+    ints = {c: _ints(columns, c) for c in _columns(kind) if (kind, c) != ("ranges", "text")}
+    named = {c: _named(values, names["name"]) for c, values in ints.items() if c in NAMED}
     flags = {c: values.astype(bool) for c, values in ints.items() if c in frames.FLAGS}
-    return frames.frame(kind, ints | named | flags)
+    symbols = [c for c in frames.FRAMES[kind] if c in SYMBOL]
+    other = {c: names[c].column(ints["name"]) for c in symbols}
+    return frames.frame(kind, ints | named | flags | other)
 
 
 def _named(ids: Ints, strings: Strings) -> pd.Categorical:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ import pandas as pd
 from sqlite_utils import Database
 
 from bridge import __version__
-from bridge.join.order import NONE, Ints
+from bridge.join.attribution import ATTRIBUTED, REASONS
+from bridge.join.nesting import Nesting
+from bridge.join.order import NONE, Ints, number
 from bridge.joined import Joined
 from bridge.output import OutputError
 from bridge.store.runs import clean
-from bridge.store.tables import NAMED, SUMMARIES, opened, stored
+from bridge.store.tables import NAMED, SUMMARIES, SYMBOL, opened, stored
 from importers import frames
 from importers.texts import Texts
 
@@ -49,10 +52,13 @@ def _saved(joined: Joined, path: Path, identity: str, rules: str) -> int:
         clean(database)
         run = int(database.execute("SELECT coalesce(max(id), 0) + 1 FROM runs").fetchone()[0])
         last = {t: _last(database, t) for t in (*frames.FRAMES, "names")}
-    tables = _Tables(joined, run, last["names"]).tables
-    _ingest(path, tables)
+    with ThreadPoolExecutor(1) as pool:
+        summaries = pool.submit(_summaries, joined, run)  # while SQLite writes
+        tables = _Tables(joined, run, last).tables
+        _ingest(path, tables)
     with opened(path) as database:
-        _summaries(database, joined, run)
+        for table, rows in summaries.result().items():
+            database[table].insert_all(rows)
         database["reports"].insert_all(_reports(joined, run))
         database["extents"].insert_all(
             {"run": run, "table": t, "first": last[t] + 1, "last": last[t] + _length(c)}
@@ -65,54 +71,92 @@ def _saved(joined: Joined, path: Path, identity: str, rules: str) -> int:
 class _Tables:
     """The frames of a run as columns of integers and texts; names become ids of one table."""
 
-    def __init__(self, joined: Joined, run: int, last_name: int) -> None:
-        self.run = run
-        self.names: list[Texts] = []
-        self.next_name = last_name + 1
+    def __init__(self, joined: Joined, run: int, last: Mapping[str, int]) -> None:
+        self.joined, self.run = joined, run
+        self.names: list[dict[str, Texts]] = []
+        self.next_name = last["names"] + 1
+        self.first = {table: number + 1 for table, number in last.items()}
+        found = {"activities": self._activities(), "ranges": self._ranges()}
         report = joined.report
-        found = {"activities": _found(joined), "ranges": _ranges(joined)}
         self.tables = {
             kind: self._table(kind, {**getattr(report, kind), **found.get(kind, {})})
             for kind in frames.FRAMES
         }
-        texts = Texts.concat([Texts.of([]), *self.names])
-        ids = np.arange(last_name + 1, self.next_name)
-        self.tables["names"] = {"run": _constant(run, len(ids)), "id": ids, "text": texts}
+        texts = {
+            column: Texts.concat([Texts.of([]), *(names[column] for names in self.names)])
+            for column in ("text", *SYMBOL)
+        }
+        self.tables["names"] = {"run": _constant(run, len(texts["text"])), **texts}
 
     def _table(self, kind: str, columns: Mapping[str, Any]) -> dict[str, Column]:
         rows = len(next(iter(columns.values())))
-        table: dict[str, Column] = {"run": _constant(self.run, rows), "row": np.arange(rows)}
+        table: dict[str, Column] = {"run": _constant(self.run, rows)}
         for name in stored(kind):
             table[name] = self._column(name, columns[name])
         return {name: c for name, c in table.items() if not _all_missing(c)}
 
-    def _column(self, name: str, column: pd.Series | Texts) -> Column:  # type: ignore[type-arg]
-        if isinstance(column, Texts):
-            return column
-        if name not in NAMED:
+    def _column(self, name: str, column: pd.Series | Column) -> Column:  # type: ignore[type-arg]
+        if isinstance(column, pd.Series):
+            if name in NAMED:
+                return self._named(frames.codes(column), column.cat.categories)
             return column.to_numpy().astype(np.int64, copy=False)
-        categories = Texts.of(column.cat.categories)
-        codes = frames.codes(column)
-        self.names.append(categories)
-        self.next_name += len(categories)
-        return np.where(codes == NONE, NONE, codes + self.next_name - len(categories))
+        return column
+
+    def _named(self, codes: Ints, names: Iterable[str]) -> Ints:
+        """Enter names into the table of names; return the id of each row's."""
+        texts = Texts.of(names)
+        nothing = Texts.of([""] * len(texts))
+        return self._entered(codes, {"text": texts, **dict.fromkeys(SYMBOL, nothing)})
+
+    def _entered(self, codes: Ints, names: dict[str, Texts]) -> Ints:
+        self.names.append(names)
+        first, self.next_name = self.next_name, self.next_name + len(names["text"])
+        return np.where(codes == NONE, NONE, codes + first)
+
+    def _activities(self) -> dict[str, Column]:
+        """What the join found, and one id for the three names of a kernel."""
+        joined, found = self.joined.attributed, self.joined.attributed.attribution
+        reason = np.where(found.reason == ATTRIBUTED, NONE, found.reason)
+        return {
+            "name": self._symbols(self.joined.report.activities),
+            "launch": self._ids("launches", found.launch),
+            "range": self._ids("ranges", found.range),
+            "op": self._named(joined.activity_op, joined.ops),
+            "reason": self._named(reason, REASONS),
+        }
+
+    def _symbols(self, activities: pd.DataFrame) -> Ints:
+        columns = ("name", *SYMBOL)
+        codes, rows = number(*(frames.codes(activities[c]) for c in columns))
+        name, *others = ([str(n) for n in activities[c].iloc[rows]] for c in columns)
+        differing = [["" if o == n else o for o, n in zip(t, name, strict=True)] for t in others]
+        texts = dict(zip(("text", *SYMBOL), map(Texts.of, (name, *differing)), strict=True))
+        return self._entered(codes, texts)
+
+    def _ranges(self) -> dict[str, Column]:
+        """The op of each range, the range around it, and its text where that is more than its name."""
+        report, texts = self.joined.report, self.joined.report.texts
+        text, name = frames.ints(report.ranges, "text"), report.ranges["name"]
+        lengths = Texts.of(name.cat.categories).sizes[frames.codes(name)] if len(name) else text
+        more = texts.sizes[text] != lengths
+        ends = np.where(more, texts.offsets[text + 1], texts.offsets[text])
+        joined = self.joined.attributed
+        return {
+            "parent": self._ids("ranges", _parents(joined.attribution.nesting, len(text))),
+            "op": self._named(joined.op, joined.ops),
+            "text": texts.slices(texts.offsets[text], ends),
+        }
+
+    def _ids(self, table: str, rows: Ints) -> Ints:
+        return np.where(rows == NONE, NONE, rows + self.first[table])
 
 
-def _found(joined: Joined) -> dict[str, pd.Series]:  # type: ignore[type-arg]
-    found = joined.op_kernels
-    return {c: found[c] for c in ("launch", "range", "op", "path", "reason")}
-
-
-def _ranges(joined: Joined) -> dict[str, Any]:
-    """The op of each range, and its whole text where that is more than its name."""
-    report, texts = joined.report, joined.report.texts
-    op = pd.Series(frames.names(joined.attributed.op, joined.attributed.ops))
-    text = frames.ints(report.ranges, "text")
-    name = report.ranges["name"]
-    lengths = Texts.of(name.cat.categories).sizes[frames.codes(name)] if len(name) else text
-    more = texts.sizes[text] != lengths
-    ends = np.where(more, texts.offsets[text + 1], texts.offsets[text])
-    return {"op": op, "text": texts.slices(texts.offsets[text], ends)}
+def _parents(nesting: Nesting, ranges: int) -> Ints:
+    """Return the row of the range around each one (around its first piece), or NONE."""
+    parent = np.full(ranges, NONE)
+    around = np.where(nesting.parent == NONE, NONE, nesting.range[nesting.parent])
+    parent[nesting.range[::-1]] = around[::-1]
+    return parent
 
 
 def _ingest(path: Path, tables: Mapping[str, dict[str, Column]]) -> None:
@@ -156,14 +200,14 @@ def _child(kind: Any, column: Column) -> Any:
     return nanoarrow.c_array_from_buffers(kind, len(column), [there, offsets, column.data])
 
 
-def _summaries(database: Database, joined: Joined, run: int) -> None:
+def _summaries(joined: Joined, run: int) -> dict[str, list[dict[str, Any]]]:
+    found = {}
     for view, table in SUMMARIES.items():
         rows = joined.by(view)
         rows.insert(0, "run", run)
         columns = [rows[c].tolist() for c in rows.columns]
-        database[table].insert_all(
-            dict(zip(rows.columns, row, strict=True)) for row in zip(*columns, strict=True)
-        )
+        found[table] = [dict(zip(rows.columns, row, strict=True)) for row in zip(*columns, strict=True)]
+    return found
 
 
 def _reports(joined: Joined, run: int) -> list[dict[str, Any]]:

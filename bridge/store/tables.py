@@ -15,24 +15,31 @@ from importers.frames import FRAMES, NAMES
 
 VERSION = 1
 
-# What is stored of each frame besides its own columns: what the join found.
-FOUND = {
-    "activities": ("launch", "range", "op", "path", "reason"),
-    "ranges": ("op",),
+# The tables for the frames: the frame's own columns, but for those kept elsewhere, and what the join found.
+# ``launch``, ``range`` and ``parent`` are ids of the tables launches and ranges, so that SQL can join.
+ELSEWHERE = {"activities": {"full_name", "mangled"}, "ranges": set[str]()}
+FOUND = {"activities": ("launch", "range", "op", "reason"), "ranges": ("parent", "op")}
+NAMED = (NAMES | {"op", "reason"}) - {"full_name", "mangled"}  # stored as ids of the table names
+SYMBOL = ("full_name", "mangled")  # other names of what names.id stands for, where it is a kernel
+SUMMARIES = {
+    "op": "op_summary",
+    "op-kernel": "op_kernel_summary",
+    "kernel": "kernel_summary",
+    "copy": "copy_summary",
 }
-NAMED = NAMES | {"op", "path", "reason"}  # stored as ids of the table names
-SUMMARIES = {"op": "op_summary", "op-kernel": "op_kernel_summary", "kernel": "kernel_summary", "copy": "copy_summary"}
 VIEWS = {
     "kernels": """
-SELECT a.run, a.row, k.text AS kernel, o.text AS op, p.text AS path, r.text AS reason,
+SELECT a.run, a.id, k.text AS kernel, o.text AS op, r.text AS reason,
+ (WITH RECURSIVE up(range, path) AS (SELECT a.range, NULL UNION ALL
+   SELECT g.parent, n.text || coalesce('/' || up.path, '') FROM up JOIN ranges g ON g.id = up.range
+   JOIN names n ON n.id = g.op) SELECT path FROM up WHERE range IS NULL) AS path,
  a.start, a.end, a.end - a.start AS duration_ns, a.process, a.device, a.stream, a.correlation,
  a.grid_x, a.grid_y, a.grid_z, a.block_x, a.block_y, a.block_z
 FROM activities a JOIN names k ON k.id = a.name
 JOIN names i ON i.id = a.kind AND i.text = 'kernel'
-LEFT JOIN names o ON o.id = a.op LEFT JOIN names p ON p.id = a.path
-LEFT JOIN names r ON r.id = a.reason""",
+LEFT JOIN names o ON o.id = a.op LEFT JOIN names r ON r.id = a.reason""",
     "calls": """
-SELECT r.run, r.row, n.text AS name, o.text AS op, r.start, r.end, r.end - r.start AS duration_ns,
+SELECT r.run, r.id, n.text AS name, o.text AS op, r.start, r.end, r.end - r.start AS duration_ns,
  r.thread, r.process, coalesce(r.text, n.text) AS text
 FROM ranges r JOIN names n ON n.id = r.name JOIN names o ON o.id = r.op""",
 }
@@ -62,8 +69,9 @@ def opened(path: Path, *, create: bool = False) -> Iterator[Database]:
 
 
 def stored(kind: str) -> tuple[str, ...]:
-    """Return the columns that the table for a frame has besides ``run`` and ``row``."""
-    return (*FRAMES[kind], *FOUND.get(kind, ()))
+    """Return the columns that the table for a frame has besides ``id`` and ``run``."""
+    own = (c for c in FRAMES[kind] if c not in ELSEWHERE.get(kind, ()))
+    return (*own, *FOUND.get(kind, ()))
 
 
 def _up_to_date(path: Path, database: Database) -> None:
@@ -90,11 +98,11 @@ def _first(database: Database) -> None:
         pk=("run", "report"),
     )
     database["extents"].create({"run": int, "table": str, "first": int, "last": int}, pk=("run", "table"))
-    database["names"].create({"id": int, "run": int, "text": str}, pk="id")
+    database["names"].create({"id": int, "run": int, "text": str, **dict.fromkeys(SYMBOL, str)}, pk="id")
     for kind in FRAMES:
         columns = {c: _type(kind, c) for c in stored(kind)}
         # A key of its own keeps the rows of a run together through VACUUM: see extents.
-        database[kind].create({"id": int, "run": int, "row": int, **columns}, pk="id")
+        database[kind].create({"id": int, "run": int, **columns}, pk="id")
     for table, columns in _summary_columns().items():
         database[table].create({"run": int, **columns})
     for name, sql in VIEWS.items():

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from bridge import __version__
+from bridge.cli.demo import demo
 from bridge.cli.import_ import import_
 from bridge.cli.report import report
 from bridge.cli.runs import runs
@@ -44,5 +45,5 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
-for command in (import_, report, trace, runs):
+for command in (demo, import_, report, trace, runs):
     main.add_command(command)

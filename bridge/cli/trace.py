@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from bridge.cli import options
+
+if TYPE_CHECKING:
+    from bridge.joined import Joined
 
 
 @click.command()
@@ -25,17 +29,20 @@ def trace(
 
     The file is Chrome trace JSON, compressed if its name ends in .gz; open it at ui.perfetto.dev.
     """
-    from bridge.analyze.timeline import timeline
-    from bridge.output import compressed, whole
-    from bridge.render.chrome import chrome
-
     if output is None:
         raise click.UsageError("name the output: -o trace.json.gz")
     if not output.name.endswith((".json", ".json.gz")):
         raise click.UsageError(f"{output}: a trace is written as .json or .json.gz")
-    with whole(output, force=force) as draft:
-        joined = options.joined(reports, db, run, rules)
-        with compressed(draft, output.suffix == ".gz") as file:
-            for piece in chrome(timeline(joined.attributed), joined.report.source):
-                file.write(piece)
+    write(options.joined(reports, db, run, rules), output, force=force)
     click.echo(f"{output}: open it at https://ui.perfetto.dev", err=True)
+
+
+def write(joined: Joined, output: Path, *, force: bool) -> None:
+    """Write the trace of a report, packed if the name ends in .gz."""
+    from bridge.analyze.timeline import timeline
+    from bridge.output import compressed, whole
+    from bridge.render.chrome import chrome
+
+    with whole(output, force=force) as draft, compressed(draft, output.suffix == ".gz") as file:
+        for piece in chrome(timeline(joined.attributed), joined.report.source):
+            file.write(piece)

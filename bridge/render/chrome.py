@@ -18,7 +18,7 @@ from bridge.analyze.timeline import Arrows, Chain, Named, Slices, Timeline
 from bridge.analyze.tracks import Track
 from bridge.render.rows import Ints, Lines, Micros, Names, Number, Path, Piece, Text, Through, number
 
-ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+ESCAPES = {'"': '\\"', "\\": "\\\\"}  # Perfetto v52 shows \\n and \\t as they are written: blanks instead
 SPECIAL = re.compile(r'["\\\x00-\x1f]')
 MISSING = -1
 PRINTERS = 2
@@ -130,6 +130,6 @@ def _json(value: object) -> bytes:
 
 
 def _escaped(text: str) -> bytes:
-    """Escape what JSON must have escaped; other control characters give way to a blank."""
+    """Escape what JSON must have escaped; control characters give way to a blank."""
     clean = SPECIAL.sub(lambda found: ESCAPES.get(found[0], " "), text)
     return clean.encode(errors="replace")

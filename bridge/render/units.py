@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+LEAST = 0.001
 SIZE = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -28,7 +29,11 @@ def count(number: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share of 1 as per cent."""
+    """Return a share of 1 as per cent; a little is not shown as nothing, nor nearly all as all."""
+    if 0 < share < LEAST:
+        return f"<{100 * LEAST:.1f} %"
+    if 1 - LEAST < share < 1:
+        return f">{100 * (1 - LEAST):.1f} %"
     return f"{100 * share:.1f} %"
 
 

@@ -7,6 +7,7 @@ read in rowid ranges by several threads (SQLite runs outside the GIL).
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -69,10 +70,11 @@ class Database:
             " WHERE m.type = 'table'"
         )
         tables: dict[str, set[str]] = {}
-        for batch in self._batches(sql):
-            names, columns = (_text(batch.child(i)).decode() for i in range(2))
-            for table, column in zip(names, columns, strict=True):
-                tables.setdefault(table, set()).add(column)
+        with self._as_reports():
+            for batch in self._batches(sql):
+                names, columns = (_text(batch.child(i)).decode() for i in range(2))
+                for table, column in zip(names, columns, strict=True):
+                    tables.setdefault(table, set()).add(column)
         return tables
 
     def read(self, queries: Mapping[str, Query]) -> dict[str, Columns]:
@@ -91,25 +93,31 @@ class Database:
             for table in tables
         )
         found: dict[str, tuple[int, int]] = {}
-        for batch in self._batches(sql) if sql else ():
-            first, last = (_integers(batch.child(i)).tolist() for i in (1, 2))
-            found |= dict(zip(_text(batch.child(0)).decode(), zip(first, last, strict=True), strict=True))
+        with self._as_reports():
+            for batch in self._batches(sql) if sql else ():
+                first, last = (_integers(batch.child(i)).tolist() for i in (1, 2))
+                found |= dict(zip(_text(batch.child(0)).decode(), zip(first, last, strict=True), strict=True))
         return found
 
     def fetch(self, sql: str, names: list[str], into: Mapping[str, Gathered], part: int) -> dict[str, list[Texts]]:
         """Run one statement: integer columns go to ``into``, texts are returned by batch."""
         texts: dict[str, list[Texts]] = {name: [] for name in names if name not in into}
-        for batch in self._batches(sql):
-            for i, name in enumerate(names):
-                if name in into:
-                    into[name].add(part, _integers(batch.child(i)))
-                else:
-                    texts[name].append(_text(batch.child(i)))
+        left = min((len(column.parts[part].values) for column in into.values()), default=sys.maxsize)
+        with self._as_reports():
+            for batch in self._batches(sql):
+                left -= batch.length
+                if left < 0:  # a page that two tables claim
+                    raise TypeError("a table has more rows than row numbers")
+                for i, name in enumerate(names):
+                    if name in into:
+                        into[name].add(part, _integers(batch.child(i)))
+                    else:
+                        texts[name].append(_text(batch.child(i)))
         return texts
 
     def _batches(self, sql: str) -> Iterator[Any]:
         """Yield Arrow batches; one is valid only until the next is asked for."""
-        with self._as_reports(), self._statement() as statement:
+        with self._statement() as statement:
             statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)})
             statement.set_sql_query(sql)
             with nanoarrow.c_array_stream(statement.execute_query()[0]) as batches:
@@ -133,8 +141,8 @@ class Database:
         try:
             yield
         except (adbc_driver_manager.Error, RuntimeError, TypeError) as error:  # nanoarrow: Runtime
-            reason = " ".join(str(error).split())
-            raise NotAReport(f"{self.path.name}: damaged database: {reason}") from error
+            reason = " ".join(str(error).split()).partition(" query: SELECT ")[0]
+            raise NotAReport(f"{self.path.name}: damaged ({reason}); export or copy it again") from error
 
 
 class _Reading:
@@ -167,6 +175,8 @@ def _integers(child: Any) -> Ints:
     """Return a column's values, sharing memory with the batch."""
     if child.storage_type != "int64":
         raise TypeError(f"a {child.storage_type} where an integer belongs")
+    if child.null_count:
+        raise TypeError("nothing where an integer belongs")
     values: Ints = np.asarray(child.buffer(1))[child.offset : child.offset + child.length]
     return values
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from importers.texts import WORD, Bytes, Ints, Texts, sliding_words
+from importers.texts import WORD, Bytes, Ints, Texts
 
 KEYS = (b", seq = ", b", op_id = ", b", sizes = ", b", input_op_ids = ")
 COMMA, MINUS, OPEN, CLOSE = b",-[]"
@@ -25,7 +25,7 @@ def name_lengths(texts: Texts) -> Ints:
     lengths = texts.sizes
     if not len(texts):
         return lengths
-    found = _keys(texts.data)
+    found = _keys(texts)
     row = np.searchsorted(texts.offsets, found, side="right") - 1
     closed = _ends_a_value(texts.data[texts.offsets[row + 1] - 1])
     row, found = row[closed], found[closed]
@@ -34,10 +34,10 @@ def name_lengths(texts: Texts) -> Ints:
     return lengths
 
 
-def _keys(data: Bytes) -> Ints:
+def _keys(texts: Texts) -> Ints:
     """Return the places of every key that a value follows, in order."""
-    commas = np.flatnonzero(data == COMMA)
-    words = sliding_words(data, beyond=max(map(len, KEYS)))
+    commas = np.flatnonzero(texts.data == COMMA)
+    words = texts.words
     heads = words[commas]
     places = [_of_key(words, commas, heads, key) for key in KEYS]
     return np.sort(np.concatenate(places), kind="stable")  # merges what is sorted already

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
+BEYOND = 32  # words that may be looked at past the end of a block
 WORD = 8  # bytes compared or hashed at a time
 BLOCK = 16_384  # texts moved at a time: more would not fit into the cache
 MIX = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: spreads every bit (Knuth)
@@ -51,6 +53,15 @@ class Texts:
         """Length of each text in bytes."""
         return np.diff(self.offsets)
 
+    @cached_property
+    def words(self) -> NDArray[np.uint64]:
+        """The 8 bytes from every place of the block on, as one little-endian number each.
+
+        There are some for places past the end; bytes out there are zero.
+        """
+        padded = np.concatenate((self.data, np.zeros(WORD + BEYOND, np.uint8)))
+        return np.ndarray((len(self.data) + 1 + BEYOND,), "<u8", padded, strides=(1,))
+
     def decode(self, rows: Iterable[int] | None = None) -> list[str]:
         """Return texts as strings; what is not UTF-8 shows as the replacement character."""
         data, offsets = self.data.tobytes(), self.offsets.tolist()
@@ -83,7 +94,7 @@ class Texts:
         two that decode alike (both invalid UTF-8) share one code, for names must be unique.
         """
         lengths = self.sizes if lengths is None else lengths
-        words = _Words(self)
+        words = _Words(self.words)
         codes, firsts = pd.factorize(words.hashes(self.offsets[:-1], lengths))
         first_row = np.full(len(firsts), len(self), np.int64)
         np.minimum.at(first_row, codes, np.arange(len(codes)))
@@ -103,8 +114,8 @@ class _Words:
 
     MASKS = np.array([(1 << (8 * n)) - 1 for n in range(WORD)] + [(1 << 64) - 1], np.uint64)
 
-    def __init__(self, texts: Texts) -> None:
-        self.words = sliding_words(texts.data)
+    def __init__(self, words: NDArray[np.uint64]) -> None:
+        self.words = words
 
     def at(self, places: Ints, left: Ints) -> NDArray[np.uint64]:
         return self.words[places] & self.MASKS[np.minimum(left, WORD)]
@@ -128,15 +139,6 @@ class _Words:
             left = lengths[rows] - done
             same[rows] &= self.at(ours[rows] + done, left) == self.at(theirs[rows] + done, left)
         return same
-
-
-def sliding_words(data: Bytes, beyond: int = 0) -> NDArray[np.uint64]:
-    """Return the 8 bytes from every place on as one little-endian number.
-
-    There is one for each place, the end and ``beyond`` more; past the end the bytes are zero.
-    """
-    padded = np.concatenate((data, np.zeros(WORD + beyond, np.uint8)))
-    return np.ndarray((len(data) + 1 + beyond,), "<u8", padded, strides=(1,))
 
 
 def unique_names(codes: Ints, names: list[str]) -> tuple[Ints, list[str]]:

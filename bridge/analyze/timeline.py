@@ -102,7 +102,7 @@ def timeline(joined: Attributed) -> Timeline:
     arrows = Arrows(np.flatnonzero(launch != NONE), launch, calls, everything)
     phases, marks = _phases(joined, tracks), _marks(joined, tracks)
     slices = [ops, calls, *_kinds(joined, everything)]
-    return Timeline(base, tracks.all(), slices, phases, marks, arrows)
+    return Timeline(base, tracks.made, slices, phases, marks, arrows)
 
 
 def _ops(joined: Attributed, tracks: Tracks) -> Slices:

@@ -6,7 +6,9 @@ devices get numbers that no operating system gives.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 import pandas as pd
@@ -17,18 +19,26 @@ from importers.report import Report
 
 OURS = 10_000_000  # beyond any process or thread number of Linux (4 194 304)
 ID_BITS = 0xFFFFFF
-ORDER = {"ops": 0, "api": 1, "stream": 2}
+HOME_ROOM = 100  # places in the order of a process's tracks that a home has for its lanes
+ORDER = {"ops": 0, "api": 50, "stream": 0}
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a viewer calls a process: a process, or a device of a process."""
+
+    pid: int
+    name: str
+    order: int
 
 
 @dataclass(frozen=True)
 class Track:
     """A row of the viewer."""
 
-    pid: int
+    group: Group
     tid: int
-    process: str
     name: str
-    process_order: int
     order: int
 
 
@@ -36,115 +46,94 @@ class Track:
 class _Home:
     """What lanes are made for: a thread of a process, or a stream of a device."""
 
-    pid: int
+    group: Group
     tid: int
-    process: str
-    process_order: int
     name: str
 
 
 class Tracks:
-    """Hands out tracks; a track's number is its place in `all`."""
+    """Hands out tracks; a track's number is its place in ``made``."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
+        self.made: list[Track] = []
         self.homes: list[_Home] = []
-        self.made: dict[tuple[int, int, str], int] = {}
-        self.tracks: list[Track] = []
-        self.pids: dict[tuple[int, int], int] = {}
-        self.home_of_thread: dict[tuple[int, int], int] = {}
-        self.processes = _names(report.processes, "process")
-        self.threads = _names(report.threads, "thread")
-        self.gpus = {
-            (int(r), int(p), int(d)): str(n)
-            for r, p, d, n in zip(
-                *(report.devices[c].tolist() for c in ("report", "process", "device", "name")), strict=True
-            )
-        }
-
-    def all(self) -> list[Track]:
-        """Return every track made."""
-        return self.tracks
+        self.numbers = count(OURS)
+        self.known: dict[tuple[str, tuple[int, ...]], int] = {}
+        self.processes: dict[tuple[int, int], Group] = {}
+        self.devices: dict[tuple[int, int, int], Group] = {}
+        self.process_names = _names(report.processes, "process")
+        self.thread_names = _names(report.threads, "thread")
+        self.gpu_names = _names(report.devices, "process", "device")
+        self.several_contexts = len(np.unique(report.activities["context"])) > 1
 
     def host(self, report: Ints, thread: Ints) -> Ints:
         """Return the home of each row's thread."""
-        return _each(self._thread, report, thread)
+        return self._each("thread", self._thread, report, thread)
 
     def streams(self, activities: pd.DataFrame) -> Ints:
         """Return the home of each activity's stream; contexts and processes have their own."""
         columns = ("report", "process", "device", "context", "stream")
-        return _each(self._stream, *(frames.ints(activities, c) for c in columns))
+        return self._each("stream", self._stream, *(frames.ints(activities, c) for c in columns))
 
     def lane(self, home: Ints, lane: Ints, what: str) -> Ints:
-        """Return the track for each (home, lane)."""
-        return _each(lambda h, n: self._track(h, n, what), home, lane)
+        """Return the track for each (home, lane); ``what`` is ops, api or stream."""
+        return self._each(what, lambda h, n: self._track(h, n, what), home, lane)
+
+    def _each(self, what: str, make: Callable[..., int], *keys: Ints) -> Ints:
+        """Return what ``make`` makes of every distinct combination of keys, once for ever, per row."""
+        if not len(keys[0]):
+            return np.empty(0, np.int64)
+        codes, rows = number(*keys)
+        found = []
+        for row in rows.tolist():
+            key = (what, tuple(int(k[row]) for k in keys))
+            if key not in self.known:
+                self.known[key] = make(*key[1])
+            found.append(self.known[key])
+        return np.array(found, np.int64)[codes]
 
     def _track(self, home: int, lane: int, what: str) -> int:
-        key = (home, lane, what)
-        if key not in self.made:
-            self.made[key] = len(self.tracks)
-            self.tracks.append(self._new(self.homes[home], lane, what))
-        return self.made[key]
-
-    def _new(self, home: _Home, lane: int, what: str) -> Track:
-        first = lane == 0 and what != "api"
-        name = home.name + (" CUDA API" if what == "api" else "") + (f" ({lane + 1})" if lane else "")
-        place = self.homes.index(home) * 100 + ORDER[what] * 10 + min(lane, 9)
-        tid = home.tid if first else OURS + len(self.tracks)
-        return Track(home.pid, tid, home.process, name, home.process_order, place)
+        of = self.homes[home]
+        name = of.name + (" CUDA API" if what == "api" else "") + (f" ({lane + 1})" if lane else "")
+        tid = next(self.numbers) if lane or what == "api" else of.tid
+        order = home * HOME_ROOM + ORDER[what] + min(lane, HOME_ROOM // 2 - 1)
+        self.made.append(Track(of.group, tid, name, order))
+        return len(self.made) - 1
 
     def _thread(self, report: int, thread: int) -> int:
-        pid = self._pid(report, thread & ~ID_BITS)
         tid = thread & ID_BITS
-        name = self.threads.get((report, thread), "")
-        home = _Home(pid, tid, *self._process(report, thread & ~ID_BITS, pid), name or f"thread {tid}")
-        return self._home((report, thread), home)
-
-    def _home(self, key: tuple[int, int], home: _Home) -> int:
-        if key not in self.home_of_thread:
-            self.home_of_thread[key] = len(self.homes)
-            self.homes.append(home)
-        return self.home_of_thread[key]
-
-    def _stream(self, report: int, process: int, device: int, context: int, stream: int) -> int:
-        pid = self._pid(report, process)
-        of, order = self._process(report, process, pid)
-        gpu = self.gpus.get((report, process, device), "")
-        shown = f"GPU {device}{f' {gpu}' if gpu else ''}, {of}"
-        group = self.pids.setdefault((report, OURS + (pid << 8) + device), OURS + len(self.pids))
-        home = _Home(group, OURS + len(self.homes), shown, order + 1, self._stream_name(context, stream))
-        self.homes.append(home)
+        name = self.thread_names.get((report, thread)) or f"thread {tid}"
+        self.homes.append(_Home(self._process(report, thread & ~ID_BITS), tid, name))
         return len(self.homes) - 1
 
-    def _stream_name(self, context: int, stream: int) -> str:
-        contexts = self.report.activities["context"]
-        several = len(contexts) and contexts.iloc[0] != contexts.to_numpy().max()
-        return f"stream {stream}" + (f" (context {context})" if several else "")
+    def _stream(self, report: int, process: int, device: int, context: int, stream: int) -> int:
+        name = f"stream {stream}" + (f" (context {context})" if self.several_contexts else "")
+        self.homes.append(_Home(self._device(report, process, device), next(self.numbers), name))
+        return len(self.homes) - 1
 
-    def _pid(self, report: int, process: int) -> int:
+    def _process(self, report: int, process: int) -> Group:
         """A process keeps its number unless another capture or machine has one like it."""
-        if (report, process) not in self.pids:
+        key = (report, process)
+        if key not in self.processes:
             own = (process >> 24) & ID_BITS
-            taken = own in self.pids.values()
-            self.pids[report, process] = OURS + len(self.pids) if taken else own
-        return self.pids[report, process]
+            taken = own in {group.pid for group in self.processes.values()}
+            name = self.process_names.get(key, "").rpartition("/")[2] or "process"
+            of = f" in {self.report.source[report]}" if len(self.report.source) > 1 else ""
+            pid = next(self.numbers) if taken else own
+            self.processes[key] = Group(pid, name + of, 2 * len(self.processes))
+        return self.processes[key]
 
-    def _process(self, report: int, process: int, pid: int) -> tuple[str, int]:
-        name = self.processes.get((report, process), "")
-        of = f" in {self.report.source[report]}" if len(self.report.source) > 1 else ""
-        order = 2 * list(self.pids).index((report, process))
-        return f"{name.rpartition('/')[2] or 'process'} {(process >> 24) & ID_BITS}{of}", order
-
-
-def _each(make, *keys: Ints) -> Ints:  # type: ignore[no-untyped-def]
-    """Call ``make`` once for every distinct combination of keys; return its answer per row."""
-    if not len(keys[0]):
-        return np.empty(0, np.int64)
-    codes, rows = number(*keys)
-    made = [make(*(int(key[row]) for key in keys)) for row in rows.tolist()]
-    return np.array(made, np.int64)[codes]
+    def _device(self, report: int, process: int, device: int) -> Group:
+        key = (report, process, device)
+        if key not in self.devices:
+            of = self._process(report, process)
+            gpu = f"GPU {device} {self.gpu_names.get(key, '')}".rstrip()
+            name = f"{gpu}, {of.name} {(process >> 24) & ID_BITS}"
+            self.devices[key] = Group(next(self.numbers), name, of.order + 1)
+        return self.devices[key]
 
 
-def _names(table: pd.DataFrame, key: str) -> dict[tuple[int, int], str]:
-    ids = zip(table["report"].tolist(), table[key].tolist(), strict=True)
+def _names(table: pd.DataFrame, *keys: str) -> dict[tuple[int, ...], str]:
+    ids = zip(*(table[key].tolist() for key in ("report", *keys)), strict=True)
     return dict(zip(ids, table["name"].astype(str).tolist(), strict=True))

@@ -12,6 +12,7 @@ import click
 if TYPE_CHECKING:
     from bridge.join.labels import Rule
     from bridge.joined import Joined
+    from importers import Report
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,19 +56,35 @@ def output(command: F) -> F:
 
 
 def joined(
-    reports: Sequence[Path], db: Path, run: int | None, rules: Path | None, *, raw: bool = False
+    reports: Sequence[Path],
+    db: Path,
+    run: int | None,
+    rules: Path | None,
+    *,
+    raw: bool = False,
+    details: bool = True,
 ) -> Joined:
     """Load what the options name, warnings going to stderr."""
-    import importers
-    from bridge import store as runs
     from bridge.joined import join
 
     if reports and run is not None:
         raise click.UsageError("--run reads the store: name no report beside it")
-    report = importers.load(*reports) if reports else runs.load(db, run)
+    report = _imported(reports, details=details) if reports else _stored(db, run)
     for warning in report.warnings:
         click.echo(f"warning: {warning}", err=True)
     return join(report, rules=read_rules(rules), raw=raw)
+
+
+def _imported(reports: Sequence[Path], *, details: bool) -> Report:
+    import importers
+
+    return importers.load(*reports, details=details)
+
+
+def _stored(db: Path, run: int | None) -> Report:
+    from bridge import store  # sqlite-utils takes a while, and a report needs none of it
+
+    return store.load(db, run)
 
 
 def read_rules(path: Path | None) -> tuple[Rule, ...]:

@@ -65,7 +65,8 @@ def report(  # noqa: PLR0913 - one parameter per option
     """
     if inclusive and by != "op-kernel":
         raise click.UsageError("--inclusive goes with --by op-kernel")
-    joined = options.joined(reports, db, run, rules, raw=names == "raw")
+    raw, details = names == "raw", kernel_names == "mangled"
+    joined = options.joined(reports, db, run, rules, raw=raw, details=details)
     table = joined.by(by, inclusive=inclusive, kernel_names=kernel_names)
     table = _chosen(table, conditions, sort, top)
     form = form or (_by_suffix(output) if output else "table")
@@ -95,19 +96,19 @@ def _chosen(table: pd.DataFrame, conditions: str | None, sort: str | None, top: 
 
 
 def _text(joined: Joined, by: str, table: pd.DataFrame, form: str, *, to_terminal: bool) -> str:
-    from bridge.render import accounting, document, table as tables
+    from bridge.render import document
+
+    if form == "json":
+        return document.as_json(by, joined.report.source, joined.totals, table)
+    if form == "csv":
+        return document.as_csv(table)
+    from bridge.render import accounting, table as tables
 
     account = accounting.line(joined.totals, joined.op_count)
-    match form:
-        case "json":
-            return document.as_json(by, joined.report.source, joined.totals, table)
-        case "csv":
-            return document.as_csv(table)
-        case "md":
-            return f"{tables.as_markdown(by, table)}\n{account}\n"
-        case _:
-            width = options.terminal_width() if to_terminal else 160
-            return f"{tables.for_terminal(by, table, width)}\n{account}\n"
+    if form == "md":
+        return f"{tables.as_markdown(by, table)}\n{account}\n"
+    width = options.terminal_width() if to_terminal else 160
+    return f"{tables.for_terminal(by, table, width)}\n{account}\n"
 
 
 def _by_suffix(path: Path) -> str:

@@ -44,7 +44,7 @@ class _Printer:
     def __init__(self, timeline: Timeline) -> None:
         self.base = timeline.base
         # Where an event is drawn is one of few texts: one lookup instead of two numbers.
-        self.places = [f',"pid":{t.pid},"tid":{t.tid},"ts":'.encode() for t in timeline.tracks]
+        self.places = [f',"pid":{t.group.pid},"tid":{t.tid},"ts":'.encode() for t in timeline.tracks]
 
     def slices(self, s: Slices) -> Lines:
         """Complete events with their arguments."""
@@ -113,12 +113,12 @@ def _printed(chunks: Iterable[Lines]) -> Iterator[bytes]:
 
 
 def _names(tracks: Sequence[Track]) -> Iterator[bytes]:
-    for pid, name, order in {t.pid: (t.pid, t.process, t.process_order) for t in tracks}.values():
-        yield _meta("process_name", pid, 0, {"name": name})
-        yield _meta("process_sort_index", pid, 0, {"sort_index": order})
+    for group in dict.fromkeys(t.group for t in tracks):
+        yield _meta("process_name", group.pid, 0, {"name": group.name})
+        yield _meta("process_sort_index", group.pid, 0, {"sort_index": group.order})
     for t in tracks:
-        yield _meta("thread_name", t.pid, t.tid, {"name": t.name})
-        yield _meta("thread_sort_index", t.pid, t.tid, {"sort_index": t.order})
+        yield _meta("thread_name", t.group.pid, t.tid, {"name": t.name})
+        yield _meta("thread_sort_index", t.group.pid, t.tid, {"sort_index": t.order})
 
 
 def _meta(what: str, pid: int, tid: int, args: dict[str, object]) -> bytes:

@@ -20,7 +20,7 @@ TIME_LIMIT_S = 3600
 
 @contextmanager
 def exported(path: Path) -> Iterator[Path]:
-    """Yield the SQLite export of a report, to be read before the block ends."""
+    """Yield the SQLite export of a report, by the report's own name; it is gone after the block."""
     nsys = shutil.which("nsys")
     if nsys is None:
         raise ExportFailed(
@@ -28,9 +28,9 @@ def exported(path: Path) -> Iterator[Path]:
             f" or run 'nsys export --type sqlite {path.name}' where it was recorded"
         )
     with tempfile.TemporaryDirectory(prefix="bridge-export-") as folder:
-        target = Path(folder) / (path.stem + ".sqlite")
+        target = Path(folder) / "export.sqlite"
         _export(nsys, path, target)
-        yield target
+        yield target.rename(target.with_name(path.name))
 
 
 def _export(nsys: str, path: Path, target: Path) -> None:
@@ -56,5 +56,9 @@ def _reason(output: str) -> str:
 
 
 def _version(nsys: str) -> str:
-    done = subprocess.run([nsys, "--version"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
-    return done.stdout.strip().rpartition(" ")[2] or "unknown version"
+    command = [nsys, "--version"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown version"
+    return (done.stdout.split() or ["unknown version"])[-1]

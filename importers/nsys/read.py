@@ -21,11 +21,14 @@ from importers.texts import Ints, Texts
 HEADER = b"SQLite format 3\0"
 
 
-def read(path: Path) -> Report:
-    """Return what an export holds; raises a `ReportError` if it is no sound profile."""
+def read(path: Path, *, details: bool = True) -> Report:
+    """Return what an export holds; raises a `ReportError` if it is no sound profile.
+
+    Without ``details``, columns that only say more of a single row are left missing.
+    """
     before = _sound(path)
     with Database(path) as database:
-        columns = _columns(path, database)
+        columns = _columns(path, database, details=details)
     after = path.stat()
     if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
         raise NotAReport(f"{path.name}: changed while it was read; wait until nsys has finished")
@@ -62,24 +65,27 @@ def _whole(path: Path, head: bytes) -> None:
         )
 
 
-def _columns(path: Path, database: Database) -> dict[str, Columns]:
+def _columns(path: Path, database: Database, *, details: bool) -> dict[str, Columns]:
     tables = database.tables()
     if schema.STRINGS.name not in tables:
         raise NotAReport(f"{path.name}: an SQLite database, but not an Nsight Systems export")
     try:
-        queries = {ours: table.query(tables) for ours, table in schema.READ.items()}
+        queries = {o: table.query(tables, details=details) for o, table in schema.READ.items()}
     except NotAReport as error:
         raise NotAReport(f"{path.name}: {error}") from error
     found = database.read({ours: query for ours, query in queries.items() if query})
-    nothing = {ours: _empty(table) for ours, table in schema.READ.items()}
-    return nothing | found
+    return {ours: _complete(table, found.get(ours, {})) for ours, table in schema.READ.items()}
 
 
-def _empty(table: schema.Table) -> Columns:
+def _complete(table: schema.Table, found: Columns) -> Columns:
+    """Return all columns of a table, those not read missing in every row."""
+    rows = len(next(iter(found.values()))) if found else 0
     return {
-        name: Texts.of([]) if column.text else np.empty(0, np.int64)
+        name: found[name] if name in found
+        else Texts.of([]) if column.text
+        else np.broadcast_to(np.int64(column.missing), (rows,))
         for name, column in table.columns.items()
-    }
+    }  # fmt: skip
 
 
 def _report(path: Path, read: dict[str, Columns]) -> Report:

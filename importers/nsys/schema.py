@@ -52,6 +52,7 @@ class Column:
     text: bool = False
     missing: int = MISSING
     mixed: bool = False  # may hold values of another type than it should: leave those out
+    detail: bool = False  # said of a single activity or range, and needed by no table of figures
 
     def sql(self, present: set[str]) -> str | None:
         """Return the expression that reads it, or None for a needed column that is not there."""
@@ -75,6 +76,11 @@ def maybe(*names: str, missing: int = MISSING) -> Column:
     return Column(names, missing=missing)
 
 
+def detail(*names: str, missing: int = MISSING) -> Column:
+    """A column that may be absent and that only those need who show single rows."""
+    return Column(names, missing=missing, detail=True)
+
+
 def text(*names: str) -> Column:
     """A column of texts, '' where absent."""
     return Column(names, text=True)
@@ -87,16 +93,17 @@ class Table:
     name: str
     columns: Mapping[str, Column]
 
-    def query(self, tables: Mapping[str, set[str]]) -> Query | None:
+    def query(self, tables: Mapping[str, set[str]], *, details: bool = True) -> Query | None:
         """Return how to read it from an export with these tables, None if it is not there."""
         theirs = self._newest(tables)
         if theirs is None:
             return None
-        found = {ours: column.sql(tables[theirs]) for ours, column in self.columns.items()}
-        absent = [self.columns[ours].theirs[0] for ours, sql in found.items() if sql is None]
+        wanted = {ours: c for ours, c in self.columns.items() if details or not c.detail}
+        found = {ours: column.sql(tables[theirs]) for ours, column in wanted.items()}
+        absent = [wanted[ours].theirs[0] for ours, sql in found.items() if sql is None]
         if absent:
             raise NotAReport(f"table {theirs} has no column {absent[0]}: an unknown schema")
-        texts = frozenset(ours for ours, column in self.columns.items() if column.text)
+        texts = frozenset(ours for ours, column in wanted.items() if column.text)
         return Query(theirs, {o: sql for o, sql in found.items() if sql}, texts)
 
     def _newest(self, tables: Mapping[str, set[str]]) -> str | None:
@@ -123,18 +130,18 @@ KERNELS = Table(
         **_WHERE,
         "name": maybe("shortName", "demangledName"),
         "full_name": maybe("demangledName", "shortName"),
-        "mangled": maybe("mangledName", "demangledName"),  # not in exports up to 2021
-        "grid_x": maybe("gridX"),
-        "grid_y": maybe("gridY"),
-        "grid_z": maybe("gridZ"),
-        "block_x": maybe("blockX"),
-        "block_y": maybe("blockY"),
-        "block_z": maybe("blockZ"),
-        "registers": maybe("registersPerThread"),
-        "shared_static": maybe("staticSharedMemory"),
-        "shared_dynamic": maybe("dynamicSharedMemory"),
-        "graph": maybe("graphId"),  # from 3.2x on
-        "graph_node": maybe("graphNodeId"),
+        "mangled": detail("mangledName", "demangledName"),  # not in exports up to 2021
+        "grid_x": detail("gridX"),
+        "grid_y": detail("gridY"),
+        "grid_z": detail("gridZ"),
+        "block_x": detail("blockX"),
+        "block_y": detail("blockY"),
+        "block_z": detail("blockZ"),
+        "registers": detail("registersPerThread"),
+        "shared_static": detail("staticSharedMemory"),
+        "shared_dynamic": detail("dynamicSharedMemory"),
+        "graph": detail("graphId"),  # from 3.2x on
+        "graph_node": detail("graphNodeId"),
     },
 )
 COPIES = Table(
@@ -144,12 +151,12 @@ COPIES = Table(
         **_WHERE,
         "bytes": maybe("bytes"),
         "copy_kind": maybe("copyKind", missing=0),
-        "graph_node": maybe("graphNodeId"),
+        "graph_node": detail("graphNodeId"),
     },
 )
 FILLS = Table(
     "CUPTI_ACTIVITY_KIND_MEMSET",
-    {**_WHEN, **_WHERE, "bytes": maybe("bytes"), "graph_node": maybe("graphNodeId")},
+    {**_WHEN, **_WHERE, "bytes": maybe("bytes"), "graph_node": detail("graphNodeId")},
 )
 GRAPHS = Table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {**_WHEN, **_WHERE, "graph": maybe("graphId")})
 LAUNCHES = Table(  # runtime and driver calls alike
@@ -168,8 +175,8 @@ ANNOTATIONS = Table(
         "type": needed("eventType"),
         "thread": maybe("globalTid"),
         "domain": maybe("domainId", missing=0),
-        "category": maybe("category", missing=0),
-        "color": maybe("color"),
+        "category": detail("category", missing=0),
+        "color": detail("color"),
         "payload": maybe("int64Value", "uint64Value", "int32Value", "uint32Value"),
         # Some writers put the name itself where its id belongs; SQLite lets them.
         "text_id": Column(("textId",), mixed=True),

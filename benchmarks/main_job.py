@@ -1,0 +1,124 @@
+"""Time the main job on a million kernels, as ratios to the bare column read of the same run.
+
+    python benchmarks/main_job.py [--kernels 1000000] [--rounds 3] [--report REPORT.sqlite ...] [--check]
+
+Whole processes, taken in turn, the medians compared: machines are noisy, ratios within one run are less so.
+Beside the wall-clock time stands the CPU time of all threads. ``--check`` ends with status 1 where a target
+is missed. nsys stats runs once per report, where an nsys of 2022.4 is installed.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+BRIDGE = str(Path(sys.executable).with_name("bridge"))
+TARGETS = {"report --by op-kernel": 2.5, "import": 5.0, "trace": 4.0}
+MEMORY_PER_KERNEL = 0.8e3
+TRACE_MEMORY = 1e9
+FASTER_THAN_NSYS = 10
+
+
+def measured(command):
+    """Run a command; return wall-clock seconds, CPU seconds and peak bytes."""
+    began = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - began
+    if status:
+        raise SystemExit(f"{command} failed with status {os.waitstatus_to_exitcode(status)}")
+    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+
+
+def jobs(report, folder):
+    """The commands to compare, the bare read first."""
+    db, trace = folder / "bridge.db", folder / "trace.json.gz"
+    return {
+        "bare column read": [sys.executable, str(HERE / "read_columns.py"), str(report)],
+        "report --by op-kernel": [BRIDGE, "report", str(report), "--by", "op-kernel", "--format", "json"],
+        "import": [BRIDGE, "import", "--quiet", "--db", str(db), str(report)],
+        "trace": [BRIDGE, "trace", str(report), "-o", str(trace), "--force"],
+    }
+
+
+def one_round(report, folder, found):
+    for name, command in jobs(report, folder).items():
+        (folder / "bridge.db").unlink(missing_ok=True)
+        found.setdefault(name, []).append(measured(command))
+
+
+def nsys_stats(report, folder):
+    """Seconds that NVIDIA's own join takes, or None without an nsys that takes these reports."""
+    nsys = shutil.which("nsys")
+    version = subprocess.run([nsys, "--version"], capture_output=True, text=True).stdout if nsys else ""
+    if "2022.4" not in version:
+        return None
+    copy = shutil.copy(report, folder / "for-nsys.sqlite")  # it writes beside its input
+    return measured([nsys, "stats", "--report", "nvtxkernsum", str(copy)])[0]
+
+
+def compare(title, report, kernels, rounds, folder):
+    """Print the table for one report; return what misses its target."""
+    found = {}
+    for _ in range(rounds):
+        one_round(report, folder, found)
+    middle = {name: [statistics.median(x) for x in zip(*runs)] for name, runs in found.items()}
+    bare = middle["bare column read"]
+    print(f"\n**{title}**: {kernels:,} kernels, {report.stat().st_size / 1e6:.0f} MB\n")
+    print("| command | seconds | × bare read | target | CPU s | peak MB | bytes per kernel |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    missed = []
+    for name, (wall, cpu, peak) in middle.items():
+        target = TARGETS.get(name)
+        print(
+            f"| {name} | {wall:.2f} | {wall / bare[0]:.2f} | {f'≤ {target}' if target else ''} | {cpu:.2f}"
+            f" | {peak / 1e6:.0f} | {peak / kernels:.0f} |"
+        )
+        if target and wall / bare[0] > target:
+            missed.append(f"{title}: {name} {wall / bare[0]:.2f} × the bare read, target {target}")
+    ours, theirs = middle["report --by op-kernel"], nsys_stats(report, folder)
+    if ours[2] > MEMORY_PER_KERNEL * kernels:
+        missed.append(f"{title}: report takes {ours[2] / kernels:.0f} bytes per kernel")
+    if middle["trace"][2] > TRACE_MEMORY:
+        missed.append(f"{title}: trace takes {middle['trace'][2] / 1e6:.0f} MB")
+    if theirs:
+        print(f"| nsys stats nvtxkernsum (2022.4) | {theirs:.1f} | {theirs / bare[0]:.1f} | | | | |")
+        print(f"\nbridge report is {theirs / ours[0]:.1f} times as fast as nsys stats.")
+        if theirs / ours[0] < FASTER_THAN_NSYS:
+            missed.append(f"{title}: only {theirs / ours[0]:.1f} times as fast as nsys stats")
+    return missed
+
+
+def main():
+    from make_report import make
+
+    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args.add_argument("--kernels", type=int, default=1_000_000)
+    args.add_argument("--rounds", type=int, default=3)
+    args.add_argument("--report", type=Path, action="append", default=[], help="measure these instead")
+    args.add_argument("--check", action="store_true")
+    a = args.parse_args()
+    missed = []
+    with tempfile.TemporaryDirectory(prefix="bridge-benchmark-") as name:
+        folder = Path(name)
+        for report in a.report:
+            missed += compare(report.name, report, a.kernels, a.rounds, folder)
+        if not a.report:
+            plain, hard = folder / "plain.sqlite", folder / "hard.sqlite"
+            made = make(plain, a.kernels)
+            missed += compare("constant names", plain, made, a.rounds, folder)
+            made = make(hard, a.kernels, per_call_text=True, threads=2, processes=2)
+            missed += compare("a text of its own per call, 2 × 2 threads", hard, made, a.rounds, folder)
+    for line in missed:
+        print(f"MISSED  {line}")
+    sys.exit(bool(missed and a.check))
+
+
+if __name__ == "__main__":
+    main()

@@ -19,7 +19,9 @@ __all__ = ["Joined", "__version__", "backend", "load", "nvtx_op"]
 def __getattr__(name: str) -> Any:
     """Load the analysis half at its first use."""
     if name in {"Joined", "load"}:
-        from bridge import joined
+        from bridge.own import importers_are_ours
 
+        with importers_are_ours():
+            from bridge import joined
         return getattr(joined, name)
     raise AttributeError(f"module 'bridge' has no attribute {name!r}")

@@ -1,0 +1,84 @@
+"""What people see: tables that fit the terminal, Markdown, the accounting line."""
+
+import pandas as pd
+import pytest
+
+import bridge.joined
+from bridge import demo
+from bridge.joined import VIEWS
+from bridge.render import accounting, table, units
+from bridge.render.columns import SHOWN
+
+
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory):
+    path = tmp_path_factory.mktemp("demo") / "demo.sqlite"
+    demo.make(path)
+    return bridge.joined.load(path)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_a_table_fits_and_keeps_its_figures(joined, view, width):
+    rows = joined.by(view)
+    lines = table.for_terminal(view, rows, width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert len(lines) == len(rows) + 2
+    figures = [s for s in SHOWN[view] if not s.is_name and not s.extra]
+    for shown in figures:
+        assert shown.heading in lines[0]
+        assert all(shown.text(v) in line for v, line in zip(rows[shown.column], lines[2:], strict=True))
+
+
+def test_a_wide_terminal_shows_more(joined):
+    narrow, wide = (table.for_terminal("op", joined.by("op"), width) for width in (80, 200))
+    assert "CPU total" in wide
+    assert "CPU total" not in narrow
+
+
+def test_names_that_fit_are_not_shortened(joined):
+    assert "ScaledDotProductFlashAttentionBackward0" in table.for_terminal("op", joined.by("op"), 200)
+
+
+def test_an_empty_table_still_has_its_headings(joined):
+    nothing = joined.by("kernel").head(0)
+    assert "GPU total" in table.for_terminal("kernel", nothing, 80)
+
+
+def test_markdown_escapes_and_aligns():
+    rows = pd.DataFrame({"kernel": ["a|b\\c\nd"], "count": [12345], "total_ns": [1_500_000], "share": [1.0],
+                         "mean_ns": [121.5], "median_ns": [121.0], "min_ns": [1], "max_ns": [2]})  # fmt: skip
+    head, rule, row = table.as_markdown("kernel", rows).splitlines()
+    assert head.startswith("| kernel | count | GPU total |")
+    assert rule.startswith("| --- | ---: |")
+    assert row.startswith("| a\\|b\\\\c d | 12 345 | 1.500 ms | 100.0 % | 121.5 ns |")
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [(0, "0 ns"), (999, "999 ns"), (1000, "1.000 µs"), (1_234_567, "1.235 ms"), (61e9, "61.000 s"), (12.5, "12.5 ns"), (-2000, "-2.000 µs")],
+)  # fmt: skip
+def test_times(ns, text):
+    assert units.time(ns) == text
+
+
+def test_a_little_is_not_nothing_and_nearly_all_is_not_all():
+    shares = (0, 0.0004, 0.001, 0.5, 0.9999, 1)
+    assert [units.percent(s) for s in shares] == ["0.0 %", "<0.1 %", "0.1 %", "50.0 %", ">99.9 %", "100.0 %"]
+
+
+def test_the_accounting_names_every_reason():
+    totals = {
+        "activities": 10_000,
+        "gpu_ns": 1_234_000_000,
+        "attributed_ns": 1_224_000_000,
+        "unattributed": {
+            "no_range": {"activities": 61, "gpu_ns": 9_000_000},
+            "no_launch": {"activities": 20, "gpu_ns": 1_000_000},
+        },
+    }
+    assert accounting.line(totals, 41) == (
+        "10 000 activities, 1.234 s: 99.2 % in 41 ops; 0.8 % outside: no range 61 (0.7 %), no launch 20 (<0.1 %)"
+    )
+    assert accounting.line(totals | {"unattributed": {}}, 1).endswith("nothing outside")
+    assert accounting.line({"activities": 0, "gpu_ns": 0, "attributed_ns": 0, "unattributed": {}}, 0)

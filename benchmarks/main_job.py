@@ -41,7 +41,15 @@ def jobs(report, folder):
     db, trace = folder / "bridge.db", folder / "trace.json.gz"
     return {
         "bare column read": [sys.executable, str(HERE / "read_columns.py"), str(report)],
-        "report --by op-kernel": [BRIDGE, "report", str(report), "--by", "op-kernel", "--format", "json"],
+        "report --by op-kernel": [
+            BRIDGE,
+            "report",
+            str(report),
+            "--by",
+            "op-kernel",
+            "--format",
+            "json",
+        ],
         "import": [BRIDGE, "import", "--quiet", "--db", str(db), str(report)],
         "trace": [BRIDGE, "trace", str(report), "-o", str(trace), "--force"],
     }
@@ -56,7 +64,9 @@ def one_round(report, folder, found):
 def nsys_stats(report, folder):
     """Seconds that NVIDIA's own join takes, or None without an nsys that takes these reports."""
     nsys = shutil.which("nsys")
-    version = subprocess.run([nsys, "--version"], capture_output=True, text=True).stdout if nsys else ""
+    version = (
+        subprocess.run([nsys, "--version"], capture_output=True, text=True).stdout if nsys else ""
+    )
     if "2022.4" not in version:
         return None
     copy = shutil.copy(report, folder / "for-nsys.sqlite")  # it writes beside its input
@@ -88,7 +98,9 @@ def compare(title, report, kernels, rounds, folder):
     if middle["trace"][2] > TRACE_MEMORY:
         missed.append(f"{title}: trace takes {middle['trace'][2] / 1e6:.0f} MB")
     if theirs:
-        print(f"| nsys stats nvtxkernsum (2022.4) | {theirs:.1f} | {theirs / bare[0]:.1f} | | | | |")
+        print(
+            f"| nsys stats nvtxkernsum (2022.4) | {theirs:.1f} | {theirs / bare[0]:.1f} | | | | |"
+        )
         print(f"\nbridge report is {theirs / ours[0]:.1f} times as fast as nsys stats.")
         if theirs / ours[0] < FASTER_THAN_NSYS:
             missed.append(f"{title}: only {theirs / ours[0]:.1f} times as fast as nsys stats")
@@ -98,10 +110,14 @@ def compare(title, report, kernels, rounds, folder):
 def main():
     from make_report import make
 
-    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     args.add_argument("--kernels", type=int, default=1_000_000)
     args.add_argument("--rounds", type=int, default=3)
-    args.add_argument("--report", type=Path, action="append", default=[], help="measure these instead")
+    args.add_argument(
+        "--report", type=Path, action="append", default=[], help="measure these instead"
+    )
     args.add_argument("--check", action="store_true")
     a = args.parse_args()
     missed = []
@@ -114,7 +130,9 @@ def main():
             made = make(plain, a.kernels)
             missed += compare("constant names", plain, made, a.rounds, folder)
             made = make(hard, a.kernels, per_call_text=True, threads=2, processes=2)
-            missed += compare("a text of its own per call, 2 × 2 threads", hard, made, a.rounds, folder)
+            missed += compare(
+                "a text of its own per call, 2 × 2 threads", hard, made, a.rounds, folder
+            )
     for line in missed:
         print(f"MISSED  {line}")
     sys.exit(bool(missed and a.check))

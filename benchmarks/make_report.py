@@ -32,7 +32,7 @@ UNREAD = {  # what nsys writes besides; rows must be as wide as real ones, and n
 STEPS_AT_ONCE = 200
 
 
-def lane(thread, kernels, strings, steps, per_call_text):
+def lane(thread, strings, steps, per_call_text):
     """Yield the rows of one thread, some steps at a time."""
     clock, gpu, correlation = 1_000_000_000 + thread % 997, 0, (thread & 0xFF) * 100_000_000
     process = thread & ~schema.THREAD_BITS
@@ -50,11 +50,12 @@ def lane(thread, kernels, strings, steps, per_call_text):
                 took = 2_000 + correlation * 7_919 % 9_000
                 name = names[(layer * len(OPS) + n) % KERNELS]
                 rows["launches"].append((clock + 1_500, clock + 5_000, thread, correlation, launch))
-                rows["kernels"].append(
-                    (gpu, gpu + took, 0, 1, 7 + (thread & 0xFF), correlation, process, name, name, name, 32)
-                    + (128, 1, 1, 256, 1, 1, 0, 0)
+                shape = (128, 1, 1, 256, 1, 1, 0, 0)
+                where = (0, 1, 7 + (thread & 0xFF), correlation, process)
+                rows["kernels"].append((gpu, gpu + took, *where, name, name, name, 32, *shape))
+                text = (
+                    f"{op}, seq = {correlation}, op_id = {correlation}" if per_call_text else None
                 )
-                text = f"{op}, seq = {correlation}, op_id = {correlation}" if per_call_text else None
                 text_id = None if per_call_text else texts[n]
                 rows["annotations"].append((clock, clock + 6_000, 59, thread, 0, text, text_id))
                 clock, gpu = clock + 6_000, gpu + took
@@ -81,25 +82,33 @@ def make(path, kernels, *, per_call_text=False, threads=1, processes=1):
             for column in UNREAD[table].split():
                 filled = "INTEGER DEFAULT 0" if table != "annotations" else "INTEGER"
                 db.execute(f"ALTER TABLE {schema.READ[table].name} ADD COLUMN {column} {filled}")
-        for rows in chain.from_iterable(lane(t, kernels, strings, steps, per_call_text) for t in lanes):
+        for rows in chain.from_iterable(lane(t, strings, steps, per_call_text) for t in lanes):
             for table, columns in TABLES.items():
                 known = schema.READ[table]
                 names = ", ".join(f'"{known.columns[c].theirs[0]}"' for c in columns.split())
                 marks = ", ".join("?" * len(columns.split()))
                 db.executemany(f"INSERT INTO {known.name} ({names}) VALUES ({marks})", rows[table])
-    write(path, {"strings": strings.rows()}, {schema.PRODUCT_VERSION: "2024.6.2", schema.SCHEMA_VERSION: "3.16.1"})
+    write(
+        path,
+        {"strings": strings.rows()},
+        {schema.PRODUCT_VERSION: "2024.6.2", schema.SCHEMA_VERSION: "3.16.1"},
+    )
     return steps * LAYERS * len(OPS) * len(lanes)
 
 
 def main():
-    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     args.add_argument("out", type=Path)
     args.add_argument("kernels", type=int)
     args.add_argument("--threads", type=int, default=1)
     args.add_argument("--processes", type=int, default=1)
     args.add_argument("--per-call-text", action="store_true")
     a = args.parse_args()
-    made = make(a.out, a.kernels, per_call_text=a.per_call_text, threads=a.threads, processes=a.processes)
+    made = make(
+        a.out, a.kernels, per_call_text=a.per_call_text, threads=a.threads, processes=a.processes
+    )
     print(f"{a.out}: {made} kernels, {a.out.stat().st_size / 1e6:.0f} MB")
 
 

@@ -44,12 +44,19 @@ class _Recorder:
         self.calls = 0
 
     @contextmanager
-    def op(self, thread: int, text: str, domain: int = 0, payload: int | None = None) -> Iterator[None]:
+    def op(
+        self, thread: int, text: str, domain: int = 0, payload: int | None = None
+    ) -> Iterator[None]:
         start = self.host[thread]
         self.host[thread] += 1_500
         yield
         self.host[thread] += 1_000
-        row = {"start": start, "end": self.host[thread], "type": schema.PUSH_POP[0], "thread": thread}
+        row = {
+            "start": start,
+            "end": self.host[thread],
+            "type": schema.PUSH_POP[0],
+            "thread": thread,
+        }
         self.rows["annotations"].append(
             row | {"domain": domain, "payload": payload, "text": text, "text_id": None}
         )
@@ -69,7 +76,14 @@ class _Recorder:
         short, ns = KERNELS[kind]
         where = self._run(thread, stream, int(ns * times), self.call(thread, "cudaLaunchKernel"))
         name, full = self.strings(short), self.strings(f"void {short}<bfloat16>(params)")
-        shape = {"grid_x": 432, "grid_y": 1, "grid_z": 1, "block_x": 256, "block_y": 1, "block_z": 1}
+        shape = {
+            "grid_x": 432,
+            "grid_y": 1,
+            "grid_z": 1,
+            "block_x": 256,
+            "block_y": 1,
+            "block_z": 1,
+        }
         self.rows["kernels"].append(
             {**where, **shape, "name": name, "full_name": full, "mangled": full, "registers": 168}
         )
@@ -132,8 +146,9 @@ def _forward(r: _Recorder, step: int, layer: int) -> None:
             r.kernel(MAIN, "norm")
         with r.op(MAIN, _call("aten::scaled_dot_product_attention", step, layer, 1)):
             r.kernel(MAIN, "attention")
-        with r.op(MAIN, _call("aten::linear", step, layer, 2)), r.op(
-            MAIN, _call("aten::addmm", step, layer, 2)
+        with (
+            r.op(MAIN, _call("aten::linear", step, layer, 2)),
+            r.op(MAIN, _call("aten::addmm", step, layer, 2)),
         ):
             r.kernel(MAIN, "gemm")
             r.kernel(MAIN, "pointwise")
@@ -145,8 +160,9 @@ def _backward(r: _Recorder, step: int, layer: int) -> None:
         ("ScaledDotProductFlashAttentionBackward0", 1, ("attention backward",)),
         ("NativeLayerNormBackward0", 0, ("norm backward",)),
     ):
-        with r.op(AUTOGRAD, f"autograd::engine::evaluate_function: {name}"), r.op(
-            AUTOGRAD, _call(name, step, layer, seq)
+        with (
+            r.op(AUTOGRAD, f"autograd::engine::evaluate_function: {name}"),
+            r.op(AUTOGRAD, _call(name, step, layer, seq)),
         ):
             for kind in kinds:
                 r.kernel(AUTOGRAD, kind)
@@ -162,7 +178,13 @@ def _call(name: str, step: int, layer: int, seq: int) -> str:
 
 def _write(path: Path, r: _Recorder) -> None:
     names = {MAIN: "python", AUTOGRAD: "pt_autograd_0", LOADER: "loader"}
-    domain = {"start": 0, "type": schema.DOMAIN_NAME, "thread": MAIN, "domain": NCCL_DOMAIN, "text": "NCCL"}
+    domain: Row = {
+        "start": 0,
+        "type": schema.DOMAIN_NAME,
+        "thread": MAIN,
+        "domain": NCCL_DOMAIN,
+        "text": "NCCL",
+    }
     # The first API call was made before the capture began: its kernel has no record of it.
     tables: dict[str, list[Row]] = {
         **r.rows,

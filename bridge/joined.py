@@ -115,13 +115,17 @@ def load(*paths: str | Path, rules: Sequence[Rule] = (), raw: bool = False) -> J
     return join(importers.load(*paths), rules=rules, raw=raw)
 
 
-def ordered(table: pd.DataFrame, columns: Sequence[str], *, ascending: bool = False) -> pd.DataFrame:
+def ordered(
+    table: pd.DataFrame, columns: Sequence[str], *, ascending: bool = False
+) -> pd.DataFrame:
     """Sort by columns, largest first unless told otherwise; ties by the names, in order."""
     names = [c for c in table.columns if not is_numeric_dtype(table[c])]
     names += [c for c in ("start_ns",) if c in table.columns and c not in columns]
     directions = [ascending] * len(columns) + [True] * len(names)
-    return table.sort_values([*columns, *names], ascending=directions, ignore_index=True, kind="stable")
+    return table.sort_values(
+        [*columns, *names], ascending=directions, ignore_index=True, kind="stable"
+    )
 
 
-def _index(names: Sequence[str] | dict[str, str]) -> pd.Index:  # type: ignore[type-arg]
+def _index(names: Sequence[str] | dict[str, str]) -> pd.Index:
     return pd.Index(list(names), dtype=object)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 class OutputError(Exception):
@@ -22,6 +22,8 @@ def whole(target: Path, *, force: bool = False) -> Iterator[Path]:
     """
     if target.is_dir():
         raise OutputError(f"{target}: a folder; name a file")
+    if target.exists() and not target.is_file():  # to rename onto /dev/null would replace it
+        raise OutputError(f"{target}: a pipe or a device; name a file, or redirect the output")
     if target.exists() and not force:
         raise OutputError(f"{target}: exists; give another name, or --force to replace it")
     if not target.parent.is_dir():
@@ -51,10 +53,16 @@ def compressed(path: Path, gzip: bool) -> Iterator[BinaryIO]:
         with path.open("wb") as file:
             yield file
         return
-    try:
-        from isal import igzip as fast  # noqa: PLC0415 - no wheel for every platform
-    except ImportError:
-        import gzip as fast  # noqa: PLC0415
     # No name and no time inside: the same input gives the same bytes.
-    with path.open("wb") as file, fast.GzipFile("", "wb", 1, file, mtime=0) as packed:
+    with path.open("wb") as file, _gzip()("", "wb", 1, file, mtime=0) as packed:
         yield packed
+
+
+def _gzip() -> Any:
+    try:
+        from isal import igzip  # noqa: PLC0415 - there is no wheel for every platform
+    except ImportError:
+        import gzip  # noqa: PLC0415
+
+        return gzip.GzipFile
+    return igzip.IGzipFile

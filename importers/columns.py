@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import adbc_driver_manager
 import adbc_driver_sqlite
@@ -57,7 +58,7 @@ class Database:
         self.threads = threads or min(4, os.cpu_count() or 1)
         self.pool = ThreadPoolExecutor(self.threads)
 
-    def __enter__(self) -> Database:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -96,13 +97,17 @@ class Database:
         with self._as_reports():
             for batch in self._batches(sql) if sql else ():
                 first, last = (_integers(batch.child(i)).tolist() for i in (1, 2))
-                found |= dict(zip(_text(batch.child(0)).decode(), zip(first, last, strict=True), strict=True))
+                found |= dict(
+                    zip(_text(batch.child(0)).decode(), zip(first, last, strict=True), strict=True)
+                )
         return found
 
-    def fetch(self, sql: str, names: list[str], into: Mapping[str, Gathered], part: int) -> dict[str, list[Texts]]:
+    def fetch(
+        self, sql: str, names: list[str], into: Mapping[str, Gathered], part: int
+    ) -> dict[str, list[Texts]]:
         """Run one statement: integer columns go to ``into``, texts are returned by batch."""
         texts: dict[str, list[Texts]] = {name: [] for name in names if name not in into}
-        left = min((len(column.parts[part].values) for column in into.values()), default=sys.maxsize)
+        left = min((len(c.parts[part].values) for c in into.values()), default=sys.maxsize)
         with self._as_reports():
             for batch in self._batches(sql):
                 left -= batch.length
@@ -142,7 +147,8 @@ class Database:
             yield
         except (adbc_driver_manager.Error, RuntimeError, TypeError) as error:  # nanoarrow: Runtime
             reason = " ".join(str(error).split()).partition(" query: SELECT ")[0]
-            raise NotAReport(f"{self.path.name}: damaged ({reason}); export or copy it again") from error
+            message = f"{self.path.name}: damaged ({reason}); export or copy it again"
+            raise NotAReport(message) from error
 
 
 class _Reading:
@@ -154,11 +160,11 @@ class _Reading:
         count = min(database.threads, 1 + (last - first) // PART_ROWS)
         edges = [first + (last - first) * i // count for i in range(count + 1)]
         most = database.path.stat().st_size // LEAST_ROW_BYTES
-        room = [min(b - a, most) for a, b in zip(edges, edges[1:], strict=False)]
+        room = [min(b - a, most) for a, b in pairwise(edges)]
         self.ints = {name: Gathered(room) for name in names if name not in query.texts}
         self.parts: list[Future[dict[str, list[Texts]]]] = [
             database.pool.submit(database.fetch, query.sql((a, b)), names, self.ints, part)
-            for part, (a, b) in enumerate(zip(edges, edges[1:], strict=False))
+            for part, (a, b) in enumerate(pairwise(edges))
         ]
 
     def columns(self) -> Columns:

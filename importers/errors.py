@@ -1,9 +1,9 @@
 """What can go wrong with an input, as one line that a user can act on.
 
-    ReportError                 every failure that bad input causes
-    ├── NotAReport              the file is something else, or broken
-    ├── NothingRecorded         a profile that holds no range, launch or activity
-    └── ExportFailed            nsys is missing, too old, or gave up
+ReportError                 every failure that bad input causes
+├── NotAReport              the file is something else, or broken
+├── NothingRecorded         a profile that holds no range, launch or activity
+└── ExportFailed            nsys is missing, too old, or gave up
 """
 
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pandas.api.types import union_categoricals
 
 from importers.texts import Ints
 
@@ -38,7 +37,9 @@ FRAMES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def frame(kind: str, columns: Mapping[str, Ints | pd.Categorical | NDArray[np.bool_]]) -> pd.DataFrame:
+def frame(
+    kind: str, columns: Mapping[str, Ints | pd.Categorical | NDArray[np.bool_]]
+) -> pd.DataFrame:
     """Return the frame of this kind; integer columns not given are missing in every row."""
     rows = len(next(iter(columns.values()))) if columns else 0
     data = {c: columns[c] if c in columns else _missing(c, rows) for c in FRAMES[kind]}
@@ -48,10 +49,16 @@ def frame(kind: str, columns: Mapping[str, Ints | pd.Categorical | NDArray[np.bo
 def names(codes: Ints, categories: Sequence[str]) -> pd.Categorical:
     """Return a column of names from a code per row and the distinct names."""
     dtype = pd.CategoricalDtype(pd.Index(list(categories), dtype=object))
-    return pd.Categorical.from_codes(codes, dtype=dtype)  # type: ignore[arg-type]
+    return pd.Categorical.from_codes(codes, dtype=dtype)
 
 
-def codes(column: pd.Series) -> Ints:  # type: ignore[type-arg]
+def named(texts: Sequence[str]) -> pd.Categorical:
+    """Return a column of names from a text per row."""
+    own, distinct = pd.factorize(np.array(texts, dtype=object))
+    return names(own.astype(np.int64), list(distinct))
+
+
+def codes(column: pd.Series) -> Ints:
     """Return the code of each row's name, -1 where there is none."""
     return column.cat.codes.to_numpy().astype(np.int64)
 
@@ -75,10 +82,22 @@ def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(columns, copy=False)
 
 
-def _concat(parts: list[pd.Series]) -> pd.Categorical | NDArray[np.generic]:  # type: ignore[type-arg]
+def _concat(parts: list[pd.Series]) -> pd.Categorical | NDArray[np.generic]:
     if isinstance(parts[0].dtype, pd.CategoricalDtype):
-        return union_categoricals(parts)
+        return _concat_names(parts)
     return np.concatenate([p.to_numpy() for p in parts])
+
+
+def _concat_names(parts: list[pd.Series]) -> pd.Categorical:
+    """Put names one after another; equal ones of several parts become one category."""
+    categories = [name for p in parts for name in p.cat.categories]
+    first = np.cumsum([0, *(len(p.cat.categories) for p in parts)]).tolist()
+    moved = [
+        np.where(codes(p) == MISSING, MISSING, codes(p) + at)
+        for p, at in zip(parts, first, strict=False)
+    ]
+    own, distinct = pd.factorize(np.array(categories, dtype=object))
+    return names(np.append(own, MISSING)[np.concatenate(moved)], list(distinct))
 
 
 def _missing(column: str, rows: int) -> Ints | pd.Categorical | NDArray[np.bool_]:

@@ -6,6 +6,7 @@ A column that holds one value throughout, as many do, is never written out: it t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,7 +19,7 @@ class Gathered:
     def __init__(self, room: Sequence[int]) -> None:
         self.first = np.concatenate(([0], np.cumsum(room)))
         self.values = np.empty(int(self.first[-1]), np.int64)  # untouched, so not yet real memory
-        self.parts = [_Part(self.values[a:b]) for a, b in zip(self.first, self.first[1:], strict=False)]
+        self.parts = [_Part(self.values[a:b]) for a, b in pairwise(self.first)]
 
     def add(self, part: int, batch: Ints) -> None:
         """Append a batch to a part; only one thread may fill a part."""

@@ -40,15 +40,17 @@ def _keys(texts: Texts) -> Ints:
     words = texts.words
     heads = words[commas]
     places = [_of_key(words, commas, heads, key) for key in KEYS]
-    return np.sort(np.concatenate(places), kind="stable")  # merges what is sorted already
+    found: Ints = np.sort(np.concatenate(places), kind="stable")  # merges what is sorted already
+    return found
 
 
 def _of_key(words: NDArray[np.uint64], commas: Ints, heads: NDArray[np.uint64], key: bytes) -> Ints:
-    places = commas[heads == int.from_bytes(key[:WORD], "little")]
+    places: Ints = commas[heads == int.from_bytes(key[:WORD], "little")]
     for step in range(WORD, len(key)):
         places = places[_byte(words, places + step) == key[step]]
     value = _byte(words, places + len(key))
-    return places[_digit(value) | (value == MINUS) | (value == OPEN)]
+    found: Ints = places[_digit(value) | (value == MINUS) | (value == OPEN)]
+    return found
 
 
 def _byte(words: NDArray[np.uint64], places: Ints) -> Bytes:
@@ -56,8 +58,10 @@ def _byte(words: NDArray[np.uint64], places: Ints) -> Bytes:
 
 
 def _ends_a_value(last: Bytes) -> NDArray[np.bool_]:
-    return _digit(last) | (last == CLOSE)
+    found: NDArray[np.bool_] = _digit(last) | (last == CLOSE)
+    return found
 
 
 def _digit(byte: Bytes) -> NDArray[np.bool_]:
-    return (byte >= ord("0")) & (byte <= ord("9"))
+    found: NDArray[np.bool_] = (byte >= ord("0")) & (byte <= ord("9"))
+    return found

@@ -58,7 +58,9 @@ def concat(reports: Sequence[Report]) -> Report:
     starts = np.cumsum([0, *(len(r.source) for r in reports)])
     texts = np.cumsum([0, *(len(r.texts) for r in reports)])
     together = {
-        kind: frames.concat([_moved(getattr(r, kind), "report", n) for r, n in zip(reports, starts, strict=False)])
+        kind: frames.concat(
+            [_moved(getattr(r, kind), "report", n) for r, n in zip(reports, starts, strict=False)]
+        )
         for kind in frames.FRAMES
     }
     together["ranges"] = frames.concat(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -88,9 +89,9 @@ class Texts:
         return Texts(data, offsets)
 
     def factorize(self, lengths: Ints | None = None) -> tuple[Ints, list[str]]:
-        """Number the distinct texts (or distinct heads of the given lengths) by first occurrence.
+        """Return a code per row, by first occurrence, and the distinct texts (or heads of ``lengths``).
 
-        Returns a code per row and the distinct texts. Equality is of bytes, never of hashes alone;
+        Equality is of bytes, never of hashes alone;
         two that decode alike (both invalid UTF-8) share one code, for names must be unique.
         """
         lengths = self.sizes if lengths is None else lengths
@@ -103,8 +104,8 @@ class Texts:
             self.offsets[:-1], self.offsets[twin], lengths
         )
         if not same.all():  # two texts share a 64-bit hash: decide by the texts themselves
-            heads = self.slices(self.offsets[:-1], self.offsets[:-1] + lengths).decode()
-            return unique_names(np.arange(len(self)), heads)
+            texts = self.slices(self.offsets[:-1], self.offsets[:-1] + lengths)
+            return unique_names(np.arange(len(self)), texts.decode())
         heads = self.slices(self.offsets[first_row], self.offsets[first_row] + lengths[first_row])
         return unique_names(codes.astype(np.int64), heads.decode())
 
@@ -153,5 +154,5 @@ def _offsets(sizes: Ints | list[int]) -> Ints:
     return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int64)
 
 
-def _joined(parts: list[NDArray[np.generic]], dtype: type) -> NDArray:  # type: ignore[type-arg]
+def _joined(parts: Sequence[NDArray[Any]], dtype: type) -> NDArray[Any]:
     return np.concatenate([np.empty(0, dtype), *parts])

@@ -13,7 +13,9 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 VARIANTS = [{}, {"per_call_text": True, "threads": 2, "processes": 2}]
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=["constant names", "per-call text, 2 x 2 threads"])
+@pytest.mark.parametrize(
+    "variant", VARIANTS, ids=["constant names", "per-call text, 2 x 2 threads"]
+)
 def test_each_op_owns_its_eighth(variant, tmp_path):
     from make_report import OPS, make
 

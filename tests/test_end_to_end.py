@@ -50,7 +50,9 @@ def test_every_call_of_a_decorated_program_is_counted(captured, tmp_path):
 
 def test_an_import_of_the_report_itself_can_be_shown_again(captured, tmp_path):
     run(COMMAND, "import", captured, cwd=tmp_path)
-    assert json.loads(run(COMMAND, "report", "--format", "json", cwd=tmp_path))["source"] == ["report.nsys-rep"]
+    assert json.loads(run(COMMAND, "report", "--format", "json", cwd=tmp_path))["source"] == [
+        "report.nsys-rep"
+    ]
     assert "report.nsys-rep" in run(COMMAND, "runs", "list", cwd=tmp_path)
 
 
@@ -68,10 +70,16 @@ def test_kernels_in_nsys_own_tables_find_their_ops(captured, nsys, tmp_path):
     path = tmp_path / "filled.sqlite"
     run(nsys, "export", "--type", "sqlite", "--lazy=false", "-o", path, captured, cwd=tmp_path)
     with sqlite3.connect(path) as db:
-        db.execute("INSERT INTO StringIds VALUES (900001, 'cudaLaunchKernel_v7000'), (900002, 'kernel')")
+        db.execute(
+            "INSERT INTO StringIds VALUES (900001, 'cudaLaunchKernel_v7000'), (900002, 'kernel')"
+        )
         ranges = 'SELECT start, "end", globalTid FROM NVTX_EVENTS WHERE eventType = 59'
-        for n, (start, end, thread) in enumerate(db.execute(ranges).fetchall(), 1):
-            last = {"start": end - 1, "end": end, "correlationId": n}  # when no inner range is open any more
+        for n, (_, end, thread) in enumerate(db.execute(ranges).fetchall(), 1):
+            last = {
+                "start": end - 1,
+                "end": end,
+                "correlationId": n,
+            }  # when no inner range is open any more
             fill(db, "CUPTI_ACTIVITY_KIND_RUNTIME", **last, globalTid=thread, nameId=900001)
             fill(
                 db, "CUPTI_ACTIVITY_KIND_KERNEL", start=end, end=end + 1000, correlationId=n,
@@ -84,7 +92,10 @@ def test_kernels_in_nsys_own_tables_find_their_ops(captured, nsys, tmp_path):
     assert ops["kernels"].sum() == made
     assert dict(ops["calls"]) == EXPECTED
     assert ops.loc["plain", "kernels"] == EXPECTED["plain"]
-    assert ops.loc["work", "gpu_max_ns"] == joined.by("op").set_index("op").loc["work", "gpu_total_ns"] / 4
+    assert (
+        ops.loc["work", "gpu_max_ns"]
+        == joined.by("op").set_index("op").loc["work", "gpu_total_ns"] / 4
+    )
 
 
 THEIRS = """
@@ -113,12 +124,16 @@ def test_a_package_of_the_users_called_importers_breaks_nothing(tmp_path):
     (tmp_path / "train.py").write_text(THEIRS)
     demo.make(tmp_path / "demo.sqlite")
     assert run(sys.executable, "train.py", cwd=tmp_path) == "fine 118\n"
-    assert "flash_fwd_kernel" in run(COMMAND, "report", "demo.sqlite", "--by", "kernel", cwd=tmp_path)
+    assert "flash_fwd_kernel" in run(
+        COMMAND, "report", "demo.sqlite", "--by", "kernel", cwd=tmp_path
+    )
 
 
 def test_a_users_importers_package_is_profiled_too(nsys, tmp_path):
     (tmp_path / "importers").mkdir()
-    (tmp_path / "importers" / "__init__.py").write_text("from bridge import nvtx_op\n@nvtx_op\ndef load(): ...\n")
+    (tmp_path / "importers" / "__init__.py").write_text(
+        "from bridge import nvtx_op\n@nvtx_op\ndef load(): ...\n"
+    )
     (tmp_path / "train.py").write_text("import importers\nfor _ in range(3): importers.load()\n")
     profile = [nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none", "-o", "r"]
     run(*profile, sys.executable, "train.py", cwd=tmp_path)

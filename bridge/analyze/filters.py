@@ -53,9 +53,9 @@ def _split(conditions: str) -> list[str]:
     return re.split(r",(?=\s*\w[\w-]*\s*(?:[!<>]=|[<>=]))", conditions)
 
 
-def _meets(column: pd.Series, how: str, value: str) -> pd.Series:  # type: ignore[type-arg]
+def _meets(column: pd.Series, how: str, value: str) -> pd.Series:
     if is_numeric_dtype(column):
-        meets: pd.Series = COMPARE[how](column, _number(value))  # type: ignore[type-arg]
+        meets: pd.Series = COMPARE[how](column, _number(value))
         return meets
     if how not in ("=", "!="):
         raise ValueError(f"{column.name} is a name: compare it with = or !=")

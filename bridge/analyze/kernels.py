@@ -78,9 +78,15 @@ def _names(joined: Attributed, column: str, rows: Ints) -> tuple[Ints, list[str]
     return codes.astype(np.int64), [categories[c] for c in used.tolist()]
 
 
-def _times(group: Ints, time: Ints, groups: int, *, median: bool = False) -> dict[str, Ints | Floats]:
+def _times(
+    group: Ints, time: Ints, groups: int, *, median: bool = False
+) -> dict[str, Ints | Floats]:
     count, total = counts(group, groups), sums(group, time, groups)
-    table: dict[str, Ints | Floats] = {"count": count, "total_ns": total, "mean_ns": ratio(total, count)}
+    table: dict[str, Ints | Floats] = {
+        "count": count,
+        "total_ns": total,
+        "mean_ns": ratio(total, count),
+    }
     if median:
         (table["median_ns"],) = quantiles(group, time, groups, 0.5)
     low, high = lowest(group, time, groups), highest(group, time, groups)

@@ -7,6 +7,7 @@ cross goes to a further lane of its track.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from bridge.join.order import NONE, Flags, Ints, by, runs
 
 def apart(track: Ints, start: Ints, end: Ints) -> Ints:
     """Return a lane per slice such that no two of a lane overlap at all, as few as possible."""
-    order = by(track, start)
+    order = by(track, start, end)  # of one start, what has no length first: it is in nobody's way
     t, s = track[order], start[order]
     reach = _running_maximum(t, end[order])
     overlaps = np.zeros(len(order), bool)
@@ -39,7 +40,7 @@ def _lanes(track: Ints, order: Ints, wrong: Flags, chosen: Callable[[Ints], Flag
     left, number = order[bad], 0
     while len(left):
         edges = runs(track[left])
-        stays = np.concatenate([chosen(left[a:b]) for a, b in zip(edges, edges[1:], strict=False)])
+        stays = np.concatenate([chosen(left[a:b]) for a, b in pairwise(edges)])
         lane[left[stays]] = number
         left, number = left[~stays], number + 1
     return lane
@@ -78,6 +79,6 @@ def _running_maximum(track: Ints, end: Ints) -> Ints:
         return end
     found = end.copy()
     edges = runs(track)
-    for a, b in zip(edges, edges[1:], strict=False):  # one turn per track
+    for a, b in pairwise(edges):  # one turn per track
         np.maximum.accumulate(found[a:b], out=found[a:b])
     return found

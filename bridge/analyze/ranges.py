@@ -27,7 +27,7 @@ def by_range(joined: Attributed) -> pd.DataFrame:
     start, end = frames.ints(activities, "start")[row], frames.ints(activities, "end")[row]
     first, last = lowest(owner, start, groups), highest(owner, end, groups)
     rows = np.flatnonzero(joined.op != NONE)
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {
             "name": np.array(joined.ops, object)[joined.op[rows]] if len(rows) else [],
             "path": _paths(joined)[rows],
@@ -40,7 +40,6 @@ def by_range(joined: Attributed) -> pd.DataFrame:
             "activities": counts(owner, groups)[rows],
         }
     )
-    return table
 
 
 def _paths(joined: Attributed) -> np.ndarray:

@@ -116,7 +116,7 @@ def _ops(joined: Attributed, tracks: Tracks) -> Slices:
     lane = lanes.nested(host, start[rows], (start + duration)[rows])
     track = np.full(len(ranges), NONE)
     track[rows] = tracks.lane(host, lane, "ops")
-    args = {
+    args: dict[str, Column] = {
         "domain": _named(ranges["domain_name"], empty=""),
         "category": _named(ranges["category"], empty=""),
         "payload": frames.ints(ranges, "payload"),
@@ -204,7 +204,7 @@ def _times(table: pd.DataFrame) -> tuple[Ints, Ints]:
     return start, np.maximum(end - start, 0)
 
 
-def _named(column: pd.Series, empty: str | None = None) -> Named:  # type: ignore[type-arg]
+def _named(column: pd.Series, empty: str | None = None) -> Named:
     """Return a frame's names; ``empty`` ones count as none."""
     names, codes = list(column.cat.categories), frames.codes(column)
     if empty in names:

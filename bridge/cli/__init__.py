@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -21,19 +23,45 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand."""
-        from bridge.output import OutputError
-        from importers.errors import ReportError
-
         try:
             return super().invoke(ctx)
-        except (ReportError, OutputError) as error:
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt as stop:
+            click.echo("interrupted; nothing half-written was left", err=True)
+            ctx.exit(128 + (stop.args[0] if stop.args else signal.SIGINT))
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # `| head`: click ends quietly
+                raise
+            _let_go_of_stdout()
+            where = error.filename or "standard output"
+            message = f"{where}: {error.strerror or error}"
+            raise click.ClickException(message) from error
+        except _failures() as error:  # asked for only now: they cost the import of pandas
             raise click.ClickException(str(error)) from error
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    from bridge.output import OutputError
+    from importers.errors import ReportError
+
+    return (ReportError, OutputError)
+
+
+def _let_go_of_stdout() -> None:
+    """Send what is left in its buffer nowhere, or its flush would fail once more at exit."""
+    if sys.stdout is sys.__stdout__:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _stop(number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt(number)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="nsight-bridge")
 def main() -> None:
-    """Join deep-learning ops to the CUDA kernels they launch, from Nsight reports.
+    r"""Join deep-learning ops to the CUDA kernels they launch, from Nsight reports.
 
     \b
     nsys profile -o report python train.py    capture, the ops annotated with @nvtx_op
@@ -42,7 +70,7 @@ def main() -> None:
     bridge trace -o trace.json.gz             one timeline, for ui.perfetto.dev
     """
     # Ending like an interrupt lets half-written files be removed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGTERM, _stop)
 
 
 for command in (demo, import_, report, trace, runs):

@@ -18,15 +18,19 @@ TOP = 15
 @click.command("import")
 @options.store
 @options.rules_option
-@click.option("--verify", is_flag=True, help="Know a report by a hash of every byte, not of samples.")
+@click.option(
+    "--verify", is_flag=True, help="Know a report by a hash of every byte, not of samples."
+)
 @click.option("--quiet", "-q", is_flag=True, help="Print no table.")
 @click.argument("reports", nargs=-1, required=True, type=options.FILE)
-def import_(reports: tuple[Path, ...], db: Path, rules: Path | None, verify: bool, quiet: bool) -> None:
+def import_(
+    reports: tuple[Path, ...], db: Path, rules: Path | None, verify: bool, quiet: bool
+) -> None:
     """Join REPORTS (.sqlite, .nsys-rep), keep them as one run of the store, print the breakdown."""
     from bridge import store
 
-    grouped = rules.read_text(encoding="utf-8") if rules and rules.is_file() else ""
     joined = options.joined(reports, db, None, rules)
+    grouped = rules.read_text(encoding="utf-8") if rules else ""
     known = store.identity(reports, whole=verify)
     run = store.find(db, known, grouped)
     if run:
@@ -34,7 +38,10 @@ def import_(reports: tuple[Path, ...], db: Path, rules: Path | None, verify: boo
     number = run.id if run else store.save(joined, db, known, grouped)
     if not quiet:
         show(joined)
-    click.echo(f"run {number} of {db}; next: bridge report --by op | bridge trace -o trace.json.gz", err=True)
+    click.echo(
+        f"run {number} of {db}; next: bridge report --by op | bridge trace -o trace.json.gz",
+        err=True,
+    )
 
 
 def show(joined: Joined) -> None:

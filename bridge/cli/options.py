@@ -34,9 +34,9 @@ def store(command: F) -> F:
 
 def source(command: F) -> F:
     """Where a command reads from: report files, or a run of the store."""
-    command = click.option("--run", type=int, help="Run of the store to read; default: the newest.")(
-        store(command)
-    )
+    command = click.option(
+        "--run", type=int, help="Run of the store to read; default: the newest."
+    )(store(command))
     return click.argument("reports", nargs=-1, type=FILE)(command)
 
 
@@ -55,6 +55,12 @@ def output(command: F) -> F:
     return click.option("-o", "--output", type=FILE, help="Write to this file.")(command)
 
 
+def spare_inputs(output: Path, reports: Sequence[Path]) -> None:
+    """Refuse an output that is one of the inputs, --force or not."""
+    if output.exists() and any(path.exists() and path.samefile(output) for path in reports):
+        raise click.UsageError(f"{output}: the report itself; name another output")
+
+
 def joined(
     reports: Sequence[Path],
     db: Path,
@@ -69,10 +75,11 @@ def joined(
 
     if reports and run is not None:
         raise click.UsageError("--run reads the store: name no report beside it")
+    grouping = read_rules(rules)  # what is wrong with them is said before the long part
     report = _imported(reports, details=details) if reports else _stored(db, run)
     for warning in report.warnings:
         click.echo(f"warning: {warning}", err=True)
-    return join(report, rules=read_rules(rules), raw=raw)
+    return join(report, rules=grouping, raw=raw)
 
 
 def _imported(reports: Sequence[Path], *, details: bool) -> Report:
@@ -95,7 +102,7 @@ def read_rules(path: Path | None) -> tuple[Rule, ...]:
         return ()
     try:
         return labels.rules(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise click.BadParameter(f"{path}: {reason}", param_hint="--rules") from error
 

@@ -20,8 +20,12 @@ FORMATS = ("table", "json", "csv", "md")
 
 @click.command()
 @options.source
-@click.option("--by", type=click.Choice(VIEWS), default="op", show_default=True, help="What a row is.")
-@click.option("--inclusive", is_flag=True, help="op-kernel: count a kernel for every op on its stack.")
+@click.option(
+    "--by", type=click.Choice(VIEWS), default="op", show_default=True, help="What a row is."
+)
+@click.option(
+    "--inclusive", is_flag=True, help="op-kernel: count a kernel for every op on its stack."
+)
 @click.option(
     "--names",
     type=click.Choice(("op", "raw")),
@@ -40,9 +44,11 @@ FORMATS = ("table", "json", "csv", "md")
 @click.option("--top", type=click.IntRange(min=1), help="Show only this many rows.")
 @click.option("--filter", "conditions", help="Only rows like 'op=aten::*, total>10us'.")
 @options.rules_option
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: table, or by -o's suffix.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="Default: table, or by -o's suffix."
+)
 @options.output
-def report(  # noqa: PLR0913 - one parameter per option
+def report(  # noqa: PLR0913, PLR0917 - one parameter per option
     reports: tuple[Path, ...],
     db: Path,
     run: int | None,
@@ -65,6 +71,8 @@ def report(  # noqa: PLR0913 - one parameter per option
     """
     if inclusive and by != "op-kernel":
         raise click.UsageError("--inclusive goes with --by op-kernel")
+    if output:
+        options.spare_inputs(output, reports)
     raw, details = names == "raw", kernel_names == "mangled"
     joined = options.joined(reports, db, run, rules, raw=raw, details=details)
     table = joined.by(by, inclusive=inclusive, kernel_names=kernel_names)
@@ -80,7 +88,9 @@ def report(  # noqa: PLR0913 - one parameter per option
         click.echo(f"{output}: {len(table)} rows", err=True)
 
 
-def _chosen(table: pd.DataFrame, conditions: str | None, sort: str | None, top: int | None) -> pd.DataFrame:
+def _chosen(
+    table: pd.DataFrame, conditions: str | None, sort: str | None, top: int | None
+) -> pd.DataFrame:
     from bridge.analyze.filters import column_named, matching
     from bridge.joined import ordered
 
@@ -102,7 +112,8 @@ def _text(joined: Joined, by: str, table: pd.DataFrame, form: str, *, to_termina
         return document.as_json(by, joined.report.source, joined.totals, table)
     if form == "csv":
         return document.as_csv(table)
-    from bridge.render import accounting, table as tables
+    from bridge.render import accounting
+    from bridge.render import table as tables
 
     account = accounting.line(joined.totals, joined.op_count)
     if form == "md":

@@ -40,7 +40,11 @@ def show(db: Path, run: int) -> None:
 
     joined = join(store.load(db, run))
     for source, facts in zip(joined.report.source, joined.report.facts, strict=True):
-        made = f"Nsight Systems {facts.product} (schema {facts.schema})" if facts.product else "unknown version"
+        made = (
+            f"Nsight Systems {facts.product} (schema {facts.schema})"
+            if facts.product
+            else "unknown version"
+        )
         click.echo(f"{source}: {made}, {(facts.span[1] - facts.span[0]) / 1e9:.3f} s")
         for warning in facts.warnings:
             click.echo(f"  warning: {warning}")

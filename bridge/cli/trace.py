@@ -33,6 +33,7 @@ def trace(
         raise click.UsageError("name the output: -o trace.json.gz")
     if not output.name.endswith((".json", ".json.gz")):
         raise click.UsageError(f"{output}: a trace is written as .json or .json.gz")
+    options.spare_inputs(output, reports)
     write(options.joined(reports, db, run, rules), output, force=force)
     click.echo(f"{output}: open it at https://ui.perfetto.dev", err=True)
 

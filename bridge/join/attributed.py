@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,11 +19,12 @@ from bridge.join.attribution import (
     Ranges,
     attribute,
 )
-from bridge.join.order import NONE, Flags, Ints
+from bridge.join.order import NONE, Flags, Ints, number
 from bridge.join.paths import paths
 from importers import frames
 from importers.report import Report
 
+T = TypeVar("T")
 CALL_ID = 0x4E42  # "NB" in the top 16 bits of a payload: an id that all slices of one call share
 CALL_ID_SHIFT = 48
 
@@ -41,19 +43,17 @@ class Attributed:
     op: Ints
 
     @classmethod
-    def of(cls, report: Report, *, rules: Sequence[labels.Rule] = (), raw: bool = False) -> Attributed:
+    def of(
+        cls, report: Report, *, rules: Sequence[labels.Rule] = (), raw: bool = False
+    ) -> Attributed:
         """Attribute a report's activities to ops, or (``raw``) to whole texts over all domains."""
         names, codes = _raw(report) if raw else _ops(report, rules)
-        ranges = report.ranges
-        stacked = frames.codes(ranges["kind"]) == 0  # push/pop; phases are never on a stack
+        stacked = frames.codes(report.ranges["kind"]) == 0  # push/pop; phases are never on a stack
         is_op = stacked if raw else stacked & ~_library(report)
-        a, launches = report.activities, report.launches
         attribution = attribute(
-            Activities(*(frames.ints(a, c) for c in ("report", "process", "correlation", "start", "end"))),
-            Launches(
-                *(frames.ints(launches, c) for c in ("report", "process", "thread", "correlation", "start"))
-            ),
-            Ranges(*(frames.ints(ranges, c) for c in ("report", "thread", "start", "end")), is_op),
+            _filled(Activities, report.activities),
+            _filled(Launches, report.launches),
+            _filled(Ranges, report.ranges, is_op=is_op),
         )
         return cls(report, attribution, tuple(names), np.where(is_op, codes, NONE))
 
@@ -97,6 +97,12 @@ class Attributed:
         return paths(self.attribution.nesting, self.node_op, self.ops)
 
 
+def _filled(kind: type[T], table: pd.DataFrame, **given: Flags) -> T:
+    """Make what the join takes of the columns of a frame that go by the same names."""
+    names = [field.name for field in fields(kind) if field.name not in given]  # type: ignore[arg-type]
+    return kind(**{name: frames.ints(table, name) for name in names}, **given)
+
+
 def _ops(report: Report, rules: Sequence[labels.Rule]) -> tuple[Sequence[str], Ints]:
     column = report.ranges["name"]
     codes, names = pd.factorize(np.array(labels.ops_of(list(column.cat.categories), rules), object))
@@ -111,27 +117,26 @@ def _raw(report: Report) -> tuple[Sequence[str], Ints]:
     text = _through(text, frames.ints(report.ranges, "text"))
     codes, distinct = pd.factorize(text * max(1, len(domains)) + frames.codes(domain))
     pairs = [divmod(pair, max(1, len(domains))) for pair in distinct.tolist()]
-    named, names = pd.factorize(np.array([labels.prefixed(domains[d], texts[t]) for t, d in pairs], object))
+    named, names = pd.factorize(
+        np.array([labels.prefixed(domains[d], texts[t]) for t, d in pairs], object)
+    )
     return list(names), _through(named, codes)
 
 
 def _library(report: Report) -> Flags:
-    """Which ranges are in a domain that a library annotates itself in."""
+    """Which ranges are in a domain that a library annotates itself in; the default one is nobody's."""
     ranges = report.ranges
-    number = frames.ints(ranges, "domain")
-    if not number.any():
+    code, first = number(*(frames.ints(ranges, c) for c in ("report", "process", "domain")))
+    if not frames.ints(ranges, "domain").any():
         return np.zeros(len(ranges), bool)
-    code = frames.codes(ranges["domain_name"])
-    keys = pd.DataFrame({"r": ranges["report"], "p": ranges["process"], "d": number, "n": code})
-    group = keys.groupby([*keys], sort=False)
-    rows = [np.asarray(found) for found in group.indices.values()]
-    flags = np.zeros(len(ranges), bool)
-    for found in rows:
-        if number[found[0]]:
-            names = ranges["name"].iloc[found]
-            domain = str(ranges["domain_name"].iloc[found[0]])
-            flags[found] = labels.is_library(domain, lambda names=names: list(names.unique()))
-    return flags
+    library = [
+        bool(ranges["domain"].iloc[row])
+        and labels.is_library(
+            str(ranges["domain_name"].iloc[row]), ranges["name"][code == domain].unique()
+        )
+        for domain, row in enumerate(first.tolist())
+    ]
+    return np.array(library)[code]
 
 
 def _through(values: Ints, codes: Ints) -> Ints:

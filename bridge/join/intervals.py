@@ -33,4 +33,5 @@ def _added(group: Ints, start: Ints, end: Ints, span: int) -> Ints:
     shift = group * span - start.min()
     reached = np.maximum.accumulate(end + shift)
     before = np.concatenate(([np.iinfo(np.int64).min], reached[:-1]))
-    return np.maximum(0, end + shift - np.maximum(start + shift, before))
+    added: Ints = np.maximum(0, end + shift - np.maximum(start + shift, before))
+    return added

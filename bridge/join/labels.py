@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 COUNTED = re.compile(r"(ProfilerStep|Optimizer\.\w+)#(.+)")
@@ -23,7 +23,7 @@ LIBRARY_TEXT = re.compile(r"(nccl|MPI_|nvshmem)\w+")
 
 @dataclass(frozen=True)
 class Rule:
-    """Texts that match ``pattern`` belong to op ``op``, in which groups may be used as ``\\1``."""
+    r"""Texts that match ``pattern`` belong to op ``op``, in which groups may be used as ``\1``."""
 
     pattern: re.Pattern[str]
     op: str
@@ -65,11 +65,11 @@ def ops_of(names: Sequence[str], by: Sequence[Rule] = ()) -> list[str]:
     return [_first(by, op) for op in map(op_of, names)]
 
 
-def is_library(domain: str, texts: Callable[[], Sequence[str]]) -> bool:
+def is_library(domain: str, texts: Iterable[str]) -> bool:
     """Whether the ranges of a domain are a library's own and not ops of the user."""
     if domain:
         return domain.lower() in LIBRARY_DOMAINS
-    return all(map(LIBRARY_TEXT.match, texts()))
+    return all(map(LIBRARY_TEXT.match, texts))
 
 
 def _first(by: Sequence[Rule], op: str) -> str:
@@ -79,5 +79,3 @@ def _first(by: Sequence[Rule], op: str) -> str:
 def prefixed(domain: str, text: str) -> str:
     """Return a range's whole text as reports write it over all domains."""
     return f"{domain}:{text}" if domain else text
-
-

@@ -5,6 +5,8 @@ Correlation ids restart in every process: the id alone leads to another process'
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 
@@ -54,8 +56,8 @@ def _by_search(process: Ints, correlation: Ints, of: tuple[Ints, Ints, Ints]) ->
     edges = runs(of[0][order])
     asked = stable(process)
     ours = runs(process[asked])
-    of_process = {int(process[asked[a]]): asked[a:b] for a, b in zip(ours, ours[1:], strict=False)}
-    for first, last in zip(edges, edges[1:], strict=False):  # one turn per process
+    of_process = {int(process[asked[a]]): asked[a:b] for a, b in pairwise(ours)}
+    for first, last in pairwise(edges):  # one turn per process
         calls = order[first:last]
         rows = of_process.get(int(of[0][calls[0]]), np.empty(0, np.int64))
         ids = of[1][calls]

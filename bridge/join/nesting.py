@@ -8,6 +8,7 @@ that the chain at any instant still is exactly the set of ranges with start <= i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -92,8 +93,8 @@ class Nesting:
         order = stable(stack)
         edges = runs(stack[order])
         ours = runs(self.stack)
-        slices = {int(self.stack[a]): (a, b) for a, b in zip(ours, ours[1:], strict=False)}
-        for first, last in zip(edges, edges[1:], strict=False):  # one turn per thread
+        slices = {int(self.stack[a]): (a, b) for a, b in pairwise(ours)}
+        for first, last in pairwise(edges):  # one turn per thread
             asked = order[first:last]
             a, b = slices.get(int(stack[asked[0]]), (0, 0))
             place = a - 1 + np.searchsorted(self.start[a:b], instant[asked], side="right")

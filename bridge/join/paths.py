@@ -9,6 +9,7 @@ import pandas as pd
 
 from bridge.join.nesting import Nesting
 from bridge.join.order import NONE, Ints
+from importers.texts import unique_names
 
 SEPARATOR = "/"
 
@@ -28,4 +29,4 @@ def paths(nesting: Nesting, op: Ints, names: Sequence[str]) -> tuple[Ints, list[
             found[parent - 1] + SEPARATOR + names[o] if parent else names[o]
             for parent, o in zip(parents.tolist(), ops.tolist(), strict=True)
         ]
-    return code, found
+    return unique_names(code, found)  # names hold slashes too: several ways may lead to one path

@@ -1,7 +1,7 @@
 """The timeline as Chrome trace JSON, for Perfetto and chrome://tracing, streamed in bounded memory.
 
 Kept from measurements of those viewers: microseconds with three decimals from rebased integers; raw
-UTF-8, never \\u escapes; parents before children; arrows end with ``"bp":"e"``.
+UTF-8, never escapes; parents before children; arrows end with ``"bp":"e"``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,23 @@ import numpy as np
 
 from bridge.analyze.timeline import Arrows, Chain, Named, Slices, Timeline
 from bridge.analyze.tracks import Track
-from bridge.render.rows import Ints, Lines, Micros, Names, Number, Path, Piece, Text, Through, number
+from bridge.render.rows import (
+    Ints,
+    Lines,
+    Micros,
+    Names,
+    Number,
+    Path,
+    Piece,
+    Text,
+    Through,
+    number,
+)
 
-ESCAPES = {'"': '\\"', "\\": "\\\\"}  # Perfetto v52 shows \\n and \\t as they are written: blanks instead
+ESCAPES = {
+    '"': '\\"',
+    "\\": "\\\\",
+}  # Perfetto v52 shows \\n and \\t as they are written: blanks instead
 SPECIAL = re.compile(r'["\\\x00-\x1f]')
 MISSING = -1
 PRINTERS = 2
@@ -29,7 +43,10 @@ def chrome(timeline: Timeline, source: Sequence[str]) -> Iterator[bytes]:
     """Yield the trace in pieces, to be written one after another."""
     about = {"generator": "nsight-bridge", "source": list(source), "base_ns": str(timeline.base)}
     yield b'{"displayTimeUnit":"ns","otherData":' + _json(about) + b',\n"traceEvents":[\n'
-    yield b",\n".join(_names(timeline.tracks)) or b'{"ph":"M","pid":0,"name":"process_name","args":{"name":""}}'
+    yield (
+        b",\n".join(_names(timeline.tracks))
+        or b'{"ph":"M","pid":0,"name":"process_name","args":{"name":""}}'
+    )
     printer = _Printer(timeline)
     lines = [printer.slices(s) for s in timeline.slices]
     lines += [*printer.phases(timeline.phases), printer.marks(timeline.marks)]
@@ -44,7 +61,9 @@ class _Printer:
     def __init__(self, timeline: Timeline) -> None:
         self.base = timeline.base
         # Where an event is drawn is one of few texts: one lookup instead of two numbers.
-        self.places = [f',"pid":{t.group.pid},"tid":{t.tid},"ts":'.encode() for t in timeline.tracks]
+        self.places = [
+            f',"pid":{t.group.pid},"tid":{t.tid},"ts":'.encode() for t in timeline.tracks
+        ]
 
     def slices(self, s: Slices) -> Lines:
         """Complete events with their arguments."""
@@ -53,7 +72,11 @@ class _Printer:
 
     def phases(self, s: Slices) -> list[Lines]:
         """Asynchronous events: phases may overlap, and belong to no stack."""
-        ident: list[Piece] = [Text(b',"id2":{"local":"'), Number(np.arange(len(s.start))), Text(b'"}}')]
+        ident: list[Piece] = [
+            Text(b',"id2":{"local":"'),
+            Number(np.arange(len(s.start))),
+            Text(b'"}}'),
+        ]
         return [
             Lines([*self._head("b", s, s.start), *ident], s.rows),
             Lines([*self._head("e", s, s.start + s.duration), *ident], s.rows),
@@ -67,7 +90,7 @@ class _Printer:
         """Both ends of every arrow, numbered through: correlation ids repeat across processes."""
         number = Number(np.arange(1, len(a.call) + 1))
         event = b',\n{"cat":"launch","name":"launch","ph":'
-        call = [Through(p, a.call) for p in self._at(a.calls, a.calls.start)]
+        call: list[Piece] = [Through(p, a.call) for p in self._at(a.calls, a.calls.start)]
         to = self._at(a.activities, a.activities.start)
         return [
             Lines([Text(event + b'"s","id":'), number, *call, Text(b"}")], a.rows),
@@ -79,8 +102,8 @@ class _Printer:
         head = f',\n{{"ph":"{ph}","cat":"{s.kind}","name":"'
         return [Text(head.encode()), name, Text(b'"'), *self._at(s, time)]
 
-    def _at(self, s: Slices, time: Ints) -> list[Piece]:
-        return [Names(s.track, self.places), Micros(time, self.base)]
+    def _at(self, s: Slices, time: Ints) -> tuple[Names, Micros]:
+        return Names(s.track, self.places), Micros(time, self.base)
 
 
 def _args(s: Slices) -> list[Piece]:
@@ -97,7 +120,9 @@ def _args(s: Slices) -> list[Piece]:
                 pieces.append(Names(column.codes + 1, texts))
         elif len(column) and (column != MISSING).any():
             pieces += [Text(key), number(column)]
-    return [Text(b',"args":{"kind":"' + s.kind.encode() + b'"'), *pieces, Text(b"}")] if pieces else []
+    return (
+        [Text(b',"args":{"kind":"' + s.kind.encode() + b'"'), *pieces, Text(b"}")] if pieces else []
+    )
 
 
 def _printed(chunks: Iterable[Lines]) -> Iterator[bytes]:

@@ -17,7 +17,9 @@ def as_json(by: str, source: Sequence[str], totals: Mapping[str, Any], table: pd
     """Return one JSON object, a line per row; integers stay integers."""
     head = {"format": FORMAT, "by": by, "source": list(source), "totals": totals}
     opening = json.dumps(head, ensure_ascii=False, indent=1)[:-2]
-    return f'{opening},\n "rows": [{",".join(f"{chr(10)}  {row}" for row in _rows(table))}\n ]\n}}\n'
+    return (
+        f'{opening},\n "rows": [{",".join(f"{chr(10)}  {row}" for row in _rows(table))}\n ]\n}}\n'
+    )
 
 
 def as_csv(table: pd.DataFrame) -> str:
@@ -32,10 +34,11 @@ def as_csv(table: pd.DataFrame) -> str:
 def _rows(table: pd.DataFrame) -> list[str]:
     """Encode column by column: one call of the encoder for a whole column."""
     columns = [
-        [f"{json.dumps(name)}: {value}" for value in _encoded(table[name])] for name in table.columns
+        [f"{json.dumps(name)}: {value}" for value in _encoded(table[name])]
+        for name in table.columns
     ]
     return ["{" + ", ".join(row) + "}" for row in zip(*columns, strict=True)]
 
 
-def _encoded(column: pd.Series) -> list[str]:  # type: ignore[type-arg]
+def _encoded(column: pd.Series) -> list[str]:
     return [json.dumps(value, ensure_ascii=False) for value in column.tolist()]

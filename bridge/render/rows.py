@@ -87,7 +87,7 @@ class Names:
 class Through:
     """Another piece, at the row that ``row`` tells for each line."""
 
-    piece: Text | Number | Micros | Names
+    piece: Number | Micros | Names
     row: Ints
 
     def at(self, rows: Ints) -> Bytes:
@@ -136,7 +136,8 @@ class Lines:
     def print(self) -> bytes:
         """Return the lines; for a chunk, not for a whole table."""
         flat = np.hstack([piece.at(self.rows) for piece in self.pieces]).ravel()
-        return flat[flat != 0].tobytes()
+        squeezed: bytes = flat[flat != 0].tobytes()
+        return squeezed
 
 
 def number(values: Ints) -> Piece:

@@ -27,7 +27,9 @@ def for_terminal(by: str, table: pd.DataFrame, width: int, *, color: bool = Fals
         grid.add_column(s.heading, justify=side, width=fit, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
     for row in zip(*(cells[s] for s in shown), strict=True):
         grid.add_row(*row)
-    console = Console(width=width, force_terminal=color, no_color=not color, markup=False, highlight=False)
+    console = Console(
+        width=width, force_terminal=color, no_color=not color, markup=False, highlight=False
+    )
     with console.capture() as captured:
         console.print(grid)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
@@ -62,5 +64,3 @@ def _width(shown: Shown, cells: dict[Shown, list[str]]) -> int:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
-
-

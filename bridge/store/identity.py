@@ -23,13 +23,13 @@ def _of(path: Path, *, whole: bool) -> str:
     size = path.stat().st_size
     digest = hashlib.blake2b(digest_size=16)
     last = max(0, size - PAGE)
-    places = [last * i // (SAMPLES - 1) for i in range(SAMPLES)] if size > SAMPLES * PAGE else None
+    whole = whole or size <= SAMPLES * PAGE
     with path.open("rb") as file:
-        if whole or places is None:
+        if whole:
             while block := file.read(1 << 20):
                 digest.update(block)
         else:
-            for place in places:
-                file.seek(place)
+            for i in range(SAMPLES):
+                file.seek(last * i // (SAMPLES - 1))
                 digest.update(file.read(PAGE))
     return f"{'all' if whole else 'pages'}:{size}:{digest.hexdigest()}"

@@ -23,15 +23,20 @@ def load(path: Path, run: int | None = None) -> Report:
     """Read a run, the newest by default; raises StoreError if it is not there."""
     with opened(path) as database:
         found = chosen(database, path, run)
-        rows = database["extents"].rows_where("run = ?", [found.id])
+        rows = database.table("extents").rows_where("run = ?", [found.id])
         extents = {r["table"]: (int(r["first"]), int(r["last"])) for r in rows}
-        facts = [_facts(r) for r in database["reports"].rows_where("run = ?", [found.id], order_by="report")]
+        facts = [
+            _facts(r)
+            for r in database.table("reports").rows_where("run = ?", [found.id], order_by="report")
+        ]
     queries = {kind: _query(kind, extents[kind]) for kind in (*frames.FRAMES, "names")}
     with Database(path, immutable=False) as columns:
         read = columns.read(queries)
     names = _names(read["names"], extents["names"][0])
     tables = {kind: _frame(kind, read[kind], names) for kind in frames.FRAMES}
-    pool, text = pooled(_texts(read["ranges"], "text"), _ints(read["ranges"], "name"), names["name"])
+    pool, text = pooled(
+        _texts(read["ranges"], "text"), _ints(read["ranges"], "name"), names["name"]
+    )
     ranges = tables.pop("ranges").assign(text=text)
     return Report(found.source, tuple(facts), ranges=ranges, texts=pool, **tables)
 
@@ -82,7 +87,9 @@ def _named(ids: Ints, strings: Strings) -> pd.Categorical:
 
 def _facts(row: dict[str, object]) -> Facts:
     span = (int(str(row["span_start"])), int(str(row["span_end"])))
-    return Facts(str(row["product"]), str(row["schema"]), span, tuple(json.loads(str(row["warnings"]))))
+    return Facts(
+        str(row["product"]), str(row["schema"]), span, tuple(json.loads(str(row["warnings"])))
+    )
 
 
 def _ints(columns: Columns, name: str) -> Ints:

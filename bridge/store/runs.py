@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from bridge.store.tables import SUMMARIES, StoreError, opened
+from bridge.store.tables import SUMMARIES, StoreError, alone, opened
 from importers.frames import FRAMES
 
 
@@ -29,7 +29,7 @@ class Run:
 def listed(path: Path) -> list[Run]:
     """Return every run, the newest last."""
     with opened(path) as database:
-        return [_run(row) for row in database["runs"].rows_where(order_by="id")]
+        return [_run(row) for row in database.table("runs").rows_where(order_by="id")]
 
 
 def find(path: Path, identity: str, rules: str = "") -> Run | None:
@@ -37,13 +37,13 @@ def find(path: Path, identity: str, rules: str = "") -> Run | None:
     if not path.exists():
         return None
     with opened(path) as database:
-        rows = database["runs"].rows_where("identity = ? AND rules = ?", [identity, rules])
+        rows = database.table("runs").rows_where("identity = ? AND rules = ?", [identity, rules])
         return next((_run(row) for row in rows), None)
 
 
 def chosen(database: Database, path: Path, run: int | None) -> Run:
     """Return a run by number, the newest without one; raises StoreError if there is none."""
-    rows = [_run(row) for row in database["runs"].rows_where(order_by="id desc")]
+    rows = [_run(row) for row in database.table("runs").rows_where(order_by="id desc")]
     if not rows:
         raise StoreError(f"{path}: no run in this store; 'bridge import REPORT' makes one")
     found = next((row for row in rows if run in (None, row.id)), None)
@@ -55,7 +55,7 @@ def chosen(database: Database, path: Path, run: int | None) -> Run:
 
 def remove(path: Path, run: int) -> Run:
     """Take a run out and return what it was."""
-    with opened(path) as database:
+    with alone(path), opened(path) as database:
         gone = chosen(database, path, run)
         database.execute("DELETE FROM runs WHERE id = ?", [run])
         clean(database)
@@ -67,7 +67,7 @@ def remove(path: Path, run: int) -> Run:
 def clean(database: Database) -> None:
     """Delete all rows that belong to no run."""
     for table in (*FRAMES, "names", "extents", "reports", *SUMMARIES.values()):
-        database.execute(f"DELETE FROM [{table}] WHERE run NOT IN (SELECT id FROM runs)")  # noqa: S608
+        database.execute(f"DELETE FROM [{table}] WHERE run NOT IN (SELECT id FROM runs)")
 
 
 def _run(row: dict[str, object]) -> Run:

@@ -23,7 +23,7 @@ from bridge.join.order import NONE, Ints, number
 from bridge.joined import Joined
 from bridge.output import OutputError
 from bridge.store.runs import clean
-from bridge.store.tables import NAMED, SUMMARIES, SYMBOL, opened, stored
+from bridge.store.tables import NAMED, SUMMARIES, SYMBOL, alone, opened, stored
 from importers import frames
 from importers.texts import Texts
 
@@ -35,16 +35,20 @@ def save(joined: Joined, path: Path, identity: str, rules: str = "") -> int:
 
     Raises OutputError if the store cannot be written; then it is as it was.
     """
-    is_new = not path.exists()
-    try:
-        return _saved(joined, path, identity, rules)
-    except BaseException:
-        if is_new:
-            path.unlink(missing_ok=True)
-        else:
-            with opened(path) as database:
-                clean(database)
-        raise
+    was_there = path.exists()
+    with alone(path, create=True):
+        is_new = not was_there and not path.stat().st_size
+        try:
+            return _saved(joined, path, identity, rules)
+        except BaseException:
+            if is_new:
+                path.unlink(missing_ok=True)
+                journal = path.with_name(f"{path.name}-journal")  # stays when the disk is full
+                journal.unlink(missing_ok=True)
+            else:
+                with opened(path) as database:
+                    clean(database)
+            raise
 
 
 def _saved(joined: Joined, path: Path, identity: str, rules: str) -> int:
@@ -58,13 +62,13 @@ def _saved(joined: Joined, path: Path, identity: str, rules: str) -> int:
         _ingest(path, tables)
     with opened(path) as database:
         for table, rows in summaries.result().items():
-            database[table].insert_all(rows)
-        database["reports"].insert_all(_reports(joined, run))
-        database["extents"].insert_all(
+            database.table(table).insert_all(rows)
+        database.table("reports").insert_all(_reports(joined, run))
+        database.table("extents").insert_all(
             {"run": run, "table": t, "first": last[t] + 1, "last": last[t] + _length(c)}
             for t, c in tables.items()
         )
-        database["runs"].insert(_run(joined, run, identity, rules))
+        database.table("runs").insert(_run(joined, run, identity, rules))
     return run
 
 
@@ -95,7 +99,7 @@ class _Tables:
             table[name] = self._column(name, columns[name])
         return {name: c for name, c in table.items() if not _all_missing(c)}
 
-    def _column(self, name: str, column: pd.Series | Column) -> Column:  # type: ignore[type-arg]
+    def _column(self, name: str, column: pd.Series | Column) -> Column:
         if isinstance(column, pd.Series):
             if name in NAMED:
                 return self._named(frames.codes(column), column.cat.categories)
@@ -174,10 +178,13 @@ def _ingest(path: Path, tables: Mapping[str, dict[str, Column]]) -> None:
                     _append(connection, table, columns)
             connection.commit()
     except adbc_driver_manager.Error as error:
-        raise OutputError(f"{path}: {' '.join(str(error).split())}; nothing was stored") from error
+        reason = " ".join(str(error).split()).partition(" query was: ")[0].rpartition(": ")[2]
+        raise OutputError(f"{path}: {reason}; nothing was stored") from error
 
 
-def _append(connection: adbc_driver_manager.AdbcConnection, table: str, columns: dict[str, Column]) -> None:
+def _append(
+    connection: adbc_driver_manager.AdbcConnection, table: str, columns: dict[str, Column]
+) -> None:
     options = {"adbc.ingest.target_table": table, "adbc.ingest.mode": "adbc.ingest.mode.append"}
     with adbc_driver_manager.AdbcStatement(connection) as statement:
         statement.set_options(**options)
@@ -186,16 +193,22 @@ def _append(connection: adbc_driver_manager.AdbcConnection, table: str, columns:
 
 
 def _arrow(columns: dict[str, Column]) -> Any:
-    kinds = {n: nanoarrow.string() if isinstance(c, Texts) else nanoarrow.int64() for n, c in columns.items()}
+    kinds = {
+        n: nanoarrow.string() if isinstance(c, Texts) else nanoarrow.int64()
+        for n, c in columns.items()
+    }
     children = [_child(kinds[name], column) for name, column in columns.items()]
     schema = nanoarrow.struct(kinds)
     return nanoarrow.c_array_from_buffers(schema, _length(columns), [None], children=children)
 
 
 def _child(kind: Any, column: Column) -> Any:
+    """What is missing, -1 or a text of no bytes, is stored as NULL."""
     if not isinstance(column, Texts):
-        return nanoarrow.c_array_from_buffers(kind, len(column), [None, np.ascontiguousarray(column)])
-    there = np.packbits(column.sizes > 0, bitorder="little")  # a text of no bytes is stored as NULL
+        there = np.packbits(column != NONE, bitorder="little")
+        values = np.ascontiguousarray(column)
+        return nanoarrow.c_array_from_buffers(kind, len(column), [there, values])
+    there = np.packbits(column.sizes > 0, bitorder="little")
     offsets = column.offsets.astype(np.int32)
     return nanoarrow.c_array_from_buffers(kind, len(column), [there, offsets, column.data])
 
@@ -206,7 +219,9 @@ def _summaries(joined: Joined, run: int) -> dict[str, list[dict[str, Any]]]:
         rows = joined.by(view)
         rows.insert(0, "run", run)
         columns = [rows[c].tolist() for c in rows.columns]
-        found[table] = [dict(zip(rows.columns, row, strict=True)) for row in zip(*columns, strict=True)]
+        found[table] = [
+            dict(zip(rows.columns, row, strict=True)) for row in zip(*columns, strict=True)
+        ]
     return found
 
 
@@ -233,7 +248,7 @@ def _run(joined: Joined, run: int, identity: str, rules: str) -> dict[str, Any]:
 
 
 def _last(database: Database, table: str) -> int:
-    return int(database.execute(f"SELECT coalesce(max(rowid), 0) FROM [{table}]").fetchone()[0])  # noqa: S608
+    return int(database.execute(f"SELECT coalesce(max(rowid), 0) FROM [{table}]").fetchone()[0])
 
 
 def _length(columns: Mapping[str, Column]) -> int:
@@ -249,5 +264,3 @@ def _all_missing(column: Column) -> bool:
     if isinstance(column, Texts):
         return not len(column.data)
     return bool(len(column)) and column.strides == (0,) and int(column[0]) == NONE
-
-

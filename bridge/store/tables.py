@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -45,6 +46,9 @@ FROM ranges r JOIN names n ON n.id = r.name JOIN names o ON o.id = r.op""",
 }
 
 
+FOREIGN = "not a store of nsight-bridge; choose another --db"
+
+
 class StoreError(ReportError):
     """The store cannot be used; the message says why and what to do."""
 
@@ -52,10 +56,10 @@ class StoreError(ReportError):
 @contextmanager
 def opened(path: Path, *, create: bool = False) -> Iterator[Database]:
     """Open the store with sqlite-utils, its schema brought up to date; commits at a good end."""
-    if not create and not path.exists():
-        raise StoreError(f"{path}: no store here; 'bridge import REPORT' makes one, or name a report")
+    _there(path, create=create)
     try:
-        connection = sqlite3.connect(path, timeout=30)
+        # Absolute, for SQLite may take a name that begins with "file:" for an address.
+        connection = sqlite3.connect(path.absolute(), timeout=30)
         try:
             database = Database(connection)
             _up_to_date(path, database)
@@ -64,8 +68,35 @@ def opened(path: Path, *, create: bool = False) -> Iterator[Database]:
         finally:
             connection.close()
     except sqlite3.DatabaseError as error:
-        kind = StoreError if "not a database" in str(error) else OutputError
-        raise kind(f"{path}: {error}") from error
+        if "not a database" in str(error):
+            raise StoreError(f"{path}: {FOREIGN}") from error
+        closed = error.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
+        advice = "; is it a file, and may you write to it?" if closed else ""
+        raise OutputError(f"{path}: {error}{advice}") from error
+
+
+@contextmanager
+def alone(path: Path, *, create: bool = False) -> Iterator[None]:
+    """Keep other writers out: what one has not finished looks to the next like a dead import's.
+
+    Not one of SQLite's locks, which end with each connection: it lasts as long as the block.
+    """
+    _there(path, create=create)
+    try:
+        file = path.open("ab")
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror}; choose another --db") from error
+    with file:
+        with suppress(OSError):  # a file system without locks, as clusters have them
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _there(path: Path, *, create: bool) -> None:
+    if not create and not path.exists():
+        raise StoreError(
+            f"{path}: no store here; 'bridge import REPORT' makes one, or name a report"
+        )
 
 
 def stored(kind: str) -> tuple[str, ...]:
@@ -77,9 +108,12 @@ def stored(kind: str) -> tuple[str, ...]:
 def _up_to_date(path: Path, database: Database) -> None:
     version = database.execute("PRAGMA user_version").fetchone()[0]
     if version > VERSION:
-        raise StoreError(f"{path}: made by a newer nsight-bridge (schema {version}, this is {VERSION})")
-    if not version and database.table_names():
-        raise StoreError(f"{path}: an SQLite database, but not a store of nsight-bridge; choose another --db")
+        raise StoreError(
+            f"{path}: made by a newer nsight-bridge (schema {version}, this is {VERSION})"
+        )
+    names = database.table_names()
+    if names and not (version and {"runs", "extents"} <= set(names)):
+        raise StoreError(f"{path}: {FOREIGN}")
     for step in range(version, VERSION):
         MIGRATIONS[step](database)
         database.execute(f"PRAGMA user_version = {step + 1}")
@@ -87,24 +121,46 @@ def _up_to_date(path: Path, database: Database) -> None:
 
 def _first(database: Database) -> None:
     """Make version 1."""
-    database["runs"].create(
-        {"id": int, "created": str, "identity": str, "source": str, "activities": int, "gpu_ns": int,
-         "attributed_ns": int, "ops": int, "version": str, "rules": str},
+    database.table("runs").create(
+        {
+            "id": int,
+            "created": str,
+            "identity": str,
+            "source": str,
+            "activities": int,
+            "gpu_ns": int,
+            "attributed_ns": int,
+            "ops": int,
+            "version": str,
+            "rules": str,
+        },
         pk="id",
     )
-    database["reports"].create(
-        {"run": int, "report": int, "source": str, "product": str, "schema": str, "span_start": int,
-         "span_end": int, "warnings": str},
+    database.table("reports").create(
+        {
+            "run": int,
+            "report": int,
+            "source": str,
+            "product": str,
+            "schema": str,
+            "span_start": int,
+            "span_end": int,
+            "warnings": str,
+        },
         pk=("run", "report"),
     )
-    database["extents"].create({"run": int, "table": str, "first": int, "last": int}, pk=("run", "table"))
-    database["names"].create({"id": int, "run": int, "text": str, **dict.fromkeys(SYMBOL, str)}, pk="id")
+    database.table("extents").create(
+        {"run": int, "table": str, "first": int, "last": int}, pk=("run", "table")
+    )
+    database.table("names").create(
+        {"id": int, "run": int, "text": str, **dict.fromkeys(SYMBOL, str)}, pk="id"
+    )
     for kind in FRAMES:
         columns = {c: _type(kind, c) for c in stored(kind)}
         # A key of its own keeps the rows of a run together through VACUUM: see extents.
-        database[kind].create({"id": int, "run": int, **columns}, pk="id")
+        database.table(kind).create({"id": int, "run": int, **columns}, pk="id")
     for table, columns in _summary_columns().items():
-        database[table].create({"run": int, **columns})
+        database.table(table).create({"run": int, **columns})
     for name, sql in VIEWS.items():
         database.create_view(name, sql.strip())
 
@@ -129,5 +185,3 @@ def _summary_columns() -> dict[str, dict[str, type]]:
         "kernel_summary": {"kernel": str, **times, "median_ns": float, "share": float},
         "copy_summary": {"operation": str, **times, "bytes": int, "gb_per_s": float},
     }
-
-

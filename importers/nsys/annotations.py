@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
-from importers.nsys import schema
 from importers.columns import Columns
+from importers.nsys import schema
 from importers.nsys.names import UNNAMED, Strings, declared, lookup
 from importers.percall import name_lengths
 from importers.texts import Ints, Texts, unique_names
@@ -63,7 +63,9 @@ class Annotations:
         return frames.frame("marks", self._common(rows) | {"time": self.ints["start"][rows]})
 
     def _common(self, rows: Ints) -> dict[str, Ints | pd.Categorical]:
-        picked = {c: frames.pick(self.ints[c], rows) for c in ("thread", "process", "domain", "payload")}
+        picked = {
+            c: frames.pick(self.ints[c], rows) for c in ("thread", "process", "domain", "payload")
+        }
         return picked | {
             "domain_name": self._domains(rows),
             "category": self._categories(rows),
@@ -74,7 +76,7 @@ class Annotations:
         """The name of each row's domain; '' for the default one and for one never declared."""
         names = self._declared(schema.DOMAIN_NAME, ("process", "domain"))
         keys = tuple(frames.pick(self.ints[c], rows) for c in ("process", "domain"))
-        return lookup(names, keys, lambda key: "")
+        return lookup(names, keys, lambda _: "")
 
     def _categories(self, rows: Ints) -> pd.Categorical:
         """The name of each row's category; '' for none, the number for one without a name."""
@@ -93,7 +95,7 @@ def pooled(inline: Texts, ids: Ints, strings: Strings) -> tuple[Texts, Ints]:
     """Return the distinct registered strings and all inline texts, and each row's place there."""
     registered = np.flatnonzero((inline.sizes == 0) & (ids != schema.MISSING))
     codes, distinct = pd.factorize(strings.rows(ids[registered]))
-    known = strings.values.take(distinct[distinct >= 0])
+    known = strings.values.take(distinct[distinct >= 0])  # noqa: PD011 - a field of ours
     written = np.flatnonzero(inline.sizes > 0)
     # Texts of no bytes can be left out without moving any byte.
     pool = Texts.concat(

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
-from importers.nsys import schema
 from importers.columns import Columns
+from importers.nsys import schema
 from importers.nsys.names import Strings
 from importers.texts import Ints
 

@@ -36,8 +36,13 @@ def exported(path: Path) -> Iterator[Path]:
 def _export(nsys: str, path: Path, target: Path) -> None:
     command = [nsys, "export", "--type", "sqlite", "--output", str(target), str(path.resolve())]
     try:
-        done = subprocess.run(  # noqa: S603 - the program the user has installed as nsys
-            command, capture_output=True, text=True, errors="replace", timeout=TIME_LIMIT_S, check=False
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIME_LIMIT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ExportFailed(f"{path.name}: nsys export did not run: {error}") from error
@@ -58,7 +63,9 @@ def _reason(output: str) -> str:
 def _version(nsys: str) -> str:
     command = [nsys, "--version"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=False)  # noqa: S603
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=60, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return "unknown version"
     return (done.stdout.split() or ["unknown version"])[-1]

@@ -54,7 +54,9 @@ def declared(keys: tuple[Ints, ...], texts: list[str]) -> dict[tuple[int, ...], 
 
 
 def lookup(
-    names: dict[tuple[int, ...], str], keys: tuple[Ints, ...], otherwise: Callable[[tuple[int, ...]], str]
+    names: dict[tuple[int, ...], str],
+    keys: tuple[Ints, ...],
+    otherwise: Callable[[tuple[int, ...]], str],
 ) -> pd.Categorical:
     """Return each row's declared name, or what ``otherwise`` makes of its key."""
     codes, firsts = distinct(keys)

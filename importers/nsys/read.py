@@ -9,16 +9,18 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
+from importers.columns import Columns, Database
 from importers.errors import NotAReport, NothingRecorded
 from importers.nsys import schema
 from importers.nsys.annotations import Annotations
-from importers.columns import Columns, Database
 from importers.nsys.devices import activities
 from importers.nsys.names import Strings, api_name
 from importers.report import Facts, Report
 from importers.texts import Ints, Texts
 
 HEADER = b"SQLite format 3\0"
+HEADER_BYTES = 100
+LONGEST_NS = 1 << 62  # 146 years: sums and differences of times stay within 64 bits
 
 
 def read(path: Path, *, details: bool = True) -> Report:
@@ -38,9 +40,11 @@ def read(path: Path, *, details: bool = True) -> Report:
 def _sound(path: Path) -> os.stat_result:
     """Check, without SQLite, that the file is a whole database that nobody is writing to."""
     with path.open("rb") as file:
-        head = file.read(100)
-    if len(head) < 100 or not head.startswith(HEADER):
-        raise NotAReport(f"{path.name}: not an SQLite database; give an export of nsys or an .nsys-rep")
+        head = file.read(HEADER_BYTES)
+    if len(head) < HEADER_BYTES or not head.startswith(HEADER):
+        raise NotAReport(
+            f"{path.name}: not an SQLite database; give an export of nsys or an .nsys-rep"
+        )
     for suffix in ("-wal", "-journal"):
         beside = path.with_name(path.name + suffix)
         if beside.exists() and beside.stat().st_size:
@@ -58,9 +62,10 @@ def _whole(path: Path, head: bytes) -> None:
     page = 65536 if page == 1 else page
     pages, counter, valid_for = (int.from_bytes(head[at : at + 4], "big") for at in (28, 24, 92))
     size = path.stat().st_size
-    if counter == valid_for and pages * page != size:
+    said = pages * page if counter == valid_for else size  # else by a writer that does not count
+    if said != size or not page or size % page:
         raise NotAReport(
-            f"{path.name}: {size} bytes where its header says {pages * page}:"
+            f"{path.name}: {size} bytes where its header says {pages} pages of {page}:"
             " truncated or still being written; export or copy it again"
         )
 
@@ -99,10 +104,16 @@ def _report(path: Path, read: dict[str, Columns]) -> Report:
             f"{path.name}: no ranges, no CUDA calls and no kernels;"
             " was it recorded with --trace=cuda,nvtx, and did the export succeed?"
         )
-    versions = _versions(read)
+    versions, found = _versions(read), (ranges, launches, on_device)
+    name = os.fsencode(path.name).decode(errors="replace")  # a name may hold any bytes
+    span = _span(*found)
+    if span[1] - span[0] > LONGEST_NS:
+        raise NotAReport(
+            f"{name}: damaged (its times are centuries apart); export or copy it again"
+        )
     return Report(
-        source=(path.name,),
-        facts=(Facts(*versions, _span(ranges, launches, on_device), _warnings(path, ranges, launches, on_device)),),
+        source=(name,),
+        facts=(Facts(*versions, span, _warnings(name, *found)),),
         ranges=ranges,
         launches=launches,
         activities=on_device,
@@ -143,15 +154,19 @@ def _threads(columns: Columns, strings: Strings) -> pd.DataFrame:
     """Name threads; of several names the one of highest priority counts, then the first by letter."""
     thread = _ints(columns, "thread")
     named = strings.column(_ints(columns, "name"))
-    table = pd.DataFrame({"thread": thread, "name": named.astype(object), "p": -_ints(columns, "priority")})
+    table = pd.DataFrame(
+        {"thread": thread, "name": named.astype(object), "p": -_ints(columns, "priority")}
+    )
     table = table.sort_values(["thread", "p", "name"]).drop_duplicates("thread")
     ours = table["thread"].to_numpy()
-    name = pd.Categorical(table["name"])
-    return frames.frame("threads", {"thread": ours, "process": ours & ~schema.THREAD_BITS, "name": name})
+    name = frames.named(table["name"].tolist())
+    return frames.frame(
+        "threads", {"thread": ours, "process": ours & ~schema.THREAD_BITS, "name": name}
+    )
 
 
 def _processes(columns: Columns) -> pd.DataFrame:
-    name = pd.Categorical(_texts(columns, "name").decode())
+    name = frames.named(_texts(columns, "name").decode())
     return frames.frame("processes", {"process": _ints(columns, "process"), "name": name})
 
 
@@ -167,18 +182,20 @@ def _devices(read: dict[str, Columns], on_device: pd.DataFrame) -> pd.DataFrame:
     pids = (process >> 24) & schema.THREAD_BITS
     keys = zip(pids.tolist(), device.tolist(), strict=True)
     gpu = [gpu_of.get((pid, number), by_number.get(number, -1)) for pid, number in keys]
-    name = pd.Categorical([names.get(g, "") for g in gpu])
-    columns = {"process": process, "device": device, "gpu": np.array(gpu, np.int64), "name": name}
-    return frames.frame("devices", columns)
+    name = frames.named([names.get(g, "") for g in gpu])
+    columns = {"process": process, "device": device, "gpu": np.array(gpu, np.int64)}
+    return frames.frame("devices", {**columns, "name": name})
 
 
-def _warnings(path: Path, *found: pd.DataFrame) -> tuple[str, ...]:
+def _warnings(name: str, *found: pd.DataFrame) -> tuple[str, ...]:
     advice = (
         "no NVTX ranges: nothing to attribute kernels to; was it recorded with --trace=nvtx?",
         "no CUDA API calls: kernels cannot be led back to their ops",
         "no kernels, copies or fills; was it recorded with --trace=cuda?",
     )
-    return tuple(f"{path.name}: {text}" for text, table in zip(advice, found, strict=True) if not len(table))
+    return tuple(
+        f"{name}: {text}" for text, table in zip(advice, found, strict=True) if not len(table)
+    )
 
 
 def _ints(columns: Columns, name: str) -> Ints:

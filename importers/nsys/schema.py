@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from importers.errors import NotAReport
 from importers.columns import Query
+from importers.errors import NotAReport
 
 MISSING = -1
 NO_END = -(2**63 - 1)  # stands for an end that is NULL: before any start, so never a valid one

@@ -29,7 +29,9 @@ class Strings:
         return [{"id": number, "value": text} for text, number in self.ids.items()]
 
 
-def write(path: Path, tables: Mapping[str, Iterable[Row]], versions: Mapping[str, str] | None = None) -> None:
+def write(
+    path: Path, tables: Mapping[str, Iterable[Row]], versions: Mapping[str, str] | None = None
+) -> None:
     """Write an export with these rows, by the names of `schema.READ`; a column left out is NULL."""
     about = [{"name": name, "value": value} for name, value in (versions or {}).items()]
     connection = sqlite3.connect(path)
@@ -43,10 +45,14 @@ def write(path: Path, tables: Mapping[str, Iterable[Row]], versions: Mapping[str
 
 def _fill(connection: sqlite3.Connection, table: schema.Table, rows: Iterable[Row]) -> None:
     columns = {ours: column.theirs[0] for ours, column in table.columns.items()}
-    kinds = {column.theirs[0]: "TEXT" if column.text else "INTEGER" for column in table.columns.values()}
+    kinds = {
+        column.theirs[0]: "TEXT" if column.text else "INTEGER" for column in table.columns.values()
+    }
     made = ", ".join(f'"{name}" {kind}' for name, kind in kinds.items())
     connection.execute(f'CREATE TABLE "{table.name}" ({made})')
     for row in rows:
         given = {columns[ours]: value for ours, value in row.items()}
         names, marks = ", ".join(f'"{c}"' for c in given), ", ".join("?" * len(given))
-        connection.execute(f'INSERT INTO "{table.name}" ({names}) VALUES ({marks})', list(given.values()))  # noqa: S608
+        connection.execute(
+            f'INSERT INTO "{table.name}" ({names}) VALUES ({marks})', list(given.values())
+        )

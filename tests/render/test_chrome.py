@@ -38,7 +38,14 @@ def awkward(tmp_path):
     kernel = {"device": 0, "context": 1, "process": PROCESS, "grid_x": 7}
 
     def op(start, end, text, domain=0, kind=59):
-        return {"start": start, "end": end, "type": kind, "thread": THREAD, "domain": domain, "text": text}
+        return {
+            "start": start,
+            "end": end,
+            "type": kind,
+            "thread": THREAD,
+            "domain": domain,
+            "text": text,
+        }
 
     def ran(start, end, stream=7, correlation=1, name="k"):
         return kernel | {
@@ -46,7 +53,14 @@ def awkward(tmp_path):
             "name": strings(name), "full_name": strings(name), "mangled": strings(name),
         }  # fmt: skip
 
-    names = ('say "hi"', "back\\slash", "größe ✓ 🚀", "new\nline\ttab", "nul\x00 and \x07 bell", "a/b, c = [1]")
+    names = (
+        'say "hi"',
+        "back\\slash",
+        "größe ✓ 🚀",
+        "new\nline\ttab",
+        "nul\x00 and \x07 bell",
+        "a/b, c = [1]",
+    )
     annotations = [
         *(op(1000 + 200 * n, 1150 + 200 * n, name) for n, name in enumerate(names)),
         op(-5000, 9000, "before the start"),
@@ -58,7 +72,13 @@ def awkward(tmp_path):
         {"start": 4242, "type": 34, "thread": THREAD, "text": "a mark"},
     ]  # fmt: skip
     launches = [
-        {"start": 2000 + 10 * n, "end": 2000 + 10 * n + (n != 3) * 10, "thread": THREAD, "correlation": n, "name": strings("cudaLaunchKernel_v7000")}
+        {
+            "start": 2000 + 10 * n,
+            "end": 2000 + 10 * n + (n != 3) * 10,
+            "thread": THREAD,
+            "correlation": n,
+            "name": strings("cudaLaunchKernel_v7000"),
+        }
         for n in range(1, 8)
     ]
     kernels = [
@@ -98,7 +118,10 @@ def check_in(trace, joined):
     start, end = frames.ints(activities, "start"), frames.ints(activities, "end")
     base = timeline(joined.attributed).base
     if len(activities):
-        assert (times.at, times.dur) == (int((start - base).sum()), int(np.maximum(end - start, 0).sum()))
+        assert (times.at, times.dur) == (
+            int((start - base).sum()),
+            int(np.maximum(end - start, 0).sum()),
+        )
 
 
 @pytest.mark.parametrize("path", real_parts.corpus_reports())
@@ -128,7 +151,9 @@ def test_the_demonstration_loads_in_the_perfetto_ui(perfetto_ui, tmp_path):
     joined = bridge.joined.load(tmp_path / "demo.sqlite")
     perfetto_ui.open(trace_of(joined, tmp_path / "t.json.gz"))
     assert not perfetto_ui.errors
-    assert perfetto_ui.sql("select count(*) as n from slice where category = 'kernel'") == [{"n": 112}]
+    assert perfetto_ui.sql("select count(*) as n from slice where category = 'kernel'") == [
+        {"n": 112}
+    ]
     tracks = " ".join(perfetto_ui.tracks())
     assert "python 4242" in tracks  # the viewer adds the number
     assert "GPU 0 Imaginary GPU, python 4242" in tracks
@@ -149,11 +174,15 @@ def test_slices_of_a_track_nest_and_parents_come_first(awkward):
     for event in events_of(awkward)["traceEvents"]:
         if event["ph"] == "X":
             start = round(event["ts"] * 1000)
-            tracks.setdefault((event["pid"], event["tid"]), []).append((start, start + round(event["dur"] * 1000)))
+            tracks.setdefault((event["pid"], event["tid"]), []).append(
+                (start, start + round(event["dur"] * 1000))
+            )
     for slices in tracks.values():
         assert slices == sorted(slices, key=lambda s: (s[0], -s[1]))
-        for n, (start, end) in enumerate(slices):
-            assert all(end <= other_start or other_end <= end for other_start, other_end in slices[n + 1 :])
+        for n, (_, end) in enumerate(slices):
+            assert all(
+                end <= other_start or other_end <= end for other_start, other_end in slices[n + 1 :]
+            )
 
 
 def test_kernels_name_their_op_path_or_reason(awkward):
@@ -161,7 +190,11 @@ def test_kernels_name_their_op_path_or_reason(awkward):
     assert all(("op" in args) != ("reason" in args) for args in kernels)
     assert {args.get("reason") for args in kernels} == {None, "no_launch", "invalid_time"}
     owned = next(args for args in kernels if "op" in args)
-    assert owned["path"] == "before the start/" + owned["op"] if owned["op"] != "before the start" else True
+    assert (
+        owned["path"] == "before the start/" + owned["op"]
+        if owned["op"] != "before the start"
+        else True
+    )
 
 
 def test_arrows_and_phases_are_numbered_apart(awkward):

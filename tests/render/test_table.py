@@ -27,7 +27,9 @@ def test_a_table_fits_and_keeps_its_figures(joined, view, width):
     figures = [s for s in SHOWN[view] if not s.is_name and not s.extra]
     for shown in figures:
         assert shown.heading in lines[0]
-        assert all(shown.text(v) in line for v, line in zip(rows[shown.column], lines[2:], strict=True))
+        assert all(
+            shown.text(v) in line for v, line in zip(rows[shown.column], lines[2:], strict=True)
+        )
 
 
 def test_a_wide_terminal_shows_more(joined):
@@ -37,7 +39,9 @@ def test_a_wide_terminal_shows_more(joined):
 
 
 def test_names_that_fit_are_not_shortened(joined):
-    assert "ScaledDotProductFlashAttentionBackward0" in table.for_terminal("op", joined.by("op"), 200)
+    assert "ScaledDotProductFlashAttentionBackward0" in table.for_terminal(
+        "op", joined.by("op"), 200
+    )
 
 
 def test_an_empty_table_still_has_its_headings(joined):
@@ -64,7 +68,14 @@ def test_times(ns, text):
 
 def test_a_little_is_not_nothing_and_nearly_all_is_not_all():
     shares = (0, 0.0004, 0.001, 0.5, 0.9999, 1)
-    assert [units.percent(s) for s in shares] == ["0.0 %", "<0.1 %", "0.1 %", "50.0 %", ">99.9 %", "100.0 %"]
+    assert [units.percent(s) for s in shares] == [
+        "0.0 %",
+        "<0.1 %",
+        "0.1 %",
+        "50.0 %",
+        ">99.9 %",
+        "100.0 %",
+    ]
 
 
 def test_the_accounting_names_every_reason():
@@ -81,4 +92,6 @@ def test_the_accounting_names_every_reason():
         "10 000 activities, 1.234 s: 99.2 % in 41 ops; 0.8 % outside: no range 61 (0.7 %), no launch 20 (<0.1 %)"
     )
     assert accounting.line(totals | {"unattributed": {}}, 1).endswith("nothing outside")
-    assert accounting.line({"activities": 0, "gpu_ns": 0, "attributed_ns": 0, "unattributed": {}}, 0)
+    assert accounting.line(
+        {"activities": 0, "gpu_ns": 0, "attributed_ns": 0, "unattributed": {}}, 0
+    )

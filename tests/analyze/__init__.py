@@ -1,0 +1,1 @@
+"""The tables against the same slow opinion."""

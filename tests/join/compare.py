@@ -1,0 +1,54 @@
+"""What the code under test says, in the words of `brute`, and when the two say the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.join.attribution import REASONS
+from bridge.join.order import NONE
+
+FLOATS = ("mean_ns", "p50_ns", "p95_ns", "median_ns", "share", "gb_per_s")
+
+
+def chain(nesting, node):
+    """Return the ranges from the outermost to a node's."""
+    found = []
+    while node != NONE:
+        found.append(int(nesting.range[node]))
+        node = nesting.parent[node]
+    return tuple(reversed(found))
+
+
+def found_of(joined):
+    """Return launch, stack of ranges and reason of each activity, as `brute` does."""
+    found, names = joined.attribution, list(REASONS)
+    for launch, node, code in zip(found.launch, found.node, found.reason, strict=True):
+        yield int(launch), chain(found.nesting, node), names[code]
+
+
+def said(brute):
+    return [(found.launch, found.stack, found.reason) for found in brute.found]
+
+
+def keyed(table, *names):
+    """Return a table as one dict per key; a key that comes twice is an error."""
+    rows = table.to_dict("records")
+    found = {tuple(row.pop(name) for name in names): row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def same(ours, truth):
+    """Hold a table to the truth: integers to the last digit, floats as floats go."""
+    assert ours.keys() == truth.keys()
+    for key, row in ours.items():
+        assert row.keys() == truth[key].keys()
+        for column, value in row.items():
+            exact = truth[key][column]
+            near = pytest.approx(exact, rel=1e-12) if column.endswith(FLOATS) else exact
+            assert value == near, (key, column)
+
+
+def only(table):
+    """Let single names be keys as pairs are."""
+    return {(name,): row for name, row in table.items()}

@@ -1,0 +1,124 @@
+"""Real profiles: every activity, every table, every name, against `sqlite3` and the slow opinion."""
+
+from functools import cache
+
+import pytest
+from real_parts import corpus_reports
+
+import bridge.joined
+import importers
+from bridge.analyze.kernels import by_copy, by_kernel, by_op_kernel
+from bridge.analyze.ops import by_op
+from bridge.analyze.ranges import by_range
+from bridge.analyze.totals import totals
+from bridge.join.attributed import Attributed
+from bridge.join.order import NONE
+from join import plain_export
+from join.compare import found_of, keyed, only, said, same
+from join.indexed import indexed
+
+EMPTY = {"failed-export", "no-kernels-osrt"}
+REPORTS = [of for of in corpus_reports() if of.id not in EMPTY]
+reports = pytest.mark.parametrize("path", REPORTS)
+
+
+@cache
+def opened(path):
+    """Return what we say of a file, and what is true."""
+    plain = plain_export.read(path)
+    return bridge.joined.load(path), plain, indexed(plain.ranges, plain.calls, plain.activities)
+
+
+@reports
+def test_rows_are_as_recorded(path):
+    joined, plain, _ = opened(path)
+    report = joined.report
+    columns = ["process", "thread", "start", "end", "domain", "payload"]
+    kinds = {False: "push_pop", True: "start_end"}
+    recorded = [tuple(getattr(one, c) for c in columns) for one in plain.ranges]
+    assert list(report.ranges[columns].itertuples(index=False, name=None)) == recorded
+    assert report.ranges["kind"].tolist() == [kinds[one.phase] for one in plain.ranges]
+    assert [plain_export.without_per_call_part(text) for text in plain.texts] == report.ranges[
+        "name"
+    ].tolist()
+    assert report.texts.decode(report.ranges["text"]) == plain.texts
+    columns = ["process", "correlation", "start", "end", "kind", "name"]
+    recorded = [tuple(getattr(one, c) for c in columns) for one in plain.activities]
+    assert list(report.activities[columns].itertuples(index=False, name=None)) == recorded
+
+
+@reports
+def test_every_activity_is_where_it_belongs(path):
+    joined, plain, brute = opened(path)
+    assert list(found_of(joined.attributed)) == said(brute)
+    table = joined.op_kernels
+    assert len(table) == len(plain.activities)
+    ops = [brute.ops_on(found.stack)[-1] if found.stack else None for found in brute.found]
+    assert [op if isinstance(op, str) else None for op in table["op"]] == ops
+
+
+@reports
+def test_every_table_is_true(path):
+    joined, _, brute = opened(path)
+    joined = joined.attributed
+    assert totals(joined) == brute.totals()
+    same(keyed(by_op(joined), "op"), only(brute.by_op()))
+    for inclusive in (False, True):
+        table = keyed(by_op_kernel(joined, inclusive=inclusive), "op", "kernel")
+        same(table, brute.by_op_kernel(inclusive=inclusive))
+    same(keyed(by_kernel(joined), "kernel"), only(brute.by_kernel()))
+    same(keyed(by_copy(joined), "operation"), only(brute.by_copy()))
+    assert by_range(joined).to_dict("records") == brute.by_range()
+
+
+@reports
+def test_no_figure_needs_the_details(path):
+    joined = opened(path)[0].attributed
+    light = Attributed.of(importers.load(path, details=False))
+    for table in (by_op, by_kernel, by_copy, by_range):
+        assert table(light).equals(table(joined))
+
+
+@reports
+def test_the_laws_hold(path):
+    joined = opened(path)[0].attributed
+    account, ops, ranges = totals(joined), by_op(joined), by_range(joined)
+    rest = sum(share["gpu_ns"] for share in account["unattributed"].values())
+    assert ops["gpu_self_ns"].sum() + rest == account["gpu_ns"]
+    assert (ops["gpu_self_ns"] <= ops["gpu_total_ns"]).all()
+    assert (ranges["gpu_busy_ns"] <= ranges["gpu_span_ns"]).all()
+
+
+@pytest.mark.parametrize("path", [of for of in REPORTS if of.id == "pytorch-2gpu-after"])
+def test_no_kernel_has_two_innermost_ops(path):
+    """Here all ranges of a thread nest: of those around a launch, one lies inside all others."""
+    joined, plain, brute = opened(path)
+    assert not len(joined.attributed.attribution.nesting.crossed)
+    assert sum(found.reason == "" for found in brute.found) > 4_000
+    for found in brute.found:
+        around = [plain.ranges[row] for row in found.stack]
+        inside_all = [
+            a for a in around if all(b.start <= a.start and a.end <= b.end for b in around)
+        ]
+        assert len(inside_all) == bool(around)
+    node = joined.attributed.attribution.node
+    kernels = by_op_kernel(joined.attributed)["count"].sum()
+    kind = joined.report.activities["kind"].to_numpy()
+    assert kernels == ((node != NONE) & (kind == "kernel")).sum()
+
+
+@pytest.mark.parametrize("path", [of for of in corpus_reports() if of.id in EMPTY])
+def test_what_holds_no_profile_is_refused(path):
+    with pytest.raises(importers.ReportError, match="no ranges, no CUDA calls and no kernels"):
+        bridge.joined.load(path)
+
+
+def test_any_two_reports_read_as_one(corpus):
+    """What the one lacks the other may have."""
+    paths = [of.values[0] for of in REPORTS]
+    sums = {path: opened(path)[0].totals for path in paths}
+    for one, other in zip(paths, paths[1:] + paths[:1], strict=True):
+        for pair in ((one, other), (other, one)):
+            together = bridge.joined.load(*pair).totals
+            for figure in ("activities", "gpu_ns", "attributed_ns"):
+                assert together[figure] == sums[one][figure] + sums[other][figure]

@@ -1,0 +1,44 @@
+"""Lengths of unions against counting instants."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bridge.join.intervals import busy
+from join.brute import union
+
+intervals = st.lists(st.tuples(st.integers(-8, 20), st.integers(-8, 30)))
+GROUPS = 5
+grouped = st.lists(st.tuples(st.integers(0, GROUPS - 1), st.integers(-8, 20), st.integers(-8, 30)))
+
+
+def columns(rows):
+    return np.array(rows, np.int64).reshape(-1, 3).T.copy()
+
+
+@given(intervals)
+def test_the_slow_opinion_counts_every_instant_once(intervals):
+    assert union(intervals) == len({at for start, end in intervals for at in range(start, end)})
+
+
+@pytest.mark.parametrize("scale", [1, 1 << 40, 1 << 55, 1 << 57])
+@given(rows=grouped)
+@example(rows=[(0, 0, 30), (4, -8, 30), (4, 1, 2)])
+def test_busy_is_the_length_of_the_union_of_each_group(rows, scale):
+    """The larger the span, the fewer groups fit into 63 bits at a time; at the largest, one."""
+    rows = [(group, start * scale, end * scale) for group, start, end in rows]
+    expected = [union((s, e) for g, s, e in rows if g == group) for group in range(GROUPS)]
+    assert busy(*columns(rows), GROUPS).tolist() == expected
+
+
+def test_many_groups_with_huge_spans():
+    generator = np.random.default_rng(3)
+    count, groups = 4_000, 1_000
+    group = generator.integers(0, groups, count)
+    start = generator.integers(-(1 << 52), 1 << 52, count)
+    end = start + generator.integers(0, 1 << 51, count)
+    rows = list(zip(group.tolist(), start.tolist(), end.tolist(), strict=True))
+    found = busy(group, start, end, groups)
+    for one in range(0, groups, 37):
+        assert found[one] == union((s, e) for g, s, e in rows if g == one)

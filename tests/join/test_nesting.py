@@ -1,0 +1,112 @@
+"""Which ranges are open at an instant: the nesting against looking at every range."""
+
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bridge.join.nesting import Nesting
+from bridge.join.order import NONE
+from bridge.join.paths import paths
+from join.brute import Range, outer_first, stack_at, union
+from join.compare import chain
+
+intervals = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(-4, 14), st.integers(-2, 12)), max_size=14
+)
+CROSSING = [(0, 0, 6), (0, 3, 6), (0, 4, 6), (0, 5, 1), (0, 6, 5)]
+TWINS = [(0, 0, 5), (0, 0, 5), (0, 0, 3), (0, 0, 5)]
+
+
+def nested(intervals):
+    """Nest (stack, start, length) triples."""
+    stack, start, length = np.array(intervals, np.int64).reshape(-1, 3).T.copy()
+    return Nesting.of(stack, start, start + length)
+
+
+def as_ranges(intervals):
+    return [Range(0, 0, stack, start, start + length, "op") for stack, start, length in intervals]
+
+
+@given(intervals)
+@example(CROSSING)
+@example(TWINS)
+@settings(max_examples=300, deadline=None)
+def test_the_chain_of_parents_is_what_is_open_at_every_instant(intervals):
+    nesting, ranges = nested(intervals), as_ranges(intervals)
+    asked = [(stack, instant) for stack in range(4) for instant in range(-6, 28)]
+    nodes = nesting.innermost(*np.array(asked, np.int64).T.copy())
+    for (stack, instant), node in zip(asked, nodes, strict=True):
+        assert chain(nesting, node) == stack_at(ranges, 0, stack, instant)
+
+
+@given(intervals)
+@example(CROSSING)
+@settings(max_examples=300, deadline=None)
+def test_nodes_lie_inside_their_parents(intervals):
+    nesting = nested(intervals)
+    has = np.flatnonzero(nesting.parent != NONE)
+    above = nesting.parent[has]
+    assert (above < has).all()
+    assert (nesting.stack[above] == nesting.stack[has]).all()
+    assert (nesting.start[above] <= nesting.start[has]).all()
+    assert (nesting.end[above] >= nesting.end[has]).all()
+    assert (nesting.end > nesting.start).all()
+    assert [
+        len(chain(nesting, node)) - 1 for node in range(len(nesting))
+    ] == nesting.levels().tolist()
+
+
+@given(intervals)
+@example(CROSSING)
+@settings(max_examples=300, deadline=None)
+def test_the_pieces_of_a_range_cover_it_exactly(intervals):
+    nesting, ranges = nested(intervals), as_ranges(intervals)
+    pieces = {row: [] for row in range(len(ranges))}
+    for row, *piece in zip(nesting.range, nesting.start, nesting.end, strict=True):
+        pieces[int(row)].append(tuple(map(int, piece)))
+    for row, one in enumerate(ranges):
+        length = max(0, one.end - one.start)
+        assert sum(end - start for start, end in pieces[row]) == union(pieces[row]) == length
+        if length:
+            assert (pieces[row][0][0], max(e for _, e in pieces[row])) == (one.start, one.end)
+    assert set(nesting.crossed) == {row for row, of in pieces.items() if len(of) > 1}
+
+
+@given(intervals)
+@settings(max_examples=200, deadline=None)
+def test_only_ranges_that_cross_are_cut(intervals):
+    ranges = as_ranges(intervals)
+    crossing = {
+        inner
+        for inner, b in enumerate(ranges)
+        for a in ranges
+        if a.thread == b.thread and a.start < b.start < a.end < b.end
+    }
+    assert set(nested(intervals).crossed) == crossing
+
+
+@given(intervals)
+@settings(max_examples=200, deadline=None)
+def test_nodes_come_in_the_order_of_stacks_then_outer_first(intervals):
+    nesting, ranges = nested(intervals), as_ranges(intervals)
+    keys = list(zip(nesting.stack.tolist(), nesting.start.tolist(), strict=True))
+    assert keys == sorted(keys)
+    for stack in range(3):
+        rows = [
+            row for row, one in enumerate(ranges) if one.thread == stack and one.end > one.start
+        ]
+        first_seen = dict.fromkeys(nesting.range[nesting.stack == stack].tolist())
+        assert list(first_seen) == outer_first(ranges, rows)
+
+
+@given(intervals, st.lists(st.integers(0, 2), min_size=3, max_size=3))
+@example([(0, 0, 5), (0, 1, 2), (0, 8, 1)], [0, 1, 2])
+@settings(max_examples=200, deadline=None)
+def test_a_path_names_all_ops_on_the_stack(intervals, ops):
+    """Names hold slashes too: two ways to one path have one code."""
+    nesting, names = nested(intervals), ["a", "b", "a/b"]
+    op = np.resize(ops, len(intervals)).astype(np.int64)
+    codes, distinct = paths(nesting, op[nesting.range], names)
+    assert len(set(distinct)) == len(distinct)
+    for node, code in enumerate(codes):
+        assert distinct[code] == "/".join(names[op[row]] for row in chain(nesting, node))

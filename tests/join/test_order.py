@@ -1,0 +1,43 @@
+"""Sorting and numbering of columns against `sorted`."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.join.order import by, number, runs, stable
+
+values = st.one_of(st.integers(-3, 3), st.sampled_from([0, 65535, 65536, -(2**62), 2**62]))
+tables = st.integers(1, 4).flatmap(lambda width: st.lists(st.tuples(*[values] * width)))
+
+
+def columns(rows):
+    width = len(rows[0]) if rows else 1
+    return list(np.array(rows, np.int64).reshape(-1, width).T.copy())
+
+
+@given(tables)
+def test_by_sorts_by_all_keys_and_then_by_row(rows):
+    assert by(*columns(rows)).tolist() == sorted(range(len(rows)), key=lambda row: rows[row])
+
+
+@pytest.mark.parametrize("top", [65535, 65536])
+def test_stable_where_the_radix_sort_ends(top):
+    key = np.array([top, 0, top, 1, 0])
+    assert stable(key).tolist() == [1, 4, 3, 0, 2]
+
+
+@given(tables)
+def test_number_counts_distinct_combinations_in_their_order(rows):
+    numbers, row_of = number(*columns(rows))
+    distinct = sorted(set(rows))
+    assert numbers.tolist() == [distinct.index(row) for row in rows]
+    assert [rows[row] for row in row_of] == distinct
+
+
+@given(st.lists(st.integers(0, 2)))
+def test_runs_are_where_neighbours_differ(key):
+    edges = runs(np.array(key, np.int64)).tolist()
+    assert edges[0] == 0
+    assert edges[-1] == len(key)
+    assert edges[1:-1] == [row for row in range(1, len(key)) if key[row] != key[row - 1]]

@@ -1,0 +1,145 @@
+"""Small exports of our own making, with everything in them that a report can hold and a truth known by hand."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+
+from importers.nsys import schema
+from importers.nsys.write import Row, Strings, write
+
+VERSIONS = {schema.PRODUCT_VERSION: "2099.1.2.3-456v0", schema.SCHEMA_VERSION: "9.9.9"}
+STEP_NS = 1_000
+PUSH_POP, START_END, MARK = 59, 60, 34
+KERNELS_PER_STEP = 4
+ACTIVITIES_PER_STEP = 7
+
+
+def process(pid: int) -> int:
+    return pid << 24
+
+
+def thread(pid: int, number: int = 1) -> int:
+    return process(pid) | number
+
+
+class Made:
+    """The rows of an export in the making."""
+
+    def __init__(self) -> None:
+        self.string = Strings()
+        self.tables: dict[str, list[Row]] = {name: [] for name in schema.READ}
+        self.correlation = 0
+        self.tables["session"].append({"duration": 10**9})
+
+    def annotation(self, kind: int, start: int, end: int | None, **more: int | str | None) -> None:
+        self.tables["annotations"].append({"type": kind, "start": start, "end": end, **more})
+
+    def launched(self, table: str, at: int, pid: int, start: int, end: int, **more: int) -> None:
+        """Add an activity and, unless `at` is negative, the API call that issued it."""
+        self.correlation += 1
+        if at >= 0:
+            called = {
+                "start": at,
+                "end": at + 5,
+                "thread": thread(pid),
+                "correlation": self.correlation,
+            }
+            self.tables["launches"].append(
+                {**called, "name": self.string("cudaLaunchKernel_v7000")}
+            )
+        where = {"device": 0, "context": 1, "stream": 7, "process": process(pid)}
+        timed = {"start": start, "end": end, "correlation": self.correlation}
+        self.tables[table].append({**where, **timed, **more})
+
+    def kernel(self, name: str, at: int, pid: int, start: int, end: int) -> None:
+        names = {
+            "name": self.string(name),
+            "full_name": self.string(f"void {name}<float>(float *)"),
+            "mangled": self.string(f"_Z{len(name)}{name}PfE"),
+        }
+        grid = {"grid_x": 8, "grid_y": 2, "grid_z": 1, "block_x": 128, "block_y": 1, "block_z": 1}
+        memory = {"registers": 32, "shared_static": 1024, "shared_dynamic": 0}
+        self.launched("kernels", at, pid, start, end, **names, **grid, **memory)
+
+    def step(self, number: int, pid: int) -> None:
+        """Add one step: seven activities, of which op mm has a kernel and a copy, op gemm a kernel."""
+        t = STEP_NS * (number + 1)
+        host = {"thread": thread(pid)}
+        per_call = f"aten::mm, seq = {number}, op_id = {number + 50}, sizes = [[2, 3]]"
+        self.annotation(PUSH_POP, t, t + 900, text="step", color=0xFF00FF, payload=number, **host)
+        self.annotation(PUSH_POP, t + 10, t + 300, text=per_call, **host)
+        self.annotation(PUSH_POP, t + 50, t + 200, text_id=self.string("gemm"), category=4, **host)
+        self.annotation(PUSH_POP, t + 55, t + 190, text="ncclAllReduce", domain=2, **host)
+        self.annotation(PUSH_POP, t + 350, t + 370, text="mine | 'ü'", domain=3, **host)
+        self.annotation(MARK, t + 5, None, text="hello", **host)
+        self.kernel("gemm_kernel", t + 60, pid, t + 100, t + 180)
+        self.kernel("mm_kernel", t + 205, pid, t + 210, t + 240)
+        self.launched("copies", t + 215, pid, t + 240, t + 250, bytes=4_000, copy_kind=1)
+        self.launched("fills", t + 310, pid, t + 320, t + 325, bytes=64)
+        self.launched("graphs", t + 330, pid, t + 340, t + 345, graph=3)
+        self.kernel("late_kernel", t + 950, pid, t + 960, t + 980)  # no range around its launch
+        self.kernel("lost_kernel", -1, pid, t + 981, t + 984)  # no launch
+
+    def names_of(self, pid: int) -> None:
+        """Name the process, its threads, its domains, a category and its device."""
+        self.annotation(75, 1, None, text="NCCL", domain=2, thread=thread(pid))
+        self.annotation(75, 1, None, text="Mine", domain=3, thread=thread(pid))
+        self.annotation(33, 1, None, text="math", category=4, thread=thread(pid))
+        self.tables["processes"].append({"process": process(pid), "name": f"python {pid}"})
+        for name, priority in ((f"main of {pid}", 2), ("other", 1)):
+            row = {"thread": thread(pid), "name": self.string(name), "priority": priority}
+            self.tables["threads"].append(row)
+        self.tables["devices"].append({"gpu": pid % 2, "device": 0, "pid": pid})
+
+    def odd_ones(self) -> None:
+        """Add what is rare: a phase, a range never ended, a kernel that ends before it starts."""
+        self.annotation(START_END, 900, 5_000, text="epoch", thread=thread(100))
+        self.annotation(PUSH_POP, 1_400, None, text="open", thread=thread(100, 2))
+        self.annotation(PUSH_POP, 1_450, 1_450, thread=thread(100, 2))
+        self.kernel("backwards", 1_500, 100, 1_600, 1_550)
+        for gpu in (0, 1):
+            self.tables["gpus"].append({"gpu": gpu, "device": gpu, "name": f"GPU {gpu}"})
+
+
+def report(
+    path: Path, *, steps: int = 2, pids: Iterable[int] = (100, 101), without: str = ""
+) -> Path:
+    """Write an export with everything in it, but for the tables named in `without`."""
+    made = Made()
+    for pid in pids:
+        made.names_of(pid)
+        for number in range(steps):
+            made.step(number, pid)
+    made.odd_ones()
+    kept = {n: rows for n, rows in made.tables.items() if n not in without.split() and rows}
+    write(path, {**kept, "strings": made.string.rows()}, VERSIONS)
+    return path
+
+
+def small(path: Path, *, steps: int = 2, without: str = "") -> Path:
+    """Write an export of one process with nothing odd in it: its figures are multiples of its steps."""
+    made = Made()
+    made.names_of(100)
+    for number in range(steps):
+        made.step(number, 100)
+    kept = {n: rows for n, rows in made.tables.items() if n not in without.split() and rows}
+    write(path, {**kept, "strings": made.string.rows()}, VERSIONS)
+    return path
+
+
+def strings_only(path: Path) -> Path:
+    """Write what `nsys export` leaves behind when it fails: readable, and not a profile."""
+    write(path, {"strings": [{"id": 1, "value": "gemm"}]}, VERSIONS)
+    return path
+
+
+def changed(path: Path, *statements: str) -> Path:
+    """Run SQL on an export, for what `write` cannot say."""
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+    return path

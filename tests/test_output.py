@@ -1,0 +1,524 @@
+"""An output is written whole or not at all, whatever ends the command, and nothing is replaced unasked."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import importlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import made_reports
+import pytest
+from command import assert_misused, assert_refused, bridge, done, inside
+
+from bridge import output
+from bridge.output import OutputError
+
+WRITERS = {
+    "report.json": ["report", "--by", "range"],
+    "report.txt": ["report"],
+    "trace.json": ["trace"],
+    "trace.json.gz": ["trace"],
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder of its own, the store's default place included."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.delenv("BRIDGE_DB", raising=False)
+    return here
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a report of some 200 KiB, without a warning."""
+    return made_reports.small(tmp_path_factory.mktemp("input") / "report.sqlite", steps=300)
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a report that takes some tenths of a second to write, and more than SQLite's cache."""
+    return made_reports.small(tmp_path_factory.mktemp("input") / "large.sqlite", steps=8_000)
+
+
+def rows(store: Path) -> list[str]:
+    """Give everything that is in a store."""
+    with closing(sqlite3.connect(store)) as connection:
+        return list(connection.iterdump())
+
+
+# -- where it may be written
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_an_output_that_exists_is_replaced_only_by_force(
+    name: str, report: Path, folder: Path
+) -> None:
+    (folder / name).write_text("precious")
+    assert_refused(bridge(*WRITERS[name], report, "-o", name), name, "exists", "--force")
+    assert (folder / name).read_text() == "precious"
+    done(*WRITERS[name], report, "-o", name, "--force")
+    assert (folder / name).stat().st_size > 100
+    assert inside(folder) == [name]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_an_output_needs_its_folder(name: str, report: Path, folder: Path) -> None:
+    result = bridge(*WRITERS[name], report, "-o", f"no/such/{name}")
+    assert_refused(result, f"no/such/{name}", "there is no folder no/such")
+    (folder / "file").touch()
+    assert_refused(bridge(*WRITERS[name], report, "-o", f"file/{name}"), "there is no folder file")
+    assert inside(folder) == ["file"]
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+@pytest.mark.parametrize("name", WRITERS)
+def test_an_output_is_no_folder(name: str, force: list[str], report: Path, folder: Path) -> None:
+    (folder / name).mkdir()
+    assert_refused(
+        bridge(*WRITERS[name], report, "-o", name, *force), name, "a folder; name a file"
+    )
+    assert inside(folder) == [name]
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_pipe_or_device_is_not_replaced_by_a_file(
+    name: str, force: list[str], report: Path, folder: Path
+) -> None:
+    os.mkfifo(folder / name)
+    assert_refused(bridge(*WRITERS[name], report, "-o", name, *force), name, "a pipe or a device")
+    assert (folder / name).is_fifo()
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_folder_that_takes_no_files_is_one_line(name: str, report: Path) -> None:
+    """Nobody may make a file in /proc, root neither."""
+    if not Path("/proc/self").exists():
+        pytest.skip("no /proc here")
+    target = f"/proc/{name}"
+    assert_refused(bridge(*WRITERS[name], report, "-o", target), target, "nothing was written")
+
+
+def test_a_store_where_none_can_be_is_one_line(report: Path, folder: Path) -> None:
+    (folder / "file").touch()
+    (folder / "folder").mkdir()
+    for db in ("no/such/bridge.db", "file/bridge.db", "folder"):
+        assert_refused(bridge("import", report, "--db", db), db)
+    assert inside(folder) == ["file", "folder"]
+    assert not inside(folder / "folder")
+
+
+def test_a_name_too_long_for_a_file_is_one_line(report: Path, folder: Path) -> None:
+    for words in (["report"], ["trace"]):
+        assert_refused(bridge(*words, report, "-o", f"{'x' * 300}.json"), "File name too long")
+    assert not inside(folder)
+
+
+def test_a_trace_has_to_be_named(report: Path, folder: Path) -> None:
+    assert_misused(bridge("trace", report), "-o trace.json.gz")
+    assert_misused(bridge("trace", report, "-o", "trace.html"), ".json or .json.gz")
+    assert not inside(folder)
+
+
+# -- what is written
+
+
+def test_a_packed_trace_is_the_plain_one_in_the_same_bytes_every_time(
+    report: Path, folder: Path
+) -> None:
+    for name in ("one.json", "one.json.gz", "two.json", "two.json.gz"):
+        done("trace", report, "-o", name)
+    one, two = ((folder / f"{name}.json").read_bytes() for name in ("one", "two"))
+    assert one == two
+    assert json.loads(one)["traceEvents"]
+    packed, again = ((folder / f"{name}.json.gz").read_bytes() for name in ("one", "two"))
+    assert packed == again
+    assert packed[4:8] == bytes(4)  # no time of writing inside
+    assert gzip.decompress(packed) == one
+
+
+def test_a_trace_is_packed_alike_without_the_fast_gzip(
+    report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "isal", None)
+    done("trace", report, "-o", "slow.json.gz")
+    done("trace", report, "-o", "plain.json")
+    assert (
+        gzip.decompress((folder / "slow.json.gz").read_bytes())
+        == (folder / "plain.json").read_bytes()
+    )
+
+
+def test_nothing_of_the_target_is_seen_before_the_end(folder: Path) -> None:
+    target = folder / "x.txt"
+    target.write_text("old")
+    with output.whole(target, force=True) as draft:
+        draft.write_text("new")
+        assert target.read_text() == "old"
+        assert draft.parent == folder
+    assert target.read_text() == "new"
+    assert inside(folder) == ["x.txt"]
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, ValueError, GeneratorExit])
+def test_whatever_ends_it_leaves_nothing(kind: type[BaseException], folder: Path) -> None:
+    target = folder / "x.txt"
+
+    def half_way() -> None:
+        with output.whole(target) as draft:
+            draft.write_text("half")
+            raise kind
+
+    with pytest.raises(kind):
+        half_way()
+    assert not inside(folder)
+
+
+def test_a_failure_that_is_not_of_the_output_is_not_taken_for_one(folder: Path) -> None:
+
+    def written(then: Callable[[], object]) -> None:
+        with output.whole(folder / "x.txt") as draft:
+            draft.write_text("half")
+            then()
+
+    def fill() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(FileNotFoundError):
+        written((folder / "elsewhere").read_text)
+    with pytest.raises(OutputError, match=r"x\.txt: No space left on device; nothing was written"):
+        written(fill)
+    assert not inside(folder)
+
+
+# -- a full disk
+
+
+def full_after(pieces: int, error: BaseException) -> Callable[..., Iterator[bytes]]:
+    """Stand in for the renderer of traces: some pieces come, then the disk is full."""
+
+    def render(*given: object) -> Iterator[bytes]:
+        yield from [b" " * 100_000] * pieces
+        raise error
+
+    return render
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_disk_full_half_way_leaves_what_was_there(
+    name: str, report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr("bridge.render.chrome.chrome", full_after(3, full))
+    assert_refused(bridge("trace", report, "-o", name), name, "No space left on device")
+    assert not inside(folder)
+    (folder / name).write_text("precious")
+    result = bridge("trace", report, "-o", name, "--force")
+    assert_refused(result, name, "No space left on device", "nothing was written")
+    assert inside(folder) == [name]
+    assert (folder / name).read_text() == "precious"
+
+
+def command(*words: str | Path, first: str = "") -> list[str]:
+    """Say how to run `bridge` in a process of its own, which does something else first."""
+    code = f"{first}\nfrom bridge.cli import main; main()"
+    return [sys.executable, "-c", code, *map(str, words)]
+
+
+def buffered() -> dict[str, str]:
+    """Give an environment in which standard output waits for its flush, as it does by default."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
+def run(words: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, **more)
+
+
+def run_limited(size: int, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run `bridge` where no file can grow beyond a size: a full disk, as far as it can tell."""
+    # No bytecode is written: it would be cut, too.
+    limit = (
+        "import resource, sys; sys.dont_write_bytecode = True;"
+        f" resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
+    )
+    return run(command(*words, first=limit))
+
+
+def assert_one_line(ran: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert ran.returncode == 1, ran
+    assert ran.stdout == ""
+    [line] = ran.stderr.splitlines()
+    for word in words:
+        assert word in line
+
+
+@pytest.mark.parametrize("name", ["report.json", "trace.json", "trace.json.gz"])
+def test_a_file_that_cannot_grow_leaves_nothing(name: str, report: Path, folder: Path) -> None:
+    ran = run_limited(100, *WRITERS[name], report, "-o", name)
+    assert_one_line(ran, name, "File too large; nothing was written")
+    assert not inside(folder)
+
+
+@pytest.mark.parametrize("size", [0, 100_000])
+def test_a_store_that_cannot_grow_is_as_it_was(size: int, report: Path, folder: Path) -> None:
+    assert_one_line(run_limited(size, "import", report, "--quiet"), "bridge.db")
+    assert not inside(folder)
+
+    done("import", made_reports.small(folder / "first.sqlite"))
+    before = rows(folder / "bridge.db")
+    assert_one_line(run_limited(size, "import", report, "--quiet"), "bridge.db")
+    assert rows(folder / "bridge.db") == before
+    assert inside(folder) == ["bridge.db", "first.sqlite"]
+    done("import", report)
+    assert len(done("runs", "list").splitlines()) == 2
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mount disks of some size; skip where nobody may."""
+    mounted: list[Path] = []
+
+    def mount(size: str) -> Path:
+        place = tmp_path / f"disk {len(mounted)}"
+        place.mkdir()
+        words = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(place)]
+        if subprocess.run(words, check=False, capture_output=True).returncode:
+            pytest.skip("nobody may mount a small disk here")
+        mounted.append(place)
+        return place
+
+    yield mount
+    for place in mounted:
+        subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.parametrize("size", ["4k", "64k", "128k", "200k"])
+def test_a_full_disk_keeps_what_was_on_it_and_nothing_else(
+    size: str, report: Path, folder: Path, tiny_disk: Callable[[str], Path]
+) -> None:
+    disk = tiny_disk(size)
+    (disk / "trace.json").write_text("precious")
+    words = (["trace"], ["report", "--by", "range", "--format", "json"])
+    for one in words if size == "4k" else words[:1]:
+        result = bridge(*one, report, "-o", disk / "trace.json", "--force")
+        assert_refused(result, "trace.json", "No space left on device; nothing was written")
+    assert_refused(
+        bridge("import", report, "--db", disk / "bridge.db"), "bridge.db", "disk is full"
+    )
+    assert inside(disk) == ["trace.json"]
+    assert (disk / "trace.json").read_text() == "precious"
+
+
+def test_a_disk_that_fills_up_later_keeps_no_journal_either(
+    large: Path, tiny_disk: Callable[[str], Path]
+) -> None:
+    disk = tiny_disk("1m")
+    assert_refused(bridge("import", large, "--db", disk / "bridge.db"), "bridge.db", "disk is full")
+    assert not inside(disk)
+
+
+def test_a_store_on_a_full_disk_keeps_its_runs(
+    report: Path, folder: Path, tiny_disk: Callable[[str], Path]
+) -> None:
+    store = tiny_disk("200k") / "bridge.db"
+    done("import", made_reports.small(folder / "first.sqlite"), "--db", store)
+    before = rows(store)
+    assert_refused(bridge("import", report, "--db", store), "bridge.db", "disk is full")
+    assert rows(store) == before
+    assert inside(store.parent) == ["bridge.db"]
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_standard_output_that_is_full_is_one_line(form: str, report: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    with Path("/dev/full").open("w") as full:
+        words = command("report", report, "--format", form)
+        to = {"stdout": full, "stderr": subprocess.PIPE, "env": buffered()}
+        with subprocess.Popen(words, text=True, **to) as ran:
+            _, said = ran.communicate(timeout=60)
+    assert ran.returncode == 1
+    assert said == "Error: standard output: No space left on device\n"
+
+
+def test_a_reader_that_stops_is_no_failure_worth_a_word(report: Path) -> None:
+    words = command("report", report, "--by", "range", "--format", "json")
+    to = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": buffered()}
+    with subprocess.Popen(words, **to) as ran:
+        assert ran.stdout
+        assert ran.stderr
+        assert ran.stdout.readline() == b"{\n"
+        ran.stdout.close()
+        assert ran.stderr.read() == b""
+
+
+# -- interrupted
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+WHILE_IT_TRACES = {
+    "reads": ("importers.columns:Database.read", 1),
+    "joins": ("bridge.join.attributed:attribute", 1),
+    "begins to write": ("bridge.output:compressed", 1),
+    "writes": ("bridge.render.rows:Micros.at", 2),
+}
+WHILE_IT_IMPORTS = {
+    "reads": ("importers.columns:Database.read", 1),
+    "begins to store": ("bridge.store.save:_append", 1),
+    "stores": ("bridge.store.save:_append", 4),
+    "stores the summaries": ("bridge.store.save:_reports", 1),
+    "is about to finish": ("bridge.store.save:_run", 1),
+}
+WHILE_IT_MAKES_A_STORE = {
+    **WHILE_IT_IMPORTS,
+    "makes the tables": ("bridge.store.tables:_summary_columns", 1),
+}
+
+
+def interrupt(place: tuple[str, int], patch: Callable[[object, str, object], None]) -> None:
+    """Make the n-th call of a function send a signal to its own process, as a key press would."""
+    where, left = place
+    module, _, name = where.partition(":")
+    *path, last = name.split(".")
+    owner: Any = importlib.import_module(module)
+    for step in path:
+        owner = getattr(owner, step)
+    original = getattr(owner, last)
+
+    def interrupted(*given: object, **named: object) -> object:
+        nonlocal left
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), int(os.environ.get("INTERRUPT_BY", signal.SIGINT)))
+        return original(*given, **named)
+
+    patch(owner, last, interrupted)
+
+
+def assert_interrupted(status: int, said: str, number: int = signal.SIGINT) -> None:
+    assert (status, said) == (128 + number, "interrupted; nothing half-written was left\n")
+
+
+@pytest.mark.parametrize("when", WHILE_IT_TRACES)
+@pytest.mark.parametrize(("name", "force"), [("new.json", []), ("old.json.gz", ["--force"])])
+def test_a_trace_interrupted_leaves_what_was_there(
+    name: str,
+    force: list[str],
+    when: str,
+    report: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (folder / "old.json.gz").write_text("precious")
+    interrupt(WHILE_IT_TRACES[when], monkeypatch.setattr)
+    result = bridge("trace", report, "-o", name, *force)
+    assert_interrupted(result.exit_code, result.output)
+    assert inside(folder) == ["old.json.gz"]
+    assert (folder / "old.json.gz").read_text() == "precious"
+
+
+@pytest.mark.parametrize("when", WHILE_IT_MAKES_A_STORE)
+def test_an_import_interrupted_leaves_no_new_store(
+    when: str, report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt(WHILE_IT_MAKES_A_STORE[when], monkeypatch.setattr)
+    result = bridge("import", report)
+    assert_interrupted(result.exit_code, result.output)
+    assert not inside(folder)
+
+
+@pytest.mark.parametrize("when", WHILE_IT_IMPORTS)
+def test_an_import_interrupted_leaves_a_store_as_it_was(
+    when: str, report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done("import", made_reports.small(folder / "first.sqlite"))
+    before = rows(folder / "bridge.db")
+    interrupt(WHILE_IT_IMPORTS[when], monkeypatch.setattr)
+    result = bridge("import", report)
+    assert_interrupted(result.exit_code, result.output)
+    assert rows(folder / "bridge.db") == before
+    assert inside(folder) == ["bridge.db", "first.sqlite"]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (["trace", "-o", "x.json.gz"], WHILE_IT_TRACES["writes"]),
+        (["import"], WHILE_IT_IMPORTS["stores"]),
+    ],
+)
+def test_a_process_interrupted_leaves_nothing(
+    number: signal.Signals, words: list[str], place: tuple[str, int], report: Path, folder: Path
+) -> None:
+    first = (
+        f"import sys; sys.path.append({str(Path(__file__).parent)!r})\n"
+        f"import test_output; test_output.interrupt({place!r}, setattr)"
+    )
+    environ = {**os.environ, "INTERRUPT_BY": str(int(number))}
+    ran = run(command(*words, report, first=first), env=environ)
+    assert_interrupted(ran.returncode, ran.stdout + ran.stderr, number)
+    assert not inside(folder)
+
+
+def test_an_interrupt_in_this_process_leaves_nothing(
+    report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridge.render.chrome.chrome", full_after(3, KeyboardInterrupt()))
+    result = bridge("trace", report, "-o", "trace.json")
+    assert_interrupted(result.exit_code, result.output)
+    assert not inside(folder)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_an_interrupt_from_outside_while_it_writes_leaves_nothing(
+    number: signal.Signals, large: Path, folder: Path
+) -> None:
+    with subprocess.Popen(
+        command("trace", large, "-o", "x.json.gz"), stderr=subprocess.PIPE
+    ) as ran:
+        until = time.monotonic() + 30
+        while not inside(folder) and time.monotonic() < until:
+            time.sleep(0.001)
+        ran.send_signal(number)
+        _, said = ran.communicate(timeout=30)
+    assert_interrupted(ran.returncode, said.decode(), number)
+    assert not inside(folder)
+
+
+def test_an_interrupt_while_nsys_exports_ends_nsys_too(tmp_path: Path, folder: Path) -> None:
+    nsys, begun, temporary = tmp_path / "bin" / "nsys", tmp_path / "begun", tmp_path / "temporary"
+    nsys.parent.mkdir()
+    temporary.mkdir()
+    nsys.write_text(
+        f"#!/bin/sh\necho $$ > '{begun}.part'; mv '{begun}.part' '{begun}'; exec sleep 60\n"
+    )
+    nsys.chmod(0o755)
+    (folder / "report.nsys-rep").write_bytes(b"x" * 100)
+    path = f"{nsys.parent}{os.pathsep}{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "TMPDIR": str(temporary)}
+    words = command("trace", "report.nsys-rep", "-o", "x.json")
+    with subprocess.Popen(words, stderr=subprocess.PIPE, env=environ) as ran:
+        until = time.monotonic() + 30
+        while not begun.exists() and time.monotonic() < until:
+            time.sleep(0.005)
+        ran.send_signal(signal.SIGINT)
+        _, said = ran.communicate(timeout=30)
+    assert ran.returncode == 130, said
+    assert not inside(temporary)
+    assert inside(folder) == ["report.nsys-rep"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.read_text()), 0)

@@ -28,7 +28,7 @@ def whole(target: Path, *, force: bool = False) -> Iterator[Path]:
         raise OutputError(f"{target}: exists; give another name, or --force to replace it")
     if not target.parent.is_dir():
         raise OutputError(f"{target}: there is no folder {target.parent}")
-    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+    draft = target.with_name(f".bridge-{os.getpid()}.part")  # short: names have limits
     try:
         yield draft
         draft.replace(target)

@@ -31,7 +31,7 @@ def matching(table: pd.DataFrame, conditions: str) -> pd.DataFrame:
     ``%``, and a column in ns may be named without its ``_ns``. Raises ValueError for what it cannot
     read.
     """
-    for text in _split(conditions):
+    for text in _split(table, conditions):
         found = CONDITION.fullmatch(text)
         if not found:
             raise ValueError(f"cannot read {text.strip()!r}: write COLUMN=NAME or COLUMN>NUMBER")
@@ -48,9 +48,10 @@ def column_named(table: pd.DataFrame, name: str) -> str:
     raise ValueError(f"no column {name!r}: one of {', '.join(table.columns)}")
 
 
-def _split(conditions: str) -> list[str]:
-    """Split at the commas that a further condition follows: names may hold commas too."""
-    return re.split(r",(?=\s*\w[\w-]*\s*(?:[!<>]=|[<>=]))", conditions)
+def _split(table: pd.DataFrame, conditions: str) -> list[str]:
+    """Split at the commas that a condition on a column follows: names may hold commas too."""
+    columns = [*table.columns, *(c.removesuffix("_ns") for c in table.columns)]
+    return re.split(rf",(?=\s*(?:{'|'.join(columns)})\s*(?:[!<>]=|[<>=]))", conditions)
 
 
 def _meets(column: pd.Series, how: str, value: str) -> pd.Series:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from bridge.join.order import Ints, by
 
 Floats = NDArray[np.float64]
+
+
+def texts(names: Iterable[str]) -> NDArray[np.object_]:
+    """Return a column of names that is one of names even without a row."""
+    return np.array(list(names), dtype=object)
 
 
 def counts(group: Ints, groups: int) -> Ints:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.groups import Floats, counts, highest, lowest, quantiles, ratio, sums
+from bridge.analyze.groups import Floats, counts, highest, lowest, quantiles, ratio, sums, texts
 from bridge.analyze.tree import repeated, stacks
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Ints
@@ -21,7 +21,7 @@ def by_kernel(joined: Attributed, kernel_names: str = "short") -> pd.DataFrame:
     name, names = _names(joined, KERNEL_NAMES[kernel_names], rows)
     time, groups = joined.duration[rows], len(names)
     total = sums(name, time, groups)
-    table = {"kernel": names, **_times(name, time, groups, median=True)}
+    table = {"kernel": texts(names), **_times(name, time, groups, median=True)}
     return pd.DataFrame(table | {"share": ratio(total, int(total.sum()))})
 
 
@@ -34,7 +34,7 @@ def by_copy(joined: Attributed) -> pd.DataFrame:
     table = _times(name, time, len(names))
     moved = sums(name, size, len(names))
     speed = ratio(moved, sums(name, time, len(names)))
-    return pd.DataFrame({"operation": names, **table, "bytes": moved, "gb_per_s": speed})
+    return pd.DataFrame({"operation": texts(names), **table, "bytes": moved, "gb_per_s": speed})
 
 
 def by_op_kernel(
@@ -51,8 +51,8 @@ def by_op_kernel(
     pair, distinct = pd.factorize(op * max(1, len(names)) + name)
     ops, kernels = np.divmod(distinct, max(1, len(names)))
     table = {
-        "op": [joined.ops[o] for o in ops.tolist()],
-        "kernel": [names[k] for k in kernels.tolist()],
+        "op": texts(joined.ops[o] for o in ops.tolist()),
+        "kernel": texts(names[k] for k in kernels.tolist()),
         **_times(pair, joined.duration[rows], len(distinct)),
     }
     return pd.DataFrame(table)

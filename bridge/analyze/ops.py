@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.groups import counts, highest, quantiles, ratio, sums
+from bridge.analyze.groups import counts, highest, quantiles, ratio, sums, texts
 from bridge.analyze.kernels import COPY, FILL, GRAPH, KERNEL
 from bridge.analyze.tree import repeated, stacks, subtree_sums
 from bridge.join.attributed import Attributed
@@ -24,7 +24,7 @@ def by_op(joined: Attributed) -> pd.DataFrame:
     groups = len(joined.ops)
     once = ~repeated(joined.attribution.nesting, joined.node_op)
     tables = (_activities(joined, groups), _gpu(joined, once), _cpu(joined, once), _calls(joined))
-    table = pd.DataFrame({"op": list(joined.ops)} | {k: v for t in tables for k, v in t.items()})
+    table = pd.DataFrame({"op": texts(joined.ops)} | {k: v for t in tables for k, v in t.items()})
     return table.loc[table["calls"] > 0, list(COLUMNS)].reset_index(drop=True)
 
 

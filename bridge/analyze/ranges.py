@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.groups import counts, highest, lowest
+from bridge.analyze.groups import counts, highest, lowest, texts
 from bridge.analyze.tree import stacks
 from bridge.join.attributed import Attributed
 from bridge.join.intervals import busy
@@ -29,7 +29,7 @@ def by_range(joined: Attributed) -> pd.DataFrame:
     rows = np.flatnonzero(joined.op != NONE)
     return pd.DataFrame(
         {
-            "name": np.array(joined.ops, object)[joined.op[rows]] if len(rows) else [],
+            "name": texts(joined.ops)[joined.op[rows]],
             "path": _paths(joined)[rows],
             "start_ns": frames.ints(ranges, "start")[rows],
             "duration_ns": (frames.ints(ranges, "end") - frames.ints(ranges, "start"))[rows],
@@ -50,5 +50,5 @@ def _paths(joined: Attributed) -> np.ndarray:
     of_range[nesting.range[::-1]] = code[::-1]
     named = np.array([*distinct, ""], object)[of_range]
     bare = (of_range == NONE) & (joined.op != NONE)  # no length, so never open: its name alone
-    named[bare] = np.array(joined.ops, object)[joined.op[bare]] if bare.any() else ""
+    named[bare] = texts(joined.ops)[joined.op[bare]]
     return named

@@ -76,7 +76,11 @@ def joined(
     if reports and run is not None:
         raise click.UsageError("--run reads the store: name no report beside it")
     grouping = read_rules(rules)  # what is wrong with them is said before the long part
-    report = _imported(reports, details=details) if reports else _stored(db, run)
+    if reports:
+        report = _imported(reports, details=details)
+    else:
+        report, kept = _stored(db, run)
+        grouping = grouping or kept
     for warning in report.warnings:
         click.echo(f"warning: {warning}", err=True)
     return join(report, rules=grouping, raw=raw)
@@ -88,10 +92,13 @@ def _imported(reports: Sequence[Path], *, details: bool) -> Report:
     return importers.load(*reports, details=details)
 
 
-def _stored(db: Path, run: int | None) -> Report:
+def _stored(db: Path, run: int | None) -> tuple[Report, tuple[Rule, ...]]:
+    """Read a run, and the rules that it was imported with."""
     from bridge import store  # sqlite-utils takes a while, and a report needs none of it
+    from bridge.join import labels
 
-    return store.load(db, run)
+    kept = store.described(db, run)
+    return store.load(db, kept.id), labels.rules(kept.rules) if kept.rules else ()
 
 
 def read_rules(path: Path | None) -> tuple[Rule, ...]:
@@ -102,7 +109,7 @@ def read_rules(path: Path | None) -> tuple[Rule, ...]:
         return ()
     try:
         return labels.rules(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError, OverflowError) as error:
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise click.BadParameter(f"{path}: {reason}", param_hint="--rules") from error
 

@@ -42,7 +42,7 @@ FORMATS = ("table", "json", "csv", "md")
 )
 @click.option("--sort", metavar="[+]COLUMN", help="Sort by this column, + for smallest first.")
 @click.option("--top", type=click.IntRange(min=1), help="Show only this many rows.")
-@click.option("--filter", "conditions", help="Only rows like 'op=aten::*, total>10us'.")
+@click.option("--filter", "conditions", help="Only rows like 'op=aten::*, gpu_total>10us'.")
 @options.rules_option
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), help="Default: table, or by -o's suffix."

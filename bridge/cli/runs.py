@@ -34,11 +34,9 @@ def list_(db: Path) -> None:
 @click.argument("run", type=int)
 def show(db: Path, run: int) -> None:
     """Show one run: its reports, its accounting and its ops."""
-    from bridge import store
     from bridge.cli.import_ import show as breakdown
-    from bridge.joined import join
 
-    joined = join(store.load(db, run))
+    joined = options.joined((), db, run, None)
     for source, facts in zip(joined.report.source, joined.report.facts, strict=True):
         made = (
             f"Nsight Systems {facts.product} (schema {facts.schema})"
@@ -46,8 +44,6 @@ def show(db: Path, run: int) -> None:
             else "unknown version"
         )
         click.echo(f"{source}: {made}, {(facts.span[1] - facts.span[0]) / 1e9:.3f} s")
-        for warning in facts.warnings:
-            click.echo(f"  warning: {warning}")
     breakdown(joined)
 
 

@@ -39,18 +39,19 @@ def rules(text: str) -> tuple[Rule, ...]:
 
     Raises ValueError that says which rule is wrong and how.
     """
+    entries = tomllib.loads(text).get("rule")
+    if not isinstance(entries, list) or not entries:
+        raise ValueError("no [[rule]] in it")
     found = []
-    for number, entry in enumerate(tomllib.loads(text).get("rule", []), 1):
+    for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict) or set(entry) != {"match", "op"}:
             raise ValueError(f"rule {number}: needs 'match' and 'op', and nothing else")
         try:
             rule = Rule(re.compile(entry["match"]), entry["op"])
             re.sub(rule.pattern, rule.op, "")
-        except (re.error, TypeError, IndexError) as error:
+        except (re.error, TypeError, IndexError, OverflowError) as error:
             raise ValueError(f"rule {number}: {error}") from error
         found.append(rule)
-    if not found:
-        raise ValueError("no [[rule]] in it")
     return tuple(found)
 
 

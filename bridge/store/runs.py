@@ -14,7 +14,7 @@ from importers.frames import FRAMES
 
 @dataclass(frozen=True)
 class Run:
-    """One import: its number, when it was made, of what, and its headline figures in ns."""
+    """One import: its number, when it was made, of what, its headline figures in ns, its rules."""
 
     id: int
     created: str
@@ -24,6 +24,7 @@ class Run:
     attributed_ns: int
     ops: int
     identity: str
+    rules: str
 
 
 def listed(path: Path) -> list[Run]:
@@ -39,6 +40,12 @@ def find(path: Path, identity: str, rules: str = "") -> Run | None:
     with opened(path) as database:
         rows = database.table("runs").rows_where("identity = ? AND rules = ?", [identity, rules])
         return next((_run(row) for row in rows), None)
+
+
+def described(path: Path, run: int | None = None) -> Run:
+    """Return one run, the newest by default; raises StoreError if it is not there."""
+    with opened(path) as database:
+        return chosen(database, path, run)
 
 
 def chosen(database: Database, path: Path, run: int | None) -> Run:

@@ -70,7 +70,8 @@ def opened(path: Path, *, create: bool = False) -> Iterator[Database]:
     except sqlite3.DatabaseError as error:
         if "not a database" in str(error):
             raise StoreError(f"{path}: {FOREIGN}") from error
-        closed = error.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
+        kind = getattr(error, "sqlite_errorname", "")  # Python's own errors have none
+        closed = kind.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
         advice = "; is it a file, and may you write to it?" if closed else ""
         raise OutputError(f"{path}: {error}{advice}") from error
 
@@ -121,40 +122,14 @@ def _up_to_date(path: Path, database: Database) -> None:
 
 def _first(database: Database) -> None:
     """Make version 1."""
-    database.table("runs").create(
-        {
-            "id": int,
-            "created": str,
-            "identity": str,
-            "source": str,
-            "activities": int,
-            "gpu_ns": int,
-            "attributed_ns": int,
-            "ops": int,
-            "version": str,
-            "rules": str,
-        },
-        pk="id",
+    runs = _columns(
+        "id activities gpu_ns attributed_ns ops", "created identity source version rules"
     )
-    database.table("reports").create(
-        {
-            "run": int,
-            "report": int,
-            "source": str,
-            "product": str,
-            "schema": str,
-            "span_start": int,
-            "span_end": int,
-            "warnings": str,
-        },
-        pk=("run", "report"),
-    )
-    database.table("extents").create(
-        {"run": int, "table": str, "first": int, "last": int}, pk=("run", "table")
-    )
-    database.table("names").create(
-        {"id": int, "run": int, "text": str, **dict.fromkeys(SYMBOL, str)}, pk="id"
-    )
+    database.table("runs").create(runs, pk="id")
+    reports = _columns("run report span_start span_end", "source product schema warnings")
+    database.table("reports").create(reports, pk=("run", "report"))
+    database.table("extents").create(_columns("run first last", "table"), pk=("run", "table"))
+    database.table("names").create(_columns("id run", " ".join(("text", *SYMBOL))), pk="id")
     for kind in FRAMES:
         columns = {c: _type(kind, c) for c in stored(kind)}
         # A key of its own keeps the rows of a run together through VACUUM: see extents.
@@ -166,6 +141,10 @@ def _first(database: Database) -> None:
 
 
 MIGRATIONS: list[Callable[[Database], None]] = [_first]
+
+
+def _columns(integers: str, texts: str) -> dict[str, type]:
+    return {**dict.fromkeys(integers.split(), int), **dict.fromkeys(texts.split(), str)}
 
 
 def _type(kind: str, column: str) -> type:

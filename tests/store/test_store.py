@@ -292,7 +292,7 @@ def test_a_run_is_shown_with_its_reports_and_ops(made: Path, tmp_path: Path, db:
     done("import", made, less)
     shown = done("runs", "show", "1")
     assert "made.sqlite: Nsight Systems 2099.1.2.3-456v0 (schema 9.9.9)" in shown
-    assert "  warning: less.sqlite: no NVTX ranges" in shown
+    assert "warning: less.sqlite: no NVTX ranges" in bridge("runs", "show", "1").stderr
     assert "gemm_kernel" in shown
 
 
@@ -581,3 +581,16 @@ def test_a_store_is_found_by_a_missing_one_s_message(folder: Path) -> None:
         store.load(folder / "none.db")
     assert store.find(folder / "none.db", "x") is None
     assert not inside(folder)
+
+
+def test_a_run_is_shown_under_the_rules_it_was_imported_with(tmp_path: Path) -> None:
+    from command import done
+
+    from bridge import demo
+
+    report, rules, db = tmp_path / "demo.sqlite", tmp_path / "rules.toml", tmp_path / "runs.db"
+    demo.make(report)
+    rules.write_text('[[rule]]\nmatch = "Backward0$"\nop = "backward op"\n')
+    done("import", "--quiet", "--db", db, "--rules", rules, report)
+    assert "backward op" in done("report", "--db", db)
+    assert "backward op" in done("runs", "show", "--db", db, "1")

@@ -8,6 +8,7 @@ calls and 1.13 K ranges of depth 3. Each of the 8 ops owns an eighth of the kern
 
 import argparse
 import sqlite3
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def make(path, kernels, *, per_call_text=False, threads=1, processes=1):
     write(path, {table: [dict.fromkeys(columns.split())] for table, columns in TABLES.items()})
     lanes = [(0x1000 + p) << 24 | (0x1000 + t) for p in range(processes) for t in range(threads)]
     steps = max(1, kernels // (LAYERS * len(OPS) * len(lanes)))
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         for table in TABLES:
             db.execute(f"DELETE FROM {schema.READ[table].name}")
             for column in UNREAD[table].split():

@@ -6,6 +6,7 @@ import runpy
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,7 @@ def test_kernels_in_nsys_own_tables_find_their_ops(captured, nsys, tmp_path):
     """Without a GPU nsys writes its CUDA tables empty: one launch is put into every range."""
     path = tmp_path / "filled.sqlite"
     run(nsys, "export", "--type", "sqlite", "--lazy=false", "-o", path, captured, cwd=tmp_path)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db:
         db.execute(
             "INSERT INTO StringIds VALUES (900001, 'cudaLaunchKernel_v7000'), (900002, 'kernel')"
         )
@@ -85,6 +86,7 @@ def test_kernels_in_nsys_own_tables_find_their_ops(captured, nsys, tmp_path):
                 db, "CUPTI_ACTIVITY_KIND_KERNEL", start=end, end=end + 1000, correlationId=n,
                 globalPid=thread & ~0xFFFFFF, shortName=900002, demangledName=900002, streamId=7,
             )  # fmt: skip
+        db.commit()
         (made,) = db.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
     joined = bridge.load(path)
     ops = joined.by("op").set_index("op")

@@ -19,9 +19,8 @@ def apart(track: Ints, start: Ints, end: Ints) -> Ints:
     """Return a lane per slice such that no two of a lane overlap at all, as few as possible."""
     order = by(track, start, end)  # of one start, what has no length first: it is in nobody's way
     t, s = track[order], start[order]
-    reach = _running_maximum(t, end[order])
     overlaps = np.zeros(len(order), bool)
-    overlaps[1:] = (t[1:] == t[:-1]) & (s[1:] < reach[:-1])
+    overlaps[1:] = (t[1:] == t[:-1]) & (s[1:] < end[order][:-1])  # if any two do, two neighbours do
     return _lanes(track, order, overlaps, lambda rows: _first_fit(start[rows], end[rows]))
 
 
@@ -71,14 +70,3 @@ def _nesting(start: Ints, end: Ints) -> Flags:
             chosen[kept] = True
             return chosen
         kept = kept[~crosses]
-
-
-def _running_maximum(track: Ints, end: Ints) -> Ints:
-    """Return the latest end so far on each track; rows are sorted by track."""
-    if not len(end):
-        return end
-    found = end.copy()
-    edges = runs(track)
-    for a, b in pairwise(edges):  # one turn per track
-        np.maximum.accumulate(found[a:b], out=found[a:b])
-    return found

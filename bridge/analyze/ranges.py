@@ -32,7 +32,9 @@ def by_range(joined: Attributed) -> pd.DataFrame:
             "name": texts(joined.ops)[joined.op[rows]],
             "path": _paths(joined)[rows],
             "start_ns": frames.ints(ranges, "start")[rows],
-            "duration_ns": (frames.ints(ranges, "end") - frames.ints(ranges, "start"))[rows],
+            "duration_ns": np.maximum(frames.ints(ranges, "end") - frames.ints(ranges, "start"), 0)[
+                rows
+            ],
             "thread": frames.ints(ranges, "thread")[rows],
             "gpu_start_ns": first[rows],
             "gpu_span_ns": (last - first)[rows],

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.join.launches import duplicates, launch_of
+from bridge.join.launches import launch_of
 from bridge.join.nesting import Nesting
 from bridge.join.order import NONE, Flags, Ints
 
@@ -66,7 +66,6 @@ class Attribution:
     range: Ints
     reason: Ints
     nesting: Nesting
-    duplicate_calls: int
 
 
 def attribute(activities: Activities, launches: Launches, ranges: Ranges) -> Attribution:
@@ -96,7 +95,6 @@ def attribute(activities: Activities, launches: Launches, ranges: Ranges) -> Att
         range=_at(nesting.range, node),
         reason=reason,
         nesting=nesting,
-        duplicate_calls=duplicates(theirs, launches.correlation),
     )
 
 

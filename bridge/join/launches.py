@@ -39,16 +39,6 @@ def launch_of(process: Ints, correlation: Ints, of: tuple[Ints, Ints, Ints]) -> 
     return np.where(inside, table[place], NONE)
 
 
-def duplicates(process: Ints, correlation: Ints) -> int:
-    """Return how many calls share their key with an earlier one."""
-    known = np.flatnonzero(correlation > 0)
-    order = known[by(process[known], correlation[known])]
-    same = (process[order][1:] == process[order][:-1]) & (
-        correlation[order][1:] == correlation[order][:-1]
-    )
-    return int(same.sum())
-
-
 def _by_search(process: Ints, correlation: Ints, of: tuple[Ints, Ints, Ints]) -> Ints:
     """The same by sorting, for ids that lie far apart: one binary search per activity."""
     found = np.full(len(process), NONE)

@@ -86,6 +86,7 @@ class Annotations:
 
     def _declared(self, event: int, keys: tuple[str, ...]) -> dict[tuple[int, ...], str]:
         rows = np.flatnonzero(self.ints["type"] == event)
+        rows = rows[np.argsort(self.ints["start"][rows], kind="stable")]
         return declared(
             tuple(self.ints[key][rows] for key in keys), [str(n) for n in self.name[rows]]
         )

@@ -24,7 +24,8 @@ def activities(read: dict[str, Columns], strings: Strings) -> pd.DataFrame:
     ]
     found = [_kind(columns, n) for n, columns in enumerate(parts)]
     table = frames.concat([f for f in found if len(f)] or found[:1])
-    return table.assign(process=_only_process(frames.ints(table, "process")))
+    callers = _ints(read["launches"])["thread"] & ~schema.THREAD_BITS
+    return table.assign(process=_only_process(frames.ints(table, "process"), callers))
 
 
 def _kernels(columns: dict[str, Ints], strings: Strings) -> dict[str, Ints | pd.Categorical]:
@@ -57,11 +58,13 @@ def _kind(columns: dict[str, Ints | pd.Categorical], kind: int) -> pd.DataFrame:
     return frames.frame("activities", columns | {"kind": frames.names(codes, KINDS)})
 
 
-def _only_process(process: Ints) -> Ints:
-    """Give a record without a process that of all others, if those are of one process."""
+def _only_process(process: Ints, callers: Ints) -> Ints:
+    """Give a record without a process that of all others and of all calls, if that is one."""
     unknown = process == frames.MISSING
-    others = np.unique(process[~unknown])
-    return np.where(unknown, others[0], process) if unknown.any() and len(others) == 1 else process
+    if not unknown.any():
+        return process
+    known = np.unique(np.concatenate((process[~unknown], callers)))
+    return np.where(unknown, known[0], process) if len(known) == 1 else process
 
 
 def _ints(columns: Columns) -> dict[str, Ints]:

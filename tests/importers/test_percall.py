@@ -26,7 +26,19 @@ def name_of(text):
 
 
 VALUES = ["7", "-1", "[[2, 3], []]", "[(38, 0)]", "]"]
-BROKEN = [", ", " ", "seq = 1", ", seq =", "none", "ü", ", se", "q = 4"]
+BROKEN = [
+    ", op_id is7",
+    ", sizes is7",
+    ", input_abcdefghi7",
+    ", ",
+    " ",
+    "seq = 1",
+    ", seq =",
+    "none",
+    "ü",
+    ", se",
+    "q = 4",
+]
 words = st.sampled_from(
     ["aten::mm", "f(int, long)", *(f", {key} = " for key in KEYS), *VALUES, *BROKEN]
 )
@@ -64,6 +76,7 @@ def test_a_text_is_read_on_its_own(column):
         ("a, sizes = []", "a"),
         ("a,seq = 1", "a,seq = 1"),
         ("a, Seq = 1", "a, Seq = 1"),
+        ("a, op_id is7", "a, op_id is7"),
         (", seq = 1", ""),
         ("", ""),
     ],

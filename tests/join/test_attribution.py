@@ -1,5 +1,7 @@
 """Every activity of made-up programs: its launch, its ranges, its reason; and the laws that hold of any report."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from bridge.joined import Joined
 from join.brute import Activity, Brute, Call, Range
 from join.compare import found_of, said
 from join.indexed import indexed
-from join.programs import attributed, programs, raw
+from join.programs import CALL_IDS, Program, attributed, programs, raw
 
 
 @given(programs())
@@ -62,6 +64,21 @@ def test_the_sooner_opinion_is_the_slow_one(program):
     records = program.ranges, program.calls, program.activities
     assert said(indexed(*records)) == said(Brute(*records))
     assert indexed(*records).by_op() == Brute(*records).by_op()
+
+
+def test_a_call_id_is_of_its_report_process_and_domain():
+    """Processes that forked, and reports of one program, count from the same number."""
+    here = Range(0, 1 << 24, MAIN, 0, 2, "step", payload=CALL_IDS[0])
+    again = replace(here, start=5, end=6)
+    others = [
+        replace(here, report=1),
+        replace(here, process=2 << 24, thread=(2 << 24) | 1),
+        replace(here, domain=1),
+        replace(here, payload=CALL_IDS[1]),
+    ]
+    rows = [here, *others, again]
+    joined = attributed(Program(rows, [], [], [one.op for one in rows]))
+    assert joined.call.tolist() == [0, 1, 2, 3, 4, 0]
 
 
 # -- the rules, by hand, so that nobody has to trust the slow opinion either

@@ -17,7 +17,7 @@ from join import plain_export
 from join.compare import found_of, keyed, only, said, same
 from join.indexed import indexed
 
-EMPTY = {"failed-export", "no-kernels-osrt"}
+EMPTY = ("failed-export", "no-kernels-osrt")
 REPORTS = [of for of in corpus_reports() if of.id not in EMPTY]
 reports = pytest.mark.parametrize("path", REPORTS)
 
@@ -89,7 +89,7 @@ def test_the_laws_hold(path):
     assert (ranges["gpu_busy_ns"] <= ranges["gpu_span_ns"]).all()
 
 
-@pytest.mark.parametrize("path", [of for of in REPORTS if of.id == "pytorch-2gpu-after"])
+@pytest.mark.parametrize("path", corpus_reports("nsys/pytorch-2gpu-after.sqlite"))
 def test_no_kernel_has_two_innermost_ops(path):
     """Here all ranges of a thread nest: of those around a launch, one lies inside all others."""
     joined, plain, brute = opened(path)
@@ -107,7 +107,9 @@ def test_no_kernel_has_two_innermost_ops(path):
     assert kernels == ((node != NONE) & (kind == "kernel")).sum()
 
 
-@pytest.mark.parametrize("path", [of for of in corpus_reports() if of.id in EMPTY])
+@pytest.mark.parametrize(
+    "path", [of for name in EMPTY for of in corpus_reports(f"nsys/{name}.sqlite")]
+)
 def test_what_holds_no_profile_is_refused(path):
     with pytest.raises(importers.ReportError, match="no ranges, no CUDA calls and no kernels"):
         bridge.joined.load(path)

@@ -24,6 +24,7 @@ def test_the_slow_opinion_counts_every_instant_once(intervals):
 
 @pytest.mark.parametrize("scale", [1, 1 << 40, 1 << 55, 1 << 57])
 @given(rows=grouped)
+@example(rows=[(0, 0, -1)])
 @example(rows=[(0, 0, 30), (4, -8, 30), (4, 1, 2)])
 def test_busy_is_the_length_of_the_union_of_each_group(rows, scale):
     """The larger the span, the fewer groups fit into 63 bits at a time; at the largest, one."""

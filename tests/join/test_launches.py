@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.join import launches
-from bridge.join.launches import duplicates
 from join.brute import Activity, Call, launch_of
 
 FAR = 10**12  # ids this far apart fit into no table
@@ -45,10 +44,3 @@ def test_both_ways_were_taken(monkeypatch):
             np.zeros(2, int), correlation, (np.zeros(2, int), correlation, np.zeros(2, int))
         )
         assert taken == sparse
-
-
-@given(calls)
-def test_duplicates_are_calls_after_the_first_of_their_key(calls):
-    known = [key for key, _ in calls if key[1] > 0]
-    process, correlation = columns([key for key, _ in calls], 2)
-    assert duplicates(process, correlation) == len(known) - len(set(known))

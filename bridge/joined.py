@@ -16,8 +16,9 @@ from bridge.analyze.kernels import by_copy, by_kernel, by_op_kernel
 from bridge.analyze.ops import by_op
 from bridge.analyze.ranges import by_range
 from bridge.analyze.totals import Totals, totals
-from bridge.join.attributed import Attributed
-from bridge.join.attribution import REASONS
+from bridge.join.attributed import DEFAULT, Attributed
+from bridge.join.attribution import REASONS, RULES
+from bridge.join.choices import Choices
 from bridge.join.labels import Rule
 from bridge.join.order import NONE
 from importers.report import Report
@@ -59,7 +60,7 @@ class Joined:
         """Return one row per activity, in the order of ``report.activities``.
 
         Columns: launch and range (rows, -1 for none), op and path (None for none), reason
-        ('' where there is an op), report.
+        ('' where there is an op), rule (`RULES` of bridge.join.attribution), report.
         """
         joined, found = self.attributed, self.attributed.attribution
         code, distinct = joined.node_path
@@ -71,6 +72,7 @@ class Joined:
                 "op": pd.Categorical.from_codes(joined.activity_op, _index(joined.ops)),
                 "path": pd.Categorical.from_codes(path, _index(distinct)),
                 "reason": pd.Categorical.from_codes(found.reason, _index(REASONS)),
+                "rule": pd.Categorical.from_codes(found.rule, _index(RULES)),
                 "report": self.report.activities["report"],
             }
         )
@@ -101,18 +103,21 @@ class Joined:
                 return by_range(self.attributed)
 
 
-def join(report: Report, *, rules: Sequence[Rule] = (), raw: bool = False) -> Joined:
+def join(report: Report, choices: Choices = DEFAULT) -> Joined:
     """Attribute a report that is already loaded."""
-    return Joined(Attributed.of(report, rules=rules, raw=raw))
+    return Joined(Attributed.of(report, choices))
 
 
-def load(*paths: str | Path, rules: Sequence[Rule] = (), raw: bool = False) -> Joined:
+def load(
+    *paths: str | Path, rules: Sequence[Rule] = (), raw: bool = False, graphs: str | None = None
+) -> Joined:
     """Read one report (or several as one) and attribute every activity.
 
     ``rules`` regroup op names; ``raw`` takes the ranges' whole texts over all domains instead of
-    ops. Raises `importers.ReportError`, whose message is one line for the user.
+    ops; ``graphs`` ("capture" or "launch") says which op owns the work of a CUDA graph. Raises
+    `importers.ReportError`, whose message is one line for the user.
     """
-    return join(importers.load(*paths), rules=rules, raw=raw)
+    return join(importers.load(*paths), Choices(rules, raw, graphs))
 
 
 def ordered(

@@ -31,6 +31,7 @@ FRAMES: Mapping[str, tuple[str, ...]] = {
         " shared_dynamic graph graph_node report".split()
     ),
     "marks": tuple("time thread process domain domain_name name category payload report".split()),
+    "graph_nodes": tuple("time thread process node original report".split()),
     "threads": tuple("thread process name report".split()),
     "processes": tuple("process name report".split()),
     "devices": tuple("process device gpu name report".split()),

@@ -43,6 +43,7 @@ class Report:
     threads: pd.DataFrame
     processes: pd.DataFrame
     devices: pd.DataFrame
+    graph_nodes: pd.DataFrame = field(default_factory=lambda: frames.frame("graph_nodes", {}))
     texts: Texts = field(default_factory=lambda: Texts.of([]))
 
     @property

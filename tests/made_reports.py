@@ -100,6 +100,8 @@ class Made:
         self.annotation(PUSH_POP, 1_400, None, text="open", thread=thread(100, 2))
         self.annotation(PUSH_POP, 1_450, 1_450, thread=thread(100, 2))
         self.kernel("backwards", 1_500, 100, 1_600, 1_550)
+        for node in ({"node": 5}, {"node": 6, "original": 5}):
+            self.tables["graph_nodes"].append({"time": 1_300, "thread": thread(100), **node})
         for gpu in (0, 1):
             self.tables["gpus"].append({"gpu": gpu, "device": gpu, "name": f"GPU {gpu}"})
 

@@ -29,7 +29,7 @@ def import_(
     """Join REPORTS (.sqlite, .nsys-rep), keep them as one run of the store, print the breakdown."""
     from bridge import store
 
-    joined = options.joined(reports, db, None, rules)
+    joined = options.joined(reports, db, None, options.chosen(rules))
     grouped = rules.read_text(encoding="utf-8") if rules else ""
     known = store.identity(reports, whole=verify)
     run = store.find(db, known, grouped)

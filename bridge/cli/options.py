@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from bridge.join.choices import Choices
     from bridge.join.labels import Rule
     from bridge.joined import Joined
     from importers import Report
@@ -49,6 +51,16 @@ def rules_option(command: F) -> F:
     )(command)
 
 
+def graphs_option(command: F) -> F:
+    """Which op the work of a CUDA graph belongs to."""
+    return click.option(
+        "--graphs",
+        type=click.Choice(("capture", "launch")),
+        help="Work of a CUDA graph belongs to the op it was captured in, or that launched the graph."
+        " [default: capture where known; with --names raw, launch]",
+    )(command)
+
+
 def output(command: F) -> F:
     """Where a command writes to."""
     command = click.option("--force", is_flag=True, help="Replace an output that exists.")(command)
@@ -62,28 +74,28 @@ def spare_inputs(output: Path, reports: Sequence[Path]) -> None:
 
 
 def joined(
-    reports: Sequence[Path],
-    db: Path,
-    run: int | None,
-    rules: Path | None,
-    *,
-    raw: bool = False,
-    details: bool = True,
+    reports: Sequence[Path], db: Path, run: int | None, choices: Choices, *, details: bool = True
 ) -> Joined:
     """Load what the options name, warnings going to stderr."""
     from bridge.joined import join
 
     if reports and run is not None:
         raise click.UsageError("--run reads the store: name no report beside it")
-    grouping = read_rules(rules)  # what is wrong with them is said before the long part
     if reports:
         report = _imported(reports, details=details)
     else:
         report, kept = _stored(db, run)
-        grouping = grouping or kept
+        choices = replace(choices, rules=choices.rules or kept)
     for warning in report.warnings:
         click.echo(f"warning: {warning}", err=True)
-    return join(report, rules=grouping, raw=raw)
+    return join(report, choices)
+
+
+def chosen(rules: Path | None, *, raw: bool = False, graphs: str | None = None) -> Choices:
+    """Return the choices that options stand for; what is wrong with them is said at once."""
+    from bridge.join.choices import Choices
+
+    return Choices(read_rules(rules), raw, graphs)
 
 
 def _imported(reports: Sequence[Path], *, details: bool) -> Report:

@@ -44,6 +44,7 @@ FORMATS = ("table", "json", "csv", "md")
 @click.option("--top", type=click.IntRange(min=1), help="Show only this many rows.")
 @click.option("--filter", "conditions", help="Only rows like 'op=aten::*, gpu_total>10us'.")
 @options.rules_option
+@options.graphs_option
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), help="Default: table, or by -o's suffix."
 )
@@ -60,6 +61,7 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter per option
     top: int | None,
     conditions: str | None,
     rules: Path | None,
+    graphs: str | None,
     form: str | None,
     output: Path | None,
     force: bool,
@@ -73,8 +75,8 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter per option
         raise click.UsageError("--inclusive goes with --by op-kernel")
     if output:
         options.spare_inputs(output, reports)
-    raw, details = names == "raw", kernel_names == "mangled"
-    joined = options.joined(reports, db, run, rules, raw=raw, details=details)
+    choices = options.chosen(rules, raw=names == "raw", graphs=graphs)
+    joined = options.joined(reports, db, run, choices, details=kernel_names == "mangled")
     table = joined.by(by, inclusive=inclusive, kernel_names=kernel_names)
     table = _chosen(table, conditions, sort, top)
     form = form or (_by_suffix(output) if output else "table")

@@ -36,7 +36,7 @@ def show(db: Path, run: int) -> None:
     """Show one run: its reports, its accounting and its ops."""
     from bridge.cli.import_ import show as breakdown
 
-    joined = options.joined((), db, run, None)
+    joined = options.joined((), db, run, options.chosen(None))
     for source, facts in zip(joined.report.source, joined.report.facts, strict=True):
         made = (
             f"Nsight Systems {facts.product} (schema {facts.schema})"

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 @click.command()
 @options.source
 @options.rules_option
+@options.graphs_option
 @options.output
-def trace(
+def trace(  # noqa: PLR0913, PLR0917 - one parameter per option
     reports: tuple[Path, ...],
     db: Path,
     run: int | None,
     rules: Path | None,
+    graphs: str | None,
     output: Path | None,
     force: bool,
 ) -> None:
@@ -34,7 +36,8 @@ def trace(
     if not output.name.endswith((".json", ".json.gz")):
         raise click.UsageError(f"{output}: a trace is written as .json or .json.gz")
     options.spare_inputs(output, reports)
-    write(options.joined(reports, db, run, rules), output, force=force)
+    choices = options.chosen(rules, graphs=graphs)
+    write(options.joined(reports, db, run, choices), output, force=force)
     click.echo(f"{output}: open it at https://ui.perfetto.dev", err=True)
 
 

@@ -15,16 +15,20 @@ from bridge.join.attribution import (
     INVALID_TIME,
     Activities,
     Attribution,
+    Creations,
     Launches,
     Ranges,
     attribute,
 )
+from bridge.join.choices import Choices
+from bridge.join.graphs import NodeEvents, creation_of
 from bridge.join.order import NONE, Flags, Ints, number
 from bridge.join.paths import paths
 from importers import frames
 from importers.report import Report
 
 T = TypeVar("T")
+DEFAULT = Choices()
 CALL_ID = 0x4E42  # "NB" in the top 16 bits of a payload: an id that all slices of one call share
 CALL_ID_SHIFT = 48
 
@@ -43,17 +47,17 @@ class Attributed:
     op: Ints
 
     @classmethod
-    def of(
-        cls, report: Report, *, rules: Sequence[labels.Rule] = (), raw: bool = False
-    ) -> Attributed:
-        """Attribute a report's activities to ops, or (``raw``) to whole texts over all domains."""
-        names, codes = _raw(report) if raw else _ops(report, rules)
+    def of(cls, report: Report, choices: Choices = DEFAULT) -> Attributed:
+        """Attribute a report's activities to ops (or to raw texts)."""
+        names, codes = _raw(report) if choices.raw else _ops(report, choices.rules)
         stacked = frames.codes(report.ranges["kind"]) == 0  # push/pop; phases are never on a stack
-        is_op = stacked if raw else stacked & ~_library(report)
+        is_op = stacked if choices.raw else stacked & ~_library(report)
         attribution = attribute(
             _filled(Activities, report.activities),
             _filled(Launches, report.launches),
             _filled(Ranges, report.ranges, is_op=is_op),
+            _filled(Creations, report.graph_nodes, of=_creations(report)),
+            prefer_capture=choices.prefer_capture,
         )
         return cls(report, attribution, tuple(names), np.where(is_op, codes, NONE))
 
@@ -97,7 +101,16 @@ class Attributed:
         return paths(self.attribution.nesting, self.node_op, self.ops)
 
 
-def _filled(kind: type[T], table: pd.DataFrame, **given: Flags) -> T:
+def _creations(report: Report) -> Ints:
+    """Return the row of the event that made the graph node of each activity, or NONE."""
+    node = frames.ints(report.activities, "graph_node")
+    if not len(report.graph_nodes):
+        return np.full(len(node), NONE)
+    report_of, process = (frames.ints(report.activities, c) for c in ("report", "process"))
+    return creation_of(report_of, process, node, _filled(NodeEvents, report.graph_nodes))
+
+
+def _filled(kind: type[T], table: pd.DataFrame, **given: Flags | Ints) -> T:
     """Make what the join takes of the columns of a frame that go by the same names."""
     names = [field.name for field in fields(kind) if field.name not in given]  # type: ignore[arg-type]
     return kind(**{name: frames.ints(table, name) for name in names}, **given)

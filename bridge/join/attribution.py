@@ -21,6 +21,12 @@ REASONS = {
     "no_range": "no op was open on the thread of its API call when the call began",
     "invalid_time": "it ends before it starts, so it counts no time",
 }
+RULES = {
+    "": "it has no op",
+    "launch": "the innermost op open on the thread of its API call when the call began",
+    "capture": "the innermost op open where its node of a CUDA graph was captured",
+}
+NO_RULE, BY_LAUNCH, BY_CAPTURE = range(len(RULES))
 ATTRIBUTED, NO_LAUNCH, NO_RANGE, INVALID_TIME = range(len(REASONS))
 
 
@@ -58,44 +64,85 @@ class Ranges:
 
 
 @dataclass(frozen=True)
+class Creations:
+    """Where the nodes of CUDA graphs were made; ``of`` is the row for each activity, or NONE."""
+
+    report: Ints
+    thread: Ints
+    time: Ints
+    of: Ints
+
+
+@dataclass(frozen=True)
 class Attribution:
-    """Per activity: its launch, its node in the nesting and its range (rows, or NONE) and reason."""
+    """Per activity: its launch, its node in the nesting and its range (rows, or NONE) and reason.
+
+    A node of a CUDA graph has two: where the graph was launched, and where it was captured.
+    ``rule`` says which of them ``node`` is.
+    """
 
     launch: Ints
+    launched_in: Ints
+    captured_in: Ints
     node: Ints
+    rule: Ints
     range: Ints
     reason: Ints
     nesting: Nesting
 
 
-def attribute(activities: Activities, launches: Launches, ranges: Ranges) -> Attribution:
+def attribute(
+    activities: Activities,
+    launches: Launches,
+    ranges: Ranges,
+    creations: Creations,
+    *,
+    prefer_capture: bool = True,
+) -> Attribution:
     """Attribute every activity."""
-    process, theirs = _shared(
-        (activities.report, activities.process), (launches.report, launches.process)
-    )
-    launch = launch_of(
-        process, activities.correlation, (theirs, launches.correlation, launches.start)
-    )
+    launch = _launches(activities, launches)
     ops = np.flatnonzero(ranges.is_op)
-    stack, asked = _shared(
-        (ranges.report[ops], ranges.thread[ops]), (launches.report, launches.thread)
+    stack, calling, making = _shared(
+        (ranges.report[ops], ranges.thread[ops]),
+        (launches.report, launches.thread),
+        (creations.report, creations.thread),
     )
     nesting = Nesting.of(stack, ranges.start[ops], ranges.end[ops], ops)
-    launched = launch != NONE
-    node = np.full(len(launch), NONE)
-    calls = launch[launched]
-    node[launched] = nesting.innermost(asked[calls], launches.start[calls])
     invalid = (activities.end < activities.start) | (activities.end == 0)
-    node[invalid] = NONE
-    reason = np.where(launched, np.where(node == NONE, NO_RANGE, ATTRIBUTED), NO_LAUNCH)
+    launched_in = _open_at(nesting, calling, launches.start, np.where(invalid, NONE, launch))
+    captured_in = _open_at(nesting, making, creations.time, np.where(invalid, NONE, creations.of))
+    first, second = (captured_in, launched_in) if prefer_capture else (launched_in, captured_in)
+    node = np.where(first == NONE, second, first)
+    reason = np.where(node == NONE, np.where(launch == NONE, NO_LAUNCH, NO_RANGE), ATTRIBUTED)
     reason[invalid] = INVALID_TIME
+    captured = (captured_in != NONE) & (prefer_capture | (launched_in == NONE))
+    rule = np.where(node == NONE, NO_RULE, np.where(captured, BY_CAPTURE, BY_LAUNCH))
     return Attribution(
         launch=launch,
+        launched_in=launched_in,
+        captured_in=captured_in,
         node=node,
+        rule=rule,
         range=_at(nesting.range, node),
         reason=reason,
         nesting=nesting,
     )
+
+
+def _launches(activities: Activities, launches: Launches) -> Ints:
+    process, theirs = _shared(
+        (activities.report, activities.process), (launches.report, launches.process)
+    )
+    calls = (theirs, launches.correlation, launches.start)
+    return launch_of(process, activities.correlation, calls)
+
+
+def _open_at(nesting: Nesting, stack: Ints, time: Ints, rows: Ints) -> Ints:
+    """Return the innermost node open at each row's place and time, NONE for no row."""
+    found = np.full(len(rows), NONE)
+    there = np.flatnonzero(rows != NONE)
+    found[there] = nesting.innermost(stack[rows[there]], time[rows[there]])
+    return found
 
 
 def _at(values: Ints, rows: Ints) -> Ints:

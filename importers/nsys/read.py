@@ -118,6 +118,7 @@ def _report(path: Path, read: dict[str, Columns]) -> Report:
         launches=launches,
         activities=on_device,
         marks=annotations.marks(),
+        graph_nodes=_graph_nodes(read),
         threads=_threads(read["threads"], strings),
         processes=_processes(read["processes"]),
         devices=_devices(read, on_device),
@@ -130,6 +131,16 @@ def _launches(columns: Columns, strings: Strings) -> pd.DataFrame:
     process = ints["thread"] & ~schema.THREAD_BITS
     name = strings.column(ints["name"], clean=api_name)
     return frames.frame("launches", {**ints, "process": process, "name": name})
+
+
+def _graph_nodes(read: dict[str, Columns]) -> pd.DataFrame:
+    """Return the creations of graph nodes, from whichever table has them."""
+    ints = {name: _ints(read["graph_nodes"], name) for name in read["graph_nodes"]}
+    if not len(ints["node"]):
+        old = {name: _ints(read["graph_nodes_old"], name) for name in ints}
+        nodes = np.flatnonzero(old["node"] != schema.MISSING)  # else it tells of whole graphs
+        ints = {name: column[nodes] for name, column in old.items()}
+    return frames.frame("graph_nodes", {**ints, "process": ints["thread"] & ~schema.THREAD_BITS})
 
 
 def _span(*found: pd.DataFrame) -> tuple[int, int]:
@@ -188,14 +199,20 @@ def _devices(read: dict[str, Columns], on_device: pd.DataFrame) -> pd.DataFrame:
 
 
 def _warnings(name: str, *found: pd.DataFrame) -> tuple[str, ...]:
+    """Say what is missing; ``found`` are ranges, launches and activities."""
     advice = (
         "no NVTX ranges: nothing to attribute kernels to; was it recorded with --trace=nvtx?",
         "no CUDA API calls: kernels cannot be led back to their ops",
         "no kernels, copies or fills; was it recorded with --trace=cuda?",
     )
-    return tuple(
-        f"{name}: {text}" for text, table in zip(advice, found, strict=True) if not len(table)
-    )
+    said = [text for text, table in zip(advice, found, strict=True) if not len(table)]
+    opaque = int((found[-1]["kind"] == "graph").sum())
+    if opaque:
+        said.append(
+            f"{opaque} CUDA graph launches are recorded as a whole;"
+            " nsys profile --cuda-graph-trace=node shows the kernels in them"
+        )
+    return tuple(f"{name}: {text}" for text in said)
 
 
 def _ints(columns: Columns, name: str) -> Ints:

@@ -141,7 +141,7 @@ KERNELS = Table(
         "shared_static": detail("staticSharedMemory"),
         "shared_dynamic": detail("dynamicSharedMemory"),
         "graph": detail("graphId"),  # from 3.2x on
-        "graph_node": detail("graphNodeId"),
+        "graph_node": maybe("graphNodeId"),
     },
 )
 COPIES = Table(
@@ -151,12 +151,12 @@ COPIES = Table(
         **_WHERE,
         "bytes": maybe("bytes"),
         "copy_kind": maybe("copyKind", missing=0),
-        "graph_node": detail("graphNodeId"),
+        "graph_node": maybe("graphNodeId"),
     },
 )
 FILLS = Table(
     "CUPTI_ACTIVITY_KIND_MEMSET",
-    {**_WHEN, **_WHERE, "bytes": maybe("bytes"), "graph_node": detail("graphNodeId")},
+    {**_WHEN, **_WHERE, "bytes": maybe("bytes"), "graph_node": maybe("graphNodeId")},
 )
 GRAPHS = Table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {**_WHEN, **_WHERE, "graph": maybe("graphId")})
 LAUNCHES = Table(  # runtime and driver calls alike
@@ -182,6 +182,16 @@ ANNOTATIONS = Table(
         "text_id": Column(("textId",), mixed=True),
         "text": Column(("text", "textId"), text=True, mixed=True),
     },
+)
+_NODE = {
+    "time": needed("start"),
+    "thread": maybe("globalTid"),
+    "node": maybe("graphNodeId"),
+    "original": maybe("originalGraphNodeId"),
+}
+GRAPH_NODES = (  # creations of graph nodes; the older name has come to stand for creations of graphs
+    Table("CUDA_GRAPH_NODE_EVENTS", _NODE),
+    Table("CUDA_GRAPH_EVENTS", _NODE),
 )
 PROCESSES = Table("PROCESSES", {"process": maybe("globalPid"), "name": text("name")})
 THREADS = Table(
@@ -211,6 +221,8 @@ READ = {  # everything that a report is made of, by the name it is read under
     "graphs": GRAPHS,
     "launches": LAUNCHES,
     "annotations": ANNOTATIONS,
+    "graph_nodes": GRAPH_NODES[0],
+    "graph_nodes_old": GRAPH_NODES[1],
     "processes": PROCESSES,
     "threads": THREADS,
     "gpus": GPUS,

@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from bridge.join.attributed import Attributed
+from bridge.join.choices import Choices
 from importers import frames
 from importers.nsys.devices import KINDS
 from importers.report import Facts, Report
@@ -185,7 +186,7 @@ def report_of(program: Program) -> Report:
 
 
 def attributed(program: Program, **how) -> Attributed:
-    return Attributed.of(report_of(program), **how)
+    return Attributed.of(report_of(program), Choices(**how))
 
 
 def _table(kind, records, columns):

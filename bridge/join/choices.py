@@ -1,0 +1,29 @@
+"""What a user may choose of how activities are attributed, in one piece to hand through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bridge.join.labels import Rule
+
+GRAPHS = ("capture", "launch")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """``rules`` regroup ops; ``raw`` takes whole texts over all domains instead of ops.
+
+    ``graphs`` says whose the work of a CUDA graph is: the op's that it was captured in, where that
+    is known, or the one's that launched the graph. Raw texts go by the launch unless told otherwise,
+    as NVIDIA's reports do.
+    """
+
+    rules: Sequence[Rule] = ()
+    raw: bool = False
+    graphs: str | None = None
+
+    @property
+    def prefer_capture(self) -> bool:
+        """Whether work of a graph belongs where it was captured."""
+        return (self.graphs or GRAPHS[self.raw]) == "capture"

@@ -23,6 +23,7 @@ def load(*paths: str | Path, details: bool = True) -> Report:
     """
     if not paths:
         raise ReportError("no report given")
+    _apart([Path(path) for path in paths])
     return concat([_load(Path(path), details=details) for path in paths])
 
 
@@ -35,6 +36,14 @@ def _load(path: Path, *, details: bool) -> Report:
             return read_nsys(sqlite, details=details)
     except OSError as error:
         raise NotAReport(f"{path}: {error.strerror or error}") from error
+
+
+def _apart(paths: list[Path]) -> None:
+    seen: set[Path] = set()
+    for path in (path.resolve() for path in paths):
+        if path in seen:
+            raise ReportError(f"{path.name}: given twice; it would be counted twice")
+        seen.add(path)
 
 
 def _readable(path: Path) -> None:

@@ -19,6 +19,10 @@ NAMES = frozenset(  # columns that are categoricals, in whatever frame
     "name full_name mangled kind domain_name category process_name thread_name".split()
 )
 FLAGS = frozenset(["open"])
+# Codes of these categoricals mean the same everywhere, in whatever order a file has them.
+ACTIVITY_KINDS = KERNEL, COPY, FILL, GRAPH = ("kernel", "copy", "fill", "graph")
+RANGE_KINDS = PUSH_POP, START_END = ("push_pop", "start_end")
+KINDS = {"activities": ACTIVITY_KINDS, "ranges": RANGE_KINDS}
 FRAMES: Mapping[str, tuple[str, ...]] = {
     "ranges": tuple(
         "start end thread process domain domain_name name kind category color payload open text"
@@ -44,7 +48,20 @@ def frame(
     """Return the frame of this kind; integer columns not given are missing in every row."""
     rows = len(next(iter(columns.values()))) if columns else 0
     data = {c: columns[c] if c in columns else _missing(c, rows) for c in FRAMES[kind]}
-    return pd.DataFrame(data, copy=False)
+    table = pd.DataFrame(data, copy=False)
+    return table.assign(kind=_as_kinds(table["kind"], KINDS[kind])) if kind in KINDS else table
+
+
+def _as_kinds(column: pd.Series, kinds: tuple[str, ...]) -> pd.Categorical:
+    of_ours = np.array([kinds.index(name) for name in column.cat.categories] + [MISSING])
+    return names(of_ours[codes(column)], kinds)
+
+
+def is_kind(table: pd.DataFrame, *kinds: str) -> NDArray[np.bool_]:
+    """Tell which rows are of one of these kinds."""
+    every = [str(name) for name in table["kind"].cat.categories]
+    wanted = np.array([name in kinds for name in every] + [False])
+    return wanted[codes(table["kind"])]
 
 
 def names(codes: Ints, categories: Sequence[str]) -> pd.Categorical:

@@ -12,7 +12,10 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
+from importers.errors import ReportError
 from importers.texts import Texts
+
+LONGEST_NS = 1 << 62  # 146 years: sums and differences of times stay within 64 bits
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,9 @@ def concat(reports: Sequence[Report]) -> Report:
     """Make one report of several; processes and threads stay apart by the column ``report``."""
     if len(reports) == 1:
         return reports[0]
+    spans = [facts.span for r in reports for facts in r.facts]
+    if max(last for _, last in spans) - min(first for first, _ in spans) > LONGEST_NS:
+        raise ReportError("the reports' clocks are centuries apart: load them one by one")
     starts = np.cumsum([0, *(len(r.source) for r in reports)])
     texts = np.cumsum([0, *(len(r.texts) for r in reports)])
     together = {

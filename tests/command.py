@@ -38,7 +38,7 @@ def assert_refused(result: Result, *words: str) -> None:
     """Assert that it ended with status 1 and one line that holds these words, and printed nothing."""
     assert result.exit_code == 1, result.output
     assert result.stdout == ""
-    [line] = result.stderr.splitlines()
+    [line] = unwarned(result.stderr).splitlines()
     assert line.startswith("Error: ")
     for word in words:
         assert word in line
@@ -52,6 +52,12 @@ def assert_misused(result: Result, *words: str) -> None:
     assert last.startswith("Error: ")
     for word in words:
         assert word in last
+
+
+def unwarned(said: str) -> str:
+    """Give what was said on standard error besides warnings."""
+    lines = said.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("warning: "))
 
 
 def inside(folder: Path) -> list[str]:

@@ -12,6 +12,9 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 CONDITION = re.compile(r"\s*(\w[\w-]*)\s*(!=|>=|<=|=|>|<)\s*(.+?)\s*")
+QUOTED = r"'[^']*'|\"[^\"]*\""
+NEXT = r",\s*\w[\w-]*\s*(?:[!<>]=|[<>=])"
+CONDITIONS = re.compile(rf"(?:^|(?<=,))((?:{QUOTED}|(?!{NEXT}).)+)", re.DOTALL)
 UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 NUMBER = re.compile(rf"(-?\d+(?:\.\d+)?)\s*({'|'.join(UNITS)}|%)?")
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -27,11 +30,11 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 def matching(table: pd.DataFrame, conditions: str) -> pd.DataFrame:
     """Return the rows that meet all conditions, which commas separate.
 
-    Names compare with ``=`` and ``!=`` and may hold ``*`` and ``?``; numbers take a unit of time or
+    Names compare with ``=`` and ``!=`` and may hold ``*`` and ``?``, quoted if they hold commas; numbers take a unit of time or
     ``%``, and a column in ns may be named without its ``_ns``. Raises ValueError for what it cannot
     read.
     """
-    for text in _split(table, conditions):
+    for text in _split(conditions):
         found = CONDITION.fullmatch(text)
         if not found:
             raise ValueError(f"cannot read {text.strip()!r}: write COLUMN=NAME or COLUMN>NUMBER")
@@ -48,10 +51,9 @@ def column_named(table: pd.DataFrame, name: str) -> str:
     raise ValueError(f"no column {name!r}: one of {', '.join(table.columns)}")
 
 
-def _split(table: pd.DataFrame, conditions: str) -> list[str]:
-    """Split at the commas that a condition on a column follows: names may hold commas too."""
-    columns = [*table.columns, *(c.removesuffix("_ns") for c in table.columns)]
-    return re.split(rf",(?=\s*(?:{'|'.join(columns)})\s*(?:[!<>]=|[<>=]))", conditions)
+def _split(conditions: str) -> list[str]:
+    """Split at the commas that a condition follows; a name that holds such a comma is quoted."""
+    return CONDITIONS.findall(conditions) if conditions.strip() else [conditions]
 
 
 def _meets(column: pd.Series, how: str, value: str) -> pd.Series:
@@ -60,8 +62,12 @@ def _meets(column: pd.Series, how: str, value: str) -> pd.Series:
         return meets
     if how not in ("=", "!="):
         raise ValueError(f"{column.name} is a name: compare it with = or !=")
-    matches = column.str.fullmatch(translate(value))
+    matches = column.str.fullmatch(translate(_unquoted(value)))
     return matches if how == "=" else ~matches
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if re.fullmatch(QUOTED, value) else value
 
 
 def _number(text: str) -> float:

@@ -11,13 +11,12 @@ from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Ints
 from importers import frames
 
-KERNEL, COPY, FILL, GRAPH = range(4)  # codes of activities.kind
 KERNEL_NAMES = {"short": "name", "demangled": "full_name", "mangled": "mangled"}
 
 
 def by_kernel(joined: Attributed, kernel_names: str = "short") -> pd.DataFrame:
     """Return one row per kernel name; ``share`` is of all kernels' time."""
-    rows = _of_kind(joined, KERNEL)
+    rows = _of_kind(joined, frames.KERNEL)
     name, names = _names(joined, KERNEL_NAMES[kernel_names], rows)
     time, groups = joined.duration[rows], len(names)
     total = sums(name, time, groups)
@@ -27,7 +26,7 @@ def by_kernel(joined: Attributed, kernel_names: str = "short") -> pd.DataFrame:
 
 def by_copy(joined: Attributed) -> pd.DataFrame:
     """Return one row per kind of copy and for fills; ``gb_per_s`` is 10**9 bytes per second."""
-    rows = _of_kind(joined, COPY, FILL)
+    rows = _of_kind(joined, frames.COPY, frames.FILL)
     name, names = _names(joined, "name", rows)
     time = joined.duration[rows]
     size = np.maximum(frames.ints(joined.report.activities, "bytes")[rows], 0)
@@ -41,7 +40,7 @@ def by_op_kernel(
     joined: Attributed, kernel_names: str = "short", *, inclusive: bool = False
 ) -> pd.DataFrame:
     """Return one row per op and kernel name: of the innermost op, or of every op on the stack."""
-    rows = _of_kind(joined, KERNEL)
+    rows = _of_kind(joined, frames.KERNEL)
     rows = rows[joined.attribution.node[rows] != NONE]
     op = joined.activity_op[rows]
     if inclusive:
@@ -66,8 +65,8 @@ def _ops_above(joined: Attributed, rows: Ints) -> tuple[Ints, Ints]:
     return place[once], op[node[once]]
 
 
-def _of_kind(joined: Attributed, *kinds: int) -> Ints:
-    return np.flatnonzero(np.isin(frames.codes(joined.report.activities["kind"]), kinds))
+def _of_kind(joined: Attributed, *kinds: str) -> Ints:
+    return np.flatnonzero(frames.is_kind(joined.report.activities, *kinds))
 
 
 def _names(joined: Attributed, column: str, rows: Ints) -> tuple[Ints, list[str]]:

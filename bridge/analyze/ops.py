@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import counts, highest, quantiles, ratio, sums, texts
-from bridge.analyze.kernels import COPY, FILL, GRAPH, KERNEL
 from bridge.analyze.tree import repeated, stacks, subtree_sums
 from bridge.join.attributed import Attributed
 from bridge.join.intervals import busy
@@ -35,9 +34,14 @@ COLUMNS = tuple(
 
 
 def _activities(joined: Attributed, groups: int) -> dict[str, Ints]:
-    op, kind = joined.activity_op, frames.codes(joined.report.activities["kind"])
-    named = {"kernels": KERNEL, "copies": COPY, "fills": FILL, "graphs": GRAPH}
-    return {n: counts(op[(op != NONE) & (kind == k)], groups) for n, k in named.items()}
+    op, activities = joined.activity_op, joined.report.activities
+    columns = dict(
+        zip(("kernels", "copies", "fills", "graphs"), frames.ACTIVITY_KINDS, strict=True)
+    )
+    return {
+        column: counts(op[(op != NONE) & frames.is_kind(activities, kind)], groups)
+        for column, kind in columns.items()
+    }
 
 
 def _gpu(joined: Attributed, once: Flags) -> dict[str, Ints | np.ndarray]:
@@ -49,13 +53,21 @@ def _gpu(joined: Attributed, once: Flags) -> dict[str, Ints | np.ndarray]:
     row, node = stacks(nesting, joined.attribution.node)
     row, node = row[once[node]], node[once[node]]
     activities = joined.report.activities
-    start, end = frames.ints(activities, "start")[row], frames.ints(activities, "end")[row]
+    report, start, end = (frames.ints(activities, c)[row] for c in ("report", "start", "end"))
     return {
         "gpu_self_ns": own,
         "gpu_total_ns": total,
-        "gpu_busy_ns": busy(joined.node_op[node], start, end, groups),
+        "gpu_busy_ns": _busy(joined.node_op[node], report, start, end, groups),
         "share": ratio(own, int(joined.duration.sum())),
     }
+
+
+def _busy(op: Ints, report: Ints, start: Ints, end: Ints, groups: int) -> Ints:
+    """Return each op's busy time; captures share no clock, so theirs add up."""
+    captures = int(report.max(initial=0)) + 1
+    apart = busy(op * captures + report, start, end, groups * captures)
+    together: Ints = apart.reshape(groups, captures).sum(axis=1)
+    return together
 
 
 def _cpu(joined: Attributed, once: Flags) -> dict[str, Ints]:

@@ -14,12 +14,12 @@ import pandas as pd
 
 from bridge.analyze import lanes
 from bridge.analyze.tracks import Track, Tracks
-from bridge.join.attributed import Attributed
+from bridge.join.attributed import CALL_ID, CALL_ID_SHIFT, Attributed
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.order import NONE, Ints, by
 from importers import frames
 
-SHOWN = {  # kinds of activities in the order of their codes, and what each shows besides its op
+SHOWN = {  # what each kind of activity shows besides its op
     "kernel": (
         "grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic".split()
     ),
@@ -94,7 +94,7 @@ class Timeline:
 def timeline(joined: Attributed) -> Timeline:
     """Lay out a report."""
     report = joined.report
-    base = min([f.span[0] for f in report.facts] + frames.ints(report.marks, "time").tolist())
+    base = min(facts.span[0] for facts in report.facts)
     tracks = Tracks(report)
     ops, calls = _ops(joined, tracks), _calls(joined, tracks)
     everything = _activities(joined, tracks)
@@ -107,7 +107,7 @@ def timeline(joined: Attributed) -> Timeline:
 
 def _ops(joined: Attributed, tracks: Tracks) -> Slices:
     ranges = joined.report.ranges
-    rows = np.flatnonzero(frames.codes(ranges["kind"]) == 0)
+    rows = np.flatnonzero(frames.is_kind(ranges, frames.PUSH_POP))
     host = tracks.host(*(frames.ints(ranges, c)[rows] for c in ("report", "thread")))
     start, duration = _times(ranges)
     # Of equal intervals the earlier row is outer; sorting and lanes keep the order of rows.
@@ -119,9 +119,16 @@ def _ops(joined: Attributed, tracks: Tracks) -> Slices:
     args: dict[str, Column] = {
         "domain": _named(ranges["domain_name"], empty=""),
         "category": _named(ranges["category"], empty=""),
-        "payload": frames.ints(ranges, "payload"),
+        **_payloads(frames.ints(ranges, "payload")),
     }
     return _drawn("op", rows, track, (start, duration), _named(ranges["name"]), args)
+
+
+def _payloads(payload: Ints) -> dict[str, Column]:
+    """Part the ids of calls, which the annotations of ours carry, from payloads of the user's."""
+    is_call = payload >> CALL_ID_SHIFT == CALL_ID
+    number = payload & ((1 << CALL_ID_SHIFT) - 1)
+    return {"payload": np.where(is_call, NONE, payload), "call": np.where(is_call, number, NONE)}
 
 
 def _calls(joined: Attributed, tracks: Tracks) -> Slices:
@@ -154,21 +161,20 @@ def _activities(joined: Attributed, tracks: Tracks) -> Slices:
 def _kinds(joined: Attributed, everything: Slices) -> list[Slices]:
     """Part what ran on devices by kind; each shows its own arguments."""
     activities = joined.report.activities
-    kind = frames.codes(activities["kind"])[everything.rows]
     return [
         replace(
             everything,
             kind=word,
-            rows=everything.rows[kind == k],
+            rows=everything.rows[frames.is_kind(activities, word)[everything.rows]],
             args={**everything.args, **{c: frames.ints(activities, c) for c in shown}},
         )
-        for k, (word, shown) in enumerate(SHOWN.items())
+        for word, shown in SHOWN.items()
     ]
 
 
 def _phases(joined: Attributed, tracks: Tracks) -> Slices:
     ranges = joined.report.ranges
-    rows = np.flatnonzero(frames.codes(ranges["kind"]) == 1)
+    rows = np.flatnonzero(frames.is_kind(ranges, frames.START_END))
     track = np.full(len(ranges), NONE)
     host = tracks.host(*(frames.ints(ranges, c)[rows] for c in ("report", "thread")))
     track[rows] = tracks.lane(host, np.zeros(len(rows), np.int64), "ops")

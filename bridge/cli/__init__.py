@@ -61,14 +61,14 @@ def _stop(number: int, _frame: object) -> NoReturn:
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="nsight-bridge")
 def main() -> None:
-    r"""Join deep-learning ops to the CUDA kernels they launch, from Nsight reports.
+    """Join deep-learning ops to the CUDA kernels they launch, from Nsight reports.
 
     \b
     nsys profile -o report python train.py    capture, the ops annotated with @nvtx_op
     bridge import report.nsys-rep             join, store, show the breakdown per op
     bridge report --by op-kernel --top 20     look closer
     bridge trace -o trace.json.gz             one timeline, for ui.perfetto.dev
-    """
+    """  # noqa: D301 - the backspace keeps click from filling the lines
     # Ending like an interrupt lets half-written files be removed.
     signal.signal(signal.SIGTERM, _stop)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 NEXT = """
-Next, the same on a program of yours:
+Next, the same on a program of yours ('. .venv/bin/activate' first, if bridge is in one):
 
   from bridge import nvtx_op                  annotate: @nvtx_op above a function,
                                               with nvtx_op("name"): around a block
-  nsys profile -o report python train.py      capture (--trace=cuda,nvtx is the default)
+  nsys profile -o report python train.py      capture
   bridge import report.nsys-rep               join, store, print this table
   bridge report --by op                       and look closer
 """

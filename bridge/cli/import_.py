@@ -49,8 +49,11 @@ def show(joined: Joined) -> None:
     from bridge.render import accounting, table
 
     by = "op-kernel" if len(joined.report.ranges) else "kernel"
+    by = by if len(joined.report.activities) else "op"
     rows = joined.by(by)
-    click.echo(table.for_terminal(by, rows.head(TOP), options.terminal_width()))
+    click.echo(
+        table.for_terminal(options.headings(joined, by), rows.head(TOP), options.terminal_width())
+    )
     if len(rows) > TOP:
         click.echo(f"… and {len(rows) - TOP} more rows: bridge report --by {by}")
     click.echo(accounting.line(joined.totals, joined.op_count))

@@ -126,6 +126,11 @@ def read_rules(path: Path | None) -> tuple[Rule, ...]:
         raise click.BadParameter(f"{path}: {reason}", param_hint="--rules") from error
 
 
+def headings(joined: Joined, by: str) -> str:
+    """Return which headings a table for people gets: without device work, an op's are of the CPU."""
+    return by if by != "op" or len(joined.report.activities) else "op without activities"
+
+
 def terminal_width() -> int:
     """Return the terminal's width, 80 where there is none; $COLUMNS overrides."""
     import shutil

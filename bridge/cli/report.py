@@ -119,9 +119,9 @@ def _text(joined: Joined, by: str, table: pd.DataFrame, form: str, *, to_termina
 
     account = accounting.line(joined.totals, joined.op_count)
     if form == "md":
-        return f"{tables.as_markdown(by, table)}\n{account}\n"
+        return f"{tables.as_markdown(options.headings(joined, by), table)}\n{account}\n"
     width = options.terminal_width() if to_terminal else 160
-    return f"{tables.for_terminal(by, table, width)}\n{account}\n"
+    return f"{tables.for_terminal(options.headings(joined, by), table, width)}\n{account}\n"
 
 
 def _by_suffix(path: Path) -> str:

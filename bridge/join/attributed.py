@@ -50,7 +50,7 @@ class Attributed:
     def of(cls, report: Report, choices: Choices = DEFAULT) -> Attributed:
         """Attribute a report's activities to ops (or to raw texts)."""
         names, codes = _raw(report) if choices.raw else _ops(report, choices.rules)
-        stacked = frames.codes(report.ranges["kind"]) == 0  # push/pop; phases are never on a stack
+        stacked = frames.is_kind(report.ranges, frames.PUSH_POP)  # phases are never on a stack
         is_op = stacked if choices.raw else stacked & ~_library(report)
         attribution = attribute(
             _filled(Activities, report.activities),

@@ -13,6 +13,8 @@ def line(totals: Mapping[str, Any], ops: int) -> str:
 
     Per cents are of the time of all activities on the GPU.
     """
+    if not totals["activities"]:
+        return "nothing ran on a device"
     time = totals["gpu_ns"]
     head = f"{units.count(totals['activities'])} activities, {units.time(time)}"
     inside = f"{_share(totals['attributed_ns'], time)} in {units.count(ops)} ops"

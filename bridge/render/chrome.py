@@ -89,7 +89,7 @@ class _Printer:
     def arrows(self, a: Arrows) -> list[Lines]:
         """Both ends of every arrow, numbered through: correlation ids repeat across processes."""
         number = Number(np.arange(1, len(a.call) + 1))
-        event = b',\n{"cat":"launch","name":"launch","ph":'
+        event = b',\n{"cat":"api","name":"launch","ph":'
         call: list[Piece] = [Through(p, a.call) for p in self._at(a.calls, a.calls.start)]
         to = self._at(a.activities, a.activities.start)
         return [
@@ -119,7 +119,7 @@ def _args(s: Slices) -> list[Piece]:
                 texts = [b"", *(key + b'"' + _escaped(t) + b'"' for t in column.names)]
                 pieces.append(Names(column.codes + 1, texts))
         elif len(column) and (column != MISSING).any():
-            pieces += [Text(key), number(column)]
+            pieces.append(number(key, column))
     return (
         [Text(b',"args":{"kind":"' + s.kind.encode() + b'"'), *pieces, Text(b"}")] if pieces else []
     )

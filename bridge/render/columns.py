@@ -38,6 +38,12 @@ SHOWN = {
         Shown("cpu_self_ns", "CPU self", units.time, extra=True),
         Shown("cpu_total_ns", "CPU total", units.time, extra=True),
     ),
+    "op without activities": (
+        Shown("op", "op"),
+        Shown("calls", "calls", units.count),
+        Shown("cpu_self_ns", "CPU self", units.time),
+        Shown("cpu_total_ns", "CPU total", units.time),
+    ),
     "op-kernel": (
         Shown("op", "op"),
         Shown("kernel", "kernel"),

@@ -18,6 +18,7 @@ Bytes = NDArray[np.uint8]
 CHUNK = 8_192  # rows at a time: twice as many fall out of the cache and take twice as long
 GROUP = 10_000  # numbers are printed four digits at a time
 DIGITS = np.char.zfill(np.arange(GROUP).astype("S4"), 4).view(np.uint8).reshape(GROUP, 4)
+MISSING = -1
 POINT, ZERO, MINUS, SLASH = b".0-/"
 
 
@@ -45,7 +46,21 @@ class Number:
         if values.min() >= 0:
             return _digits(values)
         sign = np.where(values < 0, np.uint8(MINUS), np.uint8(0))[:, None]
-        return np.hstack((sign, _digits(np.abs(values))))
+        # As unsigned: the least integer has no positive twin.
+        return np.hstack((sign, _digits(np.abs(values).view(np.uint64))))
+
+
+@dataclass(frozen=True)
+class Given:
+    """``head`` and an integer per line; nothing where the integer is missing (-1)."""
+
+    head: bytes
+    values: Ints
+
+    def at(self, rows: Ints) -> Bytes:
+        """Return the field's bytes for some rows."""
+        printed = np.hstack((Text(self.head).at(rows), Number(self.values).at(rows)))
+        return np.where((self.values[rows] == MISSING)[:, None], np.uint8(0), printed)
 
 
 @dataclass(frozen=True)
@@ -118,7 +133,7 @@ class Path:
         return np.hstack(pieces[::-1])
 
 
-Piece = Text | Number | Micros | Names | Through | Path
+Piece = Text | Number | Given | Micros | Names | Through | Path
 
 
 @dataclass(frozen=True)
@@ -140,13 +155,14 @@ class Lines:
         return squeezed
 
 
-def number(values: Ints) -> Piece:
-    """Print an integer column, one that never changes without looking at it again."""
-    constant = values.strides == (0,) and len(values)
-    return Text(str(int(values[0])).encode()) if constant else Number(values)
+def number(head: bytes, values: Ints) -> Piece:
+    """Print an integer column after ``head``; one that never changes without looking at it again."""
+    if values.strides == (0,) and len(values):
+        return Text(head + str(int(values[0])).encode())
+    return Given(head, values)
 
 
-def _digits(values: Ints) -> Bytes:
+def _digits(values: Ints | NDArray[np.uint64]) -> Bytes:
     """Print numbers that are not negative, padded in front with NUL."""
     groups: list[Bytes] = []
     while True:

@@ -16,7 +16,7 @@ NAME_MOST = 90
 
 def for_terminal(by: str, table: pd.DataFrame, width: int, *, color: bool = False) -> str:
     """Return the table in at most ``width`` characters: figures whole, names shortened to fit."""
-    cells = {s: [s.text(v) for v in table[s.column].tolist()] for s in SHOWN[by]}
+    cells = {s: [_clean(s.text(v)) for v in table[s.column].tolist()] for s in SHOWN[by]}
     shown = _fitting(cells, width)
     names = [s for s in shown if s.is_name]
     room = (width - sum(_width(s, cells) + GAP for s in shown if not s.is_name)) // len(names) - GAP
@@ -28,7 +28,12 @@ def for_terminal(by: str, table: pd.DataFrame, width: int, *, color: bool = Fals
     for row in zip(*(cells[s] for s in shown), strict=True):
         grid.add_row(*row)
     console = Console(
-        width=width, force_terminal=color, no_color=not color, markup=False, highlight=False
+        width=width,
+        force_terminal=color,
+        no_color=not color,
+        markup=False,
+        emoji=False,
+        highlight=False,
     )
     with console.capture() as captured:
         console.print(grid)
@@ -49,8 +54,9 @@ def _fitting(cells: dict[Shown, list[str]], width: int) -> list[Shown]:
     shown = [s for s in cells if not s.extra]
     for extra in (s for s in cells if s.extra):
         taken = sum(_needed(s, cells) + GAP for s in (*shown, extra))
-        if taken <= width:
-            shown.append(extra)
+        if taken > width:
+            break
+        shown.append(extra)
     return [s for s in cells if s in shown]
 
 
@@ -62,5 +68,10 @@ def _width(shown: Shown, cells: dict[Shown, list[str]]) -> int:
     return min(NAME_MOST, max(len(shown.heading), *map(len, cells[shown]), 1))
 
 
+def _clean(text: str) -> str:
+    """Return a text that stays on its line: control characters give way to blanks."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+    return _clean(text).replace("\\", "\\\\").replace("|", "\\|")

@@ -29,7 +29,8 @@ def load(path: Path, run: int | None = None) -> Report:
             _facts(r)
             for r in database.table("reports").rows_where("run = ?", [found.id], order_by="report")
         ]
-    queries = {kind: _query(kind, extents[kind]) for kind in (*frames.FRAMES, "names")}
+    nothing = (0, -1)  # a table that came after the run was made
+    queries = {kind: _query(kind, extents.get(kind, nothing)) for kind in (*frames.FRAMES, "names")}
     with Database(path, immutable=False) as columns:
         read = columns.read(queries)
     names = _names(read["names"], extents["names"][0])

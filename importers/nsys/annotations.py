@@ -50,7 +50,7 @@ class Annotations:
         columns = self._common(rows) | {
             "start": start,
             "end": np.where(endless, last, end) if endless.any() else end,
-            "kind": frames.names(phase.astype(np.int64), ["push_pop", "start_end"]),
+            "kind": frames.names(phase.astype(np.int64), frames.RANGE_KINDS),
             "color": frames.pick(self.ints["color"], rows),
             "open": endless | ((end >= session) & (session > schema.MISSING)),
             "text": frames.pick(self.text, rows),

@@ -11,16 +11,14 @@ from importers.nsys import schema
 from importers.nsys.names import Strings
 from importers.texts import Ints
 
-KINDS = ("kernel", "copy", "fill", "graph")
-
 
 def activities(read: dict[str, Columns], strings: Strings) -> pd.DataFrame:
     """Return everything that ran on a device: kernels, then copies, fills and whole graphs."""
     parts = [
-        _kernels(_ints(read["kernels"]), strings),
-        _copies(_ints(read["copies"])),
-        _fills(_ints(read["fills"])),
-        _graphs(_ints(read["graphs"])),
+        _kernels(ended(_ints(read["kernels"])), strings),
+        _copies(ended(_ints(read["copies"]))),
+        _fills(ended(_ints(read["fills"]))),
+        _graphs(ended(_ints(read["graphs"]))),
     ]
     found = [_kind(columns, n) for n, columns in enumerate(parts)]
     table = frames.concat([f for f in found if len(f)] or found[:1])
@@ -55,7 +53,9 @@ def _same_names(codes: Ints, names: list[str]) -> dict[str, pd.Categorical]:
 
 def _kind(columns: dict[str, Ints | pd.Categorical], kind: int) -> pd.DataFrame:
     codes = np.full(len(columns["start"]), kind, np.int64)
-    return frames.frame("activities", columns | {"kind": frames.names(codes, KINDS)})
+    return frames.frame(
+        "activities", columns | {"kind": frames.names(codes, frames.ACTIVITY_KINDS)}
+    )
 
 
 def _only_process(process: Ints, callers: Ints) -> Ints:
@@ -65,6 +65,13 @@ def _only_process(process: Ints, callers: Ints) -> Ints:
         return process
     known = np.unique(np.concatenate((process[~unknown], callers)))
     return np.where(unknown, known[0], process) if len(known) == 1 else process
+
+
+def ended(columns: dict[str, Ints]) -> dict[str, Ints]:
+    """Let what has no end end 1 ns before it starts: an invalid time, and no sentinel to add up."""
+    start, end = columns["start"], columns["end"]
+    endless = end == schema.NO_END
+    return columns | {"end": np.where(endless, start - 1, end)} if endless.any() else columns
 
 
 def _ints(columns: Columns) -> dict[str, Ints]:

@@ -13,14 +13,13 @@ from importers.columns import Columns, Database
 from importers.errors import NotAReport, NothingRecorded
 from importers.nsys import schema
 from importers.nsys.annotations import Annotations
-from importers.nsys.devices import activities
+from importers.nsys.devices import activities, ended
 from importers.nsys.names import Strings, api_name
-from importers.report import Facts, Report
+from importers.report import LONGEST_NS, Facts, Report
 from importers.texts import Ints, Texts
 
 HEADER = b"SQLite format 3\0"
 HEADER_BYTES = 100
-LONGEST_NS = 1 << 62  # 146 years: sums and differences of times stay within 64 bits
 
 
 def read(path: Path, *, details: bool = True) -> Report:
@@ -106,7 +105,8 @@ def _report(path: Path, read: dict[str, Columns]) -> Report:
         )
     versions, found = _versions(read), (ranges, launches, on_device)
     name = os.fsencode(path.name).decode(errors="replace")  # a name may hold any bytes
-    span = _span(*found)
+    marks = annotations.marks()
+    span = _span(*found, marks)
     if span[1] - span[0] > LONGEST_NS:
         raise NotAReport(
             f"{name}: damaged (its times are centuries apart); export or copy it again"
@@ -117,7 +117,7 @@ def _report(path: Path, read: dict[str, Columns]) -> Report:
         ranges=ranges,
         launches=launches,
         activities=on_device,
-        marks=annotations.marks(),
+        marks=marks,
         graph_nodes=_graph_nodes(read),
         threads=_threads(read["threads"], strings),
         processes=_processes(read["processes"]),
@@ -127,7 +127,7 @@ def _report(path: Path, read: dict[str, Columns]) -> Report:
 
 
 def _launches(columns: Columns, strings: Strings) -> pd.DataFrame:
-    ints = {name: _ints(columns, name) for name in columns}
+    ints = ended({name: _ints(columns, name) for name in columns})
     process = ints["thread"] & ~schema.THREAD_BITS
     name = strings.column(ints["name"], clean=api_name)
     return frames.frame("launches", {**ints, "process": process, "name": name})
@@ -145,12 +145,11 @@ def _graph_nodes(read: dict[str, Columns]) -> pd.DataFrame:
 
 def _span(*found: pd.DataFrame) -> tuple[int, int]:
     """First start and last end of what was recorded."""
-    timed = [table for table in found if len(table)]
+    columns = [frames.ints(t, c) for t in found for c in ("time", "start", "end") if c in t]
+    timed = [column for column in columns if len(column)]
     if not timed:
         return (0, 0)
-    starts = [frames.ints(table, "start") for table in timed]
-    ends = [frames.ints(table, "end") for table in timed]
-    return min(int(s.min()) for s in starts), max(int(t.max()) for t in (*starts, *ends))
+    return min(int(c.min()) for c in timed), max(int(c.max()) for c in timed)
 
 
 def _versions(read: dict[str, Columns]) -> tuple[str, str]:

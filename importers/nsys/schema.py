@@ -92,6 +92,7 @@ class Table:
 
     name: str
     columns: Mapping[str, Column]
+    core: bool = False  # a report whose table lacks a needed column cannot be read
 
     def query(self, tables: Mapping[str, set[str]], *, details: bool = True) -> Query | None:
         """Return how to read it from an export with these tables, None if it is not there."""
@@ -101,6 +102,8 @@ class Table:
         wanted = {ours: c for ours, c in self.columns.items() if details or not c.detail}
         found = {ours: column.sql(tables[theirs]) for ours, column in wanted.items()}
         absent = [wanted[ours].theirs[0] for ours, sql in found.items() if sql is None]
+        if absent and not self.core:
+            return None  # another table of that name: what it would have told is not known
         if absent:
             raise NotAReport(f"table {theirs} has no column {absent[0]}: an unknown schema")
         texts = frozenset(ours for ours, column in wanted.items() if column.text)
@@ -122,7 +125,7 @@ _WHERE = {  # columns of everything that runs on a device
     "correlation": maybe("correlationId"),
 }
 
-STRINGS = Table("StringIds", {"id": needed("id"), "value": text("value")})
+STRINGS = Table("StringIds", {"id": needed("id"), "value": text("value")}, core=True)
 KERNELS = Table(
     "CUPTI_ACTIVITY_KIND_KERNEL",
     {
@@ -143,6 +146,7 @@ KERNELS = Table(
         "graph": detail("graphId"),  # from 3.2x on
         "graph_node": maybe("graphNodeId"),
     },
+    core=True,
 )
 COPIES = Table(
     "CUPTI_ACTIVITY_KIND_MEMCPY",
@@ -167,6 +171,7 @@ LAUNCHES = Table(  # runtime and driver calls alike
         "correlation": maybe("correlationId"),
         "name": maybe("nameId"),
     },
+    core=True,
 )
 ANNOTATIONS = Table(
     "NVTX_EVENTS",
@@ -182,6 +187,7 @@ ANNOTATIONS = Table(
         "text_id": Column(("textId",), mixed=True),
         "text": Column(("text", "textId"), text=True, mixed=True),
     },
+    core=True,
 )
 _NODE = {
     "time": needed("start"),
@@ -206,7 +212,7 @@ DEVICES = Table(  # from 3.20 on: which GPU a process calls device 0
     "TARGET_INFO_CUDA_DEVICE",
     {"gpu": maybe("gpuId"), "device": maybe("cudaId"), "pid": maybe("pid")},
 )
-SESSION = Table("ANALYSIS_DETAILS", {"duration": maybe("duration")})
+SESSION = Table("ANALYSIS_DETAILS", {"duration": Column(("duration",), mixed=True)})
 VERSIONS = (  # renamed after 3.1
     Table("META_DATA_EXPORT", {"name": text("name"), "value": text("value")}),
     Table("EXPORT_META_DATA", {"name": text("name"), "value": text("value")}),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bridge.join.attributed import Attributed
 from bridge.join.choices import Choices
 from importers import frames
-from importers.nsys.devices import KINDS
+from importers.frames import ACTIVITY_KINDS as KINDS
 from importers.report import Facts, Report
 from importers.texts import Texts
 from join.brute import CALL_ID, LIBRARIES, Activity, Brute, Call, Range

@@ -216,3 +216,51 @@ def test_no_unicode_escapes_are_written(awkward):
 def test_the_same_report_gives_the_same_bytes(awkward):
     once, again = (b"".join(chrome(timeline(awkward.attributed), ["x"])) for _ in range(2))
     assert once == again
+
+
+def one(tmp_path, **tables):
+    path = tmp_path / "one.sqlite"
+    write(path, {**tables, "strings": []})
+    return bridge.joined.load(path)
+
+
+def args_of(joined, kind):
+    events = events_of(joined)["traceEvents"]
+    return [e.get("args", {}) for e in events if e.get("cat") == kind and e["ph"] == "X"]
+
+
+def test_payloads_of_every_size_are_printed_and_missing_ones_are_not(tmp_path):
+    """The least integer has no positive twin: to print it once took for ever."""
+    payloads = [-(2**63), 2**63 - 1, 0, None, (0x4E42 << 48) + 7]
+    ranges = [
+        {
+            "start": n,
+            "end": 100 - n,
+            "type": 59,
+            "thread": THREAD,
+            "text": f"r{n}",
+            "payload": payload,
+        }
+        for n, payload in enumerate(payloads)
+    ]
+    shown = args_of(one(tmp_path, annotations=ranges), "op")
+    assert [a.get("payload") for a in shown] == [-(2**63), 2**63 - 1, 0, None, None]
+    assert [a.get("call") for a in shown] == [None, None, None, None, 7]
+
+
+def test_what_never_ended_is_drawn_without_length(tmp_path):
+    kernel = {"start": 50, "end": None, "process": PROCESS, "correlation": 3, "stream": 7}
+    joined = one(tmp_path, kernels=[kernel, {**kernel, "end": 60, "correlation": None}])
+    kernels = [e for e in events_of(joined)["traceEvents"] if e.get("cat") == "kernel"]
+    assert sorted(e["dur"] for e in kernels) == [0, 0.01]
+    assert [e["args"].get("correlation") for e in kernels].count(None) == 1
+    assert joined.totals["unattributed"]["invalid_time"] == {"activities": 1, "gpu_ns": 0}
+
+
+def test_marks_centuries_away_are_refused(tmp_path):
+    marks = [{"start": t, "type": 34, "thread": THREAD, "text": "m"} for t in (-(2**62), 2**62)]
+    with pytest.raises(ReportError, match="centuries"):
+        one(
+            tmp_path,
+            annotations=[*marks, {"start": 0, "end": 5, "type": 59, "thread": THREAD, "text": "r"}],
+        )

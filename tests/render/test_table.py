@@ -95,3 +95,12 @@ def test_the_accounting_names_every_reason():
     assert accounting.line(
         {"activities": 0, "gpu_ns": 0, "attributed_ns": 0, "unattributed": {}}, 0
     )
+
+
+def test_names_are_shown_as_they_are_and_on_one_line():
+    rows = pd.DataFrame({"op": ["step:train:0", "a\nb\x1b[31m"], "calls": [1, 2], "cpu_self_ns": [3, 4],
+                         "cpu_total_ns": [5, 6]})  # fmt: skip
+    text = table.for_terminal("op without activities", rows, 80)
+    assert "step:train:0" in text
+    assert "a b [31m" in text
+    assert len(text.splitlines()) == 4

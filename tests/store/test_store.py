@@ -164,11 +164,12 @@ def test_the_rarest_values_come_back(tmp_path: Path, db: Path) -> None:
 
 
 def test_several_reports_are_one_run(made: Path, other: Path, db: Path) -> None:
-    report = importers.load(made, other, made)
+    third = Path(shutil.copy(made, "third.sqlite"))
+    report = importers.load(made, other, third)
     assert set(report.activities["report"]) == {0, 1, 2}
     back = kept(report, db)
     assert_same(back, report)
-    assert back.source == ("made.sqlite", "other.sqlite", "made.sqlite")
+    assert back.source == ("made.sqlite", "other.sqlite", "third.sqlite")
     assert len(ask(db, "SELECT * FROM runs")) == 1
 
 

@@ -1,0 +1,126 @@
+"""The frames of a run as columns of integers and texts, as the store keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bridge.join.attribution import ATTRIBUTED, REASONS
+from bridge.join.nesting import Nesting
+from bridge.join.order import NONE, Ints
+from bridge.joined import Joined
+from bridge.store.tables import NAMED, SYMBOL, stored
+from importers import frames
+from importers.nsys.names import distinct
+from importers.texts import Texts
+
+Column = Ints | Texts
+
+
+class RunColumns:
+    """The frames of a run as columns of integers and texts; names become ids of one table."""
+
+    def __init__(self, joined: Joined, run: int, last: Mapping[str, int]) -> None:
+        self.joined, self.run = joined, run
+        self.names: list[dict[str, Texts]] = []
+        self.next_name = last["names"] + 1
+        self.first = {table: number + 1 for table, number in last.items()}
+        self.found = {"activities": self._activities, "ranges": self._ranges}
+
+    def table(self, kind: str) -> dict[str, Column]:
+        """Return the columns of the table for a frame; `names` has the names of all made so far."""
+        if kind == "names":
+            return self._names()
+        found = self.found[kind]() if kind in self.found else {}
+        return self._table(kind, {**getattr(self.joined.report, kind), **found})
+
+    def _names(self) -> dict[str, Column]:
+        texts = {
+            column: Texts.concat([Texts.of([]), *(names[column] for names in self.names)])
+            for column in ("text", *SYMBOL)
+        }
+        return {"run": _constant(self.run, len(texts["text"])), **texts}
+
+    def _table(self, kind: str, columns: Mapping[str, Any]) -> dict[str, Column]:
+        rows = len(next(iter(columns.values())))
+        table: dict[str, Column] = {"run": _constant(self.run, rows)}
+        for name in stored(kind):
+            table[name] = self._column(name, columns[name])
+        return {name: c for name, c in table.items() if not _all_missing(c)}
+
+    def _column(self, name: str, column: pd.Series | Column) -> Column:
+        if isinstance(column, pd.Series):
+            if name in NAMED:
+                return self._named(frames.codes(column), column.cat.categories)
+            return column.to_numpy().astype(np.int64, copy=False)
+        return column
+
+    def _named(self, codes: Ints, names: Iterable[str]) -> Ints:
+        """Enter names into the table of names; return the id of each row's."""
+        texts = Texts.of(names)
+        nothing = Texts.of([""] * len(texts))
+        return self._entered(codes, {"text": texts, **dict.fromkeys(SYMBOL, nothing)})
+
+    def _entered(self, codes: Ints, names: dict[str, Texts]) -> Ints:
+        self.names.append(names)
+        first, self.next_name = self.next_name, self.next_name + len(names["text"])
+        return np.where(codes == NONE, NONE, codes + first)
+
+    def _activities(self) -> dict[str, Column]:
+        """What the join found, and one id for the three names of a kernel."""
+        joined, found = self.joined.attributed, self.joined.attributed.attribution
+        reason = np.where(found.reason == ATTRIBUTED, NONE, found.reason)
+        return {
+            "name": self._symbols(self.joined.report.activities),
+            "launch": self._ids("launches", found.launch),
+            "range": self._ids("ranges", found.range),
+            "op": self._named(joined.activity_op, joined.ops),
+            "reason": self._named(reason, REASONS),
+        }
+
+    def _symbols(self, activities: pd.DataFrame) -> Ints:
+        columns = ("name", *SYMBOL)
+        codes, rows = distinct(tuple(frames.codes(activities[c]) for c in columns))
+        name, *others = ([str(n) for n in activities[c].iloc[rows]] for c in columns)
+        differing = [["" if o == n else o for o, n in zip(t, name, strict=True)] for t in others]
+        texts = dict(zip(("text", *SYMBOL), map(Texts.of, (name, *differing)), strict=True))
+        return self._entered(codes, texts)
+
+    def _ranges(self) -> dict[str, Column]:
+        """The op of each range, the range around it, and its text where that is more than its name."""
+        report, texts = self.joined.report, self.joined.report.texts
+        text, name = frames.ints(report.ranges, "text"), report.ranges["name"]
+        lengths = Texts.of(name.cat.categories).sizes[frames.codes(name)] if len(name) else text
+        more = texts.sizes[text] != lengths
+        ends = np.where(more, texts.offsets[text + 1], texts.offsets[text])
+        joined = self.joined.attributed
+        return {
+            "parent": self._ids("ranges", _parents(joined.attribution.nesting, len(text))),
+            "op": self._named(joined.op, joined.ops),
+            "text": texts.slices(texts.offsets[text], ends),
+        }
+
+    def _ids(self, table: str, rows: Ints) -> Ints:
+        return np.where(rows == NONE, NONE, rows + self.first[table])
+
+
+def _parents(nesting: Nesting, ranges: int) -> Ints:
+    """Return the row of the range around each one (around its first piece), or NONE."""
+    parent = np.full(ranges, NONE)
+    around = np.where(nesting.parent == NONE, NONE, nesting.range[nesting.parent])
+    parent[nesting.range[::-1]] = around[::-1]
+    return parent
+
+
+def _constant(value: int, rows: int) -> Ints:
+    return np.broadcast_to(np.int64(value), (rows,))
+
+
+def _all_missing(column: Column) -> bool:
+    """Whether a column says nothing, so that NULL can stand for all of it."""
+    if isinstance(column, Texts):
+        return not len(column.data)
+    return bool(len(column)) and column.strides == (0,) and int(column[0]) == NONE

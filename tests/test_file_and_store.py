@@ -1,0 +1,40 @@
+"""A run read from the store gives what its report gives: every table, and the trace to the byte."""
+
+import pytest
+import real_parts
+
+import importers
+from bridge import demo, store
+from bridge.analyze.timeline import timeline
+from bridge.joined import VIEWS, join
+from bridge.render.chrome import chrome
+from bridge.render.document import as_json
+
+
+def told(report, raw=False):
+    """Everything that commands print of a report."""
+    from bridge.join.choices import Choices
+
+    joined = join(report, Choices(raw=raw))
+    tables = [as_json(v, report.source, joined.totals, joined.by(v)) for v in VIEWS]
+    return tables, b"".join(chrome(timeline(joined.attributed), report.source))
+
+
+def assert_told_alike(path, folder):
+    report = importers.load(path)
+    run = store.save(join(report), folder / "bridge.db", "x")
+    back = store.load(folder / "bridge.db", run)
+    assert told(back) == told(report)
+    assert told(back, raw=True) == told(report, raw=True)
+
+
+@pytest.mark.parametrize("path", real_parts.corpus_reports())
+def test_real_reports(path, tmp_path):
+    if path.stem in ("failed-export", "no-kernels-osrt"):
+        pytest.skip("nothing recorded in this file, by design")
+    assert_told_alike(path, tmp_path)
+
+
+def test_the_demonstration(tmp_path):
+    demo.make(tmp_path / "demo.sqlite")
+    assert_told_alike(tmp_path / "demo.sqlite", tmp_path)

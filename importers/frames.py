@@ -49,7 +49,9 @@ def frame(
     rows = len(next(iter(columns.values()))) if columns else 0
     data = {c: columns[c] if c in columns else _missing(c, rows) for c in FRAMES[kind]}
     table = pd.DataFrame(data, copy=False)
-    return table.assign(kind=_as_kinds(table["kind"], KINDS[kind])) if kind in KINDS else table
+    if kind in KINDS and tuple(table["kind"].cat.categories) != KINDS[kind]:
+        return table.assign(kind=_as_kinds(table["kind"], KINDS[kind]))
+    return table
 
 
 def _as_kinds(column: pd.Series, kinds: tuple[str, ...]) -> pd.Categorical:
@@ -59,9 +61,9 @@ def _as_kinds(column: pd.Series, kinds: tuple[str, ...]) -> pd.Categorical:
 
 def is_kind(table: pd.DataFrame, *kinds: str) -> NDArray[np.bool_]:
     """Tell which rows are of one of these kinds."""
-    every = [str(name) for name in table["kind"].cat.categories]
-    wanted = np.array([name in kinds for name in every] + [False])
-    return wanted[codes(table["kind"])]
+    of = table["kind"].cat
+    wanted = np.array([*(name in kinds for name in of.categories), False])
+    return wanted[of.codes.to_numpy()]
 
 
 def names(codes: Ints, categories: Sequence[str]) -> pd.Categorical:

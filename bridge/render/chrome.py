@@ -26,7 +26,7 @@ from bridge.render.rows import (
     Piece,
     Text,
     Through,
-    number,
+    numbers,
 )
 
 ESCAPES = {
@@ -119,7 +119,7 @@ def _args(s: Slices) -> list[Piece]:
                 texts = [b"", *(key + b'"' + _escaped(t) + b'"' for t in column.names)]
                 pieces.append(Names(column.codes + 1, texts))
         elif len(column) and (column != MISSING).any():
-            pieces.append(number(key, column))
+            pieces += numbers(key, column)
     return (
         [Text(b',"args":{"kind":"' + s.kind.encode() + b'"'), *pieces, Text(b"}")] if pieces else []
     )

@@ -155,11 +155,13 @@ class Lines:
         return squeezed
 
 
-def number(head: bytes, values: Ints) -> Piece:
-    """Print an integer column after ``head``; one that never changes without looking at it again."""
+def numbers(head: bytes, values: Ints) -> list[Piece]:
+    """Print an integer column after ``head``, as plainly as its values allow."""
     if values.strides == (0,) and len(values):
-        return Text(head + str(int(values[0])).encode())
-    return Given(head, values)
+        return [Text(head + str(int(values[0])).encode())]
+    if (values == MISSING).any():
+        return [Given(head, values)]
+    return [Text(head), Number(values)]
 
 
 def _digits(values: Ints | NDArray[np.uint64]) -> Bytes:

@@ -144,3 +144,7 @@ def test_a_name_is_found_whole():
     assert named_in("`bridge runs list`", "runs list")
     assert not named_in("bridge runs-over", "runs")
     assert not named_in("bridge reporting", "report")
+
+
+def test_no_page_has_a_blank_left_to_fill_in():
+    assert [page.name for page in PAGES if "@@" in page.read_text(encoding="utf-8")] == []

@@ -145,14 +145,27 @@ class Lines:
 
     def chunks(self) -> Iterator[Lines]:
         """Cut into lots to be printed apart."""
+        pieces = _merged(self.pieces)
         for first in range(0, len(self.rows), CHUNK):
-            yield Lines(self.pieces, self.rows[first : first + CHUNK])
+            yield Lines(pieces, self.rows[first : first + CHUNK])
 
     def print(self) -> bytes:
         """Return the lines; for a chunk, not for a whole table."""
         flat = np.hstack([piece.at(self.rows) for piece in self.pieces]).ravel()
         squeezed: bytes = flat[flat != 0].tobytes()
         return squeezed
+
+
+def _merged(pieces: Sequence[Piece]) -> list[Piece]:
+    """Make one piece of texts that follow each other."""
+    found: list[Piece] = []
+    for piece in pieces:
+        last = found[-1] if found else None
+        if isinstance(piece, Text) and isinstance(last, Text):
+            found[-1] = Text(last.text + piece.text)
+        else:
+            found.append(piece)
+    return found
 
 
 def numbers(head: bytes, values: Ints) -> list[Piece]:

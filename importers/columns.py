@@ -177,6 +177,20 @@ class _Reading:
         return {name: texts[name] if name in texts else ints[name] for name in self.query.columns}
 
 
+def ints_of(columns: Columns, name: str) -> Ints:
+    """Return a column that holds integers."""
+    column = columns[name]
+    assert isinstance(column, np.ndarray)
+    return column
+
+
+def texts_of(columns: Columns, name: str) -> Texts:
+    """Return a column that holds texts."""
+    column = columns[name]
+    assert isinstance(column, Texts)
+    return column
+
+
 def _integers(child: Any) -> Ints:
     """Return a column's values, sharing memory with the batch."""
     if child.storage_type != "int64":

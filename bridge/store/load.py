@@ -12,7 +12,7 @@ import pandas as pd
 from bridge.store.runs import chosen
 from bridge.store.tables import NAMED, SYMBOL, opened
 from importers import frames
-from importers.columns import Columns, Database, Query
+from importers.columns import Columns, Database, Query, ints_of, texts_of
 from importers.nsys.annotations import pooled
 from importers.nsys.names import Strings
 from importers.report import Facts, Report
@@ -36,7 +36,7 @@ def load(path: Path, run: int | None = None) -> Report:
     names = _names(read["names"], extents["names"][0])
     tables = {kind: _frame(kind, read[kind], names) for kind in frames.FRAMES}
     pool, text = pooled(
-        _texts(read["ranges"], "text"), _ints(read["ranges"], "name"), names["name"]
+        texts_of(read["ranges"], "text"), ints_of(read["ranges"], "name"), names["name"]
     )
     ranges = tables.pop("ranges").assign(text=text)
     return Report(found.source, tuple(facts), ranges=ranges, texts=pool, **tables)
@@ -55,19 +55,19 @@ def _columns(kind: str) -> list[str]:
 
 def _names(columns: Columns, first: int) -> dict[str, Strings]:
     """Return what an id stands for under each kind of name; one not stored is the plain name."""
-    name = _texts(columns, "text")
+    name = texts_of(columns, "text")
     ids = np.arange(first, first + len(name))
     own = np.arange(len(name))
     found = {"name": Strings(ids, name)}
     for other in SYMBOL:
-        both = Texts.concat([_texts(columns, other), name])
-        there = _texts(columns, other).sizes > 0
+        both = Texts.concat([texts_of(columns, other), name])
+        there = texts_of(columns, other).sizes > 0
         found[other] = Strings(ids, both.take(np.where(there, own, own + len(name))))
     return found
 
 
 def _frame(kind: str, columns: Columns, names: Mapping[str, Strings]) -> pd.DataFrame:
-    ints = {c: _ints(columns, c) for c in _columns(kind) if (kind, c) != ("ranges", "text")}
+    ints = {c: ints_of(columns, c) for c in _columns(kind) if (kind, c) != ("ranges", "text")}
     named = {c: _named(values, names["name"]) for c, values in ints.items() if c in NAMED}
     flags = {c: values.astype(bool) for c, values in ints.items() if c in frames.FLAGS}
     symbols = [c for c in frames.FRAMES[kind] if c in SYMBOL]
@@ -91,15 +91,3 @@ def _facts(row: dict[str, object]) -> Facts:
     return Facts(
         str(row["product"]), str(row["schema"]), span, tuple(json.loads(str(row["warnings"])))
     )
-
-
-def _ints(columns: Columns, name: str) -> Ints:
-    column = columns[name]
-    assert isinstance(column, np.ndarray)
-    return column
-
-
-def _texts(columns: Columns, name: str) -> Texts:
-    column = columns[name]
-    assert isinstance(column, Texts)
-    return column

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
-from importers.columns import Columns, Database
+from importers.columns import Columns, Database, ints_of, texts_of
 from importers.errors import NotAReport, NothingRecorded
 from importers.nsys import schema
 from importers.nsys.annotations import Annotations
 from importers.nsys.devices import activities, ended
 from importers.nsys.names import Strings, api_name
 from importers.report import LONGEST_NS, Facts, Report
-from importers.texts import Ints, Texts
+from importers.texts import Texts
 
 HEADER = b"SQLite format 3\0"
 HEADER_BYTES = 100
@@ -93,10 +93,10 @@ def _complete(table: schema.Table, found: Columns) -> Columns:
 
 
 def _report(path: Path, read: dict[str, Columns]) -> Report:
-    strings = Strings(_ints(read["strings"], "id"), _texts(read["strings"], "value"))
+    strings = Strings(ints_of(read["strings"], "id"), texts_of(read["strings"], "value"))
     annotations = Annotations.of(read["annotations"], strings)
     launches, on_device = _launches(read["launches"], strings), activities(read, strings)
-    session = int(_ints(read["session"], "duration").max(initial=schema.MISSING))
+    session = int(ints_of(read["session"], "duration").max(initial=schema.MISSING))
     ranges = annotations.ranges(_span(launches, on_device)[1], session)
     if not len(ranges) + len(launches) + len(on_device):
         raise NothingRecorded(
@@ -127,7 +127,7 @@ def _report(path: Path, read: dict[str, Columns]) -> Report:
 
 
 def _launches(columns: Columns, strings: Strings) -> pd.DataFrame:
-    ints = ended({name: _ints(columns, name) for name in columns})
+    ints = ended({name: ints_of(columns, name) for name in columns})
     process = ints["thread"] & ~schema.THREAD_BITS
     name = strings.column(ints["name"], clean=api_name)
     return frames.frame("launches", {**ints, "process": process, "name": name})
@@ -135,9 +135,9 @@ def _launches(columns: Columns, strings: Strings) -> pd.DataFrame:
 
 def _graph_nodes(read: dict[str, Columns]) -> pd.DataFrame:
     """Return the creations of graph nodes, from whichever table has them."""
-    ints = {name: _ints(read["graph_nodes"], name) for name in read["graph_nodes"]}
+    ints = {name: ints_of(read["graph_nodes"], name) for name in read["graph_nodes"]}
     if not len(ints["node"]):
-        old = {name: _ints(read["graph_nodes_old"], name) for name in ints}
+        old = {name: ints_of(read["graph_nodes_old"], name) for name in ints}
         nodes = np.flatnonzero(old["node"] != schema.MISSING)  # else it tells of whole graphs
         ints = {name: column[nodes] for name, column in old.items()}
     return frames.frame("graph_nodes", {**ints, "process": ints["thread"] & ~schema.THREAD_BITS})
@@ -155,17 +155,17 @@ def _span(*found: pd.DataFrame) -> tuple[int, int]:
 def _versions(read: dict[str, Columns]) -> tuple[str, str]:
     known: dict[str, str] = {}
     for name in ("versions_old", "versions"):
-        pairs = _texts(read[name], "name").decode(), _texts(read[name], "value").decode()
+        pairs = texts_of(read[name], "name").decode(), texts_of(read[name], "value").decode()
         known |= dict(zip(*pairs, strict=True))
     return known.get(schema.PRODUCT_VERSION, ""), known.get(schema.SCHEMA_VERSION, "")
 
 
 def _threads(columns: Columns, strings: Strings) -> pd.DataFrame:
     """Name threads; of several names the one of highest priority counts, then the first by letter."""
-    thread = _ints(columns, "thread")
-    named = strings.column(_ints(columns, "name"))
+    thread = ints_of(columns, "thread")
+    named = strings.column(ints_of(columns, "name"))
     table = pd.DataFrame(
-        {"thread": thread, "name": named.astype(object), "p": -_ints(columns, "priority")}
+        {"thread": thread, "name": named.astype(object), "p": -ints_of(columns, "priority")}
     )
     table = table.sort_values(["thread", "p", "name"]).drop_duplicates("thread")
     ours = table["thread"].to_numpy()
@@ -176,19 +176,21 @@ def _threads(columns: Columns, strings: Strings) -> pd.DataFrame:
 
 
 def _processes(columns: Columns) -> pd.DataFrame:
-    name = frames.named(_texts(columns, "name").decode())
-    return frames.frame("processes", {"process": _ints(columns, "process"), "name": name})
+    name = frames.named(texts_of(columns, "name").decode())
+    return frames.frame("processes", {"process": ints_of(columns, "process"), "name": name})
 
 
 def _devices(read: dict[str, Columns], on_device: pd.DataFrame) -> pd.DataFrame:
     """Return the GPU behind each (process, device number) that was used."""
     used = on_device[["process", "device"]].drop_duplicates().sort_values(["process", "device"])
     process, device = used["process"].to_numpy(), used["device"].to_numpy()
-    declared = [_ints(read["devices"], c).tolist() for c in ("pid", "device", "gpu")]
+    declared = [ints_of(read["devices"], c).tolist() for c in ("pid", "device", "gpu")]
     gpu_of = {(pid, number): gpu for pid, number, gpu in zip(*declared, strict=True)}
     gpus = read["gpus"]
-    by_number = dict(zip(_ints(gpus, "device").tolist(), _ints(gpus, "gpu").tolist(), strict=True))
-    names = dict(zip(_ints(gpus, "gpu").tolist(), _texts(gpus, "name").decode(), strict=True))
+    by_number = dict(
+        zip(ints_of(gpus, "device").tolist(), ints_of(gpus, "gpu").tolist(), strict=True)
+    )
+    names = dict(zip(ints_of(gpus, "gpu").tolist(), texts_of(gpus, "name").decode(), strict=True))
     pids = (process >> 24) & schema.THREAD_BITS
     keys = zip(pids.tolist(), device.tolist(), strict=True)
     gpu = [gpu_of.get((pid, number), by_number.get(number, -1)) for pid, number in keys]
@@ -212,15 +214,3 @@ def _warnings(name: str, *found: pd.DataFrame) -> tuple[str, ...]:
             " nsys profile --cuda-graph-trace=node shows the kernels in them"
         )
     return tuple(f"{name}: {text}" for text in said)
-
-
-def _ints(columns: Columns, name: str) -> Ints:
-    column = columns[name]
-    assert isinstance(column, np.ndarray)
-    return column
-
-
-def _texts(columns: Columns, name: str) -> Texts:
-    column = columns[name]
-    assert isinstance(column, Texts)
-    return column

@@ -14,6 +14,7 @@ import numpy as np
 from bridge.join.order import NONE
 from bridge.output import OutputError
 from bridge.store.columns import Column
+from bridge.store.tables import PATIENCE_S
 from importers.texts import Texts
 
 
@@ -31,6 +32,7 @@ def ingest(path: Path, tables: Iterable[tuple[str, dict[str, Column]]]) -> dict[
             ) as database,
             adbc_driver_manager.AdbcConnection(database) as connection,
         ):
+            _wait_for_readers(connection)
             connection.set_autocommit(False)
             for table, columns in tables:
                 rows[table] = len(columns["run"])
@@ -41,6 +43,12 @@ def ingest(path: Path, tables: Iterable[tuple[str, dict[str, Column]]]) -> dict[
         reason = " ".join(str(error).split()).partition(" query was: ")[0].rpartition(": ")[2]
         raise OutputError(f"{path}: {reason}; nothing was stored") from error
     return rows
+
+
+def _wait_for_readers(connection: adbc_driver_manager.AdbcConnection) -> None:
+    with adbc_driver_manager.AdbcStatement(connection) as statement:
+        statement.set_sql_query(f"PRAGMA busy_timeout = {PATIENCE_S * 1000}")
+        statement.execute_update()
 
 
 def _append(

@@ -15,6 +15,7 @@ from importers.errors import ReportError
 from importers.frames import FRAMES, NAMES
 
 VERSION = 1
+PATIENCE_S = 30  # for the locks of others
 
 # The tables for the frames: the frame's own columns, but for those kept elsewhere, and what the join found.
 # ``launch``, ``range`` and ``parent`` are ids of the tables launches and ranges, so that SQL can join.
@@ -59,7 +60,7 @@ def opened(path: Path, *, create: bool = False) -> Iterator[Database]:
     _there(path, create=create)
     try:
         # Absolute, for SQLite may take a name that begins with "file:" for an address.
-        connection = sqlite3.connect(path.absolute(), timeout=30)
+        connection = sqlite3.connect(path.absolute(), timeout=PATIENCE_S)
         try:
             database = Database(connection)
             _up_to_date(path, database)
@@ -107,17 +108,26 @@ def stored(kind: str) -> tuple[str, ...]:
 
 
 def _up_to_date(path: Path, database: Database) -> None:
-    version = database.execute("PRAGMA user_version").fetchone()[0]
+    if _version(path, database) == VERSION:
+        return
+    database.conn.execute("BEGIN IMMEDIATE")  # others see all of the schema or none, and one makes it
+    for step in range(_version(path, database), VERSION):
+        MIGRATIONS[step](database)
+        database.execute(f"PRAGMA user_version = {step + 1}")
+    database.conn.commit()
+
+
+def _version(path: Path, database: Database) -> int:
+    with database.atomic():  # both of the same moment: another process may be making the store
+        version = int(database.execute("PRAGMA user_version").fetchone()[0])
+        names = database.table_names()
     if version > VERSION:
         raise StoreError(
             f"{path}: made by a newer nsight-bridge (schema {version}, this is {VERSION})"
         )
-    names = database.table_names()
     if names and not (version and {"runs", "extents"} <= set(names)):
         raise StoreError(f"{path}: {FOREIGN}")
-    for step in range(version, VERSION):
-        MIGRATIONS[step](database)
-        database.execute(f"PRAGMA user_version = {step + 1}")
+    return version
 
 
 def _first(database: Database) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import made_reports
@@ -18,11 +19,13 @@ import pytest
 import real_parts
 from command import assert_misused, assert_refused, bridge, done, inside
 from numpy.testing import assert_array_equal
+from sqlite_utils import Database
 
 import importers
 from bridge import store
 from bridge.joined import VIEWS, join
 from bridge.store import StoreError
+from bridge.store.tables import MIGRATIONS
 from importers import frames
 from importers.report import Report
 
@@ -469,6 +472,33 @@ def test_imports_at_the_same_time_do_not_take_each_other_for_dead(tmp_path: Path
     for run in runs:
         assert_same(store.load(db, run.id), importers.load(tmp_path / run.source[0]))
     assert inside(db.parent) == ["bridge.db"]
+
+
+def test_an_import_waits_for_who_reads(made: Path, other: Path, db: Path) -> None:
+    imported(db, made)
+    reader = sqlite3.connect(db, check_same_thread=False)
+    rows = reader.execute("SELECT id FROM activities")  # holds the lock of readers until fetched
+    rows.fetchone()
+    release = Timer(1.5, rows.close)
+    release.start()
+    imported(db, other)
+    release.join()
+    reader.close()
+    assert [run.id for run in store.listed(db)] == [1, 2]
+
+
+def test_a_store_appears_whole(db: Path) -> None:
+    maker = sqlite3.connect(db, isolation_level=None, check_same_thread=False)
+    maker.execute("BEGIN IMMEDIATE")
+
+    def made() -> None:
+        MIGRATIONS[0](Database(maker))
+        maker.execute("PRAGMA user_version = 1")
+        maker.execute("COMMIT")
+        maker.close()
+
+    Timer(0.3, made).start()
+    assert store.listed(db) == []
 
 
 # -- what others see in it

@@ -110,7 +110,9 @@ def stored(kind: str) -> tuple[str, ...]:
 def _up_to_date(path: Path, database: Database) -> None:
     if _version(path, database) == VERSION:
         return
-    database.conn.execute("BEGIN IMMEDIATE")  # others see all of the schema or none, and one makes it
+    database.conn.execute(
+        "BEGIN IMMEDIATE"
+    )  # others see all of the schema or none, and one makes it
     for step in range(_version(path, database), VERSION):
         MIGRATIONS[step](database)
         database.execute(f"PRAGMA user_version = {step + 1}")

@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 import importers
+from bridge.analyze import lawful
 from bridge.analyze.kernels import by_copy, by_kernel, by_op_kernel
+from bridge.analyze.modules import by_forward_op, by_module
 from bridge.analyze.ops import by_op
+from bridge.analyze.phases import by_phase
 from bridge.analyze.ranges import by_range
 from bridge.analyze.totals import Totals, totals
-from bridge.join.attributed import DEFAULT, Attributed
+from bridge.analyze.waits import by_wait
+from bridge.join.attributed import BOTH, DEFAULT, DIRECTIONS, Attributed
 from bridge.join.attribution import REASONS, RULES
 from bridge.join.choices import Choices
-from bridge.join.labels import Rule
-from bridge.join.order import NONE
+from bridge.join.order import NONE, Ints
 from importers.report import Report
 
-VIEWS = ("op", "op-kernel", "kernel", "copy", "range")
+VIEWS = (
+    "op", "op-kernel", "kernel", "copy", "range", "module", "forward-op", "phase", "wait"
+)  # fmt: skip
+DIRECTED = VIEWS[:5]  # those that can count one direction alone
 SORTED_BY = {  # largest first; ties by the next ones
     "op": ("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"),
     "op-kernel": ("total_ns",),
     "kernel": ("total_ns",),
     "copy": ("total_ns",),
     "range": ("gpu_busy_ns", "duration_ns"),
+    "module": ("gpu_self_ns", "gpu_total_ns"),
+    "forward-op": ("gpu_self_ns",),
+    "phase": ("gpu_ns", "wall_ns"),
+    "wait": ("total_ns",),
 }
 
 
@@ -56,51 +67,76 @@ class Joined:
         return len(np.unique(op[op != NONE]))
 
     @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What is unlawful in the report and what was made of it, a line each."""
+        return lawful.warnings(self.attributed)
+
+    @cached_property
     def op_kernels(self) -> pd.DataFrame:
         """Return one row per activity, in the order of ``report.activities``.
 
         Columns: launch and range (rows, -1 for none), op and path (None for none), reason
-        ('' where there is an op), rule (`RULES` of bridge.join.attribution), report.
+        ('' where there is an op), rule (`RULES` of bridge.join.attribution), direction ("forward",
+        "backward", None without an op), forward (row of the range that backward work belongs to, or
+        -1), ambiguous (several threads had such a range), module (path, None for none), report.
         """
         joined, found = self.attributed, self.attributed.attribution
         code, distinct = joined.node_path
-        path = np.where(found.node == NONE, NONE, np.append(code, NONE)[found.node])
+        forward, backward = joined.directions.forward, joined.directions.backward
+        modules = joined.modules
+        first = found.nesting.first_nodes(len(self.report.ranges))
+        module = modules.of[np.where(forward == NONE, np.arange(len(forward)), first[forward])]
+        module = np.where(module == NONE, NONE, np.append(modules.path, NONE)[module])
         return pd.DataFrame(
             {
                 "launch": found.launch,
                 "range": found.range,
                 "op": pd.Categorical.from_codes(joined.activity_op, _index(joined.ops)),
-                "path": pd.Categorical.from_codes(path, _index(distinct)),
+                "path": _of_node(found.node, code, distinct),
                 "reason": pd.Categorical.from_codes(found.reason, _index(REASONS)),
                 "rule": pd.Categorical.from_codes(found.rule, _index(RULES)),
+                "direction": _of_node(found.node, backward.astype(np.int64), DIRECTIONS[:2]),
+                "forward": np.append(forward, NONE)[found.node],
+                "ambiguous": np.append(joined.directions.ambiguous, False)[found.node],
+                "module": _of_node(found.node, module, modules.paths),
                 "report": self.report.activities["report"],
             }
         )
 
     def by(
-        self, view: str, *, inclusive: bool = False, kernel_names: str = "short"
+        self,
+        view: str,
+        *,
+        inclusive: bool = False,
+        kernel_names: str = "short",
+        memory_kinds: bool = False,
+        arguments: bool = False,
+        direction: str = BOTH,
     ) -> pd.DataFrame:
-        """Return the table ``op``, ``op-kernel``, ``kernel``, ``copy`` or ``range``.
+        """Return one of the tables `VIEWS`, as docs/report.md describes them.
 
-        Times in ns; rows sorted by time, largest first, ties by name. Raises ValueError for another
-        view.
+        ``inclusive`` goes with op-kernel, ``memory_kinds`` with copy, ``arguments`` with range: columns
+        of what each call says of itself. ``direction`` counts forward or backward work alone, in the views `DIRECTED`. Times in ns;
+        rows sorted by time, largest first, ties by name. Raises ValueError for another view or
+        direction.
         """
         if view not in VIEWS:
             raise ValueError(f"no view {view!r}: one of {', '.join(VIEWS)}")
-        return ordered(self._table(view, kernel_names, inclusive=inclusive), SORTED_BY[view])
-
-    def _table(self, view: str, kernel_names: str, *, inclusive: bool) -> pd.DataFrame:
-        match view:
-            case "op":
-                return by_op(self.attributed)
-            case "op-kernel":
-                return by_op_kernel(self.attributed, kernel_names, inclusive=inclusive)
-            case "kernel":
-                return by_kernel(self.attributed, kernel_names)
-            case "copy":
-                return by_copy(self.attributed)
-            case _:
-                return by_range(self.attributed)
+        if direction != BOTH and view not in DIRECTED:
+            raise ValueError(f"no direction for view {view!r}: only for {', '.join(DIRECTED)}")
+        joined = self.attributed.only(direction)
+        tables: dict[str, Callable[[Attributed], pd.DataFrame]] = {
+            "op": by_op,
+            "op-kernel": partial(by_op_kernel, kernel_names=kernel_names, inclusive=inclusive),
+            "kernel": partial(by_kernel, kernel_names=kernel_names),
+            "copy": partial(by_copy, memory_kinds=memory_kinds),
+            "range": partial(by_range, with_arguments=arguments),
+            "module": by_module,
+            "forward-op": by_forward_op,
+            "phase": by_phase,
+            "wait": by_wait,
+        }
+        return ordered(tables[view](joined), SORTED_BY[view])
 
 
 def join(report: Report, choices: Choices = DEFAULT) -> Joined:
@@ -108,16 +144,15 @@ def join(report: Report, choices: Choices = DEFAULT) -> Joined:
     return Joined(Attributed.of(report, choices))
 
 
-def load(
-    *paths: str | Path, rules: Sequence[Rule] = (), raw: bool = False, graphs: str | None = None
-) -> Joined:
+def load(*paths: str | Path, **choices: Any) -> Joined:
     """Read one report (or several as one) and attribute every activity.
 
-    ``rules`` regroup op names; ``raw`` takes the ranges' whole texts over all domains instead of
-    ops; ``graphs`` ("capture" or "launch") says which op owns the work of a CUDA graph. Raises
-    `importers.ReportError`, whose message is one line for the user.
+    ``choices`` are the fields of `Choices`: ``rules`` regroup op names; ``raw`` takes the ranges' whole
+    texts over all domains instead of ops; ``graphs`` ("capture" or "launch") says which op owns the
+    work of a CUDA graph; ``domains`` and ``without`` whose ranges are ops; ``adopt`` guesses for threads
+    without ranges. Raises `importers.ReportError`, whose message is one line for the user.
     """
-    return join(importers.load(*paths), Choices(rules, raw, graphs))
+    return join(importers.load(*paths), Choices(**choices))
 
 
 def ordered(
@@ -130,6 +165,11 @@ def ordered(
     return table.sort_values(
         [*columns, *names], ascending=directions, ignore_index=True, kind="stable"
     )
+
+
+def _of_node(node: Ints, codes: Ints, names: Sequence[str]) -> pd.Categorical:
+    """Return a name per activity by the code of its node."""
+    return pd.Categorical.from_codes(np.append(codes, NONE)[node], _index(names))
 
 
 def _index(names: Sequence[str] | dict[str, str]) -> pd.Index:

@@ -16,25 +16,32 @@ from importers.texts import Ints
 MISSING = -1
 
 NAMES = frozenset(  # columns that are categoricals, in whatever frame
-    "name full_name mangled kind domain_name category process_name thread_name".split()
+    "name full_name mangled kind domain_name category json process_name thread_name".split()
 )
 FLAGS = frozenset(["open"])
 # Codes of these categoricals mean the same everywhere, in whatever order a file has them.
 ACTIVITY_KINDS = KERNEL, COPY, FILL, GRAPH = ("kernel", "copy", "fill", "graph")
 RANGE_KINDS = PUSH_POP, START_END = ("push_pop", "start_end")
-KINDS = {"activities": ACTIVITY_KINDS, "ranges": RANGE_KINDS}
+WAIT_KINDS = ("unknown", "event", "stream_wait", "stream", "context", "event_record")
+KINDS = {"activities": ACTIVITY_KINDS, "ranges": RANGE_KINDS, "waits": WAIT_KINDS}
+MEMORY_KINDS = tuple(  # what source_kind and target_kind number
+    "pageable pinned device array managed device_static managed_static unknown".split()
+)
 FRAMES: Mapping[str, tuple[str, ...]] = {
     "ranges": tuple(
-        "start end thread process domain domain_name name kind category color payload open text"
-        " report".split()
+        "start end thread process domain domain_name name kind category color payload json open"
+        " text report".split()
     ),
     "launches": tuple("start end thread process correlation name report".split()),
     "activities": tuple(
         "start end kind process device context stream correlation name full_name mangled bytes"
-        " copy_kind grid_x grid_y grid_z block_x block_y block_z registers shared_static"
-        " shared_dynamic graph graph_node report".split()
+        " copy_kind source_kind target_kind migration_cause grid_x grid_y grid_z block_x block_y block_z registers shared_static"
+        " shared_dynamic green_context graph graph_node report".split()
     ),
-    "marks": tuple("time thread process domain domain_name name category payload report".split()),
+    "waits": tuple("start end kind process device context stream correlation event report".split()),
+    "marks": tuple(
+        "time thread process domain domain_name name category payload json report".split()
+    ),
     "graph_nodes": tuple("time thread process node original report".split()),
     "threads": tuple("thread process name report".split()),
     "processes": tuple("process name report".split()),

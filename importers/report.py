@@ -47,6 +47,7 @@ class Report:
     processes: pd.DataFrame
     devices: pd.DataFrame
     graph_nodes: pd.DataFrame = field(default_factory=lambda: frames.frame("graph_nodes", {}))
+    waits: pd.DataFrame = field(default_factory=lambda: frames.frame("waits", {}))
     texts: Texts = field(default_factory=lambda: Texts.of([]))
 
     @property

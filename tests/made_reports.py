@@ -34,7 +34,9 @@ class Made:
         self.correlation = 0
         self.tables["session"].append({"duration": 10**9})
 
-    def annotation(self, kind: int, start: int, end: int | None, **more: int | str | None) -> None:
+    def annotation(
+        self, kind: int, start: int, end: int | None, **more: float | str | None
+    ) -> None:
         self.tables["annotations"].append({"type": kind, "start": start, "end": end, **more})
 
     def launched(self, table: str, at: int, pid: int, start: int, end: int, **more: int) -> None:
@@ -71,17 +73,30 @@ class Made:
         per_call = f"aten::mm, seq = {number}, op_id = {number + 50}, sizes = [[2, 3]]"
         self.annotation(PUSH_POP, t, t + 900, text="step", color=0xFF00FF, payload=number, **host)
         self.annotation(PUSH_POP, t + 10, t + 300, text=per_call, **host)
-        self.annotation(PUSH_POP, t + 50, t + 200, text_id=self.string("gemm"), category=4, **host)
-        self.annotation(PUSH_POP, t + 55, t + 190, text="ncclAllReduce", domain=2, **host)
-        self.annotation(PUSH_POP, t + 350, t + 370, text="mine | 'ü'", domain=3, **host)
-        self.annotation(MARK, t + 5, None, text="hello", **host)
+        gemm = {"text_id": self.string("gemm"), "json": f'{{"m": {number}}}'}
+        self.annotation(PUSH_POP, t + 50, t + 200, category=4, **gemm, **host)
+        nccl = {"domain": 2, "json_id": self.string('{"ranks": 8}')}
+        self.annotation(PUSH_POP, t + 55, t + 190, text="ncclAllReduce", **nccl, **host)
+        self.annotation(PUSH_POP, t + 350, t + 370, text="mine | 'ü'", domain=3, number=0.5, **host)
+        self.annotation(MARK, t + 5, None, text="hello", json="[1]", **host)
         self.kernel("gemm_kernel", t + 60, pid, t + 100, t + 180)
         self.kernel("mm_kernel", t + 205, pid, t + 210, t + 240)
-        self.launched("copies", t + 215, pid, t + 240, t + 250, bytes=4_000, copy_kind=1)
-        self.launched("fills", t + 310, pid, t + 320, t + 325, bytes=64)
-        self.launched("graphs", t + 330, pid, t + 340, t + 345, graph=3)
+        memory = {"copy_kind": 1, "source_kind": 1, "target_kind": 2, "migration_cause": number}
+        self.launched("copies", t + 215, pid, t + 240, t + 250, bytes=4_000, **memory)
+        self.launched("fills", t + 310, pid, t + 320, t + 325, bytes=64, target_kind=4)
+        self.launched("graphs", t + 330, pid, t + 340, t + 345, graph=3, green_context=2)
         self.kernel("late_kernel", t + 950, pid, t + 960, t + 980)  # no range around its launch
         self.kernel("lost_kernel", -1, pid, t + 981, t + 984)  # no launch
+
+        self.waits(t + 400, pid, kind=number % 5)
+
+    def waits(self, at: int, pid: int, kind: int) -> None:
+        """Add a synchronisation of this kind, and an event recorded by the newest call."""
+        where = {"device": 0, "context": 1, "process": process(pid)}
+        sync = {"correlation": 900_000, "stream": schema.NONE, "event": 4, "kind": kind}
+        self.tables["syncs"].append({**where, **sync, "start": at, "end": at + 20})
+        event = {"correlation": self.correlation, "stream": 7, "event": schema.NONE}
+        self.tables["events"].append({**where, **event})
 
     def names_of(self, pid: int) -> None:
         """Name the process, its threads, its domains, a category and its device."""

@@ -25,11 +25,17 @@ KEYS = {
     "op": "op calls kernels copies fills graphs gpu_self_ns gpu_total_ns gpu_busy_ns cpu_self_ns"
     " cpu_total_ns gpu_mean_ns gpu_p50_ns gpu_p95_ns gpu_max_ns share",
     "range": "name path start_ns duration_ns thread gpu_start_ns gpu_span_ns gpu_busy_ns activities",
+    "module": "module calls kernels gpu_forward_ns gpu_backward_ns gpu_self_ns gpu_total_ns"
+    " ambiguous_ns share",
+    "forward-op": "op calls kernels gpu_forward_ns gpu_backward_ns gpu_self_ns ambiguous_ns share",
+    "phase": "phase ranges open activities kernels gpu_ns gpu_busy_ns wall_ns share",
+    "wait": "op wait count total_ns mean_ns min_ns max_ns",
 }
 VIEWS = list(KEYS)
-TEXTS = {"kernel", "operation", "op", "name", "path"}
+TEXTS = {"kernel", "operation", "op", "name", "path", "module", "phase", "wait"}
 FLOATS = {"mean_ns", "median_ns", "share", "gb_per_s", "gpu_mean_ns", "gpu_p50_ns", "gpu_p95_ns"}
-TIME = {"op": "gpu_self_ns", "range": "gpu_busy_ns"}  # what rows are sorted by; else total_ns
+TIME = {"op": "gpu_self_ns", "range": "gpu_busy_ns", "phase": "gpu_ns"}
+TIME |= dict.fromkeys(("module", "forward-op"), "gpu_self_ns")  # what rows are sorted by; else total_ns
 
 Row = dict[str, Any]
 
@@ -210,7 +216,7 @@ def test_a_report_without_rows_is_a_document_without_rows(by: str, tmp_path: Pat
     assert found["totals"] == {
         "activities": 0, "gpu_ns": 0, "attributed_ns": 0, "unattributed": {},
     }  # fmt: skip
-    assert bool(found["rows"]) == (by in ("op", "range"))
+    assert bool(found["rows"]) == (by in ("op", "range", "module", "wait"))
 
 
 # -- other formats
@@ -364,7 +370,12 @@ def test_filter_and_sort_work_on_no_rows(by: str, bare: Path) -> None:
         (["--sort", "-calls"], ["no column '-calls'"]),
         (["--top", "0"], ["0"]),
         (["--top", "ten"], ["ten"]),
-        (["--by", "module"], ["'module' is not one of", "op-kernel"]),
+        (["--by", "modul"], ["'modul' is not one of", "op-kernel"]),
+        (["--by", "module", "--direction", "forward"], ["--direction goes with --by op,", "range"]),
+        (["--memory-kinds"], ["--memory-kinds goes with --by copy"]),
+        (["--arguments"], ["--arguments goes with --by range"]),
+        (["--domain", "Other"], ["no domain 'other' in the report", "default"]),
+        (["--exclude-domain", "all"], ["no domain 'all' in the report"]),
         (["--format", "yaml"], ["'yaml'"]),
         (["--names", "all"], ["'all'"]),
         (["--kernel-names", "long"], ["'long'"]),

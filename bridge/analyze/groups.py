@@ -12,7 +12,7 @@ from bridge.join.order import Ints, by
 Floats = NDArray[np.float64]
 
 
-def texts(names: Iterable[str]) -> NDArray[np.object_]:
+def texts(names: Iterable[object]) -> NDArray[np.object_]:
     """Return a column of names that is one of names even without a row."""
     return np.array(list(names), dtype=object)
 

@@ -8,10 +8,12 @@ import pandas as pd
 from bridge.analyze.groups import Floats, counts, highest, lowest, quantiles, ratio, sums, texts
 from bridge.analyze.tree import repeated, stacks
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Ints
+from bridge.join.order import NONE, Ints, number
 from importers import frames
 
 KERNEL_NAMES = {"short": "name", "demangled": "full_name", "mangled": "mangled"}
+ENDS = ("source", "target")
+MEMORY = texts([*frames.MEMORY_KINDS, ""])  # by code; the last is for -1, not known
 
 
 def by_kernel(joined: Attributed, kernel_names: str = "short") -> pd.DataFrame:
@@ -20,20 +22,34 @@ def by_kernel(joined: Attributed, kernel_names: str = "short") -> pd.DataFrame:
     name, names = _names(joined, KERNEL_NAMES[kernel_names], rows)
     time, groups = joined.duration[rows], len(names)
     total = sums(name, time, groups)
-    table = {"kernel": texts(names), **_times(name, time, groups, median=True)}
+    table = {"kernel": texts(names), **times(name, time, groups, median=True)}
     return pd.DataFrame(table | {"share": ratio(total, int(total.sum()))})
 
 
-def by_copy(joined: Attributed) -> pd.DataFrame:
-    """Return one row per kind of copy and for fills; ``gb_per_s`` is 10**9 bytes per second."""
+def by_copy(joined: Attributed, *, memory_kinds: bool = False) -> pd.DataFrame:
+    """Return one row per kind of copy and for fills; ``gb_per_s`` is 10**9 bytes per second.
+
+    With ``memory_kinds``, one for each pair of memories: ``source`` and ``target`` are pageable, pinned,
+    device …, '' where the report does not say.
+    """
     rows = _of_kind(joined, frames.COPY, frames.FILL)
+    activities = joined.report.activities
     name, names = _names(joined, "name", rows)
-    time = joined.duration[rows]
-    size = np.maximum(frames.ints(joined.report.activities, "bytes")[rows], 0)
-    table = _times(name, time, len(names))
-    moved = sums(name, size, len(names))
-    speed = ratio(moved, sums(name, time, len(names)))
-    return pd.DataFrame({"operation": texts(names), **table, "bytes": moved, "gb_per_s": speed})
+    kinds = (
+        {end: frames.ints(activities, f"{end}_kind")[rows] for end in ENDS} if memory_kinds else {}
+    )
+    group, some = number(name, *kinds.values())
+    time, groups = joined.duration[rows], len(some)
+    moved = sums(group, np.maximum(frames.ints(activities, "bytes")[rows], 0), groups)
+    return pd.DataFrame(
+        {
+            "operation": texts(names)[name[some]],
+            **{end: MEMORY[kind[some]] for end, kind in kinds.items()},
+            **times(group, time, groups),
+            "bytes": moved,
+            "gb_per_s": ratio(moved, sums(group, time, groups)),
+        }
+    )
 
 
 def by_op_kernel(
@@ -41,7 +57,7 @@ def by_op_kernel(
 ) -> pd.DataFrame:
     """Return one row per op and kernel name: of the innermost op, or of every op on the stack."""
     rows = _of_kind(joined, frames.KERNEL)
-    rows = rows[joined.attribution.node[rows] != NONE]
+    rows = rows[joined.node[rows] != NONE]
     op = joined.activity_op[rows]
     if inclusive:
         place, op = _ops_above(joined, rows)
@@ -52,7 +68,7 @@ def by_op_kernel(
     table = {
         "op": texts(joined.ops[o] for o in ops.tolist()),
         "kernel": texts(names[k] for k in kernels.tolist()),
-        **_times(pair, joined.duration[rows], len(distinct)),
+        **times(pair, joined.duration[rows], len(distinct)),
     }
     return pd.DataFrame(table)
 
@@ -60,13 +76,14 @@ def by_op_kernel(
 def _ops_above(joined: Attributed, rows: Ints) -> tuple[Ints, Ints]:
     """Return (place in rows, op) once for every distinct op on the stack of each row."""
     nesting, op = joined.attribution.nesting, joined.node_op
-    place, node = stacks(nesting, joined.attribution.node[rows])
-    once = ~repeated(nesting, op)[node]
+    place, node = stacks(nesting, joined.node[rows])
+    once = (~repeated(nesting, op) & joined.listed)[node]
     return place[once], op[node[once]]
 
 
 def _of_kind(joined: Attributed, *kinds: str) -> Ints:
-    return np.flatnonzero(frames.is_kind(joined.report.activities, *kinds))
+    """Return the rows of these kinds that are counted."""
+    return np.flatnonzero(frames.is_kind(joined.report.activities, *kinds) & joined.counted)
 
 
 def _names(joined: Attributed, column: str, rows: Ints) -> tuple[Ints, list[str]]:
@@ -77,9 +94,10 @@ def _names(joined: Attributed, column: str, rows: Ints) -> tuple[Ints, list[str]
     return codes.astype(np.int64), [categories[c] for c in used.tolist()]
 
 
-def _times(
+def times(
     group: Ints, time: Ints, groups: int, *, median: bool = False
 ) -> dict[str, Ints | Floats]:
+    """Return count, total, mean, least and greatest time of each group, in ns."""
     count, total = counts(group, groups), sums(group, time, groups)
     table: dict[str, Ints | Floats] = {
         "count": count,

@@ -21,7 +21,7 @@ def by_op(joined: Attributed) -> pd.DataFrame:
     selfs. ``busy`` is the union of the total's intervals; mean to max are of a call's total.
     """
     groups = len(joined.ops)
-    once = ~repeated(joined.attribution.nesting, joined.node_op)
+    once = ~repeated(joined.attribution.nesting, joined.node_op) & joined.listed
     tables = (_activities(joined, groups), _gpu(joined, once), _cpu(joined, once), _calls(joined))
     table = pd.DataFrame({"op": texts(joined.ops)} | {k: v for t in tables for k, v in t.items()})
     return table.loc[table["calls"] > 0, list(COLUMNS)].reset_index(drop=True)
@@ -50,7 +50,7 @@ def _gpu(joined: Attributed, once: Flags) -> dict[str, Ints | np.ndarray]:
     own = sums(op[has], joined.duration[has], groups)
     nesting = joined.attribution.nesting
     total = sums(joined.node_op[once], _node_totals(joined)[once], groups)
-    row, node = stacks(nesting, joined.attribution.node)
+    row, node = stacks(nesting, joined.node)
     row, node = row[once[node]], node[once[node]]
     activities = joined.report.activities
     report, start, end = (frames.ints(activities, c)[row] for c in ("report", "start", "end"))
@@ -74,11 +74,14 @@ def _cpu(joined: Attributed, once: Flags) -> dict[str, Ints]:
     nesting, op = joined.attribution.nesting, joined.node_op
     length = nesting.end - nesting.start
     inner = np.flatnonzero(nesting.parent != NONE)
+    inner = inner[
+        nesting.stack[inner] == nesting.stack[nesting.parent[inner]]
+    ]  # adopted: no time of ours
     own = length.copy()
     np.subtract.at(own, nesting.parent[inner], length[inner])
     groups = len(joined.ops)
     return {
-        "cpu_self_ns": sums(op, own, groups),
+        "cpu_self_ns": sums(op[joined.listed], own[joined.listed], groups),
         "cpu_total_ns": sums(op[once], length[once], groups),
     }
 
@@ -89,7 +92,8 @@ def _calls(joined: Attributed) -> dict[str, Ints | np.ndarray]:
     calls = int(call.max(initial=NONE)) + 1
     op = np.zeros(calls, np.int64)
     op[call[rows]] = joined.op[rows]
-    total = sums(call[joined.attribution.nesting.range], _node_totals(joined), calls)
+    of_node = call[joined.attribution.nesting.range]
+    total = sums(of_node[joined.listed], _node_totals(joined)[joined.listed], calls)
     p50, p95 = quantiles(op, total, groups, 0.5, 0.95)
     count = counts(op, groups)
     return {
@@ -102,7 +106,7 @@ def _calls(joined: Attributed) -> dict[str, Ints | np.ndarray]:
 
 
 def _node_totals(joined: Attributed) -> Ints:
-    node = joined.attribution.node
+    node = joined.node
     has = node != NONE
     nesting = joined.attribution.nesting
     return subtree_sums(nesting, sums(node[has], joined.duration[has], len(nesting)))

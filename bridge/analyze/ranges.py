@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from bridge.analyze.arguments import arguments
 from bridge.analyze.groups import counts, highest, lowest, texts
 from bridge.analyze.tree import stacks
 from bridge.join.attributed import Attributed
 from bridge.join.intervals import busy
-from bridge.join.order import NONE, Ints
+from bridge.join.order import NONE
 from importers import frames
 
 
-def by_range(joined: Attributed) -> pd.DataFrame:
-    """Return one row per range that is an op.
+def by_range(joined: Attributed, *, with_arguments: bool = False) -> pd.DataFrame:
+    """Return one row per range that is an op, on demand with a column for each of `arguments`.
 
     ``gpu_start_ns`` and ``gpu_span_ns`` tell where on the GPU its activities lie, first start to last
     end; ``gpu_busy_ns`` is the union of their intervals. Without activities: -1, 0 and 0.
     """
     ranges, nesting = joined.report.ranges, joined.attribution.nesting
     groups = len(ranges)
-    row, node = stacks(nesting, joined.attribution.node)
+    row, node = stacks(nesting, joined.node)
     owner = nesting.range[node]
     activities = joined.report.activities
     start, end = frames.ints(activities, "start")[row], frames.ints(activities, "end")[row]
     first, last = lowest(owner, start, groups), highest(owner, end, groups)
-    rows = np.flatnonzero(joined.op != NONE)
-    return pd.DataFrame(
+    rows = np.flatnonzero(joined.listed_ranges)
+    table = pd.DataFrame(
         {
             "name": texts(joined.ops)[joined.op[rows]],
             "path": _paths(joined)[rows],
@@ -42,15 +44,14 @@ def by_range(joined: Attributed) -> pd.DataFrame:
             "activities": counts(owner, groups)[rows],
         }
     )
+    return table.join(arguments(joined), rsuffix=" of the call") if with_arguments else table
 
 
-def _paths(joined: Attributed) -> np.ndarray:
+def _paths(joined: Attributed) -> NDArray[np.object_]:
     """Return the path of each range; of one cut in pieces, the first piece's."""
-    nesting = joined.attribution.nesting
     code, distinct = joined.node_path
-    of_range: Ints = np.full(len(joined.op), NONE)
-    of_range[nesting.range[::-1]] = code[::-1]
-    named = np.array([*distinct, ""], object)[of_range]
+    of_range = np.append(code, NONE)[joined.attribution.nesting.first_nodes(len(joined.op))]
+    named: NDArray[np.object_] = texts([*distinct, ""])[of_range]
     bare = (of_range == NONE) & (joined.op != NONE)  # no length, so never open: its name alone
     named[bare] = texts(joined.ops)[joined.op[bare]]
     return named

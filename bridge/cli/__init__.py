@@ -16,6 +16,7 @@ from bridge.cli.import_ import import_
 from bridge.cli.report import report
 from bridge.cli.runs import runs
 from bridge.cli.trace import trace
+from bridge.cli.why import why
 
 
 class Commands(click.Group):
@@ -73,5 +74,5 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _stop)
 
 
-for command in (demo, import_, report, trace, runs):
+for command in (demo, import_, report, trace, why, runs):
     main.add_command(command)

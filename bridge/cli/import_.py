@@ -28,8 +28,9 @@ def import_(
 ) -> None:
     """Join REPORTS (.sqlite, .nsys-rep), keep them as one run of the store, print the breakdown."""
     from bridge import store
+    from bridge.join.choices import Choices
 
-    joined = options.joined(reports, db, None, options.chosen(rules))
+    joined = options.joined(reports, db, None, Choices(options.read_rules(rules)))
     grouped = rules.read_text(encoding="utf-8") if rules else ""
     known = store.identity(reports, whole=verify)
     run = store.find(db, known, grouped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -51,14 +52,46 @@ def rules_option(command: F) -> F:
     )(command)
 
 
-def graphs_option(command: F) -> F:
-    """Which op the work of a CUDA graph belongs to."""
-    return click.option(
+def choices(command: F) -> F:
+    """How activities are attributed: options that the command gets as one parameter ``choices``."""
+
+    @functools.wraps(command)
+    def with_choices(*args: Any, **given: Any) -> Any:
+        from bridge.join.choices import Choices
+
+        chosen = {name: given.pop(name) for name in ("graphs", "domains", "without", "adopt")}
+        return command(*args, choices=Choices(read_rules(given.pop("rules")), **chosen), **given)
+
+    taking: Any = with_choices
+    for option in (*reversed(CHOICES), rules_option):
+        taking = option(taking)
+    found: F = taking
+    return found
+
+
+CHOICES = (
+    click.option(
         "--graphs",
         type=click.Choice(("capture", "launch")),
         help="Work of a CUDA graph belongs to the op it was captured in, or that launched the graph."
         " [default: capture where known; with --names raw, launch]",
-    )(command)
+    ),
+    click.option(
+        "--domain",
+        "domains",
+        multiple=True,
+        help="Only ranges of this NVTX domain are ops: its name, default, or all. May be repeated."
+        " [default: all but libraries' own]",
+    ),
+    click.option(
+        "--exclude-domain", "without", multiple=True, help="Ranges of this domain are no ops."
+    ),
+    click.option(
+        "--adopt",
+        is_flag=True,
+        help="Give work of threads without ranges to the op that another thread waits in: a guess.",
+    ),
+)
 
 
 def output(command: F) -> F:
@@ -77,6 +110,7 @@ def joined(
     reports: Sequence[Path], db: Path, run: int | None, choices: Choices, *, details: bool = True
 ) -> Joined:
     """Load what the options name, warnings going to stderr."""
+    from bridge.join.domains import UnknownDomainError
     from bridge.joined import join
 
     if reports and run is not None:
@@ -86,16 +120,13 @@ def joined(
     else:
         report, kept = _stored(db, run)
         choices = replace(choices, rules=choices.rules or kept)
-    for warning in report.warnings:
+    try:
+        found = join(report, choices)
+    except UnknownDomainError as error:
+        raise click.UsageError(str(error)) from error
+    for warning in (*report.warnings, *found.warnings):
         click.echo(f"warning: {warning}", err=True)
-    return join(report, choices)
-
-
-def chosen(rules: Path | None, *, raw: bool = False, graphs: str | None = None) -> Choices:
-    """Return the choices that options stand for; what is wrong with them is said at once."""
-    from bridge.join.choices import Choices
-
-    return Choices(read_rules(rules), raw, graphs)
+    return found
 
 
 def _imported(reports: Sequence[Path], *, details: bool) -> Report:
@@ -126,8 +157,10 @@ def read_rules(path: Path | None) -> tuple[Rule, ...]:
         raise click.BadParameter(f"{path}: {reason}", param_hint="--rules") from error
 
 
-def headings(joined: Joined, by: str) -> str:
+def headings(joined: Joined, by: str, *, memory_kinds: bool = False) -> str:
     """Return which headings a table for people gets: without device work, an op's are of the CPU."""
+    if memory_kinds:
+        return "copy by memory"
     return by if by != "op" or len(joined.report.activities) else "op without activities"
 
 

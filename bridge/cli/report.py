@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,9 +13,12 @@ from bridge.cli import options
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bridge.join.choices import Choices
     from bridge.joined import Joined
 
-VIEWS = ("op", "op-kernel", "kernel", "copy", "range")
+VIEWS = ("op", "op-kernel", "kernel", "copy", "range", "module", "forward-op", "phase", "wait")
+DIRECTED = VIEWS[:5]
+FLAGS = {"inclusive": "op-kernel", "memory_kinds": "copy", "arguments": "range"}
 FORMATS = ("table", "json", "csv", "md")
 
 
@@ -25,6 +29,13 @@ FORMATS = ("table", "json", "csv", "md")
 )
 @click.option(
     "--inclusive", is_flag=True, help="op-kernel: count a kernel for every op on its stack."
+)
+@click.option(
+    "--direction",
+    type=click.Choice(("forward", "backward", "both")),
+    default="both",
+    show_default=True,
+    help="Count only what ran in this pass; not for module, forward-op, phase, wait.",
 )
 @click.option(
     "--names",
@@ -40,11 +51,12 @@ FORMATS = ("table", "json", "csv", "md")
     show_default=True,
     help="How kernels are named.",
 )
+@click.option("--arguments", is_flag=True, help="range: columns of what each call says of itself.")
+@click.option("--memory-kinds", is_flag=True, help="copy: pageable, pinned … memory apart.")
 @click.option("--sort", metavar="[+]COLUMN", help="Sort by this column, + for smallest first.")
 @click.option("--top", type=click.IntRange(min=1), help="Show only this many rows.")
 @click.option("--filter", "conditions", help="Only rows like 'op=aten::*, gpu_total>10us'.")
-@options.rules_option
-@options.graphs_option
+@options.choices
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), help="Default: table, or by -o's suffix."
 )
@@ -53,34 +65,31 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter per option
     reports: tuple[Path, ...],
     db: Path,
     run: int | None,
+    choices: Choices,
     by: str,
-    inclusive: bool,
     names: str,
-    kernel_names: str,
     sort: str | None,
     top: int | None,
     conditions: str | None,
-    rules: Path | None,
-    graphs: str | None,
     form: str | None,
     output: Path | None,
     force: bool,
+    **view: Any,
 ) -> None:
     """Print a table of REPORTS, or of a run of the store.
 
     Times are on the GPU unless the heading says CPU. 'self' is of the innermost op only, 'total' of the
     op and everything under it, 'busy' the union of its intervals.
     """
-    if inclusive and by != "op-kernel":
-        raise click.UsageError("--inclusive goes with --by op-kernel")
+    _check(by, **view)
     if output:
         options.spare_inputs(output, reports)
-    choices = options.chosen(rules, raw=names == "raw", graphs=graphs)
-    joined = options.joined(reports, db, run, choices, details=kernel_names == "mangled")
-    table = joined.by(by, inclusive=inclusive, kernel_names=kernel_names)
-    table = _chosen(table, conditions, sort, top)
+    choices = replace(choices, raw=names == "raw")
+    joined = options.joined(reports, db, run, choices, details=_details(by, **view))
+    table = _chosen(joined.by(by, **view), conditions, sort, top)
     form = form or (_by_suffix(output) if output else "table")
-    text = _text(joined, by, table, form, to_terminal=output is None)
+    shown = options.headings(joined, by, memory_kinds=bool(view["memory_kinds"]))
+    text = _text(joined, by, shown, table, form, to_terminal=output is None)
     if output is None:
         click.echo(text, nl=False)
     else:
@@ -88,6 +97,20 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter per option
 
         write(output, text, force=force)
         click.echo(f"{output}: {len(table)} rows", err=True)
+
+
+def _check(by: str, *, direction: str, **view: str | bool) -> None:
+    for flag, only in FLAGS.items():
+        if view[flag] and by != only:
+            raise click.UsageError(f"--{flag.replace('_', '-')} goes with --by {only}")
+    if direction != "both" and by not in DIRECTED:
+        raise click.UsageError(f"--direction goes with --by {', '.join(DIRECTED)}")
+
+
+def _details(by: str, **view: str | bool) -> bool:
+    """Whether the table needs columns that most do without."""
+    asked = view["kernel_names"] == "mangled" or view["memory_kinds"] or view["arguments"]
+    return by in {"module", "wait"} or bool(asked)
 
 
 def _chosen(
@@ -107,7 +130,9 @@ def _chosen(
     return table.head(top) if top else table
 
 
-def _text(joined: Joined, by: str, table: pd.DataFrame, form: str, *, to_terminal: bool) -> str:
+def _text(
+    joined: Joined, by: str, shown: str, table: pd.DataFrame, form: str, *, to_terminal: bool
+) -> str:
     from bridge.render import document
 
     if form == "json":
@@ -119,9 +144,9 @@ def _text(joined: Joined, by: str, table: pd.DataFrame, form: str, *, to_termina
 
     account = accounting.line(joined.totals, joined.op_count)
     if form == "md":
-        return f"{tables.as_markdown(options.headings(joined, by), table)}\n{account}\n"
+        return f"{tables.as_markdown(shown, table)}\n{account}\n"
     width = options.terminal_width() if to_terminal else 160
-    return f"{tables.for_terminal(options.headings(joined, by), table, width)}\n{account}\n"
+    return f"{tables.for_terminal(shown, table, width)}\n{account}\n"
 
 
 def _by_suffix(path: Path) -> str:

@@ -35,8 +35,9 @@ def list_(db: Path) -> None:
 def show(db: Path, run: int) -> None:
     """Show one run: its reports, its accounting and its ops."""
     from bridge.cli.import_ import show as breakdown
+    from bridge.join.choices import Choices
 
-    joined = options.joined((), db, run, options.chosen(None))
+    joined = options.joined((), db, run, Choices())
     for source, facts in zip(joined.report.source, joined.report.facts, strict=True):
         made = (
             f"Nsight Systems {facts.product} (schema {facts.schema})"

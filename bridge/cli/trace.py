@@ -10,20 +10,19 @@ import click
 from bridge.cli import options
 
 if TYPE_CHECKING:
+    from bridge.join.choices import Choices
     from bridge.joined import Joined
 
 
 @click.command()
 @options.source
-@options.rules_option
-@options.graphs_option
+@options.choices
 @options.output
-def trace(  # noqa: PLR0913, PLR0917 - one parameter per option
+def trace(
     reports: tuple[Path, ...],
     db: Path,
     run: int | None,
-    rules: Path | None,
-    graphs: str | None,
+    choices: Choices,
     output: Path | None,
     force: bool,
 ) -> None:
@@ -36,7 +35,6 @@ def trace(  # noqa: PLR0913, PLR0917 - one parameter per option
     if not output.name.endswith((".json", ".json.gz")):
         raise click.UsageError(f"{output}: a trace is written as .json or .json.gz")
     options.spare_inputs(output, reports)
-    choices = options.chosen(rules, graphs=graphs)
     write(options.joined(reports, db, run, choices), output, force=force)
     click.echo(f"{output}: open it at https://ui.perfetto.dev", err=True)
 

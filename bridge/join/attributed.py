@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.join import labels
+from bridge.join.adoption import with_adoption
 from bridge.join.attribution import (
     INVALID_TIME,
     Activities,
@@ -19,16 +20,22 @@ from bridge.join.attribution import (
     Launches,
     Ranges,
     attribute,
+    calls_of,
 )
 from bridge.join.choices import Choices
+from bridge.join.directions import Directions
+from bridge.join.domains import accepted
 from bridge.join.graphs import NodeEvents, creation_of
-from bridge.join.order import NONE, Flags, Ints, number
+from bridge.join.modules import Modules
+from bridge.join.order import NONE, Flags, Ints
 from bridge.join.paths import paths
 from importers import frames
 from importers.report import Report
 
 T = TypeVar("T")
 DEFAULT = Choices()
+KEY = ("report", "process", "correlation")
+DIRECTIONS = FORWARD, BACKWARD, BOTH = ("forward", "backward", "both")
 CALL_ID = 0x4E42  # "NB" in the top 16 bits of a payload: an id that all slices of one call share
 CALL_ID_SHIFT = 48
 
@@ -45,21 +52,35 @@ class Attributed:
     attribution: Attribution
     ops: tuple[str, ...]
     op: Ints
+    direction: str = BOTH
 
     @classmethod
     def of(cls, report: Report, choices: Choices = DEFAULT) -> Attributed:
         """Attribute a report's activities to ops (or to raw texts)."""
         names, codes = _raw(report) if choices.raw else _ops(report, choices.rules)
         stacked = frames.is_kind(report.ranges, frames.PUSH_POP)  # phases are never on a stack
-        is_op = stacked if choices.raw else stacked & ~_library(report)
+        is_op = stacked & accepted(report.ranges, choices.only, choices.without)
+        launches = _filled(Launches, report.launches)
         attribution = attribute(
             _filled(Activities, report.activities),
-            _filled(Launches, report.launches),
+            launches,
             _filled(Ranges, report.ranges, is_op=is_op),
             _filled(Creations, report.graph_nodes, of=_creations(report)),
             prefer_capture=choices.prefer_capture,
         )
+        if choices.adopt:
+            of_range = frames.ints(report.ranges, "report"), frames.ints(report.ranges, "process")
+            attribution = with_adoption(attribution, of_range, launches)
         return cls(report, attribution, tuple(names), np.where(is_op, codes, NONE))
+
+    def only(self, direction: str) -> Attributed:
+        """Return what analyses count of one direction: "forward", "backward", or "both".
+
+        Accounting and paths stay those of the whole. Raises ValueError for another word.
+        """
+        if direction not in DIRECTIONS:
+            raise ValueError(f"no direction {direction!r}: one of {', '.join(DIRECTIONS)}")
+        return replace(self, direction=direction)
 
     @cached_property
     def duration(self) -> Ints:
@@ -69,21 +90,76 @@ class Attributed:
         return np.where(self.attribution.reason == INVALID_TIME, 0, length)
 
     @cached_property
+    def directions(self) -> Directions:
+        """What is forward and what backward, and how they belong together."""
+        return Directions.of(self.report, self.attribution.nesting)
+
+    @cached_property
+    def modules(self) -> Modules:
+        """The modules that ranges run in."""
+        return Modules.of_report(self.report, self.attribution.nesting)
+
+    @cached_property
+    def listed(self) -> Flags:
+        """Which nodes are of the direction that is counted."""
+        if self.direction == BOTH:
+            return np.ones(len(self.attribution.nesting), bool)
+        listed: Flags = self.directions.backward == (self.direction == BACKWARD)
+        return listed
+
+    @cached_property
+    def listed_ranges(self) -> Flags:
+        """Which ranges are ops, and of the direction that is counted."""
+        listed: Flags = self.op != NONE
+        if self.direction != BOTH:
+            listed &= self.directions.ranges == (self.direction == BACKWARD)
+        return listed
+
+    @cached_property
+    def node(self) -> Ints:
+        """The node that owns each activity, NONE for what has none or is not counted."""
+        node = self.attribution.node
+        return node if self.direction == BOTH else np.where(self.counted, node, NONE)
+
+    @cached_property
+    def counted(self) -> Flags:
+        """Which activities are counted: all, or those of the direction; what has no op has none."""
+        if self.direction == BOTH:
+            return np.ones(len(self.attribution.node), bool)
+        counted: Flags = np.append(self.listed, False)[self.attribution.node]
+        return counted
+
+    def calls_of(self, report: Ints, process: Ints, correlation: Ints) -> Ints:
+        """Return the row of the API call that each (report, process, correlation id) leads to, or NONE."""
+        return calls_of(report, process, correlation, _filled(Launches, self.report.launches))
+
+    @cached_property
+    def wait_node(self) -> Ints:
+        """The node that was open where each wait was called, or NONE."""
+        found, launches = self.attribution, self.report.launches
+        call = self.calls_of(*(frames.ints(self.report.waits, c) for c in KEY))
+        there = np.flatnonzero(call != NONE)
+        node = np.full(len(call), NONE)
+        when = frames.ints(launches, "start")[call[there]]
+        node[there] = found.nesting.innermost(found.stack[call[there]], when)
+        return node
+
+    @cached_property
     def node_op(self) -> Ints:
         """Op of each node of the nesting."""
         return self.op[self.attribution.nesting.range]
 
     @cached_property
     def activity_op(self) -> Ints:
-        """Innermost op of each activity, or NONE."""
-        node = self.attribution.node
+        """Innermost op of each activity that is counted, or NONE."""
+        node = self.node
         return np.where(node == NONE, NONE, np.append(self.node_op, NONE)[node])
 
     @cached_property
     def call(self) -> Ints:
-        """The call of each range that is an op, NONE for the others; slices share one."""
+        """The call of each range that is listed, NONE for the others; slices share one."""
         ranges = self.report.ranges
-        rows = np.flatnonzero(self.op != NONE)
+        rows = np.flatnonzero(self.listed_ranges)
         call = np.full(len(ranges), NONE)
         call[rows] = np.arange(len(rows))
         payload = frames.ints(ranges, "payload")[rows]
@@ -134,22 +210,6 @@ def _raw(report: Report) -> tuple[Sequence[str], Ints]:
         np.array([labels.prefixed(domains[d], texts[t]) for t, d in pairs], object)
     )
     return list(names), _through(named, codes)
-
-
-def _library(report: Report) -> Flags:
-    """Which ranges are in a domain that a library annotates itself in; the default one is nobody's."""
-    ranges = report.ranges
-    code, first = number(*(frames.ints(ranges, c) for c in ("report", "process", "domain")))
-    if not frames.ints(ranges, "domain").any():
-        return np.zeros(len(ranges), bool)
-    library = [
-        bool(ranges["domain"].iloc[row])
-        and labels.is_library(
-            str(ranges["domain_name"].iloc[row]), ranges["name"][code == domain].unique()
-        )
-        for domain, row in enumerate(first.tolist())
-    ]
-    return np.array(library)[code]
 
 
 def _through(values: Ints, codes: Ints) -> Ints:

@@ -25,8 +25,9 @@ RULES = {
     "": "it has no op",
     "launch": "the innermost op open on the thread of its API call when the call began",
     "capture": "the innermost op open where its node of a CUDA graph was captured",
+    "adopted": "the op that the one other thread of its process was waiting in: a guess by time",
 }
-NO_RULE, BY_LAUNCH, BY_CAPTURE = range(len(RULES))
+NO_RULE, BY_LAUNCH, BY_CAPTURE, BY_ADOPTION = range(len(RULES))
 ATTRIBUTED, NO_LAUNCH, NO_RANGE, INVALID_TIME = range(len(REASONS))
 
 
@@ -78,10 +79,12 @@ class Attribution:
     """Per activity: its launch, its node in the nesting and its range (rows, or NONE) and reason.
 
     A node of a CUDA graph has two: where the graph was launched, and where it was captured.
-    ``rule`` says which of them ``node`` is.
+    ``rule`` says which of them ``node`` is. ``stack`` is the stack of the nesting that each API call's
+    thread has.
     """
 
     launch: Ints
+    stack: Ints
     launched_in: Ints
     captured_in: Ints
     node: Ints
@@ -100,9 +103,10 @@ def attribute(
     prefer_capture: bool = True,
 ) -> Attribution:
     """Attribute every activity."""
-    launch = _launches(activities, launches)
+    a = activities
+    launch = calls_of(a.report, a.process, a.correlation, launches)
     ops = np.flatnonzero(ranges.is_op)
-    stack, calling, making = _shared(
+    stack, calling, making = shared(
         (ranges.report[ops], ranges.thread[ops]),
         (launches.report, launches.thread),
         (creations.report, creations.thread),
@@ -119,6 +123,7 @@ def attribute(
     rule = np.where(node == NONE, NO_RULE, np.where(captured, BY_CAPTURE, BY_LAUNCH))
     return Attribution(
         launch=launch,
+        stack=calling,
         launched_in=launched_in,
         captured_in=captured_in,
         node=node,
@@ -129,12 +134,10 @@ def attribute(
     )
 
 
-def _launches(activities: Activities, launches: Launches) -> Ints:
-    process, theirs = _shared(
-        (activities.report, activities.process), (launches.report, launches.process)
-    )
-    calls = (theirs, launches.correlation, launches.start)
-    return launch_of(process, activities.correlation, calls)
+def calls_of(report: Ints, process: Ints, correlation: Ints, launches: Launches) -> Ints:
+    """Return the row of the API call that each (process, correlation id) leads to, or NONE."""
+    own, theirs = shared((report, process), (launches.report, launches.process))
+    return launch_of(own, correlation, (theirs, launches.correlation, launches.start))
 
 
 def _open_at(nesting: Nesting, stack: Ints, time: Ints, rows: Ints) -> Ints:
@@ -150,7 +153,7 @@ def _at(values: Ints, rows: Ints) -> Ints:
     return np.where(rows == NONE, NONE, np.append(values, NONE)[rows])
 
 
-def _shared(*keys: tuple[Ints, Ints]) -> list[Ints]:
+def shared(*keys: tuple[Ints, Ints]) -> list[Ints]:
     """Number the (report, id) pairs of several tables alike."""
     ids = pd.factorize(np.concatenate([ids for _, ids in keys]))[0].astype(np.int64)
     if any(len(report) and report.strides != (0,) for report, _ in keys):

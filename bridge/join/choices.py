@@ -17,11 +17,23 @@ class Choices:
     ``graphs`` says whose the work of a CUDA graph is: the op's that it was captured in, where that
     is known, or the one's that launched the graph. Raw texts go by the launch unless told otherwise,
     as NVIDIA's reports do.
+
+    ``domains`` are those whose ranges are ops ("all" for every one), without any all but libraries'
+    own; ``without`` are left out of them. ``adopt`` gives work of threads without a range to the
+    range that one other thread waits in: a guess by time.
     """
 
     rules: Sequence[Rule] = ()
     raw: bool = False
     graphs: str | None = None
+    domains: Sequence[str] = ()
+    without: Sequence[str] = ()
+    adopt: bool = False
+
+    @property
+    def only(self) -> Sequence[str]:
+        """Domains whose ranges are ops, as `bridge.join.domains.accepted` takes them."""
+        return self.domains or (("all",) if self.raw else ())
 
     @property
     def prefer_capture(self) -> bool:

@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-COUNTED = re.compile(r"(ProfilerStep|Optimizer\.\w+)#(.+)")
+from bridge.join.grammar import parse
 
-# Libraries annotate themselves in domains of their own: they say what runs inside an op, and are not
-# ops unless asked for. An undeclared domain has no name: it is known by its texts.
-LIBRARY_DOMAINS = frozenset(
-    "cccl cub cublas cublaslt cudnn cufft curand cusolver cusparse cusparselt cutensor libcudf mpi"
-    " nccl nvshmem nvtx3 openmpi thrust ucx".split()
-)
-LIBRARY_TEXT = re.compile(r"(nccl|MPI_|nvshmem)\w+")
+REGROUPED = re.compile(r"[#{]")  # without one of these no dialect takes an op out of a name
 
 
 @dataclass(frozen=True)
@@ -57,20 +51,12 @@ def rules(text: str) -> tuple[Rule, ...]:
 
 def op_of(name: str) -> str:
     """Return the op that a range of this name is a call of."""
-    counted = COUNTED.fullmatch(name)
-    return counted[1] if counted and counted[1] == "ProfilerStep" else name
+    return parse(name).op if REGROUPED.search(name) else name
 
 
 def ops_of(names: Sequence[str], by: Sequence[Rule] = ()) -> list[str]:
     """Return the op of each name: by the first of the user's rules that matches, else the built-in."""
     return [_first(by, op) for op in map(op_of, names)]
-
-
-def is_library(domain: str, texts: Iterable[str]) -> bool:
-    """Whether the ranges of a domain are a library's own and not ops of the user."""
-    if domain:
-        return domain.lower() in LIBRARY_DOMAINS
-    return all(map(LIBRARY_TEXT.match, texts))
 
 
 def _first(by: Sequence[Rule], op: str) -> str:

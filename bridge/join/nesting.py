@@ -76,6 +76,12 @@ class Nesting:
             left = left[found[left] != NONE]
         return found
 
+    def first_nodes(self, ranges: int) -> Ints:
+        """Return the node of each of so many ranges, of one cut in pieces the first; NONE without."""
+        found = np.full(ranges, NONE)
+        found[self.range[::-1]] = np.arange(len(self))[::-1]
+        return found
+
     def levels(self) -> Ints:
         """Return the depth of each node, 0 being outermost."""
         depth = np.zeros(len(self), np.int64)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from bridge.render import units
 
+MISSING = -1
+
 
 @dataclass(frozen=True)
 class Shown:
-    """A column as shown; ``extra`` ones only where there is room."""
+    """A column as shown; ``extra`` ones only where there is room, of a path the end before all."""
 
     column: str
     heading: str
     text: Callable[[Any], str] = str
     extra: bool = False
+    is_path: bool = False
 
     @property
     def is_name(self) -> bool:
@@ -73,13 +76,76 @@ SHOWN = {
         Shown("min_ns", "min", units.time, extra=True),
         Shown("max_ns", "max", units.time, extra=True),
     ),
+    "copy by memory": (
+        Shown("operation", "operation"),
+        Shown("source", "from"),
+        Shown("target", "to"),
+        Shown("count", "count", units.count),
+        Shown("total_ns", "GPU total", units.time),
+        Shown("bytes", "bytes", units.size),
+        Shown("gb_per_s", "speed", units.rate),
+        Shown("mean_ns", "mean", units.time, extra=True),
+    ),
     "range": (
         Shown("name", "range"),
-        Shown("path", "path", extra=True),
+        Shown("path", "path", extra=True, is_path=True),
         Shown("start_ns", "start", units.time),
         Shown("duration_ns", "CPU", units.time),
         Shown("gpu_span_ns", "GPU span", units.time),
         Shown("gpu_busy_ns", "GPU busy", units.time),
         Shown("activities", "activities", units.count, extra=True),
     ),
+    "module": (
+        Shown("module", "module", is_path=True),
+        Shown("calls", "calls", units.count, extra=True),
+        Shown("kernels", "kernels", units.count, extra=True),
+        Shown("gpu_forward_ns", "forward", units.time),
+        Shown("gpu_backward_ns", "backward", units.time),
+        Shown("gpu_self_ns", "GPU self", units.time),
+        Shown("share", "of GPU", units.percent, extra=True),
+        Shown("gpu_total_ns", "GPU total", units.time),
+        Shown("ambiguous_ns", "ambiguous", units.time, extra=True),
+    ),
+    "forward-op": (
+        Shown("op", "op"),
+        Shown("calls", "calls", units.count),
+        Shown("kernels", "kernels", units.count, extra=True),
+        Shown("gpu_forward_ns", "forward", units.time),
+        Shown("gpu_backward_ns", "backward", units.time),
+        Shown("gpu_self_ns", "GPU self", units.time),
+        Shown("share", "of GPU", units.percent),
+        Shown("ambiguous_ns", "ambiguous", units.time, extra=True),
+    ),
+    "phase": (
+        Shown("phase", "phase"),
+        Shown("ranges", "ranges", units.count),
+        Shown("open", "open", units.count),
+        Shown("activities", "activities", units.count),
+        Shown("gpu_ns", "GPU", units.time),
+        Shown("share", "of GPU", units.percent, extra=True),
+        Shown("gpu_busy_ns", "GPU busy", units.time, extra=True),
+        Shown("wall_ns", "wall", units.time),
+    ),
+    "wait": (
+        Shown("op", "op"),
+        Shown("wait", "wait"),
+        Shown("count", "count", units.count),
+        Shown("total_ns", "CPU total", units.time),
+        Shown("mean_ns", "mean", units.time),
+        Shown("min_ns", "min", units.time, extra=True),
+        Shown("max_ns", "max", units.time, extra=True),
+    ),
 }
+OF_RANGE = frozenset(
+    "name path start_ns duration_ns thread gpu_start_ns gpu_span_ns gpu_busy_ns activities".split()
+)
+
+
+def shown(by: str, columns: Iterable[str]) -> tuple[Shown, ...]:
+    """Return what is shown of a table: of ranges also what their calls say, under its own names."""
+    said = [c for c in columns if c not in OF_RANGE] if by == "range" else []
+    return (*SHOWN[by], *(Shown(c, c, _given) for c in said))
+
+
+def _given(value: object) -> str:
+    return "" if value == MISSING else str(value)

@@ -7,7 +7,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from bridge.render.columns import SHOWN, Shown
+from bridge.render import columns
+from bridge.render.columns import Shown
 
 GAP = 2  # blanks between two columns: one of padding, one of the box
 NAME_ROOM = 24  # a name needs this much before less important columns get any
@@ -16,7 +17,10 @@ NAME_MOST = 90
 
 def for_terminal(by: str, table: pd.DataFrame, width: int, *, color: bool = False) -> str:
     """Return the table in at most ``width`` characters: figures whole, names shortened to fit."""
-    cells = {s: [_clean(s.text(v)) for v in table[s.column].tolist()] for s in SHOWN[by]}
+    cells = {
+        s: [_clean(s.text(v)) for v in table[s.column].tolist()]
+        for s in columns.shown(by, table.columns)
+    }
     shown = _fitting(cells, width)
     names = [s for s in shown if s.is_name]
     room = (width - sum(_width(s, cells) + GAP for s in shown if not s.is_name)) // len(names) - GAP
@@ -24,6 +28,8 @@ def for_terminal(by: str, table: pd.DataFrame, width: int, *, color: bool = Fals
     for s in shown:
         fit = min(_width(s, cells), max(room, 8)) if s.is_name else _width(s, cells)
         side = "left" if s.is_name else "right"
+        if s.is_path:
+            cells[s] = [_end(cell, fit) for cell in cells[s]]
         grid.add_column(s.heading, justify=side, width=fit, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
     for row in zip(*(cells[s] for s in shown), strict=True):
         grid.add_row(*row)
@@ -42,10 +48,10 @@ def for_terminal(by: str, table: pd.DataFrame, width: int, *, color: bool = Fals
 
 def as_markdown(by: str, table: pd.DataFrame) -> str:
     """Return the table as Markdown (GitHub's), all columns that have a heading."""
-    shown = SHOWN[by]
+    shown = columns.shown(by, table.columns)
     rule = ["---" if s.is_name else "---:" for s in shown]
-    columns = [[_escaped(s.text(v)) for v in table[s.column].tolist()] for s in shown]
-    rows = [[s.heading for s in shown], rule, *map(list, zip(*columns, strict=True))]
+    cells = [[_escaped(s.text(v)) for v in table[s.column].tolist()] for s in shown]
+    rows = [[s.heading for s in shown], rule, *map(list, zip(*cells, strict=True))]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
@@ -66,6 +72,11 @@ def _needed(shown: Shown, cells: dict[Shown, list[str]]) -> int:
 
 def _width(shown: Shown, cells: dict[Shown, list[str]]) -> int:
     return min(NAME_MOST, max(len(shown.heading), *map(len, cells[shown]), 1))
+
+
+def _end(path: str, room: int) -> str:
+    """Return what fits of a path: the end tells more than the beginning, which many share."""
+    return path if len(path) <= room else f"…{path[len(path) - room + 1 :]}"
 
 
 def _clean(text: str) -> str:

@@ -12,7 +12,7 @@ from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.nesting import Nesting
 from bridge.join.order import NONE, Ints
 from bridge.joined import Joined
-from bridge.store.tables import NAMED, SYMBOL, stored
+from bridge.store.tables import NAMED, SYMBOL, UNSAID, stored
 from importers import frames
 from importers.nsys.names import distinct
 from importers.texts import Texts
@@ -53,6 +53,10 @@ class RunColumns:
 
     def _column(self, name: str, column: pd.Series | Column) -> Column:
         if isinstance(column, pd.Series):
+            if name in UNSAID:
+                column = column.cat.remove_categories(
+                    [c for c in column.cat.categories if c == UNSAID[name]]
+                )
             if name in NAMED:
                 return self._named(frames.codes(column), column.cat.categories)
             return column.to_numpy().astype(np.int64, copy=False)
@@ -65,6 +69,8 @@ class RunColumns:
         return self._entered(codes, {"text": texts, **dict.fromkeys(SYMBOL, nothing)})
 
     def _entered(self, codes: Ints, names: dict[str, Texts]) -> Ints:
+        if not len(names["text"]):
+            return np.broadcast_to(np.int64(NONE), (len(codes),))
         self.names.append(names)
         first, self.next_name = self.next_name, self.next_name + len(names["text"])
         return np.where(codes == NONE, NONE, codes + first)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.store.runs import chosen
-from bridge.store.tables import NAMED, SYMBOL, opened
+from bridge.store.tables import NAMED, SYMBOL, UNSAID, opened
 from importers import frames
 from importers.columns import Columns, Database, Query, ints_of, texts_of
 from importers.nsys.annotations import pooled
@@ -68,22 +68,26 @@ def _names(columns: Columns, first: int) -> dict[str, Strings]:
 
 def _frame(kind: str, columns: Columns, names: Mapping[str, Strings]) -> pd.DataFrame:
     ints = {c: ints_of(columns, c) for c in _columns(kind) if (kind, c) != ("ranges", "text")}
-    named = {c: _named(values, names["name"]) for c, values in ints.items() if c in NAMED}
+    named = {
+        c: _named(values, names["name"], UNSAID.get(c)) for c, values in ints.items() if c in NAMED
+    }
     flags = {c: values.astype(bool) for c, values in ints.items() if c in frames.FLAGS}
     symbols = [c for c in frames.FRAMES[kind] if c in SYMBOL]
     other = {c: names[c].column(ints["name"]) for c in symbols}
     return frames.frame(kind, ints | named | flags | other)
 
 
-def _named(ids: Ints, strings: Strings) -> pd.Categorical:
-    """Names by id; a row without one stays without."""
+def _named(ids: Ints, strings: Strings, unsaid: str | None = None) -> pd.Categorical:
+    """Names by id; a row without one stays without, or has what stands for none."""
     none = ids == frames.MISSING
     if not none.any():
         return strings.column(ids)
     column = strings.column(ids[~none])
     codes = np.full(len(ids), frames.MISSING, np.int64)
     codes[~none] = column.codes
-    return frames.names(codes, list(column.categories))
+    if unsaid is None:
+        return frames.names(codes, list(column.categories))
+    return frames.names(np.where(none, len(column.categories), codes), [*column.categories, unsaid])
 
 
 def _facts(row: dict[str, object]) -> Facts:

@@ -22,6 +22,9 @@ PATIENCE_S = 30  # for the locks of others
 ELSEWHERE = {"activities": {"full_name", "mangled"}, "ranges": set[str]()}
 FOUND = {"activities": ("launch", "range", "op", "reason"), "ranges": ("parent", "op")}
 NAMED = (NAMES | {"op", "reason"}) - {"full_name", "mangled"}  # stored as ids of the table names
+UNSAID = {
+    "json": ""
+}  # names that are NULL in the store, and a text in the frames, where there is none
 SYMBOL = ("full_name", "mangled")  # other names of what names.id stands for, where it is a kernel
 SUMMARIES = {
     "op": "op_summary",

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
-from importers.columns import Columns
+from importers.columns import Columns, ints_of, texts_of
 from importers.nsys import schema
 from importers.nsys.names import UNNAMED, Strings, declared, lookup
 from importers.percall import name_lengths
@@ -23,16 +23,16 @@ class Annotations:
     texts: Texts  # distinct registered strings, then every inline text
     text: Ints  # each row's place in texts
     name: pd.Categorical
+    json: pd.Categorical
 
     @classmethod
     def of(cls, columns: Columns, strings: Strings) -> Annotations:
         """Resolve names; an inline text wins over a registered one."""
         ints = {name: c for name, c in columns.items() if isinstance(c, np.ndarray)}
-        inline = columns["text"]
-        assert isinstance(inline, Texts)
-        pool, text = pooled(inline, ints["text_id"], strings)
-        name = frames.names(*_named(pool, text))
-        return cls(ints | {"process": ints["thread"] & ~schema.THREAD_BITS}, pool, text, name)
+        pool, text = pooled(texts_of(columns, "text"), ints["text_id"], strings)
+        name = frames.names(*_named(pool, text, name_lengths(pool)))
+        ints |= {"process": ints["thread"] & ~schema.THREAD_BITS}
+        return cls(ints, pool, text, name, _json(columns, strings))
 
     def ranges(self, last: int, session: int) -> pd.DataFrame:
         """Return push/pop and start/end ranges.
@@ -52,7 +52,7 @@ class Annotations:
             "end": np.where(endless, last, end) if endless.any() else end,
             "kind": frames.names(phase.astype(np.int64), frames.RANGE_KINDS),
             "color": frames.pick(self.ints["color"], rows),
-            "open": endless | ((end >= session) & (session > schema.MISSING)),
+            "open": endless | ((end >= session) & (session > frames.MISSING)),
             "text": frames.pick(self.text, rows),
         }
         return frames.frame("ranges", columns)
@@ -69,7 +69,8 @@ class Annotations:
         return picked | {
             "domain_name": self._domains(rows),
             "category": self._categories(rows),
-            "name": self.name[rows] if len(rows) < len(self.name) else self.name,
+            "name": _pick(self.name, rows),
+            "json": _pick(self.json, rows),
         }
 
     def _domains(self, rows: Ints) -> pd.Categorical:
@@ -92,15 +93,20 @@ class Annotations:
         )
 
 
-def pooled(inline: Texts, ids: Ints, strings: Strings) -> tuple[Texts, Ints]:
-    """Return the distinct registered strings and all inline texts, and each row's place there."""
-    registered = np.flatnonzero((inline.sizes == 0) & (ids != schema.MISSING))
+def pooled(
+    inline: Texts, ids: Ints, strings: Strings, nothing: str = UNNAMED
+) -> tuple[Texts, Ints]:
+    """Return the distinct registered strings and all inline texts, and each row's place there.
+
+    A row that has neither is at ``nothing``, the first of them.
+    """
+    registered = np.flatnonzero((inline.sizes == 0) & (ids != frames.MISSING))
     codes, distinct = pd.factorize(strings.rows(ids[registered]))
     known = strings.values.take(distinct[distinct >= 0])  # noqa: PD011 - a field of ours
     written = np.flatnonzero(inline.sizes > 0)
     # Texts of no bytes can be left out without moving any byte.
     pool = Texts.concat(
-        [Texts.of([UNNAMED]), known, Texts(inline.data, inline.offsets[np.append(written, -1)])]
+        [Texts.of([nothing]), known, Texts(inline.data, inline.offsets[np.append(written, -1)])]
     )
     place = np.zeros(len(inline), np.int64)
     # -1 (no such string) may stand anywhere among the distinct rows: it takes no place of its own.
@@ -109,7 +115,23 @@ def pooled(inline: Texts, ids: Ints, strings: Strings) -> tuple[Texts, Ints]:
     return pool, place
 
 
-def _named(pool: Texts, text: Ints) -> tuple[Ints, list[str]]:
-    codes, names = pool.factorize(name_lengths(pool))
+def _json(columns: Columns, strings: Strings) -> pd.Categorical:
+    """What is attached to each row as JSON: its text, a registered one, else a number; '' for nothing."""
+    written, numbers = texts_of(columns, "json"), texts_of(columns, "number")
+    ids, row = ints_of(columns, "json_id"), np.arange(len(written))
+    if not (len(written.data) or len(numbers.data) or (ids != frames.MISSING).any()):
+        return frames.names(np.zeros(len(written), np.int64), [""])
+    text = (written.sizes > 0) | (ids != frames.MISSING)
+    own = Texts.concat([written, numbers]).take(np.where(text, row, row + len(row)))
+    pool, place = pooled(own, ids, strings, nothing="")
+    return frames.names(*_named(pool, place, pool.sizes))
+
+
+def _pick(column: pd.Categorical, rows: Ints) -> pd.Categorical:
+    return column[rows] if len(rows) < len(column) else column
+
+
+def _named(pool: Texts, text: Ints, lengths: Ints) -> tuple[Ints, list[str]]:
+    codes, names = pool.factorize(lengths)
     used, distinct = pd.factorize(codes[text])
     return unique_names(used.astype(np.int64), [names[c] for c in distinct.tolist()])

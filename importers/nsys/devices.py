@@ -15,15 +15,16 @@ from importers.texts import Ints
 def activities(read: dict[str, Columns], strings: Strings) -> pd.DataFrame:
     """Return everything that ran on a device: kernels, then copies, fills and whole graphs."""
     parts = [
-        _kernels(ended(_ints(read["kernels"])), strings),
-        _copies(ended(_ints(read["copies"]))),
-        _fills(ended(_ints(read["fills"]))),
-        _graphs(ended(_ints(read["graphs"]))),
+        (frames.KERNEL, _kernels(ended(_ints(read["kernels"])), strings)),
+        (frames.COPY, _copies(ended(_ints(read["copies"])))),
+        (frames.COPY, _all_named(ended(_ints(read["decompressions"])), schema.DECOMPRESSION)),
+        (frames.FILL, _all_named(ended(_ints(read["fills"])), schema.FILL)),
+        (frames.GRAPH, _graphs(ended(_ints(read["graphs"])))),
     ]
-    found = [_kind(columns, n) for n, columns in enumerate(parts)]
+    found = [_kind(columns, kind) for kind, columns in parts]
     table = frames.concat([f for f in found if len(f)] or found[:1])
     callers = _ints(read["launches"])["thread"] & ~schema.THREAD_BITS
-    return table.assign(process=_only_process(frames.ints(table, "process"), callers))
+    return table.assign(process=only_process(frames.ints(table, "process"), callers))
 
 
 def _kernels(columns: dict[str, Ints], strings: Strings) -> dict[str, Ints | pd.Categorical]:
@@ -37,8 +38,8 @@ def _copies(columns: dict[str, Ints]) -> dict[str, Ints | pd.Categorical]:
     return columns | _same_names(codes, [f"[CUDA memcpy {label}]" for label in labels])
 
 
-def _fills(columns: dict[str, Ints]) -> dict[str, Ints | pd.Categorical]:
-    return columns | _same_names(np.zeros(len(columns["start"]), np.int64), [schema.FILL])
+def _all_named(columns: dict[str, Ints], name: str) -> dict[str, Ints | pd.Categorical]:
+    return columns | _same_names(np.zeros(len(columns["start"]), np.int64), [name])
 
 
 def _graphs(columns: dict[str, Ints]) -> dict[str, Ints | pd.Categorical]:
@@ -51,14 +52,14 @@ def _same_names(codes: Ints, names: list[str]) -> dict[str, pd.Categorical]:
     return dict.fromkeys(("name", "full_name", "mangled"), frames.names(codes, names))
 
 
-def _kind(columns: dict[str, Ints | pd.Categorical], kind: int) -> pd.DataFrame:
-    codes = np.full(len(columns["start"]), kind, np.int64)
+def _kind(columns: dict[str, Ints | pd.Categorical], kind: str) -> pd.DataFrame:
+    codes = np.full(len(columns["start"]), frames.ACTIVITY_KINDS.index(kind), np.int64)
     return frames.frame(
         "activities", columns | {"kind": frames.names(codes, frames.ACTIVITY_KINDS)}
     )
 
 
-def _only_process(process: Ints, callers: Ints) -> Ints:
+def only_process(process: Ints, callers: Ints) -> Ints:
     """Give a record without a process that of all others and of all calls, if that is one."""
     unknown = process == frames.MISSING
     if not unknown.any():

@@ -15,6 +15,8 @@ from importers.nsys import schema
 from importers.nsys.annotations import Annotations
 from importers.nsys.devices import activities, ended
 from importers.nsys.names import Strings, api_name
+from importers.nsys.table import FLAG, MISSING, Table
+from importers.nsys.waits import waits
 from importers.report import LONGEST_NS, Facts, Report
 from importers.texts import Texts
 
@@ -78,15 +80,26 @@ def _columns(path: Path, database: Database, *, details: bool) -> dict[str, Colu
     except NotAReport as error:
         raise NotAReport(f"{path.name}: {error}") from error
     found = database.read({ours: query for ours, query in queries.items() if query})
+    if _flags(found.get("annotations", {})) and (rest := schema.ANNOTATIONS.rest(tables)):
+        found["annotations"] |= database.read({"rest": rest})["rest"]
     return {ours: _complete(table, found.get(ours, {})) for ours, table in schema.READ.items()}
 
 
-def _complete(table: schema.Table, found: Columns) -> Columns:
+def _flags(columns: Columns) -> bool:
+    """Take the flags out of the types of annotations; return whether there were any."""
+    types = ints_of(columns, "type") if columns else np.empty(0, np.int64)
+    flagged = bool((types >= FLAG).any())
+    if flagged:
+        columns["type"] = types & (FLAG - 1)
+    return flagged
+
+
+def _complete(table: Table, found: Columns) -> Columns:
     """Return all columns of a table, those not read missing in every row."""
     rows = len(next(iter(found.values()))) if found else 0
     return {
         name: found[name] if name in found
-        else Texts.of([]) if column.text
+        else Texts(np.empty(0, np.uint8), np.zeros(rows + 1, np.int64)) if column.text
         else np.broadcast_to(np.int64(column.missing), (rows,))
         for name, column in table.columns.items()
     }  # fmt: skip
@@ -96,7 +109,8 @@ def _report(path: Path, read: dict[str, Columns]) -> Report:
     strings = Strings(ints_of(read["strings"], "id"), texts_of(read["strings"], "value"))
     annotations = Annotations.of(read["annotations"], strings)
     launches, on_device = _launches(read["launches"], strings), activities(read, strings)
-    session = int(ints_of(read["session"], "duration").max(initial=schema.MISSING))
+    waited = waits(read, launches)
+    session = int(ints_of(read["session"], "duration").max(initial=MISSING))
     ranges = annotations.ranges(_span(launches, on_device)[1], session)
     if not len(ranges) + len(launches) + len(on_device):
         raise NothingRecorded(
@@ -107,7 +121,8 @@ def _report(path: Path, read: dict[str, Columns]) -> Report:
     name = os.fsencode(path.name).decode(errors="replace")  # a name may hold any bytes
     marks = annotations.marks()
     span = _span(*found, marks)
-    if span[1] - span[0] > LONGEST_NS:
+    outer = _span(*found, marks, waited) if len(waited) else span
+    if outer[1] - outer[0] > LONGEST_NS:
         raise NotAReport(
             f"{name}: damaged (its times are centuries apart); export or copy it again"
         )
@@ -119,6 +134,7 @@ def _report(path: Path, read: dict[str, Columns]) -> Report:
         activities=on_device,
         marks=marks,
         graph_nodes=_graph_nodes(read),
+        waits=waited,
         threads=_threads(read["threads"], strings),
         processes=_processes(read["processes"]),
         devices=_devices(read, on_device),
@@ -138,7 +154,7 @@ def _graph_nodes(read: dict[str, Columns]) -> pd.DataFrame:
     ints = {name: ints_of(read["graph_nodes"], name) for name in read["graph_nodes"]}
     if not len(ints["node"]):
         old = {name: ints_of(read["graph_nodes_old"], name) for name in ints}
-        nodes = np.flatnonzero(old["node"] != schema.MISSING)  # else it tells of whole graphs
+        nodes = np.flatnonzero(old["node"] != MISSING)  # else it tells of whole graphs
         ints = {name: column[nodes] for name, column in old.items()}
     return frames.frame("graph_nodes", {**ints, "process": ints["thread"] & ~schema.THREAD_BITS})
 
@@ -185,7 +201,10 @@ def _devices(read: dict[str, Columns], on_device: pd.DataFrame) -> pd.DataFrame:
     used = on_device[["process", "device"]].drop_duplicates().sort_values(["process", "device"])
     process, device = used["process"].to_numpy(), used["device"].to_numpy()
     declared = [ints_of(read["devices"], c).tolist() for c in ("pid", "device", "gpu")]
-    gpu_of = {(pid, number): gpu for pid, number, gpu in zip(*declared, strict=True)}
+    gpu_of: dict[tuple[int, int], int] = {}
+    for pid, number, gpu in zip(*declared, strict=True):
+        # Processes of two machines may have one pid: of two GPUs neither is known to be meant.
+        gpu_of[pid, number] = gpu if gpu_of.get((pid, number), gpu) == gpu else MISSING
     gpus = read["gpus"]
     by_number = dict(
         zip(ints_of(gpus, "device").tolist(), ints_of(gpus, "gpu").tolist(), strict=True)
@@ -193,9 +212,9 @@ def _devices(read: dict[str, Columns], on_device: pd.DataFrame) -> pd.DataFrame:
     names = dict(zip(ints_of(gpus, "gpu").tolist(), texts_of(gpus, "name").decode(), strict=True))
     pids = (process >> 24) & schema.THREAD_BITS
     keys = zip(pids.tolist(), device.tolist(), strict=True)
-    gpu = [gpu_of.get((pid, number), by_number.get(number, -1)) for pid, number in keys]
-    name = frames.named([names.get(g, "") for g in gpu])
-    columns = {"process": process, "device": device, "gpu": np.array(gpu, np.int64)}
+    found = [gpu_of.get((pid, number), by_number.get(number, MISSING)) for pid, number in keys]
+    name = frames.named([names.get(g, "") for g in found])
+    columns = {"process": process, "device": device, "gpu": np.array(found, np.int64)}
     return frames.frame("devices", {**columns, "name": name})
 
 

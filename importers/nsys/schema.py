@@ -1,19 +1,13 @@
 """The only place that names tables and columns of Nsight Systems' SQLite exports.
 
-Columns are probed, versions never asked: a table or column that an export lacks gives an empty frame
-or the missing value. What differs between versions 2021 to 2026 is said beside the column.
+What differs between versions 2021 to 2026 is said beside the column.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from importers.nsys.table import Column, Table, detail, maybe, needed, text
 
-from importers.columns import Query
-from importers.errors import NotAReport
-
-MISSING = -1
+NONE = 2**32 - 1  # what CUPTI writes where a record has no stream or no event
 NO_END = -(2**63 - 1)  # stands for an end that is NULL: before any start, so never a valid one
 THREAD_BITS = 0xFFFFFF  # globalTid = hardware (8 bits) | vm (8) | process (24) | thread (24)
 
@@ -39,82 +33,9 @@ COPY_KINDS = {  # ENUM_CUDA_MEMCPY_OPER, with the labels that nsys prints
     12: "Unified Device-to-Host",
     13: "Unified Device-to-Device",
 }
+DECOMPRESSION = "[CUDA mem decompress]"
 FILL = "[CUDA memset]"
 GRAPH = "[CUDA graph {}]"
-
-
-@dataclass(frozen=True)
-class Column:
-    """Where one of our columns comes from: the first of ``theirs`` that is not NULL."""
-
-    theirs: tuple[str, ...]
-    needed: bool = False
-    text: bool = False
-    missing: int = MISSING
-    mixed: bool = False  # may hold values of another type than it should: leave those out
-    detail: bool = False  # said of a single activity or range, and needed by no table of figures
-
-    def sql(self, present: set[str]) -> str | None:
-        """Return the expression that reads it, or None for a needed column that is not there."""
-        found = [f'"{name}"' for name in self.theirs if name in present]
-        if self.needed:
-            return found[0] if found else None
-        if self.mixed:
-            kind = "text" if self.text else "integer"
-            found = [f"iif(typeof({name}) = '{kind}', {name}, NULL)" for name in found]
-        missing = "''" if self.text else str(self.missing)
-        return f"coalesce({', '.join([*found, missing])})" if found else missing
-
-
-def needed(name: str) -> Column:
-    """A column without which the table means nothing."""
-    return Column((name,), needed=True)
-
-
-def maybe(*names: str, missing: int = MISSING) -> Column:
-    """A column that may be absent, or go by several names."""
-    return Column(names, missing=missing)
-
-
-def detail(*names: str, missing: int = MISSING) -> Column:
-    """A column that may be absent and that only those need who show single rows."""
-    return Column(names, missing=missing, detail=True)
-
-
-def text(*names: str) -> Column:
-    """A column of texts, '' where absent."""
-    return Column(names, text=True)
-
-
-@dataclass(frozen=True)
-class Table:
-    """One table of theirs and the columns of ours that it fills."""
-
-    name: str
-    columns: Mapping[str, Column]
-    core: bool = False  # a report whose table lacks a needed column cannot be read
-
-    def query(self, tables: Mapping[str, set[str]], *, details: bool = True) -> Query | None:
-        """Return how to read it from an export with these tables, None if it is not there."""
-        theirs = self._newest(tables)
-        if theirs is None:
-            return None
-        wanted = {ours: c for ours, c in self.columns.items() if details or not c.detail}
-        found = {ours: column.sql(tables[theirs]) for ours, column in wanted.items()}
-        absent = [wanted[ours].theirs[0] for ours, sql in found.items() if sql is None]
-        if absent and not self.core:
-            return None  # another table of that name: what it would have told is not known
-        if absent:
-            raise NotAReport(f"table {theirs} has no column {absent[0]}: an unknown schema")
-        texts = frozenset(ours for ours, column in wanted.items() if column.text)
-        return Query(theirs, {o: sql for o, sql in found.items() if sql}, texts)
-
-    def _newest(self, tables: Mapping[str, set[str]]) -> str | None:
-        """Return the table's name in this export: newer ones may carry a suffix like _V2."""
-        own = re.compile(rf"{self.name}(?:_V(\d+))?")
-        found = [m for m in map(own.fullmatch, tables) if m]
-        return max(found, key=lambda m: int(m[1] or 0)).string if found else None
-
 
 _WHEN = {"start": needed("start"), "end": maybe("end", missing=NO_END)}
 _WHERE = {  # columns of everything that runs on a device
@@ -124,6 +45,7 @@ _WHERE = {  # columns of everything that runs on a device
     "process": maybe("globalPid"),
     "correlation": maybe("correlationId"),
 }
+_GREEN = {"green_context": detail("greenContextId", none=0)}  # from 3.7 on
 
 STRINGS = Table("StringIds", {"id": needed("id"), "value": text("value")}, core=True)
 KERNELS = Table(
@@ -143,6 +65,7 @@ KERNELS = Table(
         "registers": detail("registersPerThread"),
         "shared_static": detail("staticSharedMemory"),
         "shared_dynamic": detail("dynamicSharedMemory"),
+        **_GREEN,
         "graph": detail("graphId"),  # from 3.2x on
         "graph_node": maybe("graphNodeId"),
     },
@@ -155,14 +78,42 @@ COPIES = Table(
         **_WHERE,
         "bytes": maybe("bytes"),
         "copy_kind": maybe("copyKind", missing=0),
+        "source_kind": detail("srcKind"),
+        "target_kind": detail("dstKind"),
+        "migration_cause": detail("migrationCause"),
+        **_GREEN,
         "graph_node": maybe("graphNodeId"),
     },
 )
 FILLS = Table(
     "CUPTI_ACTIVITY_KIND_MEMSET",
-    {**_WHEN, **_WHERE, "bytes": maybe("bytes"), "graph_node": maybe("graphNodeId")},
+    {
+        **_WHEN,
+        **_WHERE,
+        "bytes": maybe("bytes"),
+        "target_kind": detail("memKind"),
+        **_GREEN,
+        "graph_node": maybe("graphNodeId"),
+    },
 )
-GRAPHS = Table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {**_WHEN, **_WHERE, "graph": maybe("graphId")})
+DECOMPRESSIONS = Table(  # documented for 3.28; no export with one was seen
+    "CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS", {**_WHEN, **_WHERE, "bytes": maybe("sourceBytes")}
+)
+GRAPHS = Table(
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+    {**_WHEN, **_WHERE, **_GREEN, "graph": maybe("graphId")},
+)
+_WAITS = {
+    **_WHERE,
+    "stream": Column(("streamId",), none=NONE),
+    "event": Column(("eventId",), none=NONE),
+}
+SYNCS = Table(
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+    {**_WHEN, **_WAITS, "kind": maybe("syncType", missing=0)},
+    detail=True,
+)
+EVENTS = Table("CUPTI_ACTIVITY_KIND_CUDA_EVENT", _WAITS, detail=True)
 LAUNCHES = Table(  # runtime and driver calls alike
     "CUPTI_ACTIVITY_KIND_RUNTIME",
     {
@@ -173,11 +124,12 @@ LAUNCHES = Table(  # runtime and driver calls alike
     },
     core=True,
 )
+_JSON, _NUMBERS = ("jsonText", "jsonTextId"), ("doubleValue", "floatValue")
 ANNOTATIONS = Table(
     "NVTX_EVENTS",
     {
         **_WHEN,
-        "type": needed("eventType"),
+        "type": Column(("eventType",), needed=True, flags=(*_JSON, *_NUMBERS)),
         "thread": maybe("globalTid"),
         "domain": maybe("domainId", missing=0),
         "category": detail("category", missing=0),
@@ -186,6 +138,9 @@ ANNOTATIONS = Table(
         # Some writers put the name itself where its id belongs; SQLite lets them.
         "text_id": Column(("textId",), mixed=True),
         "text": Column(("text", "textId"), text=True, mixed=True),
+        "json": Column(_JSON[:1], text=True, mixed=True, rare=True),
+        "json_id": Column(_JSON[1:], mixed=True, rare=True),
+        "number": Column(_NUMBERS, text=True, real=True, rare=True),
     },
     core=True,
 )
@@ -223,8 +178,11 @@ READ = {  # everything that a report is made of, by the name it is read under
     "strings": STRINGS,
     "kernels": KERNELS,
     "copies": COPIES,
+    "decompressions": DECOMPRESSIONS,
     "fills": FILLS,
     "graphs": GRAPHS,
+    "syncs": SYNCS,
+    "events": EVENTS,
     "launches": LAUNCHES,
     "annotations": ANNOTATIONS,
     "graph_nodes": GRAPH_NODES[0],

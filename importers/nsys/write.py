@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from importers.nsys import schema
+from importers.nsys.table import Table
 
-Row = Mapping[str, int | str | None]
+Row = Mapping[str, int | float | str | None]
 
 
 class Strings:
@@ -43,11 +44,9 @@ def write(
         connection.close()
 
 
-def _fill(connection: sqlite3.Connection, table: schema.Table, rows: Iterable[Row]) -> None:
+def _fill(connection: sqlite3.Connection, table: Table, rows: Iterable[Row]) -> None:
     columns = {ours: column.theirs[0] for ours, column in table.columns.items()}
-    kinds = {
-        column.theirs[0]: "TEXT" if column.text else "INTEGER" for column in table.columns.values()
-    }
+    kinds = {column.theirs[0]: column.kind for column in table.columns.values()}
     made = ", ".join(f'"{name}" {kind}' for name, kind in kinds.items())
     connection.execute(f'CREATE TABLE "{table.name}" ({made})')
     for row in rows:

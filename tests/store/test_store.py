@@ -125,7 +125,9 @@ def test_every_column_of_every_frame_comes_back(made: Path, db: Path) -> None:
         "ranges.category", "ranges.color", "ranges.domain_name", "ranges.open", "ranges.payload",
         "activities.bytes", "activities.copy_kind", "activities.full_name", "activities.graph",
         "activities.grid_x", "activities.mangled", "activities.registers", "devices.gpu",
-        "threads.name", "processes.name",
+        "activities.source_kind", "activities.target_kind", "activities.migration_cause",
+        "activities.green_context", "ranges.json", "waits.kind", "waits.start", "waits.stream",
+        "waits.event", "waits.correlation", "threads.name", "processes.name",
     }  # fmt: skip
     assert_same(kept(report, db), report)
 
@@ -164,6 +166,38 @@ def test_the_rarest_values_come_back(tmp_path: Path, db: Path) -> None:
     assert "mm\ufffd" in set(report.ranges["name"])
     assert max(map(len, texts(report))) == 100_000
     assert_same(kept(report, db), report)
+
+
+@pytest.mark.parametrize("number", [None, 0.5])
+def test_json_of_no_range_and_of_every_range_comes_back(
+    number: float | None, tmp_path: Path, db: Path
+) -> None:
+    path = made_reports.report(tmp_path / "json.sqlite")
+    changed = "jsonText = NULL, jsonTextId = NULL, doubleValue"
+    value = "NULL" if number is None else str(number)
+    table = made_reports.schema.ANNOTATIONS.name
+    made_reports.changed(path, f"UPDATE {table} SET {changed} = {value}")
+    report = importers.load(path)
+    assert set(report.ranges["json"]) == {"" if number is None else value}
+    back = kept(report, db)
+    assert_same(back, report)
+    stored = ask(db, "SELECT DISTINCT n.text FROM ranges r LEFT JOIN names n ON n.id = r.json")
+    assert stored == [(None if number is None else value,)]
+
+
+def test_waits_and_json_are_plain_to_others(made: Path, db: Path) -> None:
+    imported(db, made)
+    sql = (
+        "SELECT n.text, count(*), min(start), count(stream) FROM waits JOIN names n ON n.id = kind"
+    )
+    assert ask(db, f"{sql} GROUP BY 1 ORDER BY 1") == [
+        ("event", 2, 2400, 0), ("event_record", 4, None, 4), ("unknown", 2, 1400, 0),
+    ]  # fmt: skip
+    sql = (
+        "SELECT n.text, count(*) FROM ranges r JOIN names n ON n.id = r.json GROUP BY 1 ORDER BY 1"
+    )
+    found = [("0.5", 4), ('{"m": 0}', 2), ('{"m": 1}', 2), ('{"ranks": 8}', 4)]
+    assert ask(db, sql) == found
 
 
 def test_several_reports_are_one_run(made: Path, other: Path, db: Path) -> None:

@@ -1,0 +1,116 @@
+"""What a report holds that no sound capture should: counted, with an example and what was made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bridge.join.attributed import KEY, Attributed
+from bridge.join.attribution import BY_ADOPTION, INVALID_TIME
+from bridge.join.nesting import parents
+from bridge.join.order import NONE, Flags, Ints, by, number
+from importers import frames
+
+ID_BITS = 40  # of a correlation id; CUPTI's have 32
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Rows of a frame that break one rule, and the words for it."""
+
+    rows: Ints
+    frame: str
+    what: str
+    handled: str
+
+
+def warnings(joined: Attributed) -> tuple[str, ...]:
+    """Return a line for each kind of unlawful row and report that has any, the first row as example."""
+    return tuple(line for found in _findings(joined) for line in _lines(joined, found))
+
+
+def _findings(joined: Attributed) -> Iterator[Finding]:
+    report = joined.report
+    for frame in ("ranges", "launches", "activities"):
+        table = getattr(report, frame)
+        early = np.flatnonzero(frames.ints(table, "start") < 0)
+        yield Finding(early, frame, "begin before the session does", "kept, at times below 0")
+    for frame, handled in (("ranges", "never open, so they own nothing"), ("launches", "kept")):
+        table = getattr(report, frame)
+        ended = frames.ints(table, "end") < frames.ints(table, "start")
+        yield Finding(np.flatnonzero(ended), frame, "end before they start", handled)
+    invalid = np.flatnonzero(joined.attribution.reason == INVALID_TIME)
+    yield Finding(invalid, "activities", "end before they start, or at 0", "counted with 0 ns")
+    crossing = _crossing(joined)
+    handled = "cut into pieces that nest, so that what is open at any instant stays exact"
+    yield Finding(crossing, "ranges", "cross another of their thread and domain", handled)
+    again = np.flatnonzero(_repeated(joined))
+    what = "have the process and correlation id of an earlier one"
+    yield Finding(again, "launches", what, "the earliest owns what they issued")
+    guessed = np.flatnonzero(joined.attribution.rule == BY_ADOPTION)
+    what = "have their op from another thread by time alone"
+    yield Finding(guessed, "activities", what, "confidence is low; without --adopt they have none")
+
+
+def _lines(joined: Attributed, found: Finding) -> Iterator[str]:
+    report, table = joined.report, getattr(joined.report, found.frame)
+    of = frames.ints(table, "report")[found.rows]
+    for n in np.unique(of).tolist():
+        rows = found.rows[of == n]
+        example = f"#{rows[0]} {_shown(table, int(rows[0]))}"
+        yield (
+            f"{report.source[n]}: {len(rows)} {found.frame} {found.what}: {found.handled}"
+            f" (first: {example})"
+        )
+
+
+def _shown(table: pd.DataFrame, row: int) -> str:
+    one = table.iloc[row]
+    return f"{one['name']}, {one['start']} to {one['end']} ns"
+
+
+def _crossing(joined: Attributed) -> Ints:
+    """Return the ranges that end after the one of their thread and domain that they began in.
+
+    Those that were cut for the nesting are looked at alone, with all of their threads: that ranges of
+    different domains cross is lawful.
+    """
+    ranges, cut = joined.report.ranges, joined.attribution.nesting.crossed
+    if not len(cut):
+        return cut
+    thread, _ = number(*(frames.ints(ranges, c) for c in ("report", "thread")))
+    concerned = np.isin(thread, thread[cut]) & (joined.op != NONE)
+    start, end = frames.ints(ranges, "start"), frames.ints(ranges, "end")
+    rows = np.flatnonzero(concerned & (end > start))
+    stack, _ = number(thread[rows], frames.ints(ranges, "domain")[rows])
+    order = by(stack, start[rows], -end[rows])
+    rows, stack = rows[order], stack[order]
+    around = parents(stack, start[rows], end[rows])
+    crosses = (around != NONE) & (end[rows] > end[rows][around])
+    found: Ints = np.sort(rows[crosses])
+    return found
+
+
+def _repeated(joined: Attributed) -> Flags:
+    """Tell which API calls have the key of an earlier one."""
+    launches = joined.report.launches
+    report, process, id_ = (frames.ints(launches, c) for c in KEY)
+    if _all_different(report, process, id_):
+        return np.zeros(len(id_), bool)
+    again: Flags = (id_ > 0) & (joined.calls_of(report, process, id_) != np.arange(len(id_)))
+    return again
+
+
+def _all_different(report: Ints, process: Ints, id_: Ints) -> bool:
+    """Tell that no key comes twice; sorted as one number each, for ids come nearly in order."""
+    of = np.zeros(len(id_), np.int64)
+    for key in (report, process):
+        if key.strides != (0,):
+            codes, values = pd.factorize(key)
+            of = of * len(values) + codes
+    keys = ((of << ID_BITS) + id_)[id_ > 0]
+    keys.sort(kind="stable")
+    return bool(id_.max(initial=0) < 1 << ID_BITS and (keys[1:] != keys[:-1]).all())

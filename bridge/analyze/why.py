@@ -1,0 +1,205 @@
+"""The chain behind one attribution: activity, API call, thread, open ranges, op; or the reason there is none."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bridge.analyze.hints import Hint, hints, remedy
+from bridge.analyze.moment import Moment, Place, Step, Thread
+from bridge.join.attributed import Attributed
+from bridge.join.attribution import ATTRIBUTED, REASONS, RULES
+from bridge.join.graphs import NodeEvents, creation_of
+from bridge.join.order import NONE, Ints
+from importers import frames
+
+MOST = 3  # names and rows that are listed; the rest is counted
+LONG = 200  # characters of a name that are compared when near ones are looked for
+ROW = re.compile(r"#([0-9]{1,18})")
+WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True)
+class Others:
+    """The activities asked for besides: how many, how many names all have, which are next, and which have no op."""
+
+    count: int
+    names: int
+    longest: tuple[int, ...]
+    without_op_count: int
+    without_op: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Why:
+    """One activity explained; rows are those of the frames, times ns as recorded, from ``base_ns`` on.
+
+    ``call`` issued it and ``captured`` made its node of a CUDA graph; ``owner`` is the op's range, where
+    it was open at neither. ``rule`` and ``reason`` are '' where there is none.
+    """
+
+    report: str
+    reports: int
+    base_ns: int
+    activity: Step
+    full_name: str
+    device: int
+    context: int
+    stream: int
+    correlation: int
+    graph_node: int
+    call: Place | None
+    captured: Place | None
+    owner: Place | None
+    op: str
+    rule: str
+    rule_text: str
+    reason: str
+    reason_text: str
+    hints: tuple[Hint, ...]
+    remedy: str
+    others: Others
+
+
+def rows_of(joined: Attributed, asked: str) -> Ints:
+    """Return the rows of the activities asked for, none if there are none.
+
+    ``#12`` is a row; else a name, or where none is equal a part of one; else the same in any case.
+    """
+    numbered = ROW.fullmatch(asked)
+    if numbered:
+        row = int(numbered[1])
+        return np.arange(row, min(row + 1, len(joined.report.activities)))
+    folded = asked.casefold()
+    ways: Sequence[Callable[[str], bool]] = (
+        lambda name: name == asked,
+        lambda name: asked in name,
+        lambda name: name.casefold() == folded,
+        lambda name: folded in name.casefold(),
+    )
+    found = (rows for way in ways if len(rows := _named(joined, way)))
+    return next(found, np.empty(0, np.int64))
+
+
+def nothing_found(joined: Attributed, asked: str) -> str:
+    """Say that there is no such activity, and what comes near."""
+    count = len(joined.report.activities)
+    if not count:
+        return "nothing ran on a device"
+    if ROW.fullmatch(asked):
+        return f"no activity {asked}: there are {count}, from #0 to #{count - 1}"
+    near = _near(joined, asked)
+    more = f"near it: {', '.join(near)}" if near else "bridge report --by kernel lists them"
+    return f"no kernel, copy or fill has {asked!r} in its name; {more}"
+
+
+def why(joined: Attributed, rows: Ints) -> Why:
+    """Explain the longest of some activities; raises ValueError if there are none."""
+    row = int(rows[np.argmax(joined.duration[rows])])
+    found, report, own = joined.attribution, joined.report, joined.report.activities
+    node = int(found.node[row])
+    reason, rule = list(REASONS)[int(found.reason[row])], list(RULES)[int(found.rule[row])]
+    call, captured = _call(joined, row), _captured(joined, row)
+    around = hints(joined, row, call)
+    places = tuple(moment.place if moment else None for moment in (call, captured))
+    of = int(own["report"].iloc[row])
+    numbers = ("device", "context", "stream", "correlation", "graph_node")
+    return Why(
+        report=report.source[of],
+        reports=len(report.source),
+        base_ns=report.facts[of].span[0],
+        activity=_activity(joined, row),
+        full_name=str(own["full_name"].iloc[row]),
+        **{c: int(own[c].iloc[row]) for c in numbers},
+        call=places[0],
+        captured=places[1],
+        owner=_owner(joined, int(found.range[row]), places),
+        op="" if node == NONE else joined.ops[int(joined.node_op[node])],
+        rule=rule,
+        rule_text=RULES[rule],
+        reason=reason,
+        reason_text=REASONS[reason],
+        hints=around,
+        remedy=remedy(reason, around) if reason else "",
+        others=_others(joined, rows, row),
+    )
+
+
+def _named(joined: Attributed, matches: Callable[[str], bool]) -> Ints:
+    """Return the activities of which a name, short or demangled, matches."""
+    activities = joined.report.activities
+    hit = np.zeros(len(activities), bool)
+    for column in ("name", "full_name"):
+        names = activities[column].cat.categories
+        good = np.array([*map(matches, names), False])
+        hit |= good[frames.codes(activities[column])]
+    return np.flatnonzero(hit)
+
+
+def _near(joined: Attributed, asked: str) -> list[str]:
+    """Return the names that are most like the one asked for, or that have a word like it."""
+    named = joined.report.activities["name"]
+    used = named.cat.categories[np.unique(frames.codes(named))]
+    words = {word: name for name in used for word in WORD.findall(name[:LONG].casefold())}
+    folded = words | {name[:LONG].casefold(): name for name in used}
+    close = difflib.get_close_matches(asked[:LONG].casefold(), folded, MOST)
+    return [repr(name) for name in dict.fromkeys(folded[near] for near in close)]
+
+
+def _activity(joined: Attributed, row: int) -> Step:
+    own = joined.report.activities
+    start, end = (int(own[c].iloc[row]) for c in ("start", "end"))
+    name, kind = (str(own[c].iloc[row]) for c in ("name", "kind"))
+    return Step(kind, row, name, start, end, int(joined.duration[row]))
+
+
+def _call(joined: Attributed, row: int) -> Moment | None:
+    """Return when the API call of an activity began."""
+    launches, launch = joined.report.launches, int(joined.attribution.launch[row])
+    if launch == NONE:
+        return None
+    return Moment.of(joined, Step.of("call", launches, launch), launches)
+
+
+def _captured(joined: Attributed, row: int) -> Moment | None:
+    """Return when the node of a CUDA graph that an activity is was captured."""
+    nodes, own = joined.report.graph_nodes, joined.report.activities
+    events = NodeEvents(
+        *(frames.ints(nodes, c) for c in ("report", "process", "node", "original", "time"))
+    )
+    report, process, node = (
+        frames.ints(own, c)[row : row + 1] for c in ("report", "process", "graph_node")
+    )
+    made = int(creation_of(report, process, node, events)[0]) if len(nodes) else NONE
+    if made == NONE:
+        return None
+    time, number = (int(nodes[c].iloc[made]) for c in ("time", "node"))
+    return Moment.of(joined, Step("graph node", made, str(number), time, time, 0), nodes)
+
+
+def _owner(joined: Attributed, row: int, places: Sequence[Place | None]) -> Place | None:
+    """Return the op's range if it is not among those open at the places: a rule may look elsewhere."""
+    shown = {r.row for place in places if place for r in place.ranges}
+    if row == NONE or row in shown:
+        return None
+    ranges = joined.report.ranges
+    report, thread = (int(ranges[c].iloc[row]) for c in ("report", "thread"))
+    return Place(Step.of("range", ranges, row), Thread.of(joined, report, thread))
+
+
+def _others(joined: Attributed, rows: Ints, explained: int) -> Others:
+    named = frames.codes(joined.report.activities["name"])
+    rest = rows[rows != explained]
+    rest = rest[np.argsort(-joined.duration[rest], kind="stable")]
+    without = rest[joined.attribution.reason[rest] != ATTRIBUTED]
+    return Others(
+        count=len(rest),
+        names=len(np.unique(named[rows])),
+        longest=tuple(rest[:MOST].tolist()),
+        without_op_count=len(without),
+        without_op=tuple(without[:MOST].tolist()),
+    )

@@ -1,0 +1,126 @@
+"""Work of threads that annotate nothing, given to the range that another thread waits in: a guess by time.
+
+PyTorch's autograd engine launches the backward pass from threads of its own, while the thread that called
+``loss.backward()`` waits with its range open and launches nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bridge.join.attribution import ATTRIBUTED, BY_ADOPTION, NO_RANGE, Attribution, Launches, shared
+from bridge.join.nesting import Nesting
+from bridge.join.order import NONE, Flags, Ints, by, number
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """What looks for a range of another thread: its process, its own stack, from when to when."""
+
+    process: Ints
+    stack: Ints
+    start: Ints
+    end: Ints
+
+
+@dataclass(frozen=True)
+class Threads:
+    """The stacks of a nesting: the process of each, and when it launched work, by (stack, time)."""
+
+    nesting: Nesting
+    process: Ints
+    stack: Ints
+    time: Ints
+
+    def idle(self, stack: int, start: Ints, end: Ints) -> Flags:
+        """Tell whether a stack launched nothing in each [start, end]."""
+        first, last = np.searchsorted(self.stack, (stack, stack + 1))
+        time = self.time[first:last]
+        idle: Flags = np.searchsorted(time, end, "right") == np.searchsorted(time, start, "left")
+        return idle
+
+    def around(self, stack: int, start: Ints, end: Ints) -> Ints:
+        """Return a stack's innermost node that is longer than each interval around it, or NONE."""
+        nesting = self.nesting
+        node = nesting.innermost(np.full(len(start), stack), start)
+        left = np.flatnonzero(node != NONE)
+        while len(left):
+            at = node[left]
+            equal = (nesting.start[at] == start[left]) & (nesting.end[at] == end[left])
+            left = left[
+                (nesting.end[at] < end[left]) | equal
+            ]  # of equals each could adopt the other
+            node[left] = nesting.parent[node[left]]
+            left = left[node[left] != NONE]
+        return node
+
+
+def with_adoption(
+    found: Attribution, range_of: tuple[Ints, Ints], launches: Launches
+) -> Attribution:
+    """Let what stands outside all ranges of its thread belong to a range of one other thread.
+
+    ``range_of`` holds report and process of each range. Outermost ranges get a parent, and activities
+    without an op the op of that range, which `BY_ADOPTION` says. The range contains them in time,
+    and its thread launches nothing from their start to their end (of activities: from the first to
+    the last of that thread within the range). Where several threads qualify, nothing is guessed.
+    """
+    nesting = found.nesting
+    of_range, of_call = shared(range_of, (launches.report, launches.process))
+    threads = _threads(found, of_range, launches)
+    roots = np.flatnonzero(nesting.parent == NONE)
+    outermost = Intervals(
+        of_range[nesting.range[roots]],
+        *(c[roots] for c in (nesting.stack, nesting.start, nesting.end)),
+    )
+    parent = nesting.parent.copy()
+    parent[roots] = _of_one(threads, outermost, bursts=False)
+    rows = np.flatnonzero(found.reason == NO_RANGE)
+    call = found.launch[rows]
+    when = launches.start[call]
+    node = _of_one(threads, Intervals(of_call[call], found.stack[call], when, when), bursts=True)
+    return _taken(replace(found, nesting=replace(nesting, parent=parent)), rows, node)
+
+
+def _taken(found: Attribution, rows: Ints, node: Ints) -> Attribution:
+    rows, node = rows[node != NONE], node[node != NONE]
+    changed = {c: getattr(found, c).copy() for c in ("node", "range", "rule", "reason")}
+    changed["node"][rows], changed["range"][rows] = node, found.nesting.range[node]
+    changed["rule"][rows], changed["reason"][rows] = BY_ADOPTION, ATTRIBUTED
+    return replace(found, **changed)
+
+
+def _threads(found: Attribution, of_range: Ints, launches: Launches) -> Threads:
+    nesting = found.nesting
+    process = np.full(int(nesting.stack.max(initial=NONE)) + 1, NONE)
+    process[nesting.stack] = of_range[nesting.range]
+    working = np.unique(found.launch[found.launch != NONE])
+    stack, time = found.stack[working], launches.start[working]
+    order = by(stack, time)
+    return Threads(nesting, process, stack[order], time[order])
+
+
+def _of_one(threads: Threads, asking: Intervals, *, bursts: bool) -> Ints:
+    """Return the node that each interval may belong to, NONE if no other stack has one or several do."""
+    found, offers = np.full(len(asking.start), NONE), np.zeros(len(asking.start), np.int64)
+    for stack in np.unique(threads.nesting.stack).tolist():  # one turn per thread
+        rows = np.flatnonzero((asking.process == threads.process[stack]) & (asking.stack != stack))
+        start, end = asking.start[rows], asking.end[rows]
+        node = threads.around(stack, start, end)
+        if bursts:
+            start, end = _first_and_last(asking.stack[rows], node, start)
+        fits = (node != NONE) & threads.idle(stack, start, end)
+        found[rows[fits]] = node[fits]
+        offers[rows[fits]] += 1
+    return np.where(offers == 1, found, NONE)
+
+
+def _first_and_last(stack: Ints, node: Ints, time: Ints) -> tuple[Ints, Ints]:
+    """Return, for each row, the first and last time of all rows with its stack and node."""
+    burst, some = number(stack, node)
+    first, last = time[some].copy(), time[some].copy()
+    np.minimum.at(first, burst, time)
+    np.maximum.at(last, burst, time)
+    return first[burst], last[burst]

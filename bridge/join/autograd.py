@@ -1,0 +1,123 @@
+"""Backward ranges, and the forward ranges that they differentiate, by PyTorch's sequence number.
+
+PyTorch numbers the nodes of its graph per process; the backward call of a node carries the number that the
+forward call was given, and runs on a thread of its own. Numbers recur: under ``create_graph``, with
+several forward threads, after a fork.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bridge.join.nesting import Nesting
+from bridge.join.order import NONE, Flags, Ints, by, number
+
+
+@dataclass(frozen=True)
+class Links:
+    """Per row: the row of its forward range (NONE without), and whether several threads offered one."""
+
+    forward: Ints
+    ambiguous: Flags
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Ranges with a sequence number."""
+
+    process: Ints
+    thread: Ints
+    start: Ints
+    end: Ints
+    seq: Ints
+
+
+@dataclass(frozen=True)
+class _Keyed:
+    """Calls by key, a number per process and sequence number; those offered are sorted, inner ones last."""
+
+    key: Ints
+    thread: Ints
+    start: Ints
+
+
+def linked(calls: Calls, backward: Flags) -> Links:
+    """Link each backward call to the forward call with the same number.
+
+    Of those in the process that started before it, on another thread if there is any, the one that
+    started last: calls around the one that made the node carry its number as well.
+    """
+    key, _ = number(calls.process, calls.seq)
+    asking, offered = np.flatnonzero(backward), np.flatnonzero(~backward)
+    offered = offered[by(key[offered], calls.start[offered], -calls.end[offered])]
+    ours, theirs = (
+        _Keyed(key[rows], calls.thread[rows], calls.start[rows]) for rows in (asking, offered)
+    )
+    forward, ambiguous = np.full(len(key), NONE), np.zeros(len(key), bool)
+    if len(asking) and len(offered):
+        forward[asking] = np.append(offered, NONE)[_latest(ours, theirs)]
+        ambiguous[asking] = _threads_before(ours, theirs) > 1
+    return Links(forward, ambiguous)
+
+
+def inherited(nesting: Nesting, own: Ints) -> Ints:
+    """Return each node's own value, or that of the nearest node around it that has one."""
+    value = own.copy()
+    above = nesting.parent.copy()
+    left = np.flatnonzero((value == NONE) & (above != NONE))
+    while len(left):
+        value[left] = own[above[left]]
+        above[left] = nesting.parent[above[left]]
+        left = left[(value[left] == NONE) & (above[left] != NONE)]
+    return value
+
+
+def _latest(asked: _Keyed, offered: _Keyed) -> Ints:
+    """Return the place of the last one offered before, on another thread if there is any, or NONE."""
+    last = _before(asked.key, asked.start, offered.key, offered.start)
+    foreign = _on_another_thread(last, asked.thread, offered.key, offered.thread)
+    return np.where(foreign == NONE, last, foreign)
+
+
+def _before(key: Ints, time: Ints, keys: Ints, times: Ints) -> Ints:
+    """Return the last place of (keys, times), sorted, with the same key and an earlier time."""
+    offered = np.concatenate((np.zeros(len(key), np.int64), np.ones(len(keys), np.int64)))
+    # Those who ask sort before what is offered at the same time, so that only earlier ones precede.
+    order = by(np.concatenate((key, keys)), np.concatenate((time, times)), offered)
+    seen = np.cumsum(offered[order]) - 1
+    place = np.full(len(key), NONE)
+    asking = order < len(key)
+    place[order[asking]] = seen[asking]
+    same = (place != NONE) & (keys[np.maximum(place, 0)] == key)
+    return np.where(same, place, NONE)
+
+
+def _on_another_thread(place: Ints, thread: Ints, keys: Ints, threads: Ints) -> Ints:
+    """Step back from each place to one of another thread, within the same key."""
+    found = place.copy()
+    left = np.flatnonzero(found != NONE)
+    key = keys[np.maximum(place, 0)]
+    while len(left):
+        left = left[threads[found[left]] == thread[left]]
+        found[left] -= 1
+        gone = (found[left] < 0) | (keys[np.maximum(found[left], 0)] != key[left])
+        found[left[gone]] = NONE
+        left = left[~gone]
+    return found
+
+
+def _threads_before(asked: _Keyed, offered: _Keyed) -> Ints:
+    """Return how many threads but the asking one offered the same key earlier."""
+    _, rows = number(offered.key, offered.thread)  # the earliest of each key and thread
+    rows = rows[by(offered.key[rows], offered.start[rows])]
+    keys, firsts = offered.key[rows], offered.start[rows]
+    place = _before(asked.key, asked.start, keys, firsts)
+    count = np.where(place == NONE, 0, place + 1 - np.searchsorted(keys, asked.key))
+    both = (np.concatenate((keys, asked.key)), np.concatenate((offered.thread[rows], asked.thread)))
+    pair, _ = number(*both)
+    first = np.full(int(pair.max(initial=0)) + 1, np.iinfo(np.int64).max)
+    first[pair[: len(keys)]] = firsts
+    own = first[pair[len(keys) :]] < asked.start
+    return count - own

@@ -53,6 +53,10 @@ def _findings(joined: Attributed) -> Iterator[Finding]:
     guessed = np.flatnonzero(joined.attribution.rule == BY_ADOPTION)
     what = "have their op from another thread by time alone"
     yield Finding(guessed, "activities", what, "confidence is low; without --adopt they have none")
+    what = "count for a range of another thread by time alone"
+    yield Finding(
+        _adopted(joined), "ranges", what, "confidence is low; without --adopt they do not"
+    )
 
 
 def _lines(joined: Attributed, found: Finding) -> Iterator[str]:
@@ -92,6 +96,14 @@ def _crossing(joined: Attributed) -> Ints:
     crosses = (around != NONE) & (end[rows] > end[rows][around])
     found: Ints = np.sort(rows[crosses])
     return found
+
+
+def _adopted(joined: Attributed) -> Ints:
+    """Return the ranges that were given a parent on another thread."""
+    nesting = joined.attribution.nesting
+    inner = np.flatnonzero(nesting.parent != NONE)
+    found: Ints = nesting.range[inner[nesting.stack[inner] != nesting.stack[nesting.parent[inner]]]]
+    return np.sort(found)
 
 
 def _repeated(joined: Attributed) -> Flags:

@@ -23,10 +23,11 @@ SHOWN = {  # what each kind of activity shows besides its op
     "kernel": (
         "grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic".split()
     ),
-    "copy": ["bytes"],
-    "fill": ["bytes"],
+    "copy": ["bytes", "from", "to"],
+    "fill": ["bytes", "to"],
     "graph": ["graph"],
 }
+MEMORIES = {"from": "source_kind", "to": "target_kind"}
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ def _ops(joined: Attributed, tracks: Tracks) -> Slices:
         "domain": _named(ranges["domain_name"], empty=""),
         "category": _named(ranges["category"], empty=""),
         **_payloads(frames.ints(ranges, "payload")),
+        **_open(ranges),
     }
     return _drawn("op", rows, track, (start, duration), _named(ranges["name"]), args)
 
@@ -166,10 +168,16 @@ def _kinds(joined: Attributed, everything: Slices) -> list[Slices]:
             everything,
             kind=word,
             rows=everything.rows[frames.is_kind(activities, word)[everything.rows]],
-            args={**everything.args, **{c: frames.ints(activities, c) for c in shown}},
+            args={**everything.args, **{name: _shown(activities, name) for name in shown}},
         )
         for word, shown in SHOWN.items()
     ]
+
+
+def _shown(activities: pd.DataFrame, name: str) -> Column:
+    if name in MEMORIES:
+        return Named(frames.ints(activities, MEMORIES[name]), list(frames.MEMORY_KINDS))
+    return frames.ints(activities, name)
 
 
 def _phases(joined: Attributed, tracks: Tracks) -> Slices:
@@ -178,7 +186,12 @@ def _phases(joined: Attributed, tracks: Tracks) -> Slices:
     track = np.full(len(ranges), NONE)
     host = tracks.host(*(frames.ints(ranges, c)[rows] for c in ("report", "thread")))
     track[rows] = tracks.lane(host, np.zeros(len(rows), np.int64), "ops")
-    return _drawn("phase", rows, track, _times(ranges), _named(ranges["name"]), {})
+    return _drawn("phase", rows, track, _times(ranges), _named(ranges["name"]), _open(ranges))
+
+
+def _open(ranges: pd.DataFrame) -> dict[str, Column]:
+    """Mark what never ended: it is drawn up to the end of the capture."""
+    return {"open": np.where(ranges["open"].to_numpy(), 1, NONE)}
 
 
 def _marks(joined: Attributed, tracks: Tracks) -> Slices:

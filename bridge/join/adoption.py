@@ -41,6 +41,17 @@ class Threads:
         idle: Flags = np.searchsorted(time, end, "right") == np.searchsorted(time, start, "left")
         return idle
 
+    def working(self, nodes: Ints) -> Ints:
+        """Return those of some nodes in which their own stack launched something."""
+        stack, start, end = (
+            c[nodes] for c in (self.nesting.stack, self.nesting.start, self.nesting.end)
+        )
+        idle = np.ones(len(nodes), bool)
+        for one in np.unique(stack).tolist():  # one turn per thread
+            ours = stack == one
+            idle[ours] = self.idle(one, start[ours], end[ours])
+        return nodes[~idle]
+
     def around(self, stack: int, start: Ints, end: Ints) -> Ints:
         """Return a stack's innermost node that is longer than each interval around it, or NONE."""
         nesting = self.nesting
@@ -49,9 +60,8 @@ class Threads:
         while len(left):
             at = node[left]
             equal = (nesting.start[at] == start[left]) & (nesting.end[at] == end[left])
-            left = left[
-                (nesting.end[at] < end[left]) | equal
-            ]  # of equals each could adopt the other
+            # Of two that are equal each could adopt the other.
+            left = left[(nesting.end[at] < end[left]) | equal]
             node[left] = nesting.parent[node[left]]
             left = left[node[left] != NONE]
         return node
@@ -64,13 +74,14 @@ def with_adoption(
 
     ``range_of`` holds report and process of each range. Outermost ranges get a parent, and activities
     without an op the op of that range, which `BY_ADOPTION` says. The range contains them in time,
-    and its thread launches nothing from their start to their end (of activities: from the first to
-    the last of that thread within the range). Where several threads qualify, nothing is guessed.
+    and its thread, which launches work at other times, launches nothing from their start to their
+    end (of activities: from the first to the last of that thread within the range). Where several
+    threads qualify, nothing is guessed; ranges in which nothing is launched stay as they are.
     """
     nesting = found.nesting
     of_range, of_call = shared(range_of, (launches.report, launches.process))
     threads = _threads(found, of_range, launches)
-    roots = np.flatnonzero(nesting.parent == NONE)
+    roots = threads.working(np.flatnonzero(nesting.parent == NONE))
     outermost = Intervals(
         of_range[nesting.range[roots]],
         *(c[roots] for c in (nesting.stack, nesting.start, nesting.end)),
@@ -105,7 +116,10 @@ def _threads(found: Attribution, of_range: Ints, launches: Launches) -> Threads:
 def _of_one(threads: Threads, asking: Intervals, *, bursts: bool) -> Ints:
     """Return the node that each interval may belong to, NONE if no other stack has one or several do."""
     found, offers = np.full(len(asking.start), NONE), np.zeros(len(asking.start), np.int64)
-    for stack in np.unique(threads.nesting.stack).tolist():  # one turn per thread
+    launching = np.intersect1d(
+        threads.nesting.stack, threads.stack
+    )  # one that loads data waits for none
+    for stack in launching.tolist():  # one turn per thread
         rows = np.flatnonzero((asking.process == threads.process[stack]) & (asking.stack != stack))
         start, end = asking.start[rows], asking.end[rows]
         node = threads.around(stack, start, end)

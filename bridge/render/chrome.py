@@ -75,11 +75,12 @@ class _Printer:
         ident: list[Piece] = [
             Text(b',"id2":{"local":"'),
             Number(np.arange(len(s.start))),
-            Text(b'"}}'),
+            Text(b'"}'),
         ]
+        begin, end = s.start, s.start + s.duration
         return [
-            Lines([*self._head("b", s, s.start), *ident], s.rows),
-            Lines([*self._head("e", s, s.start + s.duration), *ident], s.rows),
+            Lines([*self._head("b", s, begin), *ident, *_args(s), Text(b"}")], s.rows),
+            Lines([*self._head("e", s, end), *ident, Text(b"}")], s.rows),
         ]
 
     def marks(self, s: Slices) -> Lines:

@@ -27,6 +27,19 @@ class Shown:
         return self.text is str
 
 
+EXTREMES = (
+    Shown("min_ns", "min", units.time, extra=True),
+    Shown("max_ns", "max", units.time, extra=True),
+)
+PASSES = (  # of a training step
+    Shown("calls", "calls", units.count, extra=True),
+    Shown("kernels", "kernels", units.count, extra=True),
+    Shown("gpu_forward_ns", "forward", units.time),
+    Shown("gpu_backward_ns", "backward", units.time),
+    Shown("gpu_self_ns", "GPU self", units.time),
+    Shown("share", "of GPU", units.percent, extra=True),
+)
+AMBIGUOUS = Shown("ambiguous_ns", "ambiguous", units.time, extra=True)
 SHOWN = {
     "op": (
         Shown("op", "op"),
@@ -53,8 +66,7 @@ SHOWN = {
         Shown("count", "count", units.count),
         Shown("total_ns", "GPU total", units.time),
         Shown("mean_ns", "mean", units.time),
-        Shown("min_ns", "min", units.time, extra=True),
-        Shown("max_ns", "max", units.time, extra=True),
+        *EXTREMES,
     ),
     "kernel": (
         Shown("kernel", "kernel"),
@@ -63,8 +75,7 @@ SHOWN = {
         Shown("share", "of kernels", units.percent),
         Shown("mean_ns", "mean", units.time),
         Shown("median_ns", "median", units.time, extra=True),
-        Shown("min_ns", "min", units.time, extra=True),
-        Shown("max_ns", "max", units.time, extra=True),
+        *EXTREMES,
     ),
     "copy": (
         Shown("operation", "operation"),
@@ -73,8 +84,7 @@ SHOWN = {
         Shown("mean_ns", "mean", units.time),
         Shown("bytes", "bytes", units.size),
         Shown("gb_per_s", "speed", units.rate, extra=True),
-        Shown("min_ns", "min", units.time, extra=True),
-        Shown("max_ns", "max", units.time, extra=True),
+        *EXTREMES,
     ),
     "copy by memory": (
         Shown("operation", "operation"),
@@ -97,25 +107,11 @@ SHOWN = {
     ),
     "module": (
         Shown("module", "module", is_path=True),
-        Shown("calls", "calls", units.count, extra=True),
-        Shown("kernels", "kernels", units.count, extra=True),
-        Shown("gpu_forward_ns", "forward", units.time),
-        Shown("gpu_backward_ns", "backward", units.time),
-        Shown("gpu_self_ns", "GPU self", units.time),
-        Shown("share", "of GPU", units.percent, extra=True),
+        *PASSES,
         Shown("gpu_total_ns", "GPU total", units.time),
-        Shown("ambiguous_ns", "ambiguous", units.time, extra=True),
+        AMBIGUOUS,
     ),
-    "forward-op": (
-        Shown("op", "op"),
-        Shown("calls", "calls", units.count),
-        Shown("kernels", "kernels", units.count, extra=True),
-        Shown("gpu_forward_ns", "forward", units.time),
-        Shown("gpu_backward_ns", "backward", units.time),
-        Shown("gpu_self_ns", "GPU self", units.time),
-        Shown("share", "of GPU", units.percent),
-        Shown("ambiguous_ns", "ambiguous", units.time, extra=True),
-    ),
+    "forward-op": (Shown("op", "op"), *PASSES, AMBIGUOUS),
     "phase": (
         Shown("phase", "phase"),
         Shown("ranges", "ranges", units.count),
@@ -132,8 +128,7 @@ SHOWN = {
         Shown("count", "count", units.count),
         Shown("total_ns", "CPU total", units.time),
         Shown("mean_ns", "mean", units.time),
-        Shown("min_ns", "min", units.time, extra=True),
-        Shown("max_ns", "max", units.time, extra=True),
+        *EXTREMES,
     ),
 }
 OF_RANGE = frozenset(

@@ -25,10 +25,10 @@ TABLES = {
     "annotations": "start end type thread domain text text_id",
 }
 UNREAD = {  # what nsys writes besides; rows must be as wide as real ones, and nsys stats asks for some
-    "kernels": "greenContextId launchType cacheConfig localMemoryPerThread localMemoryTotal gridId"
+    "kernels": "launchType cacheConfig localMemoryPerThread localMemoryTotal gridId"
     " sharedMemoryExecuted sharedMemoryLimitConfig",
     "launches": "eventClass returnValue callchainId",
-    "annotations": "rangeId endGlobalTid doubleValue floatValue jsonTextId jsonText binaryData",
+    "annotations": "rangeId endGlobalTid floatValue binaryData",
 }
 STEPS_AT_ONCE = 200
 

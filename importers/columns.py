@@ -64,18 +64,19 @@ class Database:
     def __exit__(self, *exc: object) -> None:
         self.pool.shutdown(cancel_futures=True)
 
-    def tables(self) -> dict[str, set[str]]:
-        """Return the columns of every table."""
+    def tables(self) -> dict[str, dict[str, bool]]:
+        """Return the columns of every table, and of each whether it is declared never to be NULL."""
         sql = (
-            "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
+            'SELECT m.name, c.name, c."notnull" FROM sqlite_master m, pragma_table_info(m.name) c'
             " WHERE m.type = 'table'"
         )
-        tables: dict[str, set[str]] = {}
+        tables: dict[str, dict[str, bool]] = {}
         with self._as_reports():
             for batch in self._batches(sql):
                 names, columns = (_text(batch.child(i)).decode() for i in range(2))
-                for table, column in zip(names, columns, strict=True):
-                    tables.setdefault(table, set()).add(column)
+                filled = _integers(batch.child(2)).tolist()
+                for table, column, always in zip(names, columns, filled, strict=True):
+                    tables.setdefault(table, {})[column] = bool(always)
         return tables
 
     def read(self, queries: Mapping[str, Query]) -> dict[str, Columns]:

@@ -73,7 +73,7 @@ def is_kind(table: pd.DataFrame, *kinds: str) -> NDArray[np.bool_]:
     return wanted[of.codes.to_numpy()]
 
 
-def names(codes: Ints, categories: Sequence[str]) -> pd.Categorical:
+def names(codes: NDArray[np.signedinteger], categories: Sequence[str]) -> pd.Categorical:
     """Return a column of names from a code per row and the distinct names."""
     dtype = pd.CategoricalDtype(pd.Index(list(categories), dtype=object))
     return pd.Categorical.from_codes(codes, dtype=dtype)

@@ -64,7 +64,7 @@ def values(texts: Texts, key: bytes) -> Texts:
     found, row = _places(texts, KEYS)
     last = np.diff(row, append=-1) != 0
     end = np.where(last, texts.offsets[row + 1], np.append(found[1:], 0))
-    ours = np.flatnonzero(_is_key(texts.words, found, key))
+    ours = np.searchsorted(found, _places(texts, (key,))[0])
     ours = ours[_first(row[ours])]
     starts, ends = (np.zeros(len(texts), np.int64) for _ in range(2))
     starts[row[ours]], ends[row[ours]] = found[ours] + len(key), end[ours]
@@ -93,17 +93,11 @@ def _first(row: Ints) -> Ints:
 
 def _of_key(words: NDArray[np.uint64], commas: Ints, heads: NDArray[np.uint64], key: bytes) -> Ints:
     places: Ints = commas[heads == int.from_bytes(key[:WORD], "little")]
-    places = places[_is_key(words, places, key)]
+    for step in range(WORD, len(key)):
+        places = places[_byte(words, places + step) == key[step]]
     value = _byte(words, places + len(key))
     found: Ints = places[_digit(value) | (value == MINUS) | (value == OPEN)]
     return found
-
-
-def _is_key(words: NDArray[np.uint64], places: Ints, key: bytes) -> NDArray[np.bool_]:
-    same: NDArray[np.bool_] = words[places] == int.from_bytes(key[:WORD], "little")
-    for step in range(WORD, len(key)):
-        same &= _byte(words, places + step) == key[step]
-    return same
 
 
 def _parsed(words: NDArray[np.uint64], places: Ints, ends: Ints) -> tuple[NDArray[np.uint64], Ints]:

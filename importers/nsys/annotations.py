@@ -118,9 +118,10 @@ def pooled(
 def _json(columns: Columns, strings: Strings) -> pd.Categorical:
     """What is attached to each row as JSON: its text, a registered one, else a number; '' for nothing."""
     written, numbers = texts_of(columns, "json"), texts_of(columns, "number")
-    ids, row = ints_of(columns, "json_id"), np.arange(len(written))
+    ids = ints_of(columns, "json_id")
     if not (len(written.data) or len(numbers.data) or (ids != frames.MISSING).any()):
-        return frames.names(np.zeros(len(written), np.int64), [""])
+        return frames.names(np.zeros(len(written), np.int8), [""])
+    row = np.arange(len(written))
     text = (written.sizes > 0) | (ids != frames.MISSING)
     own = Texts.concat([written, numbers]).take(np.where(text, row, row + len(row)))
     pool, place = pooled(own, ids, strings, nothing="")

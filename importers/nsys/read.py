@@ -15,10 +15,10 @@ from importers.nsys import schema
 from importers.nsys.annotations import Annotations
 from importers.nsys.devices import activities, ended
 from importers.nsys.names import Strings, api_name
-from importers.nsys.table import FLAG, MISSING, Table
+from importers.nsys.table import FLAG, MISSING, Column, Table
 from importers.nsys.waits import waits
 from importers.report import LONGEST_NS, Facts, Report
-from importers.texts import Texts
+from importers.texts import Ints, Texts
 
 HEADER = b"SQLite format 3\0"
 HEADER_BYTES = 100
@@ -98,11 +98,21 @@ def _complete(table: Table, found: Columns) -> Columns:
     """Return all columns of a table, those not read missing in every row."""
     rows = len(next(iter(found.values()))) if found else 0
     return {
-        name: found[name] if name in found
+        name: _without_none(found[name], column) if name in found
         else Texts(np.empty(0, np.uint8), np.zeros(rows + 1, np.int64)) if column.text
         else np.broadcast_to(np.int64(column.missing), (rows,))
         for name, column in table.columns.items()
     }  # fmt: skip
+
+
+def _without_none(values: Ints | Texts, column: Column) -> Ints | Texts:
+    """Put what is missing in place of a value that means nothing."""
+    if column.none is None or isinstance(values, Texts) or not len(values):
+        return values
+    if values.strides == (0,):  # one value throughout
+        only = column.missing if values[0] == column.none else values[0]
+        return np.broadcast_to(np.int64(only), (len(values),))
+    return np.where(values == column.none, column.missing, values)
 
 
 def _report(path: Path, read: dict[str, Columns]) -> Report:

@@ -16,6 +16,8 @@ from importers.errors import NotAReport
 MISSING = -1
 FLAG = 1 << 32  # added to a number where there is more to read: see Column.flags
 
+Present = Mapping[str, bool]  # the columns of a table of theirs: whether each is never NULL
+
 # The shortest of two texts that gives the number back; JSON has no infinity but a number too large.
 JSON_NUMBER = (
     "iif(typeof({0}) IN ('real', 'integer'), replace(iif(CAST(CAST({0} AS TEXT) AS REAL) = {0},"
@@ -33,7 +35,7 @@ class Column:
     missing: int = MISSING
     mixed: bool = False  # may hold values of another type than it should: leave those out
     detail: bool = False  # said of a single activity or range, and needed by no table of figures
-    none: int | None = None  # a value that means nothing, as NULL does
+    none: int | None = None  # a value that means what ``missing`` does in ours
     real: bool = False  # numbers of any type in theirs, texts in ours
     rare: bool = False  # empty in most exports: read only where a flag says that it is not
     flags: tuple[str, ...] = ()  # columns of theirs: where one of these is not NULL, FLAG is added
@@ -43,24 +45,24 @@ class Column:
         """The type that the column has in an export."""
         return "REAL" if self.real else "TEXT" if self.text else "INTEGER"
 
-    def sql(self, present: set[str], *, details: bool = True) -> str | None:
+    def sql(self, present: Present, *, details: bool = True) -> str | None:
         """Return the expression that reads it, or None where there is no such column."""
         found = [f'"{name}"' for name in self.theirs if name in present]
         if not found:
             return None
         if self.needed:
             return self._flagged(found[0], present) if details else found[0]
+        if not (self.mixed or self.real) and present[found[0].strip('"')]:
+            return found[0]  # never NULL, which saves what a coalesce costs
         if self.mixed:
             kind = "text" if self.text else "integer"
             found = [f"iif(typeof({name}) = '{kind}', {name}, NULL)" for name in found]
-        if self.none is not None:
-            found = [f"nullif({name}, {self.none})" for name in found]
         if self.real:
             found = [JSON_NUMBER.format(name) for name in found]
         missing = "''" if self.text else str(self.missing)
         return f"coalesce({', '.join([*found, missing])})"
 
-    def _flagged(self, own: str, present: set[str]) -> str:
+    def _flagged(self, own: str, present: Present) -> str:
         """A flag within another column costs a third of what one of its own would."""
         others = [f'"{name}"' for name in self.flags if name in present]
         if not others:
@@ -97,7 +99,7 @@ class Table:
     core: bool = False  # a report whose table lacks a needed column cannot be read
     detail: bool = False  # all of it is said of single rows, and needed by no table of figures
 
-    def query(self, tables: Mapping[str, set[str]], *, details: bool = True) -> Query | None:
+    def query(self, tables: Mapping[str, Present], *, details: bool = True) -> Query | None:
         """Return how to read it from an export with these tables, None if there is nothing to read."""
         theirs = self._newest(tables)
         if theirs is None or (self.detail and not details):
@@ -110,20 +112,20 @@ class Table:
         # Without a needed column it is another table of that name: what it would have told is not known.
         return query if query.columns and not absent else None
 
-    def rest(self, tables: Mapping[str, set[str]]) -> Query | None:
+    def rest(self, tables: Mapping[str, Present]) -> Query | None:
         """Return how to read the columns that are empty in most exports."""
         theirs = self._newest(tables)
         rare = {ours: c for ours, c in self.columns.items() if c.rare}
         return _query(theirs, rare, tables[theirs], details=True) if theirs and rare else None
 
-    def _newest(self, tables: Mapping[str, set[str]]) -> str | None:
+    def _newest(self, tables: Mapping[str, Present]) -> str | None:
         """Return the table's name in this export: newer ones may carry a suffix like _V2."""
         own = re.compile(rf"{self.name}(?:_V(\d+))?")
         found = [m for m in map(own.fullmatch, tables) if m]
         return max(found, key=lambda m: int(m[1] or 0)).string if found else None
 
 
-def _query(theirs: str, wanted: Mapping[str, Column], present: set[str], *, details: bool) -> Query:
+def _query(theirs: str, wanted: Mapping[str, Column], present: Present, *, details: bool) -> Query:
     """Return how to read those of the wanted columns that are there."""
     found = {ours: column.sql(present, details=details) for ours, column in wanted.items()}
     columns = {ours: sql for ours, sql in found.items() if sql}

@@ -7,13 +7,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridge.annotate import backend, nvtx_op
+from bridge.annotate import (
+    Domain,
+    backend,
+    counter,
+    mark,
+    nvtx_op,
+    nvtx_range,
+    pop,
+    push,
+    scope,
+)
 
 if TYPE_CHECKING:
     from bridge.joined import Joined, load
 
 __version__ = "0.1.0"
-__all__ = ["Joined", "__version__", "backend", "load", "nvtx_op"]
+__all__ = [
+    "Domain",
+    "Joined",
+    "__version__",
+    "backend",
+    "counter",
+    "load",
+    "mark",
+    "nvtx_op",
+    "nvtx_range",
+    "pop",
+    "push",
+    "scope",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from threading import Lock
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from bridge.annotate.label import Label
 
@@ -39,6 +39,12 @@ class Emitter(Protocol):
     def mark(self, label: Label, payload: float) -> None:
         """Record an instant."""
 
+    def start(self, label: Label, payload: float) -> Any:
+        """Begin a range of the process; return what `end` knows it by."""
+
+    def end(self, label: Label, handle: Any) -> None:
+        """End such a range, on whatever thread."""
+
 
 class Backend(NamedTuple):
     """Which library emits the ranges (`off`, `nvtx` or `interop`), and why that one."""
@@ -64,6 +70,12 @@ class Silent:
         """Do nothing."""
 
     def mark(self, label: Label, payload: float) -> None:
+        """Do nothing."""
+
+    def start(self, label: Label, payload: float) -> None:
+        """Do nothing."""
+
+    def end(self, label: Label, handle: None) -> None:
         """Do nothing."""
 
 

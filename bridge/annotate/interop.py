@@ -45,6 +45,8 @@ class Interop:
         self._push = _function(c.nvtxDomainRangePushEx, ctypes.c_void_p, ctypes.c_char_p)
         self._pop = _function(c.nvtxDomainRangePop, ctypes.c_void_p)
         self._mark = _function(c.nvtxDomainMarkEx, ctypes.c_void_p, ctypes.c_char_p)
+        self._start = _function(c.nvtxDomainRangeStartEx, ctypes.c_void_p, ctypes.c_char_p)
+        self._end = _function(c.nvtxDomainRangeEnd, ctypes.c_void_p, ctypes.c_uint64)
         self._category = _function(
             c.nvtxDomainNameCategoryA, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p
         )
@@ -70,18 +72,25 @@ class Interop:
         """Close the topmost range of the domain."""
         self._pop(self._domains[domain])
 
-    def _emit(self, call: Callable[..., Any], label: Label, payload: float) -> None:
+    def start(self, label: Label, payload: float) -> Any:
+        """Begin a range of the process; return its number."""
+        return self._emit(self._start, label, payload) or 0
+
+    def end(self, label: Label, handle: Any) -> None:
+        """End the range of that number."""
+        self._end(self._domains[label.domain], handle)
+
+    def _emit(self, call: Callable[..., Any], label: Label, payload: float) -> Any:
         ready = self._ready.get(label)
         if ready is None and len(self._ready) < REGISTERED:
             ready = self._ready[label] = self._registered(label)
         if ready is not None:
             domain, head, tail = ready
-            call(domain, head + _middle(payload) + tail)
-            return
+            return call(domain, head + _middle(payload) + tail)
         # Text that is not registered is copied by the tool during the call.
         message = ctypes.create_string_buffer(text(label.name))
         tail = _TAIL(_UTF8, 0, ctypes.addressof(message))
-        call(self._domain(label.domain), self._head(label) + _middle(payload) + tail)
+        return call(self._domain(label.domain), self._head(label) + _middle(payload) + tail)
 
     def _registered(self, label: Label) -> tuple[int | None, bytes, bytes]:
         domain = self._domain(label.domain)

@@ -47,6 +47,13 @@ def checked(domain: Any, category: Any, color: Any) -> Extras:
     return domain or None, category or None, argb(color)
 
 
+def checked_name(name: Any) -> str:
+    """Check the name of what is recorded at once, without a function to take one from."""
+    if not isinstance(name, str):
+        raise TypeError(f"a name is a string, not {name!r}")
+    return name
+
+
 def argb(color: Any) -> int | None:
     """Read a colour: a name, "#rrggbb", or an integer 0xAARRGGBB, which is taken as it is."""
     if color is None:

@@ -103,3 +103,8 @@ def nvtx_op(
     else:
         op.extras = checked(domain, category, color)
     return op
+
+
+def scope(name: str) -> Op:
+    """Surround a block that other annotations are grouped in: an op of category "scope"."""
+    return nvtx_op(name, category="scope")

@@ -22,6 +22,7 @@ class Nvtx:
     def __init__(self, nvtx: Any, lib: Any) -> None:
         self._get_domain = nvtx.get_domain
         self._push, self._pop, self._mark = lib.push_range, lib.pop_range, lib.mark
+        self._start, self._end = lib.start_range, lib.end_range
         self._domains: dict[str | None, Any] = {}
         self._messages: dict[tuple[str | None, str], Any] = {}
 
@@ -43,6 +44,15 @@ class Nvtx:
     def pop(self, domain: str | None) -> None:
         """Close the topmost range of the domain."""
         self._pop(self._domain(domain).handle)
+
+    def start(self, label: Label, payload: float) -> Any:
+        """Begin a range of the process; return its number and domain, as the package wants them."""
+        domain = self._domain(label.domain)
+        return self._start(self._attributes(domain, label, payload), domain.handle)
+
+    def end(self, label: Label, handle: Any) -> None:  # noqa: ARG002 - as the other back ends have it
+        """End it; the handle knows its domain."""
+        self._end(*handle)
 
     def _domain(self, name: str | None) -> Any:
         if name not in self._domains:

@@ -31,6 +31,8 @@ class Recorder:
         self.popped: list[str] = []
         self.interrupts: list[Callable[[], None]] = []  # each runs in the midst of a push
         self.marks: list[tuple[Label, float, tuple[str, ...]]] = []
+        self.phases: dict[int, tuple[Label, float]] = {}  # those that are open
+        self.phases_ended: list[str] = []
 
     def push(self, label: Label, payload: float) -> None:
         held = self._held(label.domain)
@@ -47,6 +49,15 @@ class Recorder:
     def mark(self, label: Label, payload: float) -> None:
         self.marks.append((label, payload, self.open(label.domain)))
 
+    def start(self, label: Label, payload: float) -> int:
+        number = len(self.phases) + len(self.phases_ended)
+        self.phases[number] = (label, payload)
+        return number
+
+    def end(self, label: Label, handle: int) -> None:
+        assert self.phases.pop(handle)[0] == label
+        self.phases_ended.append(label.name)
+
     def _held(self, domain: str | None) -> list[tuple[Label, float]]:
         return self.stacks[get_ident(), domain]
 
@@ -57,7 +68,7 @@ class Recorder:
         return tuple(label.name for label, _ in live)
 
     def all_closed(self) -> bool:
-        return not any(self.stacks.values())
+        return not any(self.stacks.values()) and not self.phases
 
     def names(self) -> list[str]:
         return [piece.label.name for piece in self.slices]

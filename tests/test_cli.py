@@ -35,7 +35,9 @@ VIEWS = list(KEYS)
 TEXTS = {"kernel", "operation", "op", "name", "path", "module", "phase", "wait"}
 FLOATS = {"mean_ns", "median_ns", "share", "gb_per_s", "gpu_mean_ns", "gpu_p50_ns", "gpu_p95_ns"}
 TIME = {"op": "gpu_self_ns", "range": "gpu_busy_ns", "phase": "gpu_ns"}
-TIME |= dict.fromkeys(("module", "forward-op"), "gpu_self_ns")  # what rows are sorted by; else total_ns
+TIME |= dict.fromkeys(
+    ("module", "forward-op"), "gpu_self_ns"
+)  # what rows are sorted by; else total_ns
 
 Row = dict[str, Any]
 

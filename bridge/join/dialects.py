@@ -207,6 +207,7 @@ DIALECTS = (
     _whole("dataloader", "dataloader", r"enumerate\(DataLoader\)#.+"),
     _whole("module", "module", r"nn\.Module: (?P<module>.+)"),
     _whole("layer", "module", r"(?:module|layer):(?P<module>[^\s:]\S*)"),
+    _whole("backward", "module", r"backward:(?P<module>[^\s:]\S*)"),  # as bridge.torch writes it
     _whole("autograd", "operator", r"autograd::engine::evaluate_function: (?P<function>.+)"),
     Dialect("fsdp", _fsdp, _op),
     _whole(

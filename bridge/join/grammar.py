@@ -57,7 +57,9 @@ def parse(text: str) -> Label:
     dialect, found = dialects.read(name)
     observed = dialect.name == "plain" and any(key in IN_CALLS for key, _ in call)
     kind = "operator" if observed else found.kind
-    backward = kind not in NAMES_OF_CODE and _runs_backward(found.op)
+    backward = dialect.name == "backward" or (
+        kind not in NAMES_OF_CODE and _runs_backward(found.op)
+    )
     return Label(found.op, kind, backward, found.arguments + call, dialect.name)
 
 

@@ -147,6 +147,9 @@ labels = {
     "module": whole("module", "module", "nn.Module: {}", "module", words),
     "layer": whole("layer", "module", "module:{}", "module", paths)
     | whole("layer", "module", "layer:{}", "module", paths),
+    "backward": paths.map(
+        lambda at: Label(f"backward:{at}", "module", True, (("module", at),), "backward")
+    ),
     "autograd": words.map(
         lambda f: Label(
             f"autograd::engine::evaluate_function: {f}",

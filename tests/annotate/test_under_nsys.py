@@ -57,11 +57,12 @@ def read(export: Path) -> list[Event]:
     return [Event(*row) for row in rows]
 
 
-def profile(nsys: str, folder: Path, backend: str) -> Profile:
+def profile(nsys: str, folder: Path, backend: str, program: str = decorated.__file__) -> Profile:
+    """Profile a program and export the report, to ``report.sqlite`` in the folder."""
     report = folder / "report"
     run = [
         nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(report),
-        sys.executable, decorated.__file__,
+        sys.executable, program,
     ]  # fmt: skip
     environ = {
         **os.environ,

@@ -11,7 +11,7 @@ import pandas as pd
 from bridge.join.attributed import KEY, Attributed
 from bridge.join.attribution import BY_ADOPTION, INVALID_TIME
 from bridge.join.nesting import parents
-from bridge.join.order import NONE, Flags, Ints, by, number
+from bridge.join.order import NONE, Flags, Ints, by, number, shared
 from importers import frames
 
 ID_BITS = 40  # of a correlation id; CUPTI's have 32
@@ -118,11 +118,6 @@ def _repeated(joined: Attributed) -> Flags:
 
 def _all_different(report: Ints, process: Ints, id_: Ints) -> bool:
     """Tell that no key comes twice; sorted as one number each, for ids come nearly in order."""
-    of = np.zeros(len(id_), np.int64)
-    for key in (report, process):
-        if key.strides != (0,):
-            codes, values = pd.factorize(key)
-            of = of * len(values) + codes
-    keys = ((of << ID_BITS) + id_)[id_ > 0]
+    keys = ((shared((report, process))[0] << ID_BITS) + id_)[id_ > 0]
     keys.sort(kind="stable")
     return bool(id_.max(initial=0) < 1 << ID_BITS and (keys[1:] != keys[:-1]).all())

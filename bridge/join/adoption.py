@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bridge.join.attribution import ATTRIBUTED, BY_ADOPTION, NO_RANGE, Attribution, Launches, shared
+from bridge.join.attribution import ATTRIBUTED, BY_ADOPTION, NO_RANGE, Attribution, Launches
 from bridge.join.nesting import Nesting
-from bridge.join.order import NONE, Flags, Ints, by, number
+from bridge.join.order import NONE, Flags, Ints, by, number, shared
 
 
 @dataclass(frozen=True)

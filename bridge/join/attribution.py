@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from bridge.join.launches import launch_of
 from bridge.join.nesting import Nesting
-from bridge.join.order import NONE, Flags, Ints
+from bridge.join.order import NONE, Flags, Ints, shared
 
 REASONS = {
     "": "it has an op",
@@ -151,12 +150,3 @@ def _open_at(nesting: Nesting, stack: Ints, time: Ints, rows: Ints) -> Ints:
 def _at(values: Ints, rows: Ints) -> Ints:
     """Return the value at each row, NONE for no row."""
     return np.where(rows == NONE, NONE, np.append(values, NONE)[rows])
-
-
-def shared(*keys: tuple[Ints, Ints]) -> list[Ints]:
-    """Number the (report, id) pairs of several tables alike."""
-    ids = pd.factorize(np.concatenate([ids for _, ids in keys]))[0].astype(np.int64)
-    if any(len(report) and report.strides != (0,) for report, _ in keys):
-        reports = np.concatenate([report for report, _ in keys])
-        ids = pd.factorize(ids * (int(reports.max(initial=0)) + 1) + reports)[0].astype(np.int64)
-    return np.split(ids, np.cumsum([len(report) for report, _ in keys])[:-1])

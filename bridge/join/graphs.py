@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
-from bridge.join.order import NONE, Ints, stable
+from bridge.join.order import NONE, Ints, shared, stable
 
 MOST_COPIES = 64  # copies of copies followed; a cycle, which no driver writes, ends there
 
@@ -33,7 +32,7 @@ def creation_of(report: Ints, process: Ints, node: Ints, events: NodeEvents) -> 
     Of several creations with one number the earliest counts. Numbers mean something only within
     their process. NONE stands for an activity of no graph, and for a node made before the capture.
     """
-    asked, made, copied = _numbered(
+    asked, made, copied = shared(
         (report, process, node),
         (events.report, events.process, events.node),
         (events.report, events.process, events.original),
@@ -52,13 +51,3 @@ def creation_of(report: Ints, process: Ints, node: Ints, events: NodeEvents) -> 
             break
         at = np.where(further, original[at], at)
     return first[at]
-
-
-def _numbered(*keys: tuple[Ints, Ints, Ints]) -> list[Ints]:
-    """Number the (report, process, node) triples of several tables alike."""
-    columns = [np.concatenate(column) for column in zip(*keys, strict=True)]
-    codes = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        own, values = pd.factorize(column)
-        codes = pd.factorize(codes * max(1, len(values)) + own)[0].astype(np.int64)
-    return np.split(codes, np.cumsum([len(key[0]) for key in keys])[:-1])

@@ -21,9 +21,9 @@ def by_kernel(joined: Attributed, kernel_names: str = "short") -> pd.DataFrame:
     rows = _of_kind(joined, frames.KERNEL)
     name, names = _names(joined, KERNEL_NAMES[kernel_names], rows)
     time, groups = joined.duration[rows], len(names)
-    total = sums(name, time, groups)
+    whole = joined.duration[frames.is_kind(joined.report.activities, frames.KERNEL)].sum()
     table = {"kernel": texts(names), **times(name, time, groups, median=True)}
-    return pd.DataFrame(table | {"share": ratio(total, int(total.sum()))})
+    return pd.DataFrame(table | {"share": ratio(sums(name, time, groups), int(whole))})
 
 
 def by_copy(joined: Attributed, *, memory_kinds: bool = False) -> pd.DataFrame:

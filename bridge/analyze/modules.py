@@ -10,6 +10,7 @@ import pandas as pd
 from bridge.analyze.groups import counts, ratio, sums, texts
 from bridge.analyze.tree import repeated, subtree_sums
 from bridge.join.attributed import Attributed
+from bridge.join.autograd import inherited
 from bridge.join.order import NONE, Flags, Ints, number
 from importers import frames
 
@@ -77,12 +78,18 @@ def by_module(joined: Attributed) -> pd.DataFrame:
 
 
 def by_forward_op(joined: Attributed) -> pd.DataFrame:
-    """Return one row per op with its own time and that of the backward work that belongs to it.
+    """Return one row per op: its forward work, and the backward work that belongs to it.
 
-    Backward work without a forward range stays with its own op.
+    Both count for the innermost op around them that the backward pass ever goes back to, so that they
+    can be compared: ``aten::convolution``, not what it calls. Where there is none, for their own.
     """
     work, groups = Work.of(joined), len(joined.ops)
-    columns = work.columns(joined.node_op[work.node], groups, int(joined.duration.sum()))
+    nesting, op = joined.attribution.nesting, joined.node_op
+    goes_back = np.zeros(groups, bool)
+    goes_back[joined.op[joined.directions.forward[joined.directions.forward != NONE]]] = True
+    around = inherited(nesting, np.where(goes_back[op], op, NONE))
+    own = np.where(around == NONE, op, around)
+    columns = work.columns(own[work.node], groups, int(joined.duration.sum()))
     call = joined.call
     rows = np.flatnonzero(call != NONE)
     _, once = number(call[rows])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.groups import ratio, texts
+from bridge.analyze.groups import counts, ratio, sums, texts
 from bridge.join.attributed import Attributed
 from bridge.join.intervals import busy
-from bridge.join.order import NONE, Ints, by, number
+from bridge.join.order import NONE, Ints, by, number, shared
 from importers import frames
 
 
@@ -23,72 +23,97 @@ def by_phase(joined: Attributed) -> pd.DataFrame:
     """
     ranges = joined.report.ranges
     rows = np.flatnonzero(frames.is_kind(ranges, frames.START_END))
-    code, used = pd.factorize(frames.codes(ranges["name"])[rows])
-    launched = _Launched(joined)
-    found = [launched.figures(rows[code == n]) for n in range(len(used))]
-    names = texts(ranges["name"].cat.categories)[used]
-    table = pd.DataFrame(found, columns=COLUMNS, dtype=np.int64)
-    table.insert(0, "phase", names)
-    return table.assign(share=ratio(table["gpu_ns"].to_numpy(), int(joined.duration.sum())))
+    name, used = pd.factorize(frames.codes(ranges["name"])[rows])
+    groups = len(used)
+    launched, of_range = _launched(joined)
+    phases = _Timed(of_range[rows], *(frames.ints(ranges, c)[rows] for c in ("start", "end")))
+    group, row = _inside(name, phases, launched)
+    activities = joined.report.activities
+    start, report = (frames.ints(activities, c)[row] for c in ("start", "report"))
+    gpu = sums(group, joined.duration[row], groups)
+    is_kernel = frames.is_kind(activities, frames.KERNEL)[row]
+    return pd.DataFrame(
+        {
+            "phase": texts(ranges["name"].cat.categories)[used],
+            "ranges": counts(name, groups),
+            "open": counts(name[ranges["open"].to_numpy()[rows]], groups),
+            "activities": counts(group, groups),
+            "kernels": counts(group[is_kernel], groups),
+            "gpu_ns": gpu,
+            "gpu_busy_ns": _union(group, report, start, joined.end[row], groups),
+            "wall_ns": _union(name, phases.process, phases.start, phases.end, groups),
+            "share": ratio(gpu, int(joined.duration.sum())),
+        }
+    )
 
 
-COLUMNS = ["ranges", "open", "activities", "kernels", "gpu_ns", "gpu_busy_ns", "wall_ns"]
+@dataclass(frozen=True)
+class _Timed:
+    """Intervals of processes, which are numbered."""
+
+    process: Ints
+    start: Ints
+    end: Ints
 
 
+@dataclass(frozen=True)
 class _Launched:
-    """Activities with an API call, by process and the time of the call."""
+    """Activities with an API call, sorted by process and the time of the call."""
 
-    def __init__(self, joined: Attributed) -> None:
-        report, self.joined = joined.report, joined
-        rows = np.flatnonzero(joined.attribution.launch != NONE)
-        call = joined.attribution.launch[rows]
-        time = frames.ints(report.launches, "start")[call]
-        keys = [
-            np.concatenate((frames.ints(report.launches, c)[call], frames.ints(report.ranges, c)))
-            for c in ("report", "process")
-        ]
-        process, _ = number(*keys)
-        self.process_of_range = process[len(rows) :]
-        order = by(process[: len(rows)], time)
-        self.row, self.process, self.time = rows[order], process[: len(rows)][order], time[order]
-        self.is_kernel = frames.is_kind(report.activities, frames.KERNEL)
-
-    def figures(self, phases: Ints) -> list[int]:
-        """Return the figures of the phases of one name."""
-        ranges = self.joined.report.ranges
-        start, end = (frames.ints(ranges, c)[phases] for c in ("start", "end"))
-        process = self.process_of_range[phases]
-        rows = np.unique(
-            np.concatenate([np.empty(0, np.int64), *self._within(process, start, end)])
-        )
-        activities = self.joined.report.activities
-        times = (frames.ints(activities, c)[rows] for c in ("report", "start", "end"))
-        return [
-            len(phases),
-            int(ranges["open"].to_numpy()[phases].sum()),
-            len(rows),
-            int(self.is_kernel[rows].sum()),
-            int(self.joined.duration[rows].sum()),
-            _union(*times),
-            _union(process, start, end),
-        ]
-
-    def _within(self, process: Ints, start: Ints, end: Ints) -> Iterator[Ints]:
-        """Yield the activities launched in the phases of each process."""
-        for one in np.unique(process).tolist():
-            ours = process == one
-            first, last = np.searchsorted(self.process, (one, one + 1))
-            time = self.time[first:last]
-            opened, closed = (np.searchsorted(time, t[ours], "left") for t in (start, end))
-            closed = np.maximum(opened, closed)
-            # How many phases are open at each call: those that have begun, less those that have ended.
-            depth = np.zeros(len(time) + 1, np.int64)
-            np.add.at(depth, opened, 1)
-            np.subtract.at(depth, closed, 1)
-            yield self.row[first:last][np.cumsum(depth)[:-1] > 0]
+    row: Ints
+    process: Ints
+    time: Ints
 
 
-def _union(group: Ints, start: Ints, end: Ints) -> int:
-    """Return the length of the union, that of each group apart."""
-    code, some = number(group)
-    return int(busy(code, start, end, len(some)).sum())
+def _launched(joined: Attributed) -> tuple[_Launched, Ints]:
+    """Return what was launched, and the process of each range by the same numbers."""
+    report, launch = joined.report, joined.attribution.launch
+    rows = np.flatnonzero(launch != NONE)
+    keys = [
+        tuple(frames.ints(table, c) for c in ("report", "process"))
+        for table in (report.launches, report.ranges)
+    ]
+    of_call, of_range = shared(*keys)
+    process, time = of_call[launch[rows]], frames.ints(report.launches, "start")[launch[rows]]
+    order = by(process, time)
+    return _Launched(rows[order], process[order], time[order]), of_range
+
+
+def _inside(name: Ints, phases: _Timed, launched: _Launched) -> tuple[Ints, Ints]:
+    """Return (name, activity) once for every name that was open when the activity's call began."""
+    group, process, start, end = _merged(name, phases)
+    first, last = np.zeros(len(group), np.int64), np.zeros(len(group), np.int64)
+    for one in np.unique(process).tolist():  # one turn per process
+        ours = process == one
+        low, high = np.searchsorted(launched.process, (one, one + 1))
+        time = launched.time[low:high]
+        first[ours] = low + np.searchsorted(time, start[ours], "left")
+        last[ours] = low + np.searchsorted(time, end[ours], "left")
+    size = last - first
+    place = np.arange(size.sum()) + np.repeat(first - np.cumsum(size) + size, size)
+    return np.repeat(group, size), launched.row[place]
+
+
+def _merged(name: Ints, phases: _Timed) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return name, process, start and end of the times at which any phase of a name is open."""
+    lasting = np.flatnonzero(phases.end > phases.start)
+    order = lasting[by(name[lasting], phases.process[lasting], phases.start[lasting])]
+    group, process, start, end = (
+        c[order] for c in (name, phases.process, phases.start, phases.end)
+    )
+    part, _ = number(group, process)
+    # Ranks instead of times, each part's after all of the one before: one running maximum serves all.
+    rank = np.argsort(np.argsort(end, kind="stable"), kind="stable") + part * len(end)
+    reached = np.maximum.accumulate(rank) if len(rank) else rank
+    latest = np.sort(end, kind="stable")[reached - part * len(end)] if len(end) else end
+    new = np.ones(len(start), bool)
+    new[1:] = (part[1:] != part[:-1]) | (start[1:] > latest[:-1])
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], len(start)) - 1 if len(first) else first
+    return group[first], process[first], start[first], latest[last]
+
+
+def _union(group: Ints, clock: Ints, start: Ints, end: Ints, groups: int) -> Ints:
+    """Return the length of each group's union, what goes by another clock or process apart."""
+    part, some = number(group, clock)
+    return sums(group[some], busy(part, start, end, len(some)), groups)

@@ -44,7 +44,7 @@ def by_range(joined: Attributed, *, with_arguments: bool = False) -> pd.DataFram
             "activities": counts(owner, groups)[rows],
         }
     )
-    return table.join(arguments(joined), rsuffix=" of the call") if with_arguments else table
+    return table.join(arguments(joined, table.columns)) if with_arguments else table
 
 
 def _paths(joined: Attributed) -> NDArray[np.object_]:

@@ -74,7 +74,7 @@ CHOICES = (
         "--graphs",
         type=click.Choice(("capture", "launch")),
         help="Work of a CUDA graph belongs to the op it was captured in, or that launched the graph."
-        " [default: capture where known; with --names raw, launch]",
+        " [default: capture where known, but launch for raw texts]",
     ),
     click.option(
         "--domain",

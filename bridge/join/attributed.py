@@ -89,6 +89,11 @@ class Attributed:
         length = frames.ints(a, "end") - frames.ints(a, "start")
         return np.where(self.attribution.reason == INVALID_TIME, 0, length)
 
+    @property
+    def end(self) -> Ints:
+        """End of each activity in ns; its start where it makes no sense."""
+        return frames.ints(self.report.activities, "start") + self.duration
+
     @cached_property
     def directions(self) -> Directions:
         """What is forward and what backward, and how they belong together."""
@@ -97,7 +102,8 @@ class Attributed:
     @cached_property
     def modules(self) -> Modules:
         """The modules that ranges run in."""
-        return Modules.of_report(self.report, self.attribution.nesting)
+        nesting = self.attribution.nesting
+        return Modules.of_report(self.report, nesting, self.node_op, self.ops)
 
     @cached_property
     def listed(self) -> Flags:

@@ -18,7 +18,7 @@ REASONS = {
     "": "it has an op",
     "no_launch": "no API call with its process and correlation id is in the report",
     "no_range": "no op was open on the thread of its API call when the call began",
-    "invalid_time": "it ends before it starts, so it counts no time",
+    "invalid_time": "it ends before it starts, or at 0, so it counts no time",
 }
 RULES = {
     "": "it has no op",

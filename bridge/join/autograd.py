@@ -96,16 +96,15 @@ def _before(key: Ints, time: Ints, keys: Ints, times: Ints) -> Ints:
 
 def _on_another_thread(place: Ints, thread: Ints, keys: Ints, threads: Ints) -> Ints:
     """Step back from each place to one of another thread, within the same key."""
-    found = place.copy()
-    left = np.flatnonzero(found != NONE)
-    key = keys[np.maximum(place, 0)]
-    while len(left):
-        left = left[threads[found[left]] == thread[left]]
-        found[left] -= 1
-        gone = (found[left] < 0) | (keys[np.maximum(found[left], 0)] != key[left])
-        found[left[gone]] = NONE
-        left = left[~gone]
-    return found
+    new = np.ones(len(keys), bool)
+    new[1:] = (keys[1:] != keys[:-1]) | (threads[1:] != threads[:-1])
+    first = np.maximum.accumulate(
+        np.where(new, np.arange(len(keys)), 0)
+    )  # of its thread's in a row
+    own = (place != NONE) & (threads[place] == thread)
+    before = np.where(own, first[place] - 1, place)
+    other_key = keys[np.maximum(before, 0)] != keys[np.maximum(place, 0)]
+    return np.where((before < 0) | other_key, NONE, before)
 
 
 def _threads_before(asked: _Keyed, offered: _Keyed) -> Ints:

@@ -74,7 +74,7 @@ def _taken(domain: Domain, only: Collection[str]) -> bool:
 
 
 def _check(asked: Collection[str], domains: Collection[Domain]) -> None:
-    there = {domain.name for domain in domains}
+    there = {DEFAULT, *(domain.name for domain in domains)}
     unknown = set(asked) - {name.lower() for name in there}
     if unknown:
         raise UnknownDomainError(

@@ -26,8 +26,10 @@ DEEPEST = 16  # brackets in brackets: PyTorch writes two
 IN_CALLS = ("seq", "op_id")  # only calls that PyTorch itself observes have these
 
 # A word is bounded by what is no letter: ``_softmax_backward_data`` has it, ``backwards-compatible`` and
-# ``RegisterPostBackwardFunction``, which runs in the forward pass, have not.
+# ``RegisterPostBackwardFunction``, which runs in the forward pass, have not. What is called
+# ``forward_backward`` is around both.
 WORD = re.compile(r"(?<![a-z])backward(?![a-z])", re.IGNORECASE | re.ASCII)
+BOTH = re.compile(r"(?<![a-z])(?:forward|fwd)(?![a-z])", re.IGNORECASE | re.ASCII)
 NODES = re.compile(  # of the graph that autograd runs backward
     r"autograd::engine::evaluate_function: .+"
     r"|torch::autograd::(?:AccumulateGrad|CopyBackwards|CopySlices)"
@@ -114,4 +116,4 @@ def _nested(value: object, key: str, *, depth: int = 0) -> str:
 
 
 def _runs_backward(op: str) -> bool:
-    return bool(NODES.fullmatch(op) or WORD.search(op))
+    return bool(NODES.fullmatch(op) or (WORD.search(op) and not BOTH.search(op)))

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bridge.join.autograd import inherited
-from bridge.join.grammar import Label, parse
+from bridge.join.grammar import parse
 from bridge.join.nesting import Nesting
-from bridge.join.order import NONE, Flags, Ints
+from bridge.join.order import NONE, Flags, Ints, number
 from bridge.join.paths import paths
 from importers import frames
 from importers.report import Report
@@ -34,15 +34,13 @@ class Modules:
     paths: Sequence[str]
 
     @classmethod
-    def of_report(cls, report: Report, nesting: Nesting) -> Modules:
-        """Find the ranges that stand for modules.
+    def of_report(cls, report: Report, nesting: Nesting, op: Ints, ops: Sequence[str]) -> Modules:
+        """Find the ranges that stand for modules; ``op`` is a code into ``ops`` per node, which name them.
 
-        Those that say so (``nn.Module: X``, ``module:X``, ``layer:X``, category "module"), and where a
-        report has none, all that are neither operators of a framework nor communication.
+        Those that say so (``nn.Module: X``, ``module:X``, ``layer:X``, category "module"), and in a
+        report that has none, all that are neither operators of a framework nor communication.
         """
-        labels = [parse(name) for name in report.ranges["name"].cat.categories]
-        code = frames.codes(report.ranges["name"])[nesting.range]
-        chosen = np.flatnonzero(_standing(report, nesting, labels, code))
+        chosen = np.flatnonzero(_standing(report, nesting))
         place = np.full(len(nesting), NONE)
         place[chosen] = np.arange(len(chosen))
         of = inherited(nesting, place)
@@ -50,36 +48,36 @@ class Modules:
         own = replace(
             nesting,
             **{c: getattr(nesting, c)[chosen] for c in ("stack", "start", "end", "range")},
-            parent=np.where(parent == NONE, NONE, of[parent]),
+            parent=np.where(parent == NONE, NONE, np.append(of, NONE)[parent]),
         )
-        path, names = paths(own, code[chosen], [_name(label) for label in labels], dotted=True)
+        path, names = paths(own, op[chosen], [_name(one) for one in ops], dotted=True)
         return cls(own, of, path, names)
 
 
-def _standing(report: Report, nesting: Nesting, labels: Sequence[Label], code: Ints) -> Flags:
+def _standing(report: Report, nesting: Nesting) -> Flags:
+    ranges = report.ranges
+    labels = [parse(name) for name in ranges["name"].cat.categories]
+    code = frames.codes(ranges["name"])
     named = np.array([label.kind == "module" for label in labels], bool)[code]
-    category = report.ranges["category"]
+    category = ranges["category"]
     is_module = np.array([*(name == CATEGORY for name in category.cat.categories), False])
-    named |= is_module[frames.codes(category)[nesting.range]]
-    if named.any():
-        return named
-    written = np.array([label.kind not in OF_LIBRARIES for label in labels], bool)
-    written &= ~_numbered(report)
-    return written[code]
+    named = (named | is_module[frames.codes(category)])[nesting.range]
+    written = np.array([label.kind not in OF_LIBRARIES for label in labels], bool)[code]
+    written &= ~_of_pytorch(report, code)
+    of = frames.ints(ranges, "report")[nesting.range]
+    has = np.bincount(of[named], minlength=int(of.max(initial=0)) + 1) > 0
+    return np.where(has[of], named, written[nesting.range])
 
 
-def _numbered(report: Report) -> Flags:
-    """Tell which names have a range whose text goes on after them: PyTorch numbers calls of operators."""
-    name = report.ranges["name"]
-    sizes = report.texts.sizes[frames.ints(report.ranges, "text")]
-    code = frames.codes(name)
-    longer = sizes > Texts.of(name.cat.categories).sizes[code]
-    found = np.zeros(len(name.cat.categories), bool)
-    found[code[longer]] = True
-    return found
+def _of_pytorch(report: Report, name: Ints) -> Flags:
+    """Tell which ranges have the name of one whose text goes on: PyTorch numbers calls of operators."""
+    ranges = report.ranges
+    sizes = report.texts.sizes[frames.ints(ranges, "text")]
+    longer = sizes > Texts.of(ranges["name"].cat.categories).sizes[name]
+    key, _ = number(frames.ints(ranges, "report"), name)
+    return np.isin(key, np.unique(key[longer]))
 
 
-def _name(label: Label) -> str:
-    return (
-        str(dict(label.arguments).get("module", label.op)) if label.kind == "module" else label.op
-    )
+def _name(op: str) -> str:
+    label = parse(op)
+    return str(dict(label.arguments).get("module", op)) if label.kind == "module" else op

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+import pandas as pd
 
 from bridge.render import units
 
@@ -39,7 +41,7 @@ PASSES = (  # of a training step
     Shown("gpu_self_ns", "GPU self", units.time),
     Shown("share", "of GPU", units.percent, extra=True),
 )
-AMBIGUOUS = Shown("ambiguous_ns", "ambiguous", units.time, extra=True)
+AMBIGUOUS = Shown("ambiguous_ns", "ambiguous", units.time)
 SHOWN = {
     "op": (
         Shown("op", "op"),
@@ -136,10 +138,11 @@ OF_RANGE = frozenset(
 )
 
 
-def shown(by: str, columns: Iterable[str]) -> tuple[Shown, ...]:
-    """Return what is shown of a table: of ranges also what their calls say, under its own names."""
-    said = [c for c in columns if c not in OF_RANGE] if by == "range" else []
-    return (*SHOWN[by], *(Shown(c, c, _given) for c in said))
+def shown(by: str, table: pd.DataFrame) -> tuple[Shown, ...]:
+    """Return what is shown of a table: of ranges also what calls say, and what is ambiguous if anything is."""
+    said = [c for c in table.columns if c not in OF_RANGE] if by == "range" else []
+    known = [s for s in SHOWN[by] if s is not AMBIGUOUS or table[s.column].any()]
+    return (*known, *(Shown(c, c, _given, extra=True) for c in said))
 
 
 def _given(value: object) -> str:

@@ -18,8 +18,7 @@ NAME_MOST = 90
 def for_terminal(by: str, table: pd.DataFrame, width: int, *, color: bool = False) -> str:
     """Return the table in at most ``width`` characters: figures whole, names shortened to fit."""
     cells = {
-        s: [_clean(s.text(v)) for v in table[s.column].tolist()]
-        for s in columns.shown(by, table.columns)
+        s: [_clean(s.text(v)) for v in table[s.column].tolist()] for s in columns.shown(by, table)
     }
     shown = _fitting(cells, width)
     names = [s for s in shown if s.is_name]
@@ -48,7 +47,7 @@ def for_terminal(by: str, table: pd.DataFrame, width: int, *, color: bool = Fals
 
 def as_markdown(by: str, table: pd.DataFrame) -> str:
     """Return the table as Markdown (GitHub's), all columns that have a heading."""
-    shown = columns.shown(by, table.columns)
+    shown = columns.shown(by, table)
     rule = ["---" if s.is_name else "---:" for s in shown]
     cells = [[_escaped(s.text(v)) for v in table[s.column].tolist()] for s in shown]
     rows = [[s.heading for s in shown], rule, *map(list, zip(*cells, strict=True))]

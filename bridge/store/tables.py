@@ -14,7 +14,7 @@ from bridge.output import OutputError
 from importers.errors import ReportError
 from importers.frames import FRAMES, NAMES
 
-VERSION = 1
+VERSION = 2
 PATIENCE_S = 30  # for the locks of others
 
 # The tables for the frames: the frame's own columns, but for those kept elsewhere, and what the join found.
@@ -136,7 +136,7 @@ def _version(path: Path, database: Database) -> int:
 
 
 def _first(database: Database) -> None:
-    """Make version 1."""
+    """Make the schema."""
     runs = _columns(
         "id activities gpu_ns attributed_ns ops", "created identity source version rules"
     )
@@ -155,7 +155,21 @@ def _first(database: Database) -> None:
         database.create_view(name, sql.strip())
 
 
-MIGRATIONS: list[Callable[[Database], None]] = [_first]
+def _second(database: Database) -> None:
+    """Add the columns and tables that came with waits, kinds of memory and JSON payloads."""
+    for kind in FRAMES:
+        table, there = database.table(kind), set[str]()
+        if table.exists():
+            there = {column.name for column in table.columns}
+        else:
+            table.create({"id": int, "run": int}, pk="id")
+            there = {"id", "run"}
+        for column in stored(kind):
+            if column not in there:
+                table.add_column(column, _type(kind, column))
+
+
+MIGRATIONS: list[Callable[[Database], None]] = [_first, _second]
 
 
 def _columns(integers: str, texts: str) -> dict[str, type]:

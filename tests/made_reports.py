@@ -39,6 +39,12 @@ class Made:
     ) -> None:
         self.tables["annotations"].append({"type": kind, "start": start, "end": end, **more})
 
+    def written(self, path: Path, without: str = "") -> Path:
+        """Write the export, but for the tables named in `without` and those without rows."""
+        kept = {n: rows for n, rows in self.tables.items() if n not in without.split() and rows}
+        write(path, {**kept, "strings": self.string.rows()}, VERSIONS)
+        return path
+
     def launched(self, table: str, at: int, pid: int, start: int, end: int, **more: int) -> None:
         """Add an activity and, unless `at` is negative, the API call that issued it."""
         self.correlation += 1
@@ -131,9 +137,7 @@ def report(
         for number in range(steps):
             made.step(number, pid)
     made.odd_ones()
-    kept = {n: rows for n, rows in made.tables.items() if n not in without.split() and rows}
-    write(path, {**kept, "strings": made.string.rows()}, VERSIONS)
-    return path
+    return made.written(path, without)
 
 
 def small(path: Path, *, steps: int = 2, without: str = "") -> Path:
@@ -142,9 +146,7 @@ def small(path: Path, *, steps: int = 2, without: str = "") -> Path:
     made.names_of(100)
     for number in range(steps):
         made.step(number, 100)
-    kept = {n: rows for n, rows in made.tables.items() if n not in without.split() and rows}
-    write(path, {**kept, "strings": made.string.rows()}, VERSIONS)
-    return path
+    return made.written(path, without)
 
 
 def strings_only(path: Path) -> Path:

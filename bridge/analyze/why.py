@@ -11,7 +11,7 @@ import numpy as np
 
 from bridge.analyze.hints import Hint, hints, remedy
 from bridge.analyze.moment import Moment, Place, Step, Thread
-from bridge.join.attributed import Attributed
+from bridge.join.attributed import BACKWARD, FORWARD, Attributed
 from bridge.join.attribution import ATTRIBUTED, REASONS, RULES
 from bridge.join.graphs import NodeEvents, creation_of
 from bridge.join.order import NONE, Ints
@@ -32,6 +32,20 @@ class Others:
     longest: tuple[int, ...]
     without_op_count: int
     without_op: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Where an op belongs besides its thread: ``forward`` is the range that backward work goes back to.
+
+    ``adopter`` is the range of another thread that its outermost one was put under, by time alone.
+    """
+
+    direction: str
+    forward: Place | None
+    ambiguous: bool
+    module: str
+    adopter: Place | None
 
 
 @dataclass(frozen=True)
@@ -60,6 +74,7 @@ class Why:
     rule_text: str
     reason: str
     reason_text: str
+    lineage: Lineage | None
     hints: tuple[Hint, ...]
     remedy: str
     others: Others
@@ -123,6 +138,7 @@ def why(joined: Attributed, rows: Ints) -> Why:
         rule_text=RULES[rule],
         reason=reason,
         reason_text=REASONS[reason],
+        lineage=None if node == NONE else _lineage(joined, node),
         hints=around,
         remedy=remedy(reason, around) if reason else "",
         others=_others(joined, rows, row),
@@ -186,9 +202,35 @@ def _owner(joined: Attributed, row: int, places: Sequence[Place | None]) -> Plac
     shown = {r.row for place in places if place for r in place.ranges}
     if row == NONE or row in shown:
         return None
+    return _standing(joined, row)
+
+
+def _standing(joined: Attributed, row: int) -> Place | None:
+    """Return a range and the thread it is on, None for no row."""
+    if row == NONE:
+        return None
     ranges = joined.report.ranges
     report, thread = (int(ranges[c].iloc[row]) for c in ("report", "thread"))
     return Place(Step.of("range", ranges, row), Thread.of(joined, report, thread))
+
+
+def _lineage(joined: Attributed, node: int) -> Lineage:
+    found, modules, nesting = joined.directions, joined.modules, joined.attribution.nesting
+    forward, around = int(found.forward[node]), node
+    belongs = node if forward == NONE else int(np.flatnonzero(nesting.range == forward)[0])
+    module, adopter = int(modules.of[belongs]), NONE
+    while around != NONE and adopter == NONE:
+        parent = int(nesting.parent[around])
+        if parent != NONE and nesting.stack[parent] != nesting.stack[around]:
+            adopter = int(nesting.range[parent])
+        around = parent
+    return Lineage(
+        direction=BACKWARD if found.backward[node] else FORWARD,
+        forward=_standing(joined, forward),
+        ambiguous=bool(found.ambiguous[node]),
+        module="" if module == NONE else modules.paths[int(modules.path[module])],
+        adopter=_standing(joined, adopter),
+    )
 
 
 def _others(joined: Attributed, rows: Ints, explained: int) -> Others:

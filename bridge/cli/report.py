@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 VIEWS = ("op", "op-kernel", "kernel", "copy", "range", "module", "forward-op", "phase", "wait")
 DIRECTED = VIEWS[:5]
 FLAGS = {"inclusive": "op-kernel", "memory_kinds": "copy", "arguments": "range"}
+NOTHING = {
+    "phase": "no start/end ranges in the report",
+    "wait": "no synchronisations in the report",
+    "copy": "no copies or fills in the report",
+}
 FORMATS = ("table", "json", "csv", "md")
 
 
@@ -145,6 +150,8 @@ def _text(
     account = accounting.line(joined.totals, joined.op_count)
     if form == "md":
         return f"{tables.as_markdown(shown, table)}\n{account}\n"
+    if not len(table) and by in NOTHING:
+        return f"{NOTHING[by]}\n{account}\n"
     width = options.terminal_width() if to_terminal else 160
     return f"{tables.for_terminal(shown, table, width)}\n{account}\n"
 

@@ -81,12 +81,33 @@ def _verdict(why: Why) -> Iterator[str]:
         yield f"no op ({why.reason}): {why.reason_text}"
     if why.owner:
         yield f"  {_step(why.owner.step, why.base_ns)}, on {_thread(why.owner.thread)}"
+    yield from _lineage(why)
     if why.captured and why.call:
         places = f"captured in {why.captured.op or 'no op'}, launched in {why.call.op or 'no op'}"
         yield f"  {places}; --graphs capture|launch chooses, the other serves where that has no op"
     yield from map(_hint, why.hints)
     if why.remedy:
         yield f"to change that: {why.remedy}"
+
+
+def _lineage(why: Why) -> Iterator[str]:
+    """Say where the op belongs besides its thread, where that is news."""
+    if why.lineage is None:
+        return
+    if why.lineage.forward:
+        place = why.lineage.forward
+        choice = ", a choice between several threads" if why.lineage.ambiguous else ""
+        yield (
+            f"  backward work of {_step(place.step, why.base_ns)}, on {_thread(place.thread)}"
+            f" (same sequence number{choice})"
+        )
+    elif why.lineage.direction == "backward":
+        yield "  backward work; no forward range has its sequence number"
+    if why.lineage.module:
+        yield f"  module: {why.lineage.module}"
+    if why.lineage.adopter:
+        place = why.lineage.adopter
+        yield f"  adopted, by time alone, by {_step(place.step, why.base_ns)}, on {_thread(place.thread)}"
 
 
 def _hint(hint: Hint) -> str:

@@ -8,25 +8,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from command import assert_misused, assert_refused, bridge, done, unwarned
-from made_reports import PUSH_POP, START_END, VERSIONS, Made, process, report, small, thread
+from made_reports import PUSH_POP, START_END, Made, process, report, small, thread
 from real_parts import corpus_reports
 
+from bridge import demo
 from bridge import joined as whole
 from bridge.analyze.hints import GENERAL, REMEDIES, remedy
 from bridge.analyze.why import rows_of, why
 from bridge.join.attribution import REASONS
 from bridge.join.order import NONE
 from bridge.render.why import as_json, for_terminal
-from importers.nsys.write import write
 
 PID, OTHER = 100, 101
 MAIN, WORKER = thread(PID), thread(PID, 2)
 EMPTY = ("failed-export", "no-kernels-osrt")
-
-
-def written(path, made):
-    write(path, {**made.tables, "strings": made.string.rows()}, VERSIONS)
-    return path
 
 
 def opened(made, start, end, text, of=MAIN, kind=PUSH_POP, **more):
@@ -71,6 +66,7 @@ def test_the_whole_chain(path):
         "        range #2 gemm, 150 ns at 50 ns\n"
         "          range #3 ncclAllReduce, 135 ns at 55 ns (not an op: domain NCCL is a library's)\n"
         "op: gemm, by launch: the innermost op open on the thread of its API call when the call began\n"
+        "  module: step/gemm\n"
         "the longest of 2 with that name, next #4; any one: bridge why REPORT '#ROW'\n"
     )
 
@@ -102,7 +98,7 @@ def test_what_is_open_at_an_instant(tmp_path):
         opened(made, start, end, text)
     made.tables["processes"].append({"process": process(PID), "name": "/usr/bin/python3"})
     made.kernel("k", 150, PID, 200, 210)
-    found = explained(written(tmp_path / "x.sqlite", made), "k")
+    found = explained(made.written(tmp_path / "x.sqlite"), "k")
     assert [r.name for r in found.call.ranges] == ["outer", "begins", "inner", "twin"]
     assert found.op == found.call.op == "twin"
     assert found.call.thread.process == "python3"
@@ -121,7 +117,7 @@ def test_phases_and_ranges_that_never_ended(made, tmp_path):
     opened(made, 50, 120, "over", kind=START_END)
     opened(made, 50, 300, "foreign", of=thread(OTHER), kind=START_END)
     opened(made, 60, None, "endless")
-    said = done("why", written(tmp_path / "x.sqlite", made), "#0")
+    said = done("why", made.written(tmp_path / "x.sqlite"), "#0")
     assert "  phases open then: epoch (#1)\n" in said
     assert "range #4 endless, " in said
     assert "at 10 ns (never ended)\n" in said
@@ -129,7 +125,7 @@ def test_phases_and_ranges_that_never_ended(made, tmp_path):
 
 def test_ranges_that_are_no_ops_say_why(made, tmp_path):
     opened(made, 110, 190, "ncclBroadcast", domain=9)
-    path = written(tmp_path / "x.sqlite", made)
+    path = made.written(tmp_path / "x.sqlite")
     found = explained(path, "#0")
     assert [r.note for r in found.call.ranges] == ["", "domain #9 is a library's"]
     assert found.op == found.call.op == "step"
@@ -143,13 +139,13 @@ def test_ranges_that_are_no_ops_say_why(made, tmp_path):
 
 def test_what_is_printed_stays_on_its_line(made, tmp_path):
     opened(made, 110, 190, "two\nlines\x1b[31m")
-    said = done("why", written(tmp_path / "x.sqlite", made), "#0")
+    said = done("why", made.written(tmp_path / "x.sqlite"), "#0")
     assert "range #1 two lines [31m, 80 ns" in said
 
 
 def test_a_rule_may_find_the_op_on_another_thread(made, tmp_path):
     opened(made, 10, 400, "elsewhere", of=WORKER)
-    joined = whole.load(written(tmp_path / "x.sqlite", made)).attributed
+    joined = whole.load(made.written(tmp_path / "x.sqlite")).attributed
     nesting = joined.attribution.nesting
     node = np.flatnonzero(nesting.range == 1)
     moved = replace(joined, attribution=replace(joined.attribution, node=node, range=np.array([1])))
@@ -170,7 +166,7 @@ def names_of(path, asked):
 def test_names_equal_then_parts_then_any_case(made, tmp_path):
     made.kernel("side", 150, PID, 200, 201)
     made.kernel("inside too", 150, PID, 210, 240)
-    path = written(tmp_path / "x.sqlite", made)
+    path = made.written(tmp_path / "x.sqlite")
     assert names_of(path, "side") == ["side"]
     assert names_of(path, "insid") == ["inside", "inside too"]
     assert names_of(path, "void inside<float>(float *)") == ["inside"]
@@ -184,7 +180,7 @@ def test_names_equal_then_parts_then_any_case(made, tmp_path):
 def test_the_longest_is_explained_and_the_others_counted(path, made, tmp_path):
     made.kernel("sooner", 150, PID, 600, 610)
     made.kernel("longest", 150, PID, 700, 800)
-    assert explained(written(tmp_path / "x.sqlite", made), "o").activity.name == "longest"
+    assert explained(made.written(tmp_path / "x.sqlite"), "o").activity.name == "longest"
     said = done("why", path, "kernel")
     assert said.startswith("kernel #0 gemm_kernel, ")
     assert "\nthe longest of 8 with such a name (4 names), next #4, #1, #5; any one: " in said
@@ -206,7 +202,7 @@ def test_what_is_not_there_is_refused_with_what_comes_near(path, tmp_path):
 def test_a_name_is_suggested_once(tmp_path):
     made = Made()
     made.kernel("inside too", 150, PID, 210, 240)
-    said = asked_for("insde", written(tmp_path / "x.sqlite", made))
+    said = asked_for("insde", made.written(tmp_path / "x.sqlite"))
     assert_refused(said, "near it: 'inside too'")
     assert said.stderr.count("inside too") == 1
 
@@ -259,7 +255,7 @@ def test_other_threads_may_have_had_ops_open(made, tmp_path):
     opened(made, 250, 400, "phase", of=WORKER, kind=START_END)
     made.tables["threads"].append({"thread": WORKER, "name": made.string("autograd")})
     made.kernel("alone", 300, PID, 310, 320)
-    found = explained(written(tmp_path / "x.sqlite", made), "alone")
+    found = explained(made.written(tmp_path / "x.sqlite"), "alone")
     assert [hint.text for hint in found.hints] == [
         "thread 2 (autograd) had inner 2 (#2) open",
         "thread 3 had inner 3 (#4) open",
@@ -277,23 +273,23 @@ def test_the_last_op_before_a_call(made, tmp_path):
     opened(made, 220, 250, "inside the last")
     opened(made, 290, 300, "ncclBroadcast", domain=9)
     made.kernel("alone", 300, PID, 310, 320)
-    found = explained(written(tmp_path / "x.sqlite", made), "alone")
+    found = explained(made.written(tmp_path / "x.sqlite"), "alone")
     assert [(hint.kind, hint.row, hint.ns) for hint in found.hints] == [("op_before", 1, 5)]
 
 
 def test_nothing_was_ever_annotated(made, tmp_path):
     made.kernel("first", 50, PID, 60, 70)
-    path = written(tmp_path / "x.sqlite", made)
+    path = made.written(tmp_path / "x.sqlite")
     assert kinds(explained(path, "first")) == ["none_before"]
     made.tables["annotations"].clear()
-    found = explained(written(tmp_path / "bare.sqlite", made), "first")
+    found = explained(made.written(tmp_path / "bare.sqlite"), "first")
     assert kinds(found) == ["no_ranges"]
     assert "--trace=cuda,nvtx" in found.remedy
 
 
 def test_a_graph_recorded_as_a_whole(made, tmp_path):
     made.launched("graphs", 300, PID, 310, 400, graph=3)
-    said = done("why", written(tmp_path / "x.sqlite", made), "[CUDA graph 3]")
+    said = done("why", made.written(tmp_path / "x.sqlite"), "[CUDA graph 3]")
     assert said.startswith("graph #1 [CUDA graph 3], ")
     assert "--cuda-graph-trace=node" in said.splitlines()[-1]
 
@@ -303,7 +299,7 @@ def test_a_call_that_was_not_recorded(made, tmp_path):
     foreign = {"start": 140, "end": 145, "thread": thread(OTHER), "correlation": 2}
     made.tables["launches"].append({**foreign, "name": made.string("cuLaunchKernel")})
     made.kernel("lost", -1, PID, 200, 210)
-    said = done("why", written(tmp_path / "x.sqlite", made), "lost")
+    said = done("why", made.written(tmp_path / "x.sqlite"), "lost")
     assert (
         "no op (no_launch): no API call with its process and correlation id is in the report\n"
         "  cuLaunchKernel (#1) of process 101 has that id: not its call, for ids restart in every"
@@ -321,7 +317,7 @@ def test_the_capture_began_after_the_launch(tmp_path):
     made.tables["launches"].append({**later, "name": made.string("cudaFree")})
     made.kernel("of nobody", -1, OTHER, 900, 910)
     made.tables["kernels"][1]["correlation"] = 2
-    path = written(tmp_path / "x.sqlite", made)
+    path = made.written(tmp_path / "x.sqlite")
     began_later = explained(path, "before")
     assert kinds(began_later) == ["begin_later"]
     assert (began_later.hints[0].row, began_later.hints[0].ns) == (0, 400)
@@ -334,7 +330,7 @@ def test_the_capture_began_after_the_launch(tmp_path):
 def test_a_migration_of_unified_memory(made, tmp_path):
     made.launched("copies", -1, PID, 300, 320, bytes=4_096, copy_kind=11)
     made.tables["copies"][0]["correlation"] = 0
-    found = explained(written(tmp_path / "x.sqlite", made), "Unified")
+    found = explained(made.written(tmp_path / "x.sqlite"), "Unified")
     assert kinds(found) == ["migration"]
     said = for_terminal(found)
     assert "stream 7, no correlation id\n" in said
@@ -344,7 +340,7 @@ def test_a_migration_of_unified_memory(made, tmp_path):
 def test_an_end_before_the_start(tmp_path):
     said = done("why", report(tmp_path / "x.sqlite"), "backwards")
     assert said.startswith("kernel #16 backwards, from 700 ns to 650 ns\n")
-    assert "no op (invalid_time): it ends before it starts, so it counts no time\n" in said
+    assert "no op (invalid_time): it ends before it starts, or at 0, so it counts no time\n" in said
     assert "range #" in said  # what was open is shown all the same
     assert "cudaProfilerStop" in said.splitlines()[-1]
 
@@ -369,7 +365,7 @@ def graph(made, tmp_path):
     ):  # fmt: skip
         made.kernel(name, at, PID, at + 10, at + 15)
         made.tables["kernels"][-1]["graph_node"] = node
-    return written(tmp_path / "graph.sqlite", made)
+    return made.written(tmp_path / "graph.sqlite")
 
 
 def test_both_places_of_a_graph_node_are_told(graph):
@@ -382,6 +378,7 @@ def test_both_places_of_a_graph_node_are_told(graph):
         "  on thread 1 of process 100, where these ranges were open:\n"
         "    range #1 replay, 100 ns at 200 ns\n"
         "op: step, by capture: the innermost op open where its node of a CUDA graph was captured\n"
+        "  module: step\n"
         "  captured in step, launched in replay; --graphs capture|launch chooses, the other serves"
         " where that has no op\n"
     ) in said
@@ -432,7 +429,7 @@ def test_reports_do_not_mix(made, tmp_path):
     opened(made, 2_000, 2_010, "mine")
     made.kernel("lost", -1, PID, 2_800, 2_810)
     made.kernel("alone", 2_500, PID, 2_600, 2_610)
-    paths = [written(tmp_path / f"{n}.sqlite", m) for n, m in (("other", other), ("one", made))]
+    paths = [m.written(tmp_path / f"{n}.sqlite") for n, m in (("other", other), ("one", made))]
     joined = whole.load(*paths).attributed
     alone, lost = (why(joined, rows_of(joined, asked)) for asked in ("alone", "#3"))
     assert (alone.report, alone.base_ns, alone.call.thread.name) == (
@@ -478,3 +475,17 @@ def assert_open(found, truth):
     ops = [r for r in ranges if r.op]
     assert ops[-1].row == truth["range"]
     assert "/".join(r.op for r in ops) == truth["path"]
+
+
+def test_backward_work_tells_its_forward_range_its_module_and_who_adopted_it(tmp_path):
+    path = tmp_path / "demo.sqlite"
+    demo.make(path)
+    said = json.loads(done("why", path, "flash_bwd", "--adopt", "--format", "json"))
+    lineage = said["lineage"]
+    assert (lineage["direction"], lineage["ambiguous"]) == ("backward", False)
+    assert lineage["forward"]["step"]["name"] == "aten::scaled_dot_product_attention"
+    assert lineage["module"].startswith("ProfilerStep/forward/layer ")
+    assert lineage["adopter"]["step"]["name"] == "backward"
+    text = done("why", path, "flash_bwd", "--adopt")
+    assert "  backward work of range #" in text
+    assert "  adopted, by time alone, by range #" in text

@@ -7,7 +7,7 @@ import bridge.joined
 from bridge import demo
 from bridge.joined import VIEWS
 from bridge.render import accounting, table, units
-from bridge.render.columns import SHOWN
+from bridge.render.columns import shown as shown_of
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def test_a_table_fits_and_keeps_its_figures(joined, view, width):
     lines = table.for_terminal(view, rows, width).splitlines()
     assert max(map(len, lines)) <= width
     assert len(lines) == len(rows) + 2
-    figures = [s for s in SHOWN[view] if not s.is_name and not s.extra]
+    figures = [s for s in shown_of(view, rows) if not s.is_name and not s.extra]
     for shown in figures:
         assert shown.heading in lines[0]
         assert all(

@@ -26,9 +26,15 @@ from bridge import store
 from bridge.joined import VIEWS, join
 from bridge.store import StoreError
 from bridge.store.tables import MIGRATIONS
+from bridge.store.tables import VIEWS as VIEWS_OF_STORE
 from importers import frames
 from importers.report import Report
 
+NEW_IN_2 = {
+    "ranges": "json",
+    "marks": "json",
+    "activities": "source_kind target_kind migration_cause green_context",
+}
 NO_REPORTS = ("failed-export", "no-kernels-osrt")  # of the corpus: nothing is recorded in them
 
 
@@ -533,6 +539,29 @@ def test_a_store_appears_whole(db: Path) -> None:
 
     Timer(0.3, made).start()
     assert store.listed(db) == []
+
+
+def test_a_store_of_version_1_goes_on(made: Path, other: Path, db: Path) -> None:
+    imported(db, made)
+    with closing(sqlite3.connect(db)) as old:
+        for view in VIEWS_OF_STORE:
+            old.execute(f"DROP VIEW {view}")
+        for table, columns in NEW_IN_2.items():
+            for column in columns.split():
+                old.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        old.execute("DROP TABLE waits")
+        old.execute("DELETE FROM extents WHERE [table] = 'waits'")
+        for view, sql in VIEWS_OF_STORE.items():
+            old.execute(f"CREATE VIEW {view} AS {sql}")
+        old.execute("PRAGMA user_version = 1")
+        old.commit()
+    before = importers.load(made)
+    report = store.load(db)
+    assert report.activities["bytes"].tolist() == before.activities["bytes"].tolist()
+    assert not len(report.waits)
+    assert set(report.ranges["json"].dropna()) <= {""}
+    imported(db, other)
+    assert_same(store.load(db, 2), importers.load(other))
 
 
 # -- what others see in it

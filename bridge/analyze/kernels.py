@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import Floats, counts, highest, lowest, quantiles, ratio, sums, texts
-from bridge.analyze.tree import repeated, stacks
+from bridge.analyze.tree import once, stacks
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Ints, number
 from importers import frames
@@ -77,8 +77,8 @@ def _ops_above(joined: Attributed, rows: Ints) -> tuple[Ints, Ints]:
     """Return (place in rows, op) once for every distinct op on the stack of each row."""
     nesting, op = joined.attribution.nesting, joined.node_op
     place, node = stacks(nesting, joined.node[rows])
-    once = (~repeated(nesting, op) & joined.listed)[node]
-    return place[once], op[node[once]]
+    outer = once(nesting, op, joined.listed)[node]
+    return place[outer], op[node[outer]]
 
 
 def _of_kind(joined: Attributed, *kinds: str) -> Ints:

@@ -10,8 +10,8 @@ import pandas as pd
 
 from bridge.join.attributed import KEY, Attributed
 from bridge.join.attribution import BY_ADOPTION, INVALID_TIME
-from bridge.join.nesting import parents
-from bridge.join.order import NONE, Flags, Ints, by, number, shared
+from bridge.join.nesting import Nesting
+from bridge.join.order import NONE, Flags, Ints, number, shared
 from importers import frames
 
 ID_BITS = 40  # of a correlation id; CUPTI's have 32
@@ -90,12 +90,7 @@ def _crossing(joined: Attributed) -> Ints:
     start, end = frames.ints(ranges, "start"), frames.ints(ranges, "end")
     rows = np.flatnonzero(concerned & (end > start))
     stack, _ = number(thread[rows], frames.ints(ranges, "domain")[rows])
-    order = by(stack, start[rows], -end[rows])
-    rows, stack = rows[order], stack[order]
-    around = parents(stack, start[rows], end[rows])
-    crosses = (around != NONE) & (end[rows] > end[rows][around])
-    found: Ints = np.sort(rows[crosses])
-    return found
+    return Nesting.of(stack, start[rows], end[rows], rows).crossed
 
 
 def _adopted(joined: Attributed) -> Ints:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import counts, highest, quantiles, ratio, sums, texts
-from bridge.analyze.tree import repeated, stacks, subtree_sums
+from bridge.analyze.tree import once, stacks, subtree_sums
 from bridge.join.attributed import Attributed
 from bridge.join.intervals import busy
 from bridge.join.order import NONE, Flags, Ints
@@ -21,16 +21,22 @@ def by_op(joined: Attributed) -> pd.DataFrame:
     selfs. ``busy`` is the union of the total's intervals; mean to max are of a call's total.
     """
     groups = len(joined.ops)
-    once = ~repeated(joined.attribution.nesting, joined.node_op) & joined.listed
-    tables = (_activities(joined, groups), _gpu(joined, once), _cpu(joined, once), _calls(joined))
+    outer = once(joined.attribution.nesting, joined.node_op, joined.listed)
+    tables = (_activities(joined, groups), _gpu(joined, outer), _cpu(joined, outer), _calls(joined))
     table = pd.DataFrame({"op": texts(joined.ops)} | {k: v for t in tables for k, v in t.items()})
-    return table.loc[table["calls"] > 0, list(COLUMNS)].reset_index(drop=True)
+    # A range that crosses out of the backward pass is backward; what it launches then is forward.
+    there = (table["calls"] > 0) | table["op"].isin(_owners(joined))
+    return table.loc[there, list(COLUMNS)].reset_index(drop=True)
 
 
 COLUMNS = tuple(
     "op calls kernels copies fills graphs gpu_self_ns gpu_total_ns gpu_busy_ns cpu_self_ns"
     " cpu_total_ns gpu_mean_ns gpu_p50_ns gpu_p95_ns gpu_max_ns share".split()
 )
+
+
+def _owners(joined: Attributed) -> list[str]:
+    return [joined.ops[op] for op in np.unique(joined.activity_op) if op != NONE]
 
 
 def _activities(joined: Attributed, groups: int) -> dict[str, Ints]:
@@ -44,14 +50,14 @@ def _activities(joined: Attributed, groups: int) -> dict[str, Ints]:
     }
 
 
-def _gpu(joined: Attributed, once: Flags) -> dict[str, Ints | np.ndarray]:
+def _gpu(joined: Attributed, outer: Flags) -> dict[str, Ints | np.ndarray]:
     groups, op = len(joined.ops), joined.activity_op
     has = op != NONE
     own = sums(op[has], joined.duration[has], groups)
     nesting = joined.attribution.nesting
-    total = sums(joined.node_op[once], _node_totals(joined)[once], groups)
+    total = sums(joined.node_op[outer], _node_totals(joined)[outer], groups)
     row, node = stacks(nesting, joined.node)
-    row, node = row[once[node]], node[once[node]]
+    row, node = row[outer[node]], node[outer[node]]
     activities = joined.report.activities
     report, start, end = (frames.ints(activities, c)[row] for c in ("report", "start", "end"))
     return {
@@ -70,7 +76,7 @@ def _busy(op: Ints, report: Ints, start: Ints, end: Ints, groups: int) -> Ints:
     return together
 
 
-def _cpu(joined: Attributed, once: Flags) -> dict[str, Ints]:
+def _cpu(joined: Attributed, outer: Flags) -> dict[str, Ints]:
     nesting, op = joined.attribution.nesting, joined.node_op
     length = nesting.end - nesting.start
     inner = np.flatnonzero(nesting.parent != NONE)
@@ -82,7 +88,7 @@ def _cpu(joined: Attributed, once: Flags) -> dict[str, Ints]:
     groups = len(joined.ops)
     return {
         "cpu_self_ns": sums(op[joined.listed], own[joined.listed], groups),
-        "cpu_total_ns": sums(op[once], length[once], groups),
+        "cpu_total_ns": sums(op[outer], length[outer], groups),
     }
 
 

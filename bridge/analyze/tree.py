@@ -37,6 +37,11 @@ def repeated(nesting: Nesting, op: Ints) -> Flags:
     return found
 
 
+def once(nesting: Nesting, op: Ints, listed: Flags) -> Flags:
+    """Return which of the listed nodes lie inside no other listed one of the same op."""
+    return listed & ~repeated(nesting, np.where(listed, op, NONE))
+
+
 def stacks(nesting: Nesting, node: Ints) -> tuple[Ints, Ints]:
     """Return (row, node) for every node on the stack of each row, the row's own node included."""
     rows, nodes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]

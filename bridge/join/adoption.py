@@ -49,7 +49,7 @@ class Threads:
         idle = np.ones(len(nodes), bool)
         for one in np.unique(stack).tolist():  # one turn per thread
             ours = stack == one
-            idle[ours] = self.idle(one, start[ours], end[ours])
+            idle[ours] = self.idle(one, start[ours], end[ours] - 1)
         return nodes[~idle]
 
     def around(self, stack: int, start: Ints, end: Ints) -> Ints:

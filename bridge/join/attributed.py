@@ -107,11 +107,11 @@ class Attributed:
 
     @cached_property
     def listed(self) -> Flags:
-        """Which nodes are of the direction that is counted."""
+        """Which nodes are of a range of the direction that is counted."""
         if self.direction == BOTH:
             return np.ones(len(self.attribution.nesting), bool)
-        listed: Flags = self.directions.backward == (self.direction == BACKWARD)
-        return listed
+        of_range: Flags = self.directions.ranges == (self.direction == BACKWARD)
+        return of_range[self.attribution.nesting.range]
 
     @cached_property
     def listed_ranges(self) -> Flags:
@@ -132,7 +132,8 @@ class Attributed:
         """Which activities are counted: all, or those of the direction; what has no op has none."""
         if self.direction == BOTH:
             return np.ones(len(self.attribution.node), bool)
-        counted: Flags = np.append(self.listed, False)[self.attribution.node]
+        node, backward = self.attribution.node, self.directions.backward
+        counted: Flags = np.append(backward == (self.direction == BACKWARD), False)[node]
         return counted
 
     def calls_of(self, report: Ints, process: Ints, correlation: Ints) -> Ints:

@@ -18,18 +18,25 @@ from bridge.join.order import NONE, Flags, Ints, by, runs
 def apart(track: Ints, start: Ints, end: Ints) -> Ints:
     """Return a lane per slice such that no two of a lane overlap at all, as few as possible."""
     order = by(track, start, end)  # of one start, what has no length first: it is in nobody's way
-    t, s = track[order], start[order]
-    overlaps = np.zeros(len(order), bool)
-    overlaps[1:] = (t[1:] == t[:-1]) & (s[1:] < end[order][:-1])  # if any two do, two neighbours do
+    overlaps = _overlapping(track[order], start[order], end[order])
     return _lanes(track, order, overlaps, lambda rows: _first_fit(start[rows], end[rows]))
 
 
 def nested(track: Ints, start: Ints, end: Ints) -> Ints:
     """Return a lane per slice such that those of a lane nest; given order is outer before inner."""
     order = by(track, start, -end)
+    if not _overlapping(track[order], start[order], end[order]).any():
+        return np.zeros(len(order), np.int64)  # as calls of an API are, mostly
     above = parents(track[order], start[order], end[order])
     crosses = (above != NONE) & (end[order] > end[order][above])
     return _lanes(track, order, crosses, lambda rows: _nesting(start[rows], end[rows]))
+
+
+def _overlapping(track: Ints, start: Ints, end: Ints) -> Flags:
+    """Tell which of sorted slices overlap the one before; if any two do, two neighbours do."""
+    found = np.zeros(len(start), bool)
+    found[1:] = (track[1:] == track[:-1]) & (start[1:] < end[:-1])
+    return found
 
 
 def _lanes(track: Ints, order: Ints, wrong: Flags, chosen: Callable[[Ints], Flags]) -> Ints:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bridge.join.labels import Rule
     from bridge.joined import Joined
     from importers import Report
+    from importers.nsys.table import Details
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -107,7 +108,7 @@ def spare_inputs(output: Path, reports: Sequence[Path]) -> None:
 
 
 def joined(
-    reports: Sequence[Path], db: Path, run: int | None, choices: Choices, *, details: bool = True
+    reports: Sequence[Path], db: Path, run: int | None, choices: Choices, details: Details = True
 ) -> Joined:
     """Load what the options name, warnings going to stderr."""
     from bridge.join.domains import UnknownDomainError
@@ -116,7 +117,7 @@ def joined(
     if reports and run is not None:
         raise click.UsageError("--run reads the store: name no report beside it")
     if reports:
-        report = _imported(reports, details=details)
+        report = _imported(reports, details)
     else:
         report, kept = _stored(db, run)
         choices = replace(choices, rules=choices.rules or kept)
@@ -129,7 +130,7 @@ def joined(
     return found
 
 
-def _imported(reports: Sequence[Path], *, details: bool) -> Report:
+def _imported(reports: Sequence[Path], details: Details) -> Report:
     import importers
 
     return importers.load(*reports, details=details)

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 VIEWS = ("op", "op-kernel", "kernel", "copy", "range", "module", "forward-op", "phase", "wait")
 DIRECTED = VIEWS[:5]
 FLAGS = {"inclusive": "op-kernel", "memory_kinds": "copy", "arguments": "range"}
+DETAILS = {
+    "module": "category",
+    "wait": "waits",
+    "memory_kinds": "source_kind target_kind",
+    "arguments": "json",
+}
 NOTHING = {
     "phase": "no start/end ranges in the report",
     "wait": "no synchronisations in the report",
@@ -90,7 +96,7 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter per option
     if output:
         options.spare_inputs(output, reports)
     choices = replace(choices, raw=names == "raw")
-    joined = options.joined(reports, db, run, choices, details=_details(by, **view))
+    joined = options.joined(reports, db, run, choices, _details(by, **view))
     table = _chosen(joined.by(by, **view), conditions, sort, top)
     form = form or (_by_suffix(output) if output else "table")
     shown = options.headings(joined, by, memory_kinds=bool(view["memory_kinds"]))
@@ -112,10 +118,12 @@ def _check(by: str, *, direction: str, **view: str | bool) -> None:
         raise click.UsageError(f"--direction goes with --by {', '.join(DIRECTED)}")
 
 
-def _details(by: str, **view: str | bool) -> bool:
-    """Whether the table needs columns that most do without."""
-    asked = view["kernel_names"] == "mangled" or view["memory_kinds"] or view["arguments"]
-    return by in {"module", "wait"} or bool(asked)
+def _details(by: str, *, kernel_names: str, **view: str | bool) -> set[str]:
+    """Return the columns that the table needs and most do without."""
+    found = set(DETAILS.get(by, "").split())
+    for flag in FLAGS:
+        found |= set(DETAILS.get(flag, "").split()) if view[flag] else set()
+    return found | ({"mangled"} if kernel_names == "mangled" else set())
 
 
 def _chosen(

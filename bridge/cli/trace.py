@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from bridge.joined import Joined
 
 
+DRAWN = frozenset(
+    "category grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic"
+    " source_kind target_kind graph".split()
+)
+
+
 @click.command()
 @options.source
 @options.choices
@@ -35,7 +41,7 @@ def trace(
     if not output.name.endswith((".json", ".json.gz")):
         raise click.UsageError(f"{output}: a trace is written as .json or .json.gz")
     options.spare_inputs(output, reports)
-    write(options.joined(reports, db, run, choices), output, force=force)
+    write(options.joined(reports, db, run, choices, DRAWN), output, force=force)
     click.echo(f"{output}: open it at https://ui.perfetto.dev", err=True)
 
 

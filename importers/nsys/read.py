@@ -15,7 +15,7 @@ from importers.nsys import schema
 from importers.nsys.annotations import Annotations
 from importers.nsys.devices import activities, ended
 from importers.nsys.names import Strings, api_name
-from importers.nsys.table import FLAG, MISSING, Column, Table
+from importers.nsys.table import FLAG, MISSING, Column, Details, Table
 from importers.nsys.waits import waits
 from importers.report import LONGEST_NS, Facts, Report
 from importers.texts import Ints, Texts
@@ -24,10 +24,10 @@ HEADER = b"SQLite format 3\0"
 HEADER_BYTES = 100
 
 
-def read(path: Path, *, details: bool = True) -> Report:
+def read(path: Path, *, details: Details = True) -> Report:
     """Return what an export holds; raises a `ReportError` if it is no sound profile.
 
-    Without ``details``, columns that only say more of a single row are left missing.
+    Columns that only say more of a single row are left missing, but for the ``details`` asked for.
     """
     before = _sound(path)
     with Database(path) as database:
@@ -71,7 +71,7 @@ def _whole(path: Path, head: bytes) -> None:
         )
 
 
-def _columns(path: Path, database: Database, *, details: bool) -> dict[str, Columns]:
+def _columns(path: Path, database: Database, *, details: Details) -> dict[str, Columns]:
     tables = database.tables()
     if schema.STRINGS.name not in tables:
         raise NotAReport(f"{path.name}: an SQLite database, but not an Nsight Systems export")

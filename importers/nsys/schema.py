@@ -111,9 +111,9 @@ _WAITS = {
 SYNCS = Table(
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
     {**_WHEN, **_WAITS, "kind": maybe("syncType", missing=0)},
-    detail=True,
+    detail="waits",
 )
-EVENTS = Table("CUPTI_ACTIVITY_KIND_CUDA_EVENT", _WAITS, detail=True)
+EVENTS = Table("CUPTI_ACTIVITY_KIND_CUDA_EVENT", _WAITS, detail="waits")
 LAUNCHES = Table(  # runtime and driver calls alike
     "CUPTI_ACTIVITY_KIND_RUNTIME",
     {

@@ -7,22 +7,31 @@ or the missing value.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from importers.columns import Query
 from importers.errors import NotAReport
 
 MISSING = -1
+JSON = "json"  # the detail that is read only where a flag says that there is any
 FLAG = 1 << 32  # added to a number where there is more to read: see Column.flags
 
 Present = Mapping[str, bool]  # the columns of a table of theirs: whether each is never NULL
+Details = (
+    bool | Collection[str]
+)  # which columns are read that few need: all, none, or these of ours
 
 # The shortest of two texts that gives the number back; JSON has no infinity but a number too large.
 JSON_NUMBER = (
     "iif(typeof({0}) IN ('real', 'integer'), replace(iif(CAST(CAST({0} AS TEXT) AS REAL) = {0},"
     " CAST({0} AS TEXT), printf('%!.17g', {0})), 'Inf', '9e999'), NULL)"
 )
+
+
+def asked(details: Details, name: str) -> bool:
+    """Whether a detail is to be read."""
+    return details if isinstance(details, bool) else name in details
 
 
 @dataclass(frozen=True)
@@ -45,13 +54,13 @@ class Column:
         """The type that the column has in an export."""
         return "REAL" if self.real else "TEXT" if self.text else "INTEGER"
 
-    def sql(self, present: Present, *, details: bool = True) -> str | None:
+    def sql(self, present: Present, *, details: Details = True) -> str | None:
         """Return the expression that reads it, or None where there is no such column."""
         found = [f'"{name}"' for name in self.theirs if name in present]
         if not found:
             return None
         if self.needed:
-            return self._flagged(found[0], present) if details else found[0]
+            return self._flagged(found[0], present) if asked(details, JSON) else found[0]
         if not (self.mixed or self.real) and present[found[0].strip('"')]:
             return found[0]  # never NULL, which saves what a coalesce costs
         if self.mixed:
@@ -97,14 +106,18 @@ class Table:
     name: str
     columns: Mapping[str, Column]
     core: bool = False  # a report whose table lacks a needed column cannot be read
-    detail: bool = False  # all of it is said of single rows, and needed by no table of figures
+    detail: str = ""  # the detail that all of it is: needed by no table of figures
 
-    def query(self, tables: Mapping[str, Present], *, details: bool = True) -> Query | None:
+    def query(self, tables: Mapping[str, Present], *, details: Details = True) -> Query | None:
         """Return how to read it from an export with these tables, None if there is nothing to read."""
         theirs = self._newest(tables)
-        if theirs is None or (self.detail and not details):
+        if theirs is None or (self.detail and not asked(details, self.detail)):
             return None
-        wanted = {o: c for o, c in self.columns.items() if not c.rare and (details or not c.detail)}
+        wanted = {
+            ours: c
+            for ours, c in self.columns.items()
+            if not c.rare and (self.detail or not c.detail or asked(details, ours))
+        }
         query = _query(theirs, wanted, tables[theirs], details=details)
         absent = [c.theirs[0] for o, c in wanted.items() if c.needed and o not in query.columns]
         if absent and self.core:
@@ -125,7 +138,9 @@ class Table:
         return max(found, key=lambda m: int(m[1] or 0)).string if found else None
 
 
-def _query(theirs: str, wanted: Mapping[str, Column], present: Present, *, details: bool) -> Query:
+def _query(
+    theirs: str, wanted: Mapping[str, Column], present: Present, *, details: Details
+) -> Query:
     """Return how to read those of the wanted columns that are there."""
     found = {ours: column.sql(present, details=details) for ours, column in wanted.items()}
     columns = {ours: sql for ours, sql in found.items() if sql}

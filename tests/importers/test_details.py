@@ -61,6 +61,8 @@ def test_columns_that_are_not_there_or_not_asked_for_are_missing(tmp_path):
     for tables, how in (({COPIES: [row()]}, {}), ({COPIES: [full]}, {"details": False})):
         assert activities(tmp_path, tables, **how)[DETAILS].values.tolist() == [[-1] * 4]
     assert activities(tmp_path, {COPIES: [full]})[DETAILS].values.tolist() == [[1, 2, 1, 3]]
+    some = activities(tmp_path, {COPIES: [full]}, details={"target_kind", "green_context"})
+    assert some[DETAILS].values.tolist() == [[-1, 2, -1, 3]]
 
 
 def test_a_decompression_is_a_copy_of_what_it_reads(tmp_path):

@@ -248,6 +248,22 @@ def test_payloads_of_every_size_are_printed_and_missing_ones_are_not(tmp_path):
     assert [a.get("call") for a in shown] == [None, None, None, None, 7]
 
 
+def test_copies_tell_their_memories_and_ranges_whether_they_never_ended(tmp_path):
+    where = {"start": 50, "end": 60, "process": PROCESS, "stream": 7}
+    copy = {**where, "copy_kind": 1, "source_kind": 1, "target_kind": 2}
+    ended = {"start": 1, "end": 9, "thread": THREAD, "type": 59, "text": "ended"}
+    never = {"start": 1, "end": None, "thread": THREAD, "type": 60, "text": "never"}
+    joined = one(tmp_path, copies=[copy, where], annotations=[ended, never])
+    first, second = args_of(joined, "copy")
+    assert (first["from"], first["to"]) == ("pinned", "device")
+    assert not {"from", "to"} & set(second)
+    events = events_of(joined)["traceEvents"]
+    assert [e["args"] for e in events if e.get("cat") == "phase" and e["ph"] == "b"] == [
+        {"kind": "phase", "open": 1}
+    ]
+    assert all("open" not in args for args in args_of(joined, "op"))
+
+
 def test_what_never_ended_is_drawn_without_length(tmp_path):
     kernel = {"start": 50, "end": None, "process": PROCESS, "correlation": 3, "stream": 7}
     joined = one(tmp_path, kernels=[kernel, {**kernel, "end": 60, "correlation": None}])

@@ -1,0 +1,24 @@
+"""Annotate PyTorch programs without touching their code: modules, ops, optimizers, data loaders."""
+
+from importlib import import_module
+
+try:
+    import_module("torch.nn")  # not `torch` alone, which any folder of that name would be
+except ImportError as problem:
+    raise ImportError(f"bridge.torch needs PyTorch (pip install torch): {problem}") from None
+
+from bridge.torch.everything import auto
+from bridge.torch.modules import Annotation, annotate
+from bridge.torch.ops import Ops, ops
+from bridge.torch.recorded import Recorded, dataloader_waits, optimizer_steps
+
+__all__ = [
+    "Annotation",
+    "Ops",
+    "Recorded",
+    "annotate",
+    "auto",
+    "dataloader_waits",
+    "ops",
+    "optimizer_steps",
+]

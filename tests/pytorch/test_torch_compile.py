@@ -1,0 +1,170 @@
+"""Compiled code computes what it did, from as many graphs, and a compiled module has its ranges."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+
+import pytest
+from small import identical, mlp, nn, torch, train, transformer
+from torch._dynamo.utils import counters
+
+import bridge.torch
+from bridge.annotate import emit
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the compiler's own
+
+BACKENDS = ["eager", "aot_eager"]
+
+
+@pytest.fixture(autouse=True)
+def _afresh():
+    torch._dynamo.reset()
+    counters.clear()
+
+
+def compiled(model, how: str, backend: str):
+    if how == "wrapped":
+        return torch.compile(model, backend=backend)
+    model.compile(backend=backend)
+    return model
+
+
+@pytest.mark.parametrize("ops", [False, True])
+@pytest.mark.parametrize("how", ["wrapped", "in place"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_compiled_model_has_its_ranges(tool, backend, how, ops):
+    alone = train(transformer())
+    model = compiled(transformer(), how, backend)
+    with bridge.torch.auto(model, ops=ops):
+        annotated = train(model)
+    assert identical(alone, annotated)
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not counters["graph_break"]
+    calls = tool.calls()
+    assert calls["module:Transformer"] == calls["backward:Transformer"] == 3
+    assert calls["Optimizer.step#SGD.step"] == 3
+    assert (calls["aten::addmm"] > 0) == ops
+    assert {name for name in calls if name.startswith("module:")} == {"module:Transformer"}
+
+
+@pytest.mark.parametrize("how", ["wrapped", "in place"])
+def test_a_model_compiled_later_computes_the_same_from_one_graph(tool, how):
+    alone = train(transformer())
+    model = transformer()
+    with bridge.torch.auto(model):
+        annotated = train(compiled(model, how, "aot_eager"))
+    again = train(compiled(transformer(), how, "aot_eager"))
+    assert identical(alone, annotated)
+    assert identical(alone, again)
+    assert not counters["graph_break"]
+    assert counters["stats"]["unique_graphs"] == 2
+
+
+@pytest.mark.parametrize("how", ["wrapped", "in place"])
+def test_what_comes_and_goes_compiles_nothing_again(tool, how):
+    model = compiled(transformer(), how, "aot_eager")
+    with bridge.torch.auto(model):
+        train(model, 1)
+        emit.use(emit.Silent())
+        train(model, 1)
+        emit.use(tool)
+        train(model, 1)
+    train(model, 1)
+    with bridge.torch.auto(model):
+        train(model, 1)
+    assert counters["stats"]["unique_graphs"] == 1
+    assert tool.calls()["module:Transformer"] == 3
+
+
+@pytest.mark.parametrize("how", ["wrapped", "in place"])
+def test_undoing_restores_a_compiled_model(tool, how):
+    model = compiled(mlp(), how, "eager")
+    before = [copy.copy(vars(one)) for one in model.modules()]
+    with bridge.torch.annotate(model), bridge.torch.annotate(model, name="again"):
+        model(torch.ones(2, 4)).sum().backward()
+    assert [vars(one) for one in model.modules()] == before
+    assert tool.calls() == {"module:Sequential": 1, "backward:Sequential": 1}
+
+
+def test_compiled_parts(tool):
+    model = nn.Sequential(torch.compile(mlp(), backend="aot_eager"), mlp())
+    model[1][2] = torch.compile(model[1][2], backend="aot_eager")
+    with bridge.torch.annotate(model, name="net"):
+        model(torch.ones(2, 4)).sum().backward()
+    for path in ("net", "net.0", "net.1", "net.1.0", "net.1.2"):
+        assert tool.calls()[f"module:{path}"] == tool.calls()[f"backward:{path}"] == 1
+    assert "module:net.0.0" not in tool.names()
+
+
+def test_a_compiled_model_that_fails(tool):
+    model = compiled(mlp(), "in place", "eager")
+    with bridge.torch.annotate(model), pytest.raises(Exception, match=r"fake tensor|shapes"):
+        model(torch.ones(2, 5))
+    assert tool.all_closed()
+
+
+def test_a_broken_graph_is_not_broken_further(tool):
+    class Broken(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = mlp(), nn.Linear(4, 4)
+
+        def forward(self, x):
+            x = self.first(x)
+            torch._dynamo.graph_break()
+            return self.last(x)
+
+    def graphs(annotated: bool) -> int:
+        torch._dynamo.reset()
+        counters.clear()
+        model = torch.compile(Broken(), backend="aot_eager")
+        annotation = bridge.torch.annotate(model)
+        if not annotated:
+            annotation.remove()
+        for _ in range(3):
+            model(torch.ones(2, 4)).sum().backward()
+        annotation.remove()
+        return counters["stats"]["unique_graphs"]
+
+    assert graphs(annotated=True) == graphs(annotated=False) == 2
+    assert tool.calls()["module:Broken"] == 3
+
+
+def test_inductor(tool):
+    """The compiler that is the default: the same to the bit as without annotation."""
+    if not shutil.which("g++"):
+        pytest.skip("no C++ compiler: inductor cannot compile for the CPU")
+    alone, annotated = (torch.compile(mlp()) for _ in range(2))
+    batch = torch.linspace(-1, 1, 8).view(2, 4)
+    expected = alone(batch)
+    expected.sum().backward()
+    with bridge.torch.auto(annotated, ops=True):
+        found = annotated(batch)
+        found.sum().backward()
+    gradients = [[p.grad for p in model.parameters()] for model in (alone, annotated)]
+    assert identical([expected, *gradients[0]], [found, *gradients[1]])
+    assert tool.calls()["module:Sequential"] == tool.calls()["backward:Sequential"] == 1
+
+
+def test_scripted_parts_are_left_alone(tool):
+    model = nn.Sequential(torch.jit.script(mlp()), torch.jit.trace(mlp(), torch.ones(2, 4)))
+    with bridge.torch.annotate(model, name="net"):
+        model(torch.ones(2, 4)).sum().backward()
+    assert set(tool.calls()) == {
+        f"{way}:{path}" for way in ("module", "backward") for path in ("net", "net.1")
+    }
+
+
+def test_exported_and_traced(tool):
+    model, batch = mlp(), torch.ones(2, 4)
+    with bridge.torch.annotate(model):
+        exported = torch.export.export(model, (batch,)).module()
+        traced = torch.fx.symbolic_trace(model)
+    tool.slices.clear()
+    assert torch.equal(exported(batch), model(batch))
+    assert torch.equal(traced(batch), model(batch))
+    assert not tool.slices
+    with bridge.torch.annotate(traced, name="traced"):
+        traced(batch).sum().backward()
+    assert tool.calls()["backward:traced.0"] == 1

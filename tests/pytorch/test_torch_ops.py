@@ -1,0 +1,159 @@
+"""Every op has a range with PyTorch's own name, and if asked with the sizes of its inputs."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from small import loss_of, mlp, nn, torch, transformer
+
+import bridge.torch
+from bridge.annotate import emit
+from bridge.join.grammar import parse, written
+from bridge.torch.ops import LONGEST, with_sizes
+from importers.percall import name_lengths
+from importers.texts import Texts
+
+
+def test_ops_have_the_names_of_pytorchs_profiler(tool):
+    model = transformer()
+    with bridge.torch.ops():
+        loss_of(model)[1].backward()
+    with torch.profiler.profile() as profiler:
+        loss_of(model)[1].backward()
+    names = set(tool.names())
+    assert {"aten::addmm", "aten::mm", "aten::native_layer_norm", "aten::gelu_backward"} <= names
+    # Under a dispatch mode PyTorch hands out aliases of what it saves.
+    assert names - {"aten::detach"} <= {event.name for event in profiler.events()}
+
+
+def test_an_op_that_fails_is_closed(tool):
+    with bridge.torch.ops():
+        with pytest.raises(RuntimeError, match="mat1 and mat2"):
+            torch.mm(torch.ones(2, 3), torch.ones(2, 3))
+        assert tool.all_closed()
+    assert tool.names()[-1] == "aten::mm"
+
+
+def test_sizes(tool):
+    with bridge.torch.ops(shapes=True):
+        made = torch.mm(torch.ones(2, 3), torch.ones(3, 4))
+        torch.cat([made, made], dim=1)
+        torch.sum(torch.tensor(1.0))
+    assert "aten::mm, sizes = [[2, 3], [3, 4]]" in tool.names()
+    assert "aten::cat, sizes = [[2, 4], [2, 4], []]" in tool.names()
+    assert "aten::sum, sizes = [[]]" in tool.names()
+
+
+def test_the_importer_reads_what_is_written(tool):
+    with bridge.torch.ops(shapes=True):
+        loss_of(transformer())[1].backward()
+    names = sorted(set(tool.names()))
+    texts = Texts.of(names)
+    for text, length in zip(names, name_lengths(texts), strict=True):
+        label = parse(text)
+        assert label.op == text[:length] == text.partition(", sizes = ")[0]
+        assert written(label) == text
+        assert label.kind == "operator"
+        [sizes] = [value for key, value in label.arguments if key == "sizes"]
+        assert all(isinstance(length, int) for size in sizes for length in size)
+    assert dict(parse("aten::mm, sizes = [[2, 3], [3, 4]]").arguments)["sizes"] == ((2, 3), (3, 4))
+
+
+@pytest.mark.parametrize("count", [0, 1, 100, 127, 128, 129, 5000])
+def test_a_text_stays_short_and_well_formed(count):
+    text = with_sizes("aten::cat", [[torch.empty(10, 20)] * count, 0])
+    assert len(text) <= LONGEST
+    sizes = dict(parse(text).arguments)["sizes"]
+    assert sizes[:1] == (((10, 20),) if count else ((),))
+    assert len(sizes) == count + (1 if count else 2) - (
+        0 if count < 120 else count - len(sizes) + 1
+    )
+    assert written(parse(text)) == text
+
+
+def test_sizes_of_what_has_none():
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+    assert with_sizes("f", [nested, None, "text", [1, 2], []]) == "f, sizes = [[], [], [], [], []]"
+
+
+def test_no_op_has_two_ranges(tool):
+    with bridge.torch.ops(), bridge.torch.ops(shapes=True), bridge.torch.ops():
+        torch.zeros(2).add(1)
+    assert tool.names() == ["aten::zeros", "aten::add"]
+
+
+def test_by_hand(tool):
+    ops = bridge.torch.ops()
+    ops.disable()
+    ops.enable()
+    ops.enable()
+    torch.zeros(2)
+    ops.disable()
+    torch.zeros(2)
+    assert tool.names() == ["aten::zeros"]
+
+
+def test_other_modes_are_left_first(tool):
+    from torch.utils.flop_counter import FlopCounterMode
+
+    ops = bridge.torch.ops()
+    ops.enable()
+    with FlopCounterMode(display=False) as flops:
+        with pytest.raises(RuntimeError, match="leave the dispatch modes"):
+            ops.disable()
+        torch.mm(torch.ones(2, 3), torch.ones(3, 4))
+    ops.disable()
+    assert flops.get_total_flops() == 48
+    assert "aten::mm" in tool.names()
+
+
+def test_without_a_tool_there_is_no_mode():
+    previous = emit.use(emit.Silent())
+    with bridge.torch.ops():
+        assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
+    emit.use(previous)
+
+
+def test_a_tool_that_goes_leaves_ops_as_they_are(tool):
+    with bridge.torch.ops():
+        emit.use(emit.Silent())
+        assert torch.ones(2).add(1).tolist() == [2, 2]
+        emit.use(tool)
+    assert not tool.names()
+
+
+def test_ops_of_other_libraries(tool):
+    with torch.library._scoped_library("bridge_test", "DEF") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+        with bridge.torch.ops():
+            assert torch.ops.bridge_test.twice(torch.ones(1)).item() == 2
+    assert "bridge_test::twice" in tool.names()
+    assert parse("bridge_test::twice").kind == "operator"
+
+
+def test_ops_are_in_their_modules(tool):
+    model = mlp()
+    with bridge.torch.auto(model, ops=True):
+        copy.deepcopy(model)
+        model(torch.ones(2, 4)).sum().backward()
+    assert ("module:Sequential", "module:Sequential.0") in tool.parents("aten::addmm")
+    assert ("backward:Sequential", "backward:Sequential.2") in tool.parents("aten::mm")
+    assert ("backward:Sequential", "backward:Sequential.1") in tool.parents(
+        "aten::threshold_backward"
+    )
+
+
+def test_under_vmap_and_grad(tool):
+    linear = nn.Linear(4, 4)
+
+    def loss(weight, row):
+        return torch.func.functional_call(linear, {"weight": weight}, (row,)).sum()
+
+    batch = torch.ones(3, 4)
+    expected = torch.vmap(torch.func.grad(loss), (None, 0))(linear.weight, batch)
+    with bridge.torch.auto(linear, ops=True, shapes=True):
+        found = torch.vmap(torch.func.grad(loss), (None, 0))(linear.weight, batch)
+    assert torch.equal(expected, found)
+    assert tool.all_closed()

@@ -13,13 +13,8 @@ class OutputError(Exception):
     """An output cannot be written; the message says what, where, and what to do."""
 
 
-@contextmanager
-def whole(target: Path, *, force: bool = False) -> Iterator[Path]:
-    """Yield a temporary path to write to; it becomes ``target`` when the block ends well.
-
-    Whatever ends the block otherwise, an interrupt too, leaves nothing behind. Raises OutputError
-    if the target exists (unless ``force``) or cannot be written.
-    """
+def check(target: Path, *, force: bool = False) -> None:
+    """Refuse what cannot be a target, before any work is done; raises OutputError."""
     if target.is_dir():
         raise OutputError(f"{target}: a folder; name a file")
     if target.exists() and not target.is_file():  # to rename onto /dev/null would replace it
@@ -28,6 +23,16 @@ def whole(target: Path, *, force: bool = False) -> Iterator[Path]:
         raise OutputError(f"{target}: exists; give another name, or --force to replace it")
     if not target.parent.is_dir():
         raise OutputError(f"{target}: there is no folder {target.parent}")
+
+
+@contextmanager
+def whole(target: Path, *, force: bool = False) -> Iterator[Path]:
+    """Yield a temporary path to write to; it becomes ``target`` when the block ends well.
+
+    Whatever ends the block otherwise, an interrupt too, leaves nothing behind. Raises OutputError
+    if the target exists (unless ``force``) or cannot be written.
+    """
+    check(target, force=force)
     draft = target.with_name(f".bridge-{os.getpid()}.part")  # short: names have limits
     try:
         yield draft

@@ -538,3 +538,11 @@ def test_an_interrupt_while_nsys_exports_ends_nsys_too(tmp_path: Path, folder: P
     assert not inside(temporary)
     assert inside(folder) == ["report.nsys-rep"]
     assert gone(int(begun.read_text()))
+
+
+@pytest.mark.parametrize("command", ["report", "trace"])
+def test_an_output_is_refused_before_any_report_is_read(command: str, tmp_path: Path) -> None:
+    there = tmp_path / "there.json"
+    there.write_text("mine", encoding="utf-8")
+    result = bridge(command, tmp_path / "no such report.sqlite", "-o", there)
+    assert_refused(result, "there.json: exists; give another name, or --force")

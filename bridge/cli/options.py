@@ -101,10 +101,13 @@ def output(command: F) -> F:
     return click.option("-o", "--output", type=FILE, help="Write to this file.")(command)
 
 
-def spare_inputs(output: Path, reports: Sequence[Path]) -> None:
-    """Refuse an output that is one of the inputs, --force or not."""
+def check_output(output: Path, reports: Sequence[Path], *, force: bool) -> None:
+    """Refuse, before any work, what cannot be written, and one of the inputs, --force or not."""
+    from bridge.output import check
+
     if output.exists() and any(path.exists() and path.samefile(output) for path in reports):
         raise click.UsageError(f"{output}: the report itself; name another output")
+    check(output, force=force)
 
 
 def joined(

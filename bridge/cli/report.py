@@ -94,7 +94,7 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter per option
     """
     _check(by, **view)
     if output:
-        options.spare_inputs(output, reports)
+        options.check_output(output, reports, force=force)
     choices = replace(choices, raw=names == "raw")
     joined = options.joined(reports, db, run, choices, _details(by, **view))
     table = _chosen(joined.by(by, **view), conditions, sort, top)

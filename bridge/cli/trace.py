@@ -40,7 +40,7 @@ def trace(
         raise click.UsageError("name the output: -o trace.json.gz")
     if not output.name.endswith((".json", ".json.gz")):
         raise click.UsageError(f"{output}: a trace is written as .json or .json.gz")
-    options.spare_inputs(output, reports)
+    options.check_output(output, reports, force=force)
     write(options.joined(reports, db, run, choices, DRAWN), output, force=force)
     click.echo(f"{output}: open it at https://ui.perfetto.dev", err=True)
 

@@ -11,8 +11,9 @@ import pandas as pd
 from bridge.join.attributed import KEY, Attributed
 from bridge.join.attribution import BY_ADOPTION, INVALID_TIME
 from bridge.join.nesting import Nesting
-from bridge.join.order import NONE, Flags, Ints, number, shared
+from bridge.join.order import NONE, Flags, Ints, number
 from importers import frames
+from importers.keys import shared
 
 ID_BITS = 40  # of a correlation id; CUPTI's have 32
 

@@ -10,8 +10,9 @@ import pandas as pd
 from bridge.analyze.groups import counts, ratio, sums, texts
 from bridge.join.attributed import Attributed
 from bridge.join.intervals import busy
-from bridge.join.order import NONE, Ints, by, number, shared
+from bridge.join.order import NONE, Ints, by, number
 from importers import frames
+from importers.keys import shared
 
 
 def by_phase(joined: Attributed) -> pd.DataFrame:

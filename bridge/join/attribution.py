@@ -12,7 +12,8 @@ import numpy as np
 
 from bridge.join.launches import launch_of
 from bridge.join.nesting import Nesting
-from bridge.join.order import NONE, Flags, Ints, shared
+from bridge.join.order import NONE, Flags, Ints
+from importers.keys import shared
 
 REASONS = {
     "": "it has an op",

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
+from importers.keys import shared
 from importers.texts import Ints, Texts, unique_names
 
 UNNAMED = "<unnamed>"
@@ -66,10 +67,7 @@ def lookup(
 
 def distinct(keys: tuple[Ints, ...]) -> tuple[Ints, Ints]:
     """Number the distinct combinations of several columns; also returns the first row of each."""
-    codes = np.zeros(len(keys[0]), np.int64)
-    for key in keys:
-        ours, values = pd.factorize(key)
-        codes = pd.factorize(codes * len(values) + ours)[0].astype(np.int64)
+    (codes,) = shared(keys)
     firsts = np.full(int(codes.max(initial=-1)) + 1, len(codes), np.int64)
     np.minimum.at(firsts, codes, np.arange(len(codes)))
     return codes, firsts

@@ -571,3 +571,17 @@ def test_a_report_without_device_work_shows_the_cpu(tmp_path: Path) -> None:
     said = done("report", path)
     assert "CPU total" in said.splitlines()[0]
     assert said.splitlines()[-1] == "nothing ran on a device"
+
+
+def test_a_terminal_gets_no_more_than_can_be_read(tmp_path: Path) -> None:
+    made = made_reports.Made()
+    for n in range(1_234):
+        text = f"op {n}"
+        made.annotation(made_reports.PUSH_POP, n, n + 1, text=text, thread=made_reports.thread(1))
+    path = made.written(tmp_path / "many.sqlite")
+    lines = done("report", path).splitlines()
+    assert lines[-3] == "… and 234 more rows: a --filter, or --format csv for all"
+    assert len(lines) == 2 + 1_000 + 3
+    assert len(rows(path)) == 1_234
+    done("report", path, "-o", tmp_path / "all.txt")
+    assert len((tmp_path / "all.txt").read_text(encoding="utf-8").splitlines()) == 2 + 1_234 + 2

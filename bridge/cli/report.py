@@ -30,6 +30,7 @@ NOTHING = {
     "wait": "no synchronisations in the report",
     "copy": "no copies or fills in the report",
 }
+READABLE = 1_000  # rows that a terminal gets: nobody reads more, and to lay them out takes long
 FORMATS = ("table", "json", "csv", "md")
 
 
@@ -161,7 +162,10 @@ def _text(
     if not len(table) and by in NOTHING:
         return f"{NOTHING[by]}\n{account}\n"
     width = options.terminal_width() if to_terminal else 160
-    return f"{tables.for_terminal(shown, table, width)}\n{account}\n"
+    few = table.head(READABLE) if to_terminal else table
+    left = len(table) - len(few)
+    more = f"… and {left} more rows: a --filter, or --format csv for all\n" if left else ""
+    return f"{tables.for_terminal(shown, few, width)}{more}\n{account}\n"
 
 
 def _by_suffix(path: Path) -> str:

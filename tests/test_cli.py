@@ -42,15 +42,7 @@ TIME |= dict.fromkeys(
 Row = dict[str, Any]
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in a folder of its own, the store's default place included."""
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    for name in ("BRIDGE_DB", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-    return here
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.fixture(scope="session")

@@ -33,14 +33,7 @@ WRITERS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in a folder of its own, the store's default place included."""
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    monkeypatch.delenv("BRIDGE_DB", raising=False)
-    return here
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.fixture(scope="session")

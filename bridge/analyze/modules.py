@@ -35,11 +35,14 @@ class Work:
         """Lead every activity to the node that it belongs to."""
         rows = np.flatnonzero(joined.node != NONE)
         node, found = joined.node[rows], joined.directions
-        forward, ambiguous = found.forward[node], found.ambiguous[node]
-        first = joined.attribution.nesting.first_nodes(len(joined.report.ranges))
-        belongs = np.where(forward == NONE, node, first[forward])
         is_kernel = frames.is_kind(joined.report.activities, frames.KERNEL)[rows]
-        return cls(belongs, joined.duration[rows], is_kernel, found.backward[node], ambiguous)
+        return cls(
+            joined.belongs[node],
+            joined.duration[rows],
+            is_kernel,
+            found.backward[node],
+            found.ambiguous[node],
+        )
 
     def columns(self, group: Ints, groups: int, whole: int) -> dict[str, Ints | np.ndarray]:
         """Return the figures of each group; ``share`` is of ``whole``."""

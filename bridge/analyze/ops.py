@@ -8,7 +8,7 @@ import pandas as pd
 from bridge.analyze.groups import counts, highest, quantiles, ratio, sums, texts
 from bridge.analyze.tree import once, stacks, subtree_sums
 from bridge.join.attributed import Attributed
-from bridge.join.intervals import busy
+from bridge.join.intervals import busy_apart
 from bridge.join.order import NONE, Flags, Ints
 from importers import frames
 
@@ -63,17 +63,9 @@ def _gpu(joined: Attributed, outer: Flags) -> dict[str, Ints | np.ndarray]:
     return {
         "gpu_self_ns": own,
         "gpu_total_ns": total,
-        "gpu_busy_ns": _busy(joined.node_op[node], report, start, end, groups),
+        "gpu_busy_ns": busy_apart(joined.node_op[node], report, start, end, groups),
         "share": ratio(own, int(joined.duration.sum())),
     }
-
-
-def _busy(op: Ints, report: Ints, start: Ints, end: Ints, groups: int) -> Ints:
-    """Return each op's busy time; captures share no clock, so theirs add up."""
-    captures = int(report.max(initial=0)) + 1
-    apart = busy(op * captures + report, start, end, groups * captures)
-    together: Ints = apart.reshape(groups, captures).sum(axis=1)
-    return together
 
 
 def _cpu(joined: Attributed, outer: Flags) -> dict[str, Ints]:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from bridge.analyze.groups import counts, ratio, sums, texts
 from bridge.join.attributed import Attributed
-from bridge.join.intervals import busy
+from bridge.join.intervals import busy_apart
 from bridge.join.order import NONE, Ints, by, number
 from importers import frames
 from importers.keys import shared
@@ -41,8 +41,8 @@ def by_phase(joined: Attributed) -> pd.DataFrame:
             "activities": counts(group, groups),
             "kernels": counts(group[is_kernel], groups),
             "gpu_ns": gpu,
-            "gpu_busy_ns": _union(group, report, start, joined.end[row], groups),
-            "wall_ns": _union(name, phases.process, phases.start, phases.end, groups),
+            "gpu_busy_ns": busy_apart(group, report, start, joined.end[row], groups),
+            "wall_ns": busy_apart(name, phases.process, phases.start, phases.end, groups),
             "share": ratio(gpu, int(joined.duration.sum())),
         }
     )
@@ -112,9 +112,3 @@ def _merged(name: Ints, phases: _Timed) -> tuple[Ints, Ints, Ints, Ints]:
     first = np.flatnonzero(new)
     last = np.append(first[1:], len(start)) - 1 if len(first) else first
     return group[first], process[first], start[first], latest[last]
-
-
-def _union(group: Ints, clock: Ints, start: Ints, end: Ints, groups: int) -> Ints:
-    """Return the length of each group's union, what goes by another clock or process apart."""
-    part, some = number(group, clock)
-    return sums(group[some], busy(part, start, end, len(some)), groups)

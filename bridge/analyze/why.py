@@ -217,8 +217,7 @@ def _standing(joined: Attributed, row: int) -> Place | None:
 def _lineage(joined: Attributed, node: int) -> Lineage:
     found, modules, nesting = joined.directions, joined.modules, joined.attribution.nesting
     forward, around = int(found.forward[node]), node
-    belongs = node if forward == NONE else int(np.flatnonzero(nesting.range == forward)[0])
-    module, adopter = int(modules.of[belongs]), NONE
+    module, adopter = int(modules.of[joined.belongs[node]]), NONE
     while around != NONE and adopter == NONE:
         parent = int(nesting.parent[around])
         if parent != NONE and nesting.stack[parent] != nesting.stack[around]:

@@ -100,6 +100,13 @@ class Attributed:
         return Directions.of(self.report, self.attribution.nesting)
 
     @cached_property
+    def belongs(self) -> Ints:
+        """The node that each node's work belongs to: the forward range's, else its own."""
+        forward, nesting = self.directions.forward, self.attribution.nesting
+        first = nesting.first_nodes(len(self.report.ranges))
+        return np.where(forward == NONE, np.arange(len(nesting)), np.append(first, NONE)[forward])
+
+    @cached_property
     def modules(self) -> Modules:
         """The modules that ranges run in."""
         nesting = self.attribution.nesting

@@ -25,6 +25,14 @@ def busy(group: Ints, start: Ints, end: Ints, groups: int) -> Ints:
     return total
 
 
+def busy_apart(group: Ints, clock: Ints, start: Ints, end: Ints, groups: int) -> Ints:
+    """Return the same where times of several clocks (0, 1 …) share none: theirs add up."""
+    clocks = int(clock.max(initial=0)) + 1
+    apart = busy(group * clocks + clock, start, end, groups * clocks)
+    together: Ints = apart.reshape(groups, clocks).sum(axis=1)
+    return together
+
+
 def _added(group: Ints, start: Ints, end: Ints, span: int) -> Ints:
     """Return what each interval adds to the union of those before it in its group."""
     if not len(group):

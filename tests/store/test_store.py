@@ -38,14 +38,7 @@ NEW_IN_2 = {
 NO_REPORTS = ("failed-export", "no-kernels-osrt")  # of the corpus: nothing is recorded in them
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in a folder of its own, the store's default place included."""
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    monkeypatch.delenv("BRIDGE_DB", raising=False)
-    return here
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.fixture

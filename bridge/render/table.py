@@ -13,6 +13,7 @@ from bridge.render.columns import Shown
 GAP = 2  # blanks between two columns: one of padding, one of the box
 NAME_ROOM = 24  # a name needs this much before less important columns get any
 NAME_MOST = 90
+LEAST = 8  # a name is never cut shorter
 
 
 def for_terminal(by: str, table: pd.DataFrame, width: int, *, color: bool = False) -> str:
@@ -21,11 +22,10 @@ def for_terminal(by: str, table: pd.DataFrame, width: int, *, color: bool = Fals
         s: [_clean(s.text(v)) for v in table[s.column].tolist()] for s in columns.shown(by, table)
     }
     shown = _fitting(cells, width)
-    names = [s for s in shown if s.is_name]
-    room = (width - sum(_width(s, cells) + GAP for s in shown if not s.is_name)) // len(names) - GAP
+    fits = _widths(shown, cells, width)
     grid = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False)
     for s in shown:
-        fit = min(_width(s, cells), max(room, 8)) if s.is_name else _width(s, cells)
+        fit = fits[s]
         side = "left" if s.is_name else "right"
         if s.is_path:
             cells[s] = [_end(cell, fit) for cell in cells[s]]
@@ -52,6 +52,18 @@ def as_markdown(by: str, table: pd.DataFrame) -> str:
     cells = [[_escaped(s.text(v)) for v in table[s.column].tolist()] for s in shown]
     rows = [[s.heading for s in shown], rule, *map(list, zip(*cells, strict=True))]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _widths(shown: list[Shown], cells: dict[Shown, list[str]], width: int) -> dict[Shown, int]:
+    """Return the width of each column: names share what figures leave, and what shorter ones do not need."""
+    widths = {s: _width(s, cells) for s in shown}
+    names = sorted((s for s in shown if s.is_name), key=lambda s: widths[s])
+    left = width - sum(widths[s] + GAP for s in shown if not s.is_name)
+    for nth, name in enumerate(names):
+        share = left // (len(names) - nth) - GAP
+        widths[name] = min(widths[name], max(share, LEAST))
+        left -= widths[name] + GAP
+    return widths
 
 
 def _fitting(cells: dict[Shown, list[str]], width: int) -> list[Shown]:

@@ -104,3 +104,11 @@ def test_names_are_shown_as_they_are_and_on_one_line():
     assert "step:train:0" in text
     assert "a b [31m" in text
     assert len(text.splitlines()) == 4
+
+
+def test_a_name_gets_what_a_shorter_one_does_not_need():
+    name = "an op with a name of 36 characters.."
+    times = {key: [5] for key in ("total_ns", "mean_ns", "min_ns", "max_ns")}
+    rows = pd.DataFrame({"op": [name], "wait": ["sync"], "count": [1], **times})
+    assert name in table.for_terminal("wait", rows, 80)
+    assert name not in table.for_terminal("wait", rows, 60)

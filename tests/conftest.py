@@ -14,7 +14,7 @@ import real_parts
 from real_parts import NO_CORPUS, need
 
 if TYPE_CHECKING:  # some need packages that may be absent
-    from annotate.recorder import Recorder
+    from recorder import Recorder
     from viewers.trace_processor import TraceProcessor
     from viewers.ui import PerfettoUI
 
@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def tool() -> Iterator[Recorder]:
     """Record what is emitted; at the end of every test all ranges must be closed."""
-    from annotate.recorder import Recorder
+    from recorder import Recorder
 
     from bridge.annotate import emit
 

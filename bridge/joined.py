@@ -137,6 +137,22 @@ class Joined:
         }
         return ordered(tables[view](joined), SORTED_BY[view])
 
+    def export_chrome_trace(self, path: str | Path, *, force: bool = False) -> None:
+        """Write one timeline of ops, API calls and device work: ``.json`` or ``.json.gz``.
+
+        Raises `OutputError` if the file is there and not to be replaced, or cannot be written.
+        """
+        from bridge.analyze.timeline import timeline  # noqa: PLC0415 (tables need none of it)
+        from bridge.output import compressed, whole  # noqa: PLC0415
+        from bridge.render.chrome import chrome  # noqa: PLC0415
+
+        output = Path(path)
+        about = [facts.metadata for facts in self.report.facts]
+        pieces = chrome(timeline(self.attributed), self.report.source, about)
+        with whole(output, force=force) as draft, compressed(draft, output.suffix == ".gz") as file:
+            for piece in pieces:
+                file.write(piece)
+
 
 def join(report: Report, choices: Choices = DEFAULT) -> Joined:
     """Attribute a report that is already loaded."""

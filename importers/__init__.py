@@ -2,42 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from importers.errors import NotAReport, ReportError
 from importers.nsys import export
 from importers.nsys.read import read as read_nsys
-from importers.nsys.table import Details
+from importers.nsys.table import JSON, Details, asked
+from importers.recording import beside
+from importers.recording.lines import is_recording
+from importers.recording.report import load as load_recording
 from importers.report import Facts, Report, concat
 
 __all__ = ["Facts", "Report", "ReportError", "load"]
 
 
-def load(*paths: str | Path, details: Details = True) -> Report:
+def load(*paths: str | Path, details: Details = True, sidecar: Sequence[str | Path] = ()) -> Report:
     """Read one report, or several as one.
 
     ``details=False`` takes half the time: it leaves out the columns and frames that are marked in
     docs/frames.md, which only say more of a single row; so does naming those that are needed:
     ``details={"mangled", "waits"}``.
 
-    Takes Nsight Systems SQLite exports of any version, and ``.nsys-rep``/``.qdrep`` files where
-    nsys is installed. Raises `ReportError`, whose message is one line for the user.
+    Takes Nsight Systems SQLite exports of any version, ``.nsys-rep``/``.qdrep`` files where
+    nsys is installed, and recordings of sessions without a profiler (``.jsonl``). The recordings beside
+    a profiler's report, or those of ``sidecar`` (files or folders), give its ranges the details of
+    their calls. Raises `ReportError`, whose message is one line for the user.
     """
     if not paths:
         raise ReportError("no report given")
     _apart([Path(path) for path in paths])
-    return concat([_load(Path(path), details=details) for path in paths])
+    given = [Path(path) for path in sidecar]
+    return concat([_load(Path(path), details, given) for path in paths])
 
 
-def _load(path: Path, *, details: Details) -> Report:
+def _load(path: Path, details: Details, sidecar: Sequence[Path]) -> Report:
     try:
         _readable(path)
-        if path.suffix not in export.SUFFIXES:
-            return read_nsys(path, details=details)
-        with export.exported(path) as sqlite:
-            return read_nsys(sqlite, details=details)
+        if is_recording(path):
+            return load_recording(path)
+        report = _profiled(path, details)
+        return beside.found(report, path, sidecar) if asked(details, JSON) else report
     except OSError as error:
         raise NotAReport(f"{path}: {error.strerror or error}") from error
+
+
+def _profiled(path: Path, details: Details) -> Report:
+    if path.suffix not in export.SUFFIXES:
+        return read_nsys(path, details=details)
+    with export.exported(path) as sqlite:
+        return read_nsys(sqlite, details=details)
 
 
 def _apart(paths: list[Path]) -> None:

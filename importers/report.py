@@ -5,8 +5,9 @@ Frames share their arrays with whoever made them: read, never write into one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,12 +21,18 @@ LONGEST_NS = 1 << 62  # 146 years: sums and differences of times stay within 64 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a capture as a whole; ``span`` is (first start, last end) in ns."""
+    """What is known of a capture as a whole; ``span`` is (first start, last end) in ns.
+
+    ``epoch_ns`` is when the times are 0, in ns of the epoch, -1 if unknown; ``metadata`` what recordings
+    say of the program: host, rank, and what it said of itself.
+    """
 
     product: str = ""
     schema: str = ""
     span: tuple[int, int] = (0, 0)
     warnings: tuple[str, ...] = ()
+    epoch_ns: int = frames.MISSING
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,7 @@ def _ops(joined: Attributed, tracks: Tracks) -> Slices:
         "domain": _named(ranges["domain_name"], empty=""),
         "category": _named(ranges["category"], empty=""),
         **_payloads(frames.ints(ranges, "payload")),
+        "details": _named(ranges["json"], empty=""),
         **_open(ranges),
     }
     return _drawn("op", rows, track, (start, duration), _named(ranges["name"]), args)

@@ -82,12 +82,15 @@ class Silent:
 class State:
     """The choice that was made; `emitter` is None until the first use."""
 
-    __slots__ = ("emitter", "idle", "reason")
+    __slots__ = ("attached", "details", "emitter", "idle", "reason", "writer")
 
     def __init__(self) -> None:
         self.idle = False
         self.emitter: Emitter | None = None
         self.reason = ""
+        self.attached = False  # a tool listens: details go beside its report
+        self.writer: Any = None  # of the session that runs: details go into its recording
+        self.details: Any = None  # what the session wants of every op (`details.Wanted`)
 
 
 state = State()
@@ -106,6 +109,8 @@ def current() -> Emitter:
         with _choosing:
             if state.emitter is None:
                 use(*choose(os.environ))
+                tool = any(os.environ.get(sign) for sign in SIGNS)
+                state.attached = tool and not state.idle
     return state.emitter  # type: ignore[return-value]  # `use` has set it
 
 

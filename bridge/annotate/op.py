@@ -5,11 +5,12 @@ The invariant: with no tool attached, an annotated program does what it did befo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any, Self, TypeVar, overload
 
 from bridge.annotate import callid, stack
+from bridge.annotate.details import Wanted, checked_block, note_block, wanted
 from bridge.annotate.emit import state
 from bridge.annotate.label import PLAIN, Extras, Label, checked, checked_payload
 from bridge.annotate.wrap import own_name, wrapped
@@ -23,11 +24,12 @@ _opening = Lock()
 class Op:
     """An annotation with its arguments: decorates callables, surrounds blocks, many times."""
 
-    __slots__ = ("entries", "extras", "name", "payload")
+    __slots__ = ("details", "entries", "extras", "name", "payload")
 
     name: str | None
     extras: Extras  # domain, category, colour
     payload: float | None
+    details: Wanted | None
     entries: list[stack.Entry] | None
 
     def __enter__(self) -> Self:
@@ -49,12 +51,16 @@ class Op:
         if isinstance(made, type) or not callable(made):
             raise TypeError(f"nvtx_op decorates functions and methods, not {made!r}")
         name = own_name(made) if self.name is None else self.name
-        return wrapped(made, Label(name, *self.extras), self.payload)  # type: ignore[return-value]
+        label = Label(name, *self.extras)
+        return wrapped(made, label, self.payload, self.details)  # type: ignore[return-value]
 
     def _open(self) -> None:
         if self.name is None:
             raise TypeError("a block needs a name: with nvtx_op('name')")
         payload = callid.new() if self.payload is None else self.payload
+        if self.details is not None:
+            checked_block(self.name, self.details)
+            note_block(int(payload), self.name, self.details)
         entry = stack.Entry(Label(self.name, *self.extras), payload)
         with _opening:  # several threads may share the annotation
             self.entries = [] if self.entries is None else self.entries
@@ -74,25 +80,36 @@ def nvtx_op(
     category: str | None = None,
     color: str | int | None = None,
     payload: float | None = None,
+    shapes: bool | Iterable[Any] = False,
+    args: Sequence[str] | Mapping[str, Any] = (),
+    flops: str | float | Callable[..., Any] | None = None,
 ) -> Op: ...
 
 
-def nvtx_op(
+def nvtx_op(  # noqa: PLR0913, PLR0917 - all but the name by keyword, say the overloads
     name: Any = None,
-    # By keyword, say the overloads; said here as well, it would cost every block 45 ns.
+    # Were that said here as well, it would cost every block 45 ns.
     domain: str | None = None,
     category: str | None = None,
     color: str | int | None = None,
     payload: float | None = None,
+    shapes: Any = False,
+    args: Any = (),
+    flops: Any = None,
 ) -> Any:
     """Mark a function or a block as an op: every call of it becomes an NVTX range in the profile.
 
     A coroutine or generator is a call in slices, one for each time it runs; a payload of yours is
     then a mark in the first slice. Without it, the payload of a range is the id of its call.
+
+    Details of each call go to the process's recording: ``shapes`` and dtypes (of a block: the tensors
+    to tell of), the arguments named by ``args`` (of a block: a mapping), ``flops`` ("auto" for a formula
+    by the name, a number, or a function of the call's arguments), and bytes with them. Raises TypeError
+    for what no tool could record.
     """
     if type(name) is not str and name is not None and not isinstance(name, str):
-        annotate = nvtx_op(domain=domain, category=category, color=color, payload=payload)
-        return annotate(name)
+        given = {"category": category, "color": color, "shapes": shapes, "args": args}
+        return nvtx_op(domain=domain, payload=payload, flops=flops, **given)(name)
     # Not Op(...): with nothing attached, __init__ would be a fifth of all that a block costs.
     op = _new(Op)
     op.name = name
@@ -102,6 +119,9 @@ def nvtx_op(
         op.extras = PLAIN
     else:
         op.extras = checked(domain, category, color)
+    op.details = None
+    if shapes is not False or args or flops is not None:
+        op.details = wanted(shapes, args, flops, payload)
     return op
 
 

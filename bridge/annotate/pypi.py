@@ -51,8 +51,11 @@ class Nvtx:
         return self._start(self._attributes(domain, label, payload), domain.handle)
 
     def end(self, label: Label, handle: Any) -> None:  # noqa: ARG002 - as the other back ends have it
-        """End it; the handle knows its domain."""
-        self._end(*handle)
+        """End it; the handle knows its domain, up to 0.2.12 as one object."""
+        if isinstance(handle, tuple):
+            self._end(*handle)
+        else:
+            self._end(handle)
 
     def _domain(self, name: str | None) -> Any:
         if name not in self._domains:

@@ -12,6 +12,7 @@ from types import coroutine
 from typing import Any
 
 from bridge.annotate import callid
+from bridge.annotate.details import Observer, Wanted
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
 from bridge.annotate.relay import Begin, relaying, relaying_async
@@ -26,11 +27,39 @@ ASYNC_GENERATOR = 0x200
 Wrapper = Callable[..., Any]
 
 
-def wrapped(function: Callable[..., Any], label: Label, payload: float | None) -> Wrapper:
+class Annotated:
+    """A callable, what its calls are called, and who looks at them."""
+
+    __slots__ = ("_of_session", "function", "label", "own", "payload")
+
+    def __init__(
+        self, function: Callable[..., Any], label: Label, payload: float | None, own: Wanted | None
+    ) -> None:
+        self.function, self.label, self.payload = function, label, payload
+        self.own = None if own is None else Observer(function, label.name, own)
+        self._of_session: Observer | None = None
+
+    def observer(self) -> Observer | None:
+        """Return who notes the details of calls now: the op's own, else the session's, if any."""
+        wanted = state.details
+        if self.own is not None or wanted is None:
+            return self.own
+        if self._of_session is None or self._of_session.details is not wanted:
+            self._of_session = Observer(self.function, self.label.name, wanted)
+        return self._of_session
+
+
+def wrapped(
+    function: Callable[..., Any],
+    label: Label,
+    payload: float | None = None,
+    details: Wanted | None = None,
+) -> Wrapper:
     """Return the function with a range around every call of it."""
     flags = code_flags(function)
     kinds = (wrap for flag, wrap in KINDS.items() if flags & flag)
-    return wraps(function)(next(kinds, _plain)(function, label, payload))
+    op = Annotated(function, label, payload, details)
+    return wraps(function)(next(kinds, _plain)(op))
 
 
 def code_flags(function: Any) -> int:
@@ -50,10 +79,15 @@ def own_name(function: Any) -> str:
     return str(name).replace("<locals>.", "")
 
 
-def _plain(function: Callable[..., Any], label: Label, payload: float | None) -> Wrapper:
+def _plain(op: Annotated) -> Wrapper:
+    function, label, payload = op.function, op.label, op.payload
+    detailed = op.own is not None
+
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if state.idle:
             return function(*args, **kwargs)
+        if (detailed or state.details is not None) and payload is None:
+            return _observed(op, args, kwargs)
         entry = Entry(label, callid.new() if payload is None else payload)
         push(entry)
         try:
@@ -64,37 +98,57 @@ def _plain(function: Callable[..., Any], label: Label, payload: float | None) ->
     return wrapper
 
 
-def _begin(function: Callable[..., Any], label: Label, payload: float | None) -> Begin:
+def _observed(op: Annotated, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the function in its range, and note the call's details when it has ended."""
+    observer, result = op.observer(), None
+    # Before it runs: the call may change what it is given.
+    seen = None if observer is None else observer.look(args, kwargs)
+    entry = Entry(op.label, callid.new())
+    push(entry)
+    try:
+        result = op.function(*args, **kwargs)
+        return result
+    finally:
+        close(entry)
+        if observer:
+            observer.note(int(entry.payload), seen, result, (args, kwargs))
+
+
+def _begin(op: Annotated) -> Begin:
+    function, label, payload = op.function, op.label, op.payload
+
     def begin(*args: Any, **kwargs: Any) -> tuple[Any, Call | None]:
-        call = None if state.idle else Call(label, callid.new(), payload)
+        if state.idle:
+            return function(*args, **kwargs), None
+        call, observer = Call(label, callid.new(), payload), op.observer()
+        if observer:
+            observer.note(int(call.payload), observer.look(args, kwargs), None, (args, kwargs))
         return function(*args, **kwargs), call
 
     return begin
 
 
-def _generator(function: Callable[..., Any], label: Label, payload: float | None) -> Wrapper:
-    return relaying(_begin(function, label, payload))
+def _generator(op: Annotated) -> Wrapper:
+    return relaying(_begin(op))
 
 
-def _iterable_coroutine(
-    function: Callable[..., Any], label: Label, payload: float | None
-) -> Wrapper:
-    return coroutine(_generator(function, label, payload))
+def _iterable_coroutine(op: Annotated) -> Wrapper:
+    return coroutine(_generator(op))
 
 
-def _coroutine(function: Callable[..., Any], label: Label, payload: float | None) -> Wrapper:
-    sliced = _iterable_coroutine(function, label, payload)
+def _coroutine(op: Annotated) -> Wrapper:
+    sliced = _iterable_coroutine(op)
 
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
-        running = (function if state.idle else sliced)(*args, **kwargs)
+        running = (op.function if state.idle else sliced)(*args, **kwargs)
         del args, kwargs  # the coroutine's to let go
         return await running
 
     return wrapper
 
 
-def _async_generator(function: Callable[..., Any], label: Label, payload: float | None) -> Wrapper:
-    return relaying_async(_begin(function, label, payload))
+def _async_generator(op: Annotated) -> Wrapper:
+    return relaying_async(_begin(op))
 
 
 KINDS = {

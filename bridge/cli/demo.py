@@ -30,7 +30,6 @@ def demo(folder: Path) -> None:
     from bridge import demo as sample
     from bridge import store
     from bridge.cli.import_ import show
-    from bridge.cli.trace import write as write_trace
     from bridge.joined import load
     from bridge.output import OutputError, whole
 
@@ -46,6 +45,6 @@ def demo(folder: Path) -> None:
     if not store.find(db, known):
         store.save(joined, db, known)
     show(joined)
-    write_trace(joined, trace, force=True)
+    joined.export_chrome_trace(trace, force=True)
     click.echo(f"\nWrote {report}, {db} and {trace}: open the trace at https://ui.perfetto.dev")
     click.echo(NEXT)

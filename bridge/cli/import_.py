@@ -18,21 +18,28 @@ TOP = 15
 @click.command("import")
 @options.store
 @options.rules_option
+@options.sidecar
 @click.option(
     "--verify", is_flag=True, help="Know a report by a hash of every byte, not of samples."
 )
 @click.option("--quiet", "-q", is_flag=True, help="Print no table.")
 @click.argument("reports", nargs=-1, required=True, type=options.FILE)
 def import_(
-    reports: tuple[Path, ...], db: Path, rules: Path | None, verify: bool, quiet: bool
+    reports: tuple[Path, ...],
+    db: Path,
+    rules: Path | None,
+    sidecar: tuple[Path, ...],
+    verify: bool,
+    quiet: bool,
 ) -> None:
-    """Join REPORTS (.sqlite, .nsys-rep), keep them as one run of the store, print the breakdown."""
+    """Join REPORTS (.sqlite, .nsys-rep, .jsonl), keep them as one run of the store, print the breakdown."""
     from bridge import store
     from bridge.join.choices import Choices
 
-    joined = options.joined(reports, db, None, Choices(options.read_rules(rules)))
+    joined = options.joined(reports, db, None, Choices(options.read_rules(rules)), sidecar=sidecar)
     grouped = rules.read_text(encoding="utf-8") if rules else ""
-    known = store.identity(reports, whole=verify)
+    files = [one for one in sidecar if one.is_file()]
+    known = store.identity((*reports, *files), whole=verify)
     run = store.find(db, known, grouped)
     if run:
         click.echo(f"already imported as run {run.id} of {db}, on {run.created}", err=True)

@@ -44,6 +44,17 @@ def source(command: F) -> F:
     return click.argument("reports", nargs=-1, type=FILE)(command)
 
 
+def sidecar(command: F) -> F:
+    """Where the details of calls are."""
+    return click.option(
+        "--sidecar",
+        multiple=True,
+        type=FILE,
+        help="A recording of the profiled program, or a folder of them. May be repeated."
+        " [default: those beside the report and in $BRIDGE_SIDECAR]",
+    )(command)
+
+
 def rules_option(command: F) -> F:
     """Regroup op names by the user's own rules."""
     return click.option(
@@ -111,7 +122,12 @@ def check_output(output: Path, reports: Sequence[Path], *, force: bool) -> None:
 
 
 def joined(
-    reports: Sequence[Path], db: Path, run: int | None, choices: Choices, details: Details = True
+    reports: Sequence[Path],
+    db: Path,
+    run: int | None,
+    choices: Choices,
+    details: Details = True,
+    sidecar: Sequence[Path] = (),
 ) -> Joined:
     """Load what the options name, warnings going to stderr."""
     from bridge.join.domains import UnknownDomainError
@@ -119,8 +135,10 @@ def joined(
 
     if reports and run is not None:
         raise click.UsageError("--run reads the store: name no report beside it")
+    if sidecar and not reports:
+        raise click.UsageError("--sidecar goes with a report: name the report beside it")
     if reports:
-        report = _imported(reports, details)
+        report = _imported(reports, details, sidecar)
     else:
         report, kept = _stored(db, run)
         choices = replace(choices, rules=choices.rules or kept)
@@ -133,10 +151,10 @@ def joined(
     return found
 
 
-def _imported(reports: Sequence[Path], details: Details) -> Report:
+def _imported(reports: Sequence[Path], details: Details, sidecar: Sequence[Path]) -> Report:
     import importers
 
-    return importers.load(*reports, details=details)
+    return importers.load(*reports, details=details, sidecar=sidecar)
 
 
 def _stored(db: Path, run: int | None) -> tuple[Report, tuple[Rule, ...]]:

@@ -69,6 +69,7 @@ FORMATS = ("table", "json", "csv", "md")
 @click.option("--top", type=click.IntRange(min=1), help="Show only this many rows.")
 @click.option("--filter", "conditions", help="Only rows like 'op=aten::*, gpu_total>10us'.")
 @options.choices
+@options.sidecar
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), help="Default: table, or by -o's suffix."
 )
@@ -78,6 +79,7 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter per option
     db: Path,
     run: int | None,
     choices: Choices,
+    sidecar: tuple[Path, ...],
     by: str,
     names: str,
     sort: str | None,
@@ -97,7 +99,7 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter per option
     if output:
         options.check_output(output, reports, force=force)
     choices = replace(choices, raw=names == "raw")
-    joined = options.joined(reports, db, run, choices, _details(by, **view))
+    joined = options.joined(reports, db, run, choices, _details(by, **view), sidecar)
     table = _chosen(joined.by(by, **view), conditions, sort, top)
     form = form or (_by_suffix(output) if output else "table")
     shown = options.headings(joined, by, memory_kinds=bool(view["memory_kinds"]))

@@ -11,8 +11,6 @@ from bridge.cli import options
 
 if TYPE_CHECKING:
     from bridge.join.choices import Choices
-    from bridge.joined import Joined
-
 
 DRAWN = frozenset(
     "category grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic"
@@ -23,12 +21,14 @@ DRAWN = frozenset(
 @click.command()
 @options.source
 @options.choices
+@options.sidecar
 @options.output
-def trace(
+def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
     reports: tuple[Path, ...],
     db: Path,
     run: int | None,
     choices: Choices,
+    sidecar: tuple[Path, ...],
     output: Path | None,
     force: bool,
 ) -> None:
@@ -41,16 +41,6 @@ def trace(
     if not output.name.endswith((".json", ".json.gz")):
         raise click.UsageError(f"{output}: a trace is written as .json or .json.gz")
     options.check_output(output, reports, force=force)
-    write(options.joined(reports, db, run, choices, DRAWN), output, force=force)
+    joined = options.joined(reports, db, run, choices, DRAWN, sidecar)
+    joined.export_chrome_trace(output, force=force)
     click.echo(f"{output}: open it at https://ui.perfetto.dev", err=True)
-
-
-def write(joined: Joined, output: Path, *, force: bool) -> None:
-    """Write the trace of a report, packed if the name ends in .gz."""
-    from bridge.analyze.timeline import timeline
-    from bridge.output import compressed, whole
-    from bridge.render.chrome import chrome
-
-    with whole(output, force=force) as draft, compressed(draft, output.suffix == ".gz") as file:
-        for piece in chrome(timeline(joined.attributed), joined.report.source):
-            file.write(piece)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
@@ -40,9 +41,17 @@ PRINTERS = 2
 AHEAD = 6  # chunks printed while earlier ones are being written
 
 
-def chrome(timeline: Timeline, source: Sequence[str]) -> Iterator[bytes]:
+def chrome(
+    timeline: Timeline, source: Sequence[str], metadata: Sequence[Mapping[str, Any]] = ()
+) -> Iterator[bytes]:
     """Yield the trace in pieces, to be written one after another."""
-    about = {"generator": "nsight-bridge", "source": list(source), "base_ns": str(timeline.base)}
+    about: dict[str, Any] = {
+        "generator": "nsight-bridge",
+        "source": list(source),
+        "base_ns": str(timeline.base),
+    }
+    if any(metadata):
+        about["metadata"] = list(metadata)
     yield b'{"displayTimeUnit":"ns","otherData":' + _json(about) + b',\n"traceEvents":[\n'
     yield (
         b",\n".join(_names(timeline.tracks))
@@ -164,7 +173,7 @@ def _meta(what: str, pid: int, tid: int, args: dict[str, object]) -> bytes:
 
 
 def _json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=repr).encode()
 
 
 def _escaped(text: str) -> bytes:

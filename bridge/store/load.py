@@ -92,6 +92,12 @@ def _named(ids: Ints, strings: Strings, unsaid: str | None = None) -> pd.Categor
 
 def _facts(row: dict[str, object]) -> Facts:
     span = (int(str(row["span_start"])), int(str(row["span_end"])))
+    known = row["epoch_ns"] is not None  # else stored before that was read
     return Facts(
-        str(row["product"]), str(row["schema"]), span, tuple(json.loads(str(row["warnings"])))
+        str(row["product"]),
+        str(row["schema"]),
+        span,
+        tuple(json.loads(str(row["warnings"]))),
+        int(str(row["epoch_ns"])) if known else frames.MISSING,
+        json.loads(str(row["metadata"])) if known else {},
     )

@@ -97,6 +97,8 @@ def _reports(joined: Joined, run: int) -> list[dict[str, Any]]:
             "run": run, "report": n, "source": source, "product": facts.product, "schema": facts.schema,
             "span_start": facts.span[0], "span_end": facts.span[1],
             "warnings": json.dumps(facts.warnings, ensure_ascii=False),
+            "epoch_ns": facts.epoch_ns,
+            "metadata": json.dumps(facts.metadata, ensure_ascii=False, default=repr),
         }
         for n, (source, facts) in enumerate(zip(report.source, report.facts, strict=True))
     ]  # fmt: skip

@@ -14,7 +14,7 @@ from bridge.output import OutputError
 from importers.errors import ReportError
 from importers.frames import FRAMES, NAMES
 
-VERSION = 2
+VERSION = 3
 PATIENCE_S = 30  # for the locks of others
 
 # The tables for the frames: the frame's own columns, but for those kept elsewhere, and what the join found.
@@ -169,7 +169,15 @@ def _second(database: Database) -> None:
                 table.add_column(column, _type(kind, column))
 
 
-MIGRATIONS: list[Callable[[Database], None]] = [_first, _second]
+def _third(database: Database) -> None:
+    """Add what came with recordings: when a report's times are 0, and what the program said of itself."""
+    there = {column.name for column in database.table("reports").columns}
+    for name, kind in (("epoch_ns", int), ("metadata", str)):
+        if name not in there:
+            database.table("reports").add_column(name, kind)
+
+
+MIGRATIONS: list[Callable[[Database], None]] = [_first, _second, _third]
 
 
 def _columns(integers: str, texts: str) -> dict[str, type]:

@@ -138,7 +138,7 @@ def _report(path: Path, read: dict[str, Columns]) -> Report:
         )
     return Report(
         source=(name,),
-        facts=(Facts(*versions, span, _warnings(name, *found)),),
+        facts=(Facts(*versions, span, _warnings(name, *found), _epoch(read), _system(read)),),
         ranges=ranges,
         launches=launches,
         activities=on_device,
@@ -184,6 +184,18 @@ def _versions(read: dict[str, Columns]) -> tuple[str, str]:
         pairs = texts_of(read[name], "name").decode(), texts_of(read[name], "value").decode()
         known |= dict(zip(*pairs, strict=True))
     return known.get(schema.PRODUCT_VERSION, ""), known.get(schema.SCHEMA_VERSION, "")
+
+
+def _epoch(read: dict[str, Columns]) -> int:
+    """Return when the times of the report are 0, in ns of the epoch; of several sessions' unknown."""
+    found = set(ints_of(read["epoch"], "epoch").tolist())
+    return int(found.pop()) if len(found) == 1 else MISSING
+
+
+def _system(read: dict[str, Columns]) -> dict[str, str]:
+    names, values = (texts_of(read["system"], column) for column in ("name", "value"))
+    found = {values.decode([row])[0] for row, n in enumerate(names.decode()) if n == schema.HOST}
+    return {"host": found.pop()} if len(found) == 1 else {}
 
 
 def _threads(columns: Columns, strings: Strings) -> pd.DataFrame:

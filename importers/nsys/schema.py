@@ -5,7 +5,7 @@ What differs between versions 2021 to 2026 is said beside the column.
 
 from __future__ import annotations
 
-from importers.nsys.table import Column, Table, detail, maybe, needed, text
+from importers.nsys.table import JSON, Column, Table, detail, maybe, needed, text
 
 NONE = 2**32 - 1  # what CUPTI writes where a record has no stream or no event
 NO_END = -(2**63 - 1)  # stands for an end that is NULL: before any start, so never a valid one
@@ -168,6 +168,11 @@ DEVICES = Table(  # from 3.20 on: which GPU a process calls device 0
     {"gpu": maybe("gpuId"), "device": maybe("cudaId"), "pid": maybe("pid")},
 )
 SESSION = Table("ANALYSIS_DETAILS", {"duration": Column(("duration",), mixed=True)})
+EPOCH = Table("TARGET_INFO_SESSION_START_TIME", {"epoch": maybe("utcEpochNs")})
+SYSTEM = Table(
+    "TARGET_INFO_SYSTEM_ENV", {"name": text("name"), "value": text("value")}, detail=JSON
+)
+HOST = "Hostname"  # the name of a row of it
 VERSIONS = (  # renamed after 3.1
     Table("META_DATA_EXPORT", {"name": text("name"), "value": text("value")}),
     Table("EXPORT_META_DATA", {"name": text("name"), "value": text("value")}),
@@ -192,6 +197,8 @@ READ = {  # everything that a report is made of, by the name it is read under
     "gpus": GPUS,
     "devices": DEVICES,
     "session": SESSION,
+    "epoch": EPOCH,
+    "system": SYSTEM,
     "versions": VERSIONS[0],
     "versions_old": VERSIONS[1],
 }

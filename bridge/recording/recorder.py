@@ -1,0 +1,135 @@
+"""A back end of the annotations that keeps host times itself: what a session has without a profiler.
+
+The invariant: a pop closes the topmost range of its domain on its thread; times are those of
+`time.monotonic_ns`, taken last when a range opens and first when it closes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import count
+from threading import get_ident, get_native_id, local
+from time import monotonic_ns
+from typing import Any
+
+from bridge.annotate.emit import Emitter
+from bridge.annotate.label import Label
+from bridge.recording.writer import Mark, Row, Writer
+
+OPEN = -1  # the end of a range that has none yet
+PUSHED, STARTED = 0, 1  # kinds of ranges
+
+Opened = tuple[Label, float, int]
+
+
+class Here(local):
+    """The running thread: its number, and what is open on it."""
+
+    def __init__(self, threads: dict[int, list[Opened]], writer: Writer) -> None:
+        self.thread = get_native_id()
+        self.stack: list[Opened] = threads.setdefault(self.thread, [])
+        writer.thread(self.thread, thread_name())
+
+
+class Recorder:
+    """Records ranges and marks into a `Writer`; with a tool attached hands them on to its back end."""
+
+    name = "recording"
+    version = ""
+
+    def __init__(self, writer: Writer, tool: Emitter | None = None) -> None:
+        self.writer = writer
+        self.tool = tool
+        self._stacks: dict[int, list[Opened]] = {}
+        self._here = Here(self._stacks, writer)
+        self._phases: dict[int, tuple[Label, float, int, int]] = {}  # open, by number
+        self._numbers = count()
+        writer.open = self._open
+        writer.forked = self._forked
+
+    def push(self, label: Label, payload: float) -> None:
+        """Open a range."""
+        if self.tool is not None:
+            self.tool.push(label, payload)
+        self._here.stack.append((label, payload, monotonic_ns()))
+
+    def pop(self, domain: str | None) -> None:
+        """Close the topmost range of the domain."""
+        end = monotonic_ns()
+        here = self._here
+        opened = here.stack
+        if opened and opened[-1][0].domain == domain:
+            label, payload, start = opened.pop()
+            self.writer.row(Row(label, PUSHED, here.thread, start, end, payload))
+        else:
+            self._pop_below(domain, end)
+        if self.tool is not None:
+            self.tool.pop(domain)
+
+    def mark(self, label: Label, payload: float) -> None:
+        """Record an instant."""
+        self.writer.mark(Mark(label, self._here.thread, monotonic_ns(), payload))
+        if self.tool is not None:
+            self.tool.mark(label, payload)
+
+    def start(self, label: Label, payload: float) -> Any:
+        """Begin a range of the process; return its number, and what the tool knows it by."""
+        number = next(self._numbers)
+        handle = None if self.tool is None else self.tool.start(label, payload)
+        self._phases[number] = (label, payload, self._here.thread, monotonic_ns())
+        return number, handle
+
+    def end(self, label: Label, handle: Any) -> None:
+        """End such a range."""
+        end = monotonic_ns()
+        number, known = handle
+        opened = self._phases.pop(number, None)
+        if opened is not None:
+            _, payload, thread, start = opened
+            self.writer.row(Row(label, STARTED, thread, start, end, payload))
+        if self.tool is not None:
+            self.tool.end(label, known)
+
+    def forget(self) -> None:
+        """Leave out of the recording what is open now, whenever it ends."""
+        for stack in self._stacks.values():
+            stack.clear()
+        self._phases.clear()
+
+    def _forked(self) -> None:
+        """Go on in a forked child, with what its one thread had open."""
+        stack = self._here.stack
+        self._stacks = {}
+        self._here = Here(self._stacks, self.writer)
+        self._here.stack.extend(stack)
+
+    def _pop_below(self, domain: str | None, end: int) -> None:
+        """Close a range with ranges of other domains above it; without one, do nothing."""
+        here = self._here
+        for at in range(len(here.stack) - 1, -1, -1):
+            label, payload, start = here.stack[at]
+            if label.domain == domain:
+                del here.stack[at]
+                self.writer.row(Row(label, PUSHED, here.thread, start, end, payload))
+                return
+
+    def _open(self) -> list[Row]:
+        """Return the ranges that are open, on all threads."""
+        return [*self._open_here(), *self._open_phases()]
+
+    def _open_here(self) -> Iterator[Row]:
+        for thread, stack in list(self._stacks.items()):
+            for label, payload, start in list(stack):
+                yield Row(label, PUSHED, thread, start, OPEN, payload)
+
+    def _open_phases(self) -> Iterator[Row]:
+        for label, payload, thread, start in list(self._phases.values()):
+            yield Row(label, STARTED, thread, start, OPEN, payload)
+
+
+def thread_name() -> str:
+    """Return the name of the running thread, without making one for threads that Python has not begun."""
+    threading = sys.modules["threading"]
+    thread = threading._active.get(get_ident())  # noqa: SLF001 - current_thread() would make a dummy
+    return "" if thread is None else str(thread.name)

@@ -1,0 +1,156 @@
+"""A recording with ranges becomes a `Report`: host times alone, as a session without a profiler has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from importers import frames
+from importers.errors import NotAReport, NothingRecorded
+from importers.percall import name_lengths
+from importers.recording.details import metadata, with_details
+from importers.recording.lines import (
+    LABEL,
+    START,
+    Payloads,
+    Recording,
+    read,
+)
+from importers.report import Facts, Report
+from importers.texts import Ints, Texts
+
+TIME = 2  # the column of marks
+DEFAULT = 0  # the number of NVTX's default domain
+
+
+def load(path: Path) -> Report:
+    """Read a recording as a report; raises NothingRecorded if it holds details alone."""
+    name = os.fsencode(path.name).decode(errors="replace")
+    found = read(path)
+    return with_details(report(name, found), [found])
+
+
+def report(name: str, found: Recording) -> Report:
+    """Return the frames of a recording; times are those of its host's monotonic clock, in ns."""
+    ranges, marks = found.columns["ranges"], found.columns["marks"]
+    if not len(ranges[START]) + len(marks[TIME]):
+        raise NothingRecorded(
+            f"{name}: details of calls, but no times: it belongs beside a profiler's report; give that one"
+        )
+    labels = _Labels(found)
+    columns = _ranges(found, labels)
+    times = np.concatenate([columns["start"], columns["end"], marks[TIME]])
+    return Report(
+        source=(name,),
+        facts=(_facts(name, found, (int(times.min()), int(times.max()))),),
+        ranges=frames.frame("ranges", columns),
+        marks=frames.frame("marks", _marks(found, labels)),
+        launches=_none("launches"),
+        activities=_none("activities"),
+        threads=_threads(found),
+        processes=_processes(found),
+        devices=_none("devices"),
+        texts=labels.texts,
+    )
+
+
+def _facts(name: str, found: Recording, span: tuple[int, int]) -> Facts:
+    warnings = [f"{name}: host times alone, recorded without a profiler: no kernels"]
+    if found.torn:
+        warnings.append(f"{name}: cut in its last line; what was written before is complete")
+    epoch = int(found.header["epoch_ns"]) - int(found.header["monotonic_ns"])
+    version = str(found.header["format"])
+    return Facts("nsight-bridge", version, span, tuple(warnings), epoch, metadata([found]))
+
+
+class _Labels:
+    """The labels of a recording as columns by their numbers."""
+
+    def __init__(self, found: Recording) -> None:
+        name, domain, category, color = _transposed(found)
+        self.texts = Texts.of(text.encode("utf-8", "backslashreplace") for text in name)
+        self.name = self.texts.factorize(name_lengths(self.texts))
+        self.domain = pd.factorize(np.array(["", *(d or "" for d in domain)], dtype=object))
+        self.category = pd.factorize(np.array([c or "" for c in category], dtype=object))
+        self.color = np.array([frames.MISSING if c is None else c for c in color], np.int64)
+
+    def columns(self, label: Ints, payloads: Payloads) -> dict[str, Any]:
+        """Return what ranges and marks have in common."""
+        codes, names = self.name
+        domain, domains = self.domain
+        category, categories = self.category
+        return {
+            "name": frames.names(codes[label], names),
+            "domain": domain[1:][label] + DEFAULT,
+            "domain_name": frames.names(domain[1:][label], list(domains)),
+            "category": frames.names(category[label], list(categories)),
+            "payload": payloads.ints,
+            "json": _others(payloads),
+        }
+
+
+def _transposed(found: Recording) -> Sequence[Sequence[Any]]:
+    """Return names, domains, categories and colours; check that all that is used is there."""
+    used = [found.columns[kind][LABEL] for kind in ("ranges", "marks")]
+    if max((int(c.max()) for c in used if len(c)), default=-1) >= len(found.labels):
+        raise NotAReport(f"{found.name}: names are missing in it; copy the file again")
+    return list(zip(*found.labels, strict=True)) or [(), (), (), ()]
+
+
+def _others(payloads: Payloads) -> Any:
+    """Return the payloads that are no integers as texts, '' for the others."""
+    distinct = ["", *dict.fromkeys(payloads.others.values())]
+    codes = np.zeros(len(payloads.ints), np.int64)
+    place = {text: code for code, text in enumerate(distinct)}
+    codes[list(payloads.others)] = [place[text] for text in payloads.others.values()]
+    return frames.names(codes, distinct)
+
+
+def _ranges(found: Recording, labels: _Labels) -> dict[str, Any]:
+    """Return the columns of ranges; what never ended ends with the last event, and is open."""
+    label, kind, thread, start, end = found.columns["ranges"]
+    endless = end == frames.MISSING
+    last = max(int(c.max(initial=0)) for c in (start, end, found.columns["marks"][TIME]))
+    return labels.columns(label, found.payloads["ranges"]) | {
+        "start": start,
+        "end": np.where(endless, last, end),
+        "kind": frames.names(kind, frames.RANGE_KINDS),
+        "thread": found.process | thread,
+        "process": _constant(found.process, len(label)),
+        "color": labels.color[label],
+        "open": endless,
+        "text": label,
+    }
+
+
+def _marks(found: Recording, labels: _Labels) -> dict[str, Any]:
+    label, thread, time = found.columns["marks"]
+    return labels.columns(label, found.payloads["marks"]) | {
+        "time": time,
+        "thread": found.process | thread,
+        "process": _constant(found.process, len(label)),
+    }
+
+
+def _threads(found: Recording) -> pd.DataFrame:
+    thread = np.array(list(found.threads), np.int64) | found.process
+    columns = {"thread": thread, "process": _constant(found.process, len(thread))}
+    return frames.frame("threads", columns | {"name": frames.named(list(found.threads.values()))})
+
+
+def _processes(found: Recording) -> pd.DataFrame:
+    name = frames.named([str(found.header.get("program") or "")])
+    return frames.frame("processes", {"process": np.array([found.process]), "name": name})
+
+
+def _constant(value: int, rows: int) -> Ints:
+    return np.broadcast_to(np.int64(value), (rows,))
+
+
+def _none(kind: str) -> pd.DataFrame:
+    return frames.frame(kind, {})

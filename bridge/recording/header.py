@@ -20,7 +20,7 @@ RANKS = {
 }
 
 
-def header(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def header() -> dict[str, Any]:
     """Return the first line; times in ns, of the epoch and of `time.monotonic_ns` at one moment."""
     return {
         "format": FORMAT,
@@ -30,7 +30,6 @@ def header(metadata: Mapping[str, Any]) -> dict[str, Any]:
         "epoch_ns": time.time_ns(),
         "monotonic_ns": time.monotonic_ns(),
         **ranks(os.environ),
-        "metadata": dict(metadata),
     }
 
 

@@ -91,9 +91,18 @@ class Recorder:
         if self.tool is not None:
             self.tool.end(label, known)
 
-    def forget(self) -> None:
-        """Leave out of the recording what is open now, whenever it ends."""
-        for stack in self._stacks.values():
+    def into(self, writer: Writer) -> None:
+        """Record into another writer from now on, what is open as well."""
+        self.writer.open, self.writer.forked = list, list
+        self.writer = writer
+        writer.open, writer.forked = self._open, self._forked
+        writer.thread(self._here.thread, thread_name())
+
+    def finish(self) -> None:
+        """Record what is open as what it is; its end is not recorded any more."""
+        self.writer.rows += self._open()
+        self.writer.open, self.writer.forked = list, list
+        for stack in list(self._stacks.values()):
             stack.clear()
         self._phases.clear()
 

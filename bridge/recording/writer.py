@@ -53,9 +53,8 @@ class Mark(NamedTuple):
 class Writer:
     """One recording of one process; any thread may hand something in."""
 
-    def __init__(self, sink: Sink, metadata: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, sink: Sink) -> None:
         self.sink = sink
-        self.metadata = dict(metadata or {})
         self.open: Callable[[], list[Row]] = list  # the ranges that are open now
         self.forked: Callable[[], Any] = list  # what else to do in a forked child
         self._clear()
@@ -71,6 +70,7 @@ class Writer:
         self._new_labels: list[Label] = []
         self._details: dict[int, Mapping[str, Any]] = {}
         self._threads: dict[int, str] = {}
+        self._metadata: dict[str, Any] = {}
         self.calls: list[tuple[int, int]] = []
         self.rows: list[Row] = []
         self.marks: list[Mark] = []
@@ -101,6 +101,11 @@ class Writer:
         """Take the name of a thread."""
         self._threads[number] = name
         _at_exit()
+
+    def about(self, metadata: Mapping[str, Any]) -> None:
+        """Take what the program says of itself; raises TypeError for what JSON cannot say."""
+        _encoded(metadata, default=None)
+        self._metadata |= metadata
 
     def flush(self, *, wait: bool = True) -> None:
         """Write what there is; where it cannot be written say so once and record no more.
@@ -161,7 +166,7 @@ class Writer:
         ]
         written = [{kind: found} for kind, found in events if found]
         begun, self._begun = self._begun, True
-        head = [] if begun else [header(self.metadata)]
+        head = [] if begun else [header()]
         return [_encoded(line) for line in (*head, *self._definitions(), *written)]
 
     def _still_open(self) -> list[tuple[Any, ...]]:
@@ -188,6 +193,9 @@ class Writer:
             yield {"details": details}
         if threads:
             yield {"threads": threads}
+        metadata, self._metadata = self._metadata, {}
+        if metadata:
+            yield {"metadata": metadata}
 
 
 def _taken(events: list[Any]) -> list[Any]:
@@ -208,10 +216,11 @@ def _written(label: Label) -> list[Any]:
     return [*texts, color]
 
 
-def _encoded(line: Mapping[str, Any]) -> bytes:
+def _encoded(line: Mapping[str, Any], default: Callable[[Any], Any] | None = repr) -> bytes:
     import json  # noqa: PLC0415 (5 ms, and most programs write nothing)
 
-    return json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=repr).encode()
+    text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=default)
+    return text.encode("utf-8", "backslashreplace")
 
 
 _writers: WeakSet[Writer] = WeakSet()

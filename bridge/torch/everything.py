@@ -19,7 +19,7 @@ def auto(
     *,
     modules: bool = True,
     ops: bool = False,
-    shapes: bool = False,
+    shapes: bool | str = False,
     optimizer: bool = True,
     dataloader: bool = True,
 ) -> Iterator[None]:

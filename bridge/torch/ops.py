@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from bridge.annotate import callid, emit
+from bridge.annotate.details import Observer, Wanted
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry, close, push
@@ -19,6 +20,7 @@ from bridge.torch.switch import Switch
 
 LONGEST = 1024  # of a text with sizes, in bytes
 SIZES = ", sizes = ["
+TEXT = "text"
 PROFILER = "profiler::"  # what `record_function` itself calls
 
 
@@ -27,10 +29,14 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
 
     supports_higher_order_operators = True
 
-    def __init__(self, *, shapes: bool) -> None:
+    def __init__(self, shapes: Any, flops: Any) -> None:
         super().__init__()
-        self.shapes = shapes
+        self.in_text = shapes == TEXT
+        self.details = None
+        if flops is not None or (shapes and not self.in_text):
+            self.details = Wanted(shapes=True, flops=flops)
         self.labels: dict[Any, Label | None] = {}  # by op: none for what is no work
+        self.observers: dict[Any, Observer] = {}
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -45,7 +51,9 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
         label = self.labels[func]
         if label is None or state.idle:
             return func(*args, **given)
-        if self.shapes:
+        if self.details is not None:
+            return self._observed(func, label, args, given)
+        if self.in_text:
             label = Label(with_sizes(label.name, [*args, *given.values()]))
         entry = Entry(label, callid.new())
         push(entry)
@@ -53,6 +61,21 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
             return func(*args, **given)
         finally:
             close(entry)
+
+    def _observed(self, func: Any, label: Label, args: Any, kwargs: Any) -> Any:
+        """Run one op in its range, and note its shapes."""
+        observer = self.observers.get(func)
+        if observer is None:
+            observer = self.observers[func] = Observer(None, label.name, self.details)
+        seen, result, number = observer.look(args, kwargs), None, callid.new()
+        entry = Entry(label, number)
+        push(entry)
+        try:
+            result = func(*args, **kwargs)
+            return result
+        finally:
+            close(entry)
+            observer.note(number, seen, result)
 
 
 class Here(local):
@@ -69,14 +92,14 @@ _here = Here()
 class Ops(Switch):
     """Ranges around every op of the threads that enable it, and of their backward passes."""
 
-    def __init__(self, *, shapes: bool) -> None:
-        self.shapes = shapes
+    def __init__(self, shapes: Any, flops: Any) -> None:
+        self.shapes, self.flops = shapes, flops
 
     def enable(self) -> None:
         """Begin on this thread; where no tool is attached, or ops have ranges already, do nothing."""
         emit.current()
         if not state.idle and _here.mode is None:
-            mode = Mode(shapes=self.shapes)
+            mode = Mode(self.shapes, self.flops)
             mode.__enter__()
             _here.owner, _here.mode = self, mode
 
@@ -90,12 +113,16 @@ class Ops(Switch):
         _here.owner = _here.mode = None
 
 
-def ops(*, shapes: bool = False) -> Ops:
+def ops(*, shapes: bool | str = False, flops: str | None = None) -> Ops:
     """Make a range of every op of this thread, such as `aten::mm`, in a block or until disabled.
 
-    With ``shapes`` the text goes on with the sizes of its inputs, `aten::mm, sizes = [[2, 3], [3, 4]]`.
+    With ``shapes`` the process's recording has the shapes and dtypes of every call, with ``flops="auto"``
+    its FLOPs as well. ``shapes="text"`` writes them into the range itself, as PyTorch does:
+    `aten::mm, sizes = [[2, 3], [3, 4]]`. Raises ValueError for another text.
     """
-    return Ops(shapes=shapes)
+    if isinstance(shapes, str) and shapes != TEXT:
+        raise ValueError(f"ops: shapes is True, False or {TEXT!r}, not {shapes!r}")
+    return Ops(shapes, flops)
 
 
 def _label(name: str) -> Label | None:

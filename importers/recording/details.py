@@ -79,4 +79,4 @@ def of_process(found: Recording) -> dict[str, Any]:
     """Return what a recording says of its process, and what the program said of itself."""
     own = {key: found.header[key] for key in ("host", "program") if found.header.get(key)}
     ranks = {k: found.header[k] for k in ("rank", "local_rank", "world_size") if k in found.header}
-    return own | ranks | dict(found.header.get("metadata") or {})
+    return own | ranks | found.metadata

@@ -43,6 +43,7 @@ class Recording:
     labels: list[Label] = field(default_factory=list)
     details: dict[int, str] = field(default_factory=dict)  # as JSON
     threads: dict[int, str] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     columns: dict[str, list[Ints]] = field(default_factory=dict)
     payloads: dict[str, Payloads] = field(default_factory=dict)
     torn: bool = False
@@ -114,6 +115,8 @@ def _take(found: Recording, batches: dict[str, list[list[Any]]], line: Mapping[s
             found.details |= {int(n): json.dumps(d, ensure_ascii=False) for n, d in value.items()}
         elif kind == "threads":
             found.threads |= {int(number): str(name) for number, name in value.items()}
+        elif kind == "metadata":
+            found.metadata |= value
         elif kind in EVENTS:
             if len(value) != EVENTS[kind] or len({len(column) for column in value}) > 1:
                 raise ValueError(kind)

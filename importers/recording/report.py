@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from importers.recording.lines import (
     START,
     Payloads,
     Recording,
+    parse,
     read,
 )
 from importers.report import Facts, Report
@@ -30,8 +31,15 @@ DEFAULT = 0  # the number of NVTX's default domain
 
 def load(path: Path) -> Report:
     """Read a recording as a report; raises NothingRecorded if it holds details alone."""
-    name = os.fsencode(path.name).decode(errors="replace")
-    found = read(path)
+    return _complete(os.fsencode(path.name).decode(errors="replace"), read(path))
+
+
+def of_lines(name: str, lines: Iterable[bytes]) -> Report:
+    """Read the lines of a recording that is in no file."""
+    return _complete(name, parse(name, lines))
+
+
+def _complete(name: str, found: Recording) -> Report:
     return with_details(report(name, found), [found])
 
 

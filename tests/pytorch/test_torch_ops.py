@@ -36,7 +36,7 @@ def test_an_op_that_fails_is_closed(tool):
 
 
 def test_sizes(tool):
-    with bridge.torch.ops(shapes=True):
+    with bridge.torch.ops(shapes="text"):
         made = torch.mm(torch.ones(2, 3), torch.ones(3, 4))
         torch.cat([made, made], dim=1)
         torch.sum(torch.tensor(1.0))
@@ -46,7 +46,7 @@ def test_sizes(tool):
 
 
 def test_the_importer_reads_what_is_written(tool):
-    with bridge.torch.ops(shapes=True):
+    with bridge.torch.ops(shapes="text"):
         loss_of(transformer())[1].backward()
     names = sorted(set(tool.names()))
     texts = Texts.of(names)
@@ -153,7 +153,7 @@ def test_under_vmap_and_grad(tool):
 
     batch = torch.ones(3, 4)
     expected = torch.vmap(torch.func.grad(loss), (None, 0))(linear.weight, batch)
-    with bridge.torch.auto(linear, ops=True, shapes=True):
+    with bridge.torch.auto(linear, ops=True, shapes="text"):
         found = torch.vmap(torch.func.grad(loss), (None, 0))(linear.weight, batch)
     assert torch.equal(expected, found)
     assert tool.all_closed()

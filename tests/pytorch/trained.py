@@ -8,5 +8,5 @@ import bridge.torch
 
 if __name__ == "__main__":
     model = transformer()
-    with bridge.torch.auto(model, ops=True, shapes=True):
+    with bridge.torch.auto(model, ops=True, shapes="text"):
         train(model)

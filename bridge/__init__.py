@@ -17,34 +17,51 @@ from bridge.annotate import (
     pop,
     push,
     scope,
+    wrap,
 )
 
 if TYPE_CHECKING:
     from bridge.joined import Joined, load
+    from bridge.session.profile import Profile, is_profiling, profile
+    from bridge.session.schedule import Action, schedule
 
 __version__ = "0.1.0"
 __all__ = [
+    "Action",
     "Domain",
     "Joined",
+    "Profile",
     "__version__",
     "backend",
     "counter",
+    "is_profiling",
     "load",
     "mark",
     "nvtx_op",
     "nvtx_range",
     "pop",
+    "profile",
     "push",
+    "schedule",
     "scope",
+    "wrap",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Load the analysis half at its first use."""
-    if name in {"Joined", "load"}:
-        from bridge.own import importers_are_ours
+_LATER = {  # by the room that they are in
+    **dict.fromkeys(("Joined", "load"), "bridge.joined"),
+    **dict.fromkeys(("Profile", "is_profiling", "profile"), "bridge.session.profile"),
+    **dict.fromkeys(("Action", "schedule"), "bridge.session.schedule"),
+}
 
-        with importers_are_ours():
-            from bridge import joined
-        return getattr(joined, name)
-    raise AttributeError(f"module 'bridge' has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    """Load the analysis half, and sessions, at their first use."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'bridge' has no attribute {name!r}")
+    from importlib import import_module
+
+    from bridge.own import importers_are_ours
+
+    with importers_are_ours():
+        return getattr(import_module(_LATER[name]), name)

@@ -63,7 +63,11 @@ class Recorder:
 
     def open(self, domain: str | None = None) -> tuple[str, ...]:
         """Names of what is open on this thread, outermost first; what `Stack.live` says must agree."""
-        live = [(e.label, e.payload) for e in stack.here().live if e.label.domain == domain]
+        live = [
+            one if isinstance(one, tuple) else (one.label, one.payload)
+            for one in stack.current().live
+        ]
+        live = [(label, payload) for label, payload in live if label.domain == domain]
         assert live == self._held(domain)
         return tuple(label.name for label, _ in live)
 

@@ -4,6 +4,7 @@ from bridge.annotate.domain import Domain
 from bridge.annotate.emit import Backend, backend
 from bridge.annotate.instant import Counter, counter, mark
 from bridge.annotate.op import Op, nvtx_op, scope
+from bridge.annotate.patch import Wrapped, wrap
 from bridge.annotate.pushed import pop, push
 from bridge.annotate.span import Span, nvtx_range
 
@@ -13,6 +14,7 @@ __all__ = [
     "Domain",
     "Op",
     "Span",
+    "Wrapped",
     "backend",
     "counter",
     "mark",
@@ -21,4 +23,5 @@ __all__ = [
     "pop",
     "push",
     "scope",
+    "wrap",
 ]

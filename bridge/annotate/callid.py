@@ -4,14 +4,11 @@ The invariant: the top 16 bits are those of CALL_ID_BASE ("NB"), by which an imp
 from a user's payload.
 """
 
+from collections.abc import Callable
 from itertools import count
 
 CALL_ID_BITS = 48
 CALL_ID_BASE = 0x4E42 << CALL_ID_BITS
 
-_numbers = count(1)
-
-
-def new() -> int:
-    """Return an id that no other call of this process has; only a forked child repeats some."""
-    return CALL_ID_BASE | next(_numbers)
+# Returns an id that no other call of this process has; only a forked child repeats some.
+new: Callable[[], int] = count(CALL_ID_BASE + 1).__next__

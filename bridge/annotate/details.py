@@ -6,15 +6,14 @@ what looks at a call never raises, and keeps nothing of it alive.
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from bridge.annotate.emit import state
+from bridge.annotate.kept import Tensor, plain, plain_tensors, str_dtype, tensors, written_shapes
 
-MOST = 64  # tensors of one call
-LONGEST = 200  # characters of a value that is no number
 # What the formulas of bridge.formulas ask for besides shapes.
 ARGUMENTS = (
     "stride", "padding", "dilation", "groups", "transposed", "output_padding", "is_causal", "dim",
@@ -22,8 +21,16 @@ ARGUMENTS = (
 )  # fmt: skip
 SELF = ("self", "cls")  # first parameters that are no inputs
 
-Tensor = tuple[tuple[int, ...] | None, Any]  # shape and dtype
-NOTHING: Tensor = (None, "")
+
+def _folder() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 (no pathlib)
+    except OSError:  # deleted
+        return os.sep
+
+
+# Where nsys puts its report, wherever the program goes later.
+FOLDER_AT_START = _folder()
 
 
 class Wanted(NamedTuple):
@@ -35,7 +42,7 @@ class Wanted(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What was seen of a call before it ran; `key` is the same for calls that are alike."""
+    """What was seen of a call before it ran."""
 
     inputs: tuple[Tensor, ...] = ()
     values: tuple[tuple[str, Any], ...] = ()
@@ -49,7 +56,7 @@ def wanted(shapes: Any, args: Any, flops: Any, payload: Any = None) -> Wanted:
         raise TypeError(f"nvtx_op: args are a sequence of names, not {args!r}: args=({args!r},)")
     if isinstance(flops, str) and flops != "auto":
         raise TypeError(f"nvtx_op: flops are 'auto', a number or a function, not {flops!r}")
-    return Wanted(shapes, args or (), flops)
+    return Wanted(shapes, args if hasattr(args, "items") else tuple(args or ()), flops)
 
 
 class Place(NamedTuple):
@@ -63,7 +70,7 @@ class Place(NamedTuple):
 class Observer:
     """Looks at the calls of one function, or at one block."""
 
-    __slots__ = ("_flops", "_name", "_named", "_shapes", "_skip", "_warned", "details")
+    __slots__ = ("_flops", "_kind", "_name", "_named", "_shapes", "_skip", "details")
 
     def __init__(self, function: Callable[..., Any] | None, name: str, details: Wanted) -> None:
         parameters = _parameters(function)
@@ -73,19 +80,19 @@ class Observer:
         self._shapes = bool(details.shapes) or details.flops == "auto"
         self._flops = details.flops
         self._named = tuple(_placed(parameters, details, name))
-        self._warned = False
+        self._kind = (name, self._shapes, details.flops == "auto")
 
     def look(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Seen | None:
         """See what a call is about to be given."""
         try:
-            inputs = _tensors((*args[self._skip :], *kwargs.values())) if self._shapes else ()
-            values = tuple((place.name, _value(place, args, kwargs)) for place in self._named)
-            seen = Seen(inputs, values)
-            hash(seen)
+            given = args[self._skip :] if self._skip else args
+            inputs = tensors((*given, *kwargs.values()) if kwargs else given, self._shapes)
+            if not self._named:
+                return Seen(inputs)
+            return Seen(inputs, tuple([(p.name, _value(p, args, kwargs)) for p in self._named]))
         except Exception as error:  # noqa: BLE001 - the program is not to fail for being looked at
-            self._failed(error)
+            _failed(self._name, error)
             return None
-        return seen
 
     def note(
         self,
@@ -98,29 +105,45 @@ class Observer:
         if seen is None:
             return
         try:
-            outputs = _tensors((result,)) if self._shapes and result is not None else ()
-            key = (self._name, self._flops, *seen, outputs)
-            for writer in recordings():
-                writer.note(call, key, lambda: self._described(seen, outputs, given))
+            outputs = () if result is None else tensors((result,), self._shapes)
+            counted = None if self._flops is None else self._counted(given)
+            try:
+                self._hand_on(call, seen, outputs, counted)
+            except TypeError:  # a length that is a symbol has no hash
+                seen = seen._replace(inputs=plain_tensors(seen.inputs))
+                self._hand_on(call, seen, plain_tensors(outputs), counted)
         except Exception as error:  # noqa: BLE001 - as above
-            self._failed(error)
+            _failed(self._name, error)
 
-    def _described(self, seen: Seen, outputs: tuple[Tensor, ...], given: Any) -> dict[str, Any]:
+    def _hand_on(self, call: int, seen: Seen, outputs: tuple[Tensor, ...], counted: Any) -> None:
+        inputs, values = seen
+        # As text, for 1, 1.0 and True are equal.
+        key = (self._kind, inputs, repr(values) if values else "", outputs, counted)
+        for writer in recordings():
+            writer.note(call, key, lambda: self._described(seen, outputs, counted))
+
+    def _counted(self, given: tuple[tuple[Any, ...], Mapping[str, Any]]) -> Any:
+        """Return the FLOPs that the program itself tells, of each call anew."""
+        if self._flops == "auto":
+            return None
+        counted = self._flops(*given[0], **given[1]) if callable(self._flops) else self._flops
+        return None if counted is None else plain(int(counted))
+
+    def _described(self, seen: Seen, outputs: tuple[Tensor, ...], counted: Any) -> dict[str, Any]:
         """Return the details as they are written."""
         found: dict[str, Any] = {}
-        if self._shapes and (seen.inputs or outputs):
-            found |= _shapes("", seen.inputs) | _shapes("output_", outputs)
+        if seen.inputs or outputs:
+            found |= written_shapes("", seen.inputs) | written_shapes("output_", outputs)
         if seen.values:
             found["args"] = dict(seen.values)
-        found |= self._costs(seen, outputs, given)
-        return found
+        if counted is not None:
+            found["flops"] = counted
+        return found | (self._costs(seen, outputs) if self._shapes else {})
 
-    def _costs(self, seen: Seen, outputs: tuple[Tensor, ...], given: Any) -> dict[str, int]:
-        """Return FLOPs and bytes, those that are known."""
+    def _costs(self, seen: Seen, outputs: tuple[Tensor, ...]) -> dict[str, int]:
+        """Return bytes, and on demand FLOPs, where a formula knows them."""
         from bridge.formulas import Call, bytes_moved, flops  # noqa: PLC0415 (once for each kind of call)
 
-        if not self._shapes and not self._flops:
-            return {}
         call = Call(
             self._name,
             tuple(shape for shape, _ in seen.inputs),
@@ -129,31 +152,22 @@ class Observer:
             tuple(shape for shape, _ in outputs),
             tuple(str_dtype(dtype) for _, dtype in outputs),
         )
-        found = {"flops": self._count(flops, call, given), "bytes": bytes_moved(call)}
+        auto = self._flops == "auto"
+        found = {"flops": flops(call) if auto else None, "bytes": bytes_moved(call)}
         return {name: value for name, value in found.items() if value is not None}
-
-    def _count(self, formula: Callable[[Any], int | None], call: Any, given: Any) -> int | None:
-        if self._flops == "auto":
-            return formula(call)
-        counted = self._flops(*given[0], **given[1]) if callable(self._flops) else self._flops
-        return None if counted is None else int(counted)
-
-    def _failed(self, error: Exception) -> None:
-        if not self._warned:
-            self._warned = True
-            message = (
-                f"bridge: details of {self._name!r} are left out: {type(error).__name__}: {error}"
-            )
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def note_block(call: int, name: str, details: Wanted) -> None:
     """Hand on what a block says of itself: its inputs, and its arguments as a mapping."""
-    observer = Observer(None, name, details._replace(args=()))
-    seen = observer.look(tuple(details.shapes or ()), {})
-    if seen is not None:
-        values = tuple((str(key), _plain(value)) for key, value in dict(details.args).items())
-        observer.note(call, seen._replace(values=values))
+    try:
+        observer = Observer(None, name, details._replace(args=()))
+        one = hasattr(details.shapes, "shape")  # given by itself
+        seen = observer.look((details.shapes,) if one else tuple(details.shapes or ()), {})
+        values = tuple((str(key), plain(value)) for key, value in dict(details.args).items())
+    except Exception as error:  # noqa: BLE001 - as above
+        _failed(name, error)
+    else:
+        observer.note(call, seen and seen._replace(values=values))
 
 
 def checked_block(name: str, details: Wanted) -> None:
@@ -166,22 +180,24 @@ def checked_block(name: str, details: Wanted) -> None:
         raise TypeError("nvtx_op: the flops of a block are a number or 'auto'")
 
 
-def recordings() -> Iterable[Any]:
+class _Beside:
+    """The recording beside the profiler's report, once it is known where details go."""
+
+    writer: Callable[[], Any] | None = None
+
+
+def recordings() -> list[Any]:
     """Return the writers that details go to: the session's, and with a tool attached the sidecar."""
-    session = state.writer
-    if session is not None:
-        yield session
+    found = [] if state.writer is None else [state.writer]
     if state.attached:
-        from bridge.recording import sidecar  # noqa: PLC0415 (only where a tool is attached)
+        if _Beside.writer is None:
+            from bridge.recording import sidecar  # noqa: PLC0415 (only where a tool is attached)
 
-        beside = sidecar.writer()
+            _Beside.writer = sidecar.writer
+        beside = _Beside.writer()
         if beside is not None:
-            yield beside
-
-
-def str_dtype(dtype: Any) -> str:
-    """Return a dtype's name without its library's: `torch.float32` is `float32`."""
-    return str(dtype).rpartition(".")[2]
+            found.append(beside)
+    return found
 
 
 def _parameters(function: Callable[..., Any] | None) -> Mapping[str, Any]:
@@ -212,40 +228,21 @@ def _placed(parameters: Mapping[str, Any], details: Wanted, name: str) -> Iterat
 
 def _value(place: Place, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     if place.name in kwargs:
-        return _plain(kwargs[place.name])
-    return _plain(args[place.at] if 0 <= place.at < len(args) else place.default)
+        return plain(kwargs[place.name])
+    return plain(args[place.at] if 0 <= place.at < len(args) else place.default)
 
 
-def _plain(value: Any) -> Any:
-    """Return what can be kept and written: numbers, texts, tuples of them; of others their text."""
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, str):
-        return value[:LONGEST]
-    if isinstance(value, tuple | list):
-        return tuple(_plain(one) for one in islice(value, MOST))
-    return repr(value)[:LONGEST]
+_warned: set[str] = set()
 
 
-def _tensors(values: Iterable[Any]) -> tuple[Tensor, ...]:
-    """Return shape and dtype of each value; of a list its tensors' one by one."""
-    found: list[Tensor] = []
-    for value in values:
-        shape = getattr(value, "shape", None)
-        if isinstance(shape, tuple):
-            found.append((shape, getattr(value, "dtype", "")))
-        elif isinstance(value, tuple | list):
-            found += _tensors(islice(value, MOST))
-        else:
-            found.append(NOTHING)
-    return tuple(found[:MOST])
-
-
-def _shapes(kind: str, tensors: tuple[Tensor, ...]) -> dict[str, Any]:
-    """Return shapes and dtypes as they are written; what is no tensor is null, a symbolic length -1."""
-    shapes = [None if shape is None else [_length(one) for one in shape] for shape, _ in tensors]
-    return {f"{kind}shapes": shapes, f"{kind}dtypes": [str_dtype(dtype) for _, dtype in tensors]}
-
-
-def _length(length: Any) -> int:
-    return length if isinstance(length, int) else -1
+def _failed(name: str, error: Exception) -> None:
+    """Say once of each name that details of its calls are missing."""
+    if name in _warned:
+        return
+    _warned.add(name)
+    try:
+        reason = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - an exception of the program's that cannot even say itself
+        reason = type(error).__name__
+    message = f"bridge: details of {name!r} are left out: {reason}"
+    warnings.warn(message, RuntimeWarning, stacklevel=3)

@@ -19,6 +19,9 @@ SIGNS = ("NVTX_INJECTION64_PATH", "NVTX_INJECTION32_PATH", "NSYS_PROFILING_SESSI
 INSTALL = "pip install nvidia-nvtx brings a library that every tool hears"
 
 
+Bound = tuple[Callable[[float], None], Callable[[], None]]  # push with a payload, and pop
+
+
 class Emitter(Protocol):
     """What a back end can do; it pushes and pops on the thread that calls it."""
 

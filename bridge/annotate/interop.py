@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from struct import Struct
 from typing import Any
 
+from bridge.annotate.emit import Bound
 from bridge.annotate.label import Label, text
 from bridge.annotate.version import version_of
 
@@ -27,7 +29,7 @@ _HEAD = Struct("=HHIiI").pack  # version, size, category, colour type, colour
 _INTEGER = Struct("=iiq").pack  # payload type, reserved, payload
 _DOUBLE = Struct("=iid").pack
 _TAIL = Struct("=iiQ").pack  # message type, padding, address or handle
-_VERSION, _SIZE = 3, 48
+_VERSION, _SIZE, _PAYLOAD = 3, 48, 8  # the payload's place in the middle
 _ARGB = 1
 _INT64, _FLOAT64 = 2, 3
 _UTF8, _HANDLE = 1, 3
@@ -65,6 +67,28 @@ class Interop:
         """Open a range."""
         self._emit(self._push, label, payload)
 
+    def bind(self, label: Label) -> Bound | None:
+        """Return how ranges of a label are pushed and popped, on one thread: their attributes are made once.
+
+        None where there are too many labels to keep.
+        """
+        ready = self._known(label)
+        if ready is None:
+            return None
+        domain, head, tail = ready
+        attributes = ctypes.create_string_buffer(head + _middle(0) + tail, _SIZE)
+        number = ctypes.c_int64.from_buffer(attributes, len(head) + _PAYLOAD)
+        push_range, pop_range = self._push, self._pop
+
+        def push(payload: float) -> None:
+            if type(payload) is int:
+                number.value = payload
+                push_range(domain, attributes)
+            else:
+                self.push(label, payload)
+
+        return push, partial(pop_range, domain)
+
     def mark(self, label: Label, payload: float) -> None:
         """Record an instant."""
         self._emit(self._mark, label, payload)
@@ -82,9 +106,7 @@ class Interop:
         self._end(self._domains[label.domain], handle)
 
     def _emit(self, call: Callable[..., Any], label: Label, payload: float) -> Any:
-        ready = self._ready.get(label)
-        if ready is None and (len(self._ready) < REGISTERED or label.domain == OURS):
-            ready = self._ready[label] = self._registered(label)
+        ready = self._known(label)
         if ready is not None:
             domain, head, tail = ready
             return call(domain, head + _middle(payload) + tail)
@@ -92,6 +114,12 @@ class Interop:
         message = ctypes.create_string_buffer(text(label.name))
         tail = _TAIL(_UTF8, 0, ctypes.addressof(message))
         return call(self._domain(label.domain), self._head(label) + _middle(payload) + tail)
+
+    def _known(self, label: Label) -> tuple[int | None, bytes, bytes] | None:
+        ready = self._ready.get(label)
+        if ready is None and (len(self._ready) < REGISTERED or label.domain == OURS):
+            ready = self._ready[label] = self._registered(label)
+        return ready
 
     def _registered(self, label: Label) -> tuple[int | None, bytes, bytes]:
         domain = self._domain(label.domain)

@@ -5,8 +5,10 @@ The invariant: every push has attributes of its own, because their payload is th
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from bridge.annotate.emit import Bound
 from bridge.annotate.label import Label, text
 from bridge.annotate.version import version_of
 
@@ -35,6 +37,18 @@ class Nvtx:
         """Open a range."""
         domain = self._domain(label.domain)
         self._push(self._attributes(domain, label, payload), domain.handle)
+
+    def bind(self, label: Label) -> Bound:
+        """Return how ranges of a label are pushed and popped, on one thread: their attributes are made once."""
+        domain = self._domain(label.domain)
+        handle, push_range = domain.handle, self._push
+        attributes = self._attributes(domain, label, 0)
+
+        def push(payload: float) -> None:
+            attributes.payload = payload
+            push_range(attributes, handle)
+
+        return push, partial(self._pop, handle)
 
     def mark(self, label: Label, payload: float) -> None:
         """Record an instant."""

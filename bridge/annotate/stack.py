@@ -3,6 +3,9 @@
 NVTX closes the topmost range of a thread and domain, whichever was meant. The invariant:
 `Stack.live` is what is pushed on the thread, in order, and only the top is popped. What cannot
 stay is popped, and pushed again later as a new slice of the same call.
+
+Plain functions, which end in the order in which they begin, have no `Entry` but a `Token`, and are pushed and
+popped where they are called (see wrap); they become entries when something below them ends first.
 """
 
 from __future__ import annotations
@@ -10,11 +13,13 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from threading import local
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from bridge.annotate import emit
+from bridge.annotate.emit import Bound
 from bridge.annotate.label import Label
 
 
@@ -55,15 +60,24 @@ class Call(Entry):
         self.note = note  # the user's own payload: marked once, in the first slice
 
 
+BOUND = 4096  # labels remembered by a thread: more are made anew for each call
+Token = tuple[Label, float]  # a range of a plain function: its label and its payload
+
+
 class Stack:
     """The live ranges of one thread, and the emitter that they were pushed through."""
 
-    __slots__ = ("busy", "emitter", "live", "orphans", "strand", "strands", "thread")
+    __slots__ = (
+        "bound", "busy", "emitter", "entries", "live", "loop", "orphans", "strand", "strands", "thread"
+    )  # fmt: skip
 
     def __init__(self, emitter: emit.Emitter, thread: object) -> None:
         self.emitter = emitter
         self.thread = thread
-        self.live: list[Entry] = []
+        self.live: list[Entry | Token] = []
+        self.entries: dict[int, Entry] = {}  # of tokens that became entries, by their id
+        self.bound: dict[Label, Bound] = {}  # of plain functions
+        self.loop = _loop()
         self.busy = False
         self.orphans: deque[Entry] = deque()  # closed by others, who may not pop on this thread
         self.strand: Strand | None = None  # of the task that annotated last
@@ -86,13 +100,27 @@ class Stack:
         entry.strand = self.strand
         self._push(entry)
 
+    def pop(self, entry: Entry) -> None:
+        """Close the topmost range."""
+        (self.bound.get(entry.label) or self.bind(entry.label))[1]()
+        self.live.pop()
+        entry.stack = None
+
+    def is_top(self, entry: Entry) -> bool:
+        """Whether a range is the topmost one, and nothing else is to be done."""
+        return not (self.busy or self.orphans) and bool(self.live) and self.live[-1] is entry
+
+    def settled(self) -> bool:
+        """Whether nothing is to be done before a range is opened: no act goes on, no task may run."""
+        return not (self.busy or self.orphans or self.strand) and self.loop() is None
+
     def drop(self, entry: Entry) -> None:
         """Close a range wherever it is in the stack; what is above it goes on as a new slice."""
         if entry.stack is not self:
             return  # parked: being closed, it will not be pushed again
-        at = self.live.index(entry)
+        at = self.thaw().index(entry)
         domain = entry.label.domain
-        above = [other for other in self.live[at + 1 :] if other.label.domain == domain]
+        above = [other for other in self.thaw()[at + 1 :] if other.label.domain == domain]
         for _ in (entry, *above):
             self.emitter.pop(domain)
         for other in above:
@@ -112,13 +140,32 @@ class Stack:
     def suspend(self, call: Call) -> None:
         """Pop a call with all that was opened in it."""
         if call.stack is self:
-            call.parked = self._take(self.live.index(call))
+            call.parked = self._take(self.thaw().index(call))
 
     def settle(self, _: object) -> None:
         """Do nothing more than every act begins with."""
 
+    def bind(self, label: Label) -> Bound:
+        """Return how ranges of this label are pushed and popped on this thread."""
+        bind = getattr(self.emitter, "bind", None)
+        bound = bind and bind(label)
+        if bound is None:
+            bound = partial(self.emitter.push, label), partial(self.emitter.pop, label.domain)
+        if len(self.bound) < BOUND:
+            self.bound[label] = bound
+        return bound
+
+    def thaw(self) -> list[Entry]:
+        """Make entries of all tokens, for something below them is to end first; return what is live."""
+        for at, one in enumerate(self.live):
+            if isinstance(one, tuple):
+                self.live[at] = self.entries[id(one)] = Entry(*one)
+                self.entries[id(one)].stack = self
+        return self.live  # type: ignore[return-value]  # no token is left
+
     def _settle(self) -> None:
         """Drop what other threads closed, then change strands if another task runs."""
+        self.loop = _loop()
         while self.orphans:
             self.drop(self.orphans.popleft())
         task = running_task()
@@ -131,7 +178,7 @@ class Stack:
     def _change(self, strand: Strand | None) -> None:
         """Park what the task that ran before had open, and push what this one had."""
         if self.strand is not None:  # what belongs to no task was opened before, and stays below
-            tasks = (at for at, entry in enumerate(self.live) if entry.strand is not None)
+            tasks = (at for at, one in enumerate(self.thaw()) if one.strand is not None)
             self.strand.parked = self._take(next(tasks, len(self.live)))
         self.strand = strand
         if strand is not None:
@@ -141,13 +188,13 @@ class Stack:
 
     def _push(self, entry: Entry) -> None:
         if not entry.closed:
-            self.emitter.push(entry.label, entry.payload)
+            (self.bound.get(entry.label) or self.bind(entry.label))[0](entry.payload)
             self.live.append(entry)
             entry.stack = self
 
     def _take(self, at: int) -> list[Entry]:
         """Pop all entries from this position on, and return them in their order."""
-        taken = self.live[at:]
+        taken = self.thaw()[at:]
         for entry in reversed(taken):
             self.emitter.pop(entry.label.domain)
             entry.stack = None
@@ -163,43 +210,75 @@ class Here(local):
         self.stack: Stack | None = None
 
 
-_here = Here()
+here = Here()
 
 
-def here() -> Stack:
+def current() -> Stack:
     """Return the stack of this thread; a new emitter begins a new one."""
-    stack = _here.stack
+    stack = here.stack
     if stack is None or stack.emitter is not emit.state.emitter:
-        stack = _here.stack = Stack(emit.current(), _here.thread)
+        stack = here.stack = Stack(emit.current(), here.thread)
     return stack
 
 
 def push(entry: Entry) -> None:
     """Open a range on this thread."""
-    here().run(Stack.push, entry)
+    stack = here.stack
+    if stack is None or stack.emitter is not emit.state.emitter or not stack.settled():
+        current().run(Stack.push, entry)
+        return
+    stack.busy = True
+    try:
+        stack.push(entry)
+    finally:
+        stack.busy = False
+
+
+def release(stack: Stack, token: Token) -> None:
+    """Close the range of a plain function that something else is above, or that became an entry."""
+    if id(token) not in stack.entries:
+        stack.thaw()
+    close(stack.entries.pop(id(token)))
 
 
 def close(entry: Entry) -> None:
     """Close a range, whichever thread it is open on; what is parked will not be pushed again."""
     entry.closed = True
-    stack = entry.stack or here()
-    if stack.thread is not _here.thread or not stack.run(Stack.drop, entry):
+    stack = entry.stack or current()
+    if stack is here.stack and stack.is_top(entry):
+        stack.busy = True
+        try:
+            stack.pop(entry)
+        finally:
+            stack.busy = False
+    elif stack.thread is not here.thread or not stack.run(Stack.drop, entry):
         stack.orphans.append(entry)
 
 
 def resume(call: Call) -> None:
     """Begin a slice of a call on this thread."""
-    here().run(Stack.resume, call)
+    current().run(Stack.resume, call)
 
 
 def suspend(call: Call) -> None:
     """End a slice of a call, on the thread where it was begun."""
-    (call.stack or here()).run(Stack.suspend, call)
+    (call.stack or current()).run(Stack.suspend, call)
+
+
+def _loop() -> Callable[[], object]:
+    """Return what is None while a plain function needs no care: no details wanted, no task running."""
+    if emit.state.details is not None:
+        return object
+    return getattr(sys.modules.get("asyncio"), "_get_running_loop", _asyncio)
+
+
+# Until somebody imports asyncio, when the next act takes what it says in place of this.
+_asyncio: Callable[[], object] = partial(sys.modules.get, "asyncio")
 
 
 def mine(entries: list[Entry]) -> Entry:
     """Pick, of the ranges that one annotation has open, the latest of this thread and task."""
-    stack = here()
+    stack = current()
     stack.run(Stack.settle)
     return next((entry for entry in reversed(entries) if entry.stack is stack), entries[-1])
 

@@ -1,0 +1,61 @@
+"""Annotate every model of PyTorch at its first call, which makes its class the name of all that is in it.
+
+The invariant: nothing is put into a model: two hooks for all modules find what belongs to each, so that
+models are copied, pickled, scripted and compiled as they were.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch.compiler import is_compiling
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from bridge.annotate.emit import state
+from bridge.torch.calls import Site
+from bridge.torch.modules import UNREADABLE, WRAPPED
+
+_sites: WeakKeyDictionary[Any, Site] = WeakKeyDictionary()
+
+
+@cache
+def watch() -> None:
+    """Begin to annotate all models; if that has been done, do nothing."""
+    register_module_forward_pre_hook(_before)
+    register_module_forward_hook(_after, always_call=True)
+
+
+def _before(module: Any, args: Any) -> None:
+    if is_compiling() or state.idle or _has_its_own(module):
+        return
+    site = _sites.get(module)
+    if site is None:
+        _name_all(module)
+        site = _sites[module]
+    site.before(module, args)
+
+
+def _after(module: Any, args: Any, output: Any) -> None:
+    if is_compiling():
+        return
+    site = _sites.get(module)
+    if site is not None:
+        site.after(module, args, output)
+
+
+def _has_its_own(module: Any) -> bool:
+    """Tell whether the program itself has annotated a module: its hook is the first then."""
+    hooks = module._forward_pre_hooks  # noqa: SLF001 (no public name)
+    return bool(hooks) and isinstance(getattr(next(iter(hooks.values())), "__self__", None), Site)
+
+
+def _name_all(root: Any) -> None:
+    """Name a model's modules by their paths in it; what was called on its own before keeps its name."""
+    named = getattr(root, WRAPPED, root)
+    name = getattr(named, "original_name", type(named).__name__)  # of what was scripted
+    for path, module in root.named_modules(prefix=name):
+        if module not in _sites:
+            readable = UNREADABLE.sub("_", path.replace(f".{WRAPPED}", ""))
+            _sites[module] = Site(readable, on=True)

@@ -1,0 +1,7 @@
+"""Say how many floating-point operations and bytes a call of an op needs, from its arguments alone."""
+
+from bridge.formulas.call import Call
+from bridge.formulas.formula import Formula
+from bridge.formulas.registry import bytes_moved, flops, formula, register
+
+__all__ = ["Call", "Formula", "bytes_moved", "flops", "formula", "register"]

@@ -1,0 +1,461 @@
+"""Programs run unchanged: as python itself runs them, and with the ranges that were asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from contextlib import closing, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from real_parts import ROOT
+
+import bridge
+from bridge import autorun
+from bridge.autorun.options import Options, parsed, written
+
+TESTS = ROOT / "tests"
+MAIN = "bridge.autorun"
+
+SHOW = """
+import sys
+shown = {k: v if isinstance(v, str | None) else type(v) for k, v in globals().items()}
+print(shown, sys.argv, sys.path[0], sys.modules["__main__"].__dict__ is globals())
+"""
+FAILING = "def f():\n    raise ValueError('x')\ntry:\n    f()\nexcept ValueError as e:\n    raise KeyError(1) from e"
+HOOKED = "import sys\nsys.excepthook = lambda *a: print(a[:2], a[2].tb_lineno, a[2].tb_frame.f_code.co_name)\n1 / 0"
+EXIT = "import atexit, sys\natexit.register(print, 'bye', __name__)\nsys.exit({})"
+LIBRARY = """
+def load(n):
+    return list(range(n))
+def train(n):
+    return [load(k) for k in range(n)]
+class Model:
+    def forward(self, x):
+        return x
+LOADER = __spec__.loader is __loader__ and type(__loader__).__name__
+"""
+PROGRAM = "import library, sys\nlibrary.train(3)\nlibrary.Model().forward(sys.argv[1])\nprint(library.LOADER)"
+# Prints the ranges of its process at the end.
+RECORDING = """
+import atexit, json, os, sys
+from recorder import Recorder
+from bridge.annotate import emit
+tool = Recorder()
+emit.use(tool)
+atexit.register(lambda: print(json.dumps(tool.names())))
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Give a folder with programs, and be in it."""
+    files = {
+        "show.py": SHOW, "failing.py": FAILING, "interrupted.py": "raise KeyboardInterrupt",
+        "hooked.py": HOOKED, "three.py": EXIT.format(3), "said.py": EXIT.format("'said'"),
+        "wrong.py": "x = (", "library.py": LIBRARY, "program.py": PROGRAM,
+        "latin.py": "# coding: latin-1\nprint(ascii('\u00e4'))", "package/__main__.py": SHOW,
+        "package/__init__.py": "", "package/part.py": SHOW, "empty/nothing.txt": "",
+    }  # fmt: skip
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="latin-1")
+    (tmp_path / "package" / "link.py").symlink_to(tmp_path / "show.py")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def environ(**more):
+    """Give an environment in which bridge and the tests' recorder are found, and nothing is armed."""
+    path = os.pathsep.join(filter(None, [str(ROOT), str(TESTS), os.environ.get("PYTHONPATH")]))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BRIDGE_")}
+    return {**kept, "PYTHONPATH": path, **more}
+
+
+def python(*words, **more):
+    command = [sys.executable, *words]
+    return subprocess.run(
+        command, env=environ(**more), capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def ranges(*words, **more):
+    """Run a program that records, and name its ranges."""
+    done = python(*words, **more)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "show.py a --ops -m", "./show.py", "package/../show.py", "package/link.py", "package a",
+        "package/part.py", "-m show a -b", "-m package a", "-m package.part", "latin.py",
+        "failing.py", "-m failing", "interrupted.py", "-m interrupted", "hooked.py", "-m hooked",
+        "three.py", "-m three", "said.py", "wrong.py", "-m wrong", "absent.py", "absent/x.py",
+        "empty", "-m absent", "-m package.absent", "-m absent.x", "-m json.tool absent.json",
+    ],
+)  # fmt: skip
+def test_it_is_as_python_itself_does_it(here, words):
+    python(*words.split())  # writes the compiled files that tell of themselves
+    plain, ours = python(*words.split()), python("-m", MAIN, *words.split())
+    assert (ours.returncode, ours.stdout, ours.stderr) == (
+        (plain.returncode, plain.stdout, plain.stderr)
+    )
+
+
+def test_it_can_be_told_to_put_no_folder_on_the_path(here):
+    (here / "path.py").write_text("import sys; print(sys.path)")
+    plain, ours = python("-P", "path.py"), python("-P", "-m", MAIN, "path.py")
+    assert ours.stdout == plain.stdout
+
+
+def test_main_lasts_to_the_end_and_spawned_children_find_it(here):
+    (here / "spawning.py").write_text(
+        textwrap.dedent("""
+        import atexit, multiprocessing, pickle, sys, threading, time
+        class Thing: pass
+        def made(n): return Thing(), n
+        def late():
+            time.sleep(0.1)
+            assert type(pickle.loads(pickle.dumps(Thing()))) is Thing
+            print("late")
+        if __name__ == "__main__":
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                assert isinstance(pool.map(made, [1])[0][0], Thing)
+            threading.Thread(target=late).start()
+            atexit.register(lambda: print(sys.modules["__main__"].Thing is Thing))
+        """)
+    )
+    done = python("-m", MAIN, "spawning.py")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "late\nTrue\n", "")
+
+
+# -- wrapping
+
+
+def test_functions_of_a_module_are_ops_when_it_is_imported(here):
+    program = (here / "program.py").read_text()
+    (here / "program.py").write_text(RECORDING + program)
+    wraps = ["--wrap", "library:train,Model.forward", "--wrap=library:load"]
+    found = ranges("-m", MAIN, *wraps, "program.py", "x")
+    assert found == ["library.train", *["library.load"] * 3, "library.Model.forward"]
+    assert ranges("-m", MAIN, "--wrap", "library", "program.py", "x") == [
+        *("library.train", *["library.load"] * 3)
+    ]
+
+
+def test_the_library_sees_its_own_loader(here):
+    done = python("-m", MAIN, "--wrap", "library", "program.py", "x")
+    assert (done.stdout, done.stderr) == ("SourceFileLoader\n", "")
+
+
+def test_what_cannot_be_wrapped_is_said_and_the_program_runs(here):
+    wraps = ["--wrap=library:absent", "--wrap=nowhere", "--wrap=json.decoder:py_scanstring"]
+    done = python("-m", MAIN, *wraps, "program.py", "x")
+    assert (done.returncode, done.stdout) == (0, "SourceFileLoader\n")
+    assert done.stderr.splitlines() == [
+        "bridge.autorun: library is not annotated: AttributeError: wrap: library has no absent",
+        "bridge.autorun: --wrap json.decoder: not imported by this process",
+        "bridge.autorun: --wrap nowhere: not imported by this process",
+    ]
+
+
+def test_an_import_that_fails_fails_as_before_and_can_be_tried_again(here):
+    (here / "library.py").write_text(
+        "import os\nos.environ['TRIED'] += 'x'\nif len(os.environ['TRIED']) < 2: 1 / 0\ndef load(n): pass"
+    )
+    (here / "again.py").write_text(
+        RECORDING
+        + "os.environ['TRIED'] = ''\ntry: import library\nexcept ZeroDivisionError: pass\nimport library\nlibrary.load(1)\nimport importlib\nimportlib.reload(library).load(2)"
+    )
+    found = ranges("-m", MAIN, "--wrap", "library:load", "again.py")
+    assert found == ["library.load"] * 2
+
+
+def test_child_processes_are_armed_by_the_environment(here):
+    child = f"{RECORDING}\nimport bridge.autorun\nbridge.autorun.autostart()\nimport library\nlibrary.train(1)"
+    (here / "child.py").write_text(child)
+    (here / "parent.py").write_text(
+        "import subprocess, sys\nsubprocess.run([sys.executable, 'child.py'])"
+    )
+    done = python("-m", MAIN, "--wrap=library:train", "parent.py")
+    assert json.loads(done.stdout) == ["library.train"]
+    assert done.stderr == "bridge.autorun: --wrap library: not imported by this process\n"
+    armed = {"BRIDGE_AUTORUN_OPTIONS": "--wrap=library:train"}
+    assert ranges("child.py", BRIDGE_AUTOSTART="1", **armed) == ["library.train"]
+    for off in ({}, {"BRIDGE_AUTOSTART": "0"}, {"BRIDGE_AUTOSTART": ""}):
+        assert ranges("child.py", **armed, **off) == []
+    wrong = python("child.py", BRIDGE_AUTOSTART="1", BRIDGE_AUTORUN_OPTIONS="--nothing")
+    assert (wrong.returncode, wrong.stderr) == (
+        *(0, "bridge.autorun: BRIDGE_AUTORUN_OPTIONS: no option --nothing\n"),
+    )
+
+
+# -- options
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(),
+        Options(modules=False, ops=True, shapes=True),
+        Options(wraps=(("a.b", None), ("c", ("d", "E.f")))),
+    ],
+)
+def test_options_are_read_as_they_are_written(options):
+    assert parsed([*written(options).split(), "x.py", "--ops"]) == (options, ["x.py", "--ops"])
+    assert written(options._replace(record="a b")) == written(options)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "no program"), ("--ops", "no program"), ("-m", "no module"), ("-x y.py", "no option -x"),
+        ("--opps x.py", "no option --opps"), ("--ops=1 x.py", "no option --ops"),
+        ("--wrap", "--wrap needs MODULE or MODULE:NAME,NAME"), ("--record", "--record needs FILE"),
+        ("--wrap a: x.py", "--wrap a:: '' is no name"), ("--wrap a:b,,c x.py", "'' is no name"),
+        ("--wrap /x.py x.py", "'/x.py' is no name"),
+        ("--wrap __main__:f x.py", "put the functions into a module that the script imports"),
+    ],
+)  # fmt: skip
+def test_misuse_is_said_with_the_usage(here, words, said):
+    done = python("-m", MAIN, *words.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    first, second = done.stderr.splitlines()
+    assert first.startswith("bridge.autorun: ")
+    assert said in first
+    assert second.startswith("usage: python -m bridge.autorun")
+
+
+def test_help(here):
+    done = python("-m", MAIN, "--help")
+    assert done.returncode == 0
+    assert "--wrap MODULE" in done.stdout
+
+
+# -- without a tool
+
+
+def test_host_times_are_recorded_where_no_tool_listens(tool, monkeypatch):
+    from bridge.annotate import emit
+
+    opened = []
+
+    @contextmanager
+    def profile(*, path, level):
+        opened.append(path)
+        yield
+
+    monkeypatch.setattr(bridge, "profile", profile, raising=False)
+    with autorun.recorded("a.jsonl"):
+        assert opened == []  # a tool listens
+    emit.use(emit.Silent())
+    with autorun.recorded(None):
+        assert opened == []
+    with autorun.recorded("a.jsonl"):
+        assert opened == ["a.jsonl"]
+    emit.use(tool)
+
+
+def test_a_recording_holds_what_was_wrapped(here):
+    words = ["--wrap=library:train,load", "--record", "host.jsonl", "program.py", "x"]
+    done = python("-m", MAIN, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    calls = bridge.load(here / "host.jsonl").by("op").set_index("op")["calls"]
+    assert (calls["library.train"], calls["library.load"]) == (1, 3)
+
+
+def test_no_library_is_imported_for_it(here):
+    program = "import bridge.autorun as a, sys; a.arm(); print({'torch', 'jax', 'cupy', 'numpy', 'runpy'} & set(sys.modules))"
+    done = python("-c", program)
+    assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
+# -- PyTorch
+
+NET = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Sequential(nn.Linear(4, 8), nn.ReLU()), nn.Linear(8, 2)
+    def forward(self, x):
+        return self.head(self.body(x))
+
+torch.manual_seed(0)
+net, x = Net(), torch.ones(3, 4)
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+def step():
+    optimizer.zero_grad()
+    net(x).sum().backward()
+    optimizer.step()
+"""
+FORWARD = [f"module:Net{path}" for path in ("", ".body", ".body.0", ".body.1", ".head")]
+BACKWARD = [f"backward:Net{path}" for path in ("", ".head", ".body", ".body.1", ".body.0")]
+ZERO, STEP = "Optimizer.zero_grad#SGD.zero_grad", "Optimizer.step#SGD.step"
+IN_A_STEP = [ZERO, *FORWARD, *BACKWARD, STEP]
+
+
+@pytest.fixture
+def torch_here(here):
+    if find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+
+    def write(program):
+        (here / "training.py").write_text(RECORDING + NET + textwrap.dedent(program))
+        return "training.py"
+
+    return write
+
+
+def test_models_optimizers_and_loaders_have_ranges_from_the_first_step(torch_here):
+    program = torch_here("""
+        from torch.utils.data import DataLoader
+        for _ in DataLoader(range(2)):
+            step()
+    """)
+    wait = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    assert ranges("-m", MAIN, program) == [wait, *IN_A_STEP, wait, *IN_A_STEP, wait]
+    without = ranges("-m", MAIN, "--no-modules", program)
+    assert without == [wait, ZERO, STEP, wait, ZERO, STEP, wait]
+
+
+def test_ops_too(torch_here):
+    program = torch_here("net(x)")
+    found = ranges("-m", MAIN, "--no-modules", "--ops", program)
+    assert found.count("aten::addmm") == 2
+    assert not set(FORWARD) & set(found)
+    sized = ranges("-m", MAIN, "--shapes", program)
+    assert "aten::addmm, sizes = [[8], [3, 4], [4, 8]]" in sized
+    assert set(FORWARD) < set(sized)
+
+
+def test_nothing_is_put_into_a_model(torch_here):
+    program = torch_here("""
+        import copy, io
+        step()
+        tool.slices.clear()
+        file = io.BytesIO()
+        torch.save(net, file)
+        assert b"bridge" not in file.getvalue()
+        assert not net._forward_pre_hooks and not net._forward_hooks
+        file.seek(0)
+        copy.deepcopy(net)(x), torch.load(file, weights_only=False)(x)
+    """)
+    assert ranges("-m", MAIN, program) == FORWARD * 2
+
+
+def test_what_the_program_annotates_itself_has_one_range(torch_here):
+    program = torch_here("""
+        import bridge.torch
+        net(x)
+        with bridge.torch.annotate(net, name="Mine"):
+            net(x)
+        net(x)
+    """)
+    mine = [name.replace("Net", "Mine") for name in FORWARD]
+    assert ranges("-m", MAIN, program) == [*FORWARD, *mine, *FORWARD]
+
+
+def test_an_error_closes_what_was_open_and_parts_keep_their_names(torch_here):
+    program = torch_here("""
+        net.body(x)
+        try:
+            net(torch.ones(3, 5))
+        except RuntimeError:
+            assert tool.open() == ()
+        net(x)
+    """)
+    body = [f"module:Sequential{path}" for path in ("", ".0", ".1")]
+    whole = ["module:Net", *body, "module:Net.head"]
+    assert ranges("-m", MAIN, program) == [*body, *whole[:3], *whole]
+
+
+def test_compiled_and_scripted_models_are_as_they_were(torch_here):
+    program = torch_here("""
+        import warnings
+        warnings.simplefilter("ignore")
+        compiled = torch.compile(net, backend="eager", fullgraph=True)
+        assert torch.equal(compiled(x), net(x))
+        tool.slices.clear()
+        compiled(x)
+        with warnings.catch_warnings():
+            scripted = torch.jit.script(net)
+        scripted(x)
+    """)
+    assert ranges("-m", MAIN, program) == ["module:Net"] * 2
+
+
+def test_losses_are_the_same_to_the_bit(torch_here):
+    program = torch_here("""
+        for _ in range(3):
+            step()
+        sys.stdout.write(repr([p.tolist() for p in net.parameters()]) + chr(10))
+    """)
+    annotated, plain = python("-m", MAIN, program), python(program)
+    assert annotated.stdout.splitlines()[0] == plain.stdout.splitlines()[0]
+    assert (annotated.returncode, plain.returncode) == (0, 0)
+
+
+# -- the other libraries
+
+
+@pytest.mark.parametrize(
+    ("library", "program", "name"),
+    [
+        ("jax", "import jax\njax.jit(lambda x: x + 1)(1.0)", "jit:<lambda>"),
+        ("cupy", "import cupy\ntry: cupy.zeros(3)\nexcept Exception: pass", "cupy.zeros"),
+    ],
+)
+def test_jax_and_cupy_are_annotated_when_they_are_imported(here, library, program, name):
+    if find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    (here / "using.py").write_text(RECORDING + program)
+    done = python("-m", MAIN, "using.py")
+    assert name in json.loads(done.stdout.splitlines()[-1])
+
+
+# -- under the real nsys
+
+
+def recorded_by(nsys, folder, *words, **more):
+    """Profile a program, and give the texts of its ranges in their order."""
+    report = folder / "report"
+    profile = [
+        nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(report),
+        sys.executable, *words,
+    ]  # fmt: skip
+    subprocess.run(profile, env=environ(**more), capture_output=True, check=True, timeout=120)
+    export = [nsys, "export", "--type=sqlite", "-o", f"{report}.sqlite", f"{report}.nsys-rep"]
+    subprocess.run(export, capture_output=True, check=True, timeout=120)
+    with closing(sqlite3.connect(Path(f"{report}.sqlite"))) as database:
+        rows = database.execute(
+            "SELECT coalesce(text, value) FROM NVTX_EVENTS LEFT JOIN StringIds ON textId = id"
+            " WHERE eventType = 59 ORDER BY start"
+        ).fetchall()
+    return [text for (text,) in rows]
+
+
+def test_nsys_records_what_was_wrapped(nsys, here):
+    wraps = ["--wrap=library:train,load,Model.forward"]
+    found = recorded_by(nsys, here, "-m", MAIN, *wraps, "program.py", "x")
+    assert found == ["library.train", *["library.load"] * 3, "library.Model.forward"]
+
+
+def test_nsys_records_a_training(nsys, here):
+    if find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    (here / "training.py").write_text(f"{NET}\nfor _ in range(2):\n    step()\n")
+    found = recorded_by(nsys, here, "-m", MAIN, "--ops", "training.py")
+    assert [name for name in found if "::" not in name] == IN_A_STEP * 2
+    assert found.count("aten::addmm") == 2 * 2

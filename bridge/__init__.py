@@ -5,6 +5,7 @@ The light face: annotating a program imports neither pandas nor click nor SQLite
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from bridge.annotate import (
@@ -65,3 +66,9 @@ def __getattr__(name: str) -> Any:
 
     with importers_are_ours():
         return getattr(import_module(_LATER[name]), name)
+
+
+if "BRIDGE_AUTOSTART" in os.environ:
+    from bridge.autorun import autostart
+
+    autostart()

@@ -41,11 +41,8 @@ class Wanted(NamedTuple):
     flops: Any = None
 
 
-class Seen(NamedTuple):
-    """What was seen of a call before it ran."""
-
-    inputs: tuple[Tensor, ...] = ()
-    values: tuple[tuple[str, Any], ...] = ()
+# What was seen of a call before it ran: its inputs, and its arguments by name.
+Seen = tuple[tuple[Tensor, ...], tuple[tuple[str, Any], ...]]
 
 
 def wanted(shapes: Any, args: Any, flops: Any, payload: Any = None) -> Wanted:
@@ -85,11 +82,13 @@ class Observer:
     def look(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Seen | None:
         """See what a call is about to be given."""
         try:
-            given = args[self._skip :] if self._skip else args
-            inputs = tensors((*given, *kwargs.values()) if kwargs else given, self._shapes)
+            inputs: tuple[Tensor, ...] = ()
+            if self._shapes:
+                given = args[self._skip :] if self._skip else args
+                inputs = tensors((*given, *kwargs.values()) if kwargs else given)
             if not self._named:
-                return Seen(inputs)
-            return Seen(inputs, tuple([(p.name, _value(p, args, kwargs)) for p in self._named]))
+                return inputs, ()
+            return inputs, tuple([(p.name, _value(p, args, kwargs)) for p in self._named])
         except Exception as error:  # noqa: BLE001 - the program is not to fail for being looked at
             _failed(self._name, error)
             return None
@@ -105,12 +104,12 @@ class Observer:
         if seen is None:
             return
         try:
-            outputs = () if result is None else tensors((result,), self._shapes)
+            outputs = tensors((result,)) if self._shapes and result is not None else ()
             counted = None if self._flops is None else self._counted(given)
             try:
                 self._hand_on(call, seen, outputs, counted)
             except TypeError:  # a length that is a symbol has no hash
-                seen = seen._replace(inputs=plain_tensors(seen.inputs))
+                seen = plain_tensors(seen[0]), seen[1]
                 self._hand_on(call, seen, plain_tensors(outputs), counted)
         except Exception as error:  # noqa: BLE001 - as above
             _failed(self._name, error)
@@ -120,7 +119,8 @@ class Observer:
         # As text, for 1, 1.0 and True are equal.
         key = (self._kind, inputs, repr(values) if values else "", outputs, counted)
         for writer in recordings():
-            writer.note(call, key, lambda: self._described(seen, outputs, counted))
+            if not writer.note_alike(call, key):
+                writer.note(call, key, self._described(seen, outputs, counted))
 
     def _counted(self, given: tuple[tuple[Any, ...], Mapping[str, Any]]) -> Any:
         """Return the FLOPs that the program itself tells, of each call anew."""
@@ -131,11 +131,12 @@ class Observer:
 
     def _described(self, seen: Seen, outputs: tuple[Tensor, ...], counted: Any) -> dict[str, Any]:
         """Return the details as they are written."""
+        inputs, values = seen
         found: dict[str, Any] = {}
-        if seen.inputs or outputs:
-            found |= written_shapes("", seen.inputs) | written_shapes("output_", outputs)
-        if seen.values:
-            found["args"] = dict(seen.values)
+        if inputs or outputs:
+            found |= written_shapes("", inputs) | written_shapes("output_", outputs)
+        if values:
+            found["args"] = dict(values)
         if counted is not None:
             found["flops"] = counted
         return found | (self._costs(seen, outputs) if self._shapes else {})
@@ -144,11 +145,12 @@ class Observer:
         """Return bytes, and on demand FLOPs, where a formula knows them."""
         from bridge.formulas import Call, bytes_moved, flops  # noqa: PLC0415 (once for each kind of call)
 
+        inputs, values = seen
         call = Call(
             self._name,
-            tuple(shape for shape, _ in seen.inputs),
-            tuple(str_dtype(dtype) for _, dtype in seen.inputs),
-            dict(seen.values),
+            tuple(shape for shape, _ in inputs),
+            tuple(str_dtype(dtype) for _, dtype in inputs),
+            dict(values),
             tuple(shape for shape, _ in outputs),
             tuple(str_dtype(dtype) for _, dtype in outputs),
         )
@@ -167,7 +169,7 @@ def note_block(call: int, name: str, details: Wanted) -> None:
     except Exception as error:  # noqa: BLE001 - as above
         _failed(name, error)
     else:
-        observer.note(call, seen and seen._replace(values=values))
+        observer.note(call, seen and (seen[0], values))
 
 
 def checked_block(name: str, details: Wanted) -> None:

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Any
 
 from bridge.annotate.emit import Bound
-from bridge.annotate.label import Label, text
+from bridge.annotate.label import Label, color_of, text
 from bridge.annotate.version import version_of
 
 LIBRARY = "libnvtx3interop.so.1"
@@ -128,8 +128,8 @@ class Interop:
 
     def _head(self, label: Label) -> bytes:
         category = self._category_id(label.domain, label.category)
-        colored = label.color is not None
-        return _HEAD(_VERSION, _SIZE, category, _ARGB if colored else 0, label.color or 0)
+        color = color_of(label)
+        return _HEAD(_VERSION, _SIZE, category, 0 if color is None else _ARGB, color or 0)
 
     def _domain(self, name: str | None) -> int | None:
         # Two threads may both create it: `setdefault`, so that all push and pop on the same one.

@@ -48,36 +48,28 @@ def _array(value: Any, shape: tuple[Any, ...], most: int) -> Any:
 
 def _list(values: tuple[Any, ...] | list[Any], most: int) -> Any:
     """Return the first entries, fewer and fewer of lists in lists; "…" stands for the rest."""
-    first = tuple(plain(one, most // 4) for one in values[:most])
+    first = tuple(plain(one, most // 8) for one in values[:most])
     return first if len(values) <= most else (*first, "…")
 
 
-def tensors(values: Iterable[Any], wanted: bool = True) -> tuple[Tensor, ...]:
+def tensors(values: Iterable[Any]) -> tuple[Tensor, ...]:
     """Return shape and dtype of each value; of a list its tensors' one by one."""
-    if not wanted:
-        return ()
     found: list[Tensor] = []
-    _add_tensors(values, found)
-    return tuple(found)
-
-
-def _add_tensors(values: Iterable[Any], found: list[Tensor]) -> None:
-    for value in islice(values, MOST):
+    for value in values:
         try:
             shape = getattr(value, "shape", None)
-            dtype = "" if shape is None else getattr(value, "dtype", "")
+            if isinstance(shape, tuple):
+                found.append((shape, getattr(value, "dtype", "")))
+                continue
         except Exception:  # noqa: BLE001 - a nested tensor has no one shape, and says so by raising
             shape = None
-        if len(found) >= MOST:
-            return
-        if isinstance(shape, tuple):
-            found.append((shape, dtype))
-        elif isinstance(value, tuple | list):
-            _add_tensors(value, found)
+        if isinstance(value, tuple | list):
+            found += tensors(islice(value, MOST)) if len(found) < MOST else ()
         elif isinstance(shape, list):  # PaddlePaddle's
-            found.append((tuple(shape), dtype))
+            found.append((tuple(shape), getattr(value, "dtype", "")))
         else:
             found.append(NOTHING)
+    return tuple(found[:MOST] if len(found) > MOST else found)
 
 
 def plain_tensors(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 # nsys drops messages of 65 535 bytes and more without a word (seen with 2022.4.2).
 LONGEST = 65_000
 _WHITE = 0xFFFFFFFF
+AUTO = -1  # a colour that the name decides
 
 COLORS = {
     "black": 0xFF000000, "blue": 0xFF0000FF, "brown": 0xFFA52A2A, "coral": 0xFFFF7F50,
@@ -25,6 +26,10 @@ COLORS = {
 }  # fmt: skip
 
 
+# What "auto" chooses from: told apart on black and on white.
+PALETTE = ("coral", "gold", "lime", "teal", "skyblue", "indigo", "orchid", "tomato", "tan", "gray")
+
+
 class Label(NamedTuple):
     """What all calls of an op have in common; no domain means NVTX's default one."""
 
@@ -32,6 +37,15 @@ class Label(NamedTuple):
     domain: str | None = None
     category: str | None = None
     color: int | None = None
+
+
+def color_of(label: Label) -> int | None:
+    """Return the colour as 0xAARRGGBB, the same one for the same name wherever it is automatic."""
+    if label.color != AUTO:
+        return label.color
+    from zlib import crc32  # noqa: PLC0415 (where somebody wants it)
+
+    return COLORS[PALETTE[crc32(text(label.name)) % len(PALETTE)]]
 
 
 Extras = tuple[str | None, str | None, int | None]
@@ -55,9 +69,11 @@ def checked_name(name: Any) -> str:
 
 
 def argb(color: Any) -> int | None:
-    """Read a colour: a name, "#rrggbb", or an integer 0xAARRGGBB, which is taken as it is."""
+    """Read a colour: a name, "#rrggbb", an integer 0xAARRGGBB, which is taken as it is, or "auto"."""
     if color is None:
         return None
+    if color == "auto":
+        return AUTO
     if isinstance(color, str):
         return COLORS.get(color) or COLORS.get(color.lower()) or _hexadecimal(color)
     if isinstance(color, int) and not isinstance(color, bool) and 0 <= color <= _WHITE:
@@ -94,5 +110,5 @@ def _hexadecimal(color: str) -> int:
 
 def _no_color(color: object) -> TypeError:
     return TypeError(
-        f"nvtx_op: no colour {color!r}: give a common name, '#rrggbb' or an integer 0xAARRGGBB"
+        f"nvtx_op: no colour {color!r}: give a common name, '#rrggbb', 'auto' or an integer 0xAARRGGBB"
     )

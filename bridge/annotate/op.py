@@ -17,7 +17,7 @@ from bridge.annotate.wrap import own_name, wrapped
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_new = object.__new__
+_new, _label = object.__new__, tuple.__new__
 _opening = Lock()
 
 
@@ -61,9 +61,10 @@ class Op:
         if self.details is not None:
             checked_block(self.name, self.details)
             note_block(int(payload), self.name, self.details)
-        entry = stack.Entry(Label(self.name, *self.extras), payload)
-        with _opening:  # several threads may share the annotation
-            self.entries = [] if self.entries is None else self.entries
+        entry = stack.Entry(_label(Label, (self.name, *self.extras)), payload)
+        if self.entries is None:
+            with _opening:  # several threads may share the annotation
+                self.entries = [] if self.entries is None else self.entries
         self.entries.append(entry)
         stack.push(entry)
 

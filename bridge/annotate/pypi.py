@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from bridge.annotate.emit import Bound
-from bridge.annotate.label import Label, text
+from bridge.annotate.label import Label, color_of, text
 from bridge.annotate.version import version_of
 
 # Names kept at most: nvtx itself would keep every one for ever.
@@ -80,7 +80,7 @@ class Nvtx:
     def _attributes(self, domain: Any, label: Label, payload: float) -> Any:
         category = None if label.category is None else text(label.category).decode()
         made = _uncached(domain, "get_event_attributes")(
-            domain, None, label.color, category, payload
+            domain, None, color_of(label), category, payload
         )
         made.message = self._message(domain, label)
         return made

@@ -60,6 +60,17 @@ class Call(Entry):
         self.note = note  # the user's own payload: marked once, in the first slice
 
 
+def _careless() -> Callable[[], object]:
+    """Return what gives None as long as ranges may be opened without an act: while no task runs."""
+    if emit.state.details is not None:
+        return object  # more is wanted of each op than its range
+    return getattr(sys.modules.get("asyncio"), "_get_running_loop", _asyncio)
+
+
+# Until somebody imports asyncio: the next act finds that out.
+_asyncio: Callable[[], object] = partial(sys.modules.get, "asyncio")
+
+
 BOUND = 4096  # labels remembered by a thread: more are made anew for each call
 Token = tuple[Label, float]  # a range of a plain function: its label and its payload
 
@@ -68,7 +79,7 @@ class Stack:
     """The live ranges of one thread, and the emitter that they were pushed through."""
 
     __slots__ = (
-        "bound", "busy", "emitter", "entries", "live", "loop", "orphans", "strand", "strands", "thread"
+        "bound", "busy", "care", "emitter", "entries", "live", "orphans", "strand", "strands", "thread"
     )  # fmt: skip
 
     def __init__(self, emitter: emit.Emitter, thread: object) -> None:
@@ -77,7 +88,7 @@ class Stack:
         self.live: list[Entry | Token] = []
         self.entries: dict[int, Entry] = {}  # of tokens that became entries, by their id
         self.bound: dict[Label, Bound] = {}  # of plain functions
-        self.loop = _loop()
+        self.care = _careless()  # gives None where a range may be opened without an act
         self.busy = False
         self.orphans: deque[Entry] = deque()  # closed by others, who may not pop on this thread
         self.strand: Strand | None = None  # of the task that annotated last
@@ -99,20 +110,6 @@ class Stack:
         """Open a range above all others of this thread."""
         entry.strand = self.strand
         self._push(entry)
-
-    def pop(self, entry: Entry) -> None:
-        """Close the topmost range."""
-        (self.bound.get(entry.label) or self.bind(entry.label))[1]()
-        self.live.pop()
-        entry.stack = None
-
-    def is_top(self, entry: Entry) -> bool:
-        """Whether a range is the topmost one, and nothing else is to be done."""
-        return not (self.busy or self.orphans) and bool(self.live) and self.live[-1] is entry
-
-    def settled(self) -> bool:
-        """Whether nothing is to be done before a range is opened: no act goes on, no task may run."""
-        return not (self.busy or self.orphans or self.strand) and self.loop() is None
 
     def drop(self, entry: Entry) -> None:
         """Close a range wherever it is in the stack; what is above it goes on as a new slice."""
@@ -165,7 +162,6 @@ class Stack:
 
     def _settle(self) -> None:
         """Drop what other threads closed, then change strands if another task runs."""
-        self.loop = _loop()
         while self.orphans:
             self.drop(self.orphans.popleft())
         task = running_task()
@@ -174,6 +170,7 @@ class Stack:
             strand = self.strands[task] = Strand()
         if strand is not self.strand:
             self._change(strand)
+        self.care = _careless() if strand is None else object
 
     def _change(self, strand: Strand | None) -> None:
         """Park what the task that ran before had open, and push what this one had."""
@@ -202,12 +199,15 @@ class Stack:
         return taken
 
 
+NO_STACK = Stack(emit.Silent(), None)  # of an emitter that is never in use
+
+
 class Here(local):
     """The running thread: what it is known by (its number may be reused), and its stack."""
 
     def __init__(self) -> None:
         self.thread = object()
-        self.stack: Stack | None = None
+        self.stack = NO_STACK
 
 
 here = Here()
@@ -216,7 +216,7 @@ here = Here()
 def current() -> Stack:
     """Return the stack of this thread; a new emitter begins a new one."""
     stack = here.stack
-    if stack is None or stack.emitter is not emit.state.emitter:
+    if stack.emitter is not emit.state.emitter:
         stack = here.stack = Stack(emit.current(), here.thread)
     return stack
 
@@ -224,12 +224,19 @@ def current() -> Stack:
 def push(entry: Entry) -> None:
     """Open a range on this thread."""
     stack = here.stack
-    if stack is None or stack.emitter is not emit.state.emitter or not stack.settled():
+    if (
+        stack.emitter is not emit.state.emitter
+        or stack.busy
+        or stack.orphans
+        or stack.care() is not None
+    ):
         current().run(Stack.push, entry)
         return
-    stack.busy = True
+    stack.busy = True  # all is done here: calls would take half of the time
     try:
-        stack.push(entry)
+        (stack.bound.get(entry.label) or stack.bind(entry.label))[0](entry.payload)
+        stack.live.append(entry)
+        entry.stack = stack
     finally:
         stack.busy = False
 
@@ -245,10 +252,13 @@ def close(entry: Entry) -> None:
     """Close a range, whichever thread it is open on; what is parked will not be pushed again."""
     entry.closed = True
     stack = entry.stack or current()
-    if stack is here.stack and stack.is_top(entry):
+    live = stack.live
+    if stack is here.stack and live and live[-1] is entry and not (stack.busy or stack.orphans):
         stack.busy = True
         try:
-            stack.pop(entry)
+            (stack.bound.get(entry.label) or stack.bind(entry.label))[1]()
+            live.pop()
+            entry.stack = None
         finally:
             stack.busy = False
     elif stack.thread is not here.thread or not stack.run(Stack.drop, entry):
@@ -263,17 +273,6 @@ def resume(call: Call) -> None:
 def suspend(call: Call) -> None:
     """End a slice of a call, on the thread where it was begun."""
     (call.stack or current()).run(Stack.suspend, call)
-
-
-def _loop() -> Callable[[], object]:
-    """Return what is None while a plain function needs no care: no details wanted, no task running."""
-    if emit.state.details is not None:
-        return object
-    return getattr(sys.modules.get("asyncio"), "_get_running_loop", _asyncio)
-
-
-# Until somebody imports asyncio, when the next act takes what it says in place of this.
-_asyncio: Callable[[], object] = partial(sys.modules.get, "asyncio")
 
 
 def mine(entries: list[Entry]) -> Entry:

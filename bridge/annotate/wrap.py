@@ -60,7 +60,8 @@ def wrapped(
     flags = code_flags(function)
     kinds = (wrap for flag, wrap in KINDS.items() if flags & flag)
     op = Annotated(function, label, payload, details)
-    return wraps(function)(next(kinds, _plain)(op))
+    plain = _plain if details is None else _detailed
+    return wraps(function)(next(kinds, plain)(op))
 
 
 def code_flags(function: Any) -> int:
@@ -82,8 +83,6 @@ def own_name(function: Any) -> str:
 
 def _plain(op: Annotated) -> Wrapper:
     function, label, payload = op.function, op.label, op.payload
-    if op.own is not None:
-        return _detailed(op)
 
     # One body and no calls but those that do the work: under a profiler each would add 50 ns to every op.
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -91,12 +90,10 @@ def _plain(op: Annotated) -> Wrapper:
             return function(*args, **kwargs)
         stack = here.stack
         if (
-            stack is None
-            or stack.emitter is not state.emitter
+            stack.emitter is not state.emitter
             or stack.busy
             or stack.orphans
-            or stack.strand is not None
-            or stack.loop() is not None
+            or stack.care() is not None
         ):
             return _carefully(op, args, kwargs)
         push_range, pop_range = stack.bound.get(label) or stack.bind(label)

@@ -17,17 +17,16 @@ from bridge.autorun.options import Options
 
 
 def _torch(options: Options) -> None:
+    from bridge.torch.everywhere import every_module
     from bridge.torch.ops import ops
     from bridge.torch.recorded import dataloader_waits, optimizer_steps
 
     optimizer_steps().enable()
     dataloader_waits().enable()
     if options.ops or options.shapes:
-        ops(shapes="text" if options.shapes else False).enable()
+        ops(shapes=options.shapes).enable()
     if options.modules:
-        from bridge.autorun.models import watch
-
-        watch()
+        every_module().enable()
 
 
 def _jax(_: Options) -> None:

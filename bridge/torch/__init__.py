@@ -8,17 +8,20 @@ except ImportError as problem:
     raise ImportError(f"bridge.torch needs PyTorch (pip install torch): {problem}") from None
 
 from bridge.torch.everything import auto
+from bridge.torch.everywhere import EveryModule, every_module
 from bridge.torch.modules import Annotation, annotate
 from bridge.torch.ops import Ops, ops
 from bridge.torch.recorded import Recorded, dataloader_waits, optimizer_steps
 
 __all__ = [
     "Annotation",
+    "EveryModule",
     "Ops",
     "Recorded",
     "annotate",
     "auto",
     "dataloader_waits",
+    "every_module",
     "ops",
     "optimizer_steps",
 ]

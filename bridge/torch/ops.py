@@ -32,7 +32,7 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
     def __init__(self, shapes: Any, flops: Any) -> None:
         super().__init__()
         self.in_text = shapes == TEXT
-        self.details = None
+        self.details: Wanted | None = None
         if flops is not None or (shapes and not self.in_text):
             self.details = Wanted(shapes=True, flops=flops)
         self.labels: dict[Any, Label | None] = {}  # by op: none for what is no work
@@ -52,7 +52,7 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
         if label is None or state.idle:
             return func(*args, **given)
         if self.details is not None:
-            return self._observed(func, label, args, given)
+            return self._observed(self.details, func, label, args, given)
         if self.in_text:
             label = Label(with_sizes(label.name, [*args, *given.values()]))
         entry = Entry(label, callid.new())
@@ -62,11 +62,13 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
         finally:
             close(entry)
 
-    def _observed(self, func: Any, label: Label, args: Any, kwargs: Any) -> Any:
+    def _observed(
+        self, details: Wanted, func: Any, label: Label, args: Any, kwargs: dict[str, Any]
+    ) -> Any:
         """Run one op in its range, and note its shapes."""
         observer = self.observers.get(func)
         if observer is None:
-            observer = self.observers[func] = Observer(None, label.name, self.details)
+            observer = self.observers[func] = Observer(None, label.name, details)
         seen, result, number = observer.look(args, kwargs), None, callid.new()
         entry = Entry(label, number)
         push(entry)

@@ -6,7 +6,7 @@ models are copied, pickled, scripted and compiled as they were.
 
 from __future__ import annotations
 
-from functools import cache
+from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,15 +16,47 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from bridge.annotate.emit import state
 from bridge.torch.calls import Site
 from bridge.torch.modules import UNREADABLE, WRAPPED
+from bridge.torch.switch import Switch
 
 _sites: WeakKeyDictionary[Any, Site] = WeakKeyDictionary()
 
 
-@cache
-def watch() -> None:
-    """Begin to annotate all models; if that has been done, do nothing."""
-    register_module_forward_pre_hook(_before)
-    register_module_forward_hook(_after, always_call=True)
+class EveryModule(Switch):
+    """Ranges around the calls of all modules of the process, and of their backward passes."""
+
+    def __init__(self) -> None:
+        self._hooks: list[Any] = []
+
+    def enable(self) -> None:
+        """Begin to annotate; if somebody does already, do nothing."""
+        with _changing:
+            if not (self._hooks or _Enabled.by):
+                _Enabled.by = self
+                self._hooks = [
+                    register_module_forward_pre_hook(_before),
+                    register_module_forward_hook(_after, always_call=True),
+                ]
+
+    def disable(self) -> None:
+        """Leave all as it was before; if that has been done, do nothing."""
+        with _changing:
+            while self._hooks:
+                self._hooks.pop().remove()
+                _Enabled.by = None
+
+
+class _Enabled:
+    """Who annotates all modules now."""
+
+    by: EveryModule | None = None
+
+
+_changing = Lock()
+
+
+def every_module() -> EveryModule:
+    """Make a range of every call of every module, named from the first module that is called."""
+    return EveryModule()
 
 
 def _before(module: Any, args: Any) -> None:

@@ -7,7 +7,8 @@ The invariant: a pop closes the topmost range of its domain on its thread; times
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from threading import get_ident, get_native_id, local
 from time import monotonic_ns
@@ -26,10 +27,9 @@ Opened = tuple[Label, float, int]
 class Here(local):
     """The running thread: its number, and what is open on it."""
 
-    def __init__(self, threads: dict[int, list[Opened]], writer: Writer) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self.thread = get_native_id()
-        self.stack: list[Opened] = threads.setdefault(self.thread, [])
-        writer.thread(self.thread, thread_name())
+        self.stack = recorder.enter(self.thread, thread_name())
 
 
 class Recorder:
@@ -42,7 +42,8 @@ class Recorder:
         self.writer = writer
         self.tool = tool
         self._stacks: dict[int, list[Opened]] = {}
-        self._here = Here(self._stacks, writer)
+        self._names: dict[int, str] = {}
+        self._here = Here(self)
         self._phases: dict[int, tuple[Label, float, int, int]] = {}  # open, by number
         self._numbers = count()
         writer.open = self._open
@@ -58,12 +59,10 @@ class Recorder:
         """Close the topmost range of the domain."""
         end = monotonic_ns()
         here = self._here
-        opened = here.stack
-        if opened and opened[-1][0].domain == domain:
-            label, payload, start = opened.pop()
+        closed = _taken(here.stack, domain)
+        if closed is not None:
+            label, payload, start = closed
             self.writer.row(Row(label, PUSHED, here.thread, start, end, payload))
-        else:
-            self._pop_below(domain, end)
         if self.tool is not None:
             self.tool.pop(domain)
 
@@ -91,37 +90,36 @@ class Recorder:
         if self.tool is not None:
             self.tool.end(label, known)
 
+    def enter(self, thread: int, name: str) -> list[Opened]:
+        """Take a thread that annotates for the first time; return where its open ranges go."""
+        self._names[thread] = name
+        self.writer.thread(thread, name)
+        return self._stacks.setdefault(thread, [])
+
     def into(self, writer: Writer) -> None:
         """Record into another writer from now on, what is open as well."""
-        self.writer.open, self.writer.forked = list, list
-        self.writer = writer
+        before, self.writer = self.writer, writer
+        before.open, before.forked = list, list
         writer.open, writer.forked = self._open, self._forked
-        writer.thread(self._here.thread, thread_name())
+        for number, name in list(self._names.items()):
+            writer.thread(number, name)
 
     def finish(self) -> None:
         """Record what is open as what it is; its end is not recorded any more."""
-        self.writer.rows += self._open()
         self.writer.open, self.writer.forked = list, list
-        for stack in list(self._stacks.values()):
-            stack.clear()
-        self._phases.clear()
+        for thread, stack in list(self._stacks.items()):
+            # One by one: what another thread closes meanwhile is recorded by that thread alone.
+            for label, payload, start in reversed(list(_emptied(stack.pop))):
+                self.writer.rows.append(Row(label, PUSHED, thread, start, OPEN, payload))
+        for _, (label, payload, thread, start) in _emptied(self._phases.popitem):
+            self.writer.rows.append(Row(label, STARTED, thread, start, OPEN, payload))
 
     def _forked(self) -> None:
         """Go on in a forked child, with what its one thread had open."""
         stack = self._here.stack
-        self._stacks = {}
-        self._here = Here(self._stacks, self.writer)
+        self._stacks, self._names = {}, {}
+        self._here = Here(self)
         self._here.stack.extend(stack)
-
-    def _pop_below(self, domain: str | None, end: int) -> None:
-        """Close a range with ranges of other domains above it; without one, do nothing."""
-        here = self._here
-        for at in range(len(here.stack) - 1, -1, -1):
-            label, payload, start = here.stack[at]
-            if label.domain == domain:
-                del here.stack[at]
-                self.writer.row(Row(label, PUSHED, here.thread, start, end, payload))
-                return
 
     def _open(self) -> list[Row]:
         """Return the ranges that are open, on all threads."""
@@ -135,6 +133,31 @@ class Recorder:
     def _open_phases(self) -> Iterator[Row]:
         for label, payload, thread, start in list(self._phases.values()):
             yield Row(label, STARTED, thread, start, OPEN, payload)
+
+
+def _emptied(take: Callable[[], Any]) -> Iterator[Any]:
+    """Take all that there is."""
+    with suppress(IndexError, KeyError):
+        while True:
+            yield take()
+
+
+def _taken(stack: list[Opened], domain: str | None) -> Opened | None:
+    """Take the topmost range of a domain off a stack, which `finish` may empty meanwhile."""
+    above: list[Opened] = []
+    found = None
+    while stack and found is None:
+        try:
+            top = stack.pop()
+        except IndexError:
+            break
+        if top[0].domain == domain:
+            found = top
+        else:
+            above.append(top)
+    if above:
+        stack += reversed(above)
+    return found
 
 
 def thread_name() -> str:

@@ -8,30 +8,23 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from threading import Lock
 
+from bridge.annotate.details import FOLDER_AT_START
 from bridge.recording.sink import ENDING, File
 from bridge.recording.writer import Writer
 
 FOLDER = "BRIDGE_SIDECAR"
 BEGINNING = "bridge-"  # of the file's name
-_HERE = os.getcwd()  # noqa: PTH109 (no pathlib) - where nsys puts its report, wherever the program goes
-_making = Lock()
-
-
-class _Sidecar:
-    """The one of this process, if there is one."""
-
-    writer: Writer | None = None
+_made: dict[str, Writer] = {}
 
 
 def writer() -> Writer | None:
     """Return where details go in this process; None if `BRIDGE_SIDECAR=off`."""
-    if _Sidecar.writer is None and os.environ.get(FOLDER) != "off":
-        with _making:
-            if _Sidecar.writer is None:
-                _Sidecar.writer = Writer(_Beside(_path()))
-    return _Sidecar.writer
+    found = _made.get(FOLDER)
+    if found is None and os.environ.get(FOLDER) != "off":
+        # Of several threads' the first: without a lock, which a fork might leave locked in the child.
+        return _made.setdefault(FOLDER, Writer(_Beside(_path())))
+    return found
 
 
 class _Beside(File):
@@ -39,10 +32,9 @@ class _Beside(File):
 
     def child(self) -> File:
         """Return the file of a forked child, whose process has another number."""
-        self.close()
         return _Beside(_path())
 
 
 def _path() -> Path:
-    folder = Path(_HERE, os.environ.get(FOLDER) or "")
+    folder = Path(FOLDER_AT_START, os.environ.get(FOLDER) or "")
     return folder / f"{BEGINNING}{os.uname().nodename}-{os.getpid()}-{time.time_ns()}{ENDING}"

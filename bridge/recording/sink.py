@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 ENDING = ".jsonl"
+_NEW = os.O_CREAT | os.O_EXCL
 
 
 class Sink(Protocol):
@@ -49,34 +50,37 @@ class File:
     """A file that is made at the first line; in a forked child one of another name."""
 
     def __init__(self, path: Path, *, replace: bool = False) -> None:
-        self.path = path
+        self.path = path.absolute()  # wherever the program goes
         self._replace = replace  # one that is there already
-        self._file: int | None = None
+        self._made = False
 
     def write(self, lines: bytes) -> None:
         """Append to the file; raises OSError."""
-        if self._file is None:
-            self._file = self._opened()
-        while lines:
-            lines = lines[os.write(self._file, lines) :]
+        # Opened each time: a program that closes all files, as daemons do, may give the number to another.
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | self._making(), 0o644)
+        self._made = True
+        try:
+            while lines:
+                lines = lines[os.write(file, lines) :]
+        finally:
+            os.close(file)
 
     def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        """Do nothing: the file is open only while it is written."""
 
     def child(self) -> File:
         """Return the file of a forked child, named after its process as well."""
-        self.close()
         named = f"{self.path.name.removesuffix(ENDING)}-{os.getpid()}{ENDING}"
         return File(self.path.with_name(named), replace=True)
 
-    def _opened(self) -> int:
+    def _making(self) -> int:
+        """Return with which flags to open: the first time it is made, and its folder."""
+        if self._made:
+            return 0
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self._replace:
             self.path.unlink(missing_ok=True)  # not truncated: somebody may be reading it
-        return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        return _NEW
 
 
 def joined(lines: Sequence[bytes]) -> bytes:

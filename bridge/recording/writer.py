@@ -1,32 +1,30 @@
 """The writer of a recording: takes what happened, one tuple each, and writes it in columns.
 
 The format, a JSON object a line, is in docs/recordings.md. The invariant: whatever a line refers to
-by number is defined in it or before it; `flush` leaves nothing behind that was taken before it began.
+by number is defined before it; `flush` leaves nothing behind that was taken before it began; what an
+exception interrupts (Ctrl-C) the next one writes, definitions perhaps a second time.
 """
 
 from __future__ import annotations
 
-import atexit
-import os
-import sys
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import count
 from threading import RLock
 from typing import Any, NamedTuple
-from weakref import WeakSet
 
 from bridge.annotate.callid import CALL_ID_BITS
 from bridge.annotate.label import Label, text
+from bridge.recording import ending
+from bridge.recording.encoded import encoded
 from bridge.recording.header import header
 from bridge.recording.sink import Sink, joined
 
 MANY = 8192  # of anything, and it is written
 PERIOD_NS = 1_000_000_000  # so old, and it is written with the next
-KNOWN = 1 << 16  # details remembered at most: those that differ in each call would fill the memory
-
-
+# Labels and details remembered at most: those that differ in each call would fill the memory.
+KNOWN = 1 << 14
 CALLS = (1 << CALL_ID_BITS) - 1  # what of a call's id is its own
 
 
@@ -57,32 +55,51 @@ class Writer:
         self.sink = sink
         self.open: Callable[[], list[Row]] = list  # the ranges that are open now
         self.forked: Callable[[], Any] = list  # what else to do in a forked child
+        self._about: dict[str, Any] = {}
+        self._closed = False
         self._clear()
-        _writers.add(self)
+        ending.writers[id(self)] = self
 
     def _clear(self) -> None:
         """Begin anew, as after a fork."""
         self._lock = RLock()
         self._writing = self._begun = self._broken = self._had_open = False
-        self._numbers = count()
+        self._header = header()  # now: the first line may be written long after the first call
+        self._numbers, self._label_numbers = count(), count()
         self._known: dict[Hashable, int] = {}
         self._labels: dict[Label, int] = {}
-        self._new_labels: list[Label] = []
+        # Not written yet:
+        self._new_labels: dict[int, Label] = {}
         self._details: dict[int, Mapping[str, Any]] = {}
         self._threads: dict[int, str] = {}
-        self._metadata: dict[str, Any] = {}
+        self._metadata = dict(self._about)
         self.calls: list[tuple[int, int]] = []
         self.rows: list[Row] = []
         self.marks: list[Mark] = []
         self.due = time.monotonic_ns() + PERIOD_NS
 
-    def note(self, call: int, key: Hashable, describe: Callable[[], Mapping[str, Any]]) -> None:
-        """Take the details of a call, which are the same for all calls with this key."""
+    def note_alike(self, call: int, key: Hashable) -> bool:
+        """Take a call whose details are those of an earlier one; return False if there was none."""
         number = self._known.get(key)
         if number is None:
-            number = self._described(key, describe)
-        self.calls.append((call, number))
-        if len(self.calls) >= MANY or time.monotonic_ns() > self.due:
+            return False
+        self._take_call(call, number)
+        return True
+
+    def note(self, call: int, key: Hashable, details: Mapping[str, Any]) -> None:
+        """Take the details of a call, which are those of all calls with this key."""
+        if len(self._known) >= KNOWN:
+            self._known = {}
+        ending.expect()
+        number = next(self._numbers)
+        self._details[number] = details
+        self._known[key] = number
+        self._take_call(call, number)
+
+    def _take_call(self, call: int, number: int) -> None:
+        calls = self.calls
+        calls.append((call & CALLS, number))
+        if len(calls) >= MANY or time.monotonic_ns() > self.due:
             self.flush(wait=False)
 
     def row(self, row: Row) -> None:
@@ -100,33 +117,46 @@ class Writer:
     def thread(self, number: int, name: str) -> None:
         """Take the name of a thread."""
         self._threads[number] = name
-        _at_exit()
+        ending.expect()
 
     def about(self, metadata: Mapping[str, Any]) -> None:
         """Take what the program says of itself; raises TypeError for what JSON cannot say."""
-        _encoded(metadata, default=None)
-        self._metadata |= metadata
+        import json  # noqa: PLC0415 (5 ms, and most programs say nothing)
+
+        try:
+            said = json.loads(encoded(dict(metadata), default=None))  # as it is now
+        except (ValueError, RecursionError) as error:
+            raise TypeError(f"metadata: {error}") from error
+        self._about |= said
+        self._metadata |= said
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything happened that is not written."""
+        return bool(self.calls or self.rows or self.marks)
 
     def flush(self, *, wait: bool = True) -> None:
         """Write what there is; where it cannot be written say so once and record no more.
 
         Without ``wait`` do nothing while another thread writes.
         """
-        if not self._lock.acquire(blocking=wait):
+        lock = (
+            self._lock
+        )  # the same at the end, also in a child that a signal handler forks meanwhile
+        if not lock.acquire(blocking=wait):
             return
         try:
             if not self._writing:  # else this is a signal handler in the midst of it
-                self._writing = True
                 self._write()
         finally:
-            self._writing = False
-            self._lock.release()
+            lock.release()
 
     def close(self) -> None:
         """Write what there is, and nothing from now on."""
         self.flush()
+        self._closed = True
         self.sink.close()
-        _writers.discard(self)
+        ending.writers.pop(id(self), None)
 
     def in_child(self) -> None:
         """Become the writer of a forked child, of which nothing is known yet."""
@@ -134,75 +164,88 @@ class Writer:
         self._clear()
         self.forked()
 
-    def _described(self, key: Hashable, describe: Callable[[], Mapping[str, Any]]) -> int:
-        if len(self._known) >= KNOWN:
-            self._known = {}
-        _at_exit()
-        number = next(self._numbers)
-        self._details[number] = describe()
-        return self._known.setdefault(key, number)
-
     def _write(self) -> None:
-        self.due = time.monotonic_ns() + PERIOD_NS
-        if self._broken:
-            self.calls, self.rows, self.marks, self._details = [], [], [], {}
-            return
+        self._writing = True
+        self.due = 0 if ending.begun() else time.monotonic_ns() + PERIOD_NS
+        sink = self.sink
         try:
-            self.sink.write(joined(self._lines()))
-        except OSError as error:
-            self._broken = True
-            where = getattr(self.sink, "path", "memory")
-            problem = f"bridge: {where}: {error.strerror or error}; nothing more is recorded there"
-            warnings.warn(problem, RuntimeWarning, stacklevel=2)
+            self._write_to(sink)
+        except Exception as error:  # noqa: BLE001 - the program is not to fail for being recorded
+            if sink is self.sink:  # else this is a child now, forked meanwhile
+                self._broken = True
+                _warn(sink, error)
+        finally:
+            self._writing = False
 
-    def _lines(self) -> list[bytes]:
-        """Return all that is new; what others refer to is taken last and written first."""
-        calls, rows, marks = _taken(self.calls), _taken(self.rows), _taken(self.marks)
-        events = [
-            ("calls", _columns((call & CALLS, number) for call, number in calls)),
-            ("ranges", _columns(map(self._numbered, rows))),
-            ("marks", _columns(map(self._numbered, marks))),
-            ("open", self._still_open()),
+    def _write_to(self, sink: Sink) -> None:
+        """Write what there is, then forget it; what others refer to is looked at last and written first."""
+        calls, rows, marks = self.calls[:], self.rows[:], self.marks[:]
+        if self._broken or self._closed:
+            self._details.clear()
+        else:
+            events = [encoded(line) for line in self._events(calls, rows, marks)]
+            head = [] if self._begun else [encoded(self._header)]
+            definitions = self._definitions()
+            lines = joined([*head, *map(encoded, definitions), *events])
+            if sink is not self.sink:
+                return
+            sink.write(lines)
+            self._begun = True
+            self._forget(definitions)
+        del self.calls[: len(calls)], self.rows[: len(rows)], self.marks[: len(marks)]
+
+    def _events(
+        self, calls: list[tuple[int, int]], rows: list[Row], marks: list[Mark]
+    ) -> list[dict[str, Any]]:
+        """Return lines; what has ended and what is open in one, so that no range is cut into both."""
+        ended = {"ranges": _columns(map(self._numbered, rows)), "open": self._still_open()}
+        lines: list[dict[str, Any]] = [
+            {"calls": _columns(calls)},
+            {kind: found for kind, found in ended.items() if found},
+            {"marks": _columns(map(self._numbered, marks))},
         ]
-        written = [{kind: found} for kind, found in events if found]
-        begun, self._begun = self._begun, True
-        head = [] if begun else [header()]
-        return [_encoded(line) for line in (*head, *self._definitions(), *written)]
+        return [line for line in lines if any(line.values())]
 
     def _still_open(self) -> list[tuple[Any, ...]]:
-        """Return what is open now; where nothing is and something was, columns of no rows."""
+        """Return what is open now; where nothing is and something was once, columns of no rows."""
         opened = _columns(map(self._numbered, self.open()))
-        before, self._had_open = self._had_open, bool(opened)
-        return opened or ([()] * len(Row._fields) if before else [])
+        self._had_open |= bool(opened)
+        return opened or ([()] * len(Row._fields) if self._had_open else [])
 
     def _numbered(self, event: Row | Mark) -> tuple[Any, ...]:
         label = event.label
         number = self._labels.get(label)
         if number is None:
-            number = self._labels[label] = len(self._labels)
-            self._new_labels.append(label)
+            if len(self._labels) >= KNOWN:
+                self._labels = {}
+            number = next(self._label_numbers)
+            self._new_labels[number] = label
+            self._labels[label] = number
         return (number, *event[1:])
 
-    def _definitions(self) -> Iterator[dict[str, Any]]:
-        labels, self._new_labels = self._new_labels, []
-        details = {number: self._details.pop(number) for number in list(self._details)}
-        threads = {number: self._threads.pop(number) for number in list(self._threads)}
-        if labels:
-            yield {"labels": [_written(label) for label in labels]}
-        if details:
-            yield {"details": details}
-        if threads:
-            yield {"threads": threads}
-        metadata, self._metadata = self._metadata, {}
-        if metadata:
-            yield {"metadata": metadata}
+    def _definitions(self) -> list[dict[str, dict[Any, Any]]]:
+        """Return what is not defined yet, a copy of each."""
+        labels = {number: _written(label) for number, label in self._new_labels.items()}
+        news: dict[str, dict[Any, Any]] = {
+            "labels": labels,
+            "details": self._details.copy(),
+            "threads": self._threads.copy(),
+            "metadata": self._metadata.copy(),
+        }
+        return [{kind: found} for kind, found in news.items() if found]
 
-
-def _taken(events: list[Any]) -> list[Any]:
-    """Take what is in a list that other threads append to."""
-    taken = events[:]
-    del events[: len(taken)]
-    return taken
+    def _forget(self, definitions: Iterable[Mapping[str, Mapping[Any, Any]]]) -> None:
+        """Have these defined: unless another thread has changed them since, they are no news."""
+        news: dict[str, dict[Any, Any]] = {
+            "labels": self._new_labels,
+            "details": self._details,
+            "threads": self._threads,
+            "metadata": self._metadata,
+        }
+        for kind, found in (item for line in definitions for item in line.items()):
+            for key, value in found.items():
+                if kind == "labels" or news[kind].get(key) is value:
+                    news[kind].pop(key, None)
 
 
 def _columns(events: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -216,36 +259,8 @@ def _written(label: Label) -> list[Any]:
     return [*texts, color]
 
 
-def _encoded(line: Mapping[str, Any], default: Callable[[Any], Any] | None = repr) -> bytes:
-    import json  # noqa: PLC0415 (5 ms, and most programs write nothing)
-
-    text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=default)
-    return text.encode("utf-8", "backslashreplace")
-
-
-_writers: WeakSet[Writer] = WeakSet()
-_ending: set[int] = set()  # processes that write at their end
-
-
-def flush_all() -> None:
-    """Write what all writers of this process have."""
-    for writer in list(_writers):
-        writer.flush()
-
-
-def _at_exit() -> None:
-    """Have all written when this process ends; a child of multiprocessing ends without atexit."""
-    if os.getpid() not in _ending:
-        _ending.add(os.getpid())
-        atexit.register(flush_all)
-        util = sys.modules.get("multiprocessing.util")
-        if util is not None:
-            util.Finalize(None, flush_all, exitpriority=0)
-
-
-def _forked() -> None:
-    for writer in list(_writers):
-        writer.in_child()
-
-
-os.register_at_fork(after_in_child=_forked)
+def _warn(sink: Sink, error: Exception) -> None:
+    where = getattr(sink, "path", "memory")
+    reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+    problem = f"bridge: {where}: {reason}; nothing more is recorded there"
+    warnings.warn(problem, RuntimeWarning, stacklevel=2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +16,9 @@ import numpy as np
 
 from importers import frames
 from importers.errors import NotAReport
-from importers.recording.details import PIDS, PROCESS_BITS, with_details
-from importers.recording.lines import header, read
+from importers.recording.batches import PROCESS_BITS
+from importers.recording.details import PIDS, with_details
+from importers.recording.lines import Recording, header, read
 from importers.report import Facts, Report
 
 PATTERN = "bridge-*.jsonl"
@@ -38,49 +40,51 @@ def found(report: Report, path: Path, given: Sequence[Path] = ()) -> Report:
     """Return a report of one file with the details of its calls.
 
     Takes the recordings that are ``given`` (files or folders), else those beside the report and in
-    ``$BRIDGE_SIDECAR``. Raises NotAReport if none that is given is of the report.
+    ``$BRIDGE_SIDECAR``, of which a damaged one is a warning. Raises NotAReport for a damaged one that is
+    given, and if none that is given is of the report.
     """
-    strict = bool(given)
-    ours = _of_processes(
-        report, list(_candidates(_files(path, given), strict=strict)), strict=strict
-    )
+    ours = _of_processes(report, list(_candidates(_files(path, given), given)), bool(given))
     if given and not ours:
         names = ", ".join(one.name for one in given)
         raise NotAReport(f"{names}: recorded by no process of {path.name}; which report is it of?")
-    return with_details(report, [read(one.path) for one in ours])
+    whole, problems = _read(ours, strict=bool(given))
+    report = with_details(report, whole)
+    facts = replace(report.facts[0], warnings=(*report.facts[0].warnings, *problems))
+    return replace(report, facts=(facts, *report.facts[1:])) if problems else report
 
 
 def _files(path: Path, given: Sequence[Path]) -> Iterator[Path]:
     folders = [path.parent, Path(os.environ.get(FOLDER) or path.parent)]
-    for one in dict.fromkeys(given or folders):
-        yield from sorted(one.glob(PATTERN)) if one.is_dir() else [one]
+    files = (one for place in given or folders for one in _in(place))
+    yield from {one.resolve(): one for one in files}.values()
 
 
-def _candidates(paths: Iterable[Path], *, strict: bool) -> Iterator[Candidate]:
+def _in(place: Path) -> list[Path]:
+    return sorted(place.glob(PATTERN)) if place.is_dir() else [place]
+
+
+def _candidates(paths: Iterable[Path], given: Sequence[Path]) -> Iterator[Candidate]:
     """Return what the first lines say; what is no recording is passed over, unless it was given."""
     for path in paths:
         try:
             head = header(path)
-        except (OSError, NotAReport):
-            if strict:
-                raise
-            continue
-        if head:
             written = path.stat().st_mtime_ns
-            yield Candidate(
-                path, int(head["pid"]), str(head.get("host")), int(head["epoch_ns"]), written
-            )
-        elif strict:
-            raise NotAReport(f"{path.name}: not a recording of nsight-bridge")
+        except (OSError, NotAReport) as error:
+            if path in given:
+                reason = error.strerror if isinstance(error, OSError) else None
+                raise NotAReport(f"{path}: {reason}" if reason else str(error)) from error
+            continue
+        yield Candidate(path, head["pid"], str(head.get("host")), head["epoch_ns"], written)
 
 
-def _of_processes(report: Report, there: Sequence[Candidate], *, strict: bool) -> list[Candidate]:
+def _of_processes(report: Report, there: Sequence[Candidate], strict: bool) -> list[Candidate]:
     """Pick the recording of each process: of several the one begun last while it was watched."""
     facts = report.facts[0]
-    pids = {
-        int(pid) >> PROCESS_BITS & PIDS for pid in np.unique(frames.ints(report.ranges, "process"))
-    }
-    fitting = [one for one in there if one.pid in pids and (strict or _of_this_time(one, facts))]
+    numbers = np.unique(frames.ints(report.ranges, "process"))
+    pids = {int(number) >> PROCESS_BITS & PIDS for number in numbers}
+    fitting = [one for one in there if one.pid in pids]
+    timely = [one for one in fitting if _of_this_time(one, facts)]
+    fitting = timely or (fitting if strict else [])  # who names a file knows better than its clock
     here = [one for one in fitting if one.host == facts.metadata.get("host")] or fitting
     latest = {one.pid: one for one in sorted(here, key=lambda one: one.begun)}
     return list(latest.values())
@@ -91,3 +95,16 @@ def _of_this_time(one: Candidate, facts: Facts) -> bool:
         return True
     first, last = (facts.epoch_ns + edge for edge in facts.span)
     return one.begun <= last + SLACK_NS and one.written >= first - SLACK_NS
+
+
+def _read(ours: Sequence[Candidate], *, strict: bool) -> tuple[list[Recording], list[str]]:
+    """Return the recordings, and what is wrong with the others."""
+    whole, problems = [], []
+    for one in ours:
+        try:
+            whole.append(read(one.path))
+        except NotAReport as error:
+            if strict:
+                raise
+            problems.append(f"{error}: its calls are without details")
+    return whole, problems

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from importers import frames
-from importers.errors import NotAReport
 from importers.keys import shared
+from importers.recording.batches import PROCESS_BITS
 from importers.recording.lines import CALL_IDS, Recording
 from importers.report import Report
 from importers.texts import Ints, unique_names
 
-PROCESS_BITS = 24
 PIDS = (1 << PROCESS_BITS) - 1
 
 
@@ -39,21 +38,10 @@ def with_details(report: Report, recordings: Sequence[Recording]) -> Report:
 
 def _details(recordings: Sequence[Recording]) -> tuple[Ints, list[str]]:
     """Return which of the distinct details each call has, and these as JSON."""
-    texts = [text for one in recordings for text in one.details.values()]
+    texts = [text for one in recordings for text in one.details]
     first = np.cumsum([0, *(len(one.details) for one in recordings)])
-    codes = [_places(one) + at for one, at in zip(recordings, first, strict=False)]
+    codes = [one.columns["calls"][1] + at for one, at in zip(recordings, first, strict=False)]
     return np.concatenate(codes), texts
-
-
-def _places(one: Recording) -> Ints:
-    """Return the place of each call's details among those of its recording."""
-    numbers = np.array(list(one.details), np.int64)
-    wanted = one.columns["calls"][1]
-    order = np.argsort(numbers)
-    place = np.searchsorted(numbers, wanted, sorter=order)
-    if (place >= len(numbers)).any() or (numbers[order[place]] != wanted).any():
-        raise NotAReport(f"{one.name}: details are missing in it; copy the file again")
-    return order[place]
 
 
 def _row_of_call(report: Report, recordings: Sequence[Recording]) -> Ints:

@@ -6,7 +6,7 @@ The invariant: all whole lines are read; of the last one, cut where its writer w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,34 +14,39 @@ from typing import Any
 import numpy as np
 
 from importers.errors import NotAReport
-from importers.frames import MISSING
+from importers.recording.batches import (
+    EVENTS,
+    LABEL,
+    LATEST,
+    PLAIN,
+    PROCESS_BITS,
+    Batch,
+    Label,
+    Payloads,
+    batch,
+    ints,
+    label,
+)
+from importers.recording.batches import within as _within
 from importers.texts import Ints
 
-FORMAT, VERSION = "bridge.recording/", "1"
+FORMAT, VERSION = "bridge.recording", "1"
 BEGINNING = f'{{"format":"{FORMAT}'.encode()
 CALL_IDS = 0x4E42 << 48  # what the numbers of calls begin from, as payloads
-LABEL, KIND, THREAD, START, END = range(5)  # columns of ranges, the payloads apart
-EVENTS = {"calls": 2, "ranges": 6, "marks": 4, "open": 6}  # columns of each
-
-Label = tuple[str, str | None, str | None, int | None]  # name, domain, category, colour
-
-
-@dataclass
-class Payloads:
-    """The payload of each row: integers, and the texts of those that are none, '' for the others."""
-
-    ints: Ints
-    others: Mapping[int, str]
+DAMAGE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass
 class Recording:
-    """One recording; ``columns`` are int64, a row per event."""
+    """One recording; ``columns`` are int64, a row per event.
+
+    Labels and details are told of by their places among ``labels`` and ``details``.
+    """
 
     name: str
     header: Mapping[str, Any]
     labels: list[Label] = field(default_factory=list)
-    details: dict[int, str] = field(default_factory=dict)  # as JSON
+    details: list[str] = field(default_factory=list)  # as JSON
     threads: dict[int, str] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
     columns: dict[str, list[Ints]] = field(default_factory=dict)
@@ -51,7 +56,7 @@ class Recording:
     @property
     def process(self) -> int:
         """The process, as Nsight Systems numbers them."""
-        return int(self.header["pid"]) << 24
+        return int(self.header["pid"]) << PROCESS_BITS
 
 
 def is_recording(path: Path) -> bool:
@@ -61,11 +66,11 @@ def is_recording(path: Path) -> bool:
 
 
 def header(path: Path) -> dict[str, Any]:
-    """Return the first line of a recording, {} if it is none; raises OSError."""
+    """Return the first line of a recording; raises NotAReport if it is none, and OSError."""
     with path.open("rb") as file:
         line = file.readline()
     if not (line.startswith(BEGINNING) and line.endswith(b"\n")):
-        return {}
+        raise NotAReport(f"{path.name}: not a recording of nsight-bridge")
     return _header(path.name, line)
 
 
@@ -81,76 +86,105 @@ def parse(name: str, lines: Iterable[bytes]) -> Recording:
     _, first = next(numbered, (1, b""))
     if not first.endswith(b"\n"):
         raise NotAReport(f"{name}: not a recording, or its writer was killed at once")
-    found = Recording(name, _header(name, first))
-    batches: dict[str, list[list[Any]]] = {kind: [] for kind in EVENTS}
+    found = _Lines(Recording(name, _header(name, first)))
     for number, line in numbered:
         if not line.endswith(b"\n"):
-            found.torn = True
+            found.recording.torn = True
             break
         try:
-            _take(found, batches, json.loads(line))
-        except (ValueError, TypeError, KeyError) as error:
+            found.take(_decoded(line))
+        except DAMAGE as error:
             raise NotAReport(f"{name}: line {number} is damaged; copy the file again") from error
-    _join(found, batches)
-    return found
+    return found.joined()
 
 
 def _header(name: str, line: bytes) -> dict[str, Any]:
     try:
-        head = json.loads(line)
-        version = str(head["format"]).removeprefix(FORMAT)
-        int(head["pid"]), int(head["epoch_ns"])
-    except (ValueError, TypeError, KeyError) as error:
+        head = _decoded(line)
+        named, _, version = str(head["format"]).rpartition("/")
+        if named != FORMAT or not version.isalnum():
+            raise ValueError("another format")
+        if version == VERSION:
+            _within(ints([head["pid"]]), 1 << PROCESS_BITS)
+            _within(ints([head["epoch_ns"], head["monotonic_ns"]]), LATEST)
+    except DAMAGE as error:
         raise NotAReport(f"{name}: not a recording: its first line is damaged") from error
     if version != VERSION:
         raise NotAReport(f"{name}: a recording of a newer nsight-bridge (format {version})")
-    return dict(head)
+    return head
 
 
-def _take(found: Recording, batches: dict[str, list[list[Any]]], line: Mapping[str, Any]) -> None:
-    for kind, value in line.items():
-        if kind == "labels":
-            found.labels += [tuple(label) for label in value]
-        elif kind == "details":
-            found.details |= {int(n): json.dumps(d, ensure_ascii=False) for n, d in value.items()}
-        elif kind == "threads":
-            found.threads |= {int(number): str(name) for number, name in value.items()}
-        elif kind == "metadata":
-            found.metadata |= value
-        elif kind in EVENTS:
-            if len(value) != EVENTS[kind] or len({len(column) for column in value}) > 1:
-                raise ValueError(kind)
-            # What is open now takes the place of what was open before.
-            batches[kind] = [value] if kind == "open" else [*batches[kind], value]
+def _decoded(line: bytes) -> dict[str, Any]:
+    found = json.loads(line)
+    if not isinstance(found, dict):
+        raise TypeError("no object")
+    if b"\\u" in line:  # a lone surrogate, say, of which no UTF-8 can be made later
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
 
 
-def _join(found: Recording, batches: Mapping[str, list[list[Any]]]) -> None:
-    """Put batches one after another, and what was open at the end behind the ranges."""
-    opened = {"ranges": [*batches["ranges"], *batches["open"]]}
-    for kind, parts in {**batches, **opened}.items():
-        plain = EVENTS[kind] if kind == "calls" else EVENTS[kind] - 1
-        found.columns[kind] = [_column([part[at] for part in parts]) for at in range(plain)]
-        if plain < EVENTS[kind]:
-            found.payloads[kind] = _payloads([one for part in parts for one in part[plain]])
+class _Lines:
+    """The lines of a recording, put together."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.labels: dict[int, Label] = {}
+        self.details: dict[int, str] = {}
+        self.batches: dict[str, list[Batch]] = {kind: [] for kind in EVENTS}
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        """Take a line; what is of a kind that is not known is passed over."""
+        for kind, value in line.items():
+            if kind == "labels":
+                self.labels |= {int(n): label(*one) for n, one in value.items()}
+            elif kind == "details":
+                texts = {int(n): json.dumps(d, ensure_ascii=False) for n, d in value.items()}
+                self.details |= texts
+            elif kind == "threads":
+                self.recording.threads |= {int(n): str(name) for n, name in value.items()}
+            elif kind == "metadata":
+                self.recording.metadata |= dict(value)
+            elif kind == "open":  # what is open now takes the place of what was open before
+                self.batches[kind] = [batch(kind, value)]
+            elif kind in EVENTS:
+                self.batches[kind].append(batch(kind, value))
+
+    def joined(self) -> Recording:
+        """Return all batches one after another, what was open at the end behind the ranges."""
+        found = self.recording
+        found.labels, found.details = [*self.labels.values()], [*self.details.values()]
+        parts = self.batches | {"ranges": [*self.batches["ranges"], *self.batches["open"]]}
+        for kind, of_kind in parts.items():
+            columns = zip(*(one.columns for one in of_kind), strict=True)
+            joined = [np.concatenate(column) for column in columns]
+            found.columns[kind] = joined or [np.empty(0, np.int64)] * PLAIN[kind]
+            found.payloads[kind] = _payloads([one.payloads for one in of_kind])
+        self._place()
+        return found
+
+    def _place(self) -> None:
+        """Let events tell of labels and details by their places."""
+        columns, name = self.recording.columns, self.recording.name
+        for kind in ("ranges", "marks", "open"):
+            columns[kind][LABEL] = _places(self.labels, columns[kind][LABEL], f"{name}: names")
+        columns["calls"][1] = _places(self.details, columns["calls"][1], f"{name}: details")
 
 
-def _column(parts: list[list[int]]) -> Ints:
-    return np.concatenate([np.empty(0, np.int64), *(np.array(p, np.int64) for p in parts)])
+def _payloads(parts: Sequence[Payloads]) -> Payloads:
+    first = np.cumsum([0, *(len(part.ints) for part in parts)]).tolist()
+    others = {
+        row + at: text
+        for part, at in zip(parts, first, strict=False)
+        for row, text in part.others.items()
+    }
+    return Payloads(np.concatenate([np.empty(0, np.int64), *(p.ints for p in parts)]), others)
 
 
-def _payloads(values: list[Any]) -> Payloads:
-    """Take the integers; a float is a text, and there are few."""
-    try:
-        return Payloads(np.array(values, np.int64), {}) if _all_ints(values) else _mixed(values)
-    except OverflowError:
-        return _mixed(values)
-
-
-def _all_ints(values: list[Any]) -> bool:
-    return set(map(type, values)) <= {int}
-
-
-def _mixed(values: list[Any]) -> Payloads:
-    others = {row: json.dumps(value) for row, value in enumerate(values) if type(value) is not int}
-    ints = [MISSING if row in others else value for row, value in enumerate(values)]
-    return Payloads(np.array(ints, np.int64), others)
+def _places(defined: Mapping[int, object], wanted: Ints, what: str) -> Ints:
+    """Return the place of each number among those that are defined."""
+    numbers = np.array(list(defined), np.int64)
+    order = np.argsort(numbers)
+    place = np.searchsorted(numbers, wanted, sorter=order)
+    if (place >= len(numbers)).any() or (numbers[order[place]] != wanted).any():
+        raise NotAReport(f"{what} are missing in it; copy the file again")
+    return order[place]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +11,11 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
-from importers.errors import NotAReport, NothingRecorded
+from importers.errors import NothingRecorded
 from importers.percall import name_lengths
+from importers.recording.batches import START, Payloads
 from importers.recording.details import metadata, with_details
-from importers.recording.lines import (
-    LABEL,
-    START,
-    Payloads,
-    Recording,
-    parse,
-    read,
-)
+from importers.recording.lines import Recording, parse, read
 from importers.report import Facts, Report
 from importers.texts import Ints, Texts
 
@@ -80,8 +74,8 @@ class _Labels:
     """The labels of a recording as columns by their numbers."""
 
     def __init__(self, found: Recording) -> None:
-        name, domain, category, color = _transposed(found)
-        self.texts = Texts.of(text.encode("utf-8", "backslashreplace") for text in name)
+        name, domain, category, color = zip(*found.labels, strict=True)
+        self.texts = Texts.of(name)
         self.name = self.texts.factorize(name_lengths(self.texts))
         self.domain = pd.factorize(np.array(["", *(d or "" for d in domain)], dtype=object))
         self.category = pd.factorize(np.array([c or "" for c in category], dtype=object))
@@ -100,14 +94,6 @@ class _Labels:
             "payload": payloads.ints,
             "json": _others(payloads),
         }
-
-
-def _transposed(found: Recording) -> Sequence[Sequence[Any]]:
-    """Return names, domains, categories and colours; check that all that is used is there."""
-    used = [found.columns[kind][LABEL] for kind in ("ranges", "marks")]
-    if max((int(c.max()) for c in used if len(c)), default=-1) >= len(found.labels):
-        raise NotAReport(f"{found.name}: names are missing in it; copy the file again")
-    return list(zip(*found.labels, strict=True)) or [(), (), (), ()]
 
 
 def _others(payloads: Payloads) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ class Facts:
     """What is known of a capture as a whole; ``span`` is (first start, last end) in ns.
 
     ``epoch_ns`` is when the times are 0, in ns of the epoch, -1 if unknown; ``metadata`` what recordings
-    say of the program: host, rank, and what it said of itself.
+    say of the program: host, rank, and what it said of itself; ``recordings`` are the files with details
+    of its calls, not kept in a store.
     """
 
     product: str = ""
@@ -33,6 +35,7 @@ class Facts:
     warnings: tuple[str, ...] = ()
     epoch_ns: int = frames.MISSING
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    recordings: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from bridge.annotate.emit import state
@@ -65,18 +65,27 @@ class Place(NamedTuple):
 
 
 class Observer:
-    """Looks at the calls of one function, or at one block."""
+    """Looks at the calls of one function, whose parameters are in order, or at one block."""
 
-    __slots__ = ("_flops", "_kind", "_name", "_named", "_shapes", "_skip", "details")
+    __slots__ = ("_flops", "_kind", "_name", "_named", "_order", "_shapes", "_skip", "details")
 
-    def __init__(self, function: Callable[..., Any] | None, name: str, details: Wanted) -> None:
-        parameters = _parameters(function)
+    def __init__(
+        self,
+        name: str,
+        details: Wanted,
+        places: Iterable[Place] = (),
+        *,
+        open_ended: bool = True,
+        skip: int = 0,
+    ) -> None:
+        of_name = {place.name: place for place in places}
         self.details = details
         self._name = name
-        self._skip = 1 if next(iter(parameters), "") in SELF else 0  # a method's object is no input
+        self._order = tuple(of_name)
+        self._skip = skip  # first arguments that are no inputs: a method's object
         self._shapes = bool(details.shapes) or details.flops == "auto"
         self._flops = details.flops
-        self._named = tuple(_placed(parameters, details, name))
+        self._named = tuple(_wanted_places(of_name, details, None if open_ended else name))
         self._kind = (name, self._shapes, details.flops == "auto")
 
     def look(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Seen | None:
@@ -85,13 +94,18 @@ class Observer:
             inputs: tuple[Tensor, ...] = ()
             if self._shapes:
                 given = args[self._skip :] if self._skip else args
-                inputs = tensors((*given, *kwargs.values()) if kwargs else given)
+                inputs = tensors((*given, *self._ordered(kwargs)) if kwargs else given)
             if not self._named:
                 return inputs, ()
             return inputs, tuple([(p.name, _value(p, args, kwargs)) for p in self._named])
         except Exception as error:  # noqa: BLE001 - the program is not to fail for being looked at
             _failed(self._name, error)
             return None
+
+    def _ordered(self, kwargs: Mapping[str, Any]) -> list[Any]:
+        """Return what was given by name as if it had been given by position."""
+        known = [kwargs[name] for name in self._order if name in kwargs]
+        return [*known, *(value for name, value in kwargs.items() if name not in self._order)]
 
     def note(
         self,
@@ -162,7 +176,7 @@ class Observer:
 def note_block(call: int, name: str, details: Wanted) -> None:
     """Hand on what a block says of itself: its inputs, and its arguments as a mapping."""
     try:
-        observer = Observer(None, name, details._replace(args=()))
+        observer = Observer(name, details._replace(args=()))
         one = hasattr(details.shapes, "shape")  # given by itself
         seen = observer.look((details.shapes,) if one else tuple(details.shapes or ()), {})
         values = tuple((str(key), plain(value)) for key, value in dict(details.args).items())
@@ -202,30 +216,37 @@ def recordings() -> list[Any]:
     return found
 
 
-def _parameters(function: Callable[..., Any] | None) -> Mapping[str, Any]:
-    if function is None:
-        return {}
+def of_function(function: Callable[..., Any], name: str, details: Wanted) -> Observer:
+    """Return who looks at the calls of a function; raise TypeError for an argument that it has not."""
     from inspect import signature  # noqa: PLC0415 (10 ms, and most ops have no details)
 
     try:
-        return signature(function).parameters
+        parameters = list(signature(function).parameters.values())
     except (TypeError, ValueError):  # written in C
-        return {}
+        return Observer(name, details)
+    places = [
+        Place(
+            p.name,
+            at if p.kind <= p.POSITIONAL_OR_KEYWORD else -1,
+            None if p.default is p.empty else p.default,
+        )
+        for at, p in enumerate(parameters)
+    ]
+    open_ended = any(p.kind == p.VAR_KEYWORD for p in parameters)
+    skip = 1 if places and places[0].name in SELF else 0
+    return Observer(name, details, places, open_ended=open_ended, skip=skip)
 
 
-def _placed(parameters: Mapping[str, Any], details: Wanted, name: str) -> Iterator[Place]:
+def _wanted_places(
+    places: Mapping[str, Place], details: Wanted, closed: str | None
+) -> Iterator[Place]:
     """Find the arguments that are wanted, and for FLOPs those that formulas ask for."""
-    open_ended = not parameters or any(p.kind == p.VAR_KEYWORD for p in parameters.values())
     for one in details.args:
-        if one not in parameters and not open_ended:
-            raise TypeError(f"nvtx_op: {name} has no argument {one!r}")
-    asked = [one for one in ARGUMENTS if one in parameters] if details.flops == "auto" else []
-    positions = {one: at for at, one in enumerate(parameters)}
+        if one not in places and closed is not None:
+            raise TypeError(f"nvtx_op: {closed} has no argument {one!r}")
+    asked = [one for one in ARGUMENTS if one in places] if details.flops == "auto" else []
     for one in dict.fromkeys([*details.args, *asked]):
-        found = parameters.get(one)
-        positional = found is not None and found.kind <= found.POSITIONAL_OR_KEYWORD
-        default = None if found is None or found.default is found.empty else found.default
-        yield Place(one, positions[one] if positional else -1, default)
+        yield places.get(one) or Place(one, -1, None)
 
 
 def _value(place: Place, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

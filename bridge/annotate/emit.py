@@ -156,6 +156,15 @@ def _warn(message: str) -> None:
     warnings.warn(f"bridge: {message}", RuntimeWarning, stacklevel=2)
 
 
+def _before_fork() -> None:
+    """Choose in the parent: NVTX begun in a forked child kills it (nsys 2022.4.2)."""
+    if any(os.environ.get(sign) for sign in SIGNS):
+        current()
+
+
+os.register_at_fork(before=_before_fork)
+
+
 def _nvtx() -> Emitter | str:
     from bridge.annotate import pypi  # noqa: PLC0415 (nvtx costs 70 ms, paid only under a tool)
 

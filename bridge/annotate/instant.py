@@ -5,7 +5,8 @@ The invariant: a counter's value is right in this process whether or not a tool 
 
 from __future__ import annotations
 
-from threading import Lock
+import os
+from threading import RLock
 from typing import Self
 
 from bridge.annotate import emit
@@ -13,7 +14,9 @@ from bridge.annotate.emit import state
 from bridge.annotate.label import Label, checked, checked_name, checked_payload
 
 COUNTER = "counter:"  # before the name, in the text of the mark: what importers know it by
-_adding = Lock()
+# Held again by its own thread: a signal handler may count while another count is recorded.
+_adding = RLock()
+os.register_at_fork(after_in_child=_adding._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def mark(

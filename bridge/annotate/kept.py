@@ -64,12 +64,18 @@ def tensors(values: Iterable[Any]) -> tuple[Tensor, ...]:
         except Exception:  # noqa: BLE001 - a nested tensor has no one shape, and says so by raising
             shape = None
         if isinstance(value, tuple | list):
-            found += tensors(islice(value, MOST)) if len(found) < MOST else ()
+            found += _of_list(value) if len(found) < MOST else ()
         elif isinstance(shape, list):  # PaddlePaddle's
             found.append((tuple(shape), getattr(value, "dtype", "")))
         else:
             found.append(NOTHING)
     return tuple(found[:MOST] if len(found) > MOST else found)
+
+
+def _of_list(values: tuple[Any, ...] | list[Any]) -> Iterable[Tensor]:
+    """Return the tensors of a list; a list without any, such as a stride, is one value."""
+    found = tensors(islice(values, MOST))
+    return found if any(shape is not None for shape, _ in found) else (NOTHING,)
 
 
 def plain_tensors(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bridge.annotate import callid
 from bridge.annotate.callid import new
-from bridge.annotate.details import Observer, Wanted
+from bridge.annotate.details import Observer, Wanted, of_function
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
 from bridge.annotate.relay import Begin, relaying, relaying_async
@@ -37,7 +37,7 @@ class Annotated:
         self, function: Callable[..., Any], label: Label, payload: float | None, own: Wanted | None
     ) -> None:
         self.function, self.label, self.payload = function, label, payload
-        self.own = None if own is None else Observer(function, label.name, own)
+        self.own = None if own is None else of_function(function, label.name, own)
         self._of_session: Observer | None = None
 
     def observer(self) -> Observer | None:
@@ -46,7 +46,7 @@ class Annotated:
         if self.own is not None or wanted is None:
             return self.own
         if self._of_session is None or self._of_session.details is not wanted:
-            self._of_session = Observer(self.function, self.label.name, wanted)
+            self._of_session = of_function(self.function, self.label.name, wanted)
         return self._of_session
 
 

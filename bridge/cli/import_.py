@@ -38,8 +38,8 @@ def import_(
 
     joined = options.joined(reports, db, None, Choices(options.read_rules(rules)), sidecar=sidecar)
     grouped = rules.read_text(encoding="utf-8") if rules else ""
-    files = [one for one in sidecar if one.is_file()]
-    known = store.identity((*reports, *files), whole=verify)
+    recordings = [path for facts in joined.report.facts for path in facts.recordings]
+    known = store.identity((*reports, *recordings), whole=verify)
     run = store.find(db, known, grouped)
     if run:
         click.echo(f"already imported as run {run.id} of {db}, on {run.created}", err=True)

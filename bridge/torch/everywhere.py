@@ -32,6 +32,8 @@ class EveryModule(Switch):
         with _changing:
             if not (self._hooks or _Enabled.by):
                 _Enabled.by = self
+                for site in list(_sites.values()):
+                    site.on = True
                 self._hooks = [
                     register_module_forward_pre_hook(_before),
                     register_module_forward_hook(_after, always_call=True),
@@ -40,9 +42,13 @@ class EveryModule(Switch):
     def disable(self) -> None:
         """Leave all as it was before; if that has been done, do nothing."""
         with _changing:
+            if not self._hooks:
+                return
             while self._hooks:
                 self._hooks.pop().remove()
-                _Enabled.by = None
+            _Enabled.by = None
+            for site in list(_sites.values()):
+                site.remove()  # closes what is open: within a model's forward, say
 
 
 class _Enabled:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from bridge.annotate import callid, emit
-from bridge.annotate.details import Observer, Wanted
+from bridge.annotate.details import Observer, Place, Wanted
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry, close, push
@@ -68,7 +68,7 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
         """Run one op in its range, and note its shapes."""
         observer = self.observers.get(func)
         if observer is None:
-            observer = self.observers[func] = Observer(None, label.name, details)
+            observer = self.observers[func] = _observer(func, label.name, details)
         seen, result, number = observer.look(args, kwargs), None, callid.new()
         entry = Entry(label, number)
         push(entry)
@@ -129,6 +129,17 @@ def ops(*, shapes: bool | str = False, flops: str | None = None) -> Ops:
 
 def _label(name: str) -> Label | None:
     return None if name.startswith(PROFILER) else Label(name)
+
+
+def _observer(func: Any, name: str, details: Wanted) -> Observer:
+    """Return who looks at the calls of an op, whose schema names its arguments."""
+    given = getattr(getattr(func, "_schema", None), "arguments", ())
+    named = enumerate((one.name, one.default_value, one.kwarg_only) for one in given)
+    return Observer(
+        name,
+        details,
+        [Place(n, -1 if by_name else at, default) for at, (n, default, by_name) in named],
+    )
 
 
 def op_name(func: Any) -> str:

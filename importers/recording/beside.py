@@ -49,8 +49,13 @@ def found(report: Report, path: Path, given: Sequence[Path] = ()) -> Report:
         raise NotAReport(f"{names}: recorded by no process of {path.name}; which report is it of?")
     whole, problems = _read(ours, strict=bool(given))
     report = with_details(report, whole)
-    facts = replace(report.facts[0], warnings=(*report.facts[0].warnings, *problems))
-    return replace(report, facts=(facts, *report.facts[1:])) if problems else report
+    first, *others = report.facts
+    first = replace(
+        first,
+        warnings=(*first.warnings, *problems),
+        recordings=tuple(one.path for one in ours),
+    )
+    return replace(report, facts=(first, *others))
 
 
 def _files(path: Path, given: Sequence[Path]) -> Iterator[Path]:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.annotate.callid import CALL_ID_BASE
-from bridge.annotate.details import Observer, wanted
+from bridge.annotate.details import of_function, wanted
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label, text
 from bridge.recording import writer as writers
@@ -246,7 +246,7 @@ def noted(writer: Writer) -> list[Any]:
 
 def note(function: Any, *calls: tuple[Any, ...], **details: Any) -> None:
     asked = {"shapes": False, "args": (), "flops": None} | details
-    observer = Observer(function, function.__name__, wanted(**asked))
+    observer = of_function(function, function.__name__, wanted(**asked))
     for number, given_ in enumerate(calls):
         observer.note(CALL_ID_BASE | number, observer.look(given_, {}), None, (given_, {}))
 

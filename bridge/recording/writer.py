@@ -15,7 +15,7 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 from bridge.annotate.callid import CALL_ID_BITS
-from bridge.annotate.label import Label, text
+from bridge.annotate.label import Label, color_of, text
 from bridge.recording import ending
 from bridge.recording.encoded import encoded
 from bridge.recording.header import header
@@ -254,9 +254,9 @@ def _columns(events: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 def _written(label: Label) -> list[Any]:
     """Write a label as a profiler gets it: what is no UTF-8 is spelled out."""
-    name, domain, category, color = label
+    name, domain, category, _ = label
     texts = [one if one is None else text(one).decode() for one in (name, domain, category)]
-    return [*texts, color]
+    return [*texts, color_of(label)]
 
 
 def _warn(sink: Sink, error: Exception) -> None:

@@ -1,0 +1,122 @@
+"""What nsys records and what a session records of one run agree, range by range."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import both
+import numpy as np
+import pandas as pd
+import pytest
+from test_under_nsys import PATHS
+
+import bridge
+import importers
+from importers import frames
+from importers.report import Report
+
+TEXTS = ("name", "domain_name", "category", "kind")
+NEAR_NS = 20_000_000  # the two clocks are read one after the other, on a busy machine
+OF_SESSION = "nsight-bridge"  # the domain of the capture range, which only nsys is told of
+
+
+@pytest.fixture(scope="module", params=["interop", "auto"])
+def folder(request: Any, nsys: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("both")
+    traced = ["--trace=nvtx", "--sample=none", "--cpuctxsw=none", "--trace-fork-before-exec=true"]
+    program = [sys.executable, both.__file__, str(made / "own.jsonl")]
+    path = os.pathsep.join([*PATHS, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    environ = {**os.environ, "BRIDGE_NVTX": request.param, "PYTHONPATH": path}
+    for command in (
+        [nsys, "profile", *traced, "-o", str(made / "report"), *program],
+        [
+            nsys,
+            "export",
+            "--type=sqlite",
+            "-o",
+            str(made / "report.sqlite"),
+            str(made / "report.nsys-rep"),
+        ],
+    ):
+        subprocess.run(command, env=environ, check=True, capture_output=True, timeout=180)
+    return made
+
+
+def ranges(report: Report, process: int | None = None) -> pd.DataFrame:
+    """Return the ranges of one process (by default the first), texts as texts, in order."""
+    table = report.ranges.assign(**{c: report.ranges[c].astype(str) for c in TEXTS})
+    table["text"] = report.texts.decode(frames.ints(report.ranges, "text"))
+    table["pid"] = frames.ints(report.ranges, "process") >> 24 & 0xFFFFFF
+    first = table.sort_values("start")["pid"].iloc[0] if process is None else process
+    table = table[(table["pid"] == first) & (table["domain_name"] != OF_SESSION)]
+    table["tid"] = table["thread"] & 0xFFFFFF
+    return table.sort_values(
+        ["kind", "tid", "domain_name", "start"], kind="stable", ignore_index=True
+    )
+
+
+@pytest.fixture
+def both_records(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return ranges(importers.load(folder / "report.sqlite")), ranges(
+        importers.load(folder / "own.jsonl")
+    )
+
+
+def test_every_range_is_in_both_with_all_that_was_said_of_it(both_records) -> None:
+    theirs, ours = both_records
+    assert len(ours) > 10_000
+    for column in ("kind", "tid", "domain_name", "text", "payload", "category"):
+        assert theirs[column].tolist() == ours[column].tolist(), column
+    said = ours["color"] != frames.MISSING  # nvtx gives what has no colour one of its own
+    assert (theirs["color"][said] & 0xFFFFFFFF).tolist() == ours["color"][said].tolist()
+
+
+def test_times_differ_by_what_reading_a_clock_takes(both_records) -> None:
+    theirs, ours = both_records
+    closed = ~(ours["open"] | theirs["open"]).to_numpy()
+    spans = [(t["end"] - t["start"]).to_numpy()[closed] for t in both_records]
+    assert np.abs(spans[0] - spans[1]).max() < NEAR_NS
+    starts = [t["start"].to_numpy() - t["start"].min() for t in both_records]
+    assert np.abs(starts[0] - starts[1]).max() < NEAR_NS
+
+
+def test_ops_have_the_same_calls_and_paths(folder: Path) -> None:
+    theirs, ours = (bridge.load(folder / name) for name in ("report.sqlite", "own.jsonl"))
+    first = ranges(ours.report)["pid"].iloc[0]
+
+    def paths(joined: bridge.Joined) -> list[tuple[str, str]]:
+        table = joined.by("range")
+        table = table[(table["thread"].to_numpy() >> 24 & 0xFFFFFF) == first]
+        return sorted(zip(table["name"], table["path"], strict=True))
+
+    assert paths(theirs) == paths(ours)
+
+
+def test_the_forked_child_is_in_both(folder: Path) -> None:
+    [child] = folder.glob("own-*.jsonl")
+    pid = int(child.stem.removeprefix("own-"))
+    theirs = ranges(importers.load(folder / "report.sqlite"), pid)
+    ours = ranges(importers.load(child), pid)
+    own = ["in the child", "within"]
+    assert ours["text"].tolist()[-2:] == sorted(own) or set(own) <= set(ours["text"])
+    for table in (theirs, ours):
+        found = table[table["text"].isin(own)].sort_values("text")
+        assert found[["text", "domain_name"]].to_numpy().tolist() == [
+            ["in the child", ""],
+            ["within", "forked"],
+        ]
+    assert (theirs[theirs["text"] == "in the child"]["color"] & 0xFFFFFFFF).tolist() == [0xFF008080]
+
+
+def test_marks_are_in_both(folder: Path) -> None:
+    def marks(name: str) -> list[tuple[Any, ...]]:
+        table = importers.load(folder / name).marks
+        columns = [table[c].astype(str) for c in ("name", "domain_name", "json")]
+        return sorted(zip(*columns, table["payload"], strict=True))
+
+    assert marks("report.sqlite") == marks("own.jsonl")
+    assert marks("own.jsonl")

@@ -24,6 +24,7 @@ def header() -> dict[str, Any]:
     """Return the first line; times in ns, of the epoch and of `time.monotonic_ns` at one moment."""
     return {
         "format": FORMAT,
+        "trace_id": os.urandom(16).hex(),  # as W3C's trace context has it
         "pid": os.getpid(),
         "host": os.uname().nodename,
         "program": os.path.basename(sys.argv[0]) if sys.argv else "",  # noqa: PTH119 (no pathlib)

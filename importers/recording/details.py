@@ -65,6 +65,7 @@ def metadata(recordings: Sequence[Recording]) -> dict[str, Any]:
 
 def of_process(found: Recording) -> dict[str, Any]:
     """Return what a recording says of its process, and what the program said of itself."""
-    own = {key: found.header[key] for key in ("host", "program") if found.header.get(key)}
+    names = ("trace_id", "host", "program")
+    own = {key: found.header[key] for key in names if found.header.get(key)}
     ranks = {k: found.header[k] for k in ("rank", "local_rank", "world_size") if k in found.header}
     return own | ranks | found.metadata

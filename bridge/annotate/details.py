@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from bridge.annotate.emit import state
+from bridge.annotate.emit import current, state
 from bridge.annotate.kept import Tensor, plain, plain_tensors, str_dtype, tensors, written_shapes
 
 # What the formulas of bridge.formulas ask for besides shapes.
@@ -204,6 +204,7 @@ class _Beside:
 
 def recordings() -> list[Any]:
     """Return the writers that details go to: the session's, and with a tool attached the sidecar."""
+    current()  # whether a tool is attached is known from the first use on
     found = [] if state.writer is None else [state.writer]
     if state.attached:
         if _Beside.writer is None:

@@ -12,8 +12,10 @@ import click
 
 from bridge import __version__
 from bridge.cli.demo import demo
+from bridge.cli.doctor import doctor
 from bridge.cli.import_ import import_
 from bridge.cli.report import report
+from bridge.cli.run import run
 from bridge.cli.runs import runs
 from bridge.cli.trace import trace
 from bridge.cli.why import why
@@ -74,5 +76,5 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _stop)
 
 
-for command in (demo, import_, report, trace, why, runs):
+for command in (demo, doctor, run, import_, report, trace, why, runs):
     main.add_command(command)

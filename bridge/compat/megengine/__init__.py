@@ -1,0 +1,11 @@
+"""MegEngine's profiler: `from bridge.compat.megengine import Profiler, profile, scope, is_profiling`."""
+
+from bridge.compat.megengine.profiler import (
+    Profiler,
+    is_profiling,
+    merge_trace_events,
+    profile,
+    scope,
+)
+
+__all__ = ["Profiler", "is_profiling", "merge_trace_events", "profile", "scope"]

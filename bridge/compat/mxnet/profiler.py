@@ -1,0 +1,188 @@
+"""The calls of MXNet's profiler: one for the process, configured, run, stopped, dumped.
+
+The invariant: what is recorded accumulates from `set_state("run")` to `set_state("run")` until a dump that
+finishes; then all begins anew, and may be configured again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import warnings
+from time import monotonic_ns
+from typing import Any
+
+from bridge.compat.calls import Happened, happened, together
+from bridge.compat.files import write_json
+from bridge.compat.mxnet.aggregate import as_json, blocks, table
+from bridge.compat.mxnet.config import Config, MXNetError
+from bridge.compat.mxnet.objects import Counter, Domain, Event, Frame, Marker, Task, scope
+from bridge.compat.mxnet.trace import trace
+from bridge.session.profile import Profile, profile
+
+__all__ = [
+    "Counter",
+    "Domain",
+    "Event",
+    "Frame",
+    "Marker",
+    "Task",
+    "dump",
+    "dump_profile",
+    "dumps",
+    "pause",
+    "profiler_set_config",
+    "profiler_set_state",
+    "resume",
+    "scope",
+    "set_config",
+    "set_state",
+]
+
+STATES = {"stop": False, "run": True}
+WRITERS = {"table": table, "json": as_json}
+
+
+class _State:
+    """What the process's profiler is told, and what it has recorded."""
+
+    def __init__(self) -> None:
+        self.config = Config()
+        self.sessions: list[Profile] = []
+        self.running = False
+        self.since = 0  # ns: when aggregates were reset
+
+    def recorded(self) -> Happened:
+        """Return what was recorded since the last dump that finished."""
+        return together(map(happened, self.sessions))
+
+    def begin(self) -> None:
+        """Begin to record into a session of its own: a recording that is a file keeps one."""
+        options = self.config.session
+        if self.sessions and "path" in options:
+            path = options["path"]
+            options["path"] = path.with_stem(f"{path.stem}-{len(self.sessions) + 1}")
+        session = profile(**options)
+        session.start()
+        self.sessions.append(session)
+        self.running = True
+        atexit.unregister(_at_exit)  # again at the end: sessions are then still there
+        atexit.register(_at_exit)
+
+    def end(self) -> None:
+        """Record no more."""
+        self.running = False
+        if self.sessions:
+            self.sessions[-1].stop()
+
+
+_state = _State()
+
+
+def set_config(**kwargs: Any) -> None:
+    """Configure the profiler, for the next time that it runs; see `Config` for what there is.
+
+    Raises MXNetError for an option that there is not.
+    """
+    kwargs.pop("kvstore_handle", None)
+    _own(kwargs.pop("profile_process", "worker"))
+    _state.config = _state.config.changed(kwargs)
+
+
+def set_state(state: str = "stop", profile_process: str = "worker") -> None:
+    """Begin ("run") or end ("stop") to record; raises KeyError for another word."""
+    _own(profile_process)
+    wanted = STATES[state]
+    if wanted is not _state.running:
+        (_state.begin if wanted else _state.end)()
+
+
+def pause(profile_process: str = "worker") -> None:
+    """Record nothing until `resume`; not counted, the first `resume` ends it."""
+    _own(profile_process)
+    if _state.running:
+        _state.sessions[-1].pause()
+
+
+def resume(profile_process: str = "worker") -> None:
+    """Record again."""
+    _own(profile_process)
+    if _state.running:
+        _state.sessions[-1].resume()
+
+
+def dump(finished: bool = True, profile_process: str = "worker") -> None:
+    """Write the timeline to the configured file, replacing it; if finished, stop and begin anew.
+
+    Raises MXNetError if the profiler has not run.
+    """
+    _own(profile_process)
+    if not _state.sessions:
+        raise MXNetError("Profiler hasn't been run. Config and start profiler first")
+    if finished:
+        _state.end()
+    write_json(_state.config.filename, trace(_state.recorded()))
+    if finished:
+        _state.sessions = []
+
+
+def dumps(
+    reset: bool = False,
+    format: str = "table",  # noqa: A002 - theirs
+    sort_by: str = "total",
+    ascending: bool = False,
+) -> str:
+    """Return the aggregates as text, "" unless they are configured; reset counts from now on.
+
+    Formats are "table" and "json"; sorted by total, avg, min, max or count. Raises ValueError for others.
+    """
+    if format not in WRITERS:
+        raise ValueError(f"dumps: no format {format!r}: one of {', '.join(WRITERS)}")
+    if not _state.config.aggregate_stats:
+        return ""
+    text = WRITERS[format](blocks(_state.recorded(), _state.since), sort_by, ascending)
+    if reset:
+        _state.since = monotonic_ns()
+    return text
+
+
+def profiler_set_config(mode: str = "symbolic", filename: str = "profile.json") -> None:
+    """Configure as MXNet once did; `set_config` took its place."""
+    _deprecated("profiler_set_config", "set_config")
+    set_config(
+        filename=filename,
+        profile_symbolic=mode in {"symbolic", "all"},
+        profile_imperative=mode in {"imperative", "all"},
+        profile_all=mode == "all",
+    )
+
+
+def profiler_set_state(state: str = "stop") -> None:
+    """Begin or end as MXNet once did; `set_state` took its place."""
+    _deprecated("profiler_set_state", "set_state")
+    set_state(state)
+
+
+def dump_profile() -> None:
+    """Write as MXNet once did; `dump` took its place."""
+    _deprecated("dump_profile", "dump")
+    dump(finished=True)
+
+
+def _deprecated(name: str, now: str) -> None:
+    warnings.warn(f"profiler.{name} is now profiler.{now}", DeprecationWarning, stacklevel=3)
+
+
+def _own(process: str) -> None:
+    if process != "worker":
+        warnings.warn(f"bridge: no process {process!r} is reached from here", stacklevel=3)
+
+
+def _at_exit() -> None:
+    """Leave no run without its file."""
+    if _state.running:
+        dump()
+
+
+if os.environ.get("MXNET_PROFILER_AUTOSTART", "0") not in {"", "0"}:
+    set_state("run")

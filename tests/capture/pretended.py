@@ -1,0 +1,25 @@
+"""Profilers that are none: they answer `--help` with a recorded text, and otherwise do as told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+HELP = Path(__file__).parent / "help"
+VERSIONS = {"nsys": ("2022.4", "2023.4", "2024.2"), "ncu": ("2022.3", "2024.1")}
+
+SCRIPT = """#!/bin/sh
+case "$*" in
+  --help | "profile --help") exec cat '{help}' ;;
+  --version) echo 'NVIDIA Nsight version {version}.1-abc' ;;
+  *) {otherwise} ;;
+esac
+"""
+
+
+def install(folder: Path, name: str, version: str, otherwise: str = "exit 99") -> Path:
+    """Write a tool that has the options of a version into a folder, and return it."""
+    tool = folder / name
+    text = SCRIPT.format(help=HELP / f"{name}-{version}.txt", version=version, otherwise=otherwise)
+    tool.write_text(text)
+    tool.chmod(0o755)
+    return tool

@@ -1,0 +1,145 @@
+"""How the program is named, where the report goes, and schedules as text."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import pytest
+from pretended import install
+
+from bridge import Action, schedule
+from bridge.capture import reports
+from bridge.capture.errors import CaptureError, MisuseError
+from bridge.capture.program import command
+from bridge.capture.schedule_text import parse
+
+
+def made(*words: str, module: bool = False, plain: bool = False, auto: bool = False) -> list[str]:
+    return command(words, module=module, plain=plain, auto=auto)
+
+
+def refused(*words: str, **how: bool) -> CaptureError:
+    with pytest.raises(CaptureError) as raised:
+        made(*words, **how)
+    return raised.value
+
+
+def test_a_script_a_module_and_a_command(folder):
+    (folder / "a.py").touch()
+    assert made("a.py", "-x", "--") == [sys.executable, "a.py", "-x", "--"]
+    assert made("pkg.mod", "1", module=True) == [sys.executable, "-m", "pkg.mod", "1"]
+    assert made("sh", "-c", "true", plain=True) == ["sh", "-c", "true"]
+    auto = [sys.executable, "-m", "bridge.autorun"]
+    assert made("a.py", "1", auto=True) == [*auto, "a.py", "1"]
+    assert made("pkg", auto=True, module=True) == [*auto, "-m", "pkg"]
+    assert made(".") == [sys.executable, "."]  # a folder may be a program
+
+
+def test_what_is_not_there_or_no_program(folder):
+    assert refused("none.py").status == 127
+    assert str(refused("none.py")) == "none.py: no such script"
+    assert "bridge run -- sh" in str(refused("sh"))
+    binary = refused(shutil.which("true"))
+    assert binary.status == 126
+    assert "a command stands after --" in str(binary)
+    assert refused("no-such-command", plain=True).status == 127
+    (folder / "plain").write_text("text")
+    assert refused("./plain", plain=True).status == 126
+
+
+@pytest.mark.parametrize("how", [{"module": True}, {"auto": True}])
+def test_a_command_is_no_program_of_this_python(how):
+    with pytest.raises(MisuseError, match="not with a command after --: leave"):
+        made("python3.11", "a.py", plain=True, **how)
+    with pytest.raises(MisuseError, match=r"not with a command after --$"):
+        made("./a.out", plain=True, **how)
+
+
+def test_dashes_are_seen_only_before_the_program(folder, tmp_path, monkeypatch):
+    from command import bridge
+
+    install(tmp_path, "nsys", "2022.4")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    (folder / "a.py").touch()
+
+    def end(*words: str) -> str:
+        return bridge("run", "--print", *words).stdout.partition("report1.nsys-rep ")[2].strip()
+
+    assert end("a.py", "--", "-o", "b") == f"{sys.executable} a.py -- -o b"
+    assert end("--", "sh", "--", "a.py") == "sh -- a.py"
+    assert end("-m", "a", "--print", "-m") == f"{sys.executable} -m a --print -m"
+
+
+def test_the_report_is_named_or_the_first_free_one(folder):
+    def chosen(output=None, *, force=False):
+        return reports.chosen(output and folder / output, ".nsys-rep", force=force).name
+
+    assert chosen() == "report1.nsys-rep"
+    (folder / "report1.nsys-rep").touch()
+    (folder / "report2.1.nsys-rep").touch()
+    assert chosen() == "report3.nsys-rep"
+    assert chosen("a") == chosen("a.nsys-rep") == "a.nsys-rep"
+    assert chosen("a.sqlite") == "a.sqlite.nsys-rep"
+    with pytest.raises(CaptureError, match=r"report1\.nsys-rep: exists; .* --force"):
+        chosen("report1")
+    with pytest.raises(CaptureError, match=r"report2\.1\.nsys-rep: exists"):
+        chosen("report2")
+    assert chosen("report2", force=True) == "report2.nsys-rep"
+    with pytest.raises(CaptureError, match="there is no folder"):
+        chosen("no/such")
+    (folder / "sub").mkdir()
+    with pytest.raises(CaptureError, match="sub: a folder"):
+        chosen("sub")
+
+
+def test_reports_that_came_out_are_in_the_order_of_capture(folder):
+    name = folder / "r.nsys-rep"
+    for number in (1, 2, 3, 10, 11):
+        (folder / f"r.{number}.nsys-rep").write_text("old")
+    others = [folder / "r.x.nsys-rep", folder / "other.1.nsys-rep"]
+    for other in others:
+        other.write_text("kept")
+    before = reports.there(name)
+    assert [path.name for path in before][-2:] == ["r.10.nsys-rep", "r.11.nsys-rep"]
+    assert reports.came_out(name, before) == []
+    assert len(reports.there(name)) == 5
+    for number in (1, 2, 10):
+        (folder / f"r.{number}.nsys-rep").write_text("new one")
+    (folder / "r.11.nsys-rep").write_text("")  # nothing was written to it
+    fresh = [path.name for path in reports.came_out(name, before)]
+    assert fresh == ["r.1.nsys-rep", "r.2.nsys-rep", "r.10.nsys-rep"]
+    assert len(reports.there(name)) == 3  # what was not replaced is of another launch
+    assert all(other.exists() for other in others)
+
+
+def test_a_schedule_as_text_is_what_schedule_takes():
+    steps = parse(" wait=1, warmup = 1,active=2,repeat=1 ")
+    assert steps == {"wait": 1, "warmup": 1, "active": 2, "repeat": 1}
+    actions = schedule(**steps)
+    assert [actions(step) for step in range(5)] == [
+        Action.NONE, Action.WARMUP, Action.RECORD, Action.RECORD_AND_SAVE, Action.NONE
+    ]  # fmt: skip
+    assert parse("active=1,skip_first=3") == {"wait": 0, "warmup": 0, "active": 1, "skip_first": 3}
+    assert schedule(**parse("active=1,skip_first=3"))(3) is Action.RECORD_AND_SAVE
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "'' is none of wait, warmup"),
+        ("wait=1", "active=NUMBER is missing"),
+        ("active", "'active' is none of"),
+        ("active=1,active=2", "active is given twice"),
+        ("active=0", "active is a whole number of at least 1, not '0'"),
+        ("active=1,wait=-1", "wait is a whole number of at least 0, not '-1'"),
+        ("active=1.5", "not '1.5'"),
+        ("active=²", "not '²'"),
+        ("active=1,steps=2", "'steps=2' is none of"),
+        ("active=1,", "'' is none of"),
+    ],
+)
+def test_what_is_no_schedule(text, reason):
+    with pytest.raises(ValueError) as raised:
+        parse(text)
+    assert reason in str(raised.value)

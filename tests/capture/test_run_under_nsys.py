@@ -1,0 +1,262 @@
+"""The real nsys, launched: statuses, streams, reports of every capture range, and failures."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import launched
+import pytest
+from command import inside
+from pretended import install
+
+import bridge
+
+ROOT = Path(bridge.__file__).parent.parent
+PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+SCRIPT = launched.__file__
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def environ(**more: str) -> dict[str, str]:
+    left = {name: value for name, value in os.environ.items() if not name.startswith("BRIDGE_")}
+    return {**left, "PYTHONPATH": PATH, "COLUMNS": "100", **more}
+
+
+@pytest.fixture
+def run(nsys: str, folder: Path) -> Run:
+    """Run `bridge run` in a folder of its own."""
+
+    def launch(
+        *words: str | Path, before: tuple[str, ...] = (), **how: object
+    ) -> subprocess.CompletedProcess[str]:
+        command = [*before, sys.executable, "-m", "bridge", "run", *map(str, words)]
+        settings = {"env": environ(), "input": "", "cwd": folder, **how}
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=120, **settings
+        )
+
+    return launch
+
+
+def said(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Give what the program said."""
+    return [
+        line.removeprefix("SAID ") for line in done.stdout.splitlines() if line.startswith("SAID ")
+    ]
+
+
+def errors(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+
+
+def listed(folder: Path, *words: str) -> str:
+    command = [sys.executable, "-m", "bridge", *words]
+    done = subprocess.run(
+        command, env=environ(), cwd=folder, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_a_program_runs_as_it_would_and_its_breakdown_follows(run, folder):
+    words = ["7", "two words", "a'b\"c$HOME*", "", "--op", "-m", "é\n"]
+    done = run("-o", "r", SCRIPT, "exit", *words)
+    assert done.returncode == 7
+    assert said(done) == [repr(tuple(words))]
+    assert "on stderr\n" in done.stderr
+    assert "the program ended with status 7\n" in done.stderr
+    assert done.stderr.startswith(f"BRIDGE_SIDECAR={folder} nsys profile --trace=cuda,nvtx ")
+    assert "work" in done.stdout.partition("SAID")[2]
+    recordings = [name for name in inside(folder) if name.startswith("bridge-")]
+    assert inside(folder) == sorted(["bridge.db", "r.nsys-rep", *recordings])
+    assert len(recordings) == 1
+    assert "exit" in listed(
+        folder, "report", "r.nsys-rep", "--by", "range", "--arguments", "--format", "csv"
+    )
+
+
+def test_the_command_that_is_printed_is_the_one_that_runs(run, folder):
+    words = ["-o", "odd 'name'", SCRIPT, "exit", "0", "a 'b\" $c"]
+    printed = run("--print", *words)
+    assert printed.stderr == ""
+    done = run(*words, "--no-import")
+    assert done.stderr.splitlines()[0] == printed.stdout.rstrip("\n") + " --no-import"
+    (folder / "odd 'name'.nsys-rep").unlink()
+    by_hand = subprocess.run(
+        ["sh", "-c", printed.stdout],
+        env=environ(),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said(by_hand) == [repr(("0", "a 'b\" $c"))]
+    assert (folder / "odd 'name'.nsys-rep").exists()
+
+
+def test_a_killed_program_leaves_its_status_and_its_report(run, folder):
+    done = run(SCRIPT, "die")
+    assert done.returncode == 128 + 9
+    assert "ended with status 137 (SIGKILL); what it recorded last may be lost\n" in done.stderr
+    assert (folder / "report1.nsys-rep").exists()
+
+
+def test_standard_input_a_module_and_a_store_of_ones_own(run, folder):
+    done = run(
+        "--db",
+        "own.db",
+        "-m",
+        "launched",
+        "read",
+        input="line\n",
+        env=environ(PYTHONPATH=f"{PATH}{os.pathsep}{Path(SCRIPT).parent}"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert said(done) == ["()", repr(("line\n",)), repr(("to its end",))]
+    assert "run 1 of own.db" in done.stderr
+    assert not (folder / "bridge.db").exists()
+
+
+def test_any_command_and_no_import(run, folder):
+    done = run("--no-import", "--", "sh", "-c", 'echo "SAID $1"; exit 4', "sh", "a  b")
+    assert (done.returncode, said(done)) == (4, ["a  b"])
+    assert inside(folder) == ["report1.nsys-rep"]
+    again = run("--", "true")
+    assert again.returncode == 1  # there is nothing in it to import
+    assert errors(again)[0].startswith("Error: report2.nsys-rep: no ranges, no CUDA calls")
+    assert inside(folder) == ["report1.nsys-rep", "report2.nsys-rep"]
+
+
+def test_a_program_is_annotated(run, folder):
+    (folder / "part.py").write_text("def load(n):\n    return n\n")
+    (folder / "whole.py").write_text("import part, sys\nprint('SAID', part.load(3), sys.argv)\n")
+    options = {"env": environ(BRIDGE_AUTORUN_OPTIONS="")}
+    done = run("--auto", "whole.py", "--x", **options)
+    assert said(done) == ["3 ['whole.py', '--x']"]
+    assert " -m bridge.autorun whole.py --x" in done.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["sp ace", "100%p%h", "-dash", "üñí", "a.b.c", "it's", 'qu"o&te', "new\nline"]
+)
+def test_folders_and_reports_with_odd_names(run, folder, name):
+    (folder / f"f{name}").mkdir()
+    report = Path(f"f{name}") / f"{name}"
+    done = run("-o", report, SCRIPT, "exit", "5")
+    assert done.returncode == 5, done.stderr
+    assert inside(folder) == ["bridge.db", f"f{name}"]
+    files = inside(folder / f"f{name}")
+    assert f"{name}.nsys-rep" in files
+    assert len([one for one in files if one.startswith("bridge-")]) == 1
+    assert "run 1 of bridge.db" in done.stderr
+
+
+SCHEDULE = "wait=1,warmup=1,active=2,repeat=2"
+
+
+def test_the_reports_of_all_capture_ranges_are_one_run(run, folder):
+    done = run("-o", "r", "--schedule", SCHEDULE, SCRIPT, "steps")
+    assert done.returncode == 0, done.stderr
+    assert said(done)[-1] == repr(("to its end",))
+    reports = ["r.1.nsys-rep", "r.2.nsys-rep"]
+    assert [name for name in inside(folder) if name.endswith("rep")] == reports
+    assert "run 1 of bridge.db" in done.stderr
+    assert "r.1.nsys-rep, r.2.nsys-rep" in listed(folder, "runs", "list")
+    ops = listed(folder, "report", "--format", "csv")
+    assert [n for n in range(launched.STEPS) if f"step{n}" in ops] == [2, 3, 6, 7]
+
+    assert errors(run("-o", "r", "--schedule", SCHEDULE, SCRIPT, "steps")) == [
+        "Error: r.1.nsys-rep: exists; give another name, or --force to replace it"
+    ]
+    once = SCHEDULE.replace("repeat=2", "repeat=1")
+    forced = run("--force", "-o", "r", "--schedule", once, SCRIPT, "steps")
+    assert forced.returncode == 0, forced.stderr
+    assert said(forced)[-1] == repr(("to its end",))
+    assert [name for name in inside(folder) if name.endswith("rep")] == ["r.nsys-rep"]
+    ops = listed(folder, "report", "--format", "csv")
+    assert [n for n in range(launched.STEPS) if f"step{n}" in ops] == [2, 3]
+
+
+def test_only_kill_ends_the_program_with_its_last_capture(run):
+    once = SCHEDULE.replace("repeat=2", "repeat=1")
+    done = run("--kill", "--schedule", once, SCRIPT, "steps")
+    assert done.returncode == 128 + 15
+    assert repr(("to its end",)) not in said(done)
+    assert "step3" in done.stdout
+
+
+def test_no_capture_range_was_hit(run, folder):
+    done = run("--capture", "nvtx", SCRIPT, "exit", "0")
+    assert done.returncode == 1
+    [line] = errors(done)
+    assert line.startswith("Error: no report: no range capture@nsight-bridge began")
+    done = run("--capture", "cudaProfilerApi", SCRIPT, "exit", "2")
+    assert done.returncode == 2
+    [line] = errors(done)
+    assert line.startswith(
+        "Error: the program ended with status 2; no report: cudaProfilerStart was"
+    )
+    assert not (folder / "bridge.db").exists()
+
+
+def test_no_space_is_left_for_the_report(run, folder):
+    (folder / "small").mkdir()
+    mount = "mount -t tmpfs -o size=64k none small"
+    apart = ("unshare", "-rm", "sh", "-c", f'{mount} && exec "$@"', "sh")
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*apart, "true"], cwd=folder, check=False).returncode
+    ):
+        pytest.skip("no file systems of one's own here")
+    done = run("-o", "small/r", SCRIPT, "exit", "0", before=apart)
+    assert done.returncode == 1
+    assert errors(done) == [f"Error: no report: no space is left in {folder / 'small'}"]
+
+
+def test_nsys_writes_no_report(run, folder, tmp_path):
+    install(tmp_path, "nsys", "2022.4", otherwise="echo broken >&2; exit ${STATUS:-0}")
+    path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = run(SCRIPT, env=environ(**path))
+    assert done.returncode == 1
+    assert errors(done) == ["Error: no report: nsys wrote none; what it says of that is above"]
+    assert "broken\n" in done.stderr
+    assert run(SCRIPT, env=environ(**path, STATUS="9")).returncode == 9
+    install(tmp_path, "nsys", "2022.4", otherwise="echo raw > report1.1.qdstrm")
+    assert errors(run("--capture", "nvtx", SCRIPT, env=environ(**path))) == [
+        "Error: no report: nsys captured report1.1.qdstrm and could not import it; why is said above"
+    ]
+    # A report that is empty, or no report at all, is said to be that; the program's status counts for more.
+    install(tmp_path, "nsys", "2022.4", otherwise="echo junk > report1.nsys-rep; exit ${STATUS:-0}")
+    done = run(SCRIPT, env=environ(**path))
+    assert done.returncode == 1
+    [line] = errors(done)
+    assert line.startswith("Error: report1.nsys-rep: nsys export failed")
+    (folder / "report1.nsys-rep").unlink()
+    assert run(SCRIPT, env=environ(**path, STATUS="9")).returncode == 9
+
+
+def test_a_report_of_ncu_is_kept(run, folder, tmp_path):
+    install(
+        tmp_path,
+        "ncu",
+        "2024.1",
+        otherwise="for last; do :; done; echo kernels > k.ncu-rep; exit 3",
+    )
+    path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = run("--tool", "ncu", "-o", "k", SCRIPT, env=environ(**path))
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1] == "k.ncu-rep: kept; reports of ncu are not imported yet"
+    assert inside(folder) == ["k.ncu-rep"]
+
+
+def test_nothing_is_left_behind_in_the_folder_for_temporary_files(run):
+    place = Path(tempfile.gettempdir())
+    before = set(place.iterdir())
+    assert run(SCRIPT, "exit", "0").returncode == 0
+    left = set(place.iterdir()) - before
+    assert not [path for path in left if path.name.startswith("bridge-")]

@@ -1,0 +1,145 @@
+"""RAF's profiler: levels, pairs of B and E on the tracks of their categories, durations and their errors."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import old_programs
+import pytest
+from paired import pairs, read
+
+from bridge import nvtx_op, nvtx_range
+from bridge.compat import raf
+from bridge.compat.raf import profiler
+
+INNER = 'inner ü "quoted"'
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remains():
+    yield
+    profiler.stop()
+    profiler.clear()
+
+
+def names() -> list[str]:
+    return [event["name"] for event in profiler.get()["traceEvents"] if event["ph"] == "B"]
+
+
+def op(name: str, **more) -> None:
+    with nvtx_op(name, **more):
+        pass
+
+
+def test_a_whole_program(tmp_path):
+    old_programs.run(old_programs.RAF, tmp_path)
+    data = read(tmp_path / "profile.json")
+    assert data["displayTimeUnit"] == "ms"
+    found = pairs(data["traceEvents"])
+    assert [name for name, _ in found].count("outer") == 2
+    assert [name for name, _ in found].count(INNER) == 4
+    assert all(type(event["ts"]) is int and event["ts"] >= 0 for event in data["traceEvents"])
+    assert {(e["name"], e["cat"], e["tid"]) for e in data["traceEvents"]} == {
+        ("outer", "Default Stream", "Default Stream"),
+        (INNER, "ComputationOperator", "ComputationOperator"),
+    }
+
+
+def test_the_trace_opens_in_a_viewer(tmp_path, trace_processor):
+    from viewers.trace_processor import check_trace
+
+    old_programs.run(old_programs.RAF, tmp_path)
+    trace = trace_processor(tmp_path / "profile.json")
+    check_trace(trace)
+    counted = trace.query("select name, count(*) as n from slice group by name order by name")
+    assert [(row.name, row.n) for row in counted] == [(INNER, 4), ("outer", 2)]
+
+
+def test_only_clear_forgets():
+    for name in ("first", "second"):
+        profiler.start()
+        op(name)
+        profiler.stop()
+    assert names() == ["first", "second"]
+    profiler.clear()
+    assert names() == []
+    profiler.start()
+    op("third")
+    profiler.clear()
+    op("fourth")
+    assert names() == ["fourth"]
+
+
+def test_level_0_records_nothing():
+    profiler.start()
+    op("on")
+    profiler.start(0)
+    op("off")
+    assert names() == ["on"]
+
+
+def test_times_go_on_after_a_get():
+    profiler.start()
+    op("first")
+    before = profiler.get()["traceEvents"]
+    op("second")
+    assert profiler.get()["traceEvents"][:2] == before
+    starts = [e["ts"] for e in profiler.get()["traceEvents"] if e["ph"] == "B"]
+    assert starts[1] < 60_000_000  # µs since the start, not since the machine began
+
+
+def test_what_was_given_is_one_text():
+    class Tensor:
+        shape, dtype = (2, 3), "float32"
+
+    profiler.start()
+    op("mm", shapes=(Tensor(), Tensor()), args={"axis": 1})
+    begin = profiler.get()["traceEvents"][0]
+    assert begin["args"] == {"args_string": "T<2x3xfloat32>;T<2x3xfloat32>;axis=1"}
+
+
+def test_what_crosses_has_a_track_of_its_own():
+    profiler.start()
+    first, second = nvtx_range("a", category="phase"), nvtx_range("b", category="phase")
+    first.start()
+    second.start()
+    first.end()
+    second.end()
+    events = profiler.get()["traceEvents"]
+    assert [name for name, _ in pairs(events)] == ["a", "b"]
+    assert {event["tid"] for event in events} == {"phase", "phase (2)"}
+
+
+def test_a_coroutine_has_a_pair_for_each_slice():
+    @nvtx_op
+    async def task() -> None:
+        await asyncio.sleep(0)
+
+    async def both() -> None:
+        await asyncio.gather(task(), task())
+
+    profiler.start()
+    asyncio.run(both())
+    assert [name.rpartition(".")[2] for name, _ in pairs(profiler.get()["traceEvents"])] == [
+        "task"
+    ] * 4
+
+
+def test_a_duration_is_in_ms():
+    profiler.start()
+    with nvtx_op("slow", category="copy"):
+        time.sleep(0.01)
+    op("twice")
+    op("twice")
+    op("slow", category="other")
+    data = profiler.get()
+    assert 10 <= raf.profiler.get_duration(data, "slow", "copy") < 1000
+    with pytest.raises(AssertionError, match="twice"):
+        profiler.get_duration(data, "twice")
+    with pytest.raises(AssertionError, match="slow"):
+        profiler.get_duration(data, "slow")
+    with pytest.raises(ValueError, match="never"):
+        profiler.get_duration(data, "never")
+    with pytest.raises(ValueError, match="slow"):
+        profiler.get_duration(data, "slow", "neither")

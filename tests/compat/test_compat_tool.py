@@ -1,0 +1,58 @@
+"""The old programs under the real nsys: their ranges are in the report; without it their import is light."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib import import_module
+
+import old_programs
+import pytest
+from real_parts import ROOT
+
+import importers
+
+NAMES = {
+    "RAF": {"outer", 'inner ü "quoted"'},
+    "MEGENGINE": {"outer", "forward"},
+    "MXNET": {"outer", "epoch", "batch", "load"},
+    "TORCH": {"outer", "forward", "ProfilerStep#2", "ProfilerStep#7"},
+}
+MARKS = {"MXNET": {"checkpoint", "counter:samples"}}
+
+
+@pytest.mark.parametrize("program", NAMES)
+def test_ranges_are_in_the_report(nsys, program, tmp_path):
+    profile = [nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none", "-o", "report"]
+    run = [*profile, sys.executable, "-c", getattr(old_programs, program)]
+    export = [nsys, "export", "--type=sqlite", "-o", "report.sqlite", "report.nsys-rep"]
+    for command in (run, export):
+        environ = old_programs.environment()
+        subprocess.run(
+            command, cwd=tmp_path, env=environ, capture_output=True, check=True, timeout=120
+        )
+    report = importers.load(tmp_path / "report.sqlite")
+    assert NAMES[program] <= set(report.ranges["name"])
+    assert MARKS.get(program, set()) <= set(report.marks["name"])
+
+
+FACES = ["raf", "megengine", "mxnet", "torch_profiler"]
+
+
+@pytest.mark.parametrize("face", [*FACES, "mxnet.profiler"])
+def test_every_name_is_in_the_documentation(face):
+    page = (ROOT / "docs" / "migration.md").read_text(encoding="utf-8")
+    said = set(re.findall(r"\w+", page))
+    assert set(import_module(f"bridge.compat.{face}").__all__) <= said
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_importing_a_face_is_light(face, tmp_path):
+    program = f"""
+import sys, bridge
+assert not [name for name in sys.modules if name.startswith("bridge.compat")]
+import bridge.compat.{face}
+assert not {{"pandas", "numpy", "click", "sqlite3", "torch"}} & sys.modules.keys()
+"""
+    old_programs.run(program, tmp_path)

@@ -67,8 +67,8 @@ def main() -> None:
     """Join deep-learning ops to the CUDA kernels they launch, from Nsight reports.
 
     \b
-    nsys profile -o report python train.py    capture, the ops annotated with @nvtx_op
-    bridge import report.nsys-rep             join, store, show the breakdown per op
+    bridge run train.py                       capture with nsys, the ops annotated with @nvtx_op
+    bridge import report.nsys-rep             join, store, show the breakdown per op (run does so too)
     bridge report --by op-kernel --top 20     look closer
     bridge trace -o trace.json.gz             one timeline, for ui.perfetto.dev
     """  # noqa: D301 - the backspace keeps click from filling the lines

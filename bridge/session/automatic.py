@@ -37,19 +37,23 @@ class Automatic:
 
     def enable(self) -> None:
         """Begin to annotate."""
-        if self._on:
-            return
+        self.disable()  # what could not be undone the last time
         for switch in self._wanted():
+            self._on.append(switch)  # first: to disable what is not on does nothing
             switch.enable()
-            self._on.append(switch)
 
     def disable(self) -> None:
-        """Leave all as it was; what cannot be undone in this moment stays, and is said."""
-        while self._on:
+        """Leave all as it was; what cannot be undone in this moment is said, and tried again the next time."""
+        problems = []
+        for switch in self._on[::-1]:
             try:
-                self._on.pop().disable()
-            except RuntimeError as problem:
-                warnings.warn(f"bridge: {problem}", RuntimeWarning, stacklevel=4)
+                switch.disable()
+            except Exception as problem:  # noqa: BLE001 - the others are to be disabled as well
+                problems.append(problem)
+            else:
+                self._on.remove(switch)
+        for said in problems:
+            warnings.warn(f"bridge: {said}", RuntimeWarning, stacklevel=4)
 
     def _wanted(self) -> Iterator[Switch]:
         if self._level >= RUNTIME:

@@ -29,14 +29,19 @@ class Collections:
             gc.callbacks.append(self._note)
 
     def disable(self) -> None:
-        """End."""
+        """End, also what a collection has open that itself calls this, in a finalizer."""
         with suppress(ValueError):
             gc.callbacks.remove(self._note)
+        self._close()
 
     def _note(self, phase: str, info: dict[str, Any]) -> None:
         if phase == "start" and not state.idle:
             entry = Entry(LABELS[info["generation"]], callid.new())
             self._open.append(entry)
             push(entry)
-        elif phase == "stop" and self._open:
+        elif phase == "stop":
+            self._close()
+
+    def _close(self) -> None:
+        with suppress(IndexError):
             close(self._open.pop())

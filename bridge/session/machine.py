@@ -1,6 +1,7 @@
 """What is called when a step begins: the transitions of PyTorch's profiler.
 
-The invariant: what is called depends on the action before and the one that comes, and on nothing
+One thing differs: where nothing follows a warm-up, PyTorch starts and stops; here that would be a
+capture of nothing, and is left out. The invariant: what is called depends on the action before and the one that comes, and on nothing
 else. All that a transition calls is called, even if something of it raises: the exception goes on
 once the machine stands in the new step with its new action (or is at its end).
 """
@@ -9,9 +10,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from contextlib import ExitStack
+from functools import partial
 from typing import Any, Protocol
 
+from bridge.session.inturn import call_all
 from bridge.session.schedule import Action, action_at, every_step
 
 NONE, WARMUP, RECORD, SAVE = Action
@@ -21,9 +23,7 @@ RECORDING = (RECORD, SAVE)
 CALLS: dict[tuple[Action, Action | None], tuple[str, ...]] = {
     (NONE, WARMUP): ("prepare",),
     **{(NONE, now): ("prepare", "start") for now in RECORDING},
-    (WARMUP, NONE): ("start", "stop"),
     **{(WARMUP, now): ("start",) for now in RECORDING},
-    (WARMUP, None): ("start", "stop"),
     (RECORD, NONE): ("stop",),
     (RECORD, WARMUP): ("stop",),
     (RECORD, None): ("stop", "ready"),
@@ -63,11 +63,11 @@ class Machine:
         self.running = False
         self._actions = actions or every_step
         self._on = on
-        self._changing = False
+        self.changing = False  # a transition is under way
 
     def begin(self) -> None:
         """Begin with step 0. Raises RuntimeError while running, ValueError for a bad schedule."""
-        self._refuse_within("begin")
+        self.refuse_within("begin")
         if self.running:
             raise RuntimeError("the session runs already: end it before it begins again")
         action = action_at(0, self._actions)
@@ -79,7 +79,7 @@ class Machine:
 
         If the schedule raises, or gives nonsense, the machine stays in the step where it was.
         """
-        self._refuse_within("step")
+        self.refuse_within("step")
         if not self.running:
             raise RuntimeError("no session runs: begin one before the first step")
         action = action_at(self.step_number + 1, self._actions)
@@ -88,30 +88,35 @@ class Machine:
 
     def end(self) -> None:
         """End the session: what is being recorded becomes ready. If none runs, do nothing."""
-        self._refuse_within("end")
+        self.refuse_within("end")
         if self.running:
             self.running = False
             self._change(None)
 
-    def _change(self, now: Action | None) -> None:
-        before, self.action = self.action, now or NONE
-        self._changing = True
-        with ExitStack() as due:  # calls everything, in the reverse order of these lines
-            due.callback(setattr, self, "_changing", False)
-            for name in reversed(CALLS.get((before, now), ())):
-                due.callback(getattr(self._on, name))
-            if now is not None and (before, now) in INCORRECT:
-                _warn(before, now)
-
-    def _refuse_within(self, call: str) -> None:
-        """A transition is called to its end before another begins."""
-        if self._changing:
+    def refuse_within(self, call: str) -> None:
+        """Raise RuntimeError within a transition, which is called to its end before another begins."""
+        if self.changing:
             raise RuntimeError(
                 f"the session is between two steps: do not {call} it from a callback"
             )
 
+    def abandon(self) -> None:
+        """End without a call of anything."""
+        self.running, self.action = False, NONE
+
+    def _change(self, now: Action | None) -> None:
+        before, self.action = self.action, now or NONE
+        calls = [getattr(self._on, name) for name in CALLS.get((before, now), ())]
+        if now is not None and (before, now) in INCORRECT:
+            calls.insert(0, partial(_warn, before, now))
+        try:
+            self.changing = True
+            call_all(*calls)
+        finally:
+            self.changing = False
+
 
 def _warn(before: Action, now: Action) -> None:
     message = f"bridge: incorrect schedule: {now.name} follows {before.name}; nothing is saved"
-    # Of the program that called the session's step: _warn, _change, step and the session lie between.
-    warnings.warn(message, RuntimeWarning, stacklevel=5)
+    # Of the program that called the session's step: _warn, call_all, _change, step and the session lie between.
+    warnings.warn(message, RuntimeWarning, stacklevel=6)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from threading import TIMEOUT_MAX
 from typing import Any
 
 from bridge.annotate.details import Wanted
@@ -16,7 +17,7 @@ TRACES = (".json", ".json.gz")
 
 @dataclass(frozen=True)
 class Options:
-    """The options of `profile`."""
+    """The options of `profile`; raises TypeError or ValueError for what makes no sense."""
 
     schedule: Callable[[int], Any] | None = None
     on_trace_ready: Callable[[Any], Any] | None = None
@@ -41,7 +42,7 @@ class Options:
             self._check_period(self.dump_period)
 
     def _check_period(self, seconds: float) -> None:
-        if not seconds > 0:
+        if not isinstance(seconds, int | float) or not 0 < seconds <= TIMEOUT_MAX:
             raise ValueError(f"profile: dump_period is in seconds, more than 0, not {seconds!r}")
         if self.path is None or not self.path.name.endswith(ENDING):
             raise ValueError(f"profile: to dump while running takes a path that ends in {ENDING}")
@@ -53,20 +54,48 @@ class Options:
             return None
         return Wanted(shapes=True, flops="auto" if self.with_flops else None)
 
-    def file(self, cycle: int) -> Path | None:
-        """Return the file of a cycle, counted from 0: those after the first have a number."""
-        if self.path is None or not cycle:
-            return self.path
-        suffix = next(one for one in (ENDING, *TRACES[::-1]) if self.path.name.endswith(one))
-        return self.path.with_name(f"{self.path.name.removesuffix(suffix)}-{cycle + 1}{suffix}")
+
+def checked_options(given: Mapping[str, Any]) -> Options:
+    """Make options of what `profile` was given; raises TypeError for one that there is not."""
+    known = [one.name for one in fields(Options)]
+    unknown = ", ".join(repr(name) for name in given if name not in known)
+    if unknown:
+        raise TypeError(f"profile: no option {unknown}; there are {', '.join(known)}")
+    path = checked_path(given.get("path"))
+    metadata = checked_metadata(given.get("metadata") or {})
+    return Options(**{**given, "path": path, "metadata": metadata})
 
 
 def checked_path(path: Any) -> Path | None:
-    """Refuse a file that nothing could be written to."""
+    """Refuse a file that nothing could be written to; raises ValueError, TypeError for what is no path."""
     if path is None:
         return None
     if not Path(path).name.endswith((ENDING, *TRACES)):
         raise ValueError(
             f"profile: {path}: a recording ends in {ENDING}, a trace in .json or .json.gz"
         )
-    return Path(path)
+    return Path(path).absolute()  # wherever the program goes
+
+
+def checked_metadata(metadata: Any) -> dict[str, Any]:
+    """Refuse what is no mapping, or what JSON cannot say: raises TypeError; return it as it is now."""
+    if not metadata:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise TypeError(f"profile: metadata is a mapping, not {metadata!r}")
+    from json import loads  # noqa: PLC0415 (5 ms, and most sessions say nothing)
+
+    from bridge.recording.encoded import encoded  # noqa: PLC0415
+
+    try:
+        said: dict[str, Any] = loads(encoded(dict(metadata), default=None))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"profile: metadata: {error}") from None
+    return said
+
+
+def numbered(path: Path, numbers: Sequence[int]) -> Path:
+    """Return a path with numbers before its suffix: `steps.json.gz` becomes `steps-2.json.gz`."""
+    suffix = next(one for one in (ENDING, *TRACES[::-1]) if path.name.endswith(one))
+    name = "-".join([path.name.removesuffix(suffix), *map(str, numbers)])
+    return path.with_name(name + suffix)

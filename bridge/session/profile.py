@@ -7,20 +7,19 @@ has ended, whatever ended it.
 
 from __future__ import annotations
 
-import atexit
-import os
 from collections.abc import Callable
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from bridge.annotate import callid, stack
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
-from bridge.session.capture import capture as capture_of
+from bridge.session import running
 from bridge.session.cycle import Cycle
-from bridge.session.machine import RECORDING, Machine
-from bridge.session.options import Options, checked_path
+from bridge.session.inturn import call_all
+from bridge.session.machine import Machine
+from bridge.session.options import Options, checked_options
+from bridge.session.recorded import Recorded
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -30,88 +29,79 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 STEP = "ProfilerStep#{}"  # as PyTorch's profiler names them
-_starting = Lock()
-
-
-class _Process:
-    """The session that runs, and in which process it began."""
-
-    session: Profile | None = None
-    pid = 0
 
 
 class Profile:
-    """A session: `start` and `stop` it, surround a block with it, or decorate a function."""
+    """A session: `start` and `stop` it, surround a block with it, or decorate a function.
+
+    In a forked child it goes on recording, into a file of the child's own, until the child stops it or
+    ends; the steps, the tool's capture and `on_trace_ready` are the parent's.
+    """
 
     def __init__(self, options: Options) -> None:
-        ready = options.on_trace_ready
-        self._cycle = Cycle(
-            options, capture_of(options.capture), lambda: ready(self) if ready else None
-        )
+        self._options = options
+        self._recorded = Recorded(options)
+        self._cycle = Cycle(options, self._recorded, self._ready)
         self._machine = Machine(options.schedule, self._cycle)
-        self._numbered = options.schedule is not None  # whether steps are ranges
+        self._numbered = False  # whether steps are ranges
         self._step: stack.Entry | None = None
-        self._paused = False
+        self._paused = self._stopping = False
 
     def start(self) -> None:
         """Begin with step 0; raises RuntimeError while a session runs, this one or another."""
-        with _starting:
-            if is_running():
-                raise RuntimeError("a session runs in this process already: stop it first")
-            _Process.session, _Process.pid = self, os.getpid()
-        atexit.register(self.stop)
+        self._machine.refuse_within("begin")
+        parents = running.inherited()
+        if parents is not None:
+            parents.stop()
+        running.claim(self)
+        self._numbered = self._options.schedule is not None
         try:
             self._machine.begin()
         except BaseException:
-            self._ended()
+            self._abandon(self._cycle.stop)
             raise
-        self._open_step()
+        self._stepped()
 
     def stop(self) -> None:
-        """End; what was recorded is ready. If the session does not run, do nothing."""
-        if _Process.session is not self:
-            return
-        if _Process.pid != os.getpid():
-            self._cycle.detach()
-            return
-        self._close_step()
-        try:
-            self._machine.end()
-        finally:
-            self._ended()
+        """End; what was recorded is ready. If the session does not run, do nothing.
+
+        Between two steps, as in ``on_trace_ready``, it ends when the next one has begun.
+        """
+        if running.inherited() is self:
+            self._abandon(self._cycle.leave)
+        elif self._machine.changing:
+            self._stopping = running.own() is self
+        elif running.own() is self:
+            call_all(self._close_step, self._machine.end, self._ended)
 
     def step(self) -> None:
         """Go on to the next step of the schedule; raises RuntimeError if the session does not run."""
-        if _Process.session is self and _Process.pid != os.getpid():
-            return  # a forked child: the steps are its parent's
+        if running.inherited() is self:
+            return
+        self._machine.refuse_within("step")
         self._close_step()
         self._numbered = True
         try:
             self._machine.step()
         finally:
-            self._open_step()
-            self._cycle.step()
+            self._stepped()
 
     def pause(self) -> None:
         """Record and emit nothing until `resume`; the steps go on."""
-        if self._running and not self._paused:
+        if running.current() is self:
             self._paused = True
-            self._cycle.mute()
+            self._cycle.mute(True)
 
     def resume(self) -> None:
         """Record again."""
         if self._paused:
             self._paused = False
-            self._cycle.unmute()
-
-    def clear(self) -> None:
-        """Forget what was recorded."""
-        self._cycle.clear()
+            self._cycle.mute(False)
 
     @property
     def is_profiling(self) -> bool:
         """Whether this step is recorded, and the session not paused."""
-        return self._running and self._machine.action in RECORDING and not self._paused
+        return running.current() is self and self._cycle.recording
 
     @property
     def step_num(self) -> int:
@@ -127,14 +117,14 @@ class Profile:
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each call of it is a session, but for a call within one."""
-        from bridge.session.decorated import decorated  # noqa: PLC0415 (functools, where it is used)
+        from bridge.session.decorated import decorated  # noqa: PLC0415 (inspect, where it is used)
 
-        return decorated(self, function, is_running)
+        return decorated(self, function)
 
     @property
     def joined(self) -> Joined:
         """What was recorded last, as `bridge.load` gives it; raises `ReportError` if nothing was."""
-        return self._cycle.joined()
+        return self._recorded.joined()
 
     def by(self, view: str, **choices: Any) -> DataFrame:
         """Return a table of what was recorded last, as `Joined.by` does."""
@@ -142,7 +132,7 @@ class Profile:
 
     def export_chrome_trace(self, path: str | Path) -> None:
         """Write a timeline of what was recorded last: ``.json`` or ``.json.gz``; replaces the file."""
-        self._cycle.dump(path)
+        self._recorded.dump(path)
 
     def dump(self, path: str | Path | None = None, *, finished: bool = True) -> None:
         """Write what was recorded last, by default to the session's own file, replacing it.
@@ -152,31 +142,45 @@ class Profile:
         """
         if finished:
             self.stop()
-        self._cycle.dump(path)
+        self._recorded.dump(path)
 
     def add_metadata(self, key: str, value: Any) -> None:
         """Say something of the run, for recording and trace; raises TypeError for what JSON cannot say."""
-        self._cycle.about({key: value})
+        self._recorded.about({key: value})
 
-    @property
-    def _running(self) -> bool:
-        return _Process.session is self and _Process.pid == os.getpid()
+    def clear(self) -> None:
+        """Forget what was recorded; what is open goes on."""
+        self._cycle.clear()
 
-    def _open_step(self) -> None:
-        if self._numbered and self._machine.running and not state.idle:
-            self._step = stack.Entry(Label(STEP.format(self.step_num)), callid.new())
-            stack.push(self._step)
+    def _ready(self) -> None:
+        if self._options.on_trace_ready is not None:
+            self._options.on_trace_ready(self)
+
+    def _stepped(self) -> None:
+        """Begin what a step has of its own; end the session if that was asked for meanwhile."""
+        if self._stopping:
+            self.stop()
+        elif self._machine.running:
+            if self._numbered and not state.idle:
+                self._step = stack.Entry(Label(STEP.format(self.step_num)), callid.new())
+                stack.push(self._step)
+            self._cycle.sample()
 
     def _close_step(self) -> None:
-        if self._step is not None:
-            stack.close(self._step)
-            self._step = None
+        step, self._step = self._step, None
+        if step is not None:
+            stack.close(step)
+
+    def _abandon(self, end_cycle: Callable[[], None]) -> None:
+        """End without a word to the user: in a forked child, and where the beginning failed."""
+        call_all(self._close_step, end_cycle, self._machine.abandon, self._ended)
 
     def _ended(self) -> None:
-        _Process.session = None
-        self._paused = False
-        self._cycle.unmute()
-        atexit.unregister(self.stop)
+        self._paused = self._stopping = False
+        if self._cycle.on:  # an interrupt came in the midst of a transition
+            self._cycle.stop()
+        self._cycle.mute(False)
+        running.release(self)
 
 
 @overload
@@ -213,17 +217,11 @@ def profile(function: Any = None, /, **options: Any) -> Any:
     cycles into one. ``capture`` is how a tool is told: see docs/sessions.md. Raises TypeError or
     ValueError for what makes no sense.
     """
-    path, metadata = checked_path(options.pop("path", None)), options.pop("metadata", None) or {}
-    session = Profile(Options(path=path, metadata=metadata, **options))
+    session = Profile(checked_options(options))
     return session if function is None else session(function)
-
-
-def is_running() -> bool:
-    """Tell whether a session runs in this process, whatever it does with this step."""
-    return _Process.session is not None and _Process.pid == os.getpid()
 
 
 def is_profiling() -> bool:
     """Tell whether a session records now in this process."""
-    session = _Process.session
+    session = running.current()
     return session is not None and session.is_profiling

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import pytest
 from small import loss_of, mlp, nn, torch, transformer
@@ -157,3 +158,79 @@ def test_under_vmap_and_grad(tool):
         found = torch.vmap(torch.func.grad(loss), (None, 0))(linear.weight, batch)
     assert torch.equal(expected, found)
     assert tool.all_closed()
+
+
+# -- details, which go to a session's recording
+
+
+def details(session, name: str) -> list[dict]:
+    ranges = session.joined.report.ranges
+    return [json.loads(text) for text in ranges[ranges["name"] == name]["json"]]
+
+
+def test_details_of_every_call():
+    with bridge.profile(level=0) as session, bridge.torch.ops(shapes=True):
+        made = torch.mm(torch.ones(2, 3), torch.ones(3, 4, dtype=torch.float32))
+        torch.cat([made, made], dim=1)
+        torch.mm(torch.ones(5, 3), torch.ones(3, 4))
+        torch.ones(3, dtype=torch.float64).sum()
+    first, second = details(session, "aten::mm")
+    assert (first["shapes"], second["shapes"]) == ([[2, 3], [3, 4]], [[5, 3], [3, 4]])
+    assert first["output_shapes"] == [[2, 4]]
+    assert first["bytes"] == 4 * (6 + 12 + 8)
+    [joined] = details(session, "aten::cat")
+    assert joined["shapes"][:2] == [[2, 4], [2, 4]]
+    [summed] = details(session, "aten::sum")
+    assert (summed["shapes"][0], summed["dtypes"][0]) == ([3], "float64")
+
+
+@pytest.mark.parametrize("flops", [None, "auto"])
+def test_flops_are_counted_where_they_are_wanted(flops):
+    with bridge.profile(level=0) as session, bridge.torch.ops(shapes=True, flops=flops):
+        torch.mm(torch.ones(2, 3), torch.ones(3, 4))
+    [found] = details(session, "aten::mm")
+    assert found.get("flops") == (2 * 2 * 3 * 4 if flops else None)
+
+
+def test_without_shapes_nothing_is_described():
+    with bridge.profile(level=0) as session, bridge.torch.ops():
+        torch.mm(torch.ones(2, 3), torch.ones(3, 4))
+    assert set(session.joined.report.ranges["json"]) == {""}
+
+
+def test_a_call_that_fails_says_what_it_was_given():
+    with (
+        bridge.profile(level=0) as session,
+        bridge.torch.ops(shapes=True),
+        pytest.raises(RuntimeError, match="mat1 and mat2"),
+    ):
+        torch.mm(torch.ones(2, 3), torch.ones(2, 3))
+    [found] = details(session, "aten::mm")
+    assert found["shapes"] == [[2, 3], [2, 3]]
+    assert not found.get("output_shapes")
+
+
+def test_what_is_changed_in_place_is_described_as_it_was():
+    with bridge.profile(level=0) as session, bridge.torch.ops(shapes=True):
+        torch.ones(2, 3).resize_(4)
+    [found] = details(session, "aten::resize_")
+    assert found["shapes"][0] == [2, 3]
+    assert found["output_shapes"] == [[4]]
+
+
+def test_details_hold_no_tensor():
+    import gc
+    import weakref
+
+    with bridge.profile(level=0), bridge.torch.ops(shapes=True):
+        tensor = torch.ones(3)
+        tensor.neg()
+        alive = weakref.ref(tensor)
+        del tensor
+        gc.collect()
+        assert alive() is None
+
+
+def test_another_text_is_refused():
+    with pytest.raises(ValueError, match="shapes is True, False or 'text', not 'yes'"):
+        bridge.torch.ops(shapes="yes")

@@ -25,11 +25,11 @@ TABLE: dict[tuple[Action, Action | None], list[str]] = {
     (NONE, RECORD): ["prepare", "start"],
     (NONE, SAVE): ["prepare", "start"],
     (NONE, None): [],
-    (WARMUP, NONE): [WARNED, "start", "stop"],
+    (WARMUP, NONE): [WARNED],
     (WARMUP, WARMUP): [],
     (WARMUP, RECORD): ["start"],
     (WARMUP, SAVE): ["start"],
-    (WARMUP, None): ["start", "stop"],
+    (WARMUP, None): [],
     (RECORD, NONE): [WARNED, "stop"],
     (RECORD, WARMUP): [WARNED, "stop"],
     (RECORD, RECORD): [],
@@ -41,6 +41,8 @@ TABLE: dict[tuple[Action, Action | None], list[str]] = {
     (SAVE, SAVE): ["stop", "ready", "prepare", "start"],
     (SAVE, None): ["stop", "ready"],
 }
+# A capture of nothing, after a warm-up that nothing follows: what PyTorch does, and this does not.
+IN_VAIN = ["start", "stop"]
 PHASES = ("prepare", "start", "stop", "ready")
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 
@@ -102,7 +104,8 @@ def history_of_torch(actions: list[Action]) -> list[list[str]]:
     assert issubclass(watched, profile)
     torchs = watched(schedule=lambda step: ProfilerAction[actions[step].name])
     steps = [torchs.start, *[torchs.step] * (len(actions) - 1), torchs.stop]
-    return [observed(do, phases) for do in steps]
+    found = [observed(do, phases) for do in steps]
+    return [calls[: -len(IN_VAIN)] if calls[-2:] == IN_VAIN else calls for calls in found]
 
 
 @pytest.mark.parametrize(("before", "now"), TABLE)

@@ -1,0 +1,107 @@
+"""A session under the real nsys: both record the active steps, and agree call by call."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import recorded_twice
+
+import bridge
+import importers
+from bridge.session.capture import DOMAIN, NAME
+from importers.errors import NothingRecorded
+from importers.report import Report
+
+ROOT = Path(bridge.__file__).parent.parent
+CYCLES, ATTEMPTS = 2, 4
+NEAR_NS = 1_000_000  # that two looks at one range may differ by, on a busy machine
+
+
+@pytest.fixture(scope="module")
+def cycles(nsys: str, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Report, Report]]:
+    """Give what nsys and the session have recorded of each cycle that nsys was to capture."""
+    for _ in range(ATTEMPTS):
+        folder = tmp_path_factory.mktemp("nsys")
+        profile(nsys, folder)
+        captured = [exported(nsys, written) for written in sorted(folder.glob("*.nsys-rep"))]
+        assert len(captured) == CYCLES
+        if None not in captured:
+            break
+    own = [folder / name for name in ("own.jsonl", "own-2.jsonl", "own-3.jsonl")]
+    return list(zip(captured, map(importers.load, own[:CYCLES]), strict=True))
+
+
+def profile(nsys: str, folder: Path) -> None:
+    call = [
+        nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none",
+        "-c", "nvtx", "-p", f"{NAME}@{DOMAIN}", f"--capture-range-end=repeat:{CYCLES}",
+        "-o", str(folder / "report"), sys.executable, recorded_twice.__file__, str(folder / "own.jsonl"),
+    ]  # fmt: skip
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environ = {**os.environ, "PYTHONPATH": path, "BRIDGE_NVTX": "auto", "BRIDGE_CAPTURE": ""}
+    done = subprocess.run(
+        call, env=environ, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "to its end" in done.stdout
+    assert len(list(folder.glob("own*.jsonl"))) == len(recorded_twice.ACTIVE)
+
+
+def exported(nsys: str, report: Path) -> Report | None:
+    """Load what nsys has written; None if that is empty, as it is now and then where several nsys run."""
+    made = report.with_suffix(".sqlite")
+    export = [nsys, "export", "--type=sqlite", "-o", str(made), str(report)]
+    subprocess.run(export, capture_output=True, check=True, timeout=120)
+    try:
+        return importers.load(made)
+    except NothingRecorded:
+        return None
+
+
+def of_calls(report: Report):
+    """Give the ranges that are pushed and popped, in the order in which they began."""
+    table = report.ranges[report.ranges["kind"] == "push_pop"]
+    return table.sort_values("start").reset_index(drop=True)
+
+
+def parents(table) -> list[str | None]:
+    """Give the name of the range around each."""
+    found = []
+    for one in table.itertuples():
+        around = table[(table["start"] < one.start) & (table["end"] > one.end)]
+        found.append(None if around.empty else around.loc[around["start"].idxmax(), "name"])
+    return found
+
+
+def test_both_hold_exactly_the_active_steps(cycles):
+    for active, reports in zip(recorded_twice.ACTIVE, cycles, strict=False):
+        for report in reports:
+            names = of_calls(report)["name"]
+            steps = [name for name in names if name.startswith("ProfilerStep#")]
+            assert steps == [f"ProfilerStep#{step}" for step in active]
+            assert (names == "outer").sum() == len(active)
+            assert report.marks["payload"].tolist() == active
+
+
+def test_they_agree_call_by_call(cycles):
+    for profiler, own in cycles:
+        theirs, ours = of_calls(profiler), of_calls(own)
+        for column in ("name", "payload", "domain_name", "color", "open"):
+            assert theirs[column].tolist() == ours[column].tolist(), column
+        assert ours["payload"].is_unique
+        assert parents(theirs) == parents(ours)
+        assert {"outer", "block", "inner"} <= set(ours["name"])
+
+
+def test_their_durations_and_distances_agree(cycles):
+    for profiler, own in cycles:
+        theirs, ours = of_calls(profiler), of_calls(own)
+        durations = [np.asarray(table["end"] - table["start"]) for table in (theirs, ours)]
+        assert np.abs(durations[0] - durations[1]).max() < NEAR_NS
+        starts = [np.asarray(table["start"] - table["start"][0]) for table in (theirs, ours)]
+        assert np.abs(starts[0] - starts[1]).max() < NEAR_NS

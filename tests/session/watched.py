@@ -1,0 +1,68 @@
+"""What a session recorded, and whether all is as before when it has ended."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bridge.annotate.emit import state
+from importers.errors import NothingRecorded
+from importers.report import Report
+
+
+def ranges(found: Any) -> list[dict[str, Any]]:
+    """Give the ranges of a session, or of a report, in the order in which they began."""
+    try:
+        report: Report = getattr(getattr(found, "joined", found), "report", found)
+    except NothingRecorded:
+        return []
+    return report.ranges.sort_values(["start", "payload"]).to_dict("records")
+
+
+def names(found: Any) -> list[str]:
+    """Give the names of the ranges, but those of steps."""
+    return [one["name"] for one in ranges(found) if not one["name"].startswith("ProfilerStep")]
+
+
+def steps(found: Any) -> list[int]:
+    """Give the numbers of the steps that are ranges."""
+    texts = [one["name"].partition("ProfilerStep#") for one in ranges(found)]
+    return [int(number) for _, mark, number in texts if mark]
+
+
+def standing() -> dict[str, Any]:
+    """Tell what a session changes."""
+    return {
+        "emitter": state.emitter,
+        "idle": state.idle,
+        "reason": state.reason,
+        "writer": state.writer,
+        "details": state.details,
+        "gc": list(gc.callbacks),
+        "threads": {thread.name for thread in threading.enumerate()},
+        "files": len(list(Path("/proc/self/fd").iterdir())),
+    }
+
+
+@contextmanager
+def unchanged() -> Iterator[None]:
+    """Check that a block leaves all as it was."""
+    from bridge.annotate import emit
+    from bridge.recording import ending
+    from bridge.session import running
+
+    emit.current()
+    ending.expect()  # these register themselves once for the whole process
+    running._stop_at_exit()
+    before = standing()
+    yield
+    for thread in threading.enumerate():
+        if thread.name == "bridge recording":
+            thread.join(10)
+    after = standing()
+    changed = {key: (before[key], after[key]) for key in before if after[key] != before[key]}
+    assert not changed, changed

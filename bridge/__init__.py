@@ -65,7 +65,8 @@ def __getattr__(name: str) -> Any:
     from bridge.own import importers_are_ours
 
     with importers_are_ours():
-        return getattr(import_module(_LATER[name]), name)
+        globals()[name] = found = getattr(import_module(_LATER[name]), name)
+    return found
 
 
 if "BRIDGE_AUTOSTART" in os.environ:

@@ -217,6 +217,8 @@ def current() -> Stack:
     """Return the stack of this thread; a new emitter begins a new one."""
     stack = here.stack
     if stack.emitter is not emit.state.emitter:
+        if stack.orphans:
+            stack.run(Stack.settle)
         stack = here.stack = Stack(emit.current(), here.thread)
     return stack
 

@@ -21,7 +21,12 @@ COLORS = {"ok": "green", "note": "yellow", "lost": "red"}
 
 @click.command()
 @click.option(
-    "--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True, help="For people, or for programs."
+    "--format",
+    "form",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="For people, or for programs.",
 )
 @click.argument("reports", nargs=-1, type=options.FILE)
 @click.pass_context

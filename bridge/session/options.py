@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -9,8 +10,10 @@ from threading import TIMEOUT_MAX
 from typing import Any
 
 from bridge.annotate.details import Wanted
+from bridge.capture.schedule_text import VARIABLE, parse
 from bridge.recording.sink import ENDING
 from bridge.session.automatic import LEVELS
+from bridge.session.schedule import schedule as schedule_of
 
 TRACES = (".json", ".json.gz")
 
@@ -63,7 +66,14 @@ def checked_options(given: Mapping[str, Any]) -> Options:
         raise TypeError(f"profile: no option {unknown}; there are {', '.join(known)}")
     path = checked_path(given.get("path"))
     metadata = checked_metadata(given.get("metadata") or {})
-    return Options(**{**given, "path": path, "metadata": metadata})
+    schedule = given.get("schedule") or _schedule_of_environment()
+    return Options(**{**given, "path": path, "metadata": metadata, "schedule": schedule})
+
+
+def _schedule_of_environment() -> Callable[[int], Any] | None:
+    """Return the schedule that `bridge run --schedule` asks for; raises ValueError for nonsense."""
+    text = os.environ.get(VARIABLE)
+    return schedule_of(**parse(text)) if text else None
 
 
 def checked_path(path: Any) -> Path | None:

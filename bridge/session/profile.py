@@ -20,6 +20,7 @@ from bridge.session.inturn import call_all
 from bridge.session.machine import Machine
 from bridge.session.options import Options, checked_options
 from bridge.session.recorded import Recorded
+from bridge.session.schedule import Action
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -102,6 +103,11 @@ class Profile:
     def is_profiling(self) -> bool:
         """Whether this step is recorded, and the session not paused."""
         return running.current() is self and self._cycle.recording
+
+    @property
+    def current_action(self) -> Action:
+        """What is done with this step."""
+        return self._machine.action
 
     @property
     def step_num(self) -> int:

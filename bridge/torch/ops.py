@@ -37,6 +37,7 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
             self.details = Wanted(shapes=True, flops=flops)
         self.labels: dict[Any, Label | None] = {}  # by op: none for what is no work
         self.observers: dict[Any, Observer] = {}
+        self.over = False  # ended on another thread, which cannot take it from this one
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -49,7 +50,7 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
         if func not in self.labels:
             self.labels[func] = _label(op_name(func))
         label = self.labels[func]
-        if label is None or state.idle:
+        if label is None or state.idle or self.over:
             return func(*args, **given)
         if self.details is not None:
             return self._observed(self.details, func, label, args, given)
@@ -87,6 +88,12 @@ class Here(local):
         self.owner: Ops | None = None
         self.mode: Any = None
 
+    def leave(self) -> None:
+        """Take the mode off, if nothing was entered above it; else it stays, and passes all on."""
+        if _get_current_dispatch_mode() is self.mode:
+            self.mode.__exit__(None, None, None)
+        self.owner = self.mode = None
+
 
 _here = Here()
 
@@ -96,23 +103,32 @@ class Ops(Switch):
 
     def __init__(self, shapes: Any, flops: Any) -> None:
         self.shapes, self.flops = shapes, flops
+        self._modes: list[Mode] = []  # one of each thread
 
     def enable(self) -> None:
         """Begin on this thread; where no tool is attached, or ops have ranges already, do nothing."""
         emit.current()
+        if _here.mode is not None and _here.mode.over:
+            _here.leave()
         if not state.idle and _here.mode is None:
             mode = Mode(self.shapes, self.flops)
             mode.__enter__()
+            self._modes.append(mode)
             _here.owner, _here.mode = self, mode
 
     def disable(self) -> None:
-        """End on this thread; raise RuntimeError while a mode that was entered later is active."""
+        """End on this thread, or if it began elsewhere, there.
+
+        Raises RuntimeError while a mode that was entered later is active.
+        """
         if _here.owner is not self:
+            for mode in self._modes:
+                mode.over = True
             return
         if _get_current_dispatch_mode() is not _here.mode:
             raise RuntimeError("leave the dispatch modes that were entered after ops() first")
-        _here.mode.__exit__(None, None, None)
-        _here.owner = _here.mode = None
+        self._modes.remove(_here.mode)
+        _here.leave()
 
 
 def ops(*, shapes: bool | str = False, flops: str | None = None) -> Ops:

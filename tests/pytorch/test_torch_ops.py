@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import threading
 
 import pytest
 from small import loss_of, mlp, nn, torch, transformer
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 import bridge.torch
 from bridge.annotate import emit
@@ -234,3 +236,19 @@ def test_details_hold_no_tensor():
 def test_another_text_is_refused():
     with pytest.raises(ValueError, match="shapes is True, False or 'text', not 'yes'"):
         bridge.torch.ops(shapes="yes")
+
+
+def test_what_another_thread_ends_is_silent_and_begins_again(tool):
+    first = bridge.torch.ops()
+    first.enable()
+    ending = threading.Thread(target=first.disable)
+    ending.start()
+    ending.join()
+    torch.ones(2)
+    assert tool.names() == []
+    with bridge.torch.ops():
+        torch.ones(2)
+    assert tool.names() == ["aten::ones"]
+    torch.ones(2)
+    assert tool.names() == ["aten::ones"]
+    assert _get_current_dispatch_mode() is None

@@ -536,3 +536,19 @@ def test_a_schedule_of_nonsense_leaves_nothing_behind(bad):
         session.start()
     with bridge.profile():
         pass
+
+
+def test_the_environment_may_say_which_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRIDGE_SCHEDULE", "wait=1,active=2,repeat=1")
+    with bridge.profile() as session:
+        recorded = []
+        for _ in range(4):
+            recorded.append(session.is_profiling)
+            session.step()
+    assert recorded == [False, True, True, False]
+    own = bridge.profile(schedule=bridge.schedule(wait=0, warmup=0, active=1))
+    with own:
+        assert own.is_profiling  # what the program says comes first
+    monkeypatch.setenv("BRIDGE_SCHEDULE", "active=none")
+    with pytest.raises(ValueError, match="active is a whole number"):
+        bridge.profile()

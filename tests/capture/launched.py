@@ -17,8 +17,8 @@ CAUGHT_ONES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def say(*words: object) -> None:
-    sys.stdout.write(f"SAID {words!r}\n")
-    sys.stdout.flush()
+    """Say something, from a signal handler too: that may come in the midst of a write."""
+    os.write(1, f"SAID {words!r}\n".encode())
 
 
 def steps() -> None:

@@ -7,12 +7,12 @@ what looks at a call never raises, and keeps nothing of it alive.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from bridge.annotate.emit import current, state
 from bridge.annotate.kept import Tensor, plain, plain_tensors, str_dtype, tensors, written_shapes
+from bridge.annotate.said import warn
 
 # What the formulas of bridge.formulas ask for besides shapes.
 ARGUMENTS = (
@@ -268,5 +268,5 @@ def _failed(name: str, error: Exception) -> None:
         reason = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - an exception of the program's that cannot even say itself
         reason = type(error).__name__
-    message = f"bridge: details of {name!r} are left out: {reason}"
-    warnings.warn(message, RuntimeWarning, stacklevel=3)
+    message = f"details of {name!r} are left out: {reason}"
+    warn(message, 3)

@@ -6,12 +6,12 @@ The invariant: `state.idle` is true only when nothing is to be emitted; hot path
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from bridge.annotate.label import Label
+from bridge.annotate.said import warn
 
 # Set in the profiled process by nsys (the first and the last), by `ncu --nvtx` (the first: seen
 # with 2022.3; without --nvtx it listens to no range), and by whoever injects a tool of his own.
@@ -19,7 +19,8 @@ SIGNS = ("NVTX_INJECTION64_PATH", "NVTX_INJECTION32_PATH", "NSYS_PROFILING_SESSI
 INSTALL = "pip install nvidia-nvtx brings a library that every tool hears"
 
 
-Bound = tuple[Callable[[float], None], Callable[[], None]]  # push with a payload, and pop
+# How ranges of one label are emitted on one thread: set the payload, push, pop.
+Bound = tuple[Callable[[Any], None], Callable[[], object], Callable[[], object]]
 
 
 class Emitter(Protocol):
@@ -153,7 +154,7 @@ def _first(chain: Mapping[str, Callable[[], Emitter | str]], reason: str) -> tup
 
 
 def _warn(message: str) -> None:
-    warnings.warn(f"bridge: {message}", RuntimeWarning, stacklevel=2)
+    warn(message)
 
 
 def _before_fork() -> None:

@@ -35,28 +35,28 @@ _INT64, _FLOAT64 = 2, 3
 _UTF8, _HANDLE = 1, 3
 
 
+Pointer = ctypes.c_void_p | None
+
+
 class Interop:
     """The plain C functions of the library."""
 
     name = "interop"
 
     def __init__(self, library: Path) -> None:
-        # PyDLL keeps the GIL: the calls are shorter than handing it over.
+        # PyDLL keeps the GIL: the calls are shorter than handing it over. No argument types are declared,
+        # for converting to them turns a RecursionError of the program's into an ArgumentError.
         c = ctypes.PyDLL(str(library))
-        self._create = _function(c.nvtxDomainCreateA, ctypes.c_char_p)
-        self._register = _function(c.nvtxDomainRegisterStringA, ctypes.c_void_p, ctypes.c_char_p)
-        self._push = _function(c.nvtxDomainRangePushEx, ctypes.c_void_p, ctypes.c_char_p)
-        self._pop = _function(c.nvtxDomainRangePop, ctypes.c_void_p)
-        self._mark = _function(c.nvtxDomainMarkEx, ctypes.c_void_p, ctypes.c_char_p)
-        self._start = _function(c.nvtxDomainRangeStartEx, ctypes.c_void_p, ctypes.c_char_p)
-        self._end = _function(c.nvtxDomainRangeEnd, ctypes.c_void_p, ctypes.c_uint64)
-        self._category = _function(
-            c.nvtxDomainNameCategoryA, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p
-        )
-        self._domains: dict[str | None, int | None] = {None: None}  # NULL is the default domain
+        for function in c.nvtxDomainCreateA, c.nvtxDomainRegisterStringA, c.nvtxDomainRangeStartEx:
+            function.restype = ctypes.c_void_p  # 64 bits
+        self._create, self._register = c.nvtxDomainCreateA, c.nvtxDomainRegisterStringA
+        self._push, self._pop = c.nvtxDomainRangePushEx, c.nvtxDomainRangePop
+        self._mark, self._category = c.nvtxDomainMarkEx, c.nvtxDomainNameCategoryA
+        self._start, self._end = c.nvtxDomainRangeStartEx, c.nvtxDomainRangeEnd
+        self._domains: dict[str | None, Pointer] = {None: None}  # NULL is the default domain
         self._categories: dict[tuple[str | None, str], int] = {}
         self._numbers = count(1)
-        self._ready: dict[Label, tuple[int | None, bytes, bytes]] = {}
+        self._ready: dict[Label, tuple[Pointer, bytes, bytes]] = {}
 
     @property
     def version(self) -> str:
@@ -67,27 +67,19 @@ class Interop:
         """Open a range."""
         self._emit(self._push, label, payload)
 
-    def bind(self, label: Label) -> Bound | None:
+    def bind(self, label: Label, *, always: bool) -> Bound | None:
         """Return how ranges of a label are pushed and popped, on one thread: their attributes are made once.
 
-        None where there are too many labels to keep.
+        None where there are too many labels to keep, unless it is to be kept ``always``.
         """
-        ready = self._known(label)
+        ready = self._known(label, always=always)
         if ready is None:
             return None
         domain, head, tail = ready
         attributes = ctypes.create_string_buffer(head + _middle(0) + tail, _SIZE)
         number = ctypes.c_int64.from_buffer(attributes, len(head) + _PAYLOAD)
-        push_range, pop_range = self._push, self._pop
-
-        def push(payload: float) -> None:
-            if type(payload) is int:
-                number.value = payload
-                push_range(domain, attributes)
-            else:
-                self.push(label, payload)
-
-        return push, partial(pop_range, domain)
+        push = partial(self._push, domain, attributes)
+        return partial(setattr, number, "value"), push, partial(self._pop, domain)
 
     def mark(self, label: Label, payload: float) -> None:
         """Record an instant."""
@@ -103,7 +95,7 @@ class Interop:
 
     def end(self, label: Label, handle: Any) -> None:
         """End the range of that number."""
-        self._end(self._domains[label.domain], handle)
+        self._end(self._domains[label.domain], ctypes.c_uint64(handle))
 
     def _emit(self, call: Callable[..., Any], label: Label, payload: float) -> Any:
         ready = self._known(label)
@@ -115,13 +107,14 @@ class Interop:
         tail = _TAIL(_UTF8, 0, ctypes.addressof(message))
         return call(self._domain(label.domain), self._head(label) + _middle(payload) + tail)
 
-    def _known(self, label: Label) -> tuple[int | None, bytes, bytes] | None:
+    def _known(self, label: Label, *, always: bool = False) -> tuple[Pointer, bytes, bytes] | None:
         ready = self._ready.get(label)
-        if ready is None and (len(self._ready) < REGISTERED or label.domain == OURS):
+        few = len(self._ready) < REGISTERED or label.domain == OURS
+        if ready is None and (few or always):
             ready = self._ready[label] = self._registered(label)
         return ready
 
-    def _registered(self, label: Label) -> tuple[int | None, bytes, bytes]:
+    def _registered(self, label: Label) -> tuple[Pointer, bytes, bytes]:
         domain = self._domain(label.domain)
         handle = self._register(domain, text(label.name)) or 0
         return domain, self._head(label), _TAIL(_HANDLE, 0, handle)
@@ -131,10 +124,10 @@ class Interop:
         color = color_of(label)
         return _HEAD(_VERSION, _SIZE, category, 0 if color is None else _ARGB, color or 0)
 
-    def _domain(self, name: str | None) -> int | None:
+    def _domain(self, name: str | None) -> Pointer:
         # Two threads may both create it: `setdefault`, so that all push and pop on the same one.
         if name not in self._domains:
-            self._domains.setdefault(name, self._create(text(name or "")))
+            self._domains.setdefault(name, ctypes.c_void_p(self._create(text(name or ""))))
         return self._domains[name]
 
     def _category_id(self, domain: str | None, name: str | None) -> int:
@@ -170,10 +163,3 @@ def find() -> Path | None:
     roots = spec.submodule_search_locations if spec else None
     found = sorted(path for root in roots or () for path in Path(root).glob(f"*/lib/{LIBRARY}"))
     return found[-1] if found else None
-
-
-def _function(pointer: Any, *arguments: Any) -> Callable[..., Any]:
-    """Declare a C function; every result is a handle or ignored."""
-    pointer.argtypes = arguments
-    pointer.restype = ctypes.c_void_p
-    return pointer  # type: ignore[no-any-return]

@@ -38,17 +38,12 @@ class Nvtx:
         domain = self._domain(label.domain)
         self._push(self._attributes(domain, label, payload), domain.handle)
 
-    def bind(self, label: Label) -> Bound:
+    def bind(self, label: Label, *, always: bool) -> Bound:  # noqa: ARG002 - as the other back ends have it
         """Return how ranges of a label are pushed and popped, on one thread: their attributes are made once."""
         domain = self._domain(label.domain)
-        handle, push_range = domain.handle, self._push
         attributes = self._attributes(domain, label, 0)
-
-        def push(payload: float) -> None:
-            attributes.payload = payload
-            push_range(attributes, handle)
-
-        return push, partial(self._pop, handle)
+        push = partial(self._push, attributes, domain.handle)
+        return partial(setattr, attributes, "payload"), push, partial(self._pop, domain.handle)
 
     def mark(self, label: Label, payload: float) -> None:
         """Record an instant."""

@@ -20,44 +20,13 @@ from weakref import WeakKeyDictionary
 
 from bridge.annotate import emit
 from bridge.annotate.emit import Bound
+from bridge.annotate.entries import BOUND, Call, Entry, Strand, Token, Unbound
 from bridge.annotate.label import Label
 
-
-class Strand:
-    """What one asyncio task holds open, while another one runs.
-
-    Tasks are told apart where they annotate: an undecorated coroutine that holds a block over an
-    await seems to go on with it until the next annotation of any task.
-    """
-
-    __slots__ = ("parked",)
-
-    def __init__(self) -> None:
-        self.parked: list[Entry] = []
-
-
-class Entry:
-    """One open range: live on a stack, or parked (no stack) until its task or call goes on."""
-
-    __slots__ = ("closed", "label", "payload", "stack", "strand")
-
-    def __init__(self, label: Label, payload: float) -> None:
-        self.label = label
-        self.payload = payload
-        self.closed = False
-        self.stack: Stack | None = None
-        self.strand: Strand | None = None
-
-
-class Call(Entry):
-    """The range of one coroutine or generator; while suspended, parked with all opened in it."""
-
-    __slots__ = ("note", "parked")
-
-    def __init__(self, label: Label, payload: int, note: float | None) -> None:
-        super().__init__(label, payload)
-        self.parked: list[Entry] = [self]
-        self.note = note  # the user's own payload: marked once, in the first slice
+__all__ = [
+    "Call", "Entry", "Stack", "Token", "close", "current", "here", "mine", "push", "release", "resume",
+    "suspend",
+]  # fmt: skip
 
 
 def _careless() -> Callable[[], object]:
@@ -69,10 +38,6 @@ def _careless() -> Callable[[], object]:
 
 # Until somebody imports asyncio: the next act finds that out.
 _asyncio: Callable[[], object] = partial(sys.modules.get, "asyncio")
-
-
-BOUND = 4096  # labels remembered by a thread: more are made anew for each call
-Token = tuple[Label, float]  # a range of a plain function: its label and its payload
 
 
 class Stack:
@@ -120,10 +85,12 @@ class Stack:
         above = [other for other in self.thaw()[at + 1 :] if other.label.domain == domain]
         for _ in (entry, *above):
             self.emitter.pop(domain)
-        for other in above:
+        dead = [other for other in above if other.closed]  # could not be closed when they ended
+        for other in (other for other in above if not other.closed):
             self.emitter.push(other.label, other.payload)
-        del self.live[at]
-        entry.stack = None
+        for other in (entry, *dead):
+            self.live.remove(other)
+            other.stack = None
 
     def resume(self, call: Call) -> None:
         """Push what a call had open when it was suspended."""
@@ -142,15 +109,26 @@ class Stack:
     def settle(self, _: object) -> None:
         """Do nothing more than every act begins with."""
 
-    def bind(self, label: Label) -> Bound:
-        """Return how ranges of this label are pushed and popped on this thread."""
+    def bind(self, label: Label, always: bool = False) -> Bound:
+        """Return how ranges of this label are emitted on this thread; a decorated function's are kept always."""
         bind = getattr(self.emitter, "bind", None)
-        bound = bind and bind(label)
+        bound = bind and bind(label, always=always)
         if bound is None:
-            bound = partial(self.emitter.push, label), partial(self.emitter.pop, label.domain)
-        if len(self.bound) < BOUND:
+            unbound = Unbound(self.emitter, label)
+            pop = partial(self.emitter.pop, label.domain)
+            bound = partial(setattr, unbound, "payload"), unbound.push, pop
+        if always or len(self.bound) < BOUND:
             self.bound[label] = bound
         return bound
+
+    def emit(self, entry: Entry) -> None:
+        """Open the range of an entry in the tool."""
+        if type(entry.payload) is int:
+            set_payload, push_range, _ = self.bound.get(entry.label) or self.bind(entry.label)
+            set_payload(entry.payload)
+            push_range()
+        else:
+            self.emitter.push(entry.label, entry.payload)
 
     def thaw(self) -> list[Entry]:
         """Make entries of all tokens, for something below them is to end first; return what is live."""
@@ -185,7 +163,7 @@ class Stack:
 
     def _push(self, entry: Entry) -> None:
         if not entry.closed:
-            (self.bound.get(entry.label) or self.bind(entry.label))[0](entry.payload)
+            self.emit(entry)
             self.live.append(entry)
             entry.stack = self
 
@@ -226,17 +204,12 @@ def current() -> Stack:
 def push(entry: Entry) -> None:
     """Open a range on this thread."""
     stack = here.stack
-    if (
-        stack.emitter is not emit.state.emitter
-        or stack.busy
-        or stack.orphans
-        or stack.care() is not None
-    ):
+    if stack.emitter is not emit.state.emitter or stack.busy or stack.orphans or stack.care():
         current().run(Stack.push, entry)
         return
     stack.busy = True  # all is done here: calls would take half of the time
     try:
-        (stack.bound.get(entry.label) or stack.bind(entry.label))[0](entry.payload)
+        stack.emit(entry)
         stack.live.append(entry)
         entry.stack = stack
     finally:
@@ -244,10 +217,18 @@ def push(entry: Entry) -> None:
 
 
 def release(stack: Stack, token: Token) -> None:
-    """Close the range of a plain function that something else is above, or that became an entry."""
-    if id(token) not in stack.entries:
-        stack.thaw()
-    close(stack.entries.pop(id(token)))
+    """Close the range of a plain function that something else is above, or that became an entry.
+
+    Functions above it have ended before, by an exception so bad that they could not say so.
+    """
+    live = stack.thaw()
+    mine = stack.entries.pop(id(token))
+    functions = {id(entry): key for key, entry in stack.entries.items()}
+    above = live[live.index(mine) + 1 :] if mine in live else []
+    for entry in reversed([one for one in above if id(one) in functions]):
+        del stack.entries[functions[id(entry)]]
+        close(entry)
+    close(mine)
 
 
 def close(entry: Entry) -> None:
@@ -258,7 +239,7 @@ def close(entry: Entry) -> None:
     if stack is here.stack and live and live[-1] is entry and not (stack.busy or stack.orphans):
         stack.busy = True
         try:
-            (stack.bound.get(entry.label) or stack.bind(entry.label))[1]()
+            stack.emitter.pop(entry.label.domain)
             live.pop()
             entry.stack = None
         finally:

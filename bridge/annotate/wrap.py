@@ -60,7 +60,7 @@ def wrapped(
     flags = code_flags(function)
     kinds = (wrap for flag, wrap in KINDS.items() if flags & flag)
     op = Annotated(function, label, payload, details)
-    plain = _plain if details is None else _detailed
+    plain = _plain if details is None and not isinstance(payload, float) else _detailed
     return wraps(function)(next(kinds, plain)(op))
 
 
@@ -89,30 +89,32 @@ def _plain(op: Annotated) -> Wrapper:
         if state.idle:
             return function(*args, **kwargs)
         stack = here.stack
-        if (
-            stack.emitter is not state.emitter
-            or stack.busy
-            or stack.orphans
-            or stack.care() is not None
-        ):
+        if stack.emitter is not state.emitter or stack.busy or stack.orphans or stack.care():
             return _carefully(op, args, kwargs)
-        push_range, pop_range = stack.bound.get(label) or stack.bind(label)
+        set_payload, push_range, pop_range = stack.bound.get(label) or stack.bind(label, True)
         token = (label, new() if payload is None else payload)
+        live = stack.live
         stack.busy = True
         try:
-            push_range(token[1])
-            stack.live.append(token)
+            set_payload(token[1])
+            live += (token,)  # before the push: an interrupt after it finds both done
+            push_range()
+        except RecursionError:  # before anything was pushed
+            del live[-1]
+            raise
         finally:
             stack.busy = False
         try:
             return function(*args, **kwargs)
         finally:
-            live = stack.live
             if live and live[-1] is token and not stack.busy and not stack.orphans:
                 stack.busy = True
                 try:
+                    del live[-1]
                     pop_range()
-                    live.pop()
+                except RecursionError:
+                    live += (token,)  # whoever called this closes it
+                    raise
                 finally:
                     stack.busy = False
             else:

@@ -16,12 +16,13 @@ from typing import Any
 
 from bridge.annotate.emit import Emitter
 from bridge.annotate.label import Label
-from bridge.recording.writer import Mark, Row, Writer
+from bridge.recording.writer import MANY, Mark, Row, Writer
 
 OPEN = -1  # the end of a range that has none yet
 PUSHED, STARTED = 0, 1  # kinds of ranges
 
 Opened = tuple[Label, float, int]
+_row = tuple.__new__  # as Row(...), without a call of Python's
 
 
 class Here(local):
@@ -58,13 +59,17 @@ class Recorder:
     def pop(self, domain: str | None) -> None:
         """Close the topmost range of the domain."""
         end = monotonic_ns()
-        here = self._here
+        here, writer = self._here, self.writer
         closed = _taken(here.stack, domain)
+        # From here on nothing is called that a recursion too deep could keep from being done.
         if closed is not None:
             label, payload, start = closed
-            self.writer.row(Row(label, PUSHED, here.thread, start, end, payload))
+            writer.rows.append(_row(Row, (label, PUSHED, here.thread, start, end, payload)))
         if self.tool is not None:
             self.tool.pop(domain)
+        if len(writer.rows) >= MANY or end > writer.due:
+            with suppress(RecursionError):
+                writer.flush(wait=False)
 
     def mark(self, label: Label, payload: float) -> None:
         """Record an instant."""

@@ -8,7 +8,6 @@ exception interrupts (Ctrl-C) the next one writes, definitions perhaps a second 
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import count
 from threading import RLock
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 from bridge.annotate.callid import CALL_ID_BITS
 from bridge.annotate.label import Label, color_of, text
+from bridge.annotate.said import warn
 from bridge.recording import ending
 from bridge.recording.encoded import encoded
 from bridge.recording.header import header
@@ -262,5 +262,5 @@ def _written(label: Label) -> list[Any]:
 def _warn(sink: Sink, error: Exception) -> None:
     where = getattr(sink, "path", "memory")
     reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-    problem = f"bridge: {where}: {reason}; nothing more is recorded there"
-    warnings.warn(problem, RuntimeWarning, stacklevel=2)
+    problem = f"{where}: {reason}; nothing more is recorded there"
+    warn(problem)

@@ -6,11 +6,11 @@ The invariant: nothing is imported that the program has not imported, and all is
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterator
 from typing import Any, Protocol
 
 from bridge.annotate.details import Wanted
+from bridge.annotate.said import warn
 from bridge.session.garbage import Collections
 
 OPS, RUNTIME = LEVELS = (1, 2)  # what frameworks do; and what the host's runtime does for it
@@ -53,7 +53,7 @@ class Automatic:
             else:
                 self._on.remove(switch)
         for said in problems:
-            warnings.warn(f"bridge: {said}", RuntimeWarning, stacklevel=4)
+            warn(str(said), 4)
 
     def _wanted(self) -> Iterator[Switch]:
         if self._level >= RUNTIME:

@@ -15,11 +15,11 @@ without a tool nothing is called or imported.
 from __future__ import annotations
 
 import os
-import warnings
 from importlib import import_module
 from threading import Lock
 
 from bridge.annotate.emit import SIGNS
+from bridge.annotate.said import warn
 from bridge.annotate.span import nvtx_range
 
 DOMAIN, NAME = "nsight-bridge", "capture"  # what the option `-p` of nsys names
@@ -159,5 +159,5 @@ def _warn(about: str, message: str) -> bool:
     """Warn, once for each subject; give False, which a caller hands on."""
     if about not in _warned:
         _warned.add(about)
-        warnings.warn(f"bridge: {message}", RuntimeWarning, stacklevel=2)
+        warn(message)
     return False

@@ -7,11 +7,11 @@ then; no process writes into another's file.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bridge.annotate.said import warn
 from bridge.recording.sink import ENDING, File, Memory, Sink
 from bridge.recording.writer import Writer
 from bridge.session.options import TRACES, Options, checked_metadata, checked_path, numbered
@@ -95,7 +95,7 @@ class Recorded:
             file.parent.mkdir(parents=True, exist_ok=True)
             self.dump(file)
         except Exception as problem:  # noqa: BLE001 - the program is not to fail for being recorded
-            warnings.warn(f"bridge: {file}: {problem}", RuntimeWarning, stacklevel=2)
+            warn(f"{file}: {problem}")
 
     def _copy(self, file: Path) -> None:
         from bridge.output import whole  # noqa: PLC0415 (most sessions copy nothing)

@@ -127,14 +127,15 @@ def test_the_event_attributes_are_what_nvtx_defines(library: Library) -> None:
     emitter.mark(Label("a"), 2.5)
     emitter.pop("d")
     [(domain, event)] = library.of("nvtxDomainRangePushEx")
-    assert domain == 77
+    assert domain.value == 77
     fields = struct.unpack("=HHIiIiiqiiQ", event)
     assert fields == (3, 48, 1, 1, 0xFFFF0000, 2, 0, callid.CALL_ID_BASE + 5, 3, 0, 77)
     [(default, mark)] = library.of("nvtxDomainMarkEx")
     assert default is None
     assert struct.unpack("=HHIiIiidiiQ", mark) == (3, 48, 0, 0, 0, 3, 0, 2.5, 3, 0, 77)
-    assert library.of("nvtxDomainRangePop") == [(77,)]
-    assert library.of("nvtxDomainNameCategoryA") == [(77, 1, b"c")]
+    assert [domain.value for (domain,) in library.of("nvtxDomainRangePop")] == [77]
+    [(of_domain, *category)] = library.of("nvtxDomainNameCategoryA")
+    assert (of_domain.value, category) == (77, [1, b"c"])
 
 
 def test_names_are_registered_once_and_not_without_end(library: Library) -> None:

@@ -7,6 +7,7 @@ import gc
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorder import Recorder
 
+import bridge
 from bridge import nvtx_op, pop, push
 from bridge.annotate import emit, stack
 
@@ -178,6 +180,54 @@ def test_each_thread_binds_its_own(tool: Recorder) -> None:
     for thread in threads:
         thread.join()
     assert len({piece.payload for piece in tool.slices}) == 8 * 500
+
+
+def test_a_recursion_too_deep_leaves_nothing_open() -> None:
+    """Where the limit is hit, nothing can be closed: the functions around do that."""
+
+    @nvtx_op
+    def deeper() -> None:
+        deeper()
+
+    with bridge.profile(level=0) as session:
+        with nvtx_op("outer"), pytest.raises(RecursionError):
+            deeper()
+        call()
+    table = session.joined.report.ranges
+    assert not table["open"].any()
+    outer, later = (table[table["name"] == name].iloc[0] for name in ("outer", "function"))
+    assert outer["end"] <= later["start"]
+    assert (table["end"].max(), stack.here.stack.live) == (later["end"], [])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_interrupts_leave_nothing_open(seed: int) -> None:
+    """Ctrl-C at any moment of a loop that does nothing but annotate."""
+
+    @nvtx_op
+    def work(seconds: float) -> None:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            call()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    gc.disable()  # what is raised in a callback of the collector is swallowed
+    try:
+        with bridge.profile(level=0) as session:
+            for attempt in range(30):
+                with nvtx_op("outer"), pytest.raises(KeyboardInterrupt):
+                    work(0.001 + 0.00003 * (attempt + 30 * seed))
+            call()
+            assert stack.here.stack.live == []
+    finally:
+        gc.enable()
+        signal.signal(signal.SIGALRM, before)
+    names = session.joined.report.ranges
+    assert (names["name"] == "outer").sum() == 30
 
 
 # What a program does, by turns: call a function around the rest, open a block, close one of those open.

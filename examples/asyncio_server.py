@@ -1,6 +1,6 @@
 """An asyncio server whose requests interleave: each is one call in slices, and what it waits for is not in it.
 
-nsys profile -t nvtx -o report python examples/asyncio_server.py && bridge import report.nsys-rep
+bridge run examples/asyncio_server.py
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """A training loop annotated by hand, on NumPy alone.
 
-nsys profile -t nvtx -o report python examples/by_hand.py && bridge import report.nsys-rep
+bridge run examples/by_hand.py
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Workers load data in processes of their own; each has its ranges and its recording.
 
-    nsys profile -t nvtx -o report python examples/data_loading.py && bridge import report.nsys-rep
+    bridge run examples/data_loading.py
 
 The workers are spawned: nsys does not trace forked ones, see `bridge doctor`.
 """

@@ -1,6 +1,6 @@
 """A PyTorch model annotated without a line in it: modules forward and backward, optimizer, data loader.
 
-nsys profile -t cuda,nvtx -o report python examples/torch_automatic.py && bridge import report.nsys-rep
+bridge run examples/torch_automatic.py
 bridge report --by module
 """
 

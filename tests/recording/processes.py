@@ -13,11 +13,14 @@ from importers.recording.lines import Recording, read
 
 HERE = Path(__file__).parent
 PATH = os.pathsep.join([str(HERE), str(HERE.parent.parent)])
+# Newer Pythons warn of every fork of a process with threads, which is what is tried here.
+QUIET = "ignore:This process:DeprecationWarning"
 BEGIN = "import os, sys, threading, time\nimport attached\nattached.attach()\n"
 
 
 def environ(folder: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": PATH, "BRIDGE_SIDECAR": str(folder)}
+    own = {"PYTHONPATH": PATH, "BRIDGE_SIDECAR": str(folder), "PYTHONWARNINGS": QUIET}
+    return {**os.environ, **own}
 
 
 def run(folder: Path, program: str, *more: str) -> subprocess.CompletedProcess[str]:

@@ -27,7 +27,9 @@ session = bridge.profile(path="a{suffix}", on_trace_ready=ready)
 
 def run(program: str, folder: Path, suffix: str = ".jsonl") -> list[str]:
     """Run a program in a folder; give what it said."""
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default"}
+    # Newer Pythons warn of every fork of a process with threads, which is what is tried here.
+    filters = "default,ignore:This process:DeprecationWarning"
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": filters}
     done = subprocess.run(
         [sys.executable, "-c", BEGINNING.format(suffix=suffix) + program],
         cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=60,

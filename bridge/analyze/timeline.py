@@ -126,10 +126,16 @@ def _ops(joined: Attributed, tracks: Tracks) -> Slices:
         "domain": _named(ranges["domain_name"], empty=""),
         "category": _named(ranges["category"], empty=""),
         **_payloads(frames.ints(ranges, "payload")),
-        "details": _named(ranges["json"], empty=""),
+        **_details(ranges),
         **_open(ranges),
     }
     return _drawn("op", rows, track, (start, duration), _named(ranges["name"]), args)
+
+
+def _details(ranges: pd.DataFrame) -> dict[str, Column]:
+    """Return what is attached to ranges as JSON; where nothing is, no column that would take time to print."""
+    details = _named(ranges["json"], empty="")
+    return {"details": details} if (details.codes != NONE).any() else {}
 
 
 def _payloads(payload: Ints) -> dict[str, Column]:

@@ -99,7 +99,7 @@ def _plain(op: Annotated) -> Wrapper:
             set_payload(token[1])
             live += (token,)  # before the push: an interrupt after it finds both done
             push_range()
-        except RecursionError:  # before anything was pushed
+        except Exception:  # nothing was pushed: an interrupt is none, and comes after it
             del live[-1]
             raise
         finally:
@@ -112,7 +112,7 @@ def _plain(op: Annotated) -> Wrapper:
                 try:
                     del live[-1]
                     pop_range()
-                except RecursionError:
+                except Exception:
                     live += (token,)  # whoever called this closes it
                     raise
                 finally:

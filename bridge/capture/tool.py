@@ -49,7 +49,7 @@ class Tool:
 
     def named(self) -> str:
         """Return the tool's name with its version, for messages."""
-        said = re.search(r"[Vv]ersion (\d+(?:\.\d+)*)", _said(self.path, "--version"))
+        said = re.search(r"[Vv]ersion (\d+(?:\.\d+)*)", answer(self.path, "--version"))
         return f"{self.name} {said[1]}" if said else self.name
 
 
@@ -58,7 +58,7 @@ def find(name: str) -> Tool:
     path = shutil.which(name)
     if path is None:
         raise CaptureError(f"{name} is not on the PATH: {REMEDIES[name]}", NOT_FOUND)
-    options = parse(_said(path, *HELP[name]))
+    options = parse(answer(path, *HELP[name]))
     if not options:
         command = " ".join((name, *HELP[name]))
         raise CaptureError(f"{path}: `{command}` lists no options; is it NVIDIA's {name}?")
@@ -93,7 +93,7 @@ def _values(text: str) -> frozenset[str]:
     return frozenset(WORD.findall(PLACE.sub("", listed[1]))) - {"or", "and"}
 
 
-def _said(path: str, *words: str) -> str:
+def answer(path: str, *words: str) -> str:
     """Return what the tool answers; raises CaptureError if it does not run."""
     try:
         done = subprocess.run(

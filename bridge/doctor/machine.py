@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from bridge.annotate.version import version_of
+from bridge.capture.errors import CaptureError
+from bridge.capture.tool import answer
 
 PACKAGES = (
     "nvtx", "nvidia-nvtx", "nvidia-nvtx-cu12", "nvidia-nvtx-cu13", "cuda-bindings", "torch", "jax",
@@ -23,7 +24,6 @@ PACKAGES = (
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 DRIVER = Path("/proc/driver/nvidia/version")
 VERSION = re.compile(r"\d+(?:\.\d+)+")
-TIME_LIMIT_S = 30
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,8 @@ def program(name: str) -> Program | None:
     if found is None:
         return None
     said = ""
-    with suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(
-            [found, "--version"], capture_output=True, text=True, errors="replace",
-            timeout=TIME_LIMIT_S, check=False,
-        )  # fmt: skip
-        said = done.stdout
+    with suppress(CaptureError):
+        said = answer(found, "--version")
     versions = VERSION.findall(said)
     return Program(Path(found), versions[0] if versions else "")
 

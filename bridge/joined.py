@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,9 @@ from bridge.join.attribution import REASONS, RULES
 from bridge.join.choices import Choices
 from bridge.join.order import NONE, Ints
 from importers.report import Report
+
+if TYPE_CHECKING:
+    from bridge.analyze.timeline import Selection, Timeline
 
 VIEWS = (
     "op", "op-kernel", "kernel", "copy", "range", "module", "forward-op", "phase", "wait"
@@ -137,21 +140,35 @@ class Joined:
         }
         return ordered(tables[view](joined), SORTED_BY[view])
 
-    def export_chrome_trace(self, path: str | Path, *, force: bool = False) -> None:
-        """Write one timeline of ops, API calls and device work: ``.json`` or ``.json.gz``.
+    def export_trace(
+        self,
+        path: str | Path,
+        *,
+        selection: Selection | None = None,
+        force: bool = False,
+    ) -> Timeline:
+        """Write one timeline of ops, API calls and device work: ``.json``, ``.json.gz`` or ``.pftrace``.
 
-        Raises `OutputError` if the file is there and not to be replaced, or cannot be written.
+        Return what was drawn. Raises ValueError for another suffix, `OutputError` if the file is there
+        and not to be replaced, or cannot be written.
         """
         from bridge.analyze.timeline import timeline  # noqa: PLC0415 (tables need none of it)
+        from bridge.analyze.timeline.selection import WHOLE  # noqa: PLC0415
         from bridge.output import compressed, whole  # noqa: PLC0415
-        from bridge.render.chrome import chrome  # noqa: PLC0415
+        from bridge.render.traces import renderer_of  # noqa: PLC0415
 
         output = Path(path)
+        printed = renderer_of(output.name)
         about = [facts.metadata for facts in self.report.facts]
-        pieces = chrome(timeline(self.attributed), self.report.source, about)
+        drawn = timeline(self.attributed, selection or WHOLE)
         with whole(output, force=force) as draft, compressed(draft, output.suffix == ".gz") as file:
-            for piece in pieces:
+            for piece in printed(drawn, self.report.source, about):
                 file.write(piece)
+        return drawn
+
+    def export_chrome_trace(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the timeline as PyTorch's profiler is asked to: `export_trace` under its name there."""
+        self.export_trace(path, force=force)
 
 
 def join(report: Report, choices: Choices = DEFAULT) -> Joined:

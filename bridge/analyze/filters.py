@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from fnmatch import translate
 from typing import Any
 
@@ -49,6 +50,14 @@ def column_named(table: pd.DataFrame, name: str) -> str:
         if column in table.columns:
             return column
     raise ValueError(f"no column {name!r}: one of {', '.join(table.columns)}")
+
+
+def ns_of(text: str) -> int:
+    """Return a time in ns; without a unit it is one of ns. Raises ValueError for what is none."""
+    found = NUMBER.fullmatch(text.strip())
+    if not found or found[2] == "%" or found[1].startswith("-"):
+        raise ValueError(f"{text!r} is no time: write 1.5s, 20ms, 300us or 400ns")
+    return round(Decimal(found[1]) * UNITS[found[2] or "ns"])
 
 
 def _split(conditions: str) -> list[str]:

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from bridge.join.nesting import parents
-from bridge.join.order import NONE, Flags, Ints, by, runs
+from bridge.join.order import NONE, Flags, Ints, by, outer_first, runs
 
 
 def apart(track: Ints, start: Ints, end: Ints) -> Ints:
@@ -24,7 +24,7 @@ def apart(track: Ints, start: Ints, end: Ints) -> Ints:
 
 def nested(track: Ints, start: Ints, end: Ints) -> Ints:
     """Return a lane per slice such that those of a lane nest; given order is outer before inner."""
-    order = by(track, start, -end)
+    order = outer_first(track, start, end)
     if not _overlapping(track[order], start[order], end[order]).any():
         return np.zeros(len(order), np.int64)  # as calls of an API are, mostly
     above = parents(track[order], start[order], end[order])

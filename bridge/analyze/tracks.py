@@ -6,6 +6,7 @@ devices get numbers that no operating system gives.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -20,7 +21,9 @@ from importers.report import Report
 OURS = 10_000_000  # beyond any process or thread number of Linux (4 194 304)
 ID_BITS = 0xFFFFFF
 HOME_ROOM = 100  # places in the order of a process's tracks that a home has for its lanes
-ORDER = {"ops": 0, "api": 50, "stream": 0}
+ORDER = {"steps": 0, "ops": 0, "api": 50, "projection": 0, "stream": 50}
+SUFFIXES = {"api": " CUDA API", "projection": " ops"}
+RANK = re.compile(r"(?<![a-z])rank[ _-]?(\d+)(?!\d)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Group:
     pid: int
     name: str
     order: int
+    report: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Track:
 
 @dataclass(frozen=True)
 class _Home:
-    """What lanes are made for: a thread of a process, or a stream of a device."""
+    """What lanes are made for: a thread of a process, or a stream of a device; ``tid`` of its main track."""
 
     group: Group
     tid: int
@@ -76,8 +80,19 @@ class Tracks:
         columns = ("report", "process", "device", "context", "stream")
         return self._each("stream", self._stream, *(frames.ints(activities, c) for c in columns))
 
+    def steps(self, report: Ints, process: Ints) -> Ints:
+        """Return the home of the steps of each row's process."""
+        return self._each("steps", self._steps, report, process)
+
+    def devices_of(self, activities: pd.DataFrame) -> tuple[Ints, Ints]:
+        """Return a number per activity for its (process, device), from 0, and a track of each of these."""
+        columns = (frames.ints(activities, c) for c in ("report", "process", "device"))
+        code, rows = number(*columns)
+        first = self.streams(activities.iloc[rows])
+        return code, self.lane(first, np.zeros(len(rows), np.int64), "stream")
+
     def lane(self, home: Ints, lane: Ints, what: str) -> Ints:
-        """Return the track for each (home, lane); ``what`` is ops, api or stream."""
+        """Return the track for each (home, lane); ``what`` is a word of `ORDER`."""
         return self._each(what, lambda h, n: self._track(h, n, what), home, lane)
 
     def _each(self, what: str, make: Callable[..., int], *keys: Ints) -> Ints:
@@ -95,11 +110,15 @@ class Tracks:
 
     def _track(self, home: int, lane: int, what: str) -> int:
         of = self.homes[home]
-        name = of.name + (" CUDA API" if what == "api" else "") + (f" ({lane + 1})" if lane else "")
-        tid = next(self.numbers) if lane or what == "api" else of.tid
+        name = of.name + SUFFIXES.get(what, "") + (f" ({lane + 1})" if lane else "")
+        tid = next(self.numbers) if lane or what in SUFFIXES else of.tid
         order = home * HOME_ROOM + ORDER[what] + min(lane, HOME_ROOM // 2 - 1)
         self.made.append(Track(of.group, tid, name, order))
         return len(self.made) - 1
+
+    def _steps(self, report: int, process: int) -> int:
+        self.homes.append(_Home(self._process(report, process), next(self.numbers), "steps"))
+        return len(self.homes) - 1
 
     def _thread(self, report: int, thread: int) -> int:
         tid = thread & ID_BITS
@@ -119,10 +138,19 @@ class Tracks:
             own = (process >> 24) & ID_BITS
             taken = own in {group.pid for group in self.processes.values()}
             name = self.process_names.get(key, "").rpartition("/")[2] or "process"
-            of = f" in {self.report.source[report]}" if len(self.report.source) > 1 else ""
             pid = next(self.numbers) if taken else own
-            self.processes[key] = Group(pid, name + of, 2 * len(self.processes))
+            order = 2 * len(self.processes)
+            self.processes[key] = Group(pid, name + self._where(report), order, report)
         return self.processes[key]
+
+    def _where(self, report: int) -> str:
+        """Return the rank of a capture, as it says itself or its file is called, and where there are several its file."""
+        source = self.report.source[report]
+        said = self.report.facts[report].metadata.get("rank")
+        named = RANK.search(source)
+        rank = named[1] if said is None and named else said
+        shown = "" if rank is None else f" rank {rank}"
+        return f"{shown} in {source}" if len(self.report.source) > 1 else shown
 
     def _device(self, report: int, process: int, device: int) -> Group:
         key = (report, process, device)
@@ -130,7 +158,7 @@ class Tracks:
             of = self._process(report, process)
             gpu = f"GPU {device} {self.gpu_names.get(key, '')}".rstrip()
             name = f"{gpu}, {of.name} {(process >> 24) & ID_BITS}"
-            self.devices[key] = Group(next(self.numbers), name, of.order + 1)
+            self.devices[key] = Group(next(self.numbers), name, of.order + 1, report)
         return self.devices[key]
 
 

@@ -2,24 +2,70 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bridge.cli import options
 
 if TYPE_CHECKING:
+    from bridge.analyze.timeline import Selection
+    from bridge.analyze.windows import Windows
     from bridge.join.choices import Choices
+    from bridge.joined import Joined
 
 DRAWN = frozenset(
     "category grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic"
     " source_kind target_kind graph json".split()
 )
+SUFFIXES = (".json", ".json.gz", ".pftrace")
+STEPS = re.compile(r"(\d{1,18})(?:\.\.(\d{1,18}))?")
+
+
+def _time(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    """Read a time since the first event of the report; return ns."""
+    from bridge.analyze.filters import ns_of
+
+    try:
+        return None if text is None else ns_of(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _steps(
+    _context: click.Context, _option: click.Parameter, text: str | None
+) -> tuple[int, int] | None:
+    """Read the first and the last step."""
+    if text is None:
+        return None
+    found = STEPS.fullmatch(text)
+    if not found:
+        raise click.BadParameter(f"{text!r}: write a step, as 3, or several, as 3..5")
+    return int(found[1]), int(found[2] or found[1])
 
 
 @click.command()
 @options.source
+@click.option(
+    "--from", "first", metavar="TIME", callback=_time, help="Only what happens from this time on."
+)
+@click.option(
+    "--to", "last", metavar="TIME", callback=_time, help="Only what happens before this time."
+)
+@click.option(
+    "--step",
+    "steps",
+    metavar="N or N..M",
+    callback=_steps,
+    help="Only these steps, and the work they launched.",
+)
+@click.option(
+    "--range", "name", metavar="NAME", help="Only while ranges of this name ran (* and ?)."
+)
+@click.option("--slim", is_flag=True, help="Steps, ops and device work alone, with op and reason.")
+@click.option("--max-events", "most", type=click.IntRange(min=1), help="Only so many, the longest.")
 @options.choices
 @options.sidecar
 @options.output
@@ -31,16 +77,52 @@ def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
     sidecar: tuple[Path, ...],
     output: Path | None,
     force: bool,
+    slim: bool,
+    most: int | None,
+    **times: Any,
 ) -> None:
     """Write one timeline of REPORTS (or of a run of the store): ops, API calls, kernels, arrows.
 
-    The file is Chrome trace JSON, compressed if its name ends in .gz; open it at ui.perfetto.dev.
+    The file is a Perfetto trace if its name ends in .pftrace, Chrome trace JSON if in .json, compressed
+    if in .json.gz; all open at ui.perfetto.dev.
     """
     if output is None:
         raise click.UsageError("name the output: -o trace.json.gz")
-    if not output.name.endswith((".json", ".json.gz")):
-        raise click.UsageError(f"{output}: a trace is written as .json or .json.gz")
+    if not output.name.endswith(SUFFIXES):
+        raise click.UsageError(f"{output}: a trace is written as {', '.join(SUFFIXES)}")
     options.check_output(output, reports, force=force)
     joined = options.joined(reports, db, run, choices, DRAWN, sidecar)
-    joined.export_chrome_trace(output, force=force)
+    drawn = joined.export_trace(
+        output, selection=_selection(joined, slim, most, **times), force=force
+    )
+    if drawn.left_out:
+        click.echo(f"{output}: {drawn.left_out} shorter slices left out", err=True)
     click.echo(f"{output}: open it at https://ui.perfetto.dev", err=True)
+
+
+def _selection(joined: Joined, slim: bool, most: int | None, **times: Any) -> Selection:
+    from bridge.analyze.timeline import Selection
+
+    try:
+        return Selection(tuple(_windows(joined, **times)), slim, most)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _windows(
+    joined: Joined,
+    first: int | None,
+    last: int | None,
+    steps: tuple[int, int] | None,
+    name: str | None,
+) -> list[Windows]:
+    from bridge.analyze import windows
+
+    found = []
+    if first is not None or last is not None:
+        found.append(windows.between(joined.attributed, first, last))
+    if steps:
+        found.append(windows.of_steps(joined.attributed, *steps))
+    if name is not None:
+        found.append(windows.of_ranges(joined.attributed, name))
+    return found

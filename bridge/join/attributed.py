@@ -29,6 +29,7 @@ from bridge.join.graphs import NodeEvents, creation_of
 from bridge.join.modules import Modules
 from bridge.join.order import NONE, Flags, Ints
 from bridge.join.paths import paths
+from bridge.join.steps import Steps
 from importers import frames
 from importers.report import Report
 
@@ -111,6 +112,20 @@ class Attributed:
         """The modules that ranges run in."""
         nesting = self.attribution.nesting
         return Modules.of_report(self.report, nesting, self.node_op, self.ops)
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps of the run."""
+        return Steps.of(self.report)
+
+    @cached_property
+    def activity_step(self) -> Ints:
+        """The step that each activity was launched in (without a launch: ran in), or NONE."""
+        activities, launch = self.report.activities, self.attribution.launch
+        issued = np.append(frames.ints(self.report.launches, "start"), 0)[launch]
+        when = np.where(launch == NONE, frames.ints(activities, "start"), issued)
+        of, process = (frames.ints(activities, c) for c in ("report", "process"))
+        return self.steps.at(of, process, when)
 
     @cached_property
     def listed(self) -> Flags:

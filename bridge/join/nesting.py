@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from bridge.join.order import NONE, Ints, by, runs, stable
+from bridge.join.order import NONE, Ints, by, outer_first, runs, stable
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Nesting:
         open_ever = end > start
         if not open_ever.all():
             stack, start, end, rows = (c[open_ever] for c in (stack, start, end, rows))
-        order = _outer_first(stack, start, end)
+        order = outer_first(stack, start, end)
         return cls._nested(stack[order], start[order], end[order], rows[order])
 
     @classmethod
@@ -106,14 +106,6 @@ class Nesting:
             place = a - 1 + np.searchsorted(self.start[a:b], instant[asked], side="right")
             found[asked] = np.where(place >= a, place, NONE)
         return found
-
-
-def _outer_first(stack: Ints, start: Ints, end: Ints) -> Ints:
-    order = by(stack, start)
-    same = (stack[order][1:] == stack[order][:-1]) & (start[order][1:] == start[order][:-1])
-    if not same.any():
-        return order
-    return by(stack, start, -end)
 
 
 def parents(stack: Ints, start: Ints, end: Ints) -> Ints:

@@ -22,10 +22,30 @@ def stable(key: Ints) -> Ints:
 
 def by(*keys: Ints) -> Ints:
     """Return the order by the first key, ties by the next ones, then by row."""
+    if in_order(*keys):
+        return np.arange(len(keys[0]))
     order = stable(keys[-1])
     for key in keys[-2::-1]:
         order = order[stable(key[order])]
     return order
+
+
+def in_order(*keys: Ints) -> bool:
+    """Tell whether rows are sorted by the first key, ties by the next ones; soon where they are not."""
+    tied: Flags | bool = True
+    for key in keys:
+        before, after = key[:-1], key[1:]
+        if (tied & (after < before)).any():
+            return False
+        tied = tied & (after == before)
+    return True
+
+
+def outer_first(track: Ints, start: Ints, end: Ints) -> Ints:
+    """Return the order by track and start, of equal starts the later end first, then by row."""
+    order = by(track, start)
+    same = (track[order][1:] == track[order][:-1]) & (start[order][1:] == start[order][:-1])
+    return by(track, start, -end) if same.any() else order
 
 
 def runs(key: Ints) -> Ints:

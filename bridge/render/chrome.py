@@ -109,14 +109,22 @@ class _Printer:
         return Lines([*self._head("C", s, s.start), Text(b',"args":{"value":'), shown, END], s.rows)
 
     def arrows(self, a: Arrows) -> list[Lines]:
-        """Both ends of every arrow, numbered through: correlation ids repeat across processes."""
+        """All ends of every arrow, numbered through: correlation ids repeat across processes."""
         number = Number(np.arange(1, len(a.call) + 1))
-        event = b',\n{"cat":"api","name":"launch","ph":'
-        call: list[Piece] = [Through(p, a.call) for p in self._at(a.calls, a.calls.start)]
-        to = self._at(a.activities, a.activities.start)
+        from_op = a.op[a.rows] != MISSING
+        call = [Through(p, a.call) for p in self._at(a.calls, a.calls.start)]
+        # An arrow leaves its op at the time of the call, when the op is open.
+        op = [Through(Names(a.ops.track, self.places), a.op), call[1]]
+        ends: tuple[tuple[str, Sequence[Piece], Ints], ...] = (
+            ('"s"', op, a.rows[from_op]),
+            ('"t"', call, a.rows[from_op]),
+            ('"s"', call, a.rows[~from_op]),
+            ('"f","bp":"e"', self._at(a.activities, a.activities.start), a.rows),
+        )
+        event = ',\n{"cat":"api","name":"launch","ph":%s,"id":'
         return [
-            Lines([Text(event + b'"s","id":'), number, *call, Text(b"}")], a.rows),
-            Lines([Text(event + b'"f","bp":"e","id":'), number, *to, Text(b"}")], a.rows),
+            Lines([Text((event % ph).encode()), number, *at, Text(b"}")], rows)
+            for ph, at, rows in ends
         ]
 
     def _head(self, ph: str, s: Slices, time: Ints) -> list[Piece]:

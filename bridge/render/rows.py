@@ -16,10 +16,24 @@ Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 CHUNK = 8_192  # rows at a time: twice as many fall out of the cache and take twice as long
+LARGEST = 1 << 25  # bytes of texts that are kept padded
 GROUP = 10_000  # numbers are printed four digits at a time
-DIGITS = np.char.zfill(np.arange(GROUP).astype("S4"), 4).view(np.uint8).reshape(GROUP, 4)
 MISSING = -1
 POINT, ZERO, MINUS, SLASH = b".0-/"
+
+
+def _four_digits() -> tuple[Bytes, Bytes]:
+    """Return how numbers below `GROUP` are printed: whole, and without zeros in front (0 as nothing)."""
+    whole = np.char.zfill(np.arange(GROUP).astype("S4"), 4).view(np.uint8).reshape(GROUP, 4)
+    in_front = np.logical_and.accumulate(whole == ZERO, axis=1)
+    return whole, np.where(in_front, np.uint8(0), whole)
+
+
+DIGITS, _LEADING = _four_digits()
+# Four bytes in one word, so that a lookup moves one: a number that begins here, then one that goes on.
+WORDS = np.concatenate((_LEADING, DIGITS)).view(np.uint32).ravel()
+LAST_WORDS = WORDS.copy()
+LAST_WORDS[:1].view(np.uint8)[3] = ZERO  # zero itself keeps one digit
 
 
 @dataclass(frozen=True)
@@ -72,7 +86,9 @@ class Micros:
 
     def at(self, rows: Ints) -> Bytes:
         """Return the field's bytes for some rows."""
-        whole, rest = np.divmod(self.values[rows] - self.base, 1_000)
+        values = (self.values[rows] - self.base).view(np.uint64)
+        whole = values // np.uint64(1_000)
+        rest = values - whole * np.uint64(1_000)
         point = np.full((len(whole), 1), POINT, np.uint8)
         return np.hstack((_digits(whole), point, DIGITS[rest, 1:]))
 
@@ -85,17 +101,25 @@ class Names:
         self.size = np.array([len(text) for text in texts], np.int64)
         self.first = np.cumsum(self.size) - self.size
         self.data = np.frombuffer(b"".join(texts), np.uint8)
+        self.matrix = self._padded(texts)
 
     def at(self, rows: Ints) -> Bytes:
         """Return the field's bytes for some rows."""
         codes = self.codes[rows]
         size = self.size[codes]
         width = int(size.max())
+        if self.matrix is not None:
+            return self.matrix[codes, :width]
         place = np.arange(width)
-        if not width:
-            return np.empty((len(codes), 0), np.uint8)
         source = np.minimum(self.first[codes][:, None] + place, len(self.data) - 1)
         return np.where(place < size[:, None], self.data[source], np.uint8(0))
+
+    def _padded(self, texts: Sequence[bytes]) -> Bytes | None:
+        """Return the texts as a matrix, so that a lookup copies whole rows; None if that were too large."""
+        width = int(self.size.max(initial=0))
+        if not width or width * len(texts) > LARGEST:
+            return None if width else np.empty((len(texts), 0), np.uint8)
+        return np.array(texts, f"S{width}").view(np.uint8).reshape(len(texts), width)
 
 
 @dataclass(frozen=True)
@@ -179,14 +203,14 @@ def numbers(head: bytes, values: Ints) -> list[Piece]:
 
 def _digits(values: Ints | NDArray[np.uint64]) -> Bytes:
     """Print numbers that are not negative, padded in front with NUL."""
-    groups: list[Bytes] = []
-    while True:
-        values, low = np.divmod(values, GROUP)
-        groups.append(DIGITS[low])
-        if not values.any():
-            break
-    printed = np.hstack(groups[::-1]) if len(groups) > 1 else groups[0].copy()
-    leading = np.logical_and.accumulate(printed == ZERO, axis=1)
-    leading[:, -1] = False  # zero itself keeps one digit
-    printed[leading] = 0
-    return printed
+    groups = [values.view(np.uint64)]
+    while groups[0].any() and groups[0].max() >= GROUP:
+        above = groups[0] // np.uint64(GROUP)  # much faster than divmod
+        groups[:1] = [above, groups[0] - above * np.uint64(GROUP)]
+    printed = np.empty((len(values), len(groups)), np.uint32)
+    begun = np.zeros(len(values), bool)
+    for place, group in enumerate(groups):
+        words = LAST_WORDS if place == len(groups) - 1 else WORDS
+        printed[:, place] = words[group + begun * np.uint64(GROUP)]
+        begun |= group != 0
+    return printed.view(np.uint8)

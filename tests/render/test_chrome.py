@@ -94,12 +94,24 @@ def awkward(tmp_path):
 
 
 def counts(joined):
-    """How many slices of each category a report must show."""
+    """How many slices of each category a report must show; projections and steps have tests of their own."""
     report = joined.report
     stacked = report.ranges["kind"] == "push_pop"
     found = Counter(report.activities["kind"])
     found |= {"op": int(stacked.sum()), "api": len(report.launches), "phase": int((~stacked).sum())}
-    return {kind: n for kind, n in (found | {"mark": len(report.marks)}).items() if n}
+    found |= {"mark": len(report.marks), "step": len(joined.attributed.steps)}
+    drawn = {s.kind: len(s) for s in timeline(joined.attributed).slices}
+    found |= {"projection": drawn["projection"]}
+    return {kind: n for kind, n in found.items() if n}
+
+
+def arrows(joined):
+    """How many arrows: from each API call to what it launched, and to the call from the op around it."""
+    found = joined.attributed.attribution
+    launched = found.launch != -1
+    return Counter(
+        {"call": int(launched.sum()), "op": int((launched & (found.launched_in != -1)).sum())}
+    )
 
 
 def check_in(trace, joined):
@@ -109,8 +121,15 @@ def check_in(trace, joined):
     check_trace(trace)
     shown = trace.query("select category, count(*) as n from slice group by 1")
     assert {row.category: row.n for row in shown} == counts(joined)
-    launched = int((joined.op_kernels["launch"] >= 0).sum())
-    assert trace.query("select count(*) as n from flow")[0].n == launched
+    found = trace.query(
+        "select o.category as o, i.category as i, count(*) as n from flow f"
+        " join slice o on o.id = f.slice_out join slice i on i.id = f.slice_in group by 1, 2"
+    )
+    by_end = Counter()
+    for row in found:
+        assert row.i == "api" if row.o == "op" else row.o == "api", (row.o, row.i)
+        by_end["op" if row.o == "op" else "call"] += row.n
+    assert by_end == arrows(joined)
     times = trace.query(
         "select sum(ts) as at, sum(dur) as dur from slice where category in ('kernel', 'copy', 'fill', 'graph')"
     )[0]
@@ -201,8 +220,11 @@ def test_arrows_and_phases_are_numbered_apart(awkward):
     events = events_of(awkward)["traceEvents"]
     starts = [e for e in events if e["ph"] == "s"]
     ends = [e for e in events if e["ph"] == "f"]
-    assert [e["id"] for e in starts] == [e["id"] for e in ends]
+    assert sorted(e["id"] for e in starts) == [e["id"] for e in ends]
     assert len({e["id"] for e in starts}) == len(starts) == 8
+    on_ops = {e["tid"] for e in events if e.get("cat") == "op"}
+    passing = [e for e in events if e["ph"] == "t"]
+    assert [e["id"] for e in passing] == [e["id"] for e in starts if e["tid"] in on_ops]
     assert all(e["bp"] == "e" for e in ends)
     phases = [e["id2"]["local"] for e in events if e["ph"] == "b"]
     assert len(set(phases)) == 2

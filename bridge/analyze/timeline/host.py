@@ -1,0 +1,117 @@
+"""What is drawn of the host: steps, op ranges, phases, API calls, marks and the user's counters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze import lanes
+from bridge.analyze.timeline.parts import Column, Named, Slices, drawn, named, times
+from bridge.analyze.tracks import Tracks
+from bridge.annotate.instant import COUNTER
+from bridge.join.attributed import CALL_ID, CALL_ID_SHIFT, Attributed
+from bridge.join.order import NONE, Flags, Ints, outer_first
+from importers import frames
+
+
+def ops(joined: Attributed, tracks: Tracks) -> Slices:
+    """Draw push/pop ranges on the threads that pushed them."""
+    ranges = joined.report.ranges
+    rows = np.flatnonzero(frames.is_kind(ranges, frames.PUSH_POP))
+    host = tracks.host(*(frames.ints(ranges, c)[rows] for c in ("report", "thread")))
+    start, duration = times(ranges)
+    # Of equal intervals the earlier row is outer; sorting and lanes keep the order of rows.
+    order = outer_first(host, start[rows], (start + duration)[rows])
+    rows, host = rows[order], host[order]
+    lane = lanes.nested(host, start[rows], (start + duration)[rows])
+    track = np.full(len(ranges), NONE)
+    track[rows] = tracks.lane(host, lane, "ops")
+    args: dict[str, Column] = {
+        "domain": named(ranges["domain_name"], empty=""),
+        "category": named(ranges["category"], empty=""),
+        **_payloads(frames.ints(ranges, "payload")),
+        **_details(ranges),
+        **_open(ranges),
+    }
+    return drawn("op", rows, track, (start, duration), named(ranges["name"]), args)
+
+
+def steps(joined: Attributed, tracks: Tracks) -> Slices:
+    """Draw the steps of each process on a track of their own."""
+    found = joined.steps
+    numbers, code = np.unique(found.number, return_inverse=True)
+    home = tracks.steps(found.report, found.process)
+    track = tracks.lane(home, np.zeros(len(found), np.int64), "steps")
+    name = Named(code.astype(np.int64), [f"step {number}" for number in numbers.tolist()])
+    spans = found.start, found.end - found.start
+    return drawn("step", np.arange(len(found)), track, spans, name)
+
+
+def calls(joined: Attributed, tracks: Tracks) -> Slices:
+    """Draw CUDA API calls beside their threads."""
+    launches = joined.report.launches
+    host = tracks.host(*(frames.ints(launches, c) for c in ("report", "thread")))
+    start, duration = times(launches)
+    track = tracks.lane(host, lanes.nested(host, start, start + duration), "api")
+    args = {"correlation": frames.ints(launches, "correlation")}
+    rows = np.arange(len(launches))
+    return drawn("api", rows, track, (start, duration), named(launches["name"]), args)
+
+
+def phases(joined: Attributed, tracks: Tracks) -> Slices:
+    """Draw start/end ranges: any thread may end them, and they may overlap."""
+    ranges = joined.report.ranges
+    rows = np.flatnonzero(frames.is_kind(ranges, frames.START_END))
+    track = np.full(len(ranges), NONE)
+    host = tracks.host(*(frames.ints(ranges, c)[rows] for c in ("report", "thread")))
+    track[rows] = tracks.lane(host, np.zeros(len(rows), np.int64), "ops")
+    return drawn("phase", rows, track, times(ranges), named(ranges["name"]), _open(ranges))
+
+
+def marks(joined: Attributed, tracks: Tracks) -> tuple[Slices, list[Slices]]:
+    """Draw marks as instants, and the samples of counters as curves."""
+    recorded = joined.report.marks
+    host = tracks.host(*(frames.ints(recorded, c) for c in ("report", "thread")))
+    track = tracks.lane(host, np.zeros(len(recorded), np.int64), "ops")
+    time = frames.ints(recorded, "time")
+    every = np.arange(len(recorded))
+    found = drawn("mark", every, track, (time, np.zeros_like(time)), named(recorded["name"]))
+    is_counter = _is_counter(recorded)
+    return found.only(~is_counter), _counters(recorded, found.only(is_counter))
+
+
+def _details(ranges: pd.DataFrame) -> dict[str, Column]:
+    """Return what is attached to ranges as JSON; where nothing is, no column that would take time to print."""
+    details = named(ranges["json"], empty="")
+    return {"details": details} if (details.codes != NONE).any() else {}
+
+
+def _payloads(payload: Ints) -> dict[str, Column]:
+    """Part the ids of calls, which the annotations of ours carry, from payloads of the user's."""
+    is_call = payload >> CALL_ID_SHIFT == CALL_ID
+    number = payload & ((1 << CALL_ID_SHIFT) - 1)
+    return {"payload": np.where(is_call, NONE, payload), "call": np.where(is_call, number, NONE)}
+
+
+def _open(ranges: pd.DataFrame) -> dict[str, Column]:
+    """Mark what never ended: it is drawn up to the end of the capture."""
+    return {"open": np.where(ranges["open"].to_numpy(), 1, NONE)}
+
+
+def _is_counter(marks: pd.DataFrame) -> Flags:
+    of_counter = np.array([name.startswith(COUNTER) for name in marks["name"].cat.categories], bool)
+    return np.append(of_counter, False)[frames.codes(marks["name"])]
+
+
+def _counters(recorded: pd.DataFrame, samples: Slices) -> list[Slices]:
+    """Return the samples of counters that are integers, and those that are not: their payload is JSON."""
+    name = replace(samples.name, names=[n.removeprefix(COUNTER) for n in samples.name.names])
+    number, real = frames.ints(recorded, "payload"), named(recorded["json"], empty="")
+    is_real = real.codes != NONE
+    values: tuple[tuple[Flags, Column], ...] = ((~is_real, number), (is_real, real))
+    return [
+        replace(samples.only(of), kind="counter", name=name, args={"value": value})
+        for of, value in values
+    ]

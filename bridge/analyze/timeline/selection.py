@@ -1,0 +1,113 @@
+"""What of a timeline is drawn: the work of some time, without what a slim one lacks, no more than so many slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bridge.analyze.timeline.curves import EVER, Span
+from bridge.analyze.timeline.parts import Arrows, Slices, Timeline
+from bridge.analyze.windows import Windows
+from bridge.join.order import NONE, stable
+
+CUT = ("op", "step", "projection", "phase")  # what lasts long is shown up to the window's edge
+DEVICE = ("kernel", "copy", "fill", "graph")
+SLIM_KINDS = frozenset(["step", "op", *DEVICE])
+SLIM_ARGS = frozenset(["op", "reason"])
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which part of a report is drawn.
+
+    ``windows`` are times, all of which a slice must meet; ``slim`` leaves out API calls, arrows,
+    projections, curves, and all arguments but op and reason; ``most`` is how many slices there may be,
+    of which the longest are kept.
+    """
+
+    windows: tuple[Windows, ...] = ()
+    slim: bool = False
+    most: int | None = None
+
+    @property
+    def span(self) -> Span:
+        """The time that all windows lie in."""
+        hulls = [EVER, *(windows.hull for windows in self.windows)]
+        return max(first for first, _ in hulls), min(last for _, last in hulls)
+
+    def of(self, whole: Timeline) -> Timeline:
+        """Return the part of a timeline."""
+        found = _slim(whole) if self.slim else whole
+        for windows in self.windows:
+            found = _within(found, windows)
+        if self.most is not None:
+            found = _longest(found, self.most)
+        return found if self == WHOLE else replace(found, arrows=_arrows(found))
+
+
+WHOLE = Selection()
+
+
+def _slim(whole: Timeline) -> Timeline:
+    arrows = replace(whole.arrows, rows=whole.arrows.rows[:0])
+    slices = [
+        replace(s, args={name: s.args[name] for name in s.args if name in SLIM_ARGS})
+        for s in whole.slices
+        if s.kind in SLIM_KINDS
+    ]
+    return replace(whole, slices=slices, counters=[], arrows=arrows)
+
+
+def _within(whole: Timeline, windows: Windows) -> Timeline:
+    """Leave out what does not meet the windows; cut what goes beyond them."""
+    report = np.array([track.group.report for track in whole.tracks], np.int64)
+
+    def met(s: Slices) -> Slices:
+        of, start, length = report[s.track[s.rows]], s.start[s.rows], s.duration[s.rows]
+        found = replace(s, rows=s.rows[windows.meet(of, start, start + length)])
+        return _cut(found, windows) if s.kind in CUT else found
+
+    return _each(whole, met)
+
+
+def _cut(s: Slices, windows: Windows) -> Slices:
+    first, last = windows.hull
+    start = np.maximum(s.start, first)
+    return replace(s, start=start, duration=np.minimum(s.start + s.duration, last) - start)
+
+
+def _longest(whole: Timeline, most: int) -> Timeline:
+    """Keep so many slices, the longest; of equal ones those that come first."""
+    lengths = np.concatenate([s.duration[s.rows] for s in whole.every()])
+    if len(lengths) <= most:
+        return whole
+    kept = np.zeros(len(lengths), bool)
+    kept[stable(-lengths)[:most]] = True
+    parts = iter(np.split(kept, np.cumsum([len(s) for s in whole.every()])[:-1]))
+    fewer = _each(whole, lambda s: replace(s, rows=s.rows[next(parts)]), instants=False)
+    return replace(fewer, left_out=len(lengths) - most)
+
+
+def _each(whole: Timeline, of: Callable[[Slices], Slices], *, instants: bool = True) -> Timeline:
+    """Apply to slices in the order of `Timeline.every`, then to what has no length."""
+    slices, phases = [of(s) for s in whole.slices], of(whole.phases)
+    found = replace(whole, slices=slices, phases=phases)
+    if not instants:
+        return found
+    return replace(found, marks=of(whole.marks), counters=[of(s) for s in whole.counters])
+
+
+def _arrows(found: Timeline) -> Arrows:
+    """Return the arrows of which both ends are drawn; none starts at an op that is not open where it would."""
+    arrows, of_kind = found.arrows, {s.kind: s for s in found.slices}
+    if "api" not in of_kind:
+        return arrows
+    device = [s.is_drawn for s in found.slices if s.kind in DEVICE]
+    drawn = np.logical_or.reduce(device)[arrows.rows]
+    rows = arrows.rows[drawn & of_kind["api"].is_drawn[arrows.call[arrows.rows]]]
+    ops, op = of_kind["op"], arrows.op
+    begin = arrows.calls.start[arrows.call]
+    is_open = np.append(ops.is_drawn, False)[op] & (begin >= np.append(ops.start, 0)[op])
+    return replace(arrows, rows=rows, op=np.where(is_open, op, NONE))

@@ -1,0 +1,132 @@
+"""Windows: the times of a report that a user asks for, by the clock, by step, or by range."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fnmatch import translate
+from itertools import pairwise
+
+import numpy as np
+
+from bridge.analyze.groups import highest
+from bridge.analyze.tree import subtree_extremes
+from bridge.join.attributed import Attributed
+from bridge.join.order import NONE, Flags, Ints, by, runs
+from importers import frames
+
+LAST = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Times ``start <= t < end`` in ns, per report; sorted, none overlaps another of its report."""
+
+    report: Ints
+    start: Ints
+    end: Ints
+
+    @classmethod
+    def of(cls, report: Ints, start: Ints, end: Ints) -> Windows:
+        """Make one window of those that overlap or touch."""
+        order = by(report, start)
+        report, start, end = report[order], start[order], end[order]
+        new = np.ones(len(report), bool)
+        last = end.copy()
+        for a, b in _runs(report):
+            last[a:b] = np.maximum.accumulate(end[a:b])
+            new[a + 1 : b] = start[a + 1 : b] > last[a : b - 1]
+        closing = np.append(new[1:], True)[: len(new)]
+        return cls(report[new], start[new], last[closing])
+
+    @property
+    def hull(self) -> tuple[int, int]:
+        """The first start and the last end."""
+        return int(self.start.min()), int(self.end.max())
+
+    def meet(self, report: Ints, start: Ints, end: Ints) -> Flags:
+        """Tell which intervals have any time in common with a window; of no length: lie in one."""
+        found = np.zeros(len(start), bool)
+        for a, b in _runs(self.report):
+            ours = np.flatnonzero(report == self.report[a])
+            # The first window that is not over when the interval begins.
+            place = np.searchsorted(self.end[a:b], start[ours], side="right") + a
+            there = np.minimum(place, b - 1)
+            begins = self.start[there]
+            found[ours] = (place < b) & ((begins < end[ours]) | (begins <= start[ours]))
+        return found
+
+
+def between(joined: Attributed, first: int | None, last: int | None) -> Windows:
+    """Return the time from ``first`` to ``last``, in ns since the first event of all reports."""
+    facts = joined.report.facts
+    base = min(one.span[0] for one in facts)
+    count = len(facts)
+    start = np.full(count, base + (first or 0))
+    end = np.full(count, LAST if last is None else base + last)
+    if (start >= end).any():
+        raise ValueError("the window ends before it starts")
+    return Windows(np.arange(count), start, end)
+
+
+def of_steps(joined: Attributed, first: int, last: int) -> Windows:
+    """Return the time of the steps with these numbers, up to the end of the last work that each launched.
+
+    Raises ValueError, in words for the user, if there is none such.
+    """
+    steps = joined.steps
+    if not len(steps):
+        raise ValueError(
+            "no steps in the report: they are ranges called step N, iteration N, batch N, ProfilerStep#N"
+        )
+    chosen = np.flatnonzero((steps.number >= first) & (steps.number <= last))
+    if not len(chosen):
+        low, high = int(steps.number.min()), int(steps.number.max())
+        raise ValueError(f"no such step: the report has {low} to {high}")
+    step = joined.activity_step
+    ran = step != NONE
+    done = highest(step[ran], joined.end[ran], len(steps))
+    return Windows.of(
+        steps.report[chosen], steps.start[chosen], np.maximum(steps.end, done)[chosen]
+    )
+
+
+def of_ranges(joined: Attributed, name: str) -> Windows:
+    """Return the time of the ranges of this name or op (``*`` and ``?`` allowed), up to the end of their last work.
+
+    Raises ValueError, in words for the user, if there is none such.
+    """
+    ranges = joined.report.ranges
+    wanted = re.compile(translate(name)).fullmatch
+    codes, names = frames.codes(ranges["name"]), ranges["name"].cat.categories
+    chosen = _among(codes, names, wanted) | _among(joined.op, joined.ops, wanted)
+    if not chosen.any():
+        raise ValueError(f"no range {name!r} in the report; bridge report --by op lists them")
+    end = np.maximum(frames.ints(ranges, "end"), _done(joined))[chosen]
+    return Windows.of(
+        frames.ints(ranges, "report")[chosen], frames.ints(ranges, "start")[chosen], end
+    )
+
+
+def _among(codes: Ints, names: Iterable[str], wanted: Callable[[str], object]) -> Flags:
+    of_name = np.array([*(bool(wanted(name)) for name in names), False])
+    found: Flags = of_name[codes]
+    return found
+
+
+def _done(joined: Attributed) -> Ints:
+    """Return when the last activity under each range ended; the least integer if there is none."""
+    nesting, node = joined.attribution.nesting, joined.node
+    never = np.iinfo(np.int64).min
+    own = np.full(len(nesting), never)
+    ran = node != NONE
+    np.maximum.at(own, node[ran], joined.end[ran])
+    _, last = subtree_extremes(nesting, own, own)
+    of_range = np.full(len(joined.op), never)
+    np.maximum.at(of_range, nesting.range, last)
+    return of_range
+
+
+def _runs(report: Ints) -> list[tuple[int, int]]:
+    return list(pairwise(runs(report).tolist()))

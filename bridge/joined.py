@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 VIEWS = (
     "op", "op-kernel", "kernel", "copy", "range", "module", "forward-op", "phase", "wait"
 )  # fmt: skip
+IN_NOTEBOOK = 20  # rows
 DIRECTED = VIEWS[:5]  # those that can count one direction alone
 SORTED_BY = {  # largest first; ties by the next ones
     "op": ("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"),
@@ -139,6 +140,22 @@ class Joined:
             "wait": by_wait,
         }
         return ordered(tables[view](joined), SORTED_BY[view])
+
+    def _repr_html_(self) -> str:
+        """Show the ops in a notebook, those that take most time first, and where every activity went."""
+        from bridge.render import accounting, notebook  # noqa: PLC0415 (only notebooks need it)
+
+        table = self.by("op")
+        return notebook.as_html(
+            self.headings("op"),
+            table.head(IN_NOTEBOOK),
+            accounting.line(self.totals, self.op_count),
+            left_out=max(0, len(table) - IN_NOTEBOOK),
+        )
+
+    def headings(self, view: str) -> str:
+        """Return which headings a view gets for people: without device work, an op's are of the CPU."""
+        return view if view != "op" or len(self.report.activities) else "op without activities"
 
     def export_trace(
         self,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli import options
+from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
     from bridge.joined import Joined
@@ -43,7 +44,8 @@ def import_(
     run = store.find(db, known, grouped)
     if run:
         click.echo(f"already imported as run {run.id} of {db}, on {run.created}", err=True)
-    number = run.id if run else store.save(joined, db, known, grouped)
+    with doing(f"storing in {db}"):
+        number = run.id if run else store.save(joined, db, known, grouped)
     if not quiet:
         show(joined)
     click.echo(
@@ -59,9 +61,9 @@ def show(joined: Joined) -> None:
     by = "op-kernel" if len(joined.report.ranges) else "kernel"
     by = by if len(joined.report.activities) else "op"
     rows = joined.by(by)
-    click.echo(
-        table.for_terminal(options.headings(joined, by), rows.head(TOP), options.terminal_width())
-    )
+    look = options.look()
+    shown = table.for_terminal(joined.headings(by), rows.head(TOP), look)
+    click.echo(shown, color=look.color)
     if len(rows) > TOP:
         click.echo(f"… and {len(rows) - TOP} more rows: bridge report --by {by}")
     click.echo(accounting.line(joined.totals, joined.op_count))

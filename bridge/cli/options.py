@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from bridge.cli.progress import doing
+
 if TYPE_CHECKING:
     from bridge.join.choices import Choices
     from bridge.join.labels import Rule
     from bridge.joined import Joined
+    from bridge.render.table import Look
     from importers import Report
     from importers.nsys.table import Details
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
+FILE_WIDTH = 160
 
 
 def store(command: F) -> F:
@@ -143,7 +147,8 @@ def joined(
         report, kept = _stored(db, run)
         choices = replace(choices, rules=choices.rules or kept)
     try:
-        found = join(report, choices)
+        with doing("joining"):
+            found = join(report, choices)
     except UnknownDomainError as error:
         raise click.UsageError(str(error)) from error
     for warning in (*report.warnings, *found.warnings):
@@ -154,7 +159,9 @@ def joined(
 def _imported(reports: Sequence[Path], details: Details, sidecar: Sequence[Path]) -> Report:
     import importers
 
-    return importers.load(*reports, details=details, sidecar=sidecar)
+    what = str(reports[0]) if len(reports) == 1 else f"{len(reports)} reports"
+    with doing(f"reading {what}"):
+        return importers.load(*reports, details=details, sidecar=sidecar)
 
 
 def _stored(db: Path, run: int | None) -> tuple[Report, tuple[Rule, ...]]:
@@ -163,7 +170,8 @@ def _stored(db: Path, run: int | None) -> tuple[Report, tuple[Rule, ...]]:
     from bridge.join import labels
 
     kept = store.described(db, run)
-    return store.load(db, kept.id), labels.rules(kept.rules) if kept.rules else ()
+    with doing(f"reading run {kept.id} of {db}"):
+        return store.load(db, kept.id), labels.rules(kept.rules) if kept.rules else ()
 
 
 def read_rules(path: Path | None) -> tuple[Rule, ...]:
@@ -179,11 +187,19 @@ def read_rules(path: Path | None) -> tuple[Rule, ...]:
         raise click.BadParameter(f"{path}: {reason}", param_hint="--rules") from error
 
 
-def headings(joined: Joined, by: str, *, memory_kinds: bool = False) -> str:
-    """Return which headings a table for people gets: without device work, an op's are of the CPU."""
-    if memory_kinds:
-        return "copy by memory"
-    return by if by != "op" or len(joined.report.activities) else "op without activities"
+def look(*, to_terminal: bool = True) -> Look:
+    """Return how tables are shown: with bars and colours in a terminal, plain in a pipe or a file.
+
+    $NO_COLOR takes the colours away, $FORCE_COLOR gives them to a pipe too.
+    """
+    import sys
+
+    from bridge.render.table import Look
+
+    shown = to_terminal and sys.stdout.isatty()
+    forced = to_terminal and os.environ.get("FORCE_COLOR", "") not in ("", "0")
+    color = (shown or forced) and not os.environ.get("NO_COLOR")
+    return Look(terminal_width() if to_terminal else FILE_WIDTH, shown or forced, color)
 
 
 def terminal_width() -> int:

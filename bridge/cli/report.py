@@ -102,10 +102,10 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter per option
     joined = options.joined(reports, db, run, choices, _details(by, **view), sidecar)
     table = _chosen(joined.by(by, **view), conditions, sort, top)
     form = form or (_by_suffix(output) if output else "table")
-    shown = options.headings(joined, by, memory_kinds=bool(view["memory_kinds"]))
+    shown = "copy by memory" if view["memory_kinds"] else joined.headings(by)
     text = _text(joined, by, shown, table, form, to_terminal=output is None)
     if output is None:
-        click.echo(text, nl=False)
+        click.echo(text, nl=False, color=options.look().color)
     else:
         from bridge.output import write
 
@@ -163,11 +163,10 @@ def _text(
         return f"{tables.as_markdown(shown, table)}\n{account}\n"
     if not len(table) and by in NOTHING:
         return f"{NOTHING[by]}\n{account}\n"
-    width = options.terminal_width() if to_terminal else 160
     few = table.head(READABLE) if to_terminal else table
     left = len(table) - len(few)
     more = f"… and {left} more rows: a --filter, or --format csv for all\n" if left else ""
-    return f"{tables.for_terminal(shown, few, width)}{more}\n{account}\n"
+    return f"{tables.for_terminal(shown, few, options.look(to_terminal=to_terminal))}{more}\n{account}\n"
 
 
 def _by_suffix(path: Path) -> str:

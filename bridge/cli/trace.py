@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli import options
+from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
     from bridge.analyze.timeline import Selection
@@ -92,9 +93,9 @@ def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
         raise click.UsageError(f"{output}: a trace is written as {', '.join(SUFFIXES)}")
     options.check_output(output, reports, force=force)
     joined = options.joined(reports, db, run, choices, DRAWN, sidecar)
-    drawn = joined.export_trace(
-        output, selection=_selection(joined, slim, most, **times), force=force
-    )
+    selection = _selection(joined, slim, most, **times)
+    with doing(f"writing {output}"):
+        drawn = joined.export_trace(output, selection=selection, force=force)
     if drawn.left_out:
         click.echo(f"{output}: {drawn.left_out} shorter slices left out", err=True)
     click.echo(f"{output}: open it at https://ui.perfetto.dev", err=True)

@@ -15,13 +15,17 @@ MISSING = -1
 
 @dataclass(frozen=True)
 class Shown:
-    """A column as shown; ``extra`` ones only where there is room, of a path the end before all."""
+    """A column as shown; ``extra`` ones only where there is room, of a path the end before all.
+
+    Beside a column with ``bar`` a bar may be drawn, as long as its value is large.
+    """
 
     column: str
     heading: str
     text: Callable[[Any], str] = str
     extra: bool = False
     is_path: bool = False
+    bar: bool = False
 
     @property
     def is_name(self) -> bool:
@@ -38,7 +42,7 @@ PASSES = (  # of a training step
     Shown("kernels", "kernels", units.count, extra=True),
     Shown("gpu_forward_ns", "forward", units.time),
     Shown("gpu_backward_ns", "backward", units.time),
-    Shown("gpu_self_ns", "GPU self", units.time),
+    Shown("gpu_self_ns", "GPU self", units.time, bar=True),
     Shown("share", "of GPU", units.percent, extra=True),
 )
 AMBIGUOUS = Shown("ambiguous_ns", "ambiguous", units.time)
@@ -47,7 +51,7 @@ SHOWN = {
         Shown("op", "op"),
         Shown("calls", "calls", units.count),
         Shown("kernels", "kernels", units.count),
-        Shown("gpu_self_ns", "GPU self", units.time),
+        Shown("gpu_self_ns", "GPU self", units.time, bar=True),
         Shown("share", "of GPU", units.percent),
         Shown("gpu_total_ns", "GPU total", units.time),
         Shown("gpu_busy_ns", "GPU busy", units.time, extra=True),
@@ -59,21 +63,21 @@ SHOWN = {
     "op without activities": (
         Shown("op", "op"),
         Shown("calls", "calls", units.count),
-        Shown("cpu_self_ns", "CPU self", units.time),
+        Shown("cpu_self_ns", "CPU self", units.time, bar=True),
         Shown("cpu_total_ns", "CPU total", units.time),
     ),
     "op-kernel": (
         Shown("op", "op"),
         Shown("kernel", "kernel"),
         Shown("count", "count", units.count),
-        Shown("total_ns", "GPU total", units.time),
+        Shown("total_ns", "GPU total", units.time, bar=True),
         Shown("mean_ns", "mean", units.time),
         *EXTREMES,
     ),
     "kernel": (
         Shown("kernel", "kernel"),
         Shown("count", "count", units.count),
-        Shown("total_ns", "GPU total", units.time),
+        Shown("total_ns", "GPU total", units.time, bar=True),
         Shown("share", "of kernels", units.percent),
         Shown("mean_ns", "mean", units.time),
         Shown("median_ns", "median", units.time, extra=True),
@@ -82,7 +86,7 @@ SHOWN = {
     "copy": (
         Shown("operation", "operation"),
         Shown("count", "count", units.count),
-        Shown("total_ns", "GPU total", units.time),
+        Shown("total_ns", "GPU total", units.time, bar=True),
         Shown("mean_ns", "mean", units.time),
         Shown("bytes", "bytes", units.size),
         Shown("gb_per_s", "speed", units.rate, extra=True),
@@ -93,7 +97,7 @@ SHOWN = {
         Shown("source", "from"),
         Shown("target", "to"),
         Shown("count", "count", units.count),
-        Shown("total_ns", "GPU total", units.time),
+        Shown("total_ns", "GPU total", units.time, bar=True),
         Shown("bytes", "bytes", units.size),
         Shown("gb_per_s", "speed", units.rate),
         Shown("mean_ns", "mean", units.time, extra=True),
@@ -104,7 +108,7 @@ SHOWN = {
         Shown("start_ns", "start", units.time),
         Shown("duration_ns", "CPU", units.time),
         Shown("gpu_span_ns", "GPU span", units.time),
-        Shown("gpu_busy_ns", "GPU busy", units.time),
+        Shown("gpu_busy_ns", "GPU busy", units.time, bar=True),
         Shown("activities", "activities", units.count, extra=True),
     ),
     "module": (
@@ -119,7 +123,7 @@ SHOWN = {
         Shown("ranges", "ranges", units.count),
         Shown("open", "open", units.count),
         Shown("activities", "activities", units.count),
-        Shown("gpu_ns", "GPU", units.time),
+        Shown("gpu_ns", "GPU", units.time, bar=True),
         Shown("share", "of GPU", units.percent, extra=True),
         Shown("gpu_busy_ns", "GPU busy", units.time, extra=True),
         Shown("wall_ns", "wall", units.time),
@@ -128,7 +132,7 @@ SHOWN = {
         Shown("op", "op"),
         Shown("wait", "wait"),
         Shown("count", "count", units.count),
-        Shown("total_ns", "CPU total", units.time),
+        Shown("total_ns", "CPU total", units.time, bar=True),
         Shown("mean_ns", "mean", units.time),
         *EXTREMES,
     ),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pandas as pd
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
@@ -14,35 +17,70 @@ GAP = 2  # blanks between two columns: one of padding, one of the box
 NAME_ROOM = 24  # a name needs this much before less important columns get any
 NAME_MOST = 90
 LEAST = 8  # a name is never cut shorter
+BAR, BAR_WIDTH, BAR_STYLE = "bar", 10, "cyan"
+EIGHTHS = ("", *"▏▎▍▌▋▊▉")
 
 
-def for_terminal(by: str, table: pd.DataFrame, width: int, *, color: bool = False) -> str:
-    """Return the table in at most ``width`` characters: figures whole, names shortened to fit."""
-    cells = {
-        s: [_clean(s.text(v)) for v in table[s.column].tolist()] for s in columns.shown(by, table)
-    }
-    shown = _fitting(cells, width)
-    fits = _widths(shown, cells, width)
+@dataclass(frozen=True)
+class Look:
+    """How a table is shown: in at most ``width`` cells, with bars and colours or without."""
+
+    width: int
+    bars: bool = False
+    color: bool = False
+
+
+def for_terminal(by: str, table: pd.DataFrame, look: Look) -> str:
+    """Return the table as it fits the terminal: figures whole, names shortened."""
+    cells = _cells(by, table, bars=look.bars)
+    shown = _fitting(cells, look.width)
+    fits = _widths(shown, cells, look.width)
     grid = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False)
     for s in shown:
         fit = fits[s]
-        side = "left" if s.is_name else "right"
+        side = "left" if s.is_name or s.column == BAR else "right"
         if s.is_path:
             cells[s] = [_end(cell, fit) for cell in cells[s]]
-        grid.add_column(s.heading, justify=side, width=fit, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
+        style = BAR_STYLE if s.column == BAR else ""
+        grid.add_column(
+            s.heading, justify=side, width=fit, no_wrap=True, overflow="ellipsis", style=style  # type: ignore[arg-type]
+        )  # fmt: skip
     for row in zip(*(cells[s] for s in shown), strict=True):
         grid.add_row(*row)
+    return _printed(grid, look)
+
+
+def _printed(grid: Table, look: Look) -> str:
     console = Console(
-        width=width,
-        force_terminal=color,
-        no_color=not color,
+        width=look.width,
+        force_terminal=look.color,
+        color_system="standard" if look.color else None,
+        no_color=not look.color,  # or $NO_COLOR and $FORCE_COLOR would be read once more
         markup=False,
         emoji=False,
         highlight=False,
     )
     with console.capture() as captured:
         console.print(grid)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+    lines: list[str] = captured.get().splitlines()
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _cells(by: str, table: pd.DataFrame, *, bars: bool) -> dict[Shown, list[str]]:
+    cells = {}
+    for s in columns.shown(by, table):
+        values = table[s.column].tolist()
+        cells[s] = [_clean(s.text(value)) for value in values]
+        if s.bar and bars:
+            most = max((*values, 1))
+            cells[Shown(BAR, "", _bar, extra=True)] = [_bar(value / most) for value in values]
+    return cells
+
+
+def _bar(share: float) -> str:
+    """Return a bar to the eighth of a cell; what is more than nothing has at least one of these."""
+    eighths = max(round(share * BAR_WIDTH * 8), int(share > 0))
+    return "█" * (eighths // 8) + EIGHTHS[eighths % 8]
 
 
 def as_markdown(by: str, table: pd.DataFrame) -> str:
@@ -82,12 +120,19 @@ def _needed(shown: Shown, cells: dict[Shown, list[str]]) -> int:
 
 
 def _width(shown: Shown, cells: dict[Shown, list[str]]) -> int:
-    return min(NAME_MOST, max(len(shown.heading), *map(len, cells[shown]), 1))
+    if shown.column == BAR:
+        return BAR_WIDTH
+    return min(NAME_MOST, max(len(shown.heading), *map(cell_len, cells[shown]), 1))
 
 
 def _end(path: str, room: int) -> str:
     """Return what fits of a path: the end tells more than the beginning, which many share."""
-    return path if len(path) <= room else f"…{path[len(path) - room + 1 :]}"
+    if cell_len(path) <= room:
+        return path
+    left = path[1 - room :]
+    while cell_len(left) >= room:  # some characters are two cells wide
+        left = left[1:]
+    return f"…{left}"
 
 
 def _clean(text: str) -> str:

@@ -1,13 +1,17 @@
 """What people see: tables that fit the terminal, Markdown, the accounting line."""
 
+import re
+
 import pandas as pd
 import pytest
+from rich.cells import cell_len
 
 import bridge.joined
 from bridge import demo
 from bridge.joined import VIEWS
 from bridge.render import accounting, table, units
 from bridge.render.columns import shown as shown_of
+from bridge.render.table import Look
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +25,7 @@ def joined(tmp_path_factory):
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 def test_a_table_fits_and_keeps_its_figures(joined, view, width):
     rows = joined.by(view)
-    lines = table.for_terminal(view, rows, width).splitlines()
+    lines = table.for_terminal(view, rows, Look(width)).splitlines()
     assert max(map(len, lines)) <= width
     assert len(lines) == len(rows) + 2
     figures = [s for s in shown_of(view, rows) if not s.is_name and not s.extra]
@@ -33,20 +37,57 @@ def test_a_table_fits_and_keeps_its_figures(joined, view, width):
 
 
 def test_a_wide_terminal_shows_more(joined):
-    narrow, wide = (table.for_terminal("op", joined.by("op"), width) for width in (80, 200))
+    narrow, wide = (table.for_terminal("op", joined.by("op"), Look(width)) for width in (80, 200))
     assert "CPU total" in wide
     assert "CPU total" not in narrow
 
 
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_bars_and_colours_change_no_figure(joined, view, width):
+    rows = joined.by(view)
+    plain = table.for_terminal(view, rows, Look(width))
+    barred = table.for_terminal(view, rows, Look(width, bars=True))
+    colored = table.for_terminal(view, rows, Look(width, bars=True, color=True))
+    assert re.sub(r"\x1b\[[0-9;]*m", "", colored).split() == barred.split()
+    assert "\x1b[" not in barred
+    assert max(map(len, barred.splitlines())) <= width
+    if width == 200 and len(rows):
+        assert "\x1b[36m" in colored
+        assert "█" * 10 in barred.splitlines()[2]  # the largest
+        bars = [line.count("█") for line in barred.splitlines()[2:]]
+        assert bars == sorted(bars, reverse=True)
+        without = [w for w in barred.split() if set(w) - set("█▏▎▍▌▋▊▉─")]
+        assert "…" in plain + barred or without == [w for w in plain.split() if set(w) - set("─")]
+
+
+def test_the_least_time_has_a_bar():
+    rows = pd.DataFrame({"op": ["a", "b", "c"], "wait": ["w"] * 3, "count": [1] * 3, "total_ns": [10**9, 1, 0],
+                         "mean_ns": [1.0] * 3, "min_ns": [1] * 3, "max_ns": [1] * 3})  # fmt: skip
+    first, second, third = table.for_terminal("wait", rows, Look(120, bars=True)).splitlines()[2:]
+    assert "█" * 10 in first
+    assert "▏" in second
+    assert not set("█▏") & set(third)
+
+
+def test_wide_characters_are_counted_as_they_are_shown():
+    rows = pd.DataFrame({"op": ["行列の積" * 12], "wait": ["w"], "count": [1], "total_ns": [10**9],
+                         "mean_ns": [1.0], "min_ns": [1], "max_ns": [1]})  # fmt: skip
+    for width in (80, 120):
+        lines = table.for_terminal("wait", rows, Look(width)).splitlines()
+        assert max(map(cell_len, lines)) <= width
+        assert "1.000 s" in lines[2]
+
+
 def test_names_that_fit_are_not_shortened(joined):
     assert "ScaledDotProductFlashAttentionBackward0" in table.for_terminal(
-        "op", joined.by("op"), 200
+        "op", joined.by("op"), Look(200)
     )
 
 
 def test_an_empty_table_still_has_its_headings(joined):
     nothing = joined.by("kernel").head(0)
-    assert "GPU total" in table.for_terminal("kernel", nothing, 80)
+    assert "GPU total" in table.for_terminal("kernel", nothing, Look(80))
 
 
 def test_markdown_escapes_and_aligns():
@@ -100,7 +141,7 @@ def test_the_accounting_names_every_reason():
 def test_names_are_shown_as_they_are_and_on_one_line():
     rows = pd.DataFrame({"op": ["step:train:0", "a\nb\x1b[31m"], "calls": [1, 2], "cpu_self_ns": [3, 4],
                          "cpu_total_ns": [5, 6]})  # fmt: skip
-    text = table.for_terminal("op without activities", rows, 80)
+    text = table.for_terminal("op without activities", rows, Look(80))
     assert "step:train:0" in text
     assert "a b [31m" in text
     assert len(text.splitlines()) == 4
@@ -110,5 +151,5 @@ def test_a_name_gets_what_a_shorter_one_does_not_need():
     name = "an op with a name of 36 characters.."
     times = {key: [5] for key in ("total_ns", "mean_ns", "min_ns", "max_ns")}
     rows = pd.DataFrame({"op": [name], "wait": ["sync"], "count": [1], **times})
-    assert name in table.for_terminal("wait", rows, 80)
-    assert name not in table.for_terminal("wait", rows, 60)
+    assert name in table.for_terminal("wait", rows, Look(80))
+    assert name not in table.for_terminal("wait", rows, Look(60))

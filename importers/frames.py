@@ -27,6 +27,11 @@ KINDS = {"activities": ACTIVITY_KINDS, "ranges": RANGE_KINDS, "waits": WAIT_KIND
 MEMORY_KINDS = tuple(  # what source_kind and target_kind number
     "pageable pinned device array managed device_static managed_static unknown".split()
 )
+DEVICE_FACTS = tuple(  # of a GPU: bytes, bytes per second, Hz, counts
+    "memory_bytes memory_bandwidth clock_hz l2_bytes compute_major compute_minor sm_count warp_size"
+    " warps_per_sm blocks_per_sm threads_per_block registers_per_sm registers_per_block shared_per_sm"
+    " shared_per_block shared_per_block_optin".split()
+)
 FRAMES: Mapping[str, tuple[str, ...]] = {
     "ranges": tuple(
         "start end thread process domain domain_name name kind category color payload json open"
@@ -45,7 +50,7 @@ FRAMES: Mapping[str, tuple[str, ...]] = {
     "graph_nodes": tuple("time thread process node original report".split()),
     "threads": tuple("thread process name report".split()),
     "processes": tuple("process name report".split()),
-    "devices": tuple("process device gpu name report".split()),
+    "devices": ("process", "device", "gpu", "name", *DEVICE_FACTS, "report"),
 }
 
 

@@ -62,8 +62,8 @@ def _printed(grid: Table, look: Look) -> str:
     )
     with console.capture() as captured:
         console.print(grid)
-    lines: list[str] = captured.get().splitlines()
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    lines = (line.rstrip() for line in captured.get().splitlines())
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _cells(by: str, table: pd.DataFrame, *, bars: bool) -> dict[Shown, list[str]]:

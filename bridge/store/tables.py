@@ -14,7 +14,7 @@ from bridge.output import OutputError
 from importers.errors import ReportError
 from importers.frames import FRAMES, NAMES
 
-VERSION = 3
+VERSION = 4
 PATIENCE_S = 30  # for the locks of others
 
 # The tables for the frames: the frame's own columns, but for those kept elsewhere, and what the join found.
@@ -156,7 +156,7 @@ def _first(database: Database) -> None:
 
 
 def _second(database: Database) -> None:
-    """Add the columns and tables that came with waits, kinds of memory and JSON payloads."""
+    """Add what frames have by now: waits, kinds of memory, JSON payloads; later what is known of GPUs."""
     for kind in FRAMES:
         table, there = database.table(kind), set[str]()
         if table.exists():
@@ -177,7 +177,7 @@ def _third(database: Database) -> None:
             database.table("reports").add_column(name, kind)
 
 
-MIGRATIONS: list[Callable[[Database], None]] = [_first, _second, _third]
+MIGRATIONS: list[Callable[[Database], None]] = [_first, _second, _third, _second]
 
 
 def _columns(integers: str, texts: str) -> dict[str, type]:

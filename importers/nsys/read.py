@@ -14,6 +14,7 @@ from importers.errors import NotAReport, NothingRecorded
 from importers.nsys import schema
 from importers.nsys.annotations import Annotations
 from importers.nsys.devices import activities, ended
+from importers.nsys.gpus import devices
 from importers.nsys.names import Strings, api_name
 from importers.nsys.table import FLAG, MISSING, Column, Details, Table
 from importers.nsys.waits import waits
@@ -147,7 +148,7 @@ def _report(path: Path, read: dict[str, Columns]) -> Report:
         waits=waited,
         threads=_threads(read["threads"], strings),
         processes=_processes(read["processes"]),
-        devices=_devices(read, on_device),
+        devices=devices(read, on_device),
         texts=annotations.texts,
     )
 
@@ -216,28 +217,6 @@ def _threads(columns: Columns, strings: Strings) -> pd.DataFrame:
 def _processes(columns: Columns) -> pd.DataFrame:
     name = frames.named(texts_of(columns, "name").decode())
     return frames.frame("processes", {"process": ints_of(columns, "process"), "name": name})
-
-
-def _devices(read: dict[str, Columns], on_device: pd.DataFrame) -> pd.DataFrame:
-    """Return the GPU behind each (process, device number) that was used."""
-    used = on_device[["process", "device"]].drop_duplicates().sort_values(["process", "device"])
-    process, device = used["process"].to_numpy(), used["device"].to_numpy()
-    declared = [ints_of(read["devices"], c).tolist() for c in ("pid", "device", "gpu")]
-    gpu_of: dict[tuple[int, int], int] = {}
-    for pid, number, gpu in zip(*declared, strict=True):
-        # Processes of two machines may have one pid: of two GPUs neither is known to be meant.
-        gpu_of[pid, number] = gpu if gpu_of.get((pid, number), gpu) == gpu else MISSING
-    gpus = read["gpus"]
-    by_number = dict(
-        zip(ints_of(gpus, "device").tolist(), ints_of(gpus, "gpu").tolist(), strict=True)
-    )
-    names = dict(zip(ints_of(gpus, "gpu").tolist(), texts_of(gpus, "name").decode(), strict=True))
-    pids = (process >> 24) & schema.THREAD_BITS
-    keys = zip(pids.tolist(), device.tolist(), strict=True)
-    found = [gpu_of.get((pid, number), by_number.get(number, MISSING)) for pid, number in keys]
-    name = frames.named([names.get(g, "") for g in found])
-    columns = {"process": process, "device": device, "gpu": np.array(found, np.int64)}
-    return frames.frame("devices", {**columns, "name": name})
 
 
 def _warnings(name: str, *found: pd.DataFrame) -> tuple[str, ...]:

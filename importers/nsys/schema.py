@@ -161,7 +161,27 @@ THREADS = Table(
 )
 GPUS = Table(
     "TARGET_INFO_GPU",
-    {"gpu": maybe("id"), "device": maybe("cuDevice", "id"), "name": text("name")},
+    {
+        "gpu": maybe("id"),
+        "device": maybe("cuDevice", "id"),
+        "name": text("name"),
+        "memory_bytes": maybe("totalMemory"),
+        "memory_bandwidth": maybe("memoryBandwidth"),
+        "clock_hz": maybe("clockRate"),
+        "l2_bytes": maybe("l2CacheSize"),
+        "compute_major": maybe("computeMajor"),
+        "compute_minor": maybe("computeMinor"),
+        "sm_count": maybe("smCount"),
+        "warp_size": maybe("threadsPerWarp"),
+        "warps_per_sm": maybe("maxWarpsPerSm"),
+        "blocks_per_sm": maybe("maxBlocksPerSm"),
+        "threads_per_block": maybe("maxThreadsPerBlock"),
+        "registers_per_sm": maybe("maxRegistersPerSm"),
+        "registers_per_block": maybe("maxRegistersPerBlock"),
+        "shared_per_sm": maybe("maxShmemPerSm"),
+        "shared_per_block": maybe("maxShmemPerBlock"),
+        "shared_per_block_optin": maybe("maxShmemPerBlockOptin"),
+    },
 )
 DEVICES = Table(  # from 3.20 on: which GPU a process calls device 0
     "TARGET_INFO_CUDA_DEVICE",

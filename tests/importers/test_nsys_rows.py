@@ -18,8 +18,9 @@ from join.plain_writer import (
     write,
 )
 
+import importers
 from bridge.joined import join
-from importers import ReportError, load
+from importers import ReportError, frames, load
 
 OTHER = 8 << 24
 HIGH = -(1 << 60)  # a hardware id of 128 and up makes a globalTid negative
@@ -435,3 +436,14 @@ def test_what_one_report_lacks_another_may_have(tmp_path, one, other):
     assert together.activities["name"].tolist() == [n for r in alone for n in r.activities["name"]]
     assert together.texts.decode(together.ranges["text"]) == ["a"] * len(together.ranges)
     assert len(join(together).op_kernels) == len(together.activities)
+
+
+def test_what_is_known_of_a_gpu(tmp_path, corpus):
+    devices = importers.load(corpus / "nsys" / "mnist-training.sqlite").devices
+    [gpu] = devices.to_dict("records")
+    assert gpu["name"] == "NVIDIA A100-SXM4-80GB"
+    assert (gpu["sm_count"], gpu["warps_per_sm"], gpu["clock_hz"]) == (108, 64, 1_410_000_000)
+    assert (gpu["compute_major"], gpu["compute_minor"]) == (8, 0)
+    assert gpu["memory_bandwidth"] == 2_039_040_000_000
+    nothing = importers.load(corpus / "nsys" / "pytorch-2gpu-before.sqlite").devices
+    assert (nothing[list(frames.DEVICE_FACTS)] == -1).all(axis=None)

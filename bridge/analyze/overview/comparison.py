@@ -1,0 +1,90 @@
+"""Two overviews beside each other: ops matched by name, their work by op and name, figures one for one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def comparison(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ops of both as columns, largest change first; None where one has no such op.
+
+    ``ratio`` is b / a, None where a is 0 or either is missing (a missing one counts 0 in ``delta_ns``).
+    """
+    ops = _matched(_ops(a), _ops(b))
+    keys = sorted(ops, key=lambda key: (-abs(_delta(ops[key], "ns")), key))
+    place = {key: at for at, key in enumerate(keys)}
+    work = _matched(_work(a), _work(b))
+    under = sorted(work, key=lambda key: (place[key[:2]], -abs(_delta(work[key], "ns")), key))
+    return {
+        "name": [name for name, _ in keys],
+        "kind": [kind for _, kind in keys],
+        **_columns([ops[key] for key in keys]),
+        "work": {
+            "of": [place[key[:2]] for key in under],
+            "name": [key[2] for key in under],
+            **_columns([work[key] for key in under]),
+        },
+    }
+
+
+Figures = dict[str, int]
+Pair = tuple[Figures | None, Figures | None]
+
+
+def _matched(a: dict[Any, Figures], b: dict[Any, Figures]) -> dict[Any, Pair]:
+    return {key: (a.get(key), b.get(key)) for key in {**a, **b}}
+
+
+def _ops(one: Mapping[str, Any]) -> dict[tuple[str, str], Figures]:
+    table = one["operators"]
+    if table is None:
+        return {}
+    rows = zip(table["gpu_self_ns"], table["calls"], table["cpu_total_ns"], strict=True)
+    keys = _keys(one)
+    return {
+        key: {"ns": own, "calls": calls, "cpu": cpu}
+        for key, (own, calls, cpu) in zip(keys, rows, strict=True)
+    }
+
+
+def _keys(one: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return name and kind of every op; what is summed up goes by one name in both."""
+    table = one["operators"]
+    named = (one["names"][name] for name in table["name"])
+    return [
+        ("more ops" if kind == "other" else name, kind)
+        for name, kind in zip(named, table["kind"], strict=True)
+    ]
+
+
+def _work(one: Mapping[str, Any]) -> dict[tuple[str, str, str], Figures]:
+    if one["operators"] is None:
+        return {}
+    keys, work = _keys(one), one["operators"]["work"]
+    columns = zip(work["of"], work["name"], work["total_ns"], work["count"], strict=True)
+    return {
+        (*keys[of], one["names"][name]): {"ns": time, "calls": count, "cpu": 0}
+        for of, name, time, count in columns
+    }
+
+
+def _delta(pair: Pair, figure: str) -> int:
+    a, b = (0 if one is None else max(one[figure], 0) for one in pair)
+    return b - a
+
+
+def _columns(pairs: Sequence[Pair]) -> dict[str, list[Any]]:
+    a, b = ([pair[side] for pair in pairs] for side in (0, 1))
+    return {
+        "a_ns": [None if one is None else one["ns"] for one in a],
+        "b_ns": [None if one is None else one["ns"] for one in b],
+        "delta_ns": [_delta(pair, "ns") for pair in pairs],
+        "ratio": [_ratio(*pair) for pair in pairs],
+        "a_calls": [None if one is None else one["calls"] for one in a],
+        "b_calls": [None if one is None else one["calls"] for one in b],
+    }
+
+
+def _ratio(a: Figures | None, b: Figures | None) -> float | None:
+    return b["ns"] / a["ns"] if a and b and a["ns"] > 0 else None

@@ -1,0 +1,96 @@
+"""Memory over time, where the program sampled it: counters of the domain "memory", or named so."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from bridge.analyze.groups import Floats
+from bridge.analyze.overview.axis import Axis, Bins
+from bridge.annotate.instant import COUNTER
+from bridge.join.attributed import Attributed
+from bridge.join.order import Flags, Ints, by, number, runs
+from importers import frames
+
+DOMAIN = "memory"
+NAMED = re.compile(r"memory|allocated|reserved|resident", re.IGNORECASE)
+MOST_SERIES = 12
+MOST_BINS = 400  # of each the least and the greatest sample are kept
+
+
+def memory(joined: Attributed, axis: Axis) -> dict[str, Any] | None:
+    """Return each counter's samples, in order of time: ``time`` in ns, ``value`` in bytes.
+
+    Of many samples those are kept that a drawing shows: the least and the greatest of each bin.
+    """
+    marks = joined.report.marks
+    rows = np.flatnonzero(_are(joined))
+    if not len(rows):
+        return None
+    keys = (frames.ints(marks, c)[rows] for c in ("report", "process"))
+    group, first = number(*keys, frames.codes(marks["name"])[rows])
+    time, value = frames.ints(marks, "time")[rows], _values(joined, rows)
+    order = by(group, time)
+    edges = runs(group[order]).tolist()
+    several = len(np.unique(frames.ints(marks, "process")[rows])) > 1
+    series = []
+    for at, (a, b) in enumerate(pairwise(edges)):  # a turn per counter
+        taken = order[a:b]
+        taken = taken[_telling(axis.bins(MOST_BINS), time[taken], value[taken])]
+        name = str(marks["name"].iloc[rows[first[at]]]).removeprefix(COUNTER)
+        pid = int(frames.ints(marks, "process")[rows[first[at]]]) >> 24 & 0xFFFFFF
+        series.append(
+            {
+                "name": f"{name}, process {pid}" if several else name,
+                "time": (time[taken] - axis.start).tolist(),
+                "value": value[taken].tolist(),
+            }
+        )
+    series.sort(key=lambda one: -max(one["value"]))
+    return {
+        "length_ns": max(1, axis.length),
+        "series": series[:MOST_SERIES],
+        "left": len(series[MOST_SERIES:]),
+    }
+
+
+def _are(joined: Attributed) -> Flags:
+    marks = joined.report.marks
+    names = list(marks["name"].cat.categories)
+    is_counter = np.array([*(n.startswith(COUNTER) for n in names), False])
+    so_named = np.array([*(NAMED.search(n) is not None for n in names), False])
+    of_domain = np.array([*(n == DOMAIN for n in marks["domain_name"].cat.categories), False])
+    name, domain = frames.codes(marks["name"]), frames.codes(marks["domain_name"])
+    found: Flags = is_counter[name] & (so_named[name] | of_domain[domain])
+    return found
+
+
+def _values(joined: Attributed, rows: Ints) -> Floats:
+    """Return the value of each sample: an integer payload, or a real one, which is JSON."""
+    marks = joined.report.marks
+    real = np.array([*map(_number, marks["json"].cat.categories), np.nan])
+    said = real[frames.codes(marks["json"])[rows]]
+    return np.where(np.isnan(said), frames.ints(marks, "payload")[rows], said)
+
+
+def _number(text: str) -> float:
+    """Return a finite number that is told as JSON, else NaN."""
+    try:
+        value = float(json.loads(text))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return np.nan
+    return value if np.isfinite(value) else np.nan
+
+
+def _telling(bins: Bins, time: Ints, value: Floats) -> Ints:
+    """Choose of each bin the least and the greatest sample, besides the first and the last of all."""
+    if len(time) <= 2 * bins.count:
+        return np.arange(len(time))
+    place = bins.at(time)
+    low = np.lexsort((value, place))
+    edge = runs(place[low])
+    return np.unique(np.concatenate(([0, len(time) - 1], low[edge[:-1]], low[edge[1:] - 1])))

@@ -1,0 +1,67 @@
+"""``bridge html``: one report as a page to look at, or two beside each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bridge import __version__
+from bridge.cli import options
+
+if TYPE_CHECKING:
+    from bridge.join.choices import Choices
+    from bridge.joined import Joined
+
+MOST = 2
+DETAILS = frozenset(["category", "json"])
+
+
+@click.command("html")
+@options.source
+@options.choices
+@options.sidecar
+@options.output
+def html(  # noqa: PLR0913, PLR0917 - a parameter per option
+    reports: tuple[Path, ...],
+    db: Path,
+    run: int | None,
+    choices: Choices,
+    sidecar: tuple[Path, ...],
+    output: Path | None,
+    force: bool,
+) -> None:
+    """Write a page of a report (or of a run of the store) to look at, or of two side by side.
+
+    The page is one file that loads nothing and sends nothing; any browser opens it.
+    """
+    if output is None:
+        raise click.UsageError("name the output: -o report.html")
+    if output.suffix not in {".html", ".htm"}:
+        raise click.UsageError(f"{output}: a page is written as .html")
+    if len(reports) > MOST:
+        raise click.UsageError(
+            f"{len(reports)} reports: a page shows one, or two side by side; name two, or import"
+            " several as one run (bridge import REPORT …) and leave them out here"
+        )
+    if sidecar and len(reports) == MOST:
+        raise click.UsageError("--sidecar goes with one report: put recordings beside each of two")
+    options.check_output(output, reports, force=force)
+    sides: list[tuple[Path, ...]] = [(report,) for report in reports] or [()]
+    found = [options.joined(side, db, run, choices, DETAILS, sidecar) for side in sides]
+    from bridge.output import write
+
+    write(output, _page(found, output.stem), force=force)
+    click.echo(f"{output}: open it in a browser", err=True)
+
+
+def _page(found: list[Joined], name: str) -> str:
+    from bridge.analyze.overview import overview
+    from bridge.analyze.overview.comparison import comparison
+    from bridge.render.page.page import page
+
+    shown = [overview(one.attributed) for one in found]
+    both = comparison(*shown) if len(shown) == MOST else None
+    title = " and ".join(", ".join(one["source"]) for one in shown) or name
+    return page(shown, title, f"nsight-bridge {__version__}", both)

@@ -1,0 +1,71 @@
+// The figures at the head of the page: one report's, or two reports' with the change from A to B.
+
+const busyShare = ({ devices }) => {
+  const [busy, span] = ["busy_ns", "span_ns"].map((key) => devices.reduce((sum, one) => sum + one[key], 0));
+  return span ? busy / span : 0;
+};
+
+const share = (part, whole) => (whole ? part / whole : 0);
+
+function kinds({ figures }) {
+  const found = ["kernels", "copies", "fills", "graphs"].filter((kind) => figures[kind]);
+  return found.map((kind) => `${count(figures[kind])} ${figures[kind] === 1 ? kind.replace(/(ie)?s$/, (s) => (s === "ies" ? "y" : "")) : kind}`).join(", ");
+}
+
+function largest({ operators, names, figures }) {
+  if (!operators) return null;
+  const at = operators.kind.findIndex((kind) => kind === "op");
+  if (at < 0 || operators.gpu_self_ns[at] <= 0) return null;
+  return { name: names[operators.name[at]], share: share(operators.gpu_self_ns[at], figures.totals.gpu_ns) };
+}
+
+const LARGEST = "Largest op";
+
+// [heading, value, text of a value, what stands below]; no card without a value.
+const CARDS = [
+  ["GPU time", (r) => r.figures.totals.gpu_ns, time, (r) => `of ${plural(r.figures.devices.length, "device")}, ${time(r.figures.span_ns)} of capture`],
+  ["GPU busy", (r) => (r.figures.devices.length ? busyShare(r.figures) : null), percent, (r) =>
+    (r.figures.devices.length > 1 && r.figures.devices.length < 5
+      ? r.figures.devices.map((d) => `${d.name.split(" ").slice(0, 2).join(" ")} ${percent(share(d.busy_ns, d.span_ns))}`).join(", ")
+      : r.figures.devices.length > 4 ? `mean of ${r.figures.devices.length} devices` : r.figures.devices[0].name)],
+  ["In ops", (r) => (r.figures.totals.gpu_ns ? share(r.figures.totals.attributed_ns, r.figures.totals.gpu_ns) : null), percent,
+    (r) => `of GPU time, in ${plural(r.figures.ops, "op")}`],
+  ["Activities", (r) => r.figures.totals.activities, count, kinds],
+  ["Op calls", (r) => r.figures.calls || null, count, () => "ranges that are ops"],
+  ["Steps", (r) => r.figures.steps?.count ?? null, count, (r) => `median ${time(r.figures.steps.median_ns)}, longest ${time(r.figures.steps.max_ns)}`],
+  [LARGEST, (r) => largest(r)?.share ?? null, percent, (r) => largest(r).name],
+];
+
+function card([heading, value, text, below], reports) {
+  const values = reports.map(value);
+  if (values.every((one) => one === null)) return null;
+  const box = make("div", { class: "card" }, make("h3", {}, heading));
+  if (reports.length === 1) {
+    box.append(make("b", {}, text(values[0])), make("span", { class: "below", title: below(reports[0]) }, below(reports[0])));
+    return box;
+  }
+  values.forEach((one, at) => box.append(make("div", { class: "pair" },
+    make("span", { class: "side" }, "AB"[at]), make("b", {}, one === null ? "–" : text(one)),
+    make("span", { class: "below" }, one === null ? "" : below(reports[at])))));
+  const alike = heading !== LARGEST || largest(reports[0])?.name === largest(reports[1])?.name;
+  if (values.every((one) => one !== null) && alike) box.append(make("div", { class: "change" }, change(values, text)));
+  return box;
+}
+
+function change([a, b], text) {
+  if (a === b) return "no change";
+  const points = text === percent;
+  const shown = points ? `${(100 * Math.abs(b - a)).toFixed(1)} points` : text(Math.abs(b - a));
+  const relative = !points && a ? ` (${signed((b - a) / a, (x) => `${(100 * x).toFixed(1)} %`)})` : "";
+  return `${b > a ? "▲ +" : "▼ −"}${shown}${relative}`;
+}
+
+function drawFigures(reports) {
+  const box = make("section", { id: "figures", class: "cards", "aria-label": "Headline figures" });
+  if (reports.length > 1) {
+    box.append(make("p", { class: "sources" }, ...reports.flatMap((report, at) => [
+      make("span", { class: "side" }, "AB"[at]), make("span", { class: "name" }, report.source.join(", "))])));
+  }
+  box.append(...CARDS.map((one) => card(one, reports)).filter(Boolean));
+  document.getElementById("panels").append(box);
+}

@@ -1,0 +1,15 @@
+// Where a report's part of a panel goes: alone, or as A and B in one panel.
+
+function place(id, title, about, part, side) {
+  const known = document.getElementById(id);
+  const named = side ? make("div", { class: "of-side" }, make("p", { class: "side-name" }, make("span", { class: "side" }, side.letter), make("span", { class: "name" }, side.source)), part) : part;
+  if (known) known.querySelector(".parts").append(named);
+  else panel(id, title, about, make("div", { class: side ? "parts two" : "parts" }, named));
+}
+
+function drawNotes(reports) {
+  const notes = reports.flatMap((report, at) => report.notes.map((note) => [reports.length > 1 ? "AB"[at] : null, note]));
+  if (!notes.length) return;
+  panel("notes", "Notes", "What to know before trusting the figures.", make("ul", {}, ...notes.map(([side, note]) =>
+    make("li", {}, side ? make("span", { class: "side" }, side) : null, note))));
+}

@@ -1,0 +1,71 @@
+// The rows of the table of ops: of one report, or of two matched by name.
+
+const orNull = (value) => (isMissing(value) ? null : value);
+const title = (name, kind) => (kind === "reason" ? `no op: ${words(name)}` : name);
+
+function grouped(work, made) {
+  const under = new Map();
+  work.of.forEach((of, at) => {
+    if (!under.has(of)) under.set(of, []);
+    under.get(of).push(made(at));
+  });
+  return under;
+}
+
+function rowsOfOne({ operators: ops, names, figures }) {
+  const whole = figures.totals.gpu_ns;
+  const under = grouped(ops.work, (at) => ({
+    name: names[ops.work.name[at]], kind: "work", self: ops.work.total_ns[at], total: null,
+    share: share(ops.work.total_ns[at], whole), calls: ops.work.count[at], mean: ops.work.mean_ns[at],
+    max: ops.work.max_ns[at], cpu: null,
+  }));
+  return ops.name.map((name, at) => family({
+    name: title(names[name], ops.kind[at]), kind: ops.kind[at], self: ops.gpu_self_ns[at],
+    total: orNull(ops.gpu_total_ns[at]), share: share(ops.gpu_self_ns[at], whole), calls: ops.calls[at],
+    mean: orNull(ops.gpu_mean_ns[at]), max: orNull(ops.gpu_max_ns[at]), cpu: orNull(ops.cpu_total_ns[at]),
+  }, under.get(at)));
+}
+
+function rowsOfTwo(both) {
+  const pair = (columns, at) => ({
+    a: columns.a_ns[at], b: columns.b_ns[at], delta: columns.delta_ns[at], ratio: columns.ratio[at],
+    aCalls: columns.a_calls[at], bCalls: columns.b_calls[at],
+  });
+  const under = grouped(both.work, (at) => ({ name: both.work.name[at], kind: "work", ...pair(both.work, at) }));
+  return both.name.map((name, at) =>
+    family({ name: title(name, both.kind[at]), kind: both.kind[at], ...pair(both, at) }, under.get(at)));
+}
+
+// A row with those under it, which know it: a filter looks at both.
+function family(row, children) {
+  if (!children) return row;
+  children.forEach((child) => Object.defineProperty(child, "above", { value: row, enumerable: false }));
+  row._children = children;
+  return row;
+}
+
+const COLUMNS_OF_ONE = [ // [field, heading, text, what it is]
+  ["share", "of GPU", percent, "GPU self as a share of all GPU time"],
+  ["self", "GPU self", time, "GPU time of the innermost op alone: selfs add up"],
+  ["total", "GPU total", time, "GPU time of the op and everything under it"],
+  ["calls", "calls", count, "calls of the op; of a kernel, how often it ran"],
+  ["mean", "mean", time, "GPU time of a call; of a kernel, of one run"],
+  ["max", "max", time, "longest GPU time of a call or run"],
+  ["cpu", "CPU total", time, "time on the CPU, everything under the op included"],
+];
+const COLUMNS_OF_TWO = [
+  ["a", "A: GPU self", time, "GPU self time in A"],
+  ["b", "B: GPU self", time, "GPU self time in B"],
+  ["delta", "B − A", (ns) => signed(ns, time), "change of the GPU self time"],
+  ["ratio", "B / A", (value) => `${value.toFixed(3)} ×`, "GPU self time in B as a multiple of that in A"],
+  ["aCalls", "A: calls", count, "calls in A; of a kernel, how often it ran"],
+  ["bCalls", "B: calls", count, "calls in B; of a kernel, how often it ran"],
+];
+
+function asCsv(rows, columns) {
+  const units = { share: "share", ratio: "ratio", calls: "calls", aCalls: "a_calls", bCalls: "b_calls" };
+  const head = ["op", "kernel", ...columns.map(([field]) => units[field] ?? `${field}_ns`)];
+  const line = (op, kernel, row) => [op, kernel, ...columns.map(([field]) => row[field])];
+  const body = rows.flatMap((row) => [line(row.name, "", row), ...(row._children ?? []).map((child) => line(row.name, child.name, child))]);
+  return csv([head, ...body]);
+}

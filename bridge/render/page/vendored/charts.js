@@ -1,0 +1,10 @@
+// The parts of Apache ECharts that the page draws with; fetch.sh makes echarts.min.js of it.
+export { init, use } from "echarts/core";
+import { use } from "echarts/core";
+import { LineChart, ScatterChart } from "echarts/charts";
+import { AriaComponent, DataZoomComponent, GridComponent, LegendComponent, TooltipComponent } from "echarts/components";
+import { CanvasRenderer } from "echarts/renderers";
+use([
+  LineChart, ScatterChart, AriaComponent, DataZoomComponent, GridComponent, LegendComponent, TooltipComponent,
+  CanvasRenderer,
+]);

@@ -1,0 +1,397 @@
+"""The page in a real browser: it draws itself, and everything on it works, with a mouse and with keys alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+
+import made_reports
+import pytest
+from click.testing import CliRunner
+from command import done
+from made_pages import make
+from opened_page import shown_rows
+
+import bridge
+from bridge.cli import main
+
+REAL = "pytorch-backward"
+FILES = (
+    "mnist-training",
+    "pytorch-backward",
+    "transformer-annotated",
+    "cupy-power-iteration",
+    "torch-compile-graphs",
+    "cloverleaf-no-nvtx",
+    "no-kernels-api",
+    "no-kernels-empty",
+    "two-processes",
+    "nvfuser",
+)
+WINDOW = "() => { const {from, to} = document.querySelector('.timeline .scroll canvas').dataset; return [+from, +to]; }"
+CRUMBS = "() => [...document.querySelectorAll('.crumbs > *')].map(one => one.textContent)"
+
+
+def panels(page) -> list[str]:
+    return page.evaluate("() => [...document.querySelectorAll('section.panel')].map(one => one.id)")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_page_draws_itself_without_an_error_or_a_request(browser, page_of, name):
+    page = browser.open(page_of(name))
+    assert browser.wrong == []
+    assert page.title() == f"{name}.sqlite"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_report_of_ranges_alone_is_of_the_cpu(browser, tmp_path):
+    report = made_reports.report(tmp_path / "cpu.sqlite", without="kernels copies fills graphs")
+    page = browser.open(make(tmp_path / "cpu.html", report))
+    assert browser.wrong == []
+    assert panels(page)[:3] == ["operators", "icicle", "timeline"]
+    assert "CPU time by step" in page.inner_text("#icicle .about")
+    assert page.evaluate("() => page.table.getColumns().map(one => one.getField())") == [
+        "name", "calls", "cpu"
+    ]  # fmt: skip
+
+
+def test_several_reports_as_one_run(browser, page_of, corpus, folder):
+    names = ("pytorch-2gpu-before", "two-processes")
+    done("import", *(corpus / "nsys" / f"{name}.sqlite" for name in names))
+    done("html", "-o", "run.html")
+    page = browser.open(folder / "run.html")
+    assert browser.wrong == []
+    assert page.title() == "pytorch-2gpu-before.sqlite, two-processes.sqlite"
+    assert "in two-processes.sqlite" in page.inner_text("#utilisation")
+
+
+def test_a_session_without_a_profiler(browser, folder):
+    with bridge.profile(path=folder / "session.jsonl", profile_memory=True) as session:
+        for _ in range(3):
+            with bridge.nvtx_op("work"):
+                time.sleep(0.001)
+            session.step()
+    page = browser.open(make(folder / "page.html", folder / "session.jsonl"))
+    assert browser.wrong == []
+    assert {"operators", "timeline", "memory"} <= set(panels(page))
+    assert "host resident" in page.inner_text("#memory")
+
+
+def test_panels_without_data_are_absent(browser, page_of):
+    assert panels(browser.open(page_of(REAL))) == [
+        "accounting", "operators", "icicle", "timeline", "utilisation"
+    ]  # fmt: skip
+    without = browser.open(page_of("cloverleaf-no-nvtx"))
+    assert panels(without)[-1] == "notes"
+    assert "no op: no range" in without.inner_text("#operators")
+    assert "record ranges with nsys profile" in without.inner_text("#accounting")
+
+
+def test_figures_are_those_of_the_report(browser, page_of, corpus):
+    report = str(corpus / "nsys" / f"{REAL}.sqlite")
+    page = browser.open(page_of(REAL))
+    held = page.evaluate(
+        "() => page.table.getData().map(({name, self, total, calls, max, cpu}) => ({name, self, total, calls, max, cpu}))"
+    )
+    told = json.loads(CliRunner().invoke(main, ["report", report, "--format", "json"]).stdout)
+    assert [
+        (row["op"], row["gpu_self_ns"], row["gpu_total_ns"], row["calls"], row["gpu_max_ns"], row["cpu_total_ns"])
+        for row in told["rows"]
+    ] == [tuple(row.values()) for row in held]  # fmt: skip
+    assert page.evaluate("page.table.getData()[0]._children.length") > 0
+    kernels = json.loads(
+        CliRunner().invoke(main, ["report", report, "--by", "op-kernel", "--format", "json"]).stdout
+    )
+    under = page.evaluate(
+        "() => page.table.getData().flatMap(op => (op._children ?? []).map(one => [op.name, one.name, one.self, one.calls]))"
+    )
+    assert {tuple(row) for row in under} >= {
+        (row["op"], row["kernel"], row["total_ns"], row["count"]) for row in kernels["rows"]
+    }
+
+
+# -- the table
+
+
+def test_sorting_by_a_heading(browser, page_of):
+    page = browser.open(page_of(REAL))
+    page.click(".tabulator-col[tabulator-field=calls]")
+    page.wait_for_selector(".tabulator-col[tabulator-field=calls][aria-sort=descending]")
+    calls = page.evaluate("() => page.table.getData('active').map(row => row.calls)")
+    assert calls == sorted(calls, reverse=True)
+    page.click(".tabulator-col[tabulator-field=calls]")
+    page.wait_for_selector(".tabulator-col[tabulator-field=calls][aria-sort=ascending]")
+    assert page.evaluate("() => page.table.getData('active').map(row => row.calls)") == calls[::-1]
+
+
+def test_a_heading_sorts_by_keys_too(browser, page_of):
+    page = browser.open(page_of(REAL))
+    page.focus(".tabulator-col[tabulator-field=max]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".tabulator-col[tabulator-field=max][aria-sort=descending]")
+
+
+def test_a_filter_finds_ops_and_kernels(browser, page_of):
+    page = browser.open(page_of(REAL))
+    page.fill("input[type=search]", "sgemm_128x64_nt")
+    page.wait_for_function("() => document.querySelector('.found').textContent")
+    names = [row[0] for row in shown_rows(page)]
+    work = page.evaluate("() => [...document.querySelectorAll('.work-row')].length")
+    assert work
+    assert all("sgemm_128x64_nt" in name or name.startswith("aten::") for name in names)
+    page.fill("input[type=search]", "aten::bmm")
+    assert len(shown_rows(page)) > 1  # all kernels of the op are there
+    page.fill("input[type=search]", "no such thing")
+    assert page.inner_text(".found").startswith("0 of")
+    page.fill("input[type=search]", "")
+    assert page.evaluate("page.table.getDataCount('active')") > 20
+
+
+def test_expanding_one_and_all(browser, page_of):
+    page = browser.open(page_of(REAL))
+    rows = page.locator(".work-row")
+    first = rows.count()
+    assert first  # the largest op is open
+    page.click("#operators button:has-text('Collapse all')")
+    assert rows.count() == 0
+    page.click(".tabulator-row >> nth=1 >> .tabulator-data-tree-control")
+    assert rows.count() > 0
+    page.click("#operators button:has-text('Expand all')")
+    opened = page.evaluate(
+        "() => page.table.getRows().every(row => !row.getData()._children || row.isTreeExpanded())"
+    )
+    assert opened
+
+
+def test_the_table_by_keys(browser, page_of):
+    page = browser.open(page_of(REAL))
+    page.click("#operators button:has-text('Collapse all')")
+    page.focus(".tabulator-tableholder")
+    page.keyboard.press("ArrowDown")
+    focused = "() => document.activeElement.querySelector('.tabulator-cell')?.innerText.trim()"
+    ops = page.evaluate("() => page.table.getData().map(row => row.name)")
+    assert page.evaluate(focused) == ops[0]
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(focused) == ops[1]
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("() => document.activeElement.getAttribute('aria-expanded')") == "true"
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("() => document.activeElement.getAttribute('aria-level')") == "2"
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate(focused) == ops[1]
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("() => document.activeElement.getAttribute('aria-expanded')") == "false"
+    for _ in range(26):  # far below what is drawn at first
+        page.keyboard.press("ArrowDown")
+    page.wait_for_function(f"name => ({focused})() === name", arg=ops[27])
+
+
+def test_csv_holds_all_rows(browser, page_of):
+    page = browser.open(page_of(REAL))
+    with page.expect_download() as download:
+        page.click("#operators button:has-text('CSV')")
+    text = download.value.path().read_text(encoding="utf-8-sig")
+    head, *rows = csv.reader(io.StringIO(text))
+    assert head[:4] == ["op", "kernel", "share", "self_ns"]
+    ops = [row for row in rows if not row[1]]
+    held = page.evaluate("() => page.table.getData().map(row => [row.name, String(row.self)])")
+    assert [[row[0], row[3]] for row in ops] == held
+    assert len(rows) > len(ops)
+
+
+# -- icicle and timeline
+
+
+def test_the_icicle_zooms_by_mouse_and_back_by_a_crumb(browser, page_of):
+    page = browser.open(page_of(REAL))
+    assert page.evaluate(CRUMBS) == ["all"]
+    page.click(".icicle canvas", position={"x": 60, "y": 24 * 3 + 10})
+    assert len(page.evaluate(CRUMBS)) == 4
+    page.click(".crumbs button >> nth=0")
+    assert page.evaluate(CRUMBS) == ["all"]
+
+
+def test_the_icicle_by_keys(browser, page_of):
+    page = browser.open(page_of(REAL))
+    page.focus(".icicle canvas")
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    assert len(page.evaluate(CRUMBS)) == 3
+    assert "of all" in page.inner_text("#live")
+    page.keyboard.press("Escape")
+    assert len(page.evaluate(CRUMBS)) == 2
+    page.keyboard.press("Home")
+    assert page.evaluate(CRUMBS) == ["all"]
+
+
+def test_widths_of_the_icicle_add_up(browser, page_of):
+    page = browser.open(page_of("mnist-training"))
+    wrong = page.evaluate(
+        "() => { const bad = []; const walk = (frame) => { const sum = frame.children.reduce((s, c) => s + c.value, 0);"
+        " if (sum > frame.value) bad.push(frame.name); frame.children.forEach(walk); };"
+        " walk(document.querySelector('.icicle').view.root); return bad; }"
+    )
+    assert wrong == []
+    root = page.evaluate("document.querySelector('.icicle').view.root.value")
+    held = page.evaluate("page.table.getData().reduce((sum, row) => sum + row.self, 0)")
+    assert root == held
+
+
+def test_the_timeline_zooms_by_drag_wheel_and_keys(browser, page_of):
+    page = browser.open(page_of(REAL))
+    canvas = page.locator(".timeline .scroll canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    whole = page.evaluate(WINDOW)
+    page.mouse.move(box["x"] + 400, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 700, box["y"] + 45, steps=4)
+    page.mouse.up()
+    page.wait_for_function(f"() => ({WINDOW})()[0] > 0")
+    dragged = page.evaluate(WINDOW)
+    assert (dragged[1] - dragged[0]) / whole[1] == pytest.approx(
+        300 / (box["width"] - 156), rel=0.02
+    )
+    page.mouse.wheel(0, -300)
+    page.wait_for_function(
+        f"width => {{ const [a, b] = ({WINDOW})(); return b - a < width; }}",
+        arg=dragged[1] - dragged[0],
+    )
+    canvas.focus()
+    page.keyboard.press("Home")
+    page.wait_for_function(f"() => ({WINDOW})()[0] === 0")
+    page.keyboard.press("+")
+    page.wait_for_function(
+        f"width => {{ const [a, b] = ({WINDOW})(); return Math.abs((b - a) - width / 2) < 2; }}",
+        arg=whole[1],
+    )
+    before = page.evaluate(WINDOW)
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(f"from => ({WINDOW})()[0] > from", arg=before[0])
+    page.keyboard.press("-")
+    page.wait_for_function(
+        f"width => {{ const [a, b] = ({WINDOW})(); return b - a === width; }}", arg=whole[1]
+    )
+    assert browser.wrong == []
+
+
+def test_tooltips_name_what_the_pointer_is_at(browser, page_of):
+    page = browser.open(page_of(REAL))
+    canvas = page.locator(".timeline .scroll canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + 300, box["y"] + 26)
+    assert page.inner_text("#tip b") == "profile"
+    page.hover(".icicle canvas", position={"x": 60, "y": 30})
+    assert page.inner_text("#tip b") == "profile"
+    assert "100.0 %" not in page.inner_text("#tip b")
+    page.mouse.move(2, 2)
+    assert not page.is_visible("#tip")
+
+
+# -- themes, sizes, paper
+
+
+def test_the_theme_is_chosen_and_toggled(browser, page_of):
+    page = browser.open(page_of(REAL))
+    colour = "() => getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(colour)
+    page.click("#theme")
+    dark = page.evaluate(colour)
+    assert dark != light
+    assert page.inner_text("#theme") == "Light"
+    page.click("#theme")
+    assert page.evaluate(colour) == light
+    page.emulate_media(color_scheme="dark")
+    browser.open(page_of(REAL))
+    assert page.evaluate(colour) == dark
+    page.emulate_media(color_scheme="light")
+
+
+@pytest.mark.parametrize("width", [390, 820, 2200])
+def test_no_width_makes_the_page_scroll_sideways(browser, page_of, width):
+    browser.page.set_viewport_size({"width": width, "height": 800})
+    try:
+        page = browser.open(page_of("pytorch-2gpu-before", "pytorch-2gpu-after"))
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert browser.wrong == []
+    finally:
+        browser.page.set_viewport_size({"width": 1440, "height": 900})
+
+
+def test_on_paper_the_first_rows_are_a_table(browser, page_of):
+    page = browser.open(page_of(REAL))
+    assert not page.is_visible(".on-paper")
+    page.emulate_media(media="print")
+    assert page.is_visible(".on-paper")
+    assert not page.is_visible("#operators-table")
+    assert page.locator(".on-paper tbody tr").count() == 25
+    page.emulate_media(media="screen")
+
+
+def test_controls_have_names_and_charts_have_texts(browser, page_of):
+    page = browser.open(page_of(REAL))
+    nameless = page.evaluate(
+        "() => [...document.querySelectorAll('button, input, canvas[role], [role=img], section, nav')]"
+        ".filter(one => !(one.getAttribute('aria-label') || one.getAttribute('aria-labelledby') || one.innerText))"
+        ".map(one => one.outerHTML.slice(0, 80))"
+    )
+    assert nameless == []
+    assert "busy" in page.get_attribute(".chart", "aria-label")
+    assert "Timeline of" in page.get_attribute(".timeline .scroll canvas", "aria-label")
+
+
+# -- two reports
+
+
+def test_two_reports_side_by_side(browser, page_of, corpus):
+    page = browser.open(page_of("pytorch-2gpu-before", "pytorch-2gpu-after"))
+    assert browser.wrong == []
+    assert page.title() == "pytorch-2gpu-before.sqlite and pytorch-2gpu-after.sqlite"
+    sides = [
+        {
+            row["op"]: row["gpu_self_ns"]
+            for row in json.loads(
+                CliRunner()
+                .invoke(main, ["report", str(corpus / "nsys" / f"{name}.sqlite"), "--format", "json"])
+                .stdout
+            )["rows"]
+        }
+        for name in ("pytorch-2gpu-before", "pytorch-2gpu-after")
+    ]  # fmt: skip
+    held = page.evaluate("() => page.table.getData().filter(row => row.kind === 'op')")
+    assert {row["name"] for row in held} == sides[0].keys() | sides[1].keys()
+    for row in held:
+        a, b = (side.get(row["name"]) for side in sides)
+        assert (row["a"], row["b"], row["delta"]) == (a, b, (b or 0) - (a or 0))
+        assert row["ratio"] == (pytest.approx(b / a) if a and b is not None else None)
+    for panel in ("icicle", "timeline", "utilisation"):
+        assert page.locator(f"#{panel} .of-side").count() == 2
+    assert page.locator(".card .change").count() >= 5
+
+
+def test_pictures(browser, page_of, shots):
+    if shots is None:
+        pytest.skip("BRIDGE_SHOTS names no folder for pictures")
+    page = browser.page
+    try:
+        for name, width, scheme, media in (
+            ("light", 1440, "light", "screen"),
+            ("dark", 1440, "dark", "screen"),
+            ("phone", 390, "light", "screen"),
+            ("tablet", 820, "dark", "screen"),
+            ("print", 800, "light", "print"),
+        ):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme, media=media)
+            browser.open(page_of(REAL))
+            time.sleep(0.2)
+            page.screenshot(path=shots / f"page-{name}.png", full_page=True)
+        browser.open(page_of("pytorch-2gpu-before", "pytorch-2gpu-after"))
+        page.screenshot(path=shots / "page-two.png", full_page=True)
+        page.pdf(path=shots / "page-print.pdf", format="A4", print_background=True)
+    finally:
+        page.set_viewport_size({"width": 1440, "height": 900})
+        page.emulate_media(color_scheme="light", media="screen")

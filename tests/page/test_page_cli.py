@@ -1,0 +1,156 @@
+"""`bridge html` on the command line: what it takes, what it refuses, what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import made_pages
+import made_reports
+import pytest
+from command import assert_misused, assert_refused, bridge, done
+from real_parts import ROOT
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def data(path: Path | str) -> dict:
+    text = Path(path).read_text(encoding="utf-8")
+    return json.loads(text.partition('id="data">')[2].partition("</script>")[0])
+
+
+@pytest.fixture
+def report(folder: Path) -> Path:
+    return made_reports.report(folder / "report.sqlite")
+
+
+def test_one_report(report):
+    result = bridge("html", report, "-o", "page.html")
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    assert result.stderr.splitlines()[-1] == "page.html: open it in a browser"
+    held = data("page.html")
+    assert [one["source"] for one in held["reports"]] == [["report.sqlite"]]
+    assert held["comparison"] is None
+    assert "<title>report.sqlite</title>" in Path("page.html").read_text(encoding="utf-8")
+
+
+def test_two_reports_are_not_merged(report, folder):
+    other = made_reports.small(folder / "other.sqlite")
+    done("html", report, other, "-o", "page.html")
+    held = data("page.html")
+    assert [one["source"] for one in held["reports"]] == [["report.sqlite"], ["other.sqlite"]]
+    assert held["comparison"]["name"]
+
+
+def test_the_newest_run_of_the_store(report):
+    assert_refused(bridge("html", "-o", "page.html"), "bridge.db")
+    done("import", report)
+    done("html", "-o", "page.html")
+    stored = data("page.html")["reports"][0]
+    done("html", report, "-o", "direct.html")
+    direct = data("direct.html")["reports"][0]
+    assert stored["source"] == ["report.sqlite"]
+    assert stored["figures"] == direct["figures"]
+    assert stored["operators"] == direct["operators"]
+
+
+def test_options_of_attribution_count(report):
+    done("html", report, "--exclude-domain", "default", "-o", "page.html")
+    rows = data("page.html")["reports"][0]
+    assert "aten::mm" not in {rows["names"][name] for name in rows["operators"]["name"]}
+
+
+def test_what_is_refused(report, folder):
+    assert_misused(bridge("html", report), "-o report.html")
+    assert_misused(bridge("html", report, "-o", "page.json"), "page.json", ".html")
+    three = bridge("html", report, report, report, "-o", "page.html")
+    assert_misused(three, "3 reports", "side by side", "bridge import")
+    with_run = bridge("html", report, "--run", "1", "-o", "page.html")
+    assert_misused(with_run, "--run")
+    assert_misused(
+        bridge("html", report, report, "--sidecar", folder, "-o", "page.html"), "--sidecar"
+    )
+    assert_refused(bridge("html", "absent.sqlite", "-o", "page.html"), "absent.sqlite")
+    assert not Path("page.html").exists()
+
+
+def test_nothing_is_replaced_without_force(report):
+    Path("page.html").write_text("mine", encoding="utf-8")
+    assert_refused(bridge("html", report, "-o", "page.html"), "page.html", "--force")
+    assert Path("page.html").read_text(encoding="utf-8") == "mine"
+    done("html", report, "-o", "page.html", "--force")
+    assert data("page.html")["reports"]
+    named = report.rename("report.html")
+    assert_misused(bridge("html", named, "-o", "report.html", "--force"), "the report itself")
+
+
+def test_details_of_calls_become_a_roofline(folder):
+    made_pages.calls(folder / "calls.sqlite")
+    done("html", "calls.sqlite", "-o", "page.html")
+    assert data("page.html")["reports"][0]["roofline"]["flops"] == [7_000.0]
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("large") / "large.sqlite"
+    make = [
+        sys.executable,
+        ROOT / "benchmarks" / "make_report.py",
+        path,
+        "100000",
+        "--threads",
+        "2",
+    ]
+    subprocess.run(make, check=True, timeout=120, capture_output=True)
+    return path
+
+
+def test_a_page_of_many_kernels_is_small_and_quick(large, chromium):
+    pytest.importorskip("playwright", reason="playwright is not installed")
+    from opened_page import Browser
+
+    start = time.perf_counter()
+    done("html", large, "-o", "page.html")
+    assert time.perf_counter() - start < 30  # 1 s here: for a change of kind
+    assert Path("page.html").stat().st_size < 1_400_000
+    with Browser(chromium, bypass_csp=False) as opened:
+        ready = []
+        for _ in range(3):
+            ready.append(opened.open(Path("page.html").resolve()).evaluate("page.readyMs"))
+        assert opened.wrong == []
+    assert min(ready) < 1_500, ready
+
+
+def test_the_page_works_from_a_wheel(tmp_path, report):
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        ROOT,
+        "--no-deps",
+        "-q",
+        "-w",
+        tmp_path / "wheel",
+    ]
+    built = subprocess.run(build, capture_output=True, text=True, timeout=180, check=False)
+    if built.returncode:
+        pytest.skip(f"no wheel could be built here: {built.stderr.strip()[-200:]}")
+    [wheel] = (tmp_path / "wheel").glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    command = [sys.executable, "-m", "bridge", "html", report, "-o", tmp_path / "page.html"]
+    where = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    asked = [sys.executable, "-c", "import bridge; print(bridge.__file__)"]
+    found = subprocess.run(
+        asked, cwd=tmp_path, env=where, check=True, capture_output=True, text=True
+    )
+    assert found.stdout.startswith(str(tmp_path))
+    subprocess.run(command, cwd=tmp_path, env=where, check=True, capture_output=True, timeout=60)
+    done("html", report, "-o", "here.html")
+    assert (tmp_path / "page.html").read_bytes() == Path("here.html").read_bytes()

@@ -1,0 +1,197 @@
+"""The timeline as a Perfetto trace (``.pftrace``), streamed in bounded memory.
+
+Messages of protos/perfetto/trace: exact times, real tracks, names as they are. Readers sort packets by time
+and keep the file's order among equal times, and an end closes what was last begun on its track: so all ends
+come first in the file, and what has no length ends right behind its begin.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bridge.analyze.timeline import Chain, Json, Listed, Named, Slices, Timeline
+from bridge.analyze.timeline import Column as Shown
+from bridge.render.packet_flows import flows
+from bridge.render.packet_names import (
+    DEBUG_ANNOTATION_NAMES,
+    DEBUG_ANNOTATION_STRING_VALUES,
+    EVENT_CATEGORIES,
+    EVENT_NAMES,
+    ON_SEQUENCE,
+    PACKET,
+    Interned,
+    encoded,
+)
+from bridge.render.packet_tracks import Descriptors
+from bridge.render.packets import (
+    FIXED64,
+    MISSING,
+    Column,
+    Fixed,
+    Integers,
+    Ints,
+    Message,
+    Packets,
+    Piece,
+    Words,
+    integer,
+    message,
+    of,
+    tag,
+    through,
+)
+from bridge.render.printing import printed
+
+# Fields of TracePacket
+CHROME_EVENTS, TIMESTAMP, TRACK_EVENT, SEQUENCE_FLAGS = 5, 8, 11, 13
+CLEARED, NEEDS_STATE = 1, 2  # TracePacket.SequenceFlags
+AFTER_STATE = ON_SEQUENCE + integer(SEQUENCE_FLAGS, NEEDS_STATE)
+# Fields of TrackEvent
+CATEGORY_IIDS, DEBUG_ANNOTATIONS, TYPE, NAME_IID, TRACK_UUID = 3, 4, 9, 10, 11
+COUNTER_VALUE, DOUBLE_COUNTER_VALUE = 30, 44
+BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4  # TrackEvent.Type
+NAME, INT_VALUE, ARRAY_VALUES, STRING_VALUE_IID = 1, 4, 12, 17  # fields of DebugAnnotation
+METADATA, METADATA_NAME, STRING_VALUE = 2, 1, 2  # of ChromeEventBundle and ChromeMetadata
+
+
+def pftrace(
+    timeline: Timeline, source: Sequence[str], metadata: Sequence[Mapping[str, Any]] = ()
+) -> Iterator[bytes]:
+    """Yield the trace in pieces, to be written one after another.
+
+    Times are as recorded; if any is negative, the first event's is taken off all.
+    """
+    base = min(timeline.base, 0)
+    about: dict[str, Any] = {"generator": "nsight-bridge", "source": list(source), "base_ns": base}
+    if any(metadata):
+        about["metadata"] = list(metadata)
+    writer = _Writer(timeline, base)
+    packets = writer.packets(timeline)
+    yield message(PACKET, ON_SEQUENCE, integer(SEQUENCE_FLAGS, CLEARED))
+    yield message(PACKET, ON_SEQUENCE, message(CHROME_EVENTS, *_metadata(about)))
+    for descriptor in writer.tracks.made:
+        yield message(PACKET, ON_SEQUENCE, descriptor)
+    yield from writer.texts.packets()
+    sections = [*writer.texts.paths, *packets]
+    yield from printed(chunk for section in sections for chunk in section.chunks())
+
+
+class _Writer:
+    """Knows which packets each kind of event is written as."""
+
+    def __init__(self, timeline: Timeline, base: int) -> None:
+        self.base = base
+        self.tracks = Descriptors(timeline.tracks)
+        self.texts = Interned()
+        self.flows = flows(timeline.arrows)
+
+    def packets(self, timeline: Timeline) -> list[Packets]:
+        """Return all of them, in an order that holds among those of one time."""
+        uuid, phases = self.tracks.phases(timeline.phases)
+        drawn = [(s, self.tracks.slices(s)) for s in timeline.slices if len(s)]
+        drawn.append((timeline.phases, uuid))
+        return [
+            phases,
+            *(self.ends(s, track) for s, track in drawn),
+            *(self.begins(s, track) for s, track in drawn),
+            self.marks(timeline.marks),
+            *map(self.counters, timeline.counters),
+        ]
+
+    def begins(self, s: Slices, track: Column) -> Packets:
+        """Begins with arguments and arrows, the end of what has no length behind it."""
+        about = [*self._args(s), *self.flows.get(s.kind, [])]
+        begin = self._packet(self._start(s), [*self._event(BEGIN, track), *self._name(s), *about])
+
+        def at_once(rows: Ints) -> Ints:
+            return np.where(s.duration[rows] > 0, MISSING, s.start[rows] - self.base)
+
+        return Packets([begin, self._packet(at_once, self._event(END, track), strict=True)], s.rows)
+
+    def ends(self, s: Slices, track: Column) -> Packets:
+        """Ends of what has a length."""
+
+        def end(rows: Ints) -> Ints:
+            return s.start[rows] + s.duration[rows] - self.base
+
+        return Packets([self._packet(end, self._event(END, track))], s.rows[s.duration[s.rows] > 0])
+
+    def marks(self, s: Slices) -> Packets:
+        """Instants of a thread."""
+        event = [*self._event(INSTANT, self.tracks.slices(s)), *self._name(s), *self._args(s)]
+        return Packets([self._packet(self._start(s), event)], s.rows)
+
+    def counters(self, s: Slices) -> Packets:
+        """Samples of numbers: integers, or the JSON texts of reals. A text that is no number is no sample."""
+        value, rows = s.args["value"], s.rows
+        sample: Piece
+        if isinstance(value, Named):
+            reals = np.array([*map(_real, value.names), np.nan])
+            rows = rows[np.isfinite(reals[value.codes[rows]])]
+            words = through(reals.view(np.int64), value.codes)
+            sample = Words(tag(DOUBLE_COUNTER_VALUE, FIXED64), words, None)
+        else:
+            assert isinstance(value, np.ndarray)  # as said of Timeline.counters
+            sample = Integers(tag(COUNTER_VALUE), of(value), None)
+        event = [*self._event(COUNTER, self.tracks.samples(s)), sample]
+        return Packets([self._packet(self._start(s), event)], rows)
+
+    def _start(self, s: Slices) -> Column:
+        return lambda rows: s.start[rows] - self.base
+
+    def _packet(self, time: Column, event: Sequence[Piece], *, strict: bool = False) -> Message:
+        """Return a packet; a ``strict`` one is left out where there is no time."""
+        stamp = Integers(tag(TIMESTAMP), time)
+        return Message(PACKET, [stamp, Fixed(AFTER_STATE), Message(TRACK_EVENT, event)], strict)
+
+    def _event(self, kind: int, track: Column) -> list[Piece]:
+        return [Fixed(integer(TYPE, kind)), Integers(tag(TRACK_UUID), track)]
+
+    def _name(self, s: Slices) -> list[Piece]:
+        category = self.texts.number(EVENT_CATEGORIES, s.kind)
+        name = self.texts.column(EVENT_NAMES, s.name, s.rows)
+        return [Fixed(integer(CATEGORY_IIDS, category)), Integers(tag(NAME_IID), name)]
+
+    def _args(self, s: Slices) -> Iterator[Piece]:
+        """Arguments; missing ones leave no trace."""
+        for name, column in s.args.items():
+            key = Fixed(integer(NAME, self.texts.number(DEBUG_ANNOTATION_NAMES, name)))
+            yield Message(DEBUG_ANNOTATIONS, [key, *self._value(column, s.rows)], strict=True)
+
+    def _value(self, column: Shown, rows: Ints) -> list[Piece]:
+        use = DEBUG_ANNOTATION_STRING_VALUES
+        match column:
+            case Chain():
+                return [Integers(tag(STRING_VALUE_IID), self.texts.path_column(use, column, rows))]
+            case Named(codes, texts) | Json(codes, texts):
+                named = self.texts.column(use, Named(codes, texts), rows)
+                return [Integers(tag(STRING_VALUE_IID), named)]
+            case Listed(columns):
+                values = [Integers(tag(INT_VALUE), of(values), None) for values in columns]
+                return [Message(ARRAY_VALUES, [value]) for value in values]
+            case _:
+                return [Integers(tag(INT_VALUE), of(column))]
+
+
+def _real(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _metadata(about: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield what is known of the whole trace: texts as they are, all else as JSON."""
+    for name, value in about.items():
+        text = value if isinstance(value, str) else _json(value)
+        content = message(STRING_VALUE, encoded(text))
+        yield message(METADATA, message(METADATA_NAME, encoded(name)), content)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=repr)

@@ -28,7 +28,7 @@ from bridge.join.order import NONE, Ints
 from importers.report import Report
 
 if TYPE_CHECKING:
-    from bridge.analyze.timeline import Selection, Timeline
+    from bridge.analyze.timeline import Timeline
 
 VIEWS = (
     "op", "op-kernel", "kernel", "copy", "range", "module", "forward-op", "phase", "wait"
@@ -157,31 +157,17 @@ class Joined:
         """Return which headings a view gets for people: without device work, an op's are of the CPU."""
         return view if view != "op" or len(self.report.activities) else "op without activities"
 
-    def export_trace(
-        self,
-        path: str | Path,
-        *,
-        selection: Selection | None = None,
-        force: bool = False,
-    ) -> Timeline:
-        """Write one timeline of ops, API calls and device work: ``.json``, ``.json.gz`` or ``.pftrace``.
+    def export_trace(self, path: str | Path, **how: Any) -> Timeline:
+        """Write one timeline of ops, API calls and device work: see `bridge.exports.trace`."""
+        from bridge import exports  # noqa: PLC0415 (tables need none of it)
 
-        Return what was drawn. Raises ValueError for another suffix, `OutputError` if the file is there
-        and not to be replaced, or cannot be written.
-        """
-        from bridge.analyze.timeline import timeline  # noqa: PLC0415 (tables need none of it)
-        from bridge.analyze.timeline.selection import WHOLE  # noqa: PLC0415
-        from bridge.output import compressed, whole  # noqa: PLC0415
-        from bridge.render.traces import renderer_of  # noqa: PLC0415
+        return exports.trace(self, path, **how)
 
-        output = Path(path)
-        printed = renderer_of(output.name)
-        about = [facts.metadata for facts in self.report.facts]
-        drawn = timeline(self.attributed, selection or WHOLE)
-        with whole(output, force=force) as draft, compressed(draft, output.suffix == ".gz") as file:
-            for piece in printed(drawn, self.report.source, about):
-                file.write(piece)
-        return drawn
+    def export_tensorboard(self, folder: str | Path, **how: Any) -> list[Path]:
+        """Write a trace per process for TensorBoard: see `bridge.exports.tensorboard`."""
+        from bridge import exports  # noqa: PLC0415
+
+        return exports.tensorboard(self, folder, **how)
 
     def export_chrome_trace(self, path: str | Path, *, force: bool = False) -> None:
         """Write the timeline as PyTorch's profiler is asked to: `export_trace` under its name there."""

@@ -34,6 +34,7 @@ class Group:
     name: str
     order: int
     report: int = 0
+    process: int = 0  # globalPid
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Track:
 
 
 @dataclass(frozen=True)
-class _Home:
+class Home:
     """What lanes are made for: a thread of a process, or a stream of a device; ``tid`` of its main track."""
 
     group: Group
@@ -61,7 +62,7 @@ class Tracks:
     def __init__(self, report: Report) -> None:
         self.report = report
         self.made: list[Track] = []
-        self.homes: list[_Home] = []
+        self.homes: list[Home] = []
         self.numbers = count(OURS)
         self.known: dict[tuple[str, tuple[int, ...]], int] = {}
         self.processes: dict[tuple[int, int], Group] = {}
@@ -117,18 +118,18 @@ class Tracks:
         return len(self.made) - 1
 
     def _steps(self, report: int, process: int) -> int:
-        self.homes.append(_Home(self._process(report, process), next(self.numbers), "steps"))
+        self.homes.append(Home(self._process(report, process), next(self.numbers), "steps"))
         return len(self.homes) - 1
 
     def _thread(self, report: int, thread: int) -> int:
         tid = thread & ID_BITS
         name = self.thread_names.get((report, thread)) or f"thread {tid}"
-        self.homes.append(_Home(self._process(report, thread & ~ID_BITS), tid, name))
+        self.homes.append(Home(self._process(report, thread & ~ID_BITS), tid, name))
         return len(self.homes) - 1
 
     def _stream(self, report: int, process: int, device: int, context: int, stream: int) -> int:
         name = f"stream {stream}" + (f" (context {context})" if self.several_contexts else "")
-        self.homes.append(_Home(self._device(report, process, device), next(self.numbers), name))
+        self.homes.append(Home(self._device(report, process, device), next(self.numbers), name))
         return len(self.homes) - 1
 
     def _process(self, report: int, process: int) -> Group:
@@ -140,7 +141,7 @@ class Tracks:
             name = self.process_names.get(key, "").rpartition("/")[2] or "process"
             pid = next(self.numbers) if taken else own
             order = 2 * len(self.processes)
-            self.processes[key] = Group(pid, name + self._where(report), order, report)
+            self.processes[key] = Group(pid, name + self._where(report), order, report, process)
         return self.processes[key]
 
     def _where(self, report: int) -> str:
@@ -158,7 +159,7 @@ class Tracks:
             of = self._process(report, process)
             gpu = f"GPU {device} {self.gpu_names.get(key, '')}".rstrip()
             name = f"{gpu}, {of.name} {(process >> 24) & ID_BITS}"
-            self.devices[key] = Group(next(self.numbers), name, of.order + 1, report)
+            self.devices[key] = Group(next(self.numbers), name, of.order + 1, report, process)
         return self.devices[key]
 
 

@@ -67,6 +67,13 @@ def _steps(
 )
 @click.option("--slim", is_flag=True, help="Steps, ops and device work alone, with op and reason.")
 @click.option("--max-events", "most", type=click.IntRange(min=1), help="Only so many, the longest.")
+@click.option(
+    "--dialect",
+    type=click.Choice(("native", "torch", "raf", "mxnet", "megengine")),
+    default="native",
+    show_default=True,
+    help="As that tool's own profiler writes it; torch -o FOLDER for TensorBoard.",
+)
 @options.choices
 @options.sidecar
 @options.output
@@ -80,6 +87,7 @@ def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
     force: bool,
     slim: bool,
     most: int | None,
+    dialect: str,
     **times: Any,
 ) -> None:
     """Write one timeline of REPORTS (or of a run of the store): ops, API calls, kernels, arrows.
@@ -89,16 +97,37 @@ def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
     """
     if output is None:
         raise click.UsageError("name the output: -o trace.json.gz")
-    if not output.name.endswith(SUFFIXES):
-        raise click.UsageError(f"{output}: a trace is written as {', '.join(SUFFIXES)}")
-    options.check_output(output, reports, force=force)
+    if not _for_tensorboard(output, dialect):
+        _check(output, dialect)
+        options.check_output(output, reports, force=force)
     joined = options.joined(reports, db, run, choices, DRAWN, sidecar)
     selection = _selection(joined, slim, most, **times)
     with doing(f"writing {output}"):
-        drawn = joined.export_trace(output, selection=selection, force=force)
-    if drawn.left_out:
-        click.echo(f"{output}: {drawn.left_out} shorter slices left out", err=True)
-    click.echo(f"{output}: open it at https://ui.perfetto.dev", err=True)
+        said = _write(joined, output, dialect, selection, force=force)
+    click.echo(f"{output}: {said}", err=True)
+
+
+def _write(joined: Joined, output: Path, dialect: str, selection: Selection, *, force: bool) -> str:
+    """Write the trace; return what to say of it."""
+    if _for_tensorboard(output, dialect):
+        files = joined.export_tensorboard(output, selection=selection, force=force)
+        return f"{len(files)} traces; open them with tensorboard --logdir {output}"
+    drawn = joined.export_trace(output, dialect=dialect, selection=selection, force=force)
+    less = f"{drawn.left_out} shorter slices left out; " if drawn.left_out else ""
+    return f"{less}open it at https://ui.perfetto.dev"
+
+
+def _for_tensorboard(output: Path, dialect: str) -> bool:
+    return dialect == "torch" and output.is_dir()
+
+
+def _check(output: Path, dialect: str) -> None:
+    from bridge.render import traces
+
+    try:
+        traces.check(output.name, dialect)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _selection(joined: Joined, slim: bool, most: int | None, **times: Any) -> Selection:

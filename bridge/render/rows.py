@@ -126,7 +126,7 @@ class Names:
 class Through:
     """Another piece, at the row that ``row`` tells for each line."""
 
-    piece: Number | Micros | Names
+    piece: Piece
     row: Ints
 
     def at(self, rows: Ints) -> Bytes:

@@ -80,7 +80,8 @@ def _cells(by: str, table: pd.DataFrame, *, bars: bool) -> dict[Shown, list[str]
 def _bar(share: float) -> str:
     """Return a bar to the eighth of a cell; what is more than nothing has at least one of these."""
     eighths = max(round(share * BAR_WIDTH * 8), int(share > 0))
-    return "█" * (eighths // 8) + EIGHTHS[eighths % 8]
+    bar: str = "█" * (eighths // 8) + EIGHTHS[eighths % 8]
+    return bar
 
 
 def as_markdown(by: str, table: pd.DataFrame) -> str:

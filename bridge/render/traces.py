@@ -1,20 +1,33 @@
-"""Which renderer writes a trace, told by the name of its file."""
+"""Which renderer writes a trace, told by the name of its file and the dialect."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
+from bridge.analyze.dialects import NATIVE
 from bridge.analyze.timeline import Timeline
+from bridge.render import dialects
 from bridge.render.chrome import chrome
+from bridge.render.pftrace import pftrace
+from importers.report import Report
 
-Renderer = Callable[[Timeline, Sequence[str], Sequence[Mapping[str, Any]]], Iterator[bytes]]
-RENDERERS: Mapping[str, Renderer] = {".json": chrome, ".json.gz": chrome}
+JSON = (".json", ".json.gz")
+PERFETTO = ".pftrace"
 
 
-def renderer_of(name: str) -> Renderer:
-    """Return what writes a file of this name; raise ValueError if nothing does."""
-    for suffix, renderer in RENDERERS.items():
-        if name.endswith(suffix):
-            return renderer
-    raise ValueError(f"{name}: a trace is written as {', '.join(RENDERERS)}")
+def check(name: str, dialect: str = NATIVE) -> None:
+    """Raise ValueError, in words for the user, for a file that nothing writes."""
+    suffixes = (*JSON, PERFETTO) if dialect == NATIVE else JSON
+    if not name.endswith(suffixes):
+        of = "" if dialect == NATIVE else f" of dialect {dialect}"
+        raise ValueError(f"{name}: a trace{of} is written as {', '.join(suffixes)}")
+
+
+def printed(
+    timeline: Timeline, report: Report, name: str, dialect: str = NATIVE, **how: bool
+) -> Iterator[bytes]:
+    """Yield a trace in pieces."""
+    about = [facts.metadata for facts in report.facts]
+    if dialect != NATIVE:
+        return dialects.RENDERERS[dialect](timeline, report, **how)
+    return (pftrace if name.endswith(PERFETTO) else chrome)(timeline, report.source, about)

@@ -105,13 +105,28 @@ def counts(joined):
     return {kind: n for kind, n in found.items() if n}
 
 
-def arrows(joined):
-    """How many arrows: from each API call to what it launched, and to the call from the op around it."""
-    found = joined.attributed.attribution
-    launched = found.launch != -1
-    return Counter(
-        {"call": int(launched.sum()), "op": int((launched & (found.launched_in != -1)).sum())}
+def arrows(attributed, base):
+    """Every arrow: from an op to each of its API calls that launch anything, from there to what it launches."""
+    found, report = attributed.attribution, attributed.report
+    start, end = (
+        {n: frames.ints(t, c) for n, t in (("op", report.ranges), ("api", report.launches))}
+        for c in ("start", "end")
     )
+    began = frames.ints(report.activities, "start")
+    expected, calls = Counter(), {}
+    for row, (call, node) in enumerate(
+        zip(found.launch.tolist(), found.launched_in.tolist(), strict=True)
+    ):
+        if call != -1:
+            length = max(int(end["api"][call] - start["api"][call]), 0)
+            if began[row] >= start["api"][call]:  # viewers draw no arrow back in time
+                expected["api", int(start["api"][call]) - base, length, int(began[row]) - base] += 1
+            if node != -1:
+                calls[call] = int(found.nesting.range[node])
+    for call, op in calls.items():
+        length = int(end["op"][op] - start["op"][op])
+        expected["op", int(start["op"][op]) - base, length, int(start["api"][call]) - base] += 1
+    return expected
 
 
 def check_in(trace, joined):
@@ -121,15 +136,14 @@ def check_in(trace, joined):
     check_trace(trace)
     shown = trace.query("select category, count(*) as n from slice group by 1")
     assert {row.category: row.n for row in shown} == counts(joined)
-    found = trace.query(
-        "select o.category as o, i.category as i, count(*) as n from flow f"
-        " join slice o on o.id = f.slice_out join slice i on i.id = f.slice_in group by 1, 2"
+    ends = trace.query(
+        "select o.category as kind, o.ts as out_ts, o.dur as out_dur, i.ts as in_ts, i.category as to_kind"
+        " from flow f join slice o on o.id = f.slice_out join slice i on i.id = f.slice_in"
     )
-    by_end = Counter()
-    for row in found:
-        assert row.i == "api" if row.o == "op" else row.o == "api", (row.o, row.i)
-        by_end["op" if row.o == "op" else "call"] += row.n
-    assert by_end == arrows(joined)
+    attributed, base = joined.attributed, timeline(joined.attributed).base
+    found = Counter((e.kind, e.out_ts, e.out_dur, e.in_ts) for e in ends)
+    assert {(e.kind, e.to_kind) for e in ends if e.kind == "op"} <= {("op", "api")}
+    assert found == arrows(attributed, base)
     times = trace.query(
         "select sum(ts) as at, sum(dur) as dur from slice where category in ('kernel', 'copy', 'fill', 'graph')"
     )[0]
@@ -222,9 +236,11 @@ def test_arrows_and_phases_are_numbered_apart(awkward):
     ends = [e for e in events if e["ph"] == "f"]
     assert sorted(e["id"] for e in starts) == [e["id"] for e in ends]
     assert len({e["id"] for e in starts}) == len(starts) == 8
-    on_ops = {e["tid"] for e in events if e.get("cat") == "op"}
-    passing = [e for e in events if e["ph"] == "t"]
-    assert [e["id"] for e in passing] == [e["id"] for e in starts if e["tid"] in on_ops]
+    leaving = {e["bind_id"] for e in events if e.get("flow_out")}
+    arriving = [e["bind_id"] for e in events if e.get("flow_in")]
+    assert set(arriving) == leaving
+    assert len(arriving) >= len(leaving) > 0
+    assert not leaving & {e["id"] for e in starts}
     assert all(e["bp"] == "e" for e in ends)
     phases = [e["id2"]["local"] for e in events if e["ph"] == "b"]
     assert len(set(phases)) == 2

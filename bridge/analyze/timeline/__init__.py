@@ -9,13 +9,36 @@ from __future__ import annotations
 import numpy as np
 
 from bridge.analyze.timeline import curves, device, host
-from bridge.analyze.timeline.parts import Arrows, Chain, Column, Named, Slices, Timeline
+from bridge.analyze.timeline.parts import (
+    Arrows,
+    Chain,
+    Column,
+    Json,
+    Links,
+    Listed,
+    Named,
+    Slices,
+    Timeline,
+)
 from bridge.analyze.timeline.selection import WHOLE, Selection
 from bridge.analyze.tracks import Tracks
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE
 
-__all__ = ["Arrows", "Chain", "Column", "Named", "Selection", "Slices", "Timeline", "timeline"]
+__all__ = [
+    "WHOLE",
+    "Arrows",
+    "Chain",
+    "Column",
+    "Json",
+    "Links",
+    "Listed",
+    "Named",
+    "Selection",
+    "Slices",
+    "Timeline",
+    "timeline",
+]
 
 
 def timeline(joined: Attributed, selection: Selection = WHOLE) -> Timeline:

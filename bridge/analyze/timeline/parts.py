@@ -7,10 +7,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bridge.analyze.tracks import Track
-from bridge.join.order import NONE, Flags, Ints, outer_first
+from bridge.join.order import NONE, Flags, Ints, by, outer_first
 from importers import frames
+
+DEVICE = ("kernel", "copy", "fill", "graph")  # kinds of slices that ran on a device
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,31 @@ class Chain:
     name: Named
 
 
-Column = Ints | Named | Chain
+@dataclass(frozen=True)
+class Json:
+    """A column of JSON values: a code per row into their texts, NONE for none."""
+
+    codes: Ints
+    texts: list[str]
+
+    @classmethod
+    def reals(cls, values: NDArray[np.float64], digits: int) -> Json:
+        """Return numbers rounded to so many digits; NaN is none."""
+        there = ~np.isnan(values)
+        distinct, codes = np.unique(np.round(values[there], digits), return_inverse=True)
+        found = np.full(len(values), NONE)
+        found[there] = codes
+        return cls(found, [repr(value) for value in distinct.tolist()])
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A list of integers per row, such as the three sizes of a grid."""
+
+    columns: tuple[Ints, ...]
+
+
+Column = Ints | Named | Chain | Json | Listed
 
 
 @dataclass(frozen=True)
@@ -56,6 +83,19 @@ class Slices:
         """Return those whose row is to be drawn; a flag per row of the frame."""
         return replace(self, rows=self.rows[drawn[self.rows]])
 
+    def boundaries(self) -> tuple[Ints, Flags]:
+        """Return the rows that begin or end, those of a track in order, and which of the two each does.
+
+        At one time first ends what began before, inner before outer, then begins what begins, outer before
+        inner; what has no length ends at once.
+        """
+        rows, place = self.rows, np.arange(1, len(self.rows) + 1)
+        track, start, length = self.track[rows], self.start[rows], self.duration[rows]
+        rank = np.concatenate((place, np.where(length > 0, -place, place)))
+        is_end = np.repeat(np.array([0, 1]), len(rows))
+        order = by(np.tile(track, 2), np.concatenate((start, start + length)), rank, is_end)
+        return np.tile(rows, 2)[order], is_end[order] == 1
+
     @property
     def is_drawn(self) -> Flags:
         """Which rows of the frame are drawn."""
@@ -80,11 +120,26 @@ class Arrows:
 
 
 @dataclass(frozen=True)
+class Links:
+    """Arrows between slices of one kind, from the row ``first`` to the row ``then``."""
+
+    kind: str
+    first: Ints
+    then: Ints
+    slices: Slices
+
+    def among(self, slices: Slices) -> Links:
+        """Return those between slices that have a track."""
+        both = (slices.track[self.first] != NONE) & (slices.track[self.then] != NONE)
+        return replace(self, first=self.first[both], then=self.then[both], slices=slices)
+
+
+@dataclass(frozen=True)
 class Timeline:
     """All there is to draw; ``base`` is the time in ns to be taken off every other.
 
-    ``counters`` are curves: slices without length whose argument ``value`` is drawn. ``left_out`` counts
-    the slices that were too many.
+    ``counters`` are curves: slices without length whose argument ``value`` is drawn. ``links`` are arrows
+    beside those that lead to activities. ``left_out`` counts the slices that were too many.
     """
 
     base: int
@@ -94,7 +149,32 @@ class Timeline:
     marks: Slices
     counters: list[Slices]
     arrows: Arrows
+    links: tuple[Links, ...] = ()
     left_out: int = 0
+
+    def of_process(self, report: int, process: int) -> Timeline:
+        """Return what one process of one capture has, on tracks numbered anew."""
+        owned = [(t.group.report, t.group.process) == (report, process) for t in self.tracks]
+        place = np.append(np.where(owned, np.cumsum(owned) - 1, NONE), NONE)
+
+        def own(s: Slices) -> Slices:
+            track = place[s.track]
+            return replace(s, track=track, rows=s.rows[track[s.rows] != NONE])
+
+        activities, calls, ops = map(
+            own, (self.arrows.activities, self.arrows.calls, self.arrows.ops)
+        )
+        rows = self.arrows.rows[activities.track[self.arrows.rows] != NONE]
+        return replace(
+            self,
+            tracks=[track for track, mine in zip(self.tracks, owned, strict=True) if mine],
+            slices=[own(s) for s in self.slices],
+            phases=own(self.phases),
+            marks=own(self.marks),
+            counters=[own(s) for s in self.counters],
+            arrows=replace(self.arrows, rows=rows, activities=activities, calls=calls, ops=ops),
+            links=tuple(links.among(own(links.slices)) for links in self.links),
+        )
 
     def every(self) -> Iterator[Slices]:
         """Return all kinds of slices, those of phases too."""

@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bridge.analyze.timeline.curves import EVER, Span
-from bridge.analyze.timeline.parts import Arrows, Slices, Timeline
+from bridge.analyze.timeline.parts import Arrows, Links, Slices, Timeline
 from bridge.analyze.windows import Windows
-from bridge.join.order import NONE, stable
+from bridge.join.order import NONE, Flags, stable
 
-CUT = ("op", "step", "projection", "phase")  # what lasts long is shown up to the window's edge
-DEVICE = ("kernel", "copy", "fill", "graph")
-SLIM_KINDS = frozenset(["step", "op", *DEVICE])
-SLIM_ARGS = frozenset(["op", "reason"])
+CUT = frozenset(
+    ["op", "step", "projection", "phase", "cpu_op", "user_annotation"]
+)  # what lasts long is shown up to the window's edge
+NOT_SLIM = frozenset(["api", "cuda_runtime", "cuda_driver", "projection"])
+SLIM_ARGS = frozenset(["op", "reason", "External id"])
 
 
 @dataclass(frozen=True)
@@ -44,20 +45,21 @@ class Selection:
             found = _within(found, windows)
         if self.most is not None:
             found = _longest(found, self.most)
-        return found if self == WHOLE else replace(found, arrows=_arrows(found))
+        if self == WHOLE:
+            return found
+        return replace(found, arrows=_arrows(found), links=_links(found))
 
 
 WHOLE = Selection()
 
 
 def _slim(whole: Timeline) -> Timeline:
-    arrows = replace(whole.arrows, rows=whole.arrows.rows[:0])
     slices = [
         replace(s, args={name: s.args[name] for name in s.args if name in SLIM_ARGS})
         for s in whole.slices
-        if s.kind in SLIM_KINDS
+        if s.kind not in NOT_SLIM
     ]
-    return replace(whole, slices=slices, counters=[], arrows=arrows)
+    return replace(whole, slices=slices, counters=[])
 
 
 def _within(whole: Timeline, windows: Windows) -> Timeline:
@@ -101,13 +103,28 @@ def _each(whole: Timeline, of: Callable[[Slices], Slices], *, instants: bool = T
 
 def _arrows(found: Timeline) -> Arrows:
     """Return the arrows of which both ends are drawn; none starts at an op that is not open where it would."""
-    arrows, of_kind = found.arrows, {s.kind: s for s in found.slices}
-    if "api" not in of_kind:
-        return arrows
-    device = [s.is_drawn for s in found.slices if s.kind in DEVICE]
-    drawn = np.logical_or.reduce(device)[arrows.rows]
-    rows = arrows.rows[drawn & of_kind["api"].is_drawn[arrows.call[arrows.rows]]]
-    ops, op = of_kind["op"], arrows.op
+    arrows = found.arrows
+    device, calls, ops = (_drawn(found, s) for s in (arrows.activities, arrows.calls, arrows.ops))
+    rows = arrows.rows[device[arrows.rows] & calls[arrows.call[arrows.rows]]]
+    start = next((s.start for s in found.slices if s.name is arrows.ops.name), arrows.ops.start)
     begin = arrows.calls.start[arrows.call]
-    is_open = np.append(ops.is_drawn, False)[op] & (begin >= np.append(ops.start, 0)[op])
-    return replace(arrows, rows=rows, op=np.where(is_open, op, NONE))
+    is_open = np.append(ops, False)[arrows.op] & (begin >= np.append(start, 0)[arrows.op])
+    return replace(arrows, rows=rows, op=np.where(is_open, arrows.op, NONE))
+
+
+def _links(found: Timeline) -> tuple[Links, ...]:
+    drawn = [_drawn(found, links.slices) for links in found.links]
+    return tuple(
+        replace(links, first=links.first[both], then=links.then[both])
+        for links, shown in zip(found.links, drawn, strict=True)
+        for both in (shown[links.first] & shown[links.then],)
+    )
+
+
+def _drawn(found: Timeline, like: Slices) -> Flags:
+    """Tell which rows of the frame that some slices are drawn from are drawn, in whatever kinds of slices."""
+    flags = np.zeros(len(like.start), bool)
+    for s in found.slices:
+        if s.name is like.name:
+            flags[s.rows] = True
+    return flags

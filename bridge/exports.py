@@ -1,0 +1,69 @@
+"""Files for viewers: the timeline of a report, whole or a part, in the manner of one profiler or another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from bridge.analyze import dialects
+from bridge.analyze.dialects.torch import torch
+from bridge.analyze.timeline import WHOLE, Selection, Timeline
+from bridge.joined import Joined
+from bridge.output import compressed, whole
+from bridge.render import traces
+
+PID_BITS = 0xFFFFFF
+
+
+def trace(
+    joined: Joined,
+    path: str | Path,
+    *,
+    dialect: str = dialects.NATIVE,
+    selection: Selection = WHOLE,
+    force: bool = False,
+) -> Timeline:
+    """Write one timeline of ops, API calls and device work: ``.json``, ``.json.gz`` or ``.pftrace``.
+
+    ``dialect`` "torch" writes what PyTorch's profiler would have; ``selection`` draws a part. Return what
+    was drawn. Raises ValueError for another suffix or dialect, `OutputError` if the file is there and
+    not to be replaced, or cannot be written.
+    """
+    output = Path(path)
+    traces.check(output.name, dialect)
+    drawn = dialects.drawn(joined.attributed, dialect, selection)
+    _write(output, traces.printed(drawn, joined.report, output.name, dialect), force=force)
+    return drawn
+
+
+def tensorboard(
+    joined: Joined, folder: str | Path, *, selection: Selection = WHOLE, force: bool = False
+) -> list[Path]:
+    """Write a trace per process, as TensorBoard's PyTorch plugin finds them in a folder; return the files.
+
+    Raises `OutputError` as `trace` does.
+    """
+    drawn = selection.of(torch(joined.attributed, together=False))
+    files = []
+    for report, process in sorted({(t.group.report, t.group.process) for t in drawn.tracks}):
+        output = Path(folder) / _worker_file(joined, report, process)
+        own = drawn.of_process(report, process)
+        pieces = traces.printed(
+            own, joined.report, output.name, dialects.TORCH, for_tensorboard=True
+        )
+        _write(output, pieces, force=force)
+        files.append(output)
+    return files
+
+
+def _worker_file(joined: Joined, report: int, process: int) -> str:
+    """Return ``worker.ns.pt.trace.json.gz`` for a process of a capture."""
+    facts, stem = joined.report.facts[report], joined.report.source[report].partition(".")[0]
+    when = max(facts.epoch_ns, 0) + facts.span[0]
+    return f"{stem}_{(process >> 24) & PID_BITS}.{when}.pt.trace.json.gz"
+
+
+def _write(output: Path, pieces: Iterable[bytes], *, force: bool) -> None:
+    with whole(output, force=force) as draft, compressed(draft, output.suffix == ".gz") as file:
+        for piece in pieces:
+            file.write(piece)

@@ -1,0 +1,223 @@
+"""The timeline as PyTorch's profiler writes it, as TensorBoard's plugin, HolisticTraceAnalysis and Perfetto read it."""
+
+import gzip
+import json
+from collections import Counter
+
+import pytest
+
+import bridge
+from bridge.analyze.dialects import TORCH
+from bridge.analyze.timeline import Selection
+from bridge.analyze.windows import of_steps
+from importers import frames
+
+TRAINING = "mnist-training"
+
+
+@pytest.fixture(scope="module")
+def reports(corpus):
+    loaded = {}
+
+    def load(name):
+        if name not in loaded:
+            loaded[name] = bridge.load(corpus / "nsys" / f"{name}.sqlite")
+        return loaded[name]
+
+    return load
+
+
+def read(path):
+    return json.loads(gzip.decompress(path.read_bytes()))
+
+
+def written(joined, path, **how):
+    joined.export_trace(path, dialect=TORCH, **how)
+    return read(path)
+
+
+def events(trace, category, ph="X"):
+    return [e for e in trace["traceEvents"] if e.get("cat") == category and e["ph"] == ph]
+
+
+def test_kinds_of_events_are_those_of_kineto(reports, tmp_path):
+    joined = reports(TRAINING)
+    trace = written(joined, tmp_path / "t.json.gz")
+    found = Counter(e["cat"] for e in trace["traceEvents"] if e["ph"] == "X")
+    activities = joined.report.activities
+    assert found == {
+        "cpu_op": len(joined.report.ranges) - 615,
+        "user_annotation": 615,
+        "cuda_runtime": len(joined.report.launches),
+        "kernel": int((activities["kind"] == "kernel").sum()),
+        "gpu_memcpy": int((activities["kind"] == "copy").sum()),
+        "gpu_memset": int((activities["kind"] == "fill").sum()),
+    }
+    assert trace["schemaVersion"] == 1
+    [gpu] = trace["deviceProperties"]
+    assert (gpu["id"], gpu["numSms"], gpu["maxThreadsPerMultiprocessor"]) == (0, 108, 2048)
+    steps = sorted(
+        e["name"] for e in events(trace, "user_annotation") if e["name"].startswith("Prof")
+    )
+    assert steps == sorted(f"ProfilerStep#{n}" for n in range(59))
+
+
+def test_ids_hold_an_op_its_calls_and_its_kernels_together(reports, tmp_path):
+    joined = reports(TRAINING)
+    trace = written(joined, tmp_path / "t.json.gz")
+    op = {e["args"]["External id"]: e for e in events(trace, "cpu_op")}
+    call = {e["args"]["correlation"]: e for e in events(trace, "cuda_runtime")}
+    owner = joined.op_kernels["op"].astype(object)
+    kernels = events(trace, "kernel") + events(trace, "gpu_memcpy") + events(trace, "gpu_memset")
+    assert len(kernels) == len(owner)
+    found = Counter()
+    for kernel in kernels:
+        issued = call[kernel["args"]["correlation"]]
+        assert issued["args"]["External id"] == kernel["args"]["External id"]
+        if not kernel["args"]["External id"]:
+            found["annotated"] += 1
+            continue
+        around = op[kernel["args"]["External id"]]
+        assert around["ts"] <= issued["ts"] < around["ts"] + around["dur"]
+        assert around["tid"] == issued["tid"]
+        found[around["name"]] += 1
+    annotated = [name for name in owner if name not in {e["name"] for e in op.values()}]
+    assert found.pop("annotated", 0) == len(annotated) < 1_000
+    assert found == Counter(owner) - Counter(annotated)
+
+
+def test_kernels_have_their_geometry(reports, tmp_path):
+    trace = written(reports(TRAINING), tmp_path / "t.json.gz")
+    args = events(trace, "kernel")[0]["args"]
+    assert (args["device"], args["stream"], args["grid"], args["block"]) == (
+        0,
+        7,
+        [1, 1, 1],
+        [128, 1, 1],
+    )
+    assert args["blocks per SM"] == pytest.approx(1 / 108, abs=1e-3)
+    assert args["warps per SM"] == pytest.approx(4 / 108, abs=1e-3)
+    copy = events(trace, "gpu_memcpy")[0]
+    assert copy["name"] == "Memcpy HtoD (Pageable -> Device)"
+    speed = copy["args"]["bytes"] / (copy["dur"] * 1000)
+    assert copy["args"]["memory bandwidth (GB/s)"] == pytest.approx(speed, abs=1e-3)
+
+
+def test_arrows_lead_from_forward_to_backward(reports, tmp_path):
+    joined = reports("pytorch-backward")
+    trace = written(joined, tmp_path / "t.json.gz")
+    starts, ends = ({e["id"]: e for e in events(trace, "fwdbwd", ph)} for ph in "sf")
+    assert len(starts) == len(ends) > 100
+    assert starts.keys() == ends.keys()
+    assert all(starts[n]["ts"] < ends[n]["ts"] for n in starts)
+    assert {e["tid"] for e in starts.values()}.isdisjoint({e["tid"] for e in ends.values()})
+    sequence = [e["args"].get("Sequence number", -1) for e in events(trace, "cpu_op")]
+    assert max(sequence) > 100
+
+
+@pytest.mark.parametrize("name", [TRAINING, "pytorch-backward", "two-processes", "simplex-streams"])
+def test_perfetto_loses_nothing(name, reports, tmp_path, trace_processor):
+    from viewers.trace_processor import check_trace
+
+    joined = reports(name)
+    trace = written(joined, tmp_path / "t.json.gz")
+    loaded = trace_processor(tmp_path / "t.json.gz")
+    check_trace(loaded)
+    shown = {
+        row.category: row.n
+        for row in loaded.query("select category, count(*) as n from slice group by 1")
+    }
+    expected = Counter(e["cat"] for e in trace["traceEvents"] if e["ph"] in "Xbi")
+    assert shown == expected
+    assert sum(expected.values()) == sum(
+        len(table)
+        for table in (joined.report.ranges, joined.report.launches, joined.report.activities)
+    ) + len(joined.report.marks)
+
+
+def test_a_part_of_it(reports, tmp_path):
+    joined = reports(TRAINING)
+    step = Selection((of_steps(joined.attributed, 3, 3),))
+    trace = written(joined, tmp_path / "t.json.gz", selection=step)
+    launched = int((joined.attributed.activity_step == 3).sum())
+    shown = (
+        len(events(trace, "kernel"))
+        + len(events(trace, "gpu_memcpy"))
+        + len(events(trace, "gpu_memset"))
+    )
+    assert launched <= shown < 2 * launched
+    starts, ends = (Counter(e["id"] for e in events(trace, "ac2g", ph)) for ph in "sf")
+    assert starts == ends
+    slim = written(joined, tmp_path / "s.json.gz", selection=Selection(slim=True))
+    assert not events(slim, "cuda_runtime")
+    assert len(events(slim, "kernel")) == 9345
+
+
+def test_two_processes_are_a_file_each_for_tensorboard(reports, tmp_path):
+    joined = reports("two-processes")
+    files = joined.export_tensorboard(tmp_path)
+    assert [f.name.split(".")[0] for f in files] == ["two-processes_1679", "two-processes_1680"]
+    activities = joined.report.activities
+    for file, process in zip(files, sorted(activities["process"].unique()), strict=True):
+        trace = read(file)
+        kernels = events(trace, "kernel")
+        assert len(kernels) == int(
+            ((activities["process"] == process) & (activities["kind"] == "kernel")).sum()
+        )
+        assert {e["pid"] for e in kernels} == {0}
+        assert not events(trace, "cuda_runtime")  # the plugin knows them by their older name
+        assert events(trace, "Runtime")
+
+
+def test_numbers_of_two_processes_do_not_meet_in_one_file(reports, tmp_path):
+    trace = written(reports("two-processes"), tmp_path / "t.json.gz")
+    calls = Counter(e["args"]["correlation"] for e in events(trace, "cuda_runtime"))
+    assert max(calls.values()) == 1
+    assert {e["pid"] for e in events(trace, "kernel")} == {0, 1000}
+
+
+# -- the tools
+
+
+@pytest.mark.parametrize(
+    "name", [TRAINING, "pytorch-backward", "pytorch-2gpu-before", "transformer-annotated"]
+)
+def test_tensorboards_plugin_agrees_on_every_op(name, reports, tmp_path, tool_says):
+    joined = reports(name)
+    table = joined.by("op").set_index("op")
+    ops, counted = Counter(), Counter()
+    for file in joined.export_tensorboard(tmp_path):
+        found = tool_says("in_tensorboard.py", file)
+        assert found["has"][:2] == [True, True]
+        for op, (calls, own, _total) in found["ops"].items():
+            ops[op] += own
+            counted[op] += calls
+    assert sum(ops.values()) > 0
+    for op, own in ops.items():
+        if op in table.index:
+            assert own * 1000 == pytest.approx(table.loc[op, "gpu_self_ns"], abs=1 + counted[op]), (
+                op
+            )
+
+
+def test_tensorboards_plugin_finds_the_steps(reports, tmp_path, tool_says):
+    [file] = reports(TRAINING).export_tensorboard(tmp_path)
+    assert tool_says("in_tensorboard.py", file)["steps"] == [str(n) for n in range(59)]
+
+
+def test_holistic_trace_analysis_agrees_on_kernels_and_busy_time(reports, tmp_path, tool_says):
+    """It leaves out what was launched outside the steps, and cuts starts and lengths to whole microseconds."""
+    joined = reports(TRAINING)
+    written(joined, tmp_path / "rank0.json.gz")
+    found = tool_says("in_hta.py", tmp_path)
+    attributed = joined.attributed
+    in_steps = attributed.activity_step != -1
+    kernel = frames.is_kind(joined.report.activities, frames.KERNEL) & in_steps
+    cut = int(in_steps.sum())  # µs at most
+    [row] = found["breakdown"]
+    busy = row["compute_time(us)"] + row["non_compute_time(us)"]
+    ran = attributed.duration[in_steps].sum() / 1000  # on one stream, one after the other
+    assert ran - cut <= busy <= ran
+    computed = attributed.duration[kernel].sum() / 1000
+    assert computed - cut <= found["kinds"]["COMPUTATION"] <= computed
+    assert found["launches"]["0"] > 9_000

@@ -13,11 +13,15 @@ import click
 from bridge import __version__
 from bridge.cli.demo import demo
 from bridge.cli.doctor import doctor
+from bridge.cli.flame import flame
+from bridge.cli.html import html
 from bridge.cli.import_ import import_
+from bridge.cli.plot import plot
 from bridge.cli.report import report
 from bridge.cli.run import run
 from bridge.cli.runs import runs
 from bridge.cli.trace import trace
+from bridge.cli.view import view
 from bridge.cli.why import why
 
 
@@ -76,5 +80,5 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _stop)
 
 
-for command in (demo, doctor, run, import_, report, trace, why, runs):
+for command in (demo, doctor, run, import_, report, html, trace, flame, view, plot, why, runs):
     main.add_command(command)

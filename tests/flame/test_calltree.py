@@ -9,7 +9,7 @@ from join import plain_export
 from join.brute import Activity, Call, Range
 from join.brute_more import BruteMore, Said
 from join.indexed import indexed
-from join.programs import attributed, programs
+from join.programs import CALL_IDS, attributed, programs
 from join.trainings import training, trainings
 from real_parts import corpus_reports
 
@@ -136,6 +136,37 @@ def test_steps_and_stacks_of_equal_names_are_one():
     assert (tree.count[row], tree.cpu_self_ns[row]) == (2, 16)
 
 
+def test_all_steps_are_left_out_and_those_of_other_threads():
+    one = [opened(0, 10, "step 1"), opened(1, 9, "a")]
+    two = [opened(20, 40, "step 2"), opened(21, 29, "a")]
+    loader = [opened(20, 30, "step 2", AUTOGRAD), opened(22, 24, "load", AUTOGRAD)]
+    joined = training([*one, *two, *loader]).attributed()
+    paths = cpu(calltree(joined, steps=False))
+    assert paths == {("a",): 16, ("load",): 2, ("step",): 22}
+    assert cpu(calltree(joined))["step 2", "load"] == 2
+
+
+def test_a_module_inside_the_backward_pass_keeps_its_own_frame():
+    ranges = [
+        opened(0, 20, "nn.Module: encoder"),
+        opened(5, 10, "aten::mm, seq = 7"),
+        opened(50, 60, "MmBackward0, seq = 7", AUTOGRAD),
+        opened(52, 55, "nn.Module: hook", AUTOGRAD),
+    ]
+    found = cpu(calltree(training(ranges).attributed()))
+    assert found["hook",] == 3
+    assert found["encoder", "MmBackward0"] == 7
+
+
+def test_a_call_in_slices_is_where_its_first_slice_in_time_is():
+    slices = [Range(0, P, MAIN, at, at + 2, "", payload=CALL_IDS[0]) for at in (31, 1)]
+    around = [opened(30, 40, "late"), opened(0, 10, "early")]
+    tree = calltree(training([(one, "c") for one in slices] + around).attributed())
+    paths = [tuple(name for _, name in path) for path in paths_of(tree)]
+    count = dict(zip(paths, tree.count.tolist(), strict=True))
+    assert (count["early", "c"], count["late", "c"]) == (1, 0)
+
+
 def test_nothing_is_a_tree_too():
     tree = calltree(training([]).attributed())
     assert len(tree) == 0
@@ -143,6 +174,11 @@ def test_nothing_is_a_tree_too():
     assert tree.total(tree.gpu_self_ns).tolist() == []
 
 
-def times(tree):
+def cpu(tree):
+    return times(tree, tree.cpu_self_ns)
+
+
+def times(tree, values=None):
+    values = tree.gpu_self_ns if values is None else values
     paths = [tuple(name for _, name in path) for path in paths_of(tree)]
-    return {p: ns for p, ns in zip(paths, tree.gpu_self_ns.tolist(), strict=True) if ns}
+    return {p: ns for p, ns in zip(paths, values.tolist(), strict=True) if ns}

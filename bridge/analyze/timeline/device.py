@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze import lanes
-from bridge.analyze.groups import highest, lowest, sums
+from bridge.analyze.groups import counts, highest, lowest, sums
 from bridge.analyze.timeline.parts import Chain, Column, Named, Slices, drawn, named, times
 from bridge.analyze.tracks import Tracks
 from bridge.join.attributed import Attributed
@@ -91,7 +91,12 @@ class _Projected:
         ones = np.ones(len(rows), np.int64)
         nesting = joined.attribution.nesting
         level = nesting.levels()
-        left = cls(joined.node[rows], stream, start, joined.end[rows], ones)
+        own = joined.node[rows]
+        # What is alone in its range is drawn from the next one up: most ranges launch one kernel.
+        alone = counts(own, len(nesting))[own] == 1
+        alone &= ~np.isin(own, nesting.parent)
+        left = cls(np.where(alone, nesting.parent[own], own), stream, start, joined.end[rows], ones)
+        left = left.taken(left.node != NONE)
         found = []
         for depth in range(int(level.max(initial=NONE)), -1, -1):
             is_deepest = level[left.node] == depth

@@ -12,20 +12,15 @@ from bridge.analyze.timeline.parts import Column, Named, Slices, drawn, named, t
 from bridge.analyze.tracks import Tracks
 from bridge.annotate.instant import COUNTER
 from bridge.join.attributed import CALL_ID, CALL_ID_SHIFT, Attributed
-from bridge.join.order import NONE, Flags, Ints, outer_first
+from bridge.join.order import NONE, Flags, Ints, number, outer_first
 from importers import frames
 
 
 def ops(joined: Attributed, tracks: Tracks) -> Slices:
     """Draw push/pop ranges on the threads that pushed them."""
     ranges = joined.report.ranges
-    rows = np.flatnonzero(frames.is_kind(ranges, frames.PUSH_POP))
+    rows, lane = _laned(joined)
     host = tracks.host(*(frames.ints(ranges, c)[rows] for c in ("report", "thread")))
-    start, duration = times(ranges)
-    # Of equal intervals the earlier row is outer; sorting and lanes keep the order of rows.
-    order = outer_first(host, start[rows], (start + duration)[rows])
-    rows, host = rows[order], host[order]
-    lane = lanes.nested(host, start[rows], (start + duration)[rows])
     track = np.full(len(ranges), NONE)
     track[rows] = tracks.lane(host, lane, "ops")
     args: dict[str, Column] = {
@@ -35,7 +30,22 @@ def ops(joined: Attributed, tracks: Tracks) -> Slices:
         **_details(ranges),
         **_open(ranges),
     }
-    return drawn("op", rows, track, (start, duration), named(ranges["name"]), args)
+    return drawn("op", rows, track, times(ranges), named(ranges["name"]), args)
+
+
+def _laned(joined: Attributed) -> tuple[Ints, Ints]:
+    """Return the push/pop ranges in drawing order, and the lane of their thread that each is on."""
+    ranges, nesting = joined.report.ranges, joined.attribution.nesting
+    rows = np.flatnonzero(frames.is_kind(ranges, frames.PUSH_POP))
+    if len(nesting) == len(rows) and not len(nesting.crossed):
+        return nesting.range, np.zeros(len(rows), np.int64)  # the join has nested them all
+    start, duration = times(ranges)
+    report, thread = (frames.ints(ranges, c)[rows] for c in ("report", "thread"))
+    home = number(report, thread)[0]
+    # Of equal intervals the earlier row is outer; sorting and lanes keep the order of rows.
+    order = outer_first(home, start[rows], (start + duration)[rows])
+    rows, home = rows[order], home[order]
+    return rows, lanes.nested(home, start[rows], (start + duration)[rows])
 
 
 def steps(joined: Attributed, tracks: Tracks) -> Slices:

@@ -1,0 +1,162 @@
+"""``bridge plot``: pictures for papers, without a browser or a display."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bridge.cli import options
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from bridge.join.choices import Choices
+    from bridge.joined import Joined
+
+KINDS = ("breakdown", "timeline", "memory", "roofline", "histogram")
+HEIGHTS = {"breakdown": 3.2, "timeline": 2.4, "memory": 2.4, "roofline": 3.2, "histogram": 3.6}
+COUNTS = {"breakdown": 12, "timeline": 7, "roofline": 10, "histogram": 8}
+READ = {"memory": {"json"}, "roofline": {"json"}}
+SUFFIXES = (".svg", ".png", ".pdf")
+NOT_THERE = {
+    "memory": "no samples of memory in the report; a session records them:"
+    " bridge.profile(profile_memory=True)",
+    "roofline": "no call whose work ran says both its FLOPs and its bytes; record them with"
+    ' @nvtx_op(shapes=True, flops="auto") or bridge.profile(with_flops=True)',
+    "histogram": "no activity that took any time {op}",
+    "work": "no work on a GPU in the report",
+}
+
+
+@click.command()
+@options.source
+@click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True)
+@click.option(
+    "--top",
+    type=click.IntRange(1, 50),
+    help="How many ops (histogram: kernels) stand apart. [default: 7 to 12]",
+)
+@click.option("--op", default="*", help="histogram: only work of ops like this: 'aten::*'.")
+@click.option("--peak-tflops", type=click.FloatRange(min=0, min_open=True), help="roofline: roof.")
+@click.option("--peak-gbs", type=click.FloatRange(min=0, min_open=True), help="roofline: slope.")
+@click.option(
+    "--width", type=click.FloatRange(1, 40), default=6.5, show_default=True, help="In inches."
+)
+@click.option("--height", type=click.FloatRange(1, 40), help="In inches. [default: by kind]")
+@options.choices
+@options.sidecar
+@options.output
+def plot(  # noqa: PLR0913, PLR0917 - a parameter per option
+    reports: tuple[Path, ...],
+    db: Path,
+    run: int | None,
+    choices: Choices,
+    sidecar: tuple[Path, ...],
+    kind: str,
+    width: float,
+    height: float | None,
+    output: Path | None,
+    force: bool,
+    **how: Any,
+) -> None:
+    """Draw REPORTS (or a run of the store): .svg, .png or .pdf.
+
+    The same report gives the same bytes. Needs matplotlib: pip install 'nsight-bridge[plot]'.
+    """
+    if output is None:
+        raise click.UsageError("name the output: -o ops.svg")
+    if output.suffix not in SUFFIXES:
+        raise click.UsageError(f"{output}: a picture is written as {', '.join(SUFFIXES)}")
+    _check(kind, **how)
+    options.check_output(output, reports, force=force)
+    if find_spec("matplotlib") is None:
+        raise click.ClickException("matplotlib is needed: pip install 'nsight-bridge[plot]'")
+    joined = options.joined(
+        reports, db, run, choices, {"category"} | READ.get(kind, set()), sidecar
+    )
+    from bridge.output import whole
+    from bridge.render.plot.page import figure, save
+
+    how["top"] = how["top"] or COUNTS.get(kind, 0)
+    with figure(width, height or HEIGHTS[kind]) as (drawn, axes):
+        DRAW[kind](joined, axes, **how)
+        with whole(output, force=force) as draft:
+            save(drawn, draft, output.suffix)
+
+
+def _check(
+    kind: str, *, op: str, peak_tflops: float | None, peak_gbs: float | None, **_: Any
+) -> None:
+    if op != "*" and kind != "histogram":
+        raise click.UsageError("--op goes with --kind histogram")
+    if (peak_tflops or peak_gbs) and kind != "roofline":
+        raise click.UsageError("--peak-tflops and --peak-gbs go with --kind roofline")
+
+
+def _breakdown(joined: Joined, axes: Axes, *, top: int, **_: Any) -> None:
+    from bridge.analyze.plotted import PARTS, breakdown
+    from bridge.render.plot import bars
+
+    _needed(joined, "work", joined.totals["gpu_ns"])
+    bars.draw(axes, breakdown(joined.attributed, top), PARTS)
+
+
+def _timeline(joined: Joined, axes: Axes, *, top: int, **_: Any) -> None:
+    from bridge.analyze.plotted import over_time
+    from bridge.render.plot import lanes
+
+    _needed(joined, "work", joined.totals["gpu_ns"])
+    lanes.draw(axes, over_time(joined.attributed, top))
+
+
+def _memory(joined: Joined, axes: Axes, **_: Any) -> None:
+    from bridge.analyze.overview.axis import Axis
+    from bridge.analyze.overview.memory import memory
+    from bridge.render.plot import curves
+
+    curves.memory(
+        axes, _needed(joined, "memory", memory(joined.attributed, Axis.of(joined.attributed)))
+    )
+
+
+def _roofline(
+    joined: Joined,
+    axes: Axes,
+    *,
+    top: int,
+    peak_tflops: float | None,
+    peak_gbs: float | None,
+    **_: Any,
+) -> None:
+    from bridge.analyze.overview.names import Names
+    from bridge.analyze.overview.roofline import roofline as reached
+    from bridge.render.plot import roofline
+
+    names = Names()
+    found = _needed(joined, "roofline", reached(joined.attributed, names))
+    roofline.draw(axes, found, names.listed, top, (peak_tflops, peak_gbs))
+
+
+def _histogram(joined: Joined, axes: Axes, *, top: int, op: str, **_: Any) -> None:
+    from bridge.analyze.plotted import durations
+    from bridge.render.plot import curves
+
+    found = durations(joined.attributed, top, op)
+    _needed(joined, "histogram", len(found.names), op="in the report" if op == "*" else f"in {op}")
+    curves.histogram(axes, found)
+
+
+def _needed(joined: Joined, what: str, found: Any, **said: str) -> Any:
+    """Return what was found, or refuse with what would have to be there."""
+    if not found:
+        source = ", ".join(joined.report.source)
+        raise click.ClickException(f"{source}: {NOT_THERE[what].format(**said)}")
+    return found
+
+
+DRAWN: tuple[Callable[..., None], ...] = (_breakdown, _timeline, _memory, _roofline, _histogram)
+DRAW = dict(zip(KINDS, DRAWN, strict=True))

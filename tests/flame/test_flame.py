@@ -1,0 +1,177 @@
+"""`bridge flame`: folded stacks and speedscope's format, as other programs read them."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+
+import made_reports
+import numpy as np
+import pytest
+from command import assert_misused, assert_refused, bridge, done, inside
+
+from bridge.analyze.calltree import LEVELS, CallTree, calltree
+from bridge.joined import load
+from bridge.render.flame import folded, speedscope
+from flame.true_stacks import paths_of
+
+LINE = re.compile(r"([^;]+(?:;[^;]+)*) (\d+)")  # what flamegraph.pl takes a line for
+KINDS = {"gpu": "GPU time", "cpu": "CPU time", "calls": "calls"}
+
+
+@pytest.fixture
+def report(folder):
+    return made_reports.report(folder / "made.sqlite", steps=3)
+
+
+def counted(text):
+    found = [LINE.fullmatch(line) for line in text.splitlines()]
+    assert all(found)
+    stacks = [match[1] for match in found]
+    assert len(set(stacks)) == len(stacks)
+    assert stacks == sorted(stacks)
+    return Counter({match[1]: int(match[2]) for match in found})
+
+
+def of_profile(document, kind):
+    names = [frame["name"] for frame in document["shared"]["frames"]]
+    [profile] = [one for one in document["profiles"] if one["name"] == KINDS[kind]]
+    assert profile["endValue"] == sum(profile["weights"])
+    stacks = [";".join(names[at] for at in sample) for sample in profile["samples"]]
+    return Counter(dict(zip(stacks, profile["weights"], strict=True)))
+
+
+def tree_of(*names, levels=None, gpu=None):
+    """One stack of these names, the last of which has all time."""
+    many = len(names)
+    time_ns = np.zeros(many, np.int64)
+    time_ns[-1] = 7
+    empty = np.zeros(many, np.int64)
+    level = np.full(many, LEVELS.index("op"))
+    parent, code = np.arange(many) - 1, np.arange(many)
+    return CallTree(parent, code, list(names), level, time_ns, empty, empty)
+
+
+# -- what is written
+
+
+@pytest.mark.parametrize("steps", ["--steps", "--no-steps"])
+@pytest.mark.parametrize("weight", KINDS)
+def test_both_formats_hold_the_weights_of_the_tree(report, weight, steps):
+    joined = load(report)
+    tree = calltree(joined.attributed, steps=steps == "--steps")
+    own = tree.weight(weight)
+    stacks = (";".join(name for _, name in path) for path in paths_of(tree))
+    true = Counter({s: ns for s, ns in zip(stacks, own.tolist(), strict=True) if ns})
+    assert true
+    assert counted(done("flame", report, "--weight", weight, steps)) == true
+    done("flame", report, steps, "--weight", weight, "-o", "x.speedscope.json")
+    document = json.loads((report.parent / "x.speedscope.json").read_text())
+    assert of_profile(document, weight) == true
+    assert document["profiles"][document["activeProfileIndex"]]["name"] == KINDS[weight]
+    if weight == "gpu":
+        assert sum(true.values()) == joined.totals["gpu_ns"]
+
+
+def test_steps_modules_ops_and_kernels_stand_in_their_order(report):
+    stacks = counted(done("flame", report))
+    assert stacks["step 1;gemm;aten::mm;gemm_kernel"] == 160  # of two processes
+    assert stacks["no_range;late_kernel"] == 120  # launched after the step
+    assert stacks["no_launch;lost_kernel"] == 18
+    assert "gemm;aten::mm;gemm_kernel" in counted(done("flame", report, "--no-steps"))
+
+
+def test_the_suffix_says_the_format_unless_an_option_does(report):
+    for name, more, begin in (
+        ("a.speedscope.json", [], "{"),
+        ("a.folded", [], "no_"),
+        ("a.txt", ["--format", "speedscope"], "{"),
+        ("b.speedscope.json", ["--format", "folded"], "no_"),
+    ):
+        assert done("flame", report, *more, "-o", name) == ""
+        assert (report.parent / name).read_text().startswith(begin)
+    assert json.loads(done("flame", report, "--format", "speedscope"))["name"] == "made.sqlite"
+
+
+def test_nothing_is_replaced_unasked_and_nothing_half_written(report):
+    done("flame", report, "-o", "x.folded")
+    assert_refused(bridge("flame", report, "-o", "x.folded"), "x.folded", "--force")
+    done("flame", report, "-o", "x.folded", "--force")
+    assert_misused(bridge("flame", report, "-o", report, "--force"), "the report itself")
+    assert_refused(bridge("flame", "none.sqlite", "-o", "y.folded"), "none.sqlite")
+    assert inside(report.parent) == ["made.sqlite", "x.folded"]
+
+
+def test_names_cannot_break_a_line():
+    hostile = ["a;b", "new\nline\r", "\u2028", "", "ends 12", "tab\t", "ü 🙂"]
+    [line] = "".join(folded(tree_of(*hostile))).splitlines()
+    assert line == "a,b;new line;(unnamed);(unnamed);ends 12;tab;ü 🙂 7"
+    document = json.loads("".join(speedscope(tree_of(*hostile), ("x",))))
+    names = [frame["name"] for frame in document["shared"]["frames"]]
+    assert names == [*hostile[:3], "(unnamed)", *hostile[4:]]
+
+
+def test_stacks_that_become_one_are_one_line():
+    tree = tree_of("a;b", "a,b")
+    both = CallTree(np.array([-1, -1]), tree.code, tree.names, *([np.array([3, 4])] * 4))
+    assert "".join(folded(both)) == "a,b 7\n"
+
+
+def test_a_report_without_work_is_an_empty_graph(folder):
+    tables = "kernels copies fills graphs"
+    path = made_reports.small(folder / "none.sqlite", without=tables)
+    assert done("flame", path) == ""
+    document = json.loads(done("flame", path, "--format", "speedscope"))
+    assert [one["name"] for one in document["profiles"]] == ["CPU time", "calls"]
+    path = made_reports.small(folder / "bare.sqlite", without="annotations")
+    document = json.loads(done("flame", path, "--format", "speedscope", "--weight", "cpu"))
+    assert [one["name"] for one in document["profiles"]] == ["GPU time"]
+    assert document["activeProfileIndex"] == 0
+
+
+def test_samples_of_a_stack_stand_together(report):
+    tree = calltree(load(report).attributed)
+    paths, place = paths_of(tree), tree.place.tolist()
+    assert sorted(place) == list(range(len(tree)))
+    in_order = [paths[row] for row in np.argsort(tree.place)]
+    for row, path in enumerate(in_order):
+        under = [other[: len(path)] == path for other in in_order]
+        assert under[row:] == sorted(under[row:], reverse=True)
+        assert not any(under[:row])
+
+
+def test_a_hundred_thousand_stacks_are_written_in_no_time():
+    many = 100_000
+    parent = np.concatenate((np.full(1_000, -1), np.arange(many - 1_000)))
+    ones = np.ones(many, np.int64)
+    names = [f"op {n}" for n in range(1_000)]
+    tree = CallTree(parent, np.arange(many) % 1_000, names, ones * 2, ones, ones, ones)
+    start = time.perf_counter()
+    assert sum(piece.count("\n") for piece in folded(tree)) == many
+    assert time.perf_counter() - start < 10  # a change of kind, not a busy machine
+
+
+# -- what programs make of it
+
+
+def test_speedscope_shows_all_three_weights(report, speedscope, tmp_path):
+    done("flame", report, "--no-steps", "-o", "x.speedscope.json")
+    speedscope.open(report.parent / "x.speedscope.json")
+    assert speedscope.title() == "GPU time (1/3)"
+    assert speedscope.table()["gemm"] == ("480.00ns", "0.00ns")
+    assert speedscope.table()["gemm_kernel"] == ("480.00ns", "480.00ns")
+    speedscope.shot(tmp_path / "left-heavy.png")
+    assert (tmp_path / "left-heavy.png").stat().st_size > 10_000
+    speedscope.next_profile()
+    assert speedscope.title() == "CPU time (2/3)"
+    speedscope.next_profile()
+    assert speedscope.title() == "calls (3/3)"
+    assert speedscope.table()["aten::mm"] == ("6", "6")
+
+
+def test_speedscope_reads_folded_stacks_too(report, speedscope):
+    done("flame", report, "--no-steps", "-o", "x.folded")
+    speedscope.open(report.parent / "x.folded")
+    assert speedscope.table()["gemm_kernel"] == ("480", "480")

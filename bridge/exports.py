@@ -1,18 +1,23 @@
-"""Files for viewers: the timeline of a report, whole or a part, in the manner of one profiler or another."""
+"""Files to look at: the timeline of a report, whole or a part, in the manner of one profiler or another; and its page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from bridge import __version__
 from bridge.analyze import dialects
 from bridge.analyze.dialects.torch import torch
+from bridge.analyze.overview import overview
+from bridge.analyze.overview.comparison import comparison
 from bridge.analyze.timeline import WHOLE, Selection, Timeline
 from bridge.joined import Joined
-from bridge.output import compressed, whole
+from bridge.output import compressed, whole, write
 from bridge.render import traces
+from bridge.render.page.page import page as html
 
 PID_BITS = 0xFFFFFF
+SIDES = 2  # of a page, at most
 
 
 def trace(
@@ -54,6 +59,20 @@ def tensorboard(
         _write(output, pieces, force=force)
         files.append(output)
     return files
+
+
+def page(reports: Sequence[Joined], path: str | Path, *, force: bool = False) -> None:
+    """Write one page of a report, or of two side by side: a file of HTML that loads nothing.
+
+    Raises ValueError for more than two, `OutputError` as `trace` does.
+    """
+    if not 0 < len(reports) <= SIDES:
+        raise ValueError(f"{len(reports)} reports: a page shows one, or two side by side")
+    output = Path(path)
+    shown = [overview(one.attributed) for one in reports]
+    both = comparison(*shown) if len(shown) == SIDES else None
+    title = " and ".join(", ".join(one["source"]) for one in shown) or output.stem
+    write(output, html(shown, title, f"nsight-bridge {__version__}", both), force=force)
 
 
 def _worker_file(joined: Joined, report: int, process: int) -> str:

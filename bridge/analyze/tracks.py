@@ -59,11 +59,11 @@ class Home:
 class Tracks:
     """Hands out tracks; a track's number is its place in ``made``."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, first: int = OURS) -> None:
         self.report = report
         self.made: list[Track] = []
         self.homes: list[Home] = []
-        self.numbers = count(OURS)
+        self.numbers = count(first)
         self.known: dict[tuple[str, tuple[int, ...]], int] = {}
         self.processes: dict[tuple[int, int], Group] = {}
         self.devices: dict[tuple[int, int, int], Group] = {}
@@ -71,6 +71,20 @@ class Tracks:
         self.thread_names = _names(report.threads, "thread")
         self.gpu_names = _names(report.devices, "process", "device")
         self.several_contexts = len(np.unique(report.activities["context"])) > 1
+
+    def of_devices(self) -> Tracks:
+        """Return tracks for devices, which can be handed out at the same time as these.
+
+        The processes that they belong to are known before, and their numbers are others.
+        """
+        activities = self.report.activities
+        for report, process in (
+            activities[["report", "process"]].drop_duplicates().to_numpy().tolist()
+        ):
+            self._process(report, process)
+        apart = Tracks(self.report, 2 * OURS)
+        apart.processes = self.processes
+        return apart
 
     def host(self, report: Ints, thread: Ints) -> Ints:
         """Return the home of each row's thread."""

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge import __version__
 from bridge.cli import options
+from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
     from bridge.join.choices import Choices
-    from bridge.joined import Joined
 
 MOST = 2
 DETAILS = frozenset(["category", "json"])
@@ -48,20 +47,24 @@ def html(  # noqa: PLR0913, PLR0917 - a parameter per option
     if sidecar and len(reports) == MOST:
         raise click.UsageError("--sidecar goes with one report: put recordings beside each of two")
     options.check_output(output, reports, force=force)
-    sides: list[tuple[Path, ...]] = [(report,) for report in reports] or [()]
-    found = [options.joined(side, db, run, choices, DETAILS, sidecar) for side in sides]
-    from bridge.output import write
-
-    write(output, _page(found, output.stem), force=force)
+    write_page(output, reports, db, run, choices, sidecar, force=force)
     click.echo(f"{output}: open it in a browser", err=True)
 
 
-def _page(found: list[Joined], name: str) -> str:
-    from bridge.analyze.overview import overview
-    from bridge.analyze.overview.comparison import comparison
-    from bridge.render.page.page import page
+def write_page(  # noqa: PLR0913 - what `options.joined` takes
+    output: Path,
+    reports: tuple[Path, ...],
+    db: Path,
+    run: int | None,
+    choices: Choices,
+    sidecar: tuple[Path, ...],
+    *,
+    force: bool = False,
+) -> None:
+    """Load what the options name, two reports as two sides, and write the page of it."""
+    sides: list[tuple[Path, ...]] = [(report,) for report in reports] or [()]
+    found = [options.joined(side, db, run, choices, DETAILS, sidecar) for side in sides]
+    from bridge import exports
 
-    shown = [overview(one.attributed) for one in found]
-    both = comparison(*shown) if len(shown) == MOST else None
-    title = " and ".join(", ".join(one["source"]) for one in shown) or name
-    return page(shown, title, f"nsight-bridge {__version__}", both)
+    with doing(f"writing {output}"):
+        exports.page(found, output, force=force)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 import socket
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from bridge.cli import options
+from bridge.cli.html import write_page
 from bridge.cli.trace import DRAWN
 
 if TYPE_CHECKING:
     from bridge.join.choices import Choices
     from bridge.viewing import Handover
 
-TRACE = ".json.gz"  # what is written of a report
+TRACE = ".pftrace"  # what is written of a report
 READY = (".json", ".json.gz", ".pftrace")  # what is a trace already
 UI = "https://ui.perfetto.dev"
 LIMIT_S = 300  # for a browser that was opened; whoever comes by ssh may take as long as they like
@@ -53,7 +53,9 @@ def view(  # noqa: PLR0913, PLR0917 - a parameter per option
     if page and (keep or ui != UI):
         raise click.UsageError("--html opens a file: it goes without --keep and --ui")
     if page:
-        _page((reports, db, run, choices, sidecar), _name(reports, run), browser=not no_browser)
+        output = Path(mkdtemp(prefix="bridge-view-")) / f"{_name(reports, run)}.html"
+        write_page(output, reports, db, run, choices, sidecar)
+        _open(output, browser=not no_browser)
         return
     with ExitStack() as parts:
         ready = _ready(reports)
@@ -114,12 +116,9 @@ def _hand_over(server: Handover, *, keep: bool, browser: bool) -> None:
         )
 
 
-def _page(of: tuple[Any, ...], name: str, *, browser: bool) -> None:
-    """Write the HTML report to a folder of its own, which stays, and open it."""
-    from bridge.cli.html import html
+def _open(page: Path, *, browser: bool) -> None:
+    """Open a page, which stays in a folder of its own, or say where it is."""
     from bridge.viewing import opened
 
-    output = Path(mkdtemp(prefix="bridge-view-")) / f"{name}.html"
-    inspect.unwrap(html.callback or html)(*of, output, force=False)
-    if not (browser and opened(output.as_uri())):
-        click.echo(output)
+    if not (browser and opened(page.as_uri())):
+        click.echo(page)

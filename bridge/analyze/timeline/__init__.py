@@ -6,9 +6,12 @@ Times are rebased to the first event, for viewers read them as doubles of micros
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 import numpy as np
 
-from bridge.analyze.timeline import curves, device, host
+from bridge.analyze.timeline import curves, device, host, parts
 from bridge.analyze.timeline.parts import (
     Arrows,
     Chain,
@@ -43,20 +46,38 @@ __all__ = [
 
 def timeline(joined: Attributed, selection: Selection = WHOLE) -> Timeline:
     """Lay out a report, or what is selected of it."""
-    base = min(facts.span[0] for facts in joined.report.facts)
     tracks = Tracks(joined.report)
-    steps, ops, calls = (draw(joined, tracks) for draw in (host.steps, host.ops, host.calls))
+    of_devices = tracks.of_devices()
+    with ThreadPoolExecutor(1) as other:  # sorting goes on beside sorting
+        started = other.submit(_of_devices, joined, of_devices, selection)
+        steps, ops, calls = (draw(joined, tracks) for draw in (host.steps, host.ops, host.calls))
+        phases = host.phases(joined, tracks)
+        marks, counters = host.marks(joined, tracks)
+        everything, on_devices, samples = started.result()
+    behind = partial(parts.moved, by=len(tracks.made))
+    everything, on_devices = behind(everything), [behind(s) for s in on_devices]
+    whole = Timeline(
+        base=min(facts.span[0] for facts in joined.report.facts),
+        tracks=[*tracks.made, *of_devices.made],
+        slices=[steps, ops, calls, *on_devices],
+        phases=phases,
+        marks=marks,
+        counters=[*(behind(s) for s in samples), *counters],
+        arrows=_arrows(joined, ops, calls, everything),
+    )
+    return selection.of(whole)
+
+
+def _of_devices(
+    joined: Attributed, tracks: Tracks, selection: Selection
+) -> tuple[Slices, list[Slices], list[Slices]]:
+    """Draw all activities, then these by kind and what is above them, and the curves."""
     everything = device.activities(joined, tracks)
-    slices = [steps, ops, calls, *device.kinds(joined, everything)]
-    samples = []
-    if not selection.slim:
-        slices.append(device.projections(joined, tracks))
-        samples = curves.of_devices(joined, tracks, selection.span)
-    phases = host.phases(joined, tracks)
-    marks, counters = host.marks(joined, tracks)
-    arrows = _arrows(joined, ops, calls, everything)
-    samples += counters
-    return selection.of(Timeline(base, tracks.made, slices, phases, marks, samples, arrows))
+    kinds = device.kinds(joined, everything)
+    if selection.slim:
+        return everything, kinds, []
+    kinds.append(device.projections(joined, tracks))
+    return everything, kinds, curves.of_devices(joined, tracks, selection.span)
 
 
 def _arrows(joined: Attributed, ops: Slices, calls: Slices, activities: Slices) -> Arrows:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import NamedTuple
 
+import click
 import pytest
 from real_parts import ROOT
 
@@ -117,4 +118,7 @@ def test_a_name_exists(name):
 @pytest.mark.parametrize("line", named(COMMAND))
 def test_a_command_takes_what_is_written(line):
     command, *words = shlex.split(line)
-    main.commands[command].make_context(command, words)
+    whole = click.Context(
+        main, help_option_names=["-h", "--help"]
+    )  # which a command keeps from its first use
+    main.commands[command].make_context(command, words, parent=whole)

@@ -34,7 +34,9 @@ NOT_THERE = {
 
 @click.command()
 @options.source
-@click.option("--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True)
+@click.option(
+    "--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="What is drawn."
+)
 @click.option(
     "--top",
     type=click.IntRange(1, 50),

@@ -51,9 +51,10 @@ LIMITED = """([body, input, seconds]) => Promise.race([
 class PerfettoUI:
     """A browser with the UI: a context manager, of which `open` shows a trace. Each step may take `limit` seconds."""
 
-    def __init__(self, chromium: str, limit: float = 60) -> None:
+    def __init__(self, chromium: str, limit: float = 60, height: int = SIZE["height"]) -> None:
         self._chromium = chromium
         self._limit = limit
+        self._size = SIZE | {"height": height}
         self.errors: list[str] = []
 
     def __enter__(self) -> Self:
@@ -65,7 +66,7 @@ class PerfettoUI:
                 profile,
                 executable_path=self._chromium,
                 args=QUIET,
-                viewport=SIZE,  # type: ignore[arg-type]
+                viewport=self._size,  # type: ignore[arg-type]
                 service_workers="block",
             )
             parts.callback(browser.close)

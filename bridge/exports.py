@@ -12,8 +12,8 @@ from bridge.analyze.overview import overview
 from bridge.analyze.overview.comparison import comparison
 from bridge.analyze.timeline import WHOLE, Selection, Timeline
 from bridge.joined import Joined
-from bridge.output import compressed, whole, write
-from bridge.render import traces
+from bridge.output import check, compressed, whole, write
+from bridge.render import traces, units
 from bridge.render.page.page import page as html
 
 PID_BITS = 0xFFFFFF
@@ -31,12 +31,13 @@ def trace(
     """Write one timeline of ops, API calls and device work: ``.json``, ``.json.gz`` or ``.pftrace``.
 
     ``dialect`` "torch" writes what PyTorch's profiler would have; ``selection`` draws a part. Return what
-    was drawn. Raises ValueError for another suffix or dialect, `OutputError` if the file is there and
+    was drawn. Raises ValueError for another suffix or dialect and for windows without anything, `OutputError` if the file is there and
     not to be replaced, or cannot be written.
     """
     output = Path(path)
     traces.check(output.name, dialect)
     drawn = dialects.drawn(joined.attributed, dialect, selection)
+    _check_not_empty(drawn, joined, selection)
     _write(output, traces.printed(drawn, joined.report, output.name, dialect), force=force)
     return drawn
 
@@ -46,19 +47,29 @@ def tensorboard(
 ) -> list[Path]:
     """Write a trace per process, as TensorBoard's PyTorch plugin finds them in a folder; return the files.
 
-    Raises `OutputError` as `trace` does.
+    Raises as `trace` does, before anything is written.
     """
     drawn = selection.of(torch(joined.attributed, together=False))
-    files = []
-    for report, process in sorted({(t.group.report, t.group.process) for t in drawn.tracks}):
-        output = Path(folder) / _worker_file(joined, report, process)
-        own = drawn.of_process(report, process)
+    _check_not_empty(drawn, joined, selection)
+    processes = sorted({(t.group.report, t.group.process) for t in drawn.tracks})
+    files = [Path(folder) / _worker_file(joined, *process) for process in processes]
+    for output in files:
+        check(output, force=force)
+    for output, process in zip(files, processes, strict=True):
+        own = drawn.of_process(*process)
         pieces = traces.printed(
             own, joined.report, output.name, dialects.TORCH, for_tensorboard=True
         )
         _write(output, pieces, force=force)
-        files.append(output)
     return files
+
+
+def _check_not_empty(drawn: Timeline, joined: Joined, selection: Selection) -> None:
+    """Raise ValueError where windows leave nothing."""
+    if selection.windows and not any(len(s) for s in drawn.every()):
+        spans = [facts.span for facts in joined.report.facts]
+        lasts = max(last for _, last in spans) - min(first for first, _ in spans)
+        raise ValueError(f"nothing happens in that window; the report lasts {units.time(lasts)}")
 
 
 def page(reports: Sequence[Joined], path: str | Path, *, force: bool = False) -> None:
@@ -76,10 +87,11 @@ def page(reports: Sequence[Joined], path: str | Path, *, force: bool = False) ->
 
 
 def _worker_file(joined: Joined, report: int, process: int) -> str:
-    """Return ``worker.ns.pt.trace.json.gz`` for a process of a capture."""
-    facts, stem = joined.report.facts[report], joined.report.source[report].partition(".")[0]
-    when = max(facts.epoch_ns, 0) + facts.span[0]
-    return f"{stem}_{(process >> 24) & PID_BITS}.{when}.pt.trace.json.gz"
+    """Return ``worker.ns.pt.trace.json.gz`` for a process of a capture; of several each has its number."""
+    facts, sources = joined.report.facts[report], joined.report.source
+    nth = f"-{report + 1}" if len(sources) > 1 else ""
+    worker = f"{sources[report].partition('.')[0]}{nth}_{(process >> 24) & PID_BITS}"
+    return f"{worker}.{max(facts.epoch_ns, 0) + facts.span[0]}.pt.trace.json.gz"
 
 
 def _write(output: Path, pieces: Iterable[bytes], *, force: bool) -> None:

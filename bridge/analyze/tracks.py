@@ -14,7 +14,7 @@ from itertools import count
 import numpy as np
 import pandas as pd
 
-from bridge.join.order import Ints, number
+from bridge.join.order import NONE, Ints, number
 from importers import frames
 from importers.report import Report
 
@@ -35,6 +35,7 @@ class Group:
     order: int
     report: int = 0
     process: int = 0  # globalPid
+    device: int = NONE  # of the process; NONE for the process itself
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,13 @@ class Tracks:
         """Return the track for each (home, lane); ``what`` is a word of `ORDER`."""
         return self._each(what, lambda h, n: self._track(h, n, what), home, lane)
 
+    def first_of_group(self) -> Ints:
+        """Return for each track the first of its group; NONE (the last entry) for none."""
+        first: dict[Group, int] = {}
+        return np.array(
+            [*(first.setdefault(t.group, n) for n, t in enumerate(self.made)), NONE], np.int64
+        )
+
     def _each(self, what: str, make: Callable[..., int], *keys: Ints) -> Ints:
         """Return what ``make`` makes of every distinct combination of keys, once for ever, per row."""
         if not len(keys[0]):
@@ -160,12 +168,13 @@ class Tracks:
 
     def _where(self, report: int) -> str:
         """Return the rank of a capture, as it says itself or its file is called, and where there are several its file."""
-        source = self.report.source[report]
-        said = self.report.facts[report].metadata.get("rank")
-        named = RANK.search(source)
-        rank = named[1] if said is None and named else said
+        sources = self.report.source
+        rank = rank_of(self.report, report)
         shown = "" if rank is None else f" rank {rank}"
-        return f"{shown} in {source}" if len(self.report.source) > 1 else shown
+        if len(sources) == 1:
+            return shown
+        nth = f" ({report + 1})" if sources.count(sources[report]) > 1 else ""
+        return f"{shown} in {sources[report]}{nth}"
 
     def _device(self, report: int, process: int, device: int) -> Group:
         key = (report, process, device)
@@ -173,8 +182,19 @@ class Tracks:
             of = self._process(report, process)
             gpu = f"GPU {device} {self.gpu_names.get(key, '')}".rstrip()
             name = f"{gpu}, {of.name} {(process >> 24) & ID_BITS}"
-            self.devices[key] = Group(next(self.numbers), name, of.order + 1, report, process)
+            self.devices[key] = Group(
+                next(self.numbers), name, of.order + 1, report, process, device
+            )
         return self.devices[key]
+
+
+def rank_of(report: Report, nth: int) -> int | None:
+    """Return the rank of a capture, as it says itself or as its file is called; None if neither does."""
+    said = report.facts[nth].metadata.get("rank")
+    if isinstance(said, int) and not isinstance(said, bool):
+        return said
+    named = RANK.search(report.source[nth])
+    return int(named[1]) if named else None
 
 
 def _names(table: pd.DataFrame, *keys: str) -> dict[tuple[int, ...], str]:

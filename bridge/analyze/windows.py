@@ -63,10 +63,10 @@ def between(joined: Attributed, first: int | None, last: int | None) -> Windows:
     facts = joined.report.facts
     base = min(one.span[0] for one in facts)
     count = len(facts)
-    start = np.full(count, base + (first or 0))
-    end = np.full(count, LAST if last is None else base + last)
-    if (start >= end).any():
+    if first is not None and last is not None and first >= last:
         raise ValueError("the window ends before it starts")
+    start = np.full(count, min(base + (first or 0), LAST))
+    end = np.full(count, LAST if last is None else min(base + last, LAST))
     return Windows(np.arange(count), start, end)
 
 

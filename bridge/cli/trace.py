@@ -21,7 +21,6 @@ DRAWN = frozenset(
     "category grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic"
     " source_kind target_kind graph json".split()
 )
-SUFFIXES = (".json", ".json.gz", ".pftrace")
 STEPS = re.compile(r"(\d{1,18})(?:\.\.(\d{1,18}))?")
 
 
@@ -66,13 +65,15 @@ def _steps(
     "--range", "name", metavar="NAME", help="Only while ranges of this name ran (* and ?)."
 )
 @click.option("--slim", is_flag=True, help="Steps, ops and device work alone, with op and reason.")
-@click.option("--max-events", "most", type=click.IntRange(min=1), help="Only so many, the longest.")
+@click.option(
+    "--max-events", "most", type=click.IntRange(min=1), help="Only so many slices, the longest."
+)
 @click.option(
     "--dialect",
     type=click.Choice(("native", "torch", "raf", "mxnet", "megengine")),
     default="native",
     show_default=True,
-    help="As that tool's own profiler writes it; torch -o FOLDER for TensorBoard.",
+    help="As that tool's own profiler writes it; torch -o FOLDER (one that is there) for TensorBoard.",
 )
 @options.choices
 @options.sidecar
@@ -102,8 +103,11 @@ def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
         options.check_output(output, reports, force=force)
     joined = options.joined(reports, db, run, choices, DRAWN, sidecar)
     selection = _selection(joined, slim, most, **times)
-    with doing(f"writing {output}"):
-        said = _write(joined, output, dialect, selection, force=force)
+    try:
+        with doing(f"writing {output}"):
+            said = _write(joined, output, dialect, selection, force=force)
+    except ValueError as error:  # a window without anything
+        raise click.UsageError(str(error)) from error
     click.echo(f"{output}: {said}", err=True)
 
 

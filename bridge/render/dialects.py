@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from bridge.analyze.timeline import Timeline
+from bridge.analyze.tracks import Group, rank_of
 from bridge.render.chrome import document
 from bridge.render.events import Style
 from importers.report import Report
@@ -37,19 +38,24 @@ Renderer = Callable[..., Iterator[bytes]]
 
 
 def torch(timeline: Timeline, report: Report, *, for_tensorboard: bool = False) -> Iterator[bytes]:
-    """Yield a trace of Kineto's schema 1; TensorBoard's plugin knows API calls by an older name only."""
-    metadata = report.facts[0].metadata
-    rank, ranks = int(metadata.get("rank", 0)), int(metadata.get("world_size", 1))
-    gpus = [
-        {str(name): value for name, value in gpu.items()}
-        for gpu in report.devices.to_dict("records")
-    ]
+    """Yield a trace of Kineto's schema 1; TensorBoard's plugin knows API calls by an older name only.
+
+    What it says of the run is of the capture that its first track is of.
+    """
+    groups = list(dict.fromkeys(track.group for track in timeline.tracks))
+    first = groups[0].report if groups else 0
+    facts = report.facts[first]
+    world = facts.metadata.get("world_size")
+    distributed = {
+        "rank": rank_of(report, first) or 0,
+        "world_size": world if isinstance(world, int) else 1,
+    }
     head = {
         "schemaVersion": 1,
-        "deviceProperties": [_properties(gpu) for gpu in gpus],
-        "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": ranks},
-        "displayTimeUnit": "ms",
-        "baseTimeNanoseconds": max(report.facts[0].epoch_ns, 0) + timeline.base,
+        "deviceProperties": list(_devices(groups, report)),
+        "distributedInfo": {"backend": "nccl", **distributed},
+        "displayTimeUnit": "ns",
+        "baseTimeNanoseconds": max(facts.epoch_ns, 0) + timeline.base,
         "generator": "nsight-bridge",
     }
     if for_tensorboard:
@@ -60,25 +66,38 @@ def torch(timeline: Timeline, report: Report, *, for_tensorboard: bool = False) 
 
 def raf(timeline: Timeline, _report: Report) -> Iterator[bytes]:
     """Yield a trace as RAF dumps it: begins and ends in whole microseconds."""
-    yield from document(timeline, {"displayTimeUnit": "ms"}, RAF)
+    yield from document(timeline, {"displayTimeUnit": "ns"}, RAF)
 
 
 def mxnet(timeline: Timeline, _report: Report) -> Iterator[bytes]:
     """Yield a trace as MXNet dumps it."""
-    yield from document(timeline, {"displayTimeUnit": "ms"}, MXNET)
+    yield from document(timeline, {"displayTimeUnit": "ns"}, MXNET)
 
 
 def megengine(timeline: Timeline, report: Report) -> Iterator[bytes]:
     """Yield a trace as MegEngine dumps it; ``localTime`` is when it began, in µs of the epoch."""
     began = (max(report.facts[0].epoch_ns, 0) + timeline.base) / 1000
-    yield from document(timeline, {"metadata": {"localTime": began}}, MEGENGINE)
+    yield from document(
+        timeline, {"displayTimeUnit": "ns", "metadata": {"localTime": began}}, MEGENGINE
+    )
 
 
-def _properties(gpu: Mapping[str, Any]) -> dict[str, Any]:
+def _devices(groups: Iterable[Group], report: Report) -> Iterator[dict[str, Any]]:
+    """Give what is known of the GPU of each group that is a device's; ``id`` is the group's own number."""
+    table = report.devices
+    keys = zip(*(table[c].tolist() for c in ("report", "process", "device")), strict=True)
+    known = dict(zip(keys, table.to_dict("records"), strict=True))
+    for group in groups:
+        gpu = known.get((group.report, group.process, group.device))
+        if gpu:
+            yield {"id": group.pid, "name": gpu["name"], **_properties(gpu)}
+
+
+def _properties(gpu: Mapping[Any, Any]) -> dict[str, Any]:
     known = {name: gpu[own] for name, own in PROPERTIES.items() if gpu[own] != UNKNOWN}
     if gpu["warps_per_sm"] != UNKNOWN:
         known["maxThreadsPerMultiprocessor"] = gpu["warps_per_sm"] * gpu["warp_size"]
-    return {"id": gpu["device"], "name": gpu["name"], **known}
+    return known
 
 
 RENDERERS: Mapping[str, Renderer] = {

@@ -1,12 +1,12 @@
 """How each kind of event of a Chrome trace is written, in the manner of one tool or another.
 
 Kept from measurements of the viewers: microseconds with three decimals from rebased integers; raw
-UTF-8, never escapes; parents before children; arrows end with ``"bp":"e"``.
+UTF-8, no escapes but those that must be; parents before children; arrows end with ``"bp":"e"``.
 """
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -28,11 +28,6 @@ from bridge.render.rows import (
     numbers,
 )
 
-ESCAPES = {
-    '"': '\\"',
-    "\\": "\\\\",
-}  # Perfetto v52 shows \\n and \\t as they are written: blanks instead
-SPECIAL = re.compile(r'["\\\x00-\x1f]')
 MISSING = -1
 END = Text(b"}}")
 BOUND = 1 << 40  # beyond the numbers that viewers give to arrows of the other kind
@@ -159,10 +154,10 @@ class Events:
         a = self.timeline.arrows
         rows = a.rows[a.op[a.rows] != MISSING]
         bound = np.full(len(s.start), MISSING)
-        if s.name is a.ops.name:
+        if s.role == a.ops.role:
             bound[a.op[rows]] = a.op[rows] + BOUND
             return [Given(b',"flow_out":true,"bind_id":', bound)] if len(rows) else []
-        if s.name is a.calls.name:
+        if s.role == a.calls.role:
             bound[a.call[rows]] = a.op[rows] + BOUND
             return [Given(b',"flow_in":true,"bind_id":', bound)] if len(rows) else []
         return []
@@ -241,6 +236,5 @@ def _end(
 
 
 def escaped(text: str) -> bytes:
-    """Escape what JSON must have escaped; control characters give way to a blank."""
-    clean = SPECIAL.sub(lambda found: ESCAPES.get(found[0], " "), text)
-    return clean.encode(errors="replace")
+    """Return a text as it stands between the quotes of JSON, in UTF-8 but for what must be escaped."""
+    return json.dumps(text, ensure_ascii=False)[1:-1].encode(errors="replace")

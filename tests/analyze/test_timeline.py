@@ -147,6 +147,15 @@ def test_curves_of_a_real_report(corpus):
     assert sorted(behind.tolist()) == sorted(late.tolist())
 
 
+def test_a_curve_begins_with_the_value_it_had_before():
+    curve = np.array([10, 20, 30]), np.array([1, 2, 0])
+    at_25 = curves._from(curve, (25, 100))
+    assert [c.tolist() for c in at_25] == [[25, 30], [2, 0]]
+    assert [c.tolist() for c in curves._from(curve, (20, 25))] == [[20], [2]]
+    assert [c.tolist() for c in curves._from(curve, (22, 25))] == [[22], [2]]
+    assert [c.tolist() for c in curves._from(curve, (0, 15))] == [[10], [1]]
+
+
 # -- windows
 
 windows = st.lists(
@@ -230,6 +239,11 @@ def test_windows_of_nothing_are_refused(training, asked, answer):
         asked(training)
 
 
+def test_a_window_that_is_far_away_holds_nothing(training):
+    made = timeline(training, Selection((between(training, 2**62, 2**63),)))
+    assert not any(len(s) for s in made.every())
+
+
 def test_a_report_without_steps_says_what_they_are(corpus):
     joined = bridge.load(corpus / "nsys" / "vector-add.sqlite").attributed
     with pytest.raises(ValueError, match="no steps in the report"):
@@ -245,6 +259,8 @@ def test_a_slim_timeline_has_no_calls_and_says_op_and_reason_alone(training):
     assert set(kind_of(made, "kernel").args) == {"op", "reason"}
     assert not made.counters
     assert not len(made.arrows.rows)
+    assert not len(made.phases)
+    assert not len(made.marks)
     assert rows_of(made, *DEVICE) == rows_of(timeline(training), *DEVICE)
 
 

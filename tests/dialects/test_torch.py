@@ -10,7 +10,9 @@ import bridge
 from bridge.analyze.dialects import TORCH
 from bridge.analyze.timeline import Selection
 from bridge.analyze.windows import of_steps
+from bridge.output import OutputError
 from importers import frames
+from importers.nsys.write import write
 
 TRAINING = "mnist-training"
 
@@ -174,6 +176,56 @@ def test_numbers_of_two_processes_do_not_meet_in_one_file(reports, tmp_path):
     calls = Counter(e["args"]["correlation"] for e in events(trace, "cuda_runtime"))
     assert max(calls.values()) == 1
     assert {e["pid"] for e in events(trace, "kernel")} == {0, 1000}
+
+
+def test_two_reports_of_one_name_are_files_of_their_own(corpus, tmp_path):
+    paths = []
+    for rank, name in enumerate(("pytorch-2gpu-before", "mnist-training")):
+        folder = tmp_path / f"r{rank}"
+        folder.mkdir()
+        paths.append(folder / f"rank{3 + rank}.sqlite")
+        paths[-1].write_bytes((corpus / "nsys" / f"{name}.sqlite").read_bytes())
+    out = tmp_path / "out"
+    out.mkdir()
+    joined = bridge.load(*paths)
+    files = joined.export_tensorboard(out)
+    assert len({f.name for f in files}) == len(files) == len(list(out.iterdir())) == 3
+    said = [read(file) for file in files]
+    assert [trace["distributedInfo"]["rank"] for trace in said] == [3, 3, 4]
+    assert [[gpu["name"] for gpu in trace["deviceProperties"]] for trace in said][2] == [
+        "NVIDIA A100-SXM4-80GB"
+    ]
+    assert said[2]["baseTimeNanoseconds"] > 0
+    with pytest.raises(OutputError, match="exists"):
+        joined.export_tensorboard(out)
+    files[0].unlink()
+    with pytest.raises(OutputError, match="exists"):
+        joined.export_tensorboard(out)
+    assert not files[0].exists()  # nothing was written before it was known that all can be
+
+
+def test_devices_have_the_numbers_that_they_are_drawn_with(reports, tmp_path):
+    trace = written(reports("two-processes"), tmp_path / "t.json.gz")
+    assert [gpu["id"] for gpu in trace["deviceProperties"]] == [0, 1000]
+
+
+def test_the_first_process_of_a_container_is_no_device(tmp_path):
+    process = 1 << 24
+    kernel = {"start": 5, "end": 9, "process": process, "device": 1, "stream": 7, "correlation": 1}
+    call = {"start": 1, "end": 3, "thread": process | 1, "correlation": 1, "name": 1}
+    path = tmp_path / "one.sqlite"
+    write(
+        path,
+        {
+            "kernels": [kernel],
+            "launches": [call],
+            "strings": [{"id": 1, "value": "cudaLaunchKernel"}],
+        },
+    )
+    trace = written(bridge.load(path), tmp_path / "t.json.gz")
+    [ran], [called] = events(trace, "kernel"), events(trace, "cuda_runtime")
+    assert ran["pid"] == 1
+    assert called["pid"] > 1000
 
 
 # -- the tools

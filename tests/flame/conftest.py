@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import re
-import shutil
-import subprocess
-import tarfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import real_parts
 from real_parts import need
 
 VERSION = "1.25.0"
@@ -65,19 +63,16 @@ class Speedscope:
 
 
 @pytest.fixture(scope="session")
-def speedscope_page(request: pytest.FixtureRequest) -> Path:
+def speedscope_page(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """Give speedscope's page, fetched from npm once."""
-    cache = request.config.cache
-    assert cache
-    folder = cache.mkdir(f"speedscope-{VERSION}")
-    page = folder / "package" / "dist" / "release" / "index.html"
-    if not page.exists() and (npm := shutil.which("npm")):
-        fetch = [npm, "pack", "--silent", f"speedscope@{VERSION}"]
-        subprocess.run(fetch, cwd=folder, capture_output=True, timeout=120, check=False)
-        for packed in folder.glob("*.tgz"):
-            with tarfile.open(packed) as archive:
-                archive.extractall(folder, filter="data")
-    return need("speedscope", page if page.exists() else None, NO_SPEEDSCOPE)
+    cache = getattr(request.config, "cache", None)
+    folder = (
+        cache.mkdir(f"speedscope-{VERSION}") if cache else tmp_path_factory.mktemp("speedscope")
+    )
+    page = real_parts.find_in_npm(f"speedscope@{VERSION}", "dist/release/index.html", folder)
+    return need("speedscope", page, NO_SPEEDSCOPE)
 
 
 @pytest.fixture

@@ -56,13 +56,21 @@ class KinetoTracks(Tracks):
         self.homes.append(Home(self._device(report, process, device), stream, f"stream {stream}"))
         return len(self.homes) - 1
 
+    def _process(self, report: int, process: int) -> Group:
+        """A process whose own number may be a device's, as the first of a container has, gets another."""
+        found = super()._process(report, process)
+        if found.pid < DEVICES_APART:
+            found = replace(found, pid=next(self.numbers))
+            self.processes[report, process] = found
+        return found
+
     def _device(self, report: int, process: int, device: int) -> Group:
         key = (report, process, device)
         if key not in self.devices:
             of = self._process(report, process)
             others = len({k[:2] for k in self.devices} - {key[:2]}) if self.together else 0
             pid, name = device + DEVICES_APART * others, f"{of.name}, GPU {device}"
-            self.devices[key] = Group(pid, name, of.order + 1, report, process)
+            self.devices[key] = Group(pid, name, of.order + 1, report, process, device)
         return self.devices[key]
 
 
@@ -103,7 +111,7 @@ def _host(joined: Attributed, tracks: Tracks, name: Named, around: Ints) -> tupl
     track = tracks.lane(home, lane, "ops")
     of_range = np.full(len(ranges), NONE)
     of_range[rows] = track[: len(rows)]
-    ops = drawn("cpu_op", rows, of_range, ran, name, _op_args(joined))
+    ops = replace(drawn("cpu_op", rows, of_range, ran, name, _op_args(joined)), role="op")
     args = {EXTERNAL: around, "correlation": of_calls(joined)}
     every = np.arange(len(launches))
     return ops, drawn("api", every, track[len(rows) :], called, named(launches["name"]), args)
@@ -149,8 +157,9 @@ def _described(said: Iterable[str], codes: Ints) -> dict[str, Column]:
         return {}
     keys = {"Input Dims": "shapes", "Input type": "dtypes"}
     return {
-        name: _valid(codes, [json.dumps(one[key]) if one.get(key) else "" for one in found])
+        name: Json(np.where(has[codes], codes, NONE), [json.dumps(one.get(key)) for one in found])
         for name, key in keys.items()
+        for has in (np.array([*(bool(one.get(key)) for one in found), False]),)
     }
 
 

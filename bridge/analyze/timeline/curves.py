@@ -44,7 +44,7 @@ def of_devices(joined: Attributed, tracks: Tracks, span: Span = EVER) -> list[Sl
 def _of_device(joined: Attributed, rows: Ints, span: Span) -> Iterator[tuple[str, Curve]]:
     """Return the curves of one device's activities, given in order of their starts."""
     start, end = frames.ints(joined.report.activities, "start")[rows], joined.end[rows]
-    yield RUNNING, thinned(*_within(level(start, end), span))
+    yield RUNNING, thinned(*_from(level(start, end), span))
     yield BUSY, busy_share(start, end, span)
     launch = joined.attribution.launch[rows]
     launched = np.flatnonzero(launch != NONE)
@@ -52,9 +52,19 @@ def _of_device(joined: Attributed, rows: Ints, span: Span) -> Iterator[tuple[str
         calls = joined.report.launches
         called = frames.ints(calls, "start")[launch[launched]]
         returned = frames.ints(calls, "end")[launch[launched]]
-        yield QUEUED, thinned(*_within(level(called, end[launched]), span))
+        yield QUEUED, thinned(*_from(level(called, end[launched]), span))
         behind = start[launched], start[launched] - returned
         yield BEHIND, thinned(*_within(behind, span))
+
+
+def _from(curve: Curve, span: Span) -> Curve:
+    """Return a curve within a span, that begins with the value it had before."""
+    time, value = curve
+    before = int(np.searchsorted(time, span[0], side="right")) - 1
+    inside = _within(curve, span)
+    if before < 0 or time[before] == span[0]:
+        return inside
+    return np.append(span[0], inside[0]), np.append(value[before], inside[1])
 
 
 def _within(curve: Curve, span: Span) -> Curve:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze import lanes
-from bridge.analyze.timeline.parts import Column, Named, Slices, drawn, named, times
+from bridge.analyze.timeline.parts import Column, Json, Named, Slices, drawn, named, times
 from bridge.analyze.tracks import Tracks
 from bridge.annotate.instant import COUNTER
 from bridge.join.attributed import CALL_ID, CALL_ID_SHIFT, Attributed
@@ -89,7 +89,7 @@ def marks(joined: Attributed, tracks: Tracks) -> tuple[Slices, list[Slices]]:
     every = np.arange(len(recorded))
     found = drawn("mark", every, track, (time, np.zeros_like(time)), named(recorded["name"]))
     is_counter = _is_counter(recorded)
-    return found.only(~is_counter), _counters(recorded, found.only(is_counter))
+    return found.only(~is_counter), _counters(recorded, found.only(is_counter), tracks)
 
 
 def _details(ranges: pd.DataFrame) -> dict[str, Column]:
@@ -115,13 +115,24 @@ def _is_counter(marks: pd.DataFrame) -> Flags:
     return np.append(of_counter, False)[frames.codes(marks["name"])]
 
 
-def _counters(recorded: pd.DataFrame, samples: Slices) -> list[Slices]:
-    """Return the samples of counters that are integers, and those that are not: their payload is JSON."""
+def _counters(recorded: pd.DataFrame, samples: Slices, tracks: Tracks) -> list[Slices]:
+    """Return the samples of counters, those of a process in order of time, whichever thread took them.
+
+    Counters of integers come apart from those that have any other number, which are JSON.
+    """
     name = replace(samples.name, names=[n.removeprefix(COUNTER) for n in samples.name.names])
-    number, real = frames.ints(recorded, "payload"), named(recorded["json"], empty="")
-    is_real = real.codes != NONE
-    values: tuple[tuple[Flags, Column], ...] = ((~is_real, number), (is_real, real))
+    number, json = frames.ints(recorded, "payload"), named(recorded["json"], empty="")
+    has_real = np.zeros(len(name.names), bool)
+    has_real[name.codes[samples.rows[json.codes[samples.rows] != NONE]]] = True
+    real = np.append(has_real, False)[name.codes]
+    whole, code = np.unique(number, return_inverse=True)
+    codes = np.where(json.codes == NONE, len(json.names) + code, json.codes)
+    texts = Json(codes, [*json.names, *map(str, whole.tolist())])
+    values: tuple[tuple[Flags, Column], ...] = ((~real, number), (real, texts))
+    track = tracks.first_of_group()[samples.track]
+    times = samples.start, samples.duration
     return [
-        replace(samples.only(of), kind="counter", name=name, args={"value": value})
+        drawn("counter", rows, track, times, name, {"value": value})
         for of, value in values
+        for rows in (samples.rows[of[samples.rows]],)
     ]

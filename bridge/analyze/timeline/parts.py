@@ -65,7 +65,8 @@ class Slices:
     """Slices of one kind, drawn from the rows of a frame.
 
     ``rows`` are those drawn, by track and start, outer before inner; all columns are the frame's own,
-    untouched. ``args`` are shown when a slice is clicked.
+    untouched. ``args`` are shown when a slice is clicked. ``kind`` is what it is called, ``role`` what it
+    is, in every dialect: op, api, kernel (whatever ran on a device), step, phase, mark, …
     """
 
     kind: str
@@ -75,6 +76,7 @@ class Slices:
     duration: Ints
     name: Named
     args: Mapping[str, Column] = field(default_factory=dict)
+    role: str = ""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -95,13 +97,6 @@ class Slices:
         is_end = np.repeat(np.array([0, 1]), len(rows))
         order = by(np.tile(track, 2), np.concatenate((start, start + length)), rank, is_end)
         return np.tile(rows, 2)[order], is_end[order] == 1
-
-    @property
-    def is_drawn(self) -> Flags:
-        """Which rows of the frame are drawn."""
-        drawn = np.zeros(len(self.start), bool)
-        drawn[self.rows] = True
-        return drawn
 
 
 @dataclass(frozen=True)
@@ -190,10 +185,10 @@ def drawn(
     name: Named,
     args: Mapping[str, Column] | None = None,
 ) -> Slices:
-    """Put rows into drawing order."""
+    """Put rows into drawing order; their role is their kind."""
     start, duration = times
     rows = rows[outer_first(track[rows], start[rows], (start + duration)[rows])]
-    return Slices(kind, rows, track, start, duration, name, args or {})
+    return Slices(kind, rows, track, start, duration, name, args or {}, kind)
 
 
 def moved(s: Slices, *, by: int) -> Slices:

@@ -13,10 +13,10 @@ from bridge.analyze.windows import Windows
 from bridge.join.order import NONE, Flags, stable
 
 CUT = frozenset(
-    ["op", "step", "projection", "phase", "cpu_op", "user_annotation"]
+    ["op", "step", "projection", "phase"]
 )  # what lasts long is shown up to the window's edge
-NOT_SLIM = frozenset(["api", "cuda_runtime", "cuda_driver", "projection"])
-SLIM_ARGS = frozenset(["op", "reason", "External id"])
+SLIM = frozenset(["step", "op", "kernel"])
+SLIM_ARGS = frozenset(["op", "reason", "External id", "args_string", "__name__"])
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,10 @@ def _slim(whole: Timeline) -> Timeline:
     slices = [
         replace(s, args={name: s.args[name] for name in s.args if name in SLIM_ARGS})
         for s in whole.slices
-        if s.kind not in NOT_SLIM
+        if s.role in SLIM
     ]
-    return replace(whole, slices=slices, counters=[])
+    phases, marks = (replace(s, rows=s.rows[:0]) for s in (whole.phases, whole.marks))
+    return replace(whole, slices=slices, counters=[], phases=phases, marks=marks, links=())
 
 
 def _within(whole: Timeline, windows: Windows) -> Timeline:
@@ -69,7 +70,7 @@ def _within(whole: Timeline, windows: Windows) -> Timeline:
     def met(s: Slices) -> Slices:
         of, start, length = report[s.track[s.rows]], s.start[s.rows], s.duration[s.rows]
         found = replace(s, rows=s.rows[windows.meet(of, start, start + length)])
-        return _cut(found, windows) if s.kind in CUT else found
+        return _cut(found, windows) if s.role in CUT else found
 
     return _each(whole, met)
 
@@ -106,7 +107,7 @@ def _arrows(found: Timeline) -> Arrows:
     arrows = found.arrows
     device, calls, ops = (_drawn(found, s) for s in (arrows.activities, arrows.calls, arrows.ops))
     rows = arrows.rows[device[arrows.rows] & calls[arrows.call[arrows.rows]]]
-    start = next((s.start for s in found.slices if s.name is arrows.ops.name), arrows.ops.start)
+    start = next((s.start for s in found.slices if s.role == arrows.ops.role), arrows.ops.start)
     begin = arrows.calls.start[arrows.call]
     is_open = np.append(ops, False)[arrows.op] & (begin >= np.append(start, 0)[arrows.op])
     return replace(arrows, rows=rows, op=np.where(is_open, arrows.op, NONE))
@@ -125,6 +126,6 @@ def _drawn(found: Timeline, like: Slices) -> Flags:
     """Tell which rows of the frame that some slices are drawn from are drawn, in whatever kinds of slices."""
     flags = np.zeros(len(like.start), bool)
     for s in found.slices:
-        if s.name is like.name:
+        if s.role == like.role:
             flags[s.rows] = True
     return flags

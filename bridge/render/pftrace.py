@@ -130,8 +130,8 @@ class _Writer:
         """Samples of numbers: integers, or the JSON texts of reals. A text that is no number is no sample."""
         value, rows = s.args["value"], s.rows
         sample: Piece
-        if isinstance(value, Named):
-            reals = np.array([*map(_real, value.names), np.nan])
+        if isinstance(value, Json):
+            reals = np.array([*map(_real, value.texts), np.nan])
             rows = rows[np.isfinite(reals[value.codes[rows]])]
             words = through(reals.view(np.int64), value.codes)
             sample = Words(tag(DOUBLE_COUNTER_VALUE, FIXED64), words, None)

@@ -207,7 +207,7 @@ def test_real_reports_load_whole(path, opened):
     assert found_flows(trace) == expected_flows(whole.arrows, 0)
     counters = trace.query("select count(*) as n, sum(value) as total from counter")[0]
     values = [
-        s.args["value"][s.rows] for s in whole.counters if not isinstance(s.args["value"], Named)
+        s.args["value"][s.rows] for s in whole.counters if isinstance(s.args["value"], np.ndarray)
     ]
     assert counters.n == sum(map(len, whole.counters))
     if counters.n:
@@ -373,7 +373,7 @@ def test_phases_overlap_on_one_track_of_their_thread(opened):
 def counter(name, samples, track=0):
     value = [v for _, v in samples]
     codes = np.arange(len(value))
-    column = Named(codes, value) if isinstance(value[0], str) else ints(value)
+    column = Json(codes, value) if isinstance(value[0], str) else ints(value)
     return drawn("counter", [(t, t) for t, _ in samples], track, [name], value=column)
 
 

@@ -133,7 +133,7 @@ class Links:
 class Timeline:
     """All there is to draw; ``base`` is the time in ns to be taken off every other.
 
-    ``counters`` are curves: slices without length whose argument ``value`` is drawn. ``links`` are arrows
+    ``counters`` are curves: slices without length whose argument ``value``, integers or JSON, is drawn. ``links`` are arrows
     beside those that lead to activities. ``left_out`` counts the slices that were too many.
     """
 

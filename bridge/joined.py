@@ -48,7 +48,7 @@ SORTED_BY = {  # largest first; ties by the next ones
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Joined:
     """An importers' `Report` with every activity attributed to an op or to a reason."""
 
@@ -140,6 +140,14 @@ class Joined:
             "wait": by_wait,
         }
         return ordered(tables[view](joined), SORTED_BY[view])
+
+    def __repr__(self) -> str:
+        """Say what it is of and how much, in a line."""
+        report = self.report
+        counts = ((len(report.ranges), "ranges"), (len(report.activities), "activities"))
+        return (
+            f"<Joined {', '.join(report.source)}: {', '.join(f'{n} {what}' for n, what in counts)}>"
+        )
 
     def _repr_html_(self) -> str:
         """Show the ops in a notebook, those that take most time first, and where every activity went."""

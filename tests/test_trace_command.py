@@ -110,3 +110,10 @@ def test_several_reports_are_one_trace_with_their_ranks(folder):
     names = {e["args"]["name"] for e in events(folder / "t.json.gz") if e["name"] == "process_name"}
     assert any("rank 1 in rank1.sqlite" in name for name in names)
     assert any("rank 2 in rank2.sqlite" in name for name in names)
+
+
+def test_stacks_of_nothing_are_said_to_be_empty(folder, corpus):
+    result = bridge(
+        "flame", corpus / "nsys" / "cloverleaf-no-nvtx.sqlite", "-o", "x.folded", "--weight", "cpu"
+    )
+    assert "x.folded: empty, for no stack has any cpu time or calls" in result.stderr

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli import options
+from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,14 +59,19 @@ def flame(  # noqa: PLR0913, PLR0917 - a parameter per option
     joined = options.joined(reports, db, run, choices, READ)
     from bridge.analyze.calltree import calltree
 
-    tree = calltree(joined.attributed, steps=steps)
+    with doing("stacking"):
+        tree = calltree(joined.attributed, steps=steps)
     form = form or ("speedscope" if output and output.name.endswith(SUFFIX) else "folded")
     pieces = _pieces(tree, joined.report.source, weight, form)
     if output is None:
         for piece in pieces:
             click.echo(piece, nl=False)
         return
-    _write(output, pieces, force=force)
+    with doing(f"writing {output}"):
+        _write(output, pieces, force=force)
+    if not output.stat().st_size:
+        click.echo(f"{output}: empty, for no stack has any {weight} time or calls", err=True)
+        return
     where = "https://www.speedscope.app" if form == "speedscope" else "flamegraph.pl or speedscope"
     click.echo(f"{output}: open it with {where}", err=True)
 

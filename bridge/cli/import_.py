@@ -56,7 +56,7 @@ def import_(
 
 def show(joined: Joined) -> None:
     """Print the kernels of each op, and where every activity went."""
-    from bridge.render import accounting, table
+    from bridge.render import accounting, table, units
 
     by = "op-kernel" if len(joined.report.ranges) else "kernel"
     by = by if len(joined.report.activities) else "op"
@@ -66,4 +66,14 @@ def show(joined: Joined) -> None:
     click.echo(shown, color=look.color)
     if len(rows) > TOP:
         click.echo(f"… and {len(rows) - TOP} more rows: bridge report --by {by}")
+    if by == "op-kernel" and (moved := _moved(joined)):
+        click.echo(f"and copies and fills, {units.time(moved)}: bridge report --by copy\n")
     click.echo(accounting.line(joined.totals, joined.op_count))
+
+
+def _moved(joined: Joined) -> int:
+    """Return the time of copies and fills in ns, which no table of kernels has."""
+    from importers import frames
+
+    kinds = frames.is_kind(joined.report.activities, frames.COPY, frames.FILL)
+    return int(joined.attributed.duration[kinds].sum())

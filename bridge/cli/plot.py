@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli import options
+from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,10 +85,15 @@ def plot(  # noqa: PLR0913, PLR0917 - a parameter per option
     from bridge.render.plot.page import figure, save
 
     how["top"] = how["top"] or COUNTS.get(kind, 0)
-    with figure(width, height or HEIGHTS[kind]) as (drawn, axes):
+    size = width, height or HEIGHTS[kind]
+    with doing(f"drawing {output}"), figure(*size) as (drawn, axes):
         DRAW[kind](joined, axes, **how)
-        with whole(output, force=force) as draft:
-            save(drawn, draft, output.suffix)
+        try:
+            with whole(output, force=force) as draft:
+                save(drawn, draft, output.suffix)
+        except ValueError as error:  # too small
+            raise click.ClickException(f"{output}: {error}") from error
+    click.echo(f"{output}: written", err=True)
 
 
 def _check(

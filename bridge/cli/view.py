@@ -12,6 +12,7 @@ import click
 
 from bridge.cli import options
 from bridge.cli.html import write_page
+from bridge.cli.progress import doing
 from bridge.cli.trace import DRAWN
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def view(  # noqa: PLR0913, PLR0917 - a parameter per option
         server = parts.enter_context(_bound(file, ui))  # before the work: the port may be taken
         if not ready:
             joined = options.joined(reports, db, run, choices, DRAWN, sidecar)
-            joined.export_trace(file)
+            with doing("drawing the timeline"):
+                joined.export_trace(file)
         _hand_over(server, keep=keep, browser=not no_browser)
 
 
@@ -110,7 +112,13 @@ def _hand_over(server: Handover, *, keep: bool, browser: bool) -> None:
         )
     until = "interrupted" if keep else "the trace is fetched"
     click.echo(f"serving on {HOST}:{PORT} until {until}; Ctrl-C ends it", err=True)
-    if not server.serve(LIMIT_S if shown else None, keep=keep):
+    try:
+        served = server.serve(LIMIT_S if shown else None, keep=keep)
+    except KeyboardInterrupt:
+        if keep:  # as it was told to end
+            return
+        raise
+    if not served:
         raise click.ClickException(
             f"no browser fetched the trace in {LIMIT_S} s; open the address yourself: --no-browser"
         )

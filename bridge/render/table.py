@@ -108,8 +108,11 @@ def _widths(shown: list[Shown], cells: dict[Shown, list[str]], width: int) -> di
 def _fitting(cells: dict[Shown, list[str]], width: int) -> list[Shown]:
     """Return the columns that fit, the extra ones only while names keep enough room."""
     shown = [s for s in cells if not s.extra]
-    for extra in (s for s in cells if s.extra):
+    # A bar before figures that few ask for; else in the order of columns.
+    for extra in sorted((s for s in cells if s.extra), key=lambda s: s.column != BAR):
         taken = sum(_needed(s, cells) + GAP for s in (*shown, extra))
+        if taken > width and extra.column == BAR:
+            continue
         if taken > width:
             break
         shown.append(extra)

@@ -71,3 +71,9 @@ def test_without_device_work_the_times_are_of_the_cpu(tmp_path):
     ranges = [{"start": 1, "end": 9, "type": 59, "thread": 1 << 24, "text": "on the host"}]
     write(path, {"annotations": ranges, "strings": []})
     assert "CPU self" in read(bridge.load(path)._repr_html_()).cells
+
+
+def test_a_plain_prompt_gets_one_line(joined):
+    assert repr(joined).startswith("<Joined demo.sqlite: ")
+    assert "118 activities" in repr(joined)
+    assert "\n" not in repr(joined)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from bridge.analyze.groups import counts
-from bridge.analyze.hints import remedy
 from bridge.analyze.overview.axis import Axis
 from bridge.analyze.overview.devices import Devices
 from bridge.analyze.totals import totals
+from bridge.analyze.why import why
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import REASONS
 from bridge.join.intervals import busy
@@ -47,14 +47,13 @@ def figures(joined: Attributed, axis: Axis) -> dict[str, Any]:
 
 
 def reasons(joined: Attributed) -> list[dict[str, Any]]:
-    """Return for every reason that any activity has what it means and what to change."""
-    without_ranges = not len(joined.report.ranges)
-    found = []
+    """Return for every reason that any activity has what it means, and what would change it for the longest one."""
+    codes, found = list(REASONS), []
     for reason, part in totals(joined)["unattributed"].items():
-        kind = "no_ranges" if reason == "no_range" and without_ranges else reason
-        found.append(
-            {"reason": reason, **part, "meaning": REASONS[reason], "remedy": remedy(kind, ())}
-        )
+        rows = np.flatnonzero(joined.attribution.reason == codes.index(reason))
+        longest = rows[[np.argmax(joined.duration[rows])]]
+        changed = why(joined, longest).remedy
+        found.append({"reason": reason, **part, "meaning": REASONS[reason], "remedy": changed})
     return found
 
 

@@ -16,7 +16,7 @@ from bridge.join.order import NONE, Ints, by, number
 from importers import frames
 
 PARTS = ("kernels, forward", "kernels, backward", "copies", "fills", "graphs")
-OTHERS = "other ops"
+OTHER, OTHERS = "other op", "other ops"
 NO_OP = "no op"
 BINS = 400  # of time: finer than a column of a page can show
 PER_DECADE = 20  # bins of durations
@@ -71,10 +71,10 @@ def breakdown(joined: Attributed, top: int) -> Bars:
     names = [joined.ops[row] for row in rows.tolist()]
     shown = [parts[rows]]
     if len(rest):
-        names.append(f"{len(rest):,} {OTHERS}")
+        names.append(f"{len(rest):,} {OTHER if len(rest) == 1 else OTHERS}")
         shown.append(parts[rest].sum(axis=0, keepdims=True))
     without = ops + np.flatnonzero(total[ops:] > 0)
-    names += [list(REASONS)[row - ops] for row in without.tolist()]
+    names += [list(REASONS)[row - ops].replace("_", " ") for row in without.tolist()]
     return Bars(names, np.concatenate([*shown, parts[without]]), len(without))
 
 

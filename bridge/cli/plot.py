@@ -81,19 +81,26 @@ def plot(  # noqa: PLR0913, PLR0917 - a parameter per option
     joined = options.joined(
         reports, db, run, choices, {"category"} | READ.get(kind, set()), sidecar
     )
+    how["top"] = how["top"] or COUNTS.get(kind, 0)
+    with doing(f"drawing {output}"):
+        _draw(joined, kind, (width, height or HEIGHTS[kind]), output, force=force, **how)
+    click.echo(f"{output}: written", err=True)
+
+
+def _draw(
+    joined: Joined, kind: str, size: tuple[float, float], output: Path, *, force: bool, **how: Any
+) -> None:
+    """Draw a picture of so many inches; refuse a size that cannot hold it."""
     from bridge.output import whole
     from bridge.render.plot.page import figure, save
 
-    how["top"] = how["top"] or COUNTS.get(kind, 0)
-    size = width, height or HEIGHTS[kind]
-    with doing(f"drawing {output}"), figure(*size) as (drawn, axes):
+    with figure(*size) as (drawn, axes):
         DRAW[kind](joined, axes, **how)
         try:
             with whole(output, force=force) as draft:
                 save(drawn, draft, output.suffix)
         except ValueError as error:  # too small
             raise click.ClickException(f"{output}: {error}") from error
-    click.echo(f"{output}: written", err=True)
 
 
 def _check(

@@ -88,7 +88,7 @@ def test_size_and_top_are_as_asked_for(report):
 
     drawn(report, "breakdown", ".png", "--width", "3", "--height", "2")
     assert imread(report.parent / "breakdown.png").shape[:2] == (400, 600)
-    assert "1 other ops" in drawn(report, "breakdown", ".svg", "--top", "1").decode()
+    assert "1 other op -->" in drawn(report, "breakdown", ".svg", "--top", "1").decode()
 
 
 def test_roofs_are_drawn_where_they_are_said(report):
@@ -146,7 +146,7 @@ def test_bars_are_the_times_of_ops_and_reasons(made):
     parts = {"copy": 2, "fill": 3, "graph": 4}
     times: Counter = Counter()
     for row, (one, found) in enumerate(zip(brute.activities, brute.found, strict=True)):
-        name = found.reason or brute.ranges[found.range].op
+        name = found.reason.replace("_", " ") or brute.ranges[found.range].op
         part = parts.get(one.kind, int(truth.way(row) == "backward"))
         times[bool(found.reason), name, part] += brute.time(row)
     shown = breakdown(made.attributed(), 50)

@@ -8,7 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from bridge.analyze.plotted import Bars
-from bridge.render.plot.page import COLORS, REST, scale, short, time
+from bridge.render.plot import room
+from bridge.render.plot.page import COLORS, REST, scale, time
+
+NAMES = 0.3  # of the figure's width
 
 
 def draw(axes: Axes, bars: Bars, parts: Sequence[str]) -> None:
@@ -28,13 +31,18 @@ def draw(axes: Axes, bars: Bars, parts: Sequence[str]) -> None:
         left += values
     if bars.reasons:
         axes.barh(0, 0, color=REST, label="no op (reason)")
-    reach = float(left.max(initial=0))
+    size = min(7, room.row_height(axes, len(place)) * 0.85)
     for at, total in zip(place.tolist(), totals.tolist(), strict=True):
         said = f"{time(total)} · {total / max(1, whole):.1%}"
-        axes.text(total / by + reach * 0.015, at, said, va="center", fontsize=6.5)
-    axes.set_yticks(place, [short(name) for name in bars.names])
+        # Not clipped, so the layout leaves room for it beside the longest bar.
+        axes.annotate(
+            said, (total / by, at), (3, 0), textcoords="offset points", va="center",
+            fontsize=size * 0.93, annotation_clip=False,
+        )  # fmt: skip
+    names = [room.fit(axes, name, NAMES, size) for name in bars.names]
+    axes.set_yticks(place, names, fontsize=size)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
-    axes.set_xlim(0, max(reach, 1e-9) * 1.28)
-    axes.set_xlabel(f"GPU time of the op itself ({unit})")
-    axes.legend(loc="lower right")
+    axes.set_xlim(0, max(float(left.max(initial=0)), 1e-9))
+    room.say_x(axes, f"GPU time of the op itself ({unit})")
+    room.legend(axes)

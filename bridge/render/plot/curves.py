@@ -7,10 +7,14 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator
 
 from bridge.analyze.plotted import Durations
-from bridge.render.plot.page import COLORS, scale, short, time
+from bridge.render.plot import room
+from bridge.render.plot.page import COLORS, scale, time
 
+NAMES = 0.34  # of the figure's width
+SHORT = 30  # from the shortest to the longest, of an axis
 RIDGE = 0.86  # how much of its row the highest bin of a name takes
 SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 LINES = ("-", "--", ":")
@@ -25,16 +29,22 @@ def histogram(axes: Axes, found: Durations) -> None:
         axes.stairs(top, found.edges_ns, baseline=row, fill=True, facecolor=color)
         axes.axhline(row, color="#bbbbbb", linewidth=0.5)
     of_row = zip(found.names, found.counts.sum(axis=1), found.total_ns, strict=True)
-    said = [f"{short(name, 34)}\n{n:,} ×, {time(int(ns))} in all" for name, n, ns in of_row]
-    axes.set_yticks(np.arange(len(said)) - 0.4, said, fontsize=6.5)
+    size = min(6.5, room.row_height(axes, len(found.names)) * 0.42)
+    said = [
+        f"{room.fit(axes, name, NAMES, size, 34)}\n{n:,} ×, {time(int(ns))} in all"
+        for name, n, ns in of_row
+    ]
+    axes.set_yticks(np.arange(len(said)) - 0.4, said, fontsize=size)
     axes.tick_params(axis="y", length=0)
     axes.set_xscale("log")
     axes.set_xlim(found.edges_ns[0], found.edges_ns[-1])
+    if found.edges_ns[-1] < SHORT * found.edges_ns[0]:  # powers of ten alone would be one or none
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(lambda ns, _: time(ns))
     axes.xaxis.set_minor_formatter("")
     axes.spines["left"].set_visible(False)
     axes.set_ylim(max(1, len(found.names)) - 0.85, -0.95)
-    axes.set_xlabel("duration; how many took so long, each row by its own highest bin")
+    room.say_x(axes, "duration; how many took so long, each row by its own highest bin")
 
 
 def memory(axes: Axes, found: Mapping[str, Any]) -> None:
@@ -48,11 +58,11 @@ def memory(axes: Axes, found: Mapping[str, Any]) -> None:
             np.append(one["time"], found["length_ns"]) / of_time,
             np.append(one["value"], one["value"][-1:]) / of_size,
             where="post", color=COLORS[at], linestyle=LINES[turn % len(LINES)], linewidth=1.2,
-            label=short(one["name"]),
+            label=str(one["name"]),
         )  # fmt: skip
     axes.set_xlim(0, max(found["length_ns"] / of_time, 1e-9))
     axes.set_ylim(0, max(1e-9, most / of_size * 1.06))
-    axes.set_xlabel(f"time ({unit})")
+    room.say_x(axes, f"time ({unit})")
     axes.set_ylabel(f"memory ({size})")
     axes.grid(axis="y", color="#e5e5e5", linewidth=0.5)
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, borderaxespad=0.2)
+    room.legend(axes)

@@ -41,6 +41,7 @@ UNDATED: dict[str, dict[str, Any]] = {
     ".png": {"Software": None},
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
+TOO_SMALL = "{:g} × {:g} inches are too small for this picture; give a larger --width or --height"
 UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
 
 
@@ -51,13 +52,21 @@ def figure(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
         mpl.rcdefaults()  # not the reader's own style: the same input gives the same bytes
         mpl.rcParams.update(STYLE)
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        # What cannot be laid out would be drawn as rubbish.
+        warnings.filterwarnings("error", "constrained_layout not applied")
         drawn = Figure(figsize=(width, height), layout="constrained")
         yield drawn, drawn.add_subplot()
 
 
 def save(drawn: Figure, path: Path, suffix: str) -> None:
-    """Write a figure in the format of a suffix of `FORMATS`; call it where `figure` is still open."""
-    drawn.savefig(path, format=suffix[1:], dpi=DPI, metadata=UNDATED[suffix])
+    """Write a figure in the format of a suffix of `FORMATS`; call it where `figure` is still open.
+
+    A `ValueError` says that the figure is too small for what it shows.
+    """
+    try:
+        drawn.savefig(path, format=suffix[1:], dpi=DPI, metadata=UNDATED[suffix])
+    except UserWarning as error:
+        raise ValueError(TOO_SMALL.format(*drawn.get_size_inches())) from error
 
 
 def color(nth: int) -> dict[str, Any]:

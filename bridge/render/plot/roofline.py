@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from bridge.render.plot.page import COLORS, INK, short
+from bridge.render.plot import room
+from bridge.render.plot.page import COLORS, INK
 
 TERA, GIGA = 1e12, 1e9
 MARKERS = "os^Dv"
@@ -35,7 +36,7 @@ def draw(
         style = {**_style(n, top), "alpha": 0.8, "linewidths": 0.5, "edgecolors": INK}
         axes.scatter(intensity[n], reached[n], s=size[n], zorder=3 + n / len(spent), **style)
     for n in range(min(top, len(spent))):
-        axes.scatter([], [], s=18, label=short(names[found["op"][n]], 34), **_style(n, top))
+        axes.scatter([], [], s=18, label=names[found["op"][n]], **_style(n, top))
     _roofs(axes, intensity, peaks)
     axes.margins(0.1)
     for axis in (axes.xaxis, axes.yaxis):
@@ -43,11 +44,9 @@ def draw(
         axis.set_minor_formatter("")
     axes.grid(color="#e5e5e5", linewidth=0.5)
     axes.set_axisbelow(True)
-    axes.set_xlabel("intensity (FLOP per byte)")
+    room.say_x(axes, "intensity (FLOP per byte); area: GPU time")
     axes.set_ylabel("reached (TFLOP/s)")
-    axes.legend(
-        loc="center left", bbox_to_anchor=(1.0, 0.5), title="area: GPU time", title_fontsize=7
-    )
+    room.legend(axes)
 
 
 def _style(nth: int, top: int) -> dict[str, Any]:

@@ -291,6 +291,8 @@ def test_the_icicle_is_exact_and_bounded(drawn):
 
 # -- caps
 
+WORK = ("of", "name", "total_ns", "count")
+
 
 def test_ops_and_kernels_beyond_the_limits_are_summed_up(corpus, monkeypatch):
     joined = load(corpus / "nsys" / "mnist-training.sqlite").attributed
@@ -303,7 +305,39 @@ def test_ops_and_kernels_beyond_the_limits_are_summed_up(corpus, monkeypatch):
     assert sum(found["gpu_self_ns"]) == totals(joined)["gpu_ns"]
     work = found["work"]
     assert sum(work["total_ns"]) == totals(joined)["gpu_ns"]
-    assert sum(names[name] == "more names" for name in work["name"]) <= 6
+    listed = defaultdict(list)
+    for of, name, *told in zip(*(work[key] for key in WORK), strict=True):
+        listed[of, names[name] == "more names"].append(tuple(told))
+    monkeypatch.setattr(operators_module, "MOST_KERNELS", 10**6)
+    whole = overview(joined)["operators"]["work"]
+    every = sorted(
+        zip(*(whole[key] for key in ("of", *WORK[2:])), strict=True), key=lambda row: -row[1]
+    )
+    assert every[7][1] > every[8][1]  # so that the eight largest are no matter of choice
+    truth, rest = defaultdict(list), defaultdict(lambda: (0, 0))
+    for of, total, count in every[:8]:
+        truth[of, False].append((total, count))
+    for of, total, count in every[8:]:
+        rest[of] = (rest[of][0] + total, rest[of][1] + count)
+    assert listed == truth | {(of, True): [told] for of, told in rest.items()}
+
+
+def test_the_full_name_is_that_with_most_time(tmp_path):
+    made = made_reports.Made()
+    made.names_of(100)
+    for at, (full, length) in enumerate(
+        (("f<int>", 30), ("f<float>", 20), ("f<float>", 20), ("f", 5))
+    ):
+        made.kernel("f", 10 + 100 * at, 100, 20 + 100 * at, 20 + 100 * at + length)
+        made.tables["kernels"][-1]["full_name"] = made.string(full)
+    made.kernel("g", 610, 100, 620, 621)
+    made.tables["kernels"][-1]["full_name"] = made.string("g")
+    made.kernel("h", 710, 100, 720, 722)
+    made.tables["kernels"][-1]["full_name"] = made.string("h" * 1_001)
+    result = overview(load(made.written(tmp_path / "r.sqlite")).attributed)
+    work, names = result["operators"]["work"], [*result["names"], None]
+    told = {names[name]: names[full] for name, full in zip(work["name"], work["full"], strict=True)}
+    assert told == {"f": "f<float> (and 2 more)", "g": None, "h": "h" * 1_000 + "…"}
 
 
 # -- memory and roofline
@@ -403,6 +437,33 @@ def test_a_comparison_matches_by_name(corpus):
     ]
     assert [abs(ns) for ns in both["delta_ns"]] == sorted(map(abs, both["delta_ns"]), reverse=True)
     assert comparison(a, a)["ratio"] == [1.0 if ns else None for ns in comparison(a, a)["a_ns"]]
+
+
+def host_times(**ops):
+    """Give an overview of ops that took only time on the CPU: name to (time, calls)."""
+    names = list(ops)
+    work = {key: [] for key in ("of", "name", "full", "total_ns", "count")}
+    table = {
+        "name": list(range(len(names))), "kind": ["op"] * len(names), "gpu_self_ns": [0] * len(names),
+        "cpu_total_ns": [time for time, _ in ops.values()], "calls": [n for _, n in ops.values()], "work": work,
+    }  # fmt: skip
+    return {"figures": {"totals": {"gpu_ns": 0}}, "operators": table, "names": names}
+
+
+def test_a_comparison_of_host_times_alone():
+    both = comparison(host_times(x=(10, 1), y=(400, 2), z=(-1, 3)), host_times(x=(50, 1), w=(7, 1)))
+    assert both == {
+        "unit": "cpu",
+        "name": ["y", "x", "w", "z"],
+        "kind": ["op"] * 4,
+        "a_ns": [400, 10, None, None],
+        "b_ns": [None, 50, 7, None],
+        "delta_ns": [-400, 40, 7, 0],
+        "ratio": [None, 5.0, None, None],
+        "a_calls": [2, 1, None, 3],
+        "b_calls": [None, 1, 1, None],
+        "work": {key: [] for key in "of name a_ns b_ns delta_ns ratio a_calls b_calls".split()},
+    }
 
 
 def test_a_comparison_with_nothing(corpus):

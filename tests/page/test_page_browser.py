@@ -6,8 +6,10 @@ import csv
 import io
 import json
 import time
+from pathlib import Path
 
 import made_reports
+import pypdf
 import pytest
 from click.testing import CliRunner
 from command import done
@@ -188,6 +190,47 @@ def test_the_table_by_keys(browser, page_of):
     page.wait_for_function(f"name => ({focused})() === name", arg=ops[27])
 
 
+def test_the_table_by_pages_and_to_its_ends(browser, page_of):
+    page = browser.open(page_of(REAL))
+    page.click("#operators button:has-text('Collapse all')")
+    page.focus(".tabulator-tableholder")
+    page.keyboard.press("ArrowDown")
+    place = (
+        "() => { const row = document.activeElement; const name = row.querySelector('.tabulator-cell')?.innerText.trim();"
+        " return row.matches('.tabulator-row') ? page.table.getData().findIndex(one => one.name === name) : -1; }"
+    )
+    last = page.evaluate("page.table.getData().length - 1")
+    seen = []
+    for key in ("PageDown", "PageDown", "PageUp", "End", "PageUp", "Home"):
+        was = page.evaluate(place)
+        page.keyboard.press(key)
+        page.wait_for_function(f"was => ![-1, was].includes(({place})())", arg=was)
+        page.evaluate("() => new Promise(done => setTimeout(done, 100))")  # drawn anew by scrolling
+        seen.append(page.evaluate(place))
+    far = seen[0]
+    assert 5 < far < 20
+    assert seen == [far, 2 * far, far, last, last - far, 0]
+
+
+def test_full_names_tell_kernels_apart(browser, tmp_path):
+    made = made_reports.Made()
+    made.names_of(100)
+    for at, name in enumerate(("kernel", "Kernel", "kernel")):
+        made.kernel(name, 10 + 1_000 * at, 100, 100 + 1_000 * at, 200 + 1_000 * at)
+    report = made.written(tmp_path / "named.sqlite")
+    for page_file, given in (("one.html", [report]), ("two.html", [report, report])):
+        page = browser.open(make(tmp_path / page_file, *given))
+        titles = page.evaluate(
+            "() => [...document.querySelectorAll('.work-row .work')].map(one => [one.innerText, one.title])"
+        )
+        assert sorted(titles) == [[n, f"void {n}<float>(float *)"] for n in ("Kernel", "kernel")]
+        with page.expect_download() as download:
+            page.click("#operators button:has-text('CSV')")
+        text = download.value.path().read_text(encoding="utf-8-sig")
+        rows = list(csv.DictReader(io.StringIO(text)))
+        assert {row["kernel"]: row["full_name"] for row in rows} == {"": "", **dict(titles)}
+
+
 def test_csv_holds_all_rows(browser, page_of):
     page = browser.open(page_of(REAL))
     with page.expect_download() as download:
@@ -230,7 +273,7 @@ def test_widths_of_the_icicle_add_up(browser, page_of):
     page = browser.open(page_of("mnist-training"))
     wrong = page.evaluate(
         "() => { const bad = []; const walk = (frame) => { const sum = frame.children.reduce((s, c) => s + c.value, 0);"
-        " if (sum > frame.value) bad.push(frame.name); frame.children.forEach(walk); };"
+        " if (frame.children.length && sum !== frame.value) bad.push(frame.name); frame.children.forEach(walk); };"
         " walk(document.querySelector('.icicle').view.root); return bad; }"
     )
     assert wrong == []
@@ -254,7 +297,9 @@ def test_the_timeline_zooms_by_drag_wheel_and_keys(browser, page_of):
     assert (dragged[1] - dragged[0]) / whole[1] == pytest.approx(
         300 / (box["width"] - 156), rel=0.02
     )
+    page.keyboard.down("Control")
     page.mouse.wheel(0, -300)
+    page.keyboard.up("Control")
     page.wait_for_function(
         f"width => {{ const [a, b] = ({WINDOW})(); return b - a < width; }}",
         arg=dragged[1] - dragged[0],
@@ -275,6 +320,25 @@ def test_the_timeline_zooms_by_drag_wheel_and_keys(browser, page_of):
         f"width => {{ const [a, b] = ({WINDOW})(); return b - a === width; }}", arg=whole[1]
     )
     assert browser.wrong == []
+
+
+def test_the_wheel_alone_scrolls_the_page(browser, page_of):
+    page = browser.open(page_of(REAL))
+    canvas = page.locator(".timeline .scroll canvas")
+    canvas.scroll_into_view_if_needed()
+    canvas.focus()
+    whole = page.evaluate(WINDOW)[1]
+    page.keyboard.press("+")
+    page.wait_for_function(f"whole => ({WINDOW})()[1] < whole", arg=whole)
+    zoomed = page.evaluate(WINDOW)
+    page.evaluate("window.scrollTo(0, scrollY - 200)")
+    before = page.evaluate("scrollY")
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + 400, box["y"] + 40)
+    page.mouse.wheel(0, -150)
+    page.wait_for_function("before => scrollY === before - 150", arg=before)
+    assert page.evaluate(WINDOW) == zoomed
+    assert "Ctrl and the wheel" in page.inner_text("#timeline .about")
 
 
 def test_tooltips_name_what_the_pointer_is_at(browser, page_of):
@@ -331,6 +395,22 @@ def test_on_paper_the_first_rows_are_a_table(browser, page_of):
     page.emulate_media(media="screen")
 
 
+@pytest.mark.parametrize("size", ["A4", "Letter"])
+@pytest.mark.parametrize("name", ["mnist-training", "pytorch-backward"])
+def test_a_wide_window_prints_all_panels(browser, page_of, name, size):
+    page = browser.open(page_of(name))
+    page.pdf(format="A4")  # printing twice is printing the same
+    printed = pypdf.PdfReader(io.BytesIO(page.pdf(format=size, print_background=True)))
+    said = " ".join("".join(sheet.extract_text() for sheet in printed.pages).split())
+    headings = page.evaluate(
+        "() => [...document.querySelectorAll('.panel h2')].map(one => one.textContent)"
+    )
+    assert "GPU utilisation" in headings
+    for heading in headings:
+        assert heading in said
+    assert "it loads nothing and sends nothing" in said
+
+
 def test_controls_have_names_and_charts_have_texts(browser, page_of):
     page = browser.open(page_of(REAL))
     nameless = page.evaluate(
@@ -343,7 +423,47 @@ def test_controls_have_names_and_charts_have_texts(browser, page_of):
     assert "Timeline of" in page.get_attribute(".timeline .scroll canvas", "aria-label")
 
 
+# -- numbers
+
+TIMES = {
+    0: "0 ns", 1: "1 ns", 999: "999 ns", 999.96: "1.000 µs", 1_000: "1.000 µs", 9_999.6: "10.00 µs",
+    99_996: "100.0 µs", 999_940: "999.9 µs", 999_960: "1.000 ms", 999_960_000: "1.000 s",
+    -999_960_000: "-1.000 s", 1_234_567_890_000: "1235 s",
+}  # fmt: skip
+
+
+def test_what_rounds_up_to_a_larger_unit_is_told_in_it(browser, page_of):
+    page = browser.open(page_of(REAL))
+    source = (Path(bridge.__file__).parent / "render/page/scripts/format.js").read_text("utf-8")
+    told = page.evaluate(
+        "([source, times]) => times.map(new Function(`${source}; return time`)())",
+        [source, list(TIMES)],
+    )
+    assert told == list(TIMES.values())
+    size = "source => [1048575, 1023].map(new Function(`${source}; return size`)())"
+    assert page.evaluate(size, source) == ["1.000 MiB", "1023 B"]
+
+
 # -- two reports
+
+
+def test_two_reports_of_host_times_alone(browser, tmp_path):
+    reports = [
+        made_reports.report(tmp_path / f"{name}.sqlite", without="kernels copies fills graphs")
+        for name in "ab"
+    ]
+    page = browser.open(make(tmp_path / "cpu.html", *reports))
+    assert browser.wrong == []
+    headings = page.evaluate("() => page.table.getColumns().map(one => one.getDefinition().title)")
+    assert headings[:3] == ["op / kernel", "A: CPU total", "B: CPU total"]
+    held = page.evaluate("page.table.getData().map(row => [row.name, row.a, row.b])")
+    assert ["aten::mm", 1_160, 1_160] in held
+    assert all(a == b for _, a, b in held)
+    cards = page.evaluate(
+        "() => [...document.querySelectorAll('.card h3')].map(one => one.innerText)"
+    )
+    assert "Op calls" in cards
+    assert not {"GPU time", "Activities"} & set(cards)
 
 
 def test_two_reports_side_by_side(browser, page_of, corpus):

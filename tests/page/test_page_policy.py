@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import io
 import json
 import os
@@ -127,6 +129,7 @@ def test_csv_holds_no_formula(strict, hostile):
 
 def test_a_lone_surrogate_is_shown(strict, tmp_path):
     work = {"of": [0], "name": [0], "count": [1], "total_ns": [5], "mean_ns": [5], "max_ns": [5]}
+    work["full"] = [-1]
     figures = (
         "calls gpu_self_ns gpu_total_ns gpu_busy_ns gpu_mean_ns gpu_max_ns cpu_self_ns cpu_total_ns"
     )
@@ -173,6 +176,22 @@ def test_the_page_names_no_address_but_in_its_libraries(page_of):
     assert "http:" not in own
     assert "https:" not in own
     assert re.search(r"content=\"default-src 'none'; script-src( 'sha256-[\w+/=]+'){3};", text)
+
+
+def test_the_policy_allows_one_style_element_alone(strict, page_of):
+    text = page_of("mnist-training").read_text(encoding="utf-8")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+    [styles] = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(styles.encode()).digest()).decode()
+    assert "unsafe" not in policy
+    assert re.findall(r"style-src ([^;]*)", policy) == [f"'sha256-{digest}'"]
+    page = strict.open(page_of("mnist-training"))
+    refused = page.evaluate(
+        "() => { const s = document.createElement('style'); s.textContent = 'h1 { color: rgb(1, 2, 3) }';"
+        " document.head.append(s); return getComputedStyle(document.querySelector('h1')).color; }"
+    )
+    assert refused != "rgb(1, 2, 3)"
+    assert any("style" in line for line in strict.wrong)
 
 
 def test_same_input_same_bytes(corpus, tmp_path):

@@ -20,6 +20,10 @@ class Names:
         """Return the number of each name."""
         return [self._number(str(text)) for text in texts]
 
+    def of_some(self, texts: Iterable[str]) -> list[int]:
+        """Return the number of each name, -1 where it is ''."""
+        return [self._number(str(text)) if text else NONE for text in texts]
+
     def of_codes(self, codes: Ints, texts: Sequence[str]) -> list[int]:
         """Return the number of each row's name, given as a code into ``texts`` or NONE; -1 for none."""
         used, code = np.unique(codes, return_inverse=True)

@@ -11,6 +11,7 @@ from bridge.analyze.groups import counts, highest, sums
 from bridge.analyze.kernels import times
 from bridge.analyze.ops import by_op
 from bridge.analyze.overview.axis import largest
+from bridge.analyze.overview.fullnames import fuller
 from bridge.analyze.overview.names import Names
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import REASONS
@@ -27,7 +28,7 @@ def operators(joined: Attributed, names: Names) -> dict[str, Any] | None:
     """Return the ops as columns, largest first, and under ``work`` what ran in each, by op and name.
 
     ``kind`` is "op", "reason" (no op: its time is a self alone) or "other" (ops too small to be listed,
-    summed up). In ``work`` ``of`` is the row of the op; the self of an op is the sum of its work.
+    summed up). In ``work`` ``full`` is the demangled name where it says more than the name, else -1; ``of`` is the row of the op; the self of an op is the sum of its work.
     """
     table = _ops(joined)
     if not len(table):
@@ -38,7 +39,10 @@ def operators(joined: Attributed, names: Names) -> dict[str, Any] | None:
         "kind": table["kind"].tolist(),
         **{column: _whole(table[column]) for column in FIGURES},
     }
-    return {**listed, "work": {**work, "name": names.of(work["name"])}}
+    return {
+        **listed,
+        "work": {**work, "name": names.of(work["name"]), "full": names.of_some(work["full"])},
+    }
 
 
 def _whole(column: pd.Series) -> list[int]:
@@ -97,13 +101,15 @@ def _work(joined: Attributed, table: pd.DataFrame) -> dict[str, Any]:
         group, first = number(row, codes)
         found = times(group, joined.duration, len(first))
     names = np.array([*categories, "more names"], dtype=object)[codes[first]]
-    work = pd.DataFrame({"of": row[first], "name": names, **found})
+    full = fuller(joined, group, names, codes[first] < len(categories))
+    work = pd.DataFrame({"of": row[first], "name": names, "full": full, **found})
     work = work.sort_values(
         ["of", "total_ns", "name"], ascending=[True, False, True], ignore_index=True
     )
     return {
         "of": work["of"].tolist(),
         "name": work["name"].tolist(),
+        "full": work["full"].tolist(),
         **{c: _whole(work[c]) for c in ("count", "total_ns", "mean_ns", "max_ns")},
     }
 

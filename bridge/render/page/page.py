@@ -40,11 +40,12 @@ def page(
     """Return the page of one overview, or of two with their comparison; same input, same bytes."""
     script = "".join(["(() => {\n", *(_read(f"scripts/{name}.js") for name in SCRIPTS), "})();\n"])
     libraries = {name: _read(f"vendored/{name}") for name in LIBRARIES}
+    styles = _read("vendored/tabulator.min.css") + _read("page.css")
     data = {"generator": generator, "reports": list(reports), "comparison": comparison}
     parts = {
-        "policy": _policy([script, *libraries.values()]),
+        "policy": _policy([script, *libraries.values()], styles),
         "title": html.escape(title.encode(errors="replace").decode()),
-        "styles": _read("vendored/tabulator.min.css") + _read("page.css"),
+        "styles": styles,
         "data": as_json(data),
         "libraries": "\n".join(map(_packed, libraries.values())),
         "script": script,
@@ -59,14 +60,16 @@ def as_json(data: object) -> str:
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(MARKUP)
 
 
-def _policy(scripts: Sequence[str]) -> str:
-    """Return the policy: these scripts alone, styles of the page, nothing from anywhere."""
-    hashes = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts)
-    allowed = " ".join(f"'sha256-{one}'" for one in hashes)
+def _policy(scripts: Sequence[str], styles: str) -> str:
+    """Return the policy: these scripts and these styles alone, nothing from anywhere."""
     return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:;"
-        " base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; style-src {_hash(styles)};"
+        " img-src data:; base-uri 'none'; form-action 'none'"
     )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _packed(text: str) -> str:

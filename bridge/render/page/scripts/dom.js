@@ -40,6 +40,8 @@ function drawnAnew(element, draw) {
   drawings.push(draw);
   let width = element.clientWidth; // it is drawn in this width already
   new ResizeObserver(() => {
+    // A browser counts its sheets first: what grew after that would be lost.
+    if (document.documentElement.hasAttribute("data-paper")) return;
     if (element.clientWidth === width || !element.clientWidth) return;
     width = element.clientWidth;
     draw();

@@ -23,14 +23,14 @@ const LARGEST = "Largest op";
 
 // [heading, value, text of a value, what stands below]; no card without a value.
 const CARDS = [
-  ["GPU time", (r) => r.figures.totals.gpu_ns, time, (r) => `of ${plural(r.figures.devices.length, "device")}, ${time(r.figures.span_ns)} of capture`],
+  ["GPU time", (r) => (r.figures.totals.activities ? r.figures.totals.gpu_ns : null), time, (r) => `of ${plural(r.figures.devices.length, "device")}, ${time(r.figures.span_ns)} of capture`],
   ["GPU busy", (r) => (r.figures.devices.length ? busyShare(r.figures) : null), percent, (r) =>
     (r.figures.devices.length > 1 && r.figures.devices.length < 5
       ? r.figures.devices.map((d) => `${d.name.split(" ").slice(0, 2).join(" ")} ${percent(share(d.busy_ns, d.span_ns))}`).join(", ")
       : r.figures.devices.length > 4 ? `mean of ${r.figures.devices.length} devices` : r.figures.devices[0].name)],
   ["In ops", (r) => (r.figures.totals.gpu_ns ? share(r.figures.totals.attributed_ns, r.figures.totals.gpu_ns) : null), percent,
     (r) => `of GPU time, in ${plural(r.figures.ops, "op")}`],
-  ["Activities", (r) => r.figures.totals.activities, count, kinds],
+  ["Activities", (r) => r.figures.totals.activities || null, count, kinds],
   ["Op calls", (r) => r.figures.calls || null, count, () => "ranges that are ops"],
   ["Steps", (r) => r.figures.steps?.count ?? null, count, (r) => `median ${time(r.figures.steps.median_ns)}, longest ${time(r.figures.steps.max_ns)}`],
   [LARGEST, (r) => largest(r)?.share ?? null, percent, (r) => largest(r).name],

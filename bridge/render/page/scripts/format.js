@@ -7,14 +7,18 @@ const THOUSANDS = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"],
 
 // Four digits that count: 1.234, 12.34, 123.4, 1234.
 function digits(value) {
-  const size = Math.abs(value);
+  const size = Math.abs(Number(value.toPrecision(4))); // as it will be read: 9.9996 is 10.00
   return value.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3);
 }
 
 function scaled(value, scales) {
-  const [scale, unit] = scales.find(([s]) => Math.abs(value) >= s) || scales.at(-1);
-  const text = scale === 1 && Number.isInteger(value) ? String(value) : digits(value / scale);
-  return `${text} ${unit}`;
+  const fits = scales.findIndex(([s]) => Math.abs(value) >= s);
+  const nth = fits < 0 ? scales.length - 1 : fits;
+  const textIn = ([scale]) => (scale === 1 && Number.isInteger(value) ? String(value) : digits(value / scale));
+  // What rounds up to a whole larger unit is told in that: 1.000 s, not 1000 ms.
+  const up = nth > 0 && Math.abs(Number(textIn(scales[nth]))) * scales[nth][0] >= scales[nth - 1][0];
+  const chosen = scales[up ? nth - 1 : nth];
+  return `${textIn(chosen)} ${chosen[1]}`;
 }
 
 const isMissing = (value) => value === null || value === undefined || value < 0;

@@ -5,8 +5,8 @@ const rowOf = new WeakMap(); // element -> row, for the keyboard
 function drawOperators(reports, comparison) {
   const two = reports.length > 1;
   if (two ? !comparison.name.length : !reports[0].operators) return Promise.resolve();
-  const rows = two ? rowsOfTwo(comparison) : rowsOfOne(reports[0]);
-  const columns = (two ? COLUMNS_OF_TWO : COLUMNS_OF_ONE).filter(([field]) => used(rows, field));
+  const rows = two ? rowsOfTwo(comparison, reports) : rowsOfOne(reports[0]);
+  const columns = (two ? columnsOfTwo(comparison.unit) : COLUMNS_OF_ONE).filter(([field]) => used(rows, field));
   const holder = make("div", { id: "operators-table" });
   const tools = make("div", { class: "tools" });
   panel("operators", "Operators", two
@@ -42,11 +42,11 @@ function columnsOf(rows, columns, two) {
 }
 
 function named(cell) {
-  const { name, kind, _children: children } = cell.getData();
+  const { name, kind, full, _children: children } = cell.getData();
   const dot = kind === "op" ? make("i", { class: "swatch", style: { background: colour(name) } })
     : kind === "reason" ? make("i", { class: "swatch no-op" }) : null;
   const like = kind === "work" ? "name work" : children ? "name" : "name lone";
-  return make("span", { class: like, title: name }, dot, name);
+  return make("span", { class: like, title: full ?? name }, dot, name);
 }
 
 function figure(cell, most, text) {
@@ -88,7 +88,7 @@ const has = (row, wanted) => row.name.toLowerCase().includes(wanted);
 const matches = (row, wanted) => has(row, wanted) || (row.above && has(row.above, wanted))
   || Boolean(row._children?.some((child) => has(child, wanted)));
 
-// -- keyboard: up and down from row to row, right and left to open and close
+// -- keyboard: from row to row, by pages and to the ends, right and left to open and close
 
 function withKeyboard(row) {
   const element = row.getElement();
@@ -102,7 +102,7 @@ function withKeyboard(row) {
 
 function treeRoles(holder) {
   holder.setAttribute("role", "treegrid");
-  holder.setAttribute("aria-label", "Operators: arrows up and down move, right opens, left closes");
+  holder.setAttribute("aria-label", "Operators: arrows up and down, Page Up, Page Down, Home and End move, right opens, left closes");
   const body = holder.querySelector(".tabulator-tableholder");
   body.setAttribute("tabindex", "0");
   body.setAttribute("aria-label", "Rows: arrow down goes to the first");
@@ -112,10 +112,15 @@ function treeRoles(holder) {
 function byKeyboard(event, table) {
   const row = rowOf.get(event.target);
   if (!row) { enter(event, table); return; }
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
   const tree = Boolean(row.getData()._children);
   const act = {
     ArrowDown: () => focusRow(row.getNextRow(), table),
     ArrowUp: () => focusRow(row.getPrevRow(), table),
+    PageDown: () => focusRow(further(row, table, 1), table),
+    PageUp: () => focusRow(further(row, table, -1), table),
+    Home: () => focusRow(table.getRows("display")[0], table),
+    End: () => focusRow(table.getRows("display").at(-1), table),
     ArrowRight: () => tree && open(row, table, true),
     ArrowLeft: () => (tree && row.isTreeExpanded() ? open(row, table, false) : focusRow(row.getTreeParent(), table)),
     Enter: () => tree && open(row, table, !row.isTreeExpanded()),
@@ -123,6 +128,14 @@ function byKeyboard(event, table) {
   if (!act) return;
   event.preventDefault();
   act();
+}
+
+// The row a page further down (1) or up (-1), as far as there are rows.
+function further(row, table, way) {
+  const rows = table.getRows("display");
+  const element = row.getElement();
+  const page = Math.max(1, Math.floor(element.closest(".tabulator-tableholder").clientHeight / element.offsetHeight) - 1);
+  return rows[Math.max(0, Math.min(rows.length - 1, rows.indexOf(row) + way * page))];
 }
 
 // From a heading, which sorts, and from the body into the first row that is shown.
@@ -140,11 +153,13 @@ function open(row, table, wanted) {
   focusRow(row, table);
 }
 
-function focusRow(row, table) {
+// A row far off is drawn only once the table has scrolled there, which may take it a few frames.
+function focusRow(row, table, tries = 10) {
   if (!row) return;
-  const focus = () => row.getElement().focus({ preventScroll: false });
-  focus();
-  if (document.activeElement !== row.getElement()) table.scrollToRow(row, "nearest", false).then(focus, () => undefined);
+  row.getElement().focus({ preventScroll: false });
+  if (document.activeElement === row.getElement() || !tries) return;
+  table.scrollToRow(row, "center", true).catch(() => undefined);
+  requestAnimationFrame(() => focusRow(row, table, tries - 1));
 }
 
 // -- on paper there is no scrolling: the first rows as a plain table

@@ -17,7 +17,7 @@ function rowsOfOne({ operators: ops, names, figures }) {
   const under = grouped(ops.work, (at) => ({
     name: names[ops.work.name[at]], kind: "work", self: ops.work.total_ns[at], total: null,
     share: share(ops.work.total_ns[at], whole), calls: ops.work.count[at], mean: ops.work.mean_ns[at],
-    max: ops.work.max_ns[at], cpu: null,
+    max: ops.work.max_ns[at], cpu: null, full: names[ops.work.full[at]],
   }));
   return ops.name.map((name, at) => family({
     name: title(names[name], ops.kind[at]), kind: ops.kind[at], self: ops.gpu_self_ns[at],
@@ -26,12 +26,31 @@ function rowsOfOne({ operators: ops, names, figures }) {
   }, under.get(at)));
 }
 
-function rowsOfTwo(both) {
+// The full names of what ran under each op, of either report: what the table says of both is matched by name.
+const keyOf = (...texts) => JSON.stringify(texts);
+
+function fullNames(reports) {
+  const found = new Map();
+  for (const { operators: ops, names } of reports) {
+    ops?.work.of.forEach((of, at) => {
+      const op = ops.kind[of] === "other" ? "more ops" : names[ops.name[of]];
+      const key = keyOf(ops.kind[of], op, names[ops.work.name[at]]);
+      if (!found.has(key)) found.set(key, names[ops.work.full[at]]);
+    });
+  }
+  return found;
+}
+
+function rowsOfTwo(both, reports) {
+  const full = fullNames(reports);
   const pair = (columns, at) => ({
     a: columns.a_ns[at], b: columns.b_ns[at], delta: columns.delta_ns[at], ratio: columns.ratio[at],
     aCalls: columns.a_calls[at], bCalls: columns.b_calls[at],
   });
-  const under = grouped(both.work, (at) => ({ name: both.work.name[at], kind: "work", ...pair(both.work, at) }));
+  const under = grouped(both.work, (at) => ({
+    name: both.work.name[at], kind: "work", ...pair(both.work, at),
+    full: full.get(keyOf(both.kind[both.work.of[at]], both.name[both.work.of[at]], both.work.name[at])),
+  }));
   return both.name.map((name, at) =>
     family({ name: title(name, both.kind[at]), kind: both.kind[at], ...pair(both, at) }, under.get(at)));
 }
@@ -53,19 +72,25 @@ const COLUMNS_OF_ONE = [ // [field, heading, text, what it is]
   ["max", "max", time, "longest GPU time of a call or run"],
   ["cpu", "CPU total", time, "time on the CPU, everything under the op included"],
 ];
-const COLUMNS_OF_TWO = [
-  ["a", "A: GPU self", time, "GPU self time in A"],
-  ["b", "B: GPU self", time, "GPU self time in B"],
-  ["delta", "B − A", (ns) => signed(ns, time), "change of the GPU self time"],
-  ["ratio", "B / A", (value) => `${value.toFixed(3)} ×`, "GPU self time in B as a multiple of that in A"],
-  ["aCalls", "A: calls", count, "calls in A; of a kernel, how often it ran"],
-  ["bCalls", "B: calls", count, "calls in B; of a kernel, how often it ran"],
-];
+
+// Where neither report has work on a device, the time is that on the CPU.
+function columnsOfTwo(unit) {
+  const what = unit === "gpu" ? "GPU self" : "CPU total";
+  return [
+    ["a", `A: ${what}`, time, `${what} time in A`],
+    ["b", `B: ${what}`, time, `${what} time in B`],
+    ["delta", "B − A", (ns) => signed(ns, time), `change of the ${what} time`],
+    ["ratio", "B / A", (value) => `${value.toFixed(3)} ×`, `${what} time in B as a multiple of that in A`],
+    ["aCalls", "A: calls", count, "calls in A; of a kernel, how often it ran"],
+    ["bCalls", "B: calls", count, "calls in B; of a kernel, how often it ran"],
+  ];
+}
 
 function asCsv(rows, columns) {
   const units = { share: "share", ratio: "ratio", calls: "calls", aCalls: "a_calls", bCalls: "b_calls" };
-  const head = ["op", "kernel", ...columns.map(([field]) => units[field] ?? `${field}_ns`)];
-  const line = (op, kernel, row) => [op, kernel, ...columns.map(([field]) => row[field])];
+  const full = rows.some((row) => row._children?.some((child) => child.full)); // else there is no such column
+  const head = ["op", "kernel", ...columns.map(([field]) => units[field] ?? `${field}_ns`), ...(full ? ["full_name"] : [])];
+  const line = (op, kernel, row) => [op, kernel, ...columns.map(([field]) => row[field]), ...(full ? [row.full] : [])];
   const body = rows.flatMap((row) => [line(row.name, "", row), ...(row._children ?? []).map((child) => line(row.name, child.name, child))]);
   return csv([head, ...body]);
 }

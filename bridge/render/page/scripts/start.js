@@ -26,7 +26,7 @@ function themeButton() {
   const show = () => { theme.textContent = isDark() ? "Light" : "Dark"; theme.setAttribute("aria-label", `Switch to ${isDark() ? "light" : "dark"} colours`); };
   theme.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; show(); redraw(); });
   preferred.addEventListener("change", () => { show(); redraw(); });
-  const paper = (is) => { root.toggleAttribute("data-paper", is); redraw(); };
+  const paper = (is) => { if (root.hasAttribute("data-paper") === is) return; root.toggleAttribute("data-paper", is); redraw(); };
   matchMedia("print").addEventListener("change", (event) => paper(event.matches));
   addEventListener("beforeprint", () => paper(true));
   addEventListener("afterprint", () => paper(false));

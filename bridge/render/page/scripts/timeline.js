@@ -35,7 +35,7 @@ function drawTimeline(report, side) {
   const tools = make("div", { class: "tools" });
   const part = make("div", { class: "drawing timeline" }, tools, ruler, make("div", { class: "scroll" }, canvas));
   const merged = timeline.merged ? ` ${plural(timeline.merged, "short slice")} drawn as how full each ${time(timeline.bin_ns)} is.` : "";
-  place("timeline", "Timeline", `Streams and ranges. Drag to choose a time, scroll or + and − to zoom, arrows to move, Home for all.${merged}`, part, side);
+  place("timeline", "Timeline", `Streams and ranges. Drag to choose a time, Ctrl and the wheel or + and − to zoom, arrows to move, Home for all.${merged}`, part, side);
   const view = { canvas, ruler, readout, timeline, bin: timeline.bin_ns, ...rowsOfTimeline(report), drag: null };
   const draw = () => paintTimeline(view);
   view.window = new Window(timeline.length_ns, () => requestAnimationFrame(draw));
@@ -141,7 +141,7 @@ function listen(view, draw) {
   const { canvas, window: shown } = view;
   const x = (event) => event.clientX - canvas.getBoundingClientRect().left;
   canvas.addEventListener("keydown", (event) => shown.key(event));
-  canvas.addEventListener("wheel", (event) => { if (!event.ctrlKey) shown.wheel(event, timeAt(view, x(event))); }, { passive: false });
+  canvas.addEventListener("wheel", (event) => shown.wheel(event, timeAt(view, x(event))), { passive: false });
   canvas.addEventListener("pointerdown", (event) => {
     if (event.button || event.pointerType === "touch" || x(event) < view.left) return;
     canvas.setPointerCapture(event.pointerId);

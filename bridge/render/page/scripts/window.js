@@ -1,4 +1,4 @@
-// A window of time on an axis from 0 to `length`: dragged, scrolled and stepped through by keys.
+// A window of time on an axis from 0 to `length`: dragged, zoomed by the wheel and stepped through by keys.
 
 const LEAST_WINDOW = 100; // ns
 
@@ -37,14 +37,14 @@ class Window {
     act();
   }
 
-  // The wheel zooms about the pointer; where there is nothing to zoom out of, the page scrolls on.
+  // With Ctrl the wheel zooms about the pointer, as in the charts; alone it scrolls the page, sideways it moves.
   wheel(event, at) {
-    if (event.deltaX && Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+    if (event.ctrlKey) {
+      event.preventDefault(); // else the browser would zoom the page
+      this.zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY / 400))), at);
+    } else if (!this.isWhole && Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
       event.preventDefault();
       this.pan(event.deltaX / 800);
-    } else if (event.deltaY < 0 || !this.isWhole) {
-      event.preventDefault();
-      this.zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY / 400))), at);
     }
   }
 }

@@ -37,5 +37,11 @@ def test_the_benchmark_prints_its_ratios():
         [sys.executable, ROOT / "benchmarks" / "main_job.py", "--kernels", "4000", "--rounds", "1"],
         capture_output=True, text=True, timeout=300, check=True,
     )  # fmt: skip
-    for command in ("bare column read", "report --by op-kernel", "import", "trace"):
+    for command in (
+        "bare column read",
+        "report --by op-kernel",
+        "import",
+        "trace .json.gz",
+        "trace .pftrace",
+    ):
         assert done.stdout.count(f"| {command} |") == 2

@@ -20,13 +20,14 @@ def written(joined, dialect, folder):
     return json.loads(gzip.decompress(path.read_bytes())), path
 
 
-@pytest.mark.parametrize("dialect", PAIRED)
 @pytest.mark.parametrize("path", real_parts.corpus_reports())
-def test_every_begin_has_its_end_in_order(path, dialect, tmp_path):
+def test_every_begin_has_its_end_in_order(path, tmp_path):
+    """In each dialect by turns: what is begun and ended is the same in all."""
     try:
         joined = bridge.load(path)
     except ReportError:
         pytest.skip("nothing recorded in this file, by design")
+    dialect = PAIRED[len(joined.report.activities) % len(PAIRED)]
     trace, _ = written(joined, dialect, tmp_path)
     stacks, last, found = {}, {}, Counter()
     for event in trace["traceEvents"]:

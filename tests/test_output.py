@@ -124,7 +124,7 @@ def test_a_name_too_long_for_a_file_is_one_line(report: Path, folder: Path) -> N
 
 def test_a_trace_has_to_be_named(report: Path, folder: Path) -> None:
     assert_misused(bridge("trace", report), "-o trace.json.gz")
-    assert_misused(bridge("trace", report, "-o", "trace.html"), ".json or .json.gz")
+    assert_misused(bridge("trace", report, "-o", "trace.html"), ".json, .json.gz, .pftrace")
     assert not inside(folder)
 
 
@@ -217,7 +217,7 @@ def test_a_disk_full_half_way_leaves_what_was_there(
     name: str, report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr("bridge.render.chrome.chrome", full_after(3, full))
+    monkeypatch.setattr("bridge.render.traces.chrome", full_after(3, full))
     assert_refused(bridge("trace", report, "-o", name), name, "No space left on device")
     assert not inside(folder)
     (folder / name).write_text("precious")
@@ -366,7 +366,7 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM]
 WHILE_IT_TRACES = {
     "reads": ("importers.columns:Database.read", 1),
     "joins": ("bridge.join.attributed:attribute", 1),
-    "begins to write": ("bridge.output:compressed", 1),
+    "begins to write": ("bridge.exports:compressed", 1),
     "writes": ("bridge.render.rows:Micros.at", 2),
 }
 WHILE_IT_IMPORTS = {
@@ -474,7 +474,7 @@ def test_a_process_interrupted_leaves_nothing(
 def test_an_interrupt_in_this_process_leaves_nothing(
     report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridge.render.chrome.chrome", full_after(3, KeyboardInterrupt()))
+    monkeypatch.setattr("bridge.render.traces.chrome", full_after(3, KeyboardInterrupt()))
     result = bridge("trace", report, "-o", "trace.json")
     assert_interrupted(result.exit_code, result.output)
     assert not inside(folder)

@@ -61,6 +61,11 @@ class Report:
     texts: Texts = field(default_factory=lambda: Texts.of([]))
 
     @property
+    def began(self) -> int:
+        """When the first event of all captures was, in ns."""
+        return min(facts.span[0] for facts in self.facts)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What the user should know before trusting the figures, one line each."""
         return tuple(w for facts in self.facts for w in facts.warnings)

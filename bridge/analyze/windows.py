@@ -61,8 +61,7 @@ class Windows:
 def between(joined: Attributed, first: int | None, last: int | None) -> Windows:
     """Return the time from ``first`` to ``last``, in ns since the first event of all reports."""
     facts = joined.report.facts
-    base = min(one.span[0] for one in facts)
-    count = len(facts)
+    base, count = joined.report.began, len(facts)
     if first is not None and last is not None and first >= last:
         raise ValueError("the window ends before it starts")
     start = np.full(count, min(base + (first or 0), LAST))

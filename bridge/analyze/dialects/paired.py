@@ -11,7 +11,7 @@ from bridge.analyze.timeline import curves, device, host
 from bridge.analyze.timeline.parts import Arrows, Column, Json, Named, Slices, Timeline
 from bridge.analyze.tracks import Group, Track, Tracks
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Ints
+from bridge.join.order import Ints
 from importers import frames
 from importers.percall import SIZES, values
 
@@ -68,15 +68,14 @@ def _laid_out(
     """Lay out as ever, under these kinds, places and arguments; all of a track is of one kind."""
     tracks = Tracks(joined.report)
     ops, calls, work = (draw(joined, tracks) for draw in (host.ops, host.calls, device.activities))
-    launch = joined.attribution.launch
-    rows = np.flatnonzero(launch != NONE)
-    arrows = Arrows(rows, np.full(len(launch), NONE), launch, ops, calls, work)
+    arrows = Arrows.to_launched(joined.attribution.launch, ops, calls, work)
     phases, (marks, counters) = host.phases(joined, tracks), host.marks(joined, tracks)
     slices = [replace(s, kind=kinds[s.kind], args=args(s)) for s in (ops, calls, work)]
     samples = [*curves.of_devices(joined, tracks), *counters]
-    base = min(facts.span[0] for facts in joined.report.facts)
     made = [place(track) for track in tracks.made]
-    return Timeline(base, made, slices, replace(phases, args={}), marks, samples, arrows)
+    return Timeline(
+        joined.report.began, made, slices, replace(phases, args={}), marks, samples, arrows
+    )
 
 
 def _without_arrows(found: Timeline) -> Timeline:

@@ -77,18 +77,17 @@ class KinetoTracks(Tracks):
 def torch(joined: Attributed, *, together: bool = True) -> Timeline:
     """Lay out a report, its processes for one file ``together`` or for one file each."""
     tracks = KinetoTracks(joined.report, together=together)
-    base = min(facts.span[0] for facts in joined.report.facts)
     name, annotated = _names(joined)
     around = around_calls(joined, annotated)
     ops, calls = _host(joined, tracks, name, around)
     work = device_work(joined, tracks, around)
-    launch = joined.attribution.launch
-    rows = np.flatnonzero(launch != NONE)
-    arrows = Arrows(rows, np.full(len(launch), NONE), launch, ops, calls, work.all)
+    arrows = Arrows.to_launched(joined.attribution.launch, ops, calls, work.all)
     phases, (marks, counters) = host.phases(joined, tracks), host.marks(joined, tracks)
     slices = [*_parted(ops, annotated), *_by_api(calls), *work.kinds]
     links = (_autograd(joined, ops),)
-    return Timeline(base, tracks.made, slices, phases, marks, counters, arrows, links)
+    return Timeline(
+        joined.report.began, tracks.made, slices, phases, marks, counters, arrows, links
+    )
 
 
 def _host(joined: Attributed, tracks: Tracks, name: Named, around: Ints) -> tuple[Slices, Slices]:

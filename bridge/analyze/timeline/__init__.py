@@ -7,6 +7,7 @@ Times are rebased to the first event, for viewers read them as doubles of micros
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -57,7 +58,7 @@ def timeline(joined: Attributed, selection: Selection = WHOLE) -> Timeline:
     behind = partial(parts.moved, by=len(tracks.made))
     everything, on_devices = behind(everything), [behind(s) for s in on_devices]
     whole = Timeline(
-        base=min(facts.span[0] for facts in joined.report.facts),
+        base=joined.report.began,
         tracks=[*tracks.made, *of_devices.made],
         slices=[steps, ops, calls, *on_devices],
         phases=phases,
@@ -83,5 +84,5 @@ def _of_devices(
 def _arrows(joined: Attributed, ops: Slices, calls: Slices, activities: Slices) -> Arrows:
     found = joined.attribution
     of_node = np.append(found.nesting.range, NONE)
-    rows = np.flatnonzero(found.launch != NONE)
-    return Arrows(rows, of_node[found.launched_in], found.launch, ops, calls, activities)
+    arrows = Arrows.to_launched(found.launch, ops, calls, activities)
+    return replace(arrows, op=of_node[found.launched_in])

@@ -113,6 +113,12 @@ class Arrows:
     calls: Slices
     activities: Slices
 
+    @classmethod
+    def to_launched(cls, call: Ints, ops: Slices, calls: Slices, activities: Slices) -> Arrows:
+        """Return arrows from calls to all that they launched, from no op."""
+        op = np.full(len(call), NONE)
+        return cls(np.flatnonzero(call != NONE), op, call, ops, calls, activities)
+
 
 @dataclass(frozen=True)
 class Links:

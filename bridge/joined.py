@@ -25,27 +25,13 @@ from bridge.join.attributed import BOTH, DEFAULT, DIRECTIONS, Attributed
 from bridge.join.attribution import REASONS, RULES
 from bridge.join.choices import Choices
 from bridge.join.order import NONE, Ints
+from bridge.views import DIRECTED, VIEWS
 from importers.report import Report
 
 if TYPE_CHECKING:
     from bridge.analyze.timeline import Timeline
 
-VIEWS = (
-    "op", "op-kernel", "kernel", "copy", "range", "module", "forward-op", "phase", "wait"
-)  # fmt: skip
 IN_NOTEBOOK = 20  # rows
-DIRECTED = VIEWS[:5]  # those that can count one direction alone
-SORTED_BY = {  # largest first; ties by the next ones
-    "op": ("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"),
-    "op-kernel": ("total_ns",),
-    "kernel": ("total_ns",),
-    "copy": ("total_ns",),
-    "range": ("gpu_busy_ns", "duration_ns"),
-    "module": ("gpu_self_ns", "gpu_total_ns"),
-    "forward-op": ("gpu_self_ns",),
-    "phase": ("gpu_ns", "wall_ns"),
-    "wait": ("total_ns",),
-}
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,7 +125,7 @@ class Joined:
             "phase": by_phase,
             "wait": by_wait,
         }
-        return ordered(tables[view](joined), SORTED_BY[view])
+        return ordered(tables[view](joined), VIEWS[view].sorted_by)
 
     def __repr__(self) -> str:
         """Say what it is of and how much, in a line."""

@@ -6,9 +6,10 @@ import real_parts
 import importers
 from bridge import demo, store
 from bridge.analyze.timeline import timeline
-from bridge.joined import VIEWS, join
+from bridge.joined import join
 from bridge.render.chrome import chrome
 from bridge.render.document import as_json
+from bridge.views import VIEWS
 
 
 def told(report, raw=False):

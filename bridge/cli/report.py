@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli import options
+from bridge.views import DIRECTED, VIEWS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,19 +17,10 @@ if TYPE_CHECKING:
     from bridge.join.choices import Choices
     from bridge.joined import Joined
 
-VIEWS = ("op", "op-kernel", "kernel", "copy", "range", "module", "forward-op", "phase", "wait")
-DIRECTED = VIEWS[:5]
 FLAGS = {"inclusive": "op-kernel", "memory_kinds": "copy", "arguments": "range"}
 DETAILS = {
-    "module": "category",
-    "wait": "waits",
     "memory_kinds": "source_kind target_kind",
     "arguments": "json",
-}
-NOTHING = {
-    "phase": "no start/end ranges in the report",
-    "wait": "no synchronisations in the report",
-    "copy": "no copies or fills in the report",
 }
 READABLE = 1_000  # rows that a terminal gets: nobody reads more, and to lay them out takes long
 FORMATS = ("table", "json", "csv", "md")
@@ -37,7 +29,7 @@ FORMATS = ("table", "json", "csv", "md")
 @click.command()
 @options.source
 @click.option(
-    "--by", type=click.Choice(VIEWS), default="op", show_default=True, help="What a row is."
+    "--by", type=click.Choice(tuple(VIEWS)), default="op", show_default=True, help="What a row is."
 )
 @click.option(
     "--inclusive", is_flag=True, help="op-kernel: count a kernel for every op on its stack."
@@ -123,7 +115,7 @@ def _check(by: str, *, direction: str, **view: str | bool) -> None:
 
 def _details(by: str, *, kernel_names: str, **view: str | bool) -> set[str]:
     """Return the columns that the table needs and most do without."""
-    found = set(DETAILS.get(by, "").split())
+    found = set(VIEWS[by].details)
     for flag in FLAGS:
         found |= set(DETAILS.get(flag, "").split()) if view[flag] else set()
     return found | ({"mangled"} if kernel_names == "mangled" else set())
@@ -161,8 +153,8 @@ def _text(
     account = accounting.line(joined.totals, joined.op_count)
     if form == "md":
         return f"{tables.as_markdown(shown, table)}\n{account}\n"
-    if not len(table) and by in NOTHING:
-        return f"{NOTHING[by]}\n{account}\n"
+    if not len(table) and VIEWS[by].nothing:
+        return f"{VIEWS[by].nothing}\n{account}\n"
     few = table.head(READABLE) if to_terminal else table
     left = len(table) - len(few)
     more = f"… and {left} more rows: a --filter, or --format csv for all\n" if left else ""

@@ -13,7 +13,8 @@ from join.trainings import training, trainings
 from real_parts import corpus_reports
 
 import bridge.joined
-from bridge.joined import DIRECTED, VIEWS, Joined
+from bridge.joined import Joined
+from bridge.views import DIRECTED, VIEWS
 
 P = 7 << 24
 MAIN, AUTOGRAD, OTHER = (P | number for number in (1, 2, 3))

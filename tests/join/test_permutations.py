@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from real_parts import corpus_reports
 
 import bridge.joined
-from bridge.joined import VIEWS, Joined
+from bridge.joined import Joined
+from bridge.views import VIEWS
 from join.programs import PROCESSES, Program, attributed, programs
 
 TABLES = [view for view in VIEWS if view not in ("range", "wait")]

@@ -6,8 +6,8 @@ import pytest
 
 import bridge
 from bridge import demo
-from bridge.joined import VIEWS
 from bridge.render import notebook
+from bridge.views import VIEWS
 from importers.nsys.write import write
 
 

@@ -8,10 +8,10 @@ from rich.cells import cell_len
 
 import bridge.joined
 from bridge import demo
-from bridge.joined import VIEWS
 from bridge.render import accounting, table, units
 from bridge.render.columns import shown as shown_of
 from bridge.render.table import Look
+from bridge.views import VIEWS
 
 
 @pytest.fixture(scope="module")

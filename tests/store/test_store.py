@@ -23,10 +23,11 @@ from sqlite_utils import Database
 
 import importers
 from bridge import store
-from bridge.joined import VIEWS, join
+from bridge.joined import join
 from bridge.store import StoreError
 from bridge.store.tables import MIGRATIONS
 from bridge.store.tables import VIEWS as VIEWS_OF_STORE
+from bridge.views import VIEWS
 from importers import frames
 from importers.report import Report
 

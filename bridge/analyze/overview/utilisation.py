@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -10,15 +9,13 @@ import numpy as np
 from bridge.analyze.groups import sums
 from bridge.analyze.overview.axis import Axis, Bins, unions
 from bridge.analyze.overview.devices import Devices
+from bridge.analyze.roles import is_communication
 from bridge.join.attributed import Attributed
 from bridge.join.order import Flags, Ints
 from importers import frames
 
 MOST_BINS = 240
 KINDS = ANY, COMPUTE, COMMUNICATION, COPIES = ("any", "compute", "communication", "copies")
-COLLECTIVE = re.compile(
-    r"(nccl|rccl|msccl|nvshmem|oneccl)", re.IGNORECASE
-)  # how their kernels begin
 
 
 def utilisation(joined: Attributed, axis: Axis) -> dict[str, Any] | None:
@@ -67,7 +64,5 @@ def _are(joined: Attributed, kind: str) -> Flags:
     is_copy = frames.is_kind(activities, frames.COPY, frames.FILL)
     if kind == COPIES:
         return is_copy
-    named = activities["name"]
-    collective = np.array([*(COLLECTIVE.match(n) is not None for n in named.cat.categories), False])
-    communicates: Flags = collective[frames.codes(named)] & ~is_copy
+    communicates = is_communication(joined)
     return communicates if kind == COMMUNICATION else ~communicates & ~is_copy

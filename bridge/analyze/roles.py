@@ -1,0 +1,60 @@
+"""What part work, API calls and ops play in a training step, told by their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from bridge.join.attributed import Attributed
+from bridge.join.grammar import parse
+from bridge.join.order import Flags
+from importers import frames
+
+COLLECTIVE = re.compile(r"(nccl|rccl|msccl|nvshmem|oneccl)", re.IGNORECASE)  # how kernels begin
+WAITING = re.compile(r"cu\w*Synchronize")
+COPYING = re.compile(r"cu(?:da)?(?:Memcpy|Memset)\w*")
+BLOCKING = re.compile(r"cu(?:da)?Memcpy(?!\w*Async|\w*Batch)\w*")  # returns when the copy is done
+COMPILING = re.compile(
+    r"cu(?:da)?(?:Module|Library)(?:Load|GetKernel)\w*|cu(?:da)?Link\w+|cu(?:da)?GraphInstantiate\w*|nvrtc\w+"
+)
+COMPILATION = re.compile(
+    r".*(?:nvrtc|dynamo|inductor|\bcompile(?:d_?f|r)?(?:$|[\W_])|compile(?:Fusion|Kernel)|triton.*compil|\bjit_?compil)",
+    re.IGNORECASE,
+)
+DATA_LOADING = re.compile(r"enumerate\((?:DataLoader|DataPipe)\)#.*|.*\bdata[ _-]?load(?:er|ing)\b.*", re.IGNORECASE)  # fmt: skip
+
+
+def is_communication(joined: Attributed) -> Flags:
+    """Tell which activities are kernels of a communication library."""
+    activities = joined.report.activities
+    named = activities["name"]
+    collective = _matching(named.cat.categories, COLLECTIVE)
+    return collective[frames.codes(named)] & frames.is_kind(activities, frames.KERNEL)
+
+
+def calls_matching(joined: Attributed, pattern: re.Pattern[str]) -> Flags:
+    """Tell which API calls have a name that matches, such as `WAITING`, `COPYING` or `BLOCKING`."""
+    named = joined.report.launches["name"]
+    return _matching(named.cat.categories, pattern)[frames.codes(named)]
+
+
+def loads_data(joined: Attributed) -> Flags:
+    """Tell which ops (a code into ``joined.ops``; the last entry is for none) wait for data."""
+    return _told(
+        joined.ops, lambda op: bool(DATA_LOADING.fullmatch(op)) or parse(op).kind == "dataloader"
+    )
+
+
+def compiles(joined: Attributed) -> Flags:
+    """Tell which ops (a code into ``joined.ops``; the last entry is for none) compile something."""
+    return _told(joined.ops, lambda op: bool(COMPILATION.match(op)))
+
+
+def _matching(names: Iterable[str], pattern: re.Pattern[str]) -> Flags:
+    return _told(names, lambda name: pattern.match(name) is not None)
+
+
+def _told(names: Iterable[str], of: Callable[[str], bool]) -> Flags:
+    return np.array([*(of(name) for name in names), False], bool)

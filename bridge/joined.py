@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_numeric_dtype
 
 import importers
-from bridge.analyze import lawful
-from bridge.analyze.kernels import by_copy, by_kernel, by_op_kernel
-from bridge.analyze.modules import by_forward_op, by_module
-from bridge.analyze.ops import by_op
-from bridge.analyze.phases import by_phase
-from bridge.analyze.ranges import by_range
+from bridge.analyze import during, lawful
+from bridge.analyze.breakdown import RANGES, rows_of
 from bridge.analyze.totals import Totals, totals
-from bridge.analyze.waits import by_wait
-from bridge.join.attributed import BOTH, DEFAULT, DIRECTIONS, Attributed
+from bridge.join.attributed import DEFAULT, DIRECTIONS, Attributed
 from bridge.join.attribution import REASONS, RULES
 from bridge.join.choices import Choices
 from bridge.join.order import NONE, Ints
-from bridge.views import DIRECTED, VIEWS
+from bridge.tables import Options, table
+from bridge.views import VIEWS, dimensions_of
 from importers.report import Report
 
 if TYPE_CHECKING:
@@ -93,39 +88,45 @@ class Joined:
         )
 
     def by(
-        self,
-        view: str,
-        *,
-        inclusive: bool = False,
-        kernel_names: str = "short",
-        memory_kinds: bool = False,
-        arguments: bool = False,
-        direction: str = BOTH,
+        self, view: str | Sequence[str], *, columns: str | Sequence[str] = (), **how: Any
     ) -> pd.DataFrame:
-        """Return one of the tables `VIEWS`, as docs/report.md describes them.
+        """Return a table: one of `VIEWS`, or of one or several `DIMENSIONS`, as docs/report.md describes them.
 
-        ``inclusive`` goes with op-kernel, ``memory_kinds`` with copy, ``arguments`` with range: columns
-        of what each call says of itself. ``direction`` counts forward or backward work alone, in the views `DIRECTED`. Times in ns;
-        rows sorted by time, largest first, ties by name. Raises ValueError for another view or
-        direction.
+        ``view`` is a name, or several dimensions as a list or with commas: ``"op,shape"``. ``columns`` are
+        those wanted, by name, with or without ``_ns``, or sets: "default", "all", "gpu", "cpu", "causes",
+        "communication". ``how`` are the fields of `bridge.tables.Options`: ``inclusive`` goes with op-kernel,
+        ``memory_kinds`` with copy, ``arguments`` with range (columns of what each call says of itself),
+        ``kernel_names`` with what names kernels; ``direction`` counts forward or backward work alone;
+        gaps (gap, idle) are those longer than ``idle_over_ns``. Times in ns; rows sorted by time, largest
+        first, ties by name. Raises ValueError, in a line for the user, for what there is not.
         """
-        if view not in VIEWS:
-            raise ValueError(f"no view {view!r}: one of {', '.join(VIEWS)}")
-        if direction != BOTH and view not in DIRECTED:
-            raise ValueError(f"no direction for view {view!r}: only for {', '.join(DIRECTED)}")
-        joined = self.attributed.only(direction)
-        tables: dict[str, Callable[[Attributed], pd.DataFrame]] = {
-            "op": by_op,
-            "op-kernel": partial(by_op_kernel, kernel_names=kernel_names, inclusive=inclusive),
-            "kernel": partial(by_kernel, kernel_names=kernel_names),
-            "copy": partial(by_copy, memory_kinds=memory_kinds),
-            "range": partial(by_range, with_arguments=arguments),
-            "module": by_module,
-            "forward-op": by_forward_op,
-            "phase": by_phase,
-            "wait": by_wait,
-        }
-        return ordered(tables[view](joined), VIEWS[view].sorted_by)
+        by = view if isinstance(view, str) else ",".join(view)
+        asked = columns.split(",") if isinstance(columns, str) else columns
+        wanted = tuple(name.strip() for name in asked if name.strip())
+        return table(self.attributed, by, Options(columns=wanted, **how))
+
+    def within(
+        self,
+        *,
+        first_ns: int | None = None,
+        last_ns: int | None = None,
+        steps: tuple[int, int] | None = None,
+        range_name: str | None = None,
+    ) -> Joined:
+        """Return what began in some time, and the work launched in it: all tables and totals are of that alone.
+
+        From ``first_ns`` to ``last_ns`` since the first event, each by its own start; in the steps of
+        these numbers, both included; while ranges of a name or op were open (``*`` and ``?`` allowed) in their
+        process. Raises ValueError, in a line for the user, where there is no such step or range.
+        """
+        joined = self.attributed
+        if first_ns is not None or last_ns is not None:
+            joined = joined.within(during.by_clock(joined, first_ns, last_ns))
+        if steps is not None:
+            joined = joined.within(during.by_step(joined, *steps))
+        if range_name is not None:
+            joined = joined.within(during.by_range(joined, range_name))
+        return Joined(joined)
 
     def __repr__(self) -> str:
         """Say what it is of and how much, in a line."""
@@ -148,8 +149,10 @@ class Joined:
         )
 
     def headings(self, view: str) -> str:
-        """Return which headings a view gets for people: without device work, an op's are of the CPU."""
-        return view if view != "op" or len(self.report.activities) else "op without activities"
+        """Return which headings a table gets for people: without device work, those of ranges are of the CPU."""
+        kind = view if view in VIEWS else rows_of(dimensions_of(view))
+        bare = kind in ("op", RANGES) and not len(self.report.activities)
+        return f"{kind} without activities" if bare else kind
 
     def export_trace(self, path: str | Path, **how: Any) -> Timeline:
         """Write one timeline of ops, API calls and device work: see `bridge.exports.trace`."""
@@ -182,18 +185,6 @@ def load(*paths: str | Path, **choices: Any) -> Joined:
     without ranges. Raises `importers.ReportError`, whose message is one line for the user.
     """
     return join(importers.load(*paths), Choices(**choices))
-
-
-def ordered(
-    table: pd.DataFrame, columns: Sequence[str], *, ascending: bool = False
-) -> pd.DataFrame:
-    """Sort by columns, largest first unless told otherwise; ties by the names, in order."""
-    names = [c for c in table.columns if not is_numeric_dtype(table[c])]
-    names += [c for c in ("start_ns",) if c in table.columns and c not in columns]
-    directions = [ascending] * len(columns) + [True] * len(names)
-    return table.sort_values(
-        [*columns, *names], ascending=directions, ignore_index=True, kind="stable"
-    )
 
 
 def _of_node(node: Ints, codes: Ints, names: Sequence[str]) -> pd.Categorical:

@@ -9,25 +9,87 @@ from dataclasses import dataclass
 class View:
     """A table: sorted by these columns, largest first.
 
+    ``columns`` are those that it has unless others are asked for; where it says none, it has always the same.
     ``directed`` ones can count one direction alone; ``details`` are columns of a report that are read
     only when asked for; ``nothing`` is what to say where there is no row.
     """
 
     sorted_by: tuple[str, ...]
+    columns: tuple[str, ...] = ()
     directed: bool = False
     details: tuple[str, ...] = ()
     nothing: str = ""
 
 
+TIMES = ("count", "total_ns", "mean_ns", "min_ns", "max_ns")
+OF_RANGES = tuple(
+    "calls kernels copies fills graphs gpu_self_ns gpu_total_ns gpu_busy_ns cpu_self_ns cpu_total_ns"
+    " gpu_mean_ns gpu_p50_ns gpu_p95_ns gpu_max_ns share".split()
+)
 VIEWS = {
-    "op": View(("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"), directed=True),
-    "op-kernel": View(("total_ns",), directed=True),
-    "kernel": View(("total_ns",), directed=True),
-    "copy": View(("total_ns",), directed=True, nothing="no copies or fills in the report"),
+    "op": View(("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"), OF_RANGES, directed=True),
+    "op-kernel": View(("total_ns",), TIMES, directed=True),
+    "kernel": View(("total_ns",), (*TIMES[:3], "median_ns", *TIMES[3:], "share"), directed=True),
+    "copy": View(
+        ("total_ns",),
+        (*TIMES, "bytes", "gb_per_s"),
+        directed=True,
+        nothing="no copies or fills in the report",
+    ),
     "range": View(("gpu_busy_ns", "duration_ns"), directed=True),
     "module": View(("gpu_self_ns", "gpu_total_ns"), details=("category",)),
     "forward-op": View(("gpu_self_ns",)),
     "phase": View(("gpu_ns", "wall_ns"), nothing="no start/end ranges in the report"),
     "wait": View(("total_ns",), details=("waits",), nothing="no synchronisations in the report"),
+    "launch": View(("total_ns",), nothing="no kernels with an API call in the report"),
+    "gap": View(("gap_ns",), nothing="no GPU was idle for so long"),
+    "idle": View(("total_ns",), nothing="no GPU was idle for so long"),
 }
+# What rows can be told apart by, alone or together (op,shape), and what has to be read for it.
+DIMENSIONS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys("op path direction step phase thread process report api".split(), ()),
+    **dict.fromkeys("kernel copy kind device stream".split(), ()),
+    "module": ("category",),
+    "shape": ("json",),
+    "dtype": ("json",),
+    "geometry": tuple(
+        "grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic".split()
+    ),
+}
+BROKEN_DOWN = {  # by what the rows are made of
+    "ranges": View(VIEWS["op"].sorted_by, OF_RANGES, directed=True),
+    "calls": View(
+        ("total_ns",), (*TIMES[:4], "p50_ns", "p95_ns", "max_ns", "activities", "gpu_ns", "share")
+    ),
+    "activities": View(
+        ("total_ns",),
+        (*TIMES[:2], "busy_ns", *TIMES[2:4], "p50_ns", "p95_ns", "max_ns", "share"),
+        directed=True,
+    ),
+}
+
+
+def dimensions_of(by: str) -> tuple[str, ...]:
+    """Return the dimensions of a table that is none of `VIEWS`; ValueError, in words for the user, for a wrong one."""
+    names = tuple(name.strip() for name in by.split(","))
+    for name in names:
+        if name not in DIMENSIONS:
+            alone = f"{name!r} stands alone" if name in VIEWS else f"no view {name!r}"
+            listed = ", ".join(dict.fromkeys([*VIEWS, *DIMENSIONS]))
+            raise ValueError(
+                f"{alone}: --by is one of {listed}; or several of {', '.join(DIMENSIONS)}"
+            )
+    if len(set(names)) < len(names):
+        raise ValueError(f"{by!r} names something twice")
+    return names
+
+
+def details_of(by: str) -> frozenset[str]:
+    """Return the columns that a table needs and most do without."""
+    if by in VIEWS:
+        return frozenset(VIEWS[by].details)
+    return frozenset(name for one in dimensions_of(by) for name in DIMENSIONS[one])
+
+
+TIME_UNITS = ("ns", "us", "ms", "s")
 DIRECTED = tuple(name for name, view in VIEWS.items() if view.directed)

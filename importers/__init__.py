@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from importers.errors import NotAReport, ReportError
+from importers.kineto.opened import is_json
+from importers.kineto.read import read as read_kineto
 from importers.nsys import export
 from importers.nsys.read import read as read_nsys
 from importers.nsys.table import JSON, Details, asked
@@ -25,7 +27,8 @@ def load(*paths: str | Path, details: Details = True, sidecar: Sequence[str | Pa
     ``details={"mangled", "waits"}``.
 
     Takes Nsight Systems SQLite exports of any version, ``.nsys-rep``/``.qdrep`` files where
-    nsys is installed, and recordings of sessions without a profiler (``.jsonl``). The recordings beside
+    nsys is installed, traces of PyTorch's profiler (``.json``, ``.json.gz``), and recordings of sessions
+    without a profiler (``.jsonl``). The recordings beside
     a profiler's report, or those of ``sidecar`` (files or folders), give its ranges the details of
     their calls. Raises `ReportError`, whose message is one line for the user.
     """
@@ -41,6 +44,8 @@ def _load(path: Path, details: Details, sidecar: Sequence[Path]) -> Report:
         _readable(path)
         if is_recording(path):
             return load_recording(path)
+        if is_json(path):
+            return read_kineto(path)
         report = _profiled(path, details)
         return beside.found(report, path, sidecar) if asked(details, JSON) else report
     except OSError as error:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fnmatch import translate
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-CONDITION = re.compile(r"\s*(\w[\w-]*)\s*(!=|>=|<=|=|>|<)\s*(.+?)\s*")
+CONDITION = re.compile(r"\s*(\w[\w-]*)\s*(!=|>=|<=|=|>|<|~)\s*(.+?)\s*")
 QUOTED = r"'[^']*'|\"[^\"]*\""
-NEXT = r",\s*\w[\w-]*\s*(?:[!<>]=|[<>=])"
+NEXT = r",\s*\w[\w-]*\s*(?:[!<>]=|[<>=~])"
 CONDITIONS = re.compile(rf"(?:^|(?<=,))((?:{QUOTED}|(?!{NEXT}).)+)", re.DOTALL)
+ALSO = {  # what else a column may be called: the time of a row's own work
+    "gpu": ("gpu_self_ns", "gap_ns", "total_ns"),
+    "cpu": ("cpu_self_ns", "duration_ns"),
+}
 UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 NUMBER = re.compile(rf"(-?\d+(?:\.\d+)?)\s*({'|'.join(UNITS)}|%)?")
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -28,25 +32,41 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def matching(table: pd.DataFrame, conditions: str) -> pd.DataFrame:
+class Condition(NamedTuple):
+    """What a column is compared with, and how."""
+
+    column: str
+    how: str
+    value: str
+
+
+def matching(table: pd.DataFrame, conditions: str | Sequence[Condition]) -> pd.DataFrame:
     """Return the rows that meet all conditions, which commas separate.
 
-    Names compare with ``=`` and ``!=`` and may hold ``*`` and ``?``, quoted if they hold commas; numbers take a unit of time or
-    ``%``, and a column in ns may be named without its ``_ns``. Raises ValueError for what it cannot
-    read.
+    Names compare with ``=`` and ``!=`` and may hold ``*`` and ``?``, quoted if they hold commas, or with ``~``
+    and a regular expression found anywhere; numbers take a unit of time or ``%``, or two with ``..`` between, both
+    included. A column in ns may be named without its ``_ns``, and the time of a row's own work ``gpu`` or ``cpu``.
+    Raises ValueError for what it cannot read.
     """
-    for text in _split(conditions):
-        found = CONDITION.fullmatch(text)
-        if not found:
-            raise ValueError(f"cannot read {text.strip()!r}: write COLUMN=NAME or COLUMN>NUMBER")
-        column = column_named(table, found[1])
-        table = table[_meets(table[column], found[2], found[3])]
+    for name, how, value in parsed(conditions) if isinstance(conditions, str) else conditions:
+        table = table[_meets(table[column_named(table, name)], how, value)]
     return table.reset_index(drop=True)
+
+
+def parsed(conditions: str) -> list[Condition]:
+    """Return the conditions that commas separate; ValueError for what is none."""
+    found = []
+    for text in _split(conditions):
+        match = CONDITION.fullmatch(text)
+        if not match:
+            raise ValueError(f"cannot read {text.strip()!r}: write COLUMN=NAME or COLUMN>NUMBER")
+        found.append(Condition(match[1], match[2], match[3]))
+    return found
 
 
 def column_named(table: pd.DataFrame, name: str) -> str:
     """Return the column that goes by a name, with or without ``_ns``; ValueError if none does."""
-    for column in (name, f"{name}_ns"):
+    for column in (name, f"{name}_ns", *ALSO.get(name, ())):
         if column in table.columns:
             return column
     raise ValueError(f"no column {name!r}: one of {', '.join(table.columns)}")
@@ -67,12 +87,32 @@ def _split(conditions: str) -> list[str]:
 
 def _meets(column: pd.Series, how: str, value: str) -> pd.Series:
     if is_numeric_dtype(column):
-        meets: pd.Series = COMPARE[how](column, _number(value))
-        return meets
+        return _compares(column, how, value)
+    if how == "~":
+        return _found(column, _unquoted(value))
     if how not in ("=", "!="):
-        raise ValueError(f"{column.name} is a name: compare it with = or !=")
+        raise ValueError(f"{column.name} is a name: compare it with =, != or ~")
     matches = column.str.fullmatch(translate(_unquoted(value)))
     return matches if how == "=" else ~matches
+
+
+def _compares(column: pd.Series, how: str, value: str) -> pd.Series:
+    """Compare numbers; with two, ask whether they lie between."""
+    first, between, last = value.partition("..")
+    if how == "~" or (between and how not in ("=", "!=")):
+        raise ValueError(f"{column.name} is a number: compare it as in >10us, or =3..5")
+    meets: pd.Series = COMPARE[how](column, _number(first))
+    if between:
+        inside = (column >= _number(first)) & (column <= _number(last))
+        meets = inside if how == "=" else ~inside
+    return meets
+
+
+def _found(column: pd.Series, pattern: str) -> pd.Series:
+    try:
+        return column.str.contains(re.compile(pattern))
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
 
 
 def _unquoted(value: str) -> str:

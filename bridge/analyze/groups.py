@@ -58,6 +58,18 @@ def quantiles(group: Ints, values: Ints, groups: int, *shares: float) -> list[Fl
     return found
 
 
+def times(group: Ints, time: Ints, groups: int) -> dict[str, Ints | Floats]:
+    """Return count, total, mean, least and greatest time of each group, in ns."""
+    count, total = counts(group, groups), sums(group, time, groups)
+    return {
+        "count": count,
+        "total_ns": total,
+        "mean_ns": ratio(total, count),
+        "min_ns": lowest(group, time, groups),
+        "max_ns": highest(group, time, groups),
+    }
+
+
 def ratio(part: Ints, whole: Ints | int) -> Floats:
     """Return part / whole, 0 where the whole is 0."""
     return np.divide(part, whole, out=np.zeros(len(part)), where=np.asarray(whole) != 0)

@@ -68,7 +68,7 @@ def by_module(joined: Attributed) -> pd.DataFrame:
     none = len(modules.paths)
     place = modules.of[work.node]
     path = np.where(place == NONE, none, np.append(modules.path, none)[place])
-    columns = work.columns(path, none + 1, int(joined.duration.sum()))
+    columns = work.columns(path, none + 1, joined.whole_ns)
     total = _totals(joined, place, work.time)
     table = {
         "module": texts([*modules.paths, NO_MODULE]),
@@ -92,7 +92,7 @@ def by_forward_op(joined: Attributed) -> pd.DataFrame:
     goes_back[joined.op[joined.directions.forward[joined.directions.forward != NONE]]] = True
     around = inherited(nesting, np.where(goes_back[op], op, NONE))
     own = np.where(around == NONE, op, around)
-    columns = work.columns(own[work.node], groups, int(joined.duration.sum()))
+    columns = work.columns(own[work.node], groups, joined.whole_ns)
     call = joined.call
     rows = np.flatnonzero(call != NONE)
     _, once = number(call[rows])

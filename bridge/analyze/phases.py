@@ -23,7 +23,7 @@ def by_phase(joined: Attributed) -> pd.DataFrame:
     host; ``open`` counts those that never ended.
     """
     ranges = joined.report.ranges
-    rows = np.flatnonzero(frames.is_kind(ranges, frames.START_END))
+    rows = np.flatnonzero(frames.is_kind(ranges, frames.START_END) & joined.counted_ranges)
     name, used = pd.factorize(frames.codes(ranges["name"])[rows])
     groups = len(used)
     launched, of_range = _launched(joined)
@@ -43,7 +43,7 @@ def by_phase(joined: Attributed) -> pd.DataFrame:
             "gpu_ns": gpu,
             "gpu_busy_ns": busy_apart(group, report, start, joined.end[row], groups),
             "wall_ns": busy_apart(name, phases.process, phases.start, phases.end, groups),
-            "share": ratio(gpu, int(joined.duration.sum())),
+            "share": ratio(gpu, joined.whole_ns),
         }
     )
 
@@ -69,7 +69,7 @@ class _Launched:
 def _launched(joined: Attributed) -> tuple[_Launched, Ints]:
     """Return what was launched, and the process of each range by the same numbers."""
     report, launch = joined.report, joined.attribution.launch
-    rows = np.flatnonzero(launch != NONE)
+    rows = np.flatnonzero((launch != NONE) & joined.accounted)
     keys = [
         tuple(frames.ints(table, c) for c in ("report", "process"))
         for table in (report.launches, report.ranges)

@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
+from bridge.analyze.devices import Devices
 from bridge.analyze.groups import Floats, counts, sums
 from bridge.analyze.overview.axis import Axis
-from bridge.analyze.overview.devices import Devices
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.order import NONE, Ints, by, number

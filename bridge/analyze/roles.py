@@ -13,6 +13,7 @@ from bridge.join.order import Flags
 from importers import frames
 
 COLLECTIVE = re.compile(r"(nccl|rccl|msccl|nvshmem|oneccl)", re.IGNORECASE)  # how kernels begin
+LAUNCHING = re.compile(r"cu(?:da)?(?:Graph)?Launch\w*")  # issues kernels, graphs or host functions
 WAITING = re.compile(r"cu\w*Synchronize")
 COPYING = re.compile(r"cu(?:da)?(?:Memcpy|Memset)\w*")
 BLOCKING = re.compile(r"cu(?:da)?Memcpy(?!\w*Async|\w*Batch)\w*")  # returns when the copy is done

@@ -27,8 +27,8 @@ class Totals(TypedDict):
 
 def totals(joined: Attributed) -> Totals:
     """Return the accounting; reasons that nothing has are left out."""
-    reason = joined.attribution.reason
-    count, time = counts(reason, len(REASONS)), sums(reason, joined.duration, len(REASONS))
+    reason, time = (c[joined.accounted] for c in (joined.attribution.reason, joined.duration))
+    count, time = counts(reason, len(REASONS)), sums(reason, time, len(REASONS))
     rest = {
         name: Share(activities=int(n), gpu_ns=int(ns))
         for code, (name, n, ns) in enumerate(zip(REASONS, count, time, strict=True))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.groups import texts
-from bridge.analyze.kernels import times
+from bridge.analyze.groups import texts, times
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE
 from importers import frames
@@ -21,11 +20,12 @@ def by_wait(joined: Attributed) -> pd.DataFrame:
     was only recorded waits for nothing and counts its call.
     """
     waits = joined.report.waits
-    op = np.append(joined.node_op, NONE)[joined.wait_node]
+    rows = np.flatnonzero(joined.counted_waits)
+    op = np.append(joined.node_op, NONE)[joined.wait_node[rows]]
     kinds = list(waits["kind"].cat.categories)
-    pair, distinct = pd.factorize((op + 1) * len(kinds) + frames.codes(waits["kind"]))
+    pair, distinct = pd.factorize((op + 1) * len(kinds) + frames.codes(waits["kind"])[rows])
     ops, kind = np.divmod(distinct, max(1, len(kinds)))
-    length = np.maximum(frames.ints(waits, "end") - frames.ints(waits, "start"), 0)
+    length = np.maximum(frames.ints(waits, "end") - frames.ints(waits, "start"), 0)[rows]
     return pd.DataFrame(
         {
             "op": texts([NO_OP, *joined.ops])[ops],

@@ -74,15 +74,7 @@ def of_steps(joined: Attributed, first: int, last: int) -> Windows:
 
     Raises ValueError, in words for the user, if there is none such.
     """
-    steps = joined.steps
-    if not len(steps):
-        raise ValueError(
-            "no steps in the report: they are ranges called step N, iteration N, batch N, ProfilerStep#N"
-        )
-    chosen = np.flatnonzero((steps.number >= first) & (steps.number <= last))
-    if not len(chosen):
-        low, high = int(steps.number.min()), int(steps.number.max())
-        raise ValueError(f"no such step: the report has {low} to {high}")
+    steps, chosen = joined.steps, numbered_steps(joined, first, last)
     step = joined.activity_step
     ran = step != NONE
     done = highest(step[ran], joined.end[ran], len(steps))
@@ -96,16 +88,36 @@ def of_ranges(joined: Attributed, name: str) -> Windows:
 
     Raises ValueError, in words for the user, if there is none such.
     """
-    ranges = joined.report.ranges
-    wanted = re.compile(translate(name)).fullmatch
-    codes, names = frames.codes(ranges["name"]), ranges["name"].cat.categories
-    chosen = _among(codes, names, wanted) | _among(joined.op, joined.ops, wanted)
-    if not chosen.any():
-        raise ValueError(f"no range {name!r} in the report; bridge report --by op lists them")
+    ranges, chosen = joined.report.ranges, named_ranges(joined, name)
     end = np.maximum(frames.ints(ranges, "end"), _done(joined))[chosen]
     return Windows.of(
         frames.ints(ranges, "report")[chosen], frames.ints(ranges, "start")[chosen], end
     )
+
+
+def numbered_steps(joined: Attributed, first: int, last: int) -> Ints:
+    """Return the steps with these numbers (places in ``joined.steps``); ValueError if there is none."""
+    steps = joined.steps
+    if not len(steps):
+        raise ValueError(
+            "no steps in the report: they are ranges called step N, iteration N, batch N, ProfilerStep#N"
+        )
+    chosen = np.flatnonzero((steps.number >= first) & (steps.number <= last))
+    if not len(chosen):
+        low, high = int(steps.number.min()), int(steps.number.max())
+        raise ValueError(f"no such step: the report has {low} to {high}")
+    return chosen
+
+
+def named_ranges(joined: Attributed, name: str) -> Ints:
+    """Return the ranges of this name or op (``*`` and ``?`` allowed); ValueError if there is none."""
+    column = joined.report.ranges["name"]
+    wanted = re.compile(translate(name)).fullmatch
+    named = _among(frames.codes(column), column.cat.categories, wanted)
+    chosen = np.flatnonzero(named | _among(joined.op, joined.ops, wanted))
+    if not len(chosen):
+        raise ValueError(f"no range {name!r} in the report; bridge report --by op lists them")
+    return chosen
 
 
 def _among(codes: Ints, names: Iterable[str], wanted: Callable[[str], object]) -> Flags:

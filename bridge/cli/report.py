@@ -1,35 +1,49 @@
-"""``bridge report``: tables per op, kernel, copy or range."""
+"""``bridge report``: tables per op, kernel, copy, range …, or of several dimensions together."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import options
-from bridge.views import DIRECTED, VIEWS
+from bridge.cli import options, times
+from bridge.views import DIMENSIONS, DIRECTED, TIME_UNITS, VIEWS, details_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bridge.analyze.filters import Condition
     from bridge.join.choices import Choices
     from bridge.joined import Joined
 
 FLAGS = {"inclusive": "op-kernel", "memory_kinds": "copy", "arguments": "range"}
-DETAILS = {
-    "memory_kinds": "source_kind target_kind",
-    "arguments": "json",
-}
-READABLE = 1_000  # rows that a terminal gets: nobody reads more, and to lay them out takes long
+DETAILS = {"memory_kinds": ("source_kind", "target_kind"), "arguments": ("json",)}
+TELL_STEPS = ("step", "gap")  # views with a column of steps
 FORMATS = ("table", "json", "csv", "md")
+VIEW = (  # what goes to Joined.by
+    *("columns", "inclusive", "kernel_names", "memory_kinds", "arguments", "direction"),
+    "idle_over_ns",
+)
 
 
 @click.command()
 @options.source
 @click.option(
-    "--by", type=click.Choice(tuple(VIEWS)), default="op", show_default=True, help="What a row is."
+    "--by",
+    default="op",
+    show_default=True,
+    metavar="TABLE",
+    help=f"What a row is: {', '.join(VIEWS)}; or, one or several with commas, {', '.join(DIMENSIONS)}.",
+)
+@click.option(
+    "--columns",
+    default="",
+    metavar="NAMES",
+    help="Only these, with commas. Sets: default, all, gpu, cpu, causes, communication.",
 )
 @click.option(
     "--inclusive", is_flag=True, help="op-kernel: count a kernel for every op on its stack."
@@ -39,7 +53,7 @@ FORMATS = ("table", "json", "csv", "md")
     type=click.Choice(("forward", "backward", "both")),
     default="both",
     show_default=True,
-    help="Count only what ran in this pass; not for module, forward-op, phase, wait.",
+    help="Count only what ran in this pass.",
 )
 @click.option(
     "--names",
@@ -57,108 +71,145 @@ FORMATS = ("table", "json", "csv", "md")
 )
 @click.option("--arguments", is_flag=True, help="range: columns of what each call says of itself.")
 @click.option("--memory-kinds", is_flag=True, help="copy: pageable, pinned … memory apart.")
+@click.option(
+    "--idle-over",
+    "idle_over_ns",
+    metavar="TIME",
+    default="10us",
+    show_default=True,
+    callback=times.time,
+    help="gap, idle: only gaps longer than this.",
+)
+@times.window
 @click.option("--sort", metavar="[+]COLUMN", help="Sort by this column, + for smallest first.")
 @click.option("--top", type=click.IntRange(min=1), help="Show only this many rows.")
-@click.option("--filter", "conditions", help="Only rows like 'op=aten::*, gpu_total>10us'.")
+@click.option(
+    "--filter", "conditions", help="Only rows like 'op=aten::*, gpu>10us, step=3..5, kernel~gemm'."
+)
+@click.option(
+    "--running", is_flag=True, help="Add the running sum of the column that is sorted by."
+)
+@click.option(
+    "--unit",
+    type=click.Choice(TIME_UNITS),
+    help="Unit of all times in tables. [default: what fits]",
+)
 @options.choices
 @options.sidecar
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), help="Default: table, or by -o's suffix."
 )
 @options.output
-def report(  # noqa: PLR0913, PLR0917 - one parameter per option
+def report(  # noqa: PLR0913, PLR0917 - what every command takes
     reports: tuple[Path, ...],
     db: Path,
     run: int | None,
     choices: Choices,
     sidecar: tuple[Path, ...],
-    by: str,
-    names: str,
-    sort: str | None,
-    top: int | None,
-    conditions: str | None,
-    form: str | None,
     output: Path | None,
     force: bool,
-    **view: Any,
+    **asked: Any,
 ) -> None:
     """Print a table of REPORTS, or of a run of the store.
 
     Times are on the GPU unless the heading says CPU. 'self' is of the innermost op only, 'total' of the
-    op and everything under it, 'busy' the union of its intervals.
+    op and everything under it, 'busy' the union of its intervals, 'span' first start to last end.
     """
-    _check(by, **view)
+    by = ",".join(part.strip() for part in asked.pop("by").split(","))
+    with _in_a_line():
+        details = _details(by, **asked)
+        conditions, steps = _conditions(by, asked.pop("conditions"), arguments=asked["arguments"])
     if output:
         options.check_output(output, reports, force=force)
-    choices = replace(choices, raw=names == "raw")
-    joined = options.joined(reports, db, run, choices, _details(by, **view), sidecar)
-    table = _chosen(joined.by(by, **view), conditions, sort, top)
-    form = form or (_by_suffix(output) if output else "table")
-    shown = "copy by memory" if view["memory_kinds"] else joined.headings(by)
-    text = _text(joined, by, shown, table, form, to_terminal=output is None)
-    if output is None:
-        click.echo(text, nl=False, color=options.look().color)
-    else:
-        from bridge.output import write
-
-        write(output, text, force=force)
-        click.echo(f"{output}: {len(table)} rows", err=True)
+    choices = replace(choices, raw=asked["names"] == "raw")
+    joined = options.joined(reports, db, run, choices, details, sidecar)
+    with _in_a_line():
+        joined = times.within(joined, **asked).within(steps=steps)
+        table = joined.by(by, **{name: asked[name] for name in VIEW})
+        table = _chosen(table, by, conditions, **asked)
+    _print(joined, by, table, output, force=force, **asked)
 
 
-def _check(by: str, *, direction: str, **view: str | bool) -> None:
+@contextmanager
+def _in_a_line() -> Iterator[None]:
+    """Say what is wrong with a request as click does."""
+    try:
+        yield
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _details(by: str, *, kernel_names: str, direction: str, **asked: Any) -> set[str]:
+    """Return the columns that the table needs and most do without; ValueError for what does not go together."""
     for flag, only in FLAGS.items():
-        if view[flag] and by != only:
-            raise click.UsageError(f"--{flag.replace('_', '-')} goes with --by {only}")
-    if direction != "both" and by not in DIRECTED:
-        raise click.UsageError(f"--direction goes with --by {', '.join(DIRECTED)}")
-
-
-def _details(by: str, *, kernel_names: str, **view: str | bool) -> set[str]:
-    """Return the columns that the table needs and most do without."""
-    found = set(VIEWS[by].details)
-    for flag in FLAGS:
-        found |= set(DETAILS.get(flag, "").split()) if view[flag] else set()
+        if asked[flag] and by != only:
+            raise ValueError(f"--{flag.replace('_', '-')} goes with --by {only}")
+    if direction != "both" and by in VIEWS and by not in DIRECTED:
+        raise ValueError(
+            f"--direction goes with --by {', '.join(DIRECTED)}, or {', '.join(DIMENSIONS)}"
+        )
+    found = set(details_of(by))
+    for flag, columns in DETAILS.items():
+        found |= set(columns) if asked[flag] else set()
     return found | ({"mangled"} if kernel_names == "mangled" else set())
 
 
-def _chosen(
-    table: pd.DataFrame, conditions: str | None, sort: str | None, top: int | None
-) -> pd.DataFrame:
-    from bridge.analyze.filters import column_named, matching
-    from bridge.joined import ordered
+def _conditions(
+    by: str, text: str | None, *, arguments: bool
+) -> tuple[list[Condition], tuple[int, int] | None]:
+    """Return the conditions on rows, and the steps asked for of a table that has no column of them."""
+    from bridge.analyze.filters import parsed
 
-    try:
-        if conditions:
-            table = matching(table, conditions)
-        if sort:
-            column = column_named(table, sort.removeprefix("+"))
-            table = ordered(table, [column], ascending=sort.startswith("+"))
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+    found = parsed(text) if text is not None else []
+    if arguments or by in TELL_STEPS or (by not in VIEWS and "step" in by.split(",")):
+        return found, None
+    of_steps = [c for c in found if c.column == "step"]
+    if not of_steps:
+        return found, None
+    if len(of_steps) > 1 or of_steps[0].how != "=" or not times.STEPS.fullmatch(of_steps[0].value):
+        raise ValueError("steps are chosen as step=3 or step=3..5")
+    return [c for c in found if c.column != "step"], times.first_and_last(of_steps[0].value)
+
+
+def _chosen(
+    table: pd.DataFrame,
+    by: str,
+    conditions: list[Condition],
+    *,
+    sort: str | None,
+    top: int | None,
+    running: bool,
+    **_rest: Any,
+) -> pd.DataFrame:
+    """Return the rows that meet the conditions, sorted and cut as asked, maybe with a running sum."""
+    from bridge.analyze.filters import column_named, matching
+    from bridge.tables import ordered, sorted_by, with_running_sum
+
+    table = matching(table, conditions)
+    column = column_named(table, sort.removeprefix("+")) if sort else sorted_by(by, table)
+    if sort:
+        table = ordered(table, [column], ascending=sort.startswith("+"))
+    if running:
+        table = with_running_sum(table, column)
     return table.head(top) if top else table
 
 
-def _text(
-    joined: Joined, by: str, shown: str, table: pd.DataFrame, form: str, *, to_terminal: bool
-) -> str:
-    from bridge.render import document
+def _print(
+    joined: Joined, by: str, table: pd.DataFrame, output: Path | None, *, force: bool, **asked: Any
+) -> None:
+    from bridge.cli.printed import Printed
 
-    if form == "json":
-        return document.as_json(by, joined.report.source, joined.totals, table)
-    if form == "csv":
-        return document.as_csv(table)
-    from bridge.render import accounting
-    from bridge.render import table as tables
+    form = asked["form"] or (_by_suffix(output) if output else "table")
+    headings = "copy by memory" if asked["memory_kinds"] else joined.headings(by)
+    shown = "" if asked["columns"] or asked["running"] else headings
+    text = Printed(joined, by, shown, asked["unit"]).text(table, form, to_terminal=output is None)
+    if output is None:
+        click.echo(text, nl=False, color=options.look().color)
+        return
+    from bridge.output import write
 
-    account = accounting.line(joined.totals, joined.op_count)
-    if form == "md":
-        return f"{tables.as_markdown(shown, table)}\n{account}\n"
-    if not len(table) and VIEWS[by].nothing:
-        return f"{VIEWS[by].nothing}\n{account}\n"
-    few = table.head(READABLE) if to_terminal else table
-    left = len(table) - len(few)
-    more = f"… and {left} more rows: a --filter, or --format csv for all\n" if left else ""
-    return f"{tables.for_terminal(shown, few, options.look(to_terminal=to_terminal))}{more}\n{account}\n"
+    write(output, text, force=force)
+    click.echo(f"{output}: {len(table)} rows", err=True)
 
 
 def _by_suffix(path: Path) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import options
+from bridge.cli import options, times
 from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
@@ -21,49 +20,11 @@ DRAWN = frozenset(
     "category grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic"
     " source_kind target_kind graph json".split()
 )
-STEPS = re.compile(r"(\d{1,18})(?:\.\.(\d{1,18}))?")
-
-
-def _time(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
-    """Read a time since the first event of the report; return ns."""
-    from bridge.analyze.filters import ns_of
-
-    try:
-        return None if text is None else ns_of(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def _steps(
-    _context: click.Context, _option: click.Parameter, text: str | None
-) -> tuple[int, int] | None:
-    """Read the first and the last step."""
-    if text is None:
-        return None
-    found = STEPS.fullmatch(text)
-    if not found:
-        raise click.BadParameter(f"{text!r}: write a step, as 3, or several, as 3..5")
-    return int(found[1]), int(found[2] or found[1])
 
 
 @click.command()
 @options.source
-@click.option(
-    "--from", "first", metavar="TIME", callback=_time, help="Only what happens from this time on."
-)
-@click.option(
-    "--to", "last", metavar="TIME", callback=_time, help="Only what happens before this time."
-)
-@click.option(
-    "--step",
-    "steps",
-    metavar="N or N..M",
-    callback=_steps,
-    help="Only these steps, and the work they launched.",
-)
-@click.option(
-    "--range", "name", metavar="NAME", help="Only while ranges of this name ran (* and ?)."
-)
+@times.window
 @click.option("--slim", is_flag=True, help="Steps, ops and device work alone, with op and reason.")
 @click.option(
     "--max-events", "most", type=click.IntRange(min=1), help="Only so many slices, the longest."
@@ -89,7 +50,7 @@ def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
     slim: bool,
     most: int | None,
     dialect: str,
-    **times: Any,
+    **window: Any,
 ) -> None:
     """Write one timeline of REPORTS (or of a run of the store): ops, API calls, kernels, arrows.
 
@@ -102,7 +63,7 @@ def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
         _check(output, dialect)
         options.check_output(output, reports, force=force)
     joined = options.joined(reports, db, run, choices, DRAWN, sidecar)
-    selection = _selection(joined, slim, most, **times)
+    selection = _selection(joined, slim, most, **window)
     try:
         with doing(f"writing {output}"):
             said = _write(joined, output, dialect, selection, force=force)
@@ -134,11 +95,11 @@ def _check(output: Path, dialect: str) -> None:
         raise click.UsageError(str(error)) from error
 
 
-def _selection(joined: Joined, slim: bool, most: int | None, **times: Any) -> Selection:
+def _selection(joined: Joined, slim: bool, most: int | None, **window: Any) -> Selection:
     from bridge.analyze.timeline import Selection
 
     try:
-        return Selection(tuple(_windows(joined, **times)), slim, most)
+        return Selection(tuple(_windows(joined, **window)), slim, most)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TypeVar
@@ -10,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from bridge.join import labels
+from bridge.join import naming
 from bridge.join.adoption import with_adoption
 from bridge.join.attribution import (
     INVALID_TIME,
@@ -23,12 +22,14 @@ from bridge.join.attribution import (
     calls_of,
 )
 from bridge.join.choices import Choices
+from bridge.join.chosen import Chosen
 from bridge.join.directions import Directions
 from bridge.join.domains import accepted
 from bridge.join.graphs import NodeEvents, creation_of
 from bridge.join.modules import Modules
 from bridge.join.order import NONE, Flags, Ints
 from bridge.join.paths import paths
+from bridge.join.repetition import with_repetition
 from bridge.join.steps import Steps
 from importers import frames
 from importers.report import Report
@@ -46,7 +47,8 @@ class Attributed:
     """A report, its attribution, and the op of every range.
 
     ``ops`` are the distinct names; ``op`` is a code into them per range, NONE for a range that is
-    no op (a phase, a library's own range).
+    no op (a phase, a library's own range). What analyses count may be less than there is: one
+    ``direction``, the rows that are ``chosen``.
     """
 
     report: Report
@@ -54,11 +56,12 @@ class Attributed:
     ops: tuple[str, ...]
     op: Ints
     direction: str = BOTH
+    chosen: Chosen | None = None
 
     @classmethod
     def of(cls, report: Report, choices: Choices = DEFAULT) -> Attributed:
         """Attribute a report's activities to ops (or to raw texts)."""
-        names, codes = _raw(report) if choices.raw else _ops(report, choices.rules)
+        names, codes = naming.raw(report) if choices.raw else naming.ops(report, choices.rules)
         stacked = frames.is_kind(report.ranges, frames.PUSH_POP)  # phases are never on a stack
         is_op = stacked & accepted(report.ranges, choices.only, choices.without)
         launches = _filled(Launches, report.launches)
@@ -73,6 +76,10 @@ class Attributed:
             of_range = frames.ints(report.ranges, "report"), frames.ints(report.ranges, "process")
             attribution = with_adoption(attribution, of_range, launches)
         return cls(report, attribution, tuple(names), np.where(is_op, codes, NONE))
+
+    def within(self, chosen: Chosen) -> Attributed:
+        """Return what analyses count of some time: accounting is of that, attribution stays the whole's."""
+        return replace(self, chosen=chosen if self.chosen is None else self.chosen & chosen)
 
     def only(self, direction: str) -> Attributed:
         """Return what analyses count of one direction: "forward", "backward", or "both".
@@ -119,17 +126,39 @@ class Attributed:
         return Steps.of(self.report)
 
     @cached_property
+    def iterations(self) -> Steps:
+        """The steps of the run; of a process whose ranges name none, those in which its work repeats."""
+        found = self.attribution
+        return with_repetition(self.steps, self.report, found.launch, self.duration, found.nesting)
+
+    @cached_property
     def activity_step(self) -> Ints:
         """The step that each activity was launched in (without a launch: ran in), or NONE."""
+        return self._launched_in(self.steps)
+
+    @cached_property
+    def activity_iteration(self) -> Ints:
+        """The same among `iterations`."""
+        return self._launched_in(self.iterations)
+
+    def _launched_in(self, steps: Steps) -> Ints:
         activities, launch = self.report.activities, self.attribution.launch
         issued = np.append(frames.ints(self.report.launches, "start"), 0)[launch]
         when = np.where(launch == NONE, frames.ints(activities, "start"), issued)
         of, process = (frames.ints(activities, c) for c in ("report", "process"))
-        return self.steps.at(of, process, when)
+        return steps.at(of, process, when)
 
     @cached_property
     def listed(self) -> Flags:
-        """Which nodes are of a range of the direction that is counted."""
+        """Which nodes are of a range that is counted."""
+        if self.chosen is None:
+            return self.around
+        flags: Flags = self.around & self.chosen.ranges[self.attribution.nesting.range]
+        return flags
+
+    @cached_property
+    def around(self) -> Flags:
+        """Which nodes may have work counted under them: of the direction, whenever they began."""
         if self.direction == BOTH:
             return np.ones(len(self.attribution.nesting), bool)
         of_range: Flags = self.directions.ranges == (self.direction == BACKWARD)
@@ -137,40 +166,70 @@ class Attributed:
 
     @cached_property
     def listed_ranges(self) -> Flags:
-        """Which ranges are ops, and of the direction that is counted."""
-        listed: Flags = self.op != NONE
-        if self.direction != BOTH:
-            listed &= self.directions.ranges == (self.direction == BACKWARD)
+        """Which ranges are ops, and counted."""
+        listed: Flags = (self.op != NONE) & self.counted_ranges
         return listed
 
     @cached_property
     def node(self) -> Ints:
         """The node that owns each activity, NONE for what has none or is not counted."""
-        node = self.attribution.node
-        return node if self.direction == BOTH else np.where(self.counted, node, NONE)
+        return np.where(self.counted, self.attribution.node, NONE)
 
     @cached_property
     def counted(self) -> Flags:
-        """Which activities are counted: all, or those of the direction; what has no op has none."""
+        """Which activities are counted; of one direction, what has no op is not."""
         if self.direction == BOTH:
-            return np.ones(len(self.attribution.node), bool)
+            return self.accounted
         node, backward = self.attribution.node, self.directions.backward
         counted: Flags = np.append(backward == (self.direction == BACKWARD), False)[node]
-        return counted
+        return counted & self.accounted
+
+    @cached_property
+    def accounted(self) -> Flags:
+        """Which activities the accounting is of: of both directions, those chosen."""
+        whole = np.ones(len(self.report.activities), bool)
+        return whole if self.chosen is None else self.chosen.activities
+
+    @cached_property
+    def whole_ns(self) -> int:
+        """Time of all activities that the accounting is of, which shares are of."""
+        return int(self.duration[self.accounted].sum())
+
+    @cached_property
+    def counted_ranges(self) -> Flags:
+        """Which ranges are of the direction and the time that are counted, ops or not."""
+        counted = np.ones(len(self.op), bool)
+        if self.direction != BOTH:
+            counted &= self.directions.ranges == (self.direction == BACKWARD)
+        return counted if self.chosen is None else counted & self.chosen.ranges
+
+    @cached_property
+    def counted_launches(self) -> Flags:
+        """Which API calls are counted: those chosen, of both directions."""
+        every = np.ones(len(self.report.launches), bool)
+        return every if self.chosen is None else self.chosen.launches
+
+    @cached_property
+    def counted_waits(self) -> Flags:
+        """Which waits are counted: those chosen, of both directions."""
+        every = np.ones(len(self.report.waits), bool)
+        return every if self.chosen is None else self.chosen.waits
 
     def calls_of(self, report: Ints, process: Ints, correlation: Ints) -> Ints:
         """Return the row of the API call that each (report, process, correlation id) leads to, or NONE."""
         return calls_of(report, process, correlation, _filled(Launches, self.report.launches))
 
     @cached_property
+    def launch_node(self) -> Ints:
+        """The node that was open where each API call began, or NONE."""
+        found, start = self.attribution, frames.ints(self.report.launches, "start")
+        return found.nesting.innermost(found.stack, start)
+
+    @cached_property
     def wait_node(self) -> Ints:
         """The node that was open where each wait was called, or NONE."""
-        found, launches = self.attribution, self.report.launches
         call = self.calls_of(*(frames.ints(self.report.waits, c) for c in KEY))
-        there = np.flatnonzero(call != NONE)
-        node = np.full(len(call), NONE)
-        when = frames.ints(launches, "start")[call[there]]
-        node[there] = found.nesting.innermost(found.stack[call[there]], when)
+        node: Ints = np.append(self.launch_node, NONE)[call]
         return node
 
     @cached_property
@@ -219,28 +278,3 @@ def _filled(kind: type[T], table: pd.DataFrame, **given: Flags | Ints) -> T:
     """Make what the join takes of the columns of a frame that go by the same names."""
     names = [field.name for field in fields(kind) if field.name not in given]  # type: ignore[arg-type]
     return kind(**{name: frames.ints(table, name) for name in names}, **given)
-
-
-def _ops(report: Report, rules: Sequence[labels.Rule]) -> tuple[Sequence[str], Ints]:
-    column = report.ranges["name"]
-    codes, names = pd.factorize(np.array(labels.ops_of(list(column.cat.categories), rules), object))
-    return list(names), _through(codes, frames.codes(column))
-
-
-def _raw(report: Report) -> tuple[Sequence[str], Ints]:
-    """Whole texts, as ``domain:text`` where the domain has a name."""
-    text, texts = report.texts.factorize()
-    domain = report.ranges["domain_name"]
-    domains = list(domain.cat.categories)
-    text = _through(text, frames.ints(report.ranges, "text"))
-    codes, distinct = pd.factorize(text * max(1, len(domains)) + frames.codes(domain))
-    pairs = [divmod(pair, max(1, len(domains))) for pair in distinct.tolist()]
-    named, names = pd.factorize(
-        np.array([labels.prefixed(domains[d], texts[t]) for t, d in pairs], object)
-    )
-    return list(names), _through(named, codes)
-
-
-def _through(values: Ints, codes: Ints) -> Ints:
-    """Return values[code] per row, NONE for no code."""
-    return np.append(values, NONE)[codes].astype(np.int64)

@@ -16,7 +16,8 @@ from importers import frames
 # undeclared domain has no name: it is known by its texts.
 LIBRARIES = frozenset(
     "cccl cub cublas cublaslt cudnn cufft curand cusolver cusparse cusparselt cutensor libcudf mpi"
-    " nccl nvshmem nvtx3 openmpi thrust ucx".split()
+    " nccl nvshmem nvtx3 openmpi thrust ucx"
+    " python".split()  # its functions, as traces of PyTorch's profiler have them (with_stack)
 )
 LIBRARY_TEXT = re.compile(r"(nccl|MPI_|nvshmem)\w+")
 DEFAULT, ALL = "default", "all"

@@ -1,10 +1,12 @@
-"""Lengths of unions of intervals, per group."""
+"""Unions of intervals, and their lengths, per group."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
-from bridge.join.order import Ints, by
+from bridge.join.order import Ints, by, runs
 
 
 def busy(group: Ints, start: Ints, end: Ints, groups: int) -> Ints:
@@ -31,6 +33,22 @@ def busy_apart(group: Ints, clock: Ints, start: Ints, end: Ints, groups: int) ->
     apart = busy(group * clocks + clock, start, end, groups * clocks)
     together: Ints = apart.reshape(groups, clocks).sum(axis=1)
     return together
+
+
+def unions(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return group, start and end of the times at which any interval of a group is open, in order."""
+    lasting = np.flatnonzero(end > start)
+    order = lasting[by(group[lasting], start[lasting])]
+    group, start, end = group[order], start[order], end[order]
+    reached = end.copy()
+    edges = runs(group).tolist()
+    for first, last in pairwise(edges):  # a turn per group
+        reached[first:last] = np.maximum.accumulate(end[first:last])
+    new = np.ones(len(start), bool)
+    new[1:] = (group[1:] != group[:-1]) | (start[1:] > reached[:-1])
+    begin = np.flatnonzero(new)
+    stop = np.append(begin[1:], len(start))[: len(begin)] - 1
+    return group[begin], start[begin], reached[stop]
 
 
 def _added(group: Ints, start: Ints, end: Ints, span: int) -> Ints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
@@ -30,7 +30,7 @@ KINDS = tuple(  # the first of these that a process has tells its steps
 class Steps:
     """The steps of all processes, by report and process in order of time; none overlaps the next.
 
-    ``range`` is the row of each step's range; ``number`` is what its name says, else its place among the
+    ``range`` is the row of each step's range, NONE for one that was found by repetition; ``number`` is what its name says, else its place among the
     steps of its process, from 0.
     """
 
@@ -51,6 +51,14 @@ class Steps:
         rows = rows[_of_one_thread(report, rows, kind[code[rows]])]
         columns = (frames.ints(ranges, c)[rows] for c in ("report", "process", "start", "end"))
         return _numbered(_outermost(_in_order(cls(rows, said[code[rows]], *columns))))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Steps]) -> Steps:
+        """Put the steps of different processes together."""
+        columns = (
+            np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)
+        )
+        return _in_order(cls(*columns))
 
     def __len__(self) -> int:
         return len(self.range)

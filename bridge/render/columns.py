@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from bridge.render import units
-
-MISSING = -1
+from bridge.render import headings, units
+from bridge.render.headings import given
+from bridge.views import BROKEN_DOWN
 
 
 @dataclass(frozen=True)
@@ -46,25 +46,47 @@ PASSES = (  # of a training step
     Shown("share", "of GPU", units.percent, extra=True),
 )
 AMBIGUOUS = Shown("ambiguous_ns", "ambiguous", units.time)
+RANGES = (
+    Shown("calls", "calls", units.count),
+    Shown("kernels", "kernels", units.count),
+    Shown("gpu_self_ns", "GPU self", units.time, bar=True),
+    Shown("share", "of GPU", units.percent),
+    Shown("gpu_total_ns", "GPU total", units.time),
+    Shown("gpu_busy_ns", "GPU busy", units.time, extra=True),
+    Shown("gpu_mean_ns", "per call", units.time, extra=True),
+    Shown("gpu_p95_ns", "p95", units.time, extra=True),
+    Shown("cpu_self_ns", "CPU self", units.time, extra=True),
+    Shown("cpu_total_ns", "CPU total", units.time, extra=True),
+)
+HOST_ALONE = (
+    Shown("calls", "calls", units.count),
+    Shown("cpu_self_ns", "CPU self", units.time, bar=True),
+    Shown("cpu_total_ns", "CPU total", units.time),
+)
 SHOWN = {
-    "op": (
-        Shown("op", "op"),
-        Shown("calls", "calls", units.count),
-        Shown("kernels", "kernels", units.count),
-        Shown("gpu_self_ns", "GPU self", units.time, bar=True),
-        Shown("share", "of GPU", units.percent),
-        Shown("gpu_total_ns", "GPU total", units.time),
-        Shown("gpu_busy_ns", "GPU busy", units.time, extra=True),
-        Shown("gpu_mean_ns", "per call", units.time, extra=True),
-        Shown("gpu_p95_ns", "p95", units.time, extra=True),
-        Shown("cpu_self_ns", "CPU self", units.time, extra=True),
-        Shown("cpu_total_ns", "CPU total", units.time, extra=True),
+    "op": (Shown("op", "op"), *RANGES),
+    "op without activities": (Shown("op", "op"), *HOST_ALONE),
+    "ranges": RANGES,
+    "ranges without activities": HOST_ALONE,
+    "calls": (
+        Shown("count", "count", units.count),
+        Shown("total_ns", "CPU total", units.time, bar=True),
+        Shown("share", "of API", units.percent),
+        Shown("mean_ns", "mean", units.time),
+        Shown("p50_ns", "p50", units.time, extra=True),
+        Shown("p95_ns", "p95", units.time, extra=True),
+        *EXTREMES,
+        Shown("gpu_ns", "GPU launched", units.time, extra=True),
     ),
-    "op without activities": (
-        Shown("op", "op"),
-        Shown("calls", "calls", units.count),
-        Shown("cpu_self_ns", "CPU self", units.time, bar=True),
-        Shown("cpu_total_ns", "CPU total", units.time),
+    "activities": (
+        Shown("count", "count", units.count),
+        Shown("total_ns", "GPU total", units.time, bar=True),
+        Shown("share", "of GPU", units.percent),
+        Shown("busy_ns", "GPU busy", units.time, extra=True),
+        Shown("mean_ns", "mean", units.time),
+        Shown("p50_ns", "p50", units.time, extra=True),
+        Shown("p95_ns", "p95", units.time, extra=True),
+        *EXTREMES,
     ),
     "op-kernel": (
         Shown("op", "op"),
@@ -136,18 +158,66 @@ SHOWN = {
         Shown("mean_ns", "mean", units.time),
         *EXTREMES,
     ),
+    "launch": (
+        Shown("kernel", "kernel"),
+        Shown("api", "API call", extra=True),
+        Shown("count", "count", units.count),
+        Shown("total_ns", "launch to end", units.time, bar=True, extra=True),
+        Shown("api_mean_ns", "call, mean", units.time),
+        Shown("queue_mean_ns", "queue, mean", units.time),
+        Shown("queue_max_ns", "queue, max", units.time, extra=True),
+        Shown("queue_count", "queued", units.count, extra=True),
+        Shown("kernel_mean_ns", "kernel, mean", units.time),
+        Shown("total_mean_ns", "all, mean", units.time, extra=True),
+    ),
+    "gap": (
+        Shown("cause", "cause"),
+        Shown("op", "op"),
+        Shown("gap_ns", "GPU idle", units.time, bar=True),
+        Shown("cause_ns", "by cause", units.time),
+        Shown("ended_by", "ended by"),
+        Shown("start_ns", "start", units.time, extra=True),
+        Shown("step", "step", given, extra=True),
+        Shown("device", "device", extra=True),
+    ),
+    "idle": (
+        Shown("cause", "cause"),
+        Shown("op", "op"),
+        Shown("gaps", "gaps", units.count),
+        Shown("total_ns", "GPU idle", units.time, bar=True),
+        Shown("share", "of idle", units.percent),
+        Shown("mean_ns", "mean", units.time, extra=True),
+        Shown("max_ns", "max", units.time, extra=True),
+    ),
 }
+PATHS = ("path", "module")
 OF_RANGE = frozenset(
     "name path start_ns duration_ns thread gpu_start_ns gpu_span_ns gpu_busy_ns activities".split()
 )
 
 
 def shown(by: str, table: pd.DataFrame) -> tuple[Shown, ...]:
-    """Return what is shown of a table: of ranges also what calls say, and what is ambiguous if anything is."""
+    """Return what is shown of a table.
+
+    Of ranges also what calls say, and what is ambiguous if anything is. Of a table broken down, first
+    what tells its rows apart. Of one that has no headings of its own all columns, told by their names.
+    """
+    if by not in SHOWN:
+        return tuple(_told(c, table) for c in table.columns)
+    listed = {s.column for s in SHOWN[by]}
+    rows = by.partition(" ")[0]
+    apart = [c for c in table.columns if rows in BROKEN_DOWN and c not in BROKEN_DOWN[rows].columns]
     said = [c for c in table.columns if c not in OF_RANGE] if by == "range" else []
     known = [s for s in SHOWN[by] if s is not AMBIGUOUS or table[s.column].any()]
-    return (*known, *(Shown(c, c, _given, extra=True) for c in said))
+    return (
+        *(_told(c, table) for c in apart if c not in listed),
+        *known,
+        *(Shown(c, c, given, extra=True) for c in said),
+    )
 
 
-def _given(value: object) -> str:
-    return "" if value == MISSING else str(value)
+def _told(column: str, table: pd.DataFrame) -> Shown:
+    """Return a column as its name tells that it is to be shown."""
+    text = headings.text(column, table[column])
+    heading, extra = headings.heading(column), column in headings.OF_LITTLE_USE
+    return Shown(column, heading, text, is_path=column in PATHS, extra=extra)

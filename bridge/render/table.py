@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
@@ -10,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from bridge.render import columns
+from bridge.render import columns, units
 from bridge.render.columns import Shown
 
 GAP = 2  # blanks between two columns: one of padding, one of the box
@@ -23,16 +26,17 @@ EIGHTHS = ("", *"▏▎▍▌▋▊▉")
 
 @dataclass(frozen=True)
 class Look:
-    """How a table is shown: in at most ``width`` cells, with bars and colours or without."""
+    """How a table is shown: in at most ``width`` cells, with bars and colours or without, times in a unit."""
 
     width: int
     bars: bool = False
     color: bool = False
+    unit: str | None = None
 
 
 def for_terminal(by: str, table: pd.DataFrame, look: Look) -> str:
     """Return the table as it fits the terminal: figures whole, names shortened."""
-    cells = _cells(by, table, bars=look.bars)
+    cells = _cells(by, table, look)
     shown = _fitting(cells, look.width)
     fits = _widths(shown, cells, look.width)
     grid = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False)
@@ -66,12 +70,13 @@ def _printed(grid: Table, look: Look) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _cells(by: str, table: pd.DataFrame, *, bars: bool) -> dict[Shown, list[str]]:
+def _cells(by: str, table: pd.DataFrame, look: Look) -> dict[Shown, list[str]]:
     cells = {}
     for s in columns.shown(by, table):
         values = table[s.column].tolist()
-        cells[s] = [_clean(s.text(value)) for value in values]
-        if s.bar and bars:
+        text = _in_unit(s, look.unit)
+        cells[s] = [_clean(text(value)) for value in values]
+        if s.bar and look.bars:
             most = max((*values, 1))
             cells[Shown(BAR, "", _bar, extra=True)] = [_bar(value / most) for value in values]
     return cells
@@ -84,11 +89,19 @@ def _bar(share: float) -> str:
     return bar
 
 
-def as_markdown(by: str, table: pd.DataFrame) -> str:
+def _in_unit(shown: Shown, unit: str | None) -> Callable[[Any], str]:
+    return partial(units.time_in, unit) if unit and shown.text is units.time else shown.text
+
+
+def as_markdown(by: str, table: pd.DataFrame, unit: str | None = None) -> str:
     """Return the table as Markdown (GitHub's), all columns that have a heading."""
     shown = columns.shown(by, table)
     rule = ["---" if s.is_name else "---:" for s in shown]
-    cells = [[_escaped(s.text(v)) for v in table[s.column].tolist()] for s in shown]
+    texts = [_in_unit(s, unit) for s in shown]
+    cells = [
+        [_escaped(text(v)) for v in table[s.column].tolist()]
+        for s, text in zip(shown, texts, strict=True)
+    ]
     rows = [[s.heading for s in shown], rule, *map(list, zip(*cells, strict=True))]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 

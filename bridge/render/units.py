@@ -15,6 +15,12 @@ def time(ns: float) -> str:
     return f"{ns:.0f} ns" if ns == int(ns) else f"{ns:.1f} ns"
 
 
+def time_in(unit: str, ns: float) -> str:
+    """Return a time in a unit (ns, us, ms, s), with three decimals but of ns."""
+    scale = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}[unit]
+    return f"{ns:.0f} ns" if unit == "ns" else f"{ns / scale:.3f} {unit}"
+
+
 def size(count: float) -> str:
     """Return bytes with a binary unit: ``1.5 MiB``."""
     for scale, unit in SIZE:

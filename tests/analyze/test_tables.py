@@ -10,10 +10,11 @@ from join.compare import keyed, only, same
 from join.programs import Program, attributed, programs, raw, report_of, without_libraries
 
 from bridge.analyze.kernels import by_copy, by_kernel, by_op_kernel
-from bridge.analyze.ops import COLUMNS, by_op
+from bridge.analyze.ops import by_op
 from bridge.analyze.ranges import by_range
 from bridge.analyze.totals import totals
 from bridge.join.attributed import Attributed
+from bridge.views import VIEWS
 from importers.report import Report, concat
 
 tables = settings(max_examples=100, deadline=None)
@@ -23,7 +24,7 @@ tables = settings(max_examples=100, deadline=None)
 @tables
 def test_by_op(program):
     table = by_op(attributed(program))
-    assert tuple(table.columns) == COLUMNS
+    assert tuple(table.columns) == ("op", *VIEWS["op"].columns)
     same(keyed(table, "op"), only(program.brute().by_op()))
 
 

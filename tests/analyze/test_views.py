@@ -141,7 +141,7 @@ def test_only_some_views_have_a_direction():
     with pytest.raises(ValueError, match="no direction 'up'"):
         joined.by("op", direction="up")
     with pytest.raises(ValueError, match="no view"):
-        joined.by("direction")
+        joined.by("directions")
 
 
 # -- both directions together

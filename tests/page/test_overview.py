@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.analyze.overview import overview
-from bridge.analyze.overview.axis import Bins, largest, unions
+from bridge.analyze.overview.axis import Bins, largest
 from bridge.analyze.overview.comparison import comparison
 from bridge.analyze.overview.operators import operators
 from bridge.analyze.overview.windowed import windowed
 from bridge.analyze.totals import totals
+from bridge.join.intervals import unions
 from bridge.joined import load
 
 # The package's functions bear the names of these modules.

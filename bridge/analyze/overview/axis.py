@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from bridge.analyze.groups import counts, sums
 from bridge.join.attributed import Attributed
-from bridge.join.order import Flags, Ints, by, number, runs
+from bridge.join.order import Flags, Ints, by, number
 from importers import frames
 
 
@@ -65,22 +64,6 @@ class Bins:
         edge = self.start + place * self.width
         length = np.minimum(end[row], edge + self.width) - np.maximum(start[row], edge)
         return row, place, length
-
-
-def unions(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return group, start and end of the times at which any interval of a group is open, in order."""
-    lasting = np.flatnonzero(end > start)
-    order = lasting[by(group[lasting], start[lasting])]
-    group, start, end = group[order], start[order], end[order]
-    reached = end.copy()
-    edges = runs(group).tolist()
-    for first, last in pairwise(edges):  # a turn per group
-        reached[first:last] = np.maximum.accumulate(end[first:last])
-    new = np.ones(len(start), bool)
-    new[1:] = (group[1:] != group[:-1]) | (start[1:] > reached[:-1])
-    begin = np.flatnonzero(new)
-    stop = np.append(begin[1:], len(start))[: len(begin)] - 1
-    return group[begin], start[begin], reached[stop]
 
 
 def summed(values: Ints, *keys: Ints) -> tuple[Ints, list[Ints], Ints]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from bridge.analyze.devices import Devices
 from bridge.analyze.groups import counts
 from bridge.analyze.overview.axis import Axis
-from bridge.analyze.overview.devices import Devices
 from bridge.analyze.totals import totals
 from bridge.analyze.why import why
 from bridge.join.attributed import Attributed

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.groups import counts, highest, sums
-from bridge.analyze.kernels import times
+from bridge.analyze.groups import counts, highest, sums, times
 from bridge.analyze.ops import by_op
 from bridge.analyze.overview.axis import largest
 from bridge.analyze.overview.fullnames import fuller

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from bridge.analyze.devices import Devices
 from bridge.analyze.groups import sums
-from bridge.analyze.overview.axis import Axis, Bins, unions
-from bridge.analyze.overview.devices import Devices
+from bridge.analyze.overview.axis import Axis, Bins
 from bridge.analyze.roles import is_communication
 from bridge.join.attributed import Attributed
+from bridge.join.intervals import unions
 from bridge.join.order import Flags, Ints
 from importers import frames
 

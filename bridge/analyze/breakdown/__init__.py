@@ -1,0 +1,126 @@
+"""Tables by any dimensions: rows of ranges, of API calls, or of activities, and columns by choice."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.breakdown import events, of_activities, of_calls, of_ranges
+from bridge.analyze.breakdown.coded import Coded, together
+from bridge.analyze.breakdown.dimensions import (
+    OF_ACTIVITIES,
+    OF_CALLS,
+    OF_RANGES,
+    Dimension,
+    kernel,
+)
+from bridge.analyze.breakdown.events import Events
+from bridge.analyze.breakdown.statistics import Columns
+from bridge.analyze.groups import counts
+from bridge.join.attributed import Attributed
+from bridge.join.order import NONE, Flags, Ints
+
+DIMENSIONS = {**OF_RANGES, **OF_CALLS, **OF_ACTIVITIES}
+RANGES, CALLS, ACTIVITIES = ("ranges", "calls", "activities")
+COLUMNS: Mapping[str, Sequence[str]] = {
+    RANGES: of_ranges.COLUMNS,
+    CALLS: of_calls.COLUMNS,
+    ACTIVITIES: of_activities.COLUMNS,
+}
+SETS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    RANGES: of_ranges.SETS,
+    CALLS: {},
+    ACTIVITIES: {},
+}
+
+
+def rows_of(dimensions: Collection[str]) -> str:
+    """Return what the rows of a table with these dimensions are made of, of `COLUMNS`."""
+    if any(name in OF_ACTIVITIES for name in dimensions):
+        return ACTIVITIES
+    return CALLS if any(name in OF_CALLS for name in dimensions) else RANGES
+
+
+def breakdown(
+    joined: Attributed,
+    dimensions: Sequence[str],
+    columns: Collection[str],
+    kernel_names: str = "short",
+) -> pd.DataFrame:
+    """Return one row per combination of dimensions (of `DIMENSIONS`) that anything counted is in.
+
+    Those of `COLUMNS` that are wanted are computed. Shares are of the time of all activities; of API
+    calls, of the time of all calls.
+    """
+    kind = rows_of(dimensions)
+    made = {**DIMENSIONS, "kernel": kernel(kernel_names)}
+    parted = _Parted(joined, [made[name] for name in dimensions])
+    tables = {RANGES: parted.of_ranges, CALLS: parted.of_calls, ACTIVITIES: parted.of_activities}
+    return tables[kind](columns)
+
+
+class _Parted:
+    """A report whose ranges, API calls or activities are told apart by some dimensions."""
+
+    def __init__(self, joined: Attributed, dimensions: Sequence[Dimension]) -> None:
+        self.joined = joined
+        self.dimensions = dimensions
+
+    def of_ranges(self, columns: Collection[str]) -> pd.DataFrame:
+        joined = self.joined
+        rows, work = np.flatnonzero(joined.listed_ranges), np.flatnonzero(joined.counted)
+        coded = self._coded(
+            events.of_ranges(joined, rows),
+            events.of_nodes(joined),
+            events.of_activities(joined, work),
+        )
+        of_range = _spread(coded.codes[0], rows, len(joined.op))
+        of_node = coded.codes[1]
+        of_work = _spread(coded.codes[2], work, len(joined.node))
+        within = joined.node != NONE
+        of_work[within] = of_node[joined.node[within]]
+        groups = of_ranges.Groups(joined, coded.size, of_range, of_node, of_work)
+        there = _used(of_range, coded.size) | _used(of_work, coded.size)
+        return _table(coded, there, groups.columns(columns))
+
+    def of_calls(self, columns: Collection[str]) -> pd.DataFrame:
+        rows = np.flatnonzero(self.joined.counted_launches)
+        coded = self._coded(events.of_launches(self.joined, rows))
+        rows, group = _in_groups(rows, coded.codes[0])
+        groups = of_calls.Groups(self.joined, coded.size, rows, group)
+        return _table(coded, _used(group, coded.size), groups.columns(columns))
+
+    def of_activities(self, columns: Collection[str]) -> pd.DataFrame:
+        joined, rows = self.joined, np.flatnonzero(self.joined.counted)
+        coded = self._coded(events.of_activities(joined, rows))
+        rows, group = _in_groups(rows, coded.codes[0])
+        groups = of_activities.Groups(joined, coded.size, rows, group, joined.whole_ns)
+        return _table(coded, _used(group, coded.size), groups.columns(columns))
+
+    def _coded(self, *kinds: Events) -> Coded:
+        return together([dimension(self.joined, kinds) for dimension in self.dimensions])
+
+
+def _spread(codes: Ints, rows: Ints, size: int) -> Ints:
+    """Return the code of each row, NONE for those that have none."""
+    found = np.full(size, NONE)
+    found[rows] = codes
+    return found
+
+
+def _in_groups(rows: Ints, codes: Ints) -> tuple[Ints, Ints]:
+    """Return the rows that are in a group, and which."""
+    there = codes != NONE
+    return rows[there], codes[there]
+
+
+def _used(codes: Ints, size: int) -> Flags:
+    used: Flags = counts(codes[codes != NONE], size) > 0
+    return used
+
+
+def _table(coded: Coded, there: Flags, columns: Columns) -> pd.DataFrame:
+    table = pd.DataFrame({**coded.labels, **columns})
+    return table[there].reset_index(drop=True)

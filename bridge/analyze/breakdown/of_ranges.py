@@ -1,0 +1,192 @@
+"""What ranges and the work under them amount to, per group: calls, self, total, busy, span, per call; GPU and CPU.
+
+Every table of ranges is made of these columns; only what is asked for is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bridge.analyze import causes
+from bridge.analyze.breakdown.statistics import Columns, computed, named, span_apart, spread
+from bridge.analyze.calltree import own_time
+from bridge.analyze.concurrency.exposure import exposed
+from bridge.analyze.groups import counts, ratio, sums
+from bridge.analyze.tree import once, stacks, subtree_sums
+from bridge.join.attributed import Attributed
+from bridge.join.intervals import busy_apart
+from bridge.join.order import NONE, Flags, Ints
+from importers import frames
+
+EXPOSED = ("communication_ns", "exposed_ns")
+KINDS = dict(zip(("kernels", "copies", "fills", "graphs"), frames.ACTIVITY_KINDS, strict=True))
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows of a table of ranges: the group of each listed range, of each node, of each activity; NONE for none.
+
+    An activity within a range is of its node's group.
+    """
+
+    joined: Attributed
+    count: int
+    of_range: Ints
+    of_node: Ints
+    of_activity: Ints
+
+    def columns(self, wanted: Collection[str]) -> Columns:
+        """Return the columns that are wanted, in the order of `COLUMNS`."""
+        return computed(self, FIGURES, COLUMNS, wanted)
+
+    @cached_property
+    def outer(self) -> Flags:
+        """Which nodes lie in no other of their group: recursion is counted once."""
+        return self._outer(self.joined.around)
+
+    @cached_property
+    def outer_listed(self) -> Flags:
+        """The same among those that began in the time that is counted."""
+        return self.outer if self.joined.chosen is None else self._outer(self.joined.listed)
+
+    def _outer(self, among: Flags) -> Flags:
+        return once(self.joined.attribution.nesting, self.of_node, among & (self.of_node != NONE))
+
+    @cached_property
+    def node_totals(self) -> Ints:
+        """Time of the activities under each node, in ns."""
+        node = self.joined.node
+        has = node != NONE
+        nesting = self.joined.attribution.nesting
+        return subtree_sums(nesting, sums(node[has], self.joined.duration[has], len(nesting)))
+
+    @cached_property
+    def own(self) -> tuple[Ints, Ints]:
+        """The activities that are in a group themselves, and which."""
+        rows = np.flatnonzero(self.joined.counted & (self.of_activity != NONE))
+        return rows, self.of_activity[rows]
+
+    @cached_property
+    def free(self) -> tuple[Ints, Ints]:
+        """The activities of a group that are in no range, and which."""
+        rows, group = self.own
+        bare = self.joined.node[rows] == NONE
+        return rows[bare], group[bare]
+
+    @cached_property
+    def under(self) -> tuple[Ints, Ints]:
+        """(activity, group) once for each group that it is under or in."""
+        row, node = stacks(self.joined.attribution.nesting, self.joined.node)
+        listed = self.outer[node]
+        row, group = row[listed], self.of_node[node[listed]]
+        rows, groups = self.free
+        return np.concatenate((row, rows)), np.concatenate((group, groups))
+
+
+def _counts(groups: Groups) -> Columns:
+    rows, group = groups.own
+    activities = groups.joined.report.activities
+    found = {"activities": counts(group, groups.count)}
+    for column, kind in KINDS.items():
+        found[column] = counts(group[frames.is_kind(activities, kind)[rows]], groups.count)
+    return found
+
+
+def _gpu_self(groups: Groups) -> Columns:
+    rows, group = groups.own
+    own = sums(group, groups.joined.duration[rows], groups.count)
+    return {"gpu_self_ns": own, "share": ratio(own, groups.joined.whole_ns)}
+
+
+def _gpu_total(groups: Groups) -> Columns:
+    outer, (rows, group) = groups.outer, groups.free
+    total = sums(groups.of_node[outer], groups.node_totals[outer], groups.count)
+    total += sums(group, groups.joined.duration[rows], groups.count)
+    return {"gpu_total_ns": total, "total_share": ratio(total, groups.joined.whole_ns)}
+
+
+def _gpu_time(groups: Groups) -> Columns:
+    row, group = groups.under
+    activities = groups.joined.report.activities
+    clock, start = (frames.ints(activities, c)[row] for c in ("report", "start"))
+    intervals = (group, clock, start, groups.joined.end[row], groups.count)
+    return {"gpu_busy_ns": busy_apart(*intervals), "gpu_span_ns": span_apart(*intervals)}
+
+
+def _cpu(groups: Groups) -> Columns:
+    nesting, outer = groups.joined.attribution.nesting, groups.outer_listed
+    own, length = own_time(nesting), nesting.end - nesting.start
+    listed = groups.joined.listed & (groups.of_node != NONE)
+    self_ns = sums(groups.of_node[listed], own[listed], groups.count)
+    return {
+        "cpu_self_ns": self_ns,
+        "cpu_total_ns": sums(groups.of_node[outer], length[outer], groups.count),
+        "cpu_share": ratio(self_ns, int(own[groups.joined.listed].sum())),
+    }
+
+
+def _calls(groups: Groups) -> Columns:
+    return {"calls": counts(_of_call(groups), groups.count)}
+
+
+def _gpu_calls(groups: Groups) -> Columns:
+    return spread("gpu_", _of_call(groups), _per_call(groups, groups.node_totals), groups.count)
+
+
+def _cpu_calls(groups: Groups) -> Columns:
+    nesting = groups.joined.attribution.nesting
+    length = _per_call(groups, nesting.end - nesting.start)
+    return spread("cpu_", _of_call(groups), length, groups.count)
+
+
+def _of_call(groups: Groups) -> Ints:
+    """Return the group of each call: of the first of its slices."""
+    call = groups.joined.call
+    rows = np.flatnonzero(call != NONE)[::-1]
+    found = np.full(int(call.max(initial=NONE)) + 1, NONE)
+    found[call[rows]] = groups.of_range[rows]
+    return found
+
+
+def _per_call(groups: Groups, of_node: Ints) -> Ints:
+    """Return the sum of what the nodes of each call have."""
+    call, listed = groups.joined.call, groups.joined.listed
+    node_call = call[groups.joined.attribution.nesting.range][listed]
+    return sums(node_call, of_node[listed], int(call.max(initial=NONE)) + 1)
+
+
+def _causes(groups: Groups) -> Columns:
+    return causes.causes(groups.joined, groups.of_node, groups.count)
+
+
+def _communication(groups: Groups) -> Columns:
+    return exposed(groups.joined, groups.of_node, groups.count)
+
+
+FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
+    ("calls",): _calls,
+    ("activities", *KINDS): _counts,
+    ("gpu_self_ns", "share"): _gpu_self,
+    ("gpu_total_ns", "total_share"): _gpu_total,
+    ("gpu_busy_ns", "gpu_span_ns"): _gpu_time,
+    ("cpu_self_ns", "cpu_total_ns", "cpu_share"): _cpu,
+    named("gpu_"): _gpu_calls,
+    named("cpu_"): _cpu_calls,
+    causes.COLUMNS: _causes,
+    EXPOSED: _communication,
+}
+COLUMNS = (
+    *("calls", "activities", *KINDS, "gpu_self_ns", "gpu_total_ns", "gpu_busy_ns", "gpu_span_ns"),
+    *("cpu_self_ns", "cpu_total_ns", *named("gpu_"), *named("cpu_"), *causes.COLUMNS, *EXPOSED),
+    *("share", "total_share", "cpu_share"),
+)
+SETS: Mapping[str, Sequence[str]] = {
+    "gpu": tuple(name for name in COLUMNS if name.startswith("gpu_")),
+    "cpu": tuple(name for name in COLUMNS if name.startswith("cpu_")),
+    "causes": ("calls", "cpu_self_ns", *causes.COLUMNS[:4], "gpu_self_ns", *causes.COLUMNS[4:]),
+    "communication": ("calls", "gpu_self_ns", *EXPOSED),
+}

@@ -1,0 +1,58 @@
+"""What is said of many times of a group: mean, extremes, quantiles, first start to last end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from bridge.analyze.groups import counts, highest, lowest, quantiles, ratio, sums
+from bridge.join.order import NONE, Ints
+
+Rows = TypeVar("Rows")
+Columns = dict[str, np.ndarray]
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
+
+def computed(
+    groups: Rows,
+    figures: Mapping[tuple[str, ...], Callable[[Rows], Columns]],
+    order: Sequence[str],
+    wanted: Collection[str],
+) -> Columns:
+    """Compute the figures of which any column is wanted; return those columns, in order."""
+    found: Columns = {}
+    for names, compute in figures.items():
+        if any(name in wanted for name in names):
+            found |= compute(groups)
+    return {name: found[name] for name in order if name in wanted}
+
+
+def spread(prefix: str, group: Ints, values: Ints, groups: int) -> Columns:
+    """Return ``<prefix>mean_ns``, min, p50, p95, p99, max of each group; 0 for one without a value."""
+    there = group != NONE
+    if not there.all():
+        group, values = group[there], values[there]
+    found: Columns = {
+        "mean": ratio(sums(group, values, groups), counts(group, groups)),
+        "min": lowest(group, values, groups, empty=0),
+    }
+    found |= zip(QUANTILES, quantiles(group, values, groups, *QUANTILES.values()), strict=True)
+    found["max"] = highest(group, values, groups, empty=0)
+    return {f"{prefix}{name}_ns": column for name, column in found.items()}
+
+
+def named(prefix: str) -> tuple[str, ...]:
+    """Return the names of what `spread` returns."""
+    return tuple(f"{prefix}{name}_ns" for name in ("mean", "min", *QUANTILES, "max"))
+
+
+def span_apart(group: Ints, clock: Ints, start: Ints, end: Ints, groups: int) -> Ints:
+    """Return first start to last end of each group; what several clocks (0, 1 …) tell adds up."""
+    clocks = int(clock.max(initial=0)) + 1
+    both = group * clocks + clock
+    first = lowest(both, start, groups * clocks, empty=0)
+    last = highest(both, end, groups * clocks, empty=0)
+    together: Ints = (last - first).reshape(groups, clocks).sum(axis=1)
+    return together

@@ -1,0 +1,67 @@
+"""Where the time of ops goes: on the host, in API calls, in waits, in queues; and why a GPU was idle.
+
+docs/causes.md defines every figure.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bridge.analyze.causes.blame import LATENCY, blame
+from bridge.analyze.causes.bound import bound
+from bridge.analyze.causes.calls import ends
+from bridge.analyze.causes.host import WORKING, coarse
+from bridge.analyze.causes.idle import Gaps
+from bridge.analyze.causes.own import own_times
+from bridge.analyze.groups import counts, sums
+from bridge.join.attributed import Attributed
+from bridge.join.attribution import INVALID_TIME
+from bridge.join.order import NONE, Ints
+from importers import frames
+
+COLUMNS = ("host_ns", "api_ns", "sync_ns", "queue_ns", "launch_gap_ns", "starved_ns", "bound")
+
+
+def causes(joined: Attributed, of_node: Ints, groups: int) -> dict[str, Ints | np.ndarray]:
+    """Return the columns `COLUMNS` per group of ranges: ns of their own, none of ranges inside them.
+
+    ``of_node`` is the group of each node of the nesting, NONE for none. What is not of the direction that
+    is counted is left out. The first three add up to the own time of the group's ranges.
+    """
+    nodes = np.flatnonzero(joined.listed & (of_node != NONE))
+    times = {
+        column: sums(of_node[nodes], time[nodes], groups)
+        for column, time in zip(COLUMNS[:3], own_times(joined), strict=True)
+    }
+    group = np.append(of_node, NONE)[joined.node]
+    rows = np.flatnonzero((group != NONE) & (joined.node != NONE))
+    group = group[rows]
+    for column, time in zip(COLUMNS[3:6], (queued(joined), *idle_times(joined)), strict=True):
+        times[column] = sums(group, time[rows], groups)
+    moves = frames.is_kind(joined.report.activities, frames.COPY, frames.FILL)[rows]
+    spent = joined.duration[rows]
+    kernels, copies = (sums(group[of], spent[of], groups) for of in (~moves, moves))
+    return times | {"bound": bound(kernels, copies, times, counts(group, groups) > 0)}
+
+
+def queued(joined: Attributed) -> Ints:
+    """Return how long each activity waited after its API call had returned, in ns; 0 if it began before."""
+    launch = joined.attribution.launch
+    start = frames.ints(joined.report.activities, "start")
+    wait = np.maximum(start - np.append(ends(joined), 0)[launch], 0)
+    unknown = (launch == NONE) | (joined.attribution.reason == INVALID_TIME)
+    return np.where(unknown, 0, wait)
+
+
+def idle_times(joined: Attributed) -> tuple[Ints, Ints]:
+    """Return the idle time of its GPU right before each activity, in ns: of launching, and of starving.
+
+    Both of all activities add up to what the GPUs were idle between their first and last work.
+    """
+    gaps = Gaps.of(joined)
+    pieces = blame(joined, gaps, coarse(joined))
+    launching = np.isin(pieces.state, (WORKING, LATENCY))
+    of, number = gaps.ended_by[pieces.of], len(joined.report.activities)
+    spent = (launching, ~launching)
+    launched, starved = (sums(of[which], pieces.length[which], number) for which in spent)
+    return launched, starved

@@ -1,0 +1,93 @@
+"""The table per GPU: how busy it was, with what, how much at once, and how full its multiprocessors were."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.concurrency.exposure import Kinds, Running
+from bridge.analyze.concurrency.fullness import fullness
+from bridge.analyze.devices import Devices
+from bridge.analyze.groups import counts, highest, lowest, ratio, sums, texts
+from bridge.join.attributed import Attributed
+from bridge.join.order import Flags, Ints, by, number
+from importers import frames
+
+
+def by_device(joined: Attributed) -> pd.DataFrame:
+    """Return one row per GPU that anything ran on.
+
+    ``busy_ns`` is the union of all that ran, ``span_ns`` from its first start to its last end. Communication is
+    ``overlap_ns`` while anything computed and ``exposed_ns`` while nothing did. ``concurrency`` is how much ran
+    at once on average while anything did, ``max_concurrent`` at most. ``sm_efficiency`` and ``occupancy`` are
+    estimates, fractions, -1 where no kernel's geometry or not the GPU is known.
+    """
+    devices = Devices.of_report(joined)
+    counted = joined.counted
+    used, of = np.unique(devices.of[counted], return_inverse=True)
+    rows, many = np.flatnonzero(counted), len(used)
+    activities = joined.report.activities
+    start, end = frames.ints(activities, "start")[rows], joined.end[rows]
+    total, first = sums(of, joined.duration[rows], many), lowest(of, start, many)
+    span = highest(of, end, many) - first
+    device = np.zeros(len(counted), np.int64)
+    device[rows] = of
+    united = _united(joined, device, counted, many)
+    busy = united["busy_ns"]
+    return pd.DataFrame(
+        {
+            "device": texts(devices.names)[used],
+            "processes": _distinct(joined, rows, of, many, "report", "process"),
+            "streams": _distinct(joined, rows, of, many, "report", "process", "context", "stream"),
+            "activities": counts(of, many),
+            "kernels": counts(of[frames.is_kind(activities, frames.KERNEL)[rows]], many),
+            "gpu_ns": total,
+            "busy_ns": busy,
+            "span_ns": span,
+            "idle_ns": span - busy,
+            "busy_share": ratio(busy, span),
+            "concurrency": ratio(total, busy),
+            "max_concurrent": _most(of, start, end, many),
+            **{name: time for name, time in united.items() if name != "busy_ns"},
+            **fullness(joined, rows, of, span),
+        }
+    )
+
+
+def _united(joined: Attributed, device: Ints, counted: Flags, many: int) -> dict[str, Ints]:
+    kinds = Kinds.of(joined)
+
+    def length(chosen: Flags) -> Ints:
+        return Running.of(joined, device, chosen & counted).total(many)
+
+    compute, communication = length(kinds.compute), length(kinds.communication)
+    either = length(~kinds.copies) if communication.any() else compute
+    return {
+        "busy_ns": length(counted),
+        "compute_ns": compute,
+        "communication_ns": communication,
+        "copies_ns": length(kinds.copies),
+        "overlap_ns": compute + communication - either,
+        "exposed_ns": either - compute,
+    }
+
+
+def _distinct(joined: Attributed, rows: Ints, of: Ints, many: int, *columns: str) -> Ints:
+    """Return how many distinct values of some columns each GPU has."""
+    _, found = number(of, *(frames.ints(joined.report.activities, c)[rows] for c in columns))
+    return counts(of[found], many)
+
+
+def _most(of: Ints, start: Ints, end: Ints, many: int) -> Ints:
+    """Return how many activities ran at once at most: at some start, and none has more after it than at one."""
+    lasting = end > start
+    of, start, end = of[lasting], start[lasting], end[lasting]
+    order = by(of, start)
+    of, start, ended = of[order], start[order], end[order][by(of[order], end[order])]
+    most = np.zeros(many, np.int64)
+    for one in range(many):  # a turn per GPU
+        first, last = np.searchsorted(of, (one, one + 1))
+        begun = np.arange(1, last - first + 1)
+        over = np.searchsorted(ended[first:last], start[first:last], side="right")
+        most[one] = (begun - over).max(initial=0)
+    return most

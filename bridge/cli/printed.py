@@ -1,0 +1,46 @@
+"""A table as `bridge report` prints it: for people with the accounting under it, or for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from bridge.cli import options
+from bridge.joined import Joined
+from bridge.render import accounting, document
+from bridge.render import table as tables
+from bridge.views import VIEWS
+
+READABLE = 1_000  # rows that a terminal gets: nobody reads more, and to lay them out takes long
+
+
+@dataclass(frozen=True)
+class Printed:
+    """``shown`` says which headings a table gets, ``unit`` that of its times, None for what fits each."""
+
+    joined: Joined
+    by: str
+    shown: str
+    unit: str | None
+
+    def text(self, table: pd.DataFrame, form: str, *, to_terminal: bool) -> str:
+        """Return the table in a format: json, csv, md or table."""
+        if form == "json":
+            return document.as_json(self.by, self.joined.report.source, self.joined.totals, table)
+        if form == "csv":
+            return document.as_csv(table)
+        below = f"\n{accounting.line(self.joined.totals, self.joined.op_count)}\n"
+        if form == "md":
+            return tables.as_markdown(self.shown, table, self.unit) + below
+        nothing = VIEWS[self.by].nothing if self.by in VIEWS else ""
+        if not len(table) and nothing:
+            return f"{nothing}{below}"
+        return self._for_people(table, to_terminal=to_terminal) + below
+
+    def _for_people(self, table: pd.DataFrame, *, to_terminal: bool) -> str:
+        few = table.head(READABLE) if to_terminal else table
+        left = len(table) - len(few)
+        more = f"… and {left} more rows: a --filter, or --format csv for all\n" if left else ""
+        look = replace(options.look(to_terminal=to_terminal), unit=self.unit)
+        return tables.for_terminal(self.shown, few, look) + more

@@ -1,0 +1,218 @@
+"""The sequence of work that repeats, found in the work of one process.
+
+What comes again and again, a name or a few in a row or a range, may begin a step. What lies between two
+occurrences is a stretch; two are equal if they hold the same work, of each name as often. Steps are where
+equal stretches hold most of the work and the host takes part in each: it copies, waits, or asks whether
+something is done. Layers repeat too, but the host only issues them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridge.join.order import Flags, Ints, by, runs, stable
+
+Floats = NDArray[np.float64]
+
+LEAST = 3  # equal stretches
+COVERED = 0.6  # of the kernels' time, and of the activities, by equal stretches
+NEAR = 0.1  # what covers so much less than the best holds a part of each step alone
+ALIKE = 0.02  # what covers so much less than the best is as good
+SAME = 1.5  # times the shortest: the same repetition, begun elsewhere
+UNLIKE = 2  # times as much work as in an equal stretch, or as little: no step
+WHOLE = 0.8  # of the work of an equal stretch: the last step may lack no more
+IN_A_ROW = (1, 2, 4)  # names
+PRIMES = tuple(np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+@dataclass(frozen=True)
+class Work:
+    """The work of one process as it was issued: a row per activity, times in ns.
+
+    ``name`` is a code; ``back`` is when the host had come back from all calls before, ``done`` from those
+    before the next row; ``spent`` a kernel's time, 0 for what is none; ``joint`` how often the host took part
+    from a row to the next.
+    """
+
+    name: Ints
+    issued: Ints
+    back: Ints
+    done: Ints
+    spent: Ints
+    joint: Ints
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+    @property
+    def pause(self) -> Ints:
+        """For how long the host had issued nothing before each row, in ns."""
+        return np.maximum(self.issued - self.back, 0)
+
+
+@dataclass(frozen=True)
+class Before:
+    """Sums over all rows before each, one more than rows: a stretch's own is a difference of two.
+
+    ``names`` are summed after `mixed`, so that equal sums are of equal names.
+    """
+
+    names: Ints
+    spent: Ints
+    joint: Ints
+
+    @classmethod
+    def of(cls, work: Work) -> Before:
+        """Add up."""
+        return cls(*(np.append(0, np.cumsum(c)) for c in (mixed(work.name), work.spent, work.joint)))
+
+    def equal(self, row: Ints, other: Ints, length: Ints) -> Flags:
+        """Tell whether as many rows from the one as from the other hold the same work."""
+        rows = len(self.names) - 1
+        after, until = np.minimum(row + length, rows), np.minimum(other + length, rows)
+        same: Flags = self.names[after] - self.names[row] == self.names[until] - self.names[other]
+        return same & (np.maximum(row, other) + length <= rows)
+
+
+@dataclass(frozen=True)
+class Beginnings:
+    """Rows where a step may begin, in order; those with the same ``key`` begin with the same.
+
+    ``time`` is when a range began there, and empty for rows that begin with a name.
+    """
+
+    row: Ints
+    key: Ints
+    time: Ints
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Groups of equal stretches: where the first of each begins, with what, how many rows each has.
+
+    ``covered`` is the share of the work that they hold; ``pause`` for how long the host issued nothing before
+    they began, as the mean of its logarithm.
+    """
+
+    row: Ints
+    key: Ints
+    length: Ints
+    covered: Floats
+    pause: Floats
+
+    def taken(self, rows: Flags) -> Repeats:
+        """Return some of them."""
+        return Repeats(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+def steps(work: Work, name: Ints, start: Ints) -> tuple[Ints, Ints]:
+    """Return start and end of the steps of a process in ns, none if its work does not repeat.
+
+    ``name`` and ``start`` are of ranges that may begin one. `UNLIKE` ones are left out.
+    """
+    if np.count_nonzero(work.joint) < LEAST - 1:  # there is one in each stretch
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    before = Before.of(work)
+    ways = [_with_names(work, few) for few in IN_A_ROW] + [_with_ranges(work, name, start)]
+    groups = [_repeats(work, before, way) for way in ways]
+    way = np.repeat(np.arange(len(ways)), [len(group.row) for group in groups])
+    if not len(way):
+        return way, way
+    columns = ([getattr(g, field.name) for g in groups] for field in fields(Repeats))
+    found = Repeats(*(np.concatenate(column) for column in columns))
+    best = _best(found)
+    return _parted(work, before, ways[way[best]], found.taken(np.arange(len(way)) == best))
+
+
+def mixed(numbers: Ints) -> Ints:
+    """Return numbers that look drawn by lot, equal ones for equal ones."""
+    found = (numbers.astype(np.uint64) + np.uint64(1)) * PRIMES[0]
+    for shift, prime in ((30, PRIMES[1]), (27, PRIMES[2])):
+        found = (found ^ (found >> np.uint64(shift))) * prime
+    return (found ^ (found >> np.uint64(31))).view(np.int64)
+
+
+def _with_names(work: Work, few: int) -> Beginnings:
+    """Let what begins with the same few names in a row begin a step."""
+    key, several = work.name, int(work.name.max(initial=0)) + 1
+    for ahead in range(1, min(few, len(work))):
+        key = key[: len(work) - ahead] * several + work.name[ahead:]
+        if ahead > 1:  # the numbers would outgrow 64 bits
+            key = mixed(key)
+    return Beginnings(np.arange(len(key)), key, np.empty(0, np.int64))
+
+
+def _with_ranges(work: Work, name: Ints, start: Ints) -> Beginnings:
+    order = by(start)
+    row = np.searchsorted(work.issued, start[order])
+    there = row < len(work)
+    return Beginnings(row[there], name[order][there], start[order][there])
+
+
+def _repeats(work: Work, before: Before, way: Beginnings) -> Repeats:
+    """Return the groups of equal stretches that hold enough of the work."""
+    order = _order(way.key)
+    row, key = way.row[order], way.key[order]
+    next_to = np.flatnonzero(key[1:] == key[:-1])
+    first, after = row[next_to], row[next_to + 1]
+    chosen = (after - first > 1) & (before.joint[after] > before.joint[first])
+    first, after, own = first[chosen], after[chosen], key[next_to][chosen]
+    alike = mixed(mixed(before.names[after] - before.names[first]) + own)
+    order = _order(alike)
+    edges = runs(alike[order])
+    often = np.flatnonzero(np.diff(edges) >= LEAST - 1)
+    one = order[edges[often]]
+    begin, own, length = first[one], own[one], (after - first)[one]
+    last = row[np.searchsorted(key, own, side="right") - 1]  # no stretch, for none begins after it
+    more = before.equal(begin, last, length)
+    times = np.diff(edges)[often] + more
+    spent = _summed((before.spent[after] - before.spent[first])[order], edges)[often]
+    spent += more * (before.spent[np.minimum(last + length, len(work))] - before.spent[last])
+    pause = _summed(np.log1p(work.pause[first[order]]), edges)[often] / np.diff(edges)[often]
+    covered = np.minimum(spent / max(1, before.spent[-1]), times * length / max(1, len(work)))
+    return Repeats(begin, own, length, covered, pause).taken((times >= LEAST) & (covered >= COVERED))
+
+
+def _best(found: Repeats) -> int:
+    """Choose among the shortest of what covers most; there, where the host pauses longest."""
+    near = found.covered >= found.covered.max() - NEAR
+    near &= found.length <= SAME * found.length[near].min()
+    near &= found.covered >= found.covered[near].max() - ALIKE
+    pause = np.where(near, found.pause, -1)
+    return int(np.flatnonzero(pause == pause.max())[-1])  # of equal ones a range, for those come last
+
+
+def _parted(work: Work, before: Before, way: Beginnings, found: Repeats) -> tuple[Ints, Ints]:
+    """Part the work where its steps begin; leave out what is much longer than an equal stretch."""
+    chosen = np.flatnonzero(way.key == found.key)
+    rows = np.diff(way.row[chosen], append=len(work))
+    least = np.append(np.full(len(chosen) - 1, 1 / UNLIKE), WHOLE) * found.length
+    chosen = chosen[rows >= least]
+    row, length = way.row[chosen], found.length
+    after = np.append(row[1:], len(work))
+    last = np.arange(len(row)) == len(row) - 1
+    long = after - row > UNLIKE * length
+    cut = (long | last) & before.equal(row, np.full(len(row), found.row[0]), length)
+    after = np.where(cut, np.minimum(row + length, len(work)), after)
+    start = way.time[chosen] if len(way.time) else _resumed(work, row)
+    following = np.append(start[1:], np.iinfo(np.int64).max)
+    end = np.where(cut | last, np.minimum(work.done[after - 1], following), following)
+    return start[cut | ~long], end[cut | ~long]
+
+
+def _resumed(work: Work, row: Ints) -> Ints:
+    """Return when the host came back before each row; before the first one no sooner than it does elsewhere."""
+    pause = work.pause[row]
+    pause[0] = min(int(pause[0]), int(np.median(pause)))
+    return work.issued[row] - pause
+
+
+def _order(key: Ints) -> Ints:
+    return stable(key) if len(key) else np.empty(0, np.int64)
+
+
+def _summed(values: NDArray[np.generic], edges: Ints) -> NDArray[np.generic]:
+    return np.add.reduceat(values, edges[:-1]) if len(values) else values

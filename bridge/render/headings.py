@@ -1,0 +1,52 @@
+"""What a column is headed by, and in which unit it is shown, told by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+from pandas.api.types import is_float_dtype, is_numeric_dtype
+
+from bridge.render import units
+
+SHARES = {"share": "of GPU", "total_share": "total of GPU", "cpu_share": "of CPU"}
+UNITS: dict[str, Callable[[Any], str]] = {"bytes": units.size, "gb_per_s": units.rate}
+UPPER = {"gpu": "GPU", "cpu": "CPU", "api": "API", "ns": ""}
+IDENTITIES = frozenset(
+    "pid tid stream context step registers".split()
+)  # numbers that count nothing
+OF_LITTLE_USE = frozenset("context registers shared_bytes".split())  # beside what else tells rows apart
+MISSING = -1
+
+
+def heading(column: str) -> str:
+    """Return ``GPU self`` for ``gpu_self_ns``; of a share what it is of."""
+    if column in SHARES:
+        return SHARES[column]
+    return " ".join(word for part in column.split("_") if (word := UPPER.get(part, part)))
+
+
+def text(name: str, column: pd.Series) -> Callable[[Any], str]:
+    """Return how the values of a column are written."""
+    if name in UNITS or name.endswith("_bytes"):
+        return UNITS.get(name, units.size)
+    if name.endswith("_ns"):
+        return units.time
+    if name in IDENTITIES:
+        return given
+    if not is_numeric_dtype(column):
+        return str
+    if name.endswith("share"):
+        return units.percent
+    return number if is_float_dtype(column) else units.count
+
+
+def number(value: float) -> str:
+    """Write a number that is no time, no size and no share."""
+    return f"{value:.2f}"
+
+
+def given(value: object) -> str:
+    """Write a value as it is, and nothing for what is missing."""
+    return "" if value == MISSING else str(value)

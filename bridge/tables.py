@@ -1,0 +1,136 @@
+"""One table of a report by its name (``--by``), with the columns and options that are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pandas as pd
+from pandas.api.types import is_numeric_dtype
+
+from bridge.analyze import breakdown
+from bridge.analyze.breakdown import of_activities
+from bridge.analyze.causes.gaps import OVER_NS, by_gap, by_idle
+from bridge.analyze.causes.launches import by_launch
+from bridge.analyze.chosen_columns import chosen
+from bridge.analyze.kernels import by_copy, by_kernel, by_op_kernel
+from bridge.analyze.modules import by_forward_op, by_module
+from bridge.analyze.ops import by_op
+from bridge.analyze.phases import by_phase
+from bridge.analyze.ranges import by_range
+from bridge.analyze.waits import by_wait
+from bridge.join.attributed import BOTH, Attributed
+from bridge.views import BROKEN_DOWN, DIRECTED, VIEWS, View, dimensions_of
+
+Table = Callable[[Attributed], pd.DataFrame]
+ROWS = {  # what the rows of a view with columns by choice are made of
+    "op": breakdown.RANGES,
+    "op-kernel": breakdown.ACTIVITIES,
+    "kernel": breakdown.ACTIVITIES,
+    "copy": breakdown.ACTIVITIES,
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `bridge.Joined.by` takes besides the name of the table; documented there."""
+
+    columns: Sequence[str] = ()
+    inclusive: bool = False
+    kernel_names: str = "short"
+    memory_kinds: bool = False
+    arguments: bool = False
+    direction: str = BOTH
+    idle_over_ns: int = OVER_NS
+
+
+def table(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
+    """Return a table, sorted as it comes; ValueError, in words for the user, for what there is not."""
+    if by not in VIEWS:
+        return _broken_down(joined, by, options)
+    if options.direction != BOTH and by not in DIRECTED:
+        raise ValueError(f"no direction for view {by!r}: only for {', '.join(DIRECTED)}")
+    counted = joined.only(options.direction)
+    if by in ROWS:
+        return _with_columns(counted, by, options)
+    tables: Mapping[str, Table] = {
+        "range": partial(by_range, with_arguments=options.arguments),
+        "module": by_module,
+        "forward-op": by_forward_op,
+        "phase": by_phase,
+        "wait": by_wait,
+        "launch": partial(by_launch, kernel_names=options.kernel_names),
+        "gap": partial(by_gap, threshold_ns=options.idle_over_ns),
+        "idle": partial(by_idle, threshold_ns=options.idle_over_ns),
+    }
+    found = ordered(tables[by](counted), VIEWS[by].sorted_by)
+    return found[chosen(options.columns, [*found.columns], [*found.columns], {})]
+
+
+def sorted_by(by: str, found: pd.DataFrame) -> str:
+    """Return the column that a table comes sorted by; its last one if that was not asked for."""
+    view = VIEWS[by] if by in VIEWS else BROKEN_DOWN[breakdown.rows_of(dimensions_of(by))]
+    return next((c for c in view.sorted_by if c in found.columns), str(found.columns[-1]))
+
+
+def with_running_sum(found: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return a table with the running sum of a column; ValueError for one of names."""
+    if not is_numeric_dtype(found[column]):
+        raise ValueError(f"no running sum of {column}: it is a name")
+    place = list(found.columns).index(column) + 1
+    name = f"running_{column}"
+    return pd.concat(
+        [found.iloc[:, :place], found[column].cumsum().rename(name), found.iloc[:, place:]], axis=1
+    )
+
+
+def ordered(
+    table: pd.DataFrame, columns: Sequence[str], *, ascending: bool = False
+) -> pd.DataFrame:
+    """Sort by columns, largest first unless told otherwise; ties by the names, in order."""
+    names = [c for c in table.columns if not is_numeric_dtype(table[c])]
+    names += [c for c in ("start_ns",) if c in table.columns and c not in columns]
+    directions = [ascending] * len(columns) + [True] * len(names)
+    return table.sort_values(
+        [*columns, *names], ascending=directions, ignore_index=True, kind="stable"
+    )
+
+
+def _with_columns(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
+    """Return a view of which other columns may be asked for."""
+    view, names = VIEWS[by], options.kernel_names
+    tables: Mapping[str, Callable[..., pd.DataFrame]] = {
+        "op": by_op,
+        "op-kernel": partial(by_op_kernel, kernel_names=names, inclusive=options.inclusive),
+        "kernel": partial(by_kernel, kernel_names=names),
+        "copy": partial(by_copy, memory_kinds=options.memory_kinds),
+    }
+    return _sorted(ROWS[by], view, options, lambda wanted: tables[by](joined, columns=wanted))
+
+
+def _broken_down(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
+    """Return the table of some dimensions."""
+    dimensions = dimensions_of(by)
+    rows = breakdown.rows_of(dimensions)
+    counted = joined.only(options.direction)
+    return _sorted(
+        rows,
+        BROKEN_DOWN[rows],
+        options,
+        lambda wanted: breakdown.breakdown(counted, dimensions, wanted, options.kernel_names),
+    )
+
+
+def _sorted(
+    rows: str, view: View, options: Options, made: Callable[[Sequence[str]], pd.DataFrame]
+) -> pd.DataFrame:
+    """Make a table with the columns asked for, sorted by those that it always is."""
+    every = breakdown.COLUMNS[rows]
+    if "median_ns" in view.columns:
+        every = [c for c in every if c not in of_activities.ALSO_MEDIAN]
+    wanted = chosen(options.columns, view.columns, every, breakdown.SETS[rows])
+    found = made([*wanted, *(c for c in view.sorted_by if c not in wanted)])
+    figures = [c for c in found.columns if c in wanted or c in view.sorted_by]
+    names = [c for c in found.columns if c not in figures]
+    return ordered(found, view.sorted_by)[[*names, *wanted]]

@@ -1,0 +1,1 @@
+"""Traces of PyTorch's profiler (Kineto, Chrome's JSON) become reports."""

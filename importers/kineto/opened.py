@@ -1,0 +1,88 @@
+"""The file of a trace: whether it is one, and the JSON in it.
+
+Numbers with a point stay texts, so that a time of 16 digits and three decimals loses none of them.
+"""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from importers.errors import NotAReport
+
+GZIP = b"\x1f\x8b"
+HEAD, CHUNK = 4096, 64  # bytes that tell what a file is, and how many are unpacked at a time
+SPACE = b"\xef\xbb\xbf \t\r\n"  # a byte order mark as well
+OPENINGS = (b"{", b"[")
+EVENTS = "traceEvents"
+# No JSON, an integer of 5000 digits; brackets a thousand deep.
+DAMAGE = (ValueError, RecursionError)
+
+
+def is_json(path: Path) -> bool:
+    """Tell whether a file begins as JSON does, packed or not."""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    if head.startswith(GZIP):
+        head = _unpacked(head)
+    return head.lstrip(SPACE)[:1] in OPENINGS
+
+
+def read(path: Path) -> tuple[dict[str, Any], list[Any]]:
+    """Return what a trace says of the whole, and its events; raises NotAReport for what is no trace."""
+    try:
+        with _without_collection():
+            found = json.loads(
+                _text(path), parse_float=str, parse_constant=lambda _: None, strict=False
+            )
+    except DAMAGE as error:
+        raise NotAReport(
+            f"{path.name}: cut off or damaged: no JSON ({error}); copy or export the trace again"
+        ) from error
+    if not isinstance(found, dict) or not isinstance(found.get(EVENTS), list):
+        raise NotAReport(
+            f"{path.name}: JSON, but no trace of PyTorch's profiler (an object with {EVENTS})"
+        )
+    events = found.pop(EVENTS)
+    return found, events
+
+
+def _unpacked(head: bytes) -> bytes:
+    """Unpack what can be of the beginning of a gzip file, damaged further on or not."""
+    unpacker, found = zlib.decompressobj(zlib.MAX_WBITS | 16), b""
+    try:
+        for at in range(0, len(head), CHUNK):
+            found += unpacker.decompress(head[at : at + CHUNK], HEAD)
+    except zlib.error:
+        pass
+    return found
+
+
+def _text(path: Path) -> str:
+    data = path.read_bytes()
+    if data.startswith(GZIP):
+        try:
+            data = gzip.decompress(data)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise NotAReport(
+                f"{path.name}: cut off or damaged ({error}); copy or export the trace again"
+            ) from error
+    return data.decode("utf-8-sig", errors="replace")
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Let Python look for no garbage while millions of objects are made: it takes half the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

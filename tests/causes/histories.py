@@ -1,0 +1,162 @@
+"""Reports that hypothesis makes up, of programs whose calls and ops have telling names; and a report as a `History`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from hypothesis import strategies as st
+from join import brute
+from join.programs import Program, op_of, programs, report_of
+
+from bridge.analyze.devices import Devices
+from bridge.analyze.roles import compiles, loads_data
+from bridge.join.attributed import Attributed
+from bridge.join.attribution import INVALID_TIME
+from bridge.join.choices import Choices
+from causes.brute import Activity, Call, History, Range
+from importers import frames
+from importers.report import Report
+
+CALLS = (
+    *("cudaLaunchKernel", "cudaLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch"),
+    *("cudaMalloc", "cudaEventQuery", "cudaMemcpyAsync", "cudaMemcpyAsync", "cudaMemsetAsync"),
+    *("cudaMemcpy", "cuMemcpyDtoH", "cudaStreamSynchronize", "cuCtxSynchronize"),
+    *("cuModuleLoadData", "cuLibraryGetKernel"),
+)
+LOADING, COMPILING = "data loading", "torch.compile"
+RENAMED = {"a/b": LOADING, "ProfilerStep#2": COMPILING}
+TO_HOST = 2
+P, Q = 7 << 24, 8 << 24
+
+
+@dataclass(frozen=True)
+class Made:
+    """A program, and what `Program` does not say."""
+
+    program: Program
+    called: tuple[str, ...]
+    devices: tuple[int, ...]
+    directions: tuple[int, ...]
+
+    def report(self) -> Report:
+        made = report_of(self.program)
+        activities = made.activities.assign(
+            device=np.array(self.devices, np.int64), copy_kind=np.array(self.directions, np.int64)
+        )
+        launches = made.launches.assign(name=frames.named(self.called))
+        return replace(made, activities=activities, launches=launches)
+
+    def attributed(self, **how) -> Attributed:
+        return Attributed.of(self.report(), Choices(**how))
+
+
+def _several(of, size):
+    return st.lists(of, min_size=size, max_size=size).map(tuple)
+
+
+@st.composite
+def made(draw) -> Made:
+    """Draw a program: an odd one, where ties, twins and collisions are the rule, or one in which GPUs wait."""
+    program = draw(st.one_of(odd(), waiting(), waiting(), waiting()))
+    ran = len(program.activities)
+    return Made(
+        program,
+        draw(_several(st.sampled_from(CALLS), len(program.calls))),
+        draw(_several(st.sampled_from([0, 0, 0, 1]), ran)),
+        draw(_several(st.sampled_from([1, TO_HOST, TO_HOST]), ran)),
+    )
+
+
+@st.composite
+def odd(draw) -> Program:
+    """Draw any program; some of its ops load data or compile."""
+    program = draw(programs())
+    texts = [RENAMED.get(text, text) for text in program.texts]
+    ranges = [
+        replace(one, op=op_of(text) if one.op else "")
+        for one, text in zip(program.ranges, texts, strict=True)
+    ]
+    return replace(program, ranges=ranges, texts=texts)
+
+
+@st.composite
+def waiting(draw) -> Program:
+    """Draw a program of short work, far apart, that several threads launch."""
+    threads = st.sampled_from([(0, P, P | 1)] * 4 + [(0, P, P | 2)] * 3 + [(0, Q, Q | 1)])
+    ranges, texts, calls, ran = [], [], [], []
+    for _ in range(draw(st.integers(0, 9))):
+        (report, process, thread), start = draw(threads), draw(st.integers(0, 50))
+        op = draw(st.sampled_from([*"aabbc", LOADING, LOADING, COMPILING]))
+        end = start + draw(st.integers(1, 25))
+        ranges.append(brute.Range(report, process, thread, start, end, op))
+        texts.append(op)
+    for number in range(1, draw(st.integers(2, 10))):
+        (report, process, thread), start = draw(threads), draw(st.integers(0, 60))
+        end = start + draw(st.integers(0, 9))
+        calls.append(brute.Call(report, process, thread, number, start, end))
+        begin = draw(st.integers(start, end + 8))
+        kind = draw(st.sampled_from(["kernel", "kernel", "copy", "copy", "fill"]))
+        launched = number if draw(st.integers(0, 19)) else 99
+        for length in draw(st.lists(st.integers(0, 5), min_size=0, max_size=2)):
+            ran.append(
+                brute.Activity(report, process, launched, begin, begin + length, kind, kind, 1)
+            )
+    return Program(ranges, calls, ran, texts)
+
+
+def history_of(joined: Attributed) -> History:
+    """Return a report's records, and which call and range each activity belongs to."""
+    report, found = joined.report, joined.attribution
+    op = [joined.ops[code] if code >= 0 else "" for code in joined.op.tolist()]
+    kept = {row: place for place, row in enumerate(row for row, name in enumerate(op) if name)}
+    ranges = [
+        Range((of, thread), start, end, op[row])
+        for row, (of, thread, start, end) in enumerate(
+            _rows(report.ranges, "report thread start end")
+        )
+        if op[row]
+    ]
+    names = report.launches["name"].tolist()
+    calls = [
+        Call((of, thread), process, start, end, name)
+        for (of, thread, process, start, end), name in zip(
+            _rows(report.launches, "report thread process start end"), names, strict=True
+        )
+    ]
+    said = dict(zip(joined.ops, loads_data(joined).tolist(), strict=False))
+    compiled = dict(zip(joined.ops, compiles(joined).tolist(), strict=False))
+    ran = _ran(joined, found, kept)
+    return History(ranges, calls, ran, said.__getitem__, compiled.__getitem__)
+
+
+def _ran(joined, found, kept) -> list[Activity]:
+    table = joined.report.activities
+    columns = _rows(table, "device start end copy_kind")
+    named = zip(table["kind"].tolist(), table["name"].tolist(), strict=True)
+    gpus = Devices.of_report(joined).of.tolist()
+    belongs = zip(found.launch.tolist(), found.range.tolist(), found.reason.tolist(), strict=True)
+    return [
+        Activity(
+            row,
+            gpus[row],
+            device,
+            start,
+            end,
+            kind,
+            name,
+            to_host=direction == TO_HOST,
+            valid=reason != INVALID_TIME,
+            launch=launch,
+            range=kept.get(owner, -1),
+        )
+        for row, (
+            (device, start, end, direction),
+            (kind, name),
+            (launch, owner, reason),
+        ) in enumerate(zip(columns, named, belongs, strict=True))
+    ]
+
+
+def _rows(table, columns):
+    return list(zip(*(table[c].tolist() for c in columns.split()), strict=True))

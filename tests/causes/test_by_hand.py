@@ -1,0 +1,279 @@
+"""Causes that were worked out by hand: of a few calls and kernels, and of a gap in a real profile."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from join.brute import Activity, Call, Range
+from join.programs import Program
+
+import bridge.joined
+from bridge.analyze.causes import causes
+from bridge.analyze.causes.bound import WORDS, bound
+from bridge.analyze.causes.gaps import WORDS as CAUSES
+from bridge.analyze.causes.gaps import by_gap, by_idle, gaps
+from bridge.analyze.causes.launches import by_launch
+from bridge.join.chosen import Chosen
+from causes.histories import Made, made
+
+P = 7 << 24
+MAIN, OTHER = P | 1, P | 2
+WAYS = {"copy to device": 1, "copy to host": 2}
+
+
+def opened(start, end, op, thread=MAIN):
+    return Range(0, P, thread, start, end, op)
+
+
+class Scene:
+    """A program in the making, on one GPU unless told otherwise."""
+
+    def __init__(self, *ranges):
+        self.ranges, self.calls, self.ran = list(ranges), [], []
+        self.named, self.devices, self.ways = [], [], []
+
+    def call(self, name, start, end, *times, thread=MAIN, kind="kernel", device=0):
+        """Add an API call and what it launched, from when to when."""
+        number = len(self.calls) + 1
+        self.calls.append(Call(0, P, thread, number, start, end))
+        self.named.append(name)
+        for begin, done in times:
+            what = "copy" if kind in WAYS else kind
+            self.ran.append(Activity(0, P, number, begin, done, what, f"{kind} of {name}", 8))
+            self.devices.append(device)
+            self.ways.append(WAYS.get(kind, -1))
+
+    def launch(self, start, end, *times, **more):
+        self.call("cudaLaunchKernel", start, end, *times, **more)
+
+    @property
+    def joined(self):
+        program = Program(self.ranges, self.calls, self.ran, [one.op for one in self.ranges])
+        made_of = tuple(self.named), tuple(self.devices), tuple(self.ways)
+        return Made(program, *made_of).attributed()
+
+    @property
+    def ops(self):
+        joined = self.joined
+        table = causes(joined, joined.node_op, len(joined.ops))
+        return {
+            op: {c: column[code] for c, column in table.items()}
+            for code, op in enumerate(joined.ops)
+        }
+
+    def parts(self, over=0):
+        """Return what each gap consists of: cause, op and ns."""
+        found = gaps(self.joined, over)
+        names = [*self.joined.ops, ""]
+        told = zip(found.gap, found.cause, found.op, found.length, strict=True)
+        parts = [[] for _ in range(len(found.gaps))]
+        for gap, cause, op, ns in told:
+            parts[gap].append((CAUSES[cause], names[op], int(ns)))
+        return parts
+
+
+def test_own_time_is_parted_by_calls():
+    """Nested calls count once, waits before all; what lies in an inner range is not the outer one's."""
+    scene = Scene(opened(0, 100, "outer"), opened(50, 80, "inner"))
+    scene.launch(10, 20)
+    scene.call("cudaMemcpy", 30, 45)
+    scene.call("cuMemcpyHtoD_v2", 32, 40)
+    scene.call("cudaMalloc", 48, 60)
+    scene.call("cudaStreamSynchronize", 75, 90)
+    outer, inner = (scene.ops[op] for op in ("outer", "inner"))
+    assert [outer[c] for c in ("host_ns", "api_ns", "sync_ns")] == [33, 12, 25]
+    assert [inner[c] for c in ("host_ns", "api_ns", "sync_ns")] == [15, 10, 5]
+
+
+def test_a_copy_to_the_host_that_blocks_is_a_wait():
+    """An asynchronous one whose call returned only after it had ended: of one to the device that says nothing."""
+    to_host, to_device = ("copy to host", "copy to device")
+    for way, done, waits in ((to_host, 30, True), (to_host, 31, False), (to_device, 20, False)):
+        scene = Scene(opened(0, 100, "op"))
+        scene.call("cudaMemcpyAsync", 10, 30, (15, done), kind=way)
+        assert scene.ops["op"]["sync_ns"] == (20 if waits else 0)
+
+
+def test_a_gap_is_parted_by_what_the_host_did():
+    scene = Scene(
+        opened(0, 95, "step"),
+        opened(12, 30, "data loading"),
+        opened(14, 20, "decode"),
+        opened(50, 60, "aten::mm"),
+    )
+    scene.launch(0, 5, (5, 10))
+    scene.call("cudaStreamSynchronize", 32, 36)
+    scene.call("cudaMalloc", 40, 43)
+    scene.launch(52, 56, (60, 70))
+    assert scene.parts() == [
+        [
+            ("op", "step", 2 + 2 + 4 + 7),
+            ("op", "aten::mm", 2 + 4),
+            ("api", "step", 3),
+            ("latency", "aten::mm", 4),
+            ("data loading", "data loading", 18),
+            ("sync", "step", 4),
+        ]
+    ]
+    [row] = by_gap(scene.joined, 0).to_dict("records")
+    assert (row["cause"], row["cause_ns"]) == ("op", 21)
+    assert (row["start_ns"], row["gap_ns"], row["op"]) == (10, 50, "step")
+    assert (row["ended_by"], row["kernel"]) == ("aten::mm", "kernel of cudaLaunchKernel")
+    assert scene.ops["aten::mm"]["launch_gap_ns"] == 28
+    assert scene.ops["aten::mm"]["starved_ns"] == 22
+
+
+def test_another_thread_is_asked_only_where_the_first_has_nothing_open():
+    scene = Scene(opened(0, 40, "main"), opened(30, 60, "other", OTHER))
+    scene.launch(0, 5, (5, 10))
+    scene.launch(46, 48, (50, 60), thread=OTHER)
+    assert scene.parts() == [[("op", "main", 20), ("op", "other", 18), ("latency", "other", 2)]]
+
+
+def test_where_nothing_is_open_the_gap_is_of_no_op():
+    scene = Scene()
+    scene.launch(0, 5, (5, 10))
+    scene.launch(20, 24, (30, 40))
+    scene.ran.append(Activity(0, P, 99, 45, 50, "kernel", "lost", 8))
+    scene.devices.append(0)
+    scene.ways.append(-1)
+    assert scene.parts() == [
+        [("launch", "", 4), ("latency", "", 6), ("no op", "", 10)],
+        [("unknown", "", 5)],
+    ]
+    assert by_gap(scene.joined, 0)["ended_by"].tolist() == ["kernel of cudaLaunchKernel", "lost"]
+
+
+def test_work_that_was_launched_before_the_gap_is_late():
+    """It waited for something on the device, or for the device itself."""
+    scene = Scene(opened(0, 50, "op"))
+    scene.launch(0, 2, (5, 10))
+    scene.launch(2, 4, (18, 20))
+    assert scene.parts() == [[("latency", "op", 8)]]
+
+
+def test_gpus_are_idle_apart():
+    scene = Scene(opened(0, 100, "op"))
+    scene.launch(0, 5, (5, 10), (20, 30))
+    scene.launch(6, 8, (12, 18), (40, 41), device=1)
+    assert sorted(by_gap(scene.joined, 0)["gap_ns"]) == [10, 22]
+    assert by_gap(scene.joined, 10)["gap_ns"].tolist() == [22]  # longer than, not as long as
+    assert by_idle(scene.joined, 10)["share"].sum() == pytest.approx(1)
+
+
+def test_overlapping_work_ends_no_gap_and_the_longest_begins_it():
+    scene = Scene(opened(0, 10, "a"), opened(20, 40, "b"))
+    scene.launch(0, 5, (5, 30))
+    scene.launch(5, 6, (8, 20), thread=OTHER)
+    scene.launch(31, 33, (36, 40), (36, 50))
+    joined = scene.joined
+    assert [joined.ops[op] for op in joined.activity_op.tolist() if op >= 0].count("b") == 2
+    [gap] = by_gap(joined, 0).to_dict("records")
+    assert (gap["start_ns"], gap["gap_ns"]) == (30, 6)
+    found = gaps(joined, 0).gaps
+    assert (found.ended_by.tolist(), found.before.tolist()) == ([2], [0])
+
+
+FIGURES = dict.fromkeys("host_ns api_ns sync_ns launch_gap_ns starved_ns".split(), 0)
+
+
+@pytest.mark.parametrize(
+    ("word", "kernels", "copies", "times", "works"),
+    [
+        ("GPU", 100, 0, {"host_ns": 900, "launch_gap_ns": 99, "starved_ns": 99}, True),
+        ("GPU", 100, 100, {"launch_gap_ns": 100, "starved_ns": 100}, True),
+        ("GPU", 100, 5, {"sync_ns": 110, "host_ns": 9}, True),  # it waits for its own kernels
+        ("sync", 100, 5, {"sync_ns": 206, "host_ns": 9}, True),  # and for others'
+        ("GPU", 100, 5, {"sync_ns": 206, "host_ns": 200, "api_ns": 6}, True),
+        ("sync", 100, 5, {"sync_ns": 206, "host_ns": 200, "api_ns": 5}, True),
+        ("copy", 4, 5, {"sync_ns": 6}, True),
+        ("launch", 4, 5, {"launch_gap_ns": 6, "starved_ns": 6}, True),
+        ("starved", 4, 5, {"launch_gap_ns": 6, "starved_ns": 7}, True),
+        ("sync", 0, 0, {"sync_ns": 7, "host_ns": 4, "api_ns": 2}, False),
+        ("host", 0, 0, {"sync_ns": 7, "host_ns": 4, "api_ns": 3}, False),
+        ("host", 0, 0, {}, False),
+        ("host", 0, 0, {"host_ns": 5}, True),  # work of no length, launched in no gap
+    ],
+)
+def test_what_an_op_is_bound_by(word, kernels, copies, times, works):
+    columns = {c: np.array([ns]) for c, ns in (FIGURES | times).items()}
+    said = bound(np.array([kernels]), np.array([copies]), columns, np.array([works]))
+    assert said.tolist() == [word]
+    assert word in WORDS
+
+
+@given(made())
+@settings(max_examples=60, deadline=None)
+def test_groups_may_be_any(of):
+    """Two groups of all ranges have what all of them have; what has no group is left out."""
+    joined = of.attributed()
+    nodes = len(joined.attribution.nesting)
+    whole = causes(joined, np.zeros(nodes, np.int64), 1)
+    parted = causes(joined, np.arange(nodes) % 2, 2)
+    nothing = causes(joined, np.full(nodes, -1), 1)
+    directions = [
+        causes(joined.only(way), np.zeros(nodes, np.int64), 1) for way in ("forward", "backward")
+    ]
+    for column in whole:
+        if column != "bound":
+            assert whole[column][0] == parted[column].sum() == sum(d[column][0] for d in directions)
+            assert nothing[column].tolist() == [0]
+    assert nothing["bound"].tolist() == ["host"]
+
+
+@given(made())
+@settings(max_examples=60, deadline=None)
+def test_gaps_and_launches_of_some_time_are_of_the_work_in_it(of):
+    joined = of.attributed()
+    report = joined.report
+    every = [
+        np.ones(len(t), bool)
+        for t in (report.activities, report.ranges, report.launches, report.waits)
+    ]
+    first = every[0] & (np.arange(len(every[0])) % 2 == 0)
+    halves = [joined.within(Chosen(some, *every[1:])) for some in (first, ~first)]
+    for table in (by_gap, by_idle):
+        column = "gap_ns" if table is by_gap else "total_ns"
+        assert (
+            sum(table(half, 0)[column].sum() for half in halves) == table(joined, 0)[column].sum()
+        )
+    assert (
+        sum(by_launch(half)["count"].sum() for half in halves) == by_launch(joined)["count"].sum()
+    )
+
+
+def test_reports_share_no_clock():
+    scene = Scene(opened(0, 100, "op"))
+    scene.launch(0, 5, (5, 10), (20, 30))
+    scene.ran[1] = replace(scene.ran[1], report=1)
+    assert scene.parts() == []
+
+
+def test_a_gap_of_a_real_training(corpus):
+    """Worked out with `sqlite3`: docs/causes.md shows it."""
+    joined = bridge.joined.load(corpus / "nsys" / "mnist-training.sqlite")
+    found = gaps(joined.attributed)
+    at = np.flatnonzero(found.gaps.start == 6217566194)
+    assert found.gaps.length[at].tolist() == [151102830]
+    parts = found.gap == at[0]
+    names = [*joined.attributed.ops, ""]
+    columns = (column[parts].tolist() for column in (found.cause, found.op, found.length))
+    assert {(CAUSES[cause], names[op]): ns for cause, op, ns in zip(*columns, strict=True)} == {
+        ("data loading", "Data loading"): 6368432834 - 6217566194,
+        ("op", "Train"): 6368438326 - 6368432834,
+        ("op", "Batch 23"): 6368439909 - 6368438326,
+        ("op", "Copy to device"): 6368445521 - 6368439909,
+        ("op", "aten::to"): 6368462366 - 6368445521,
+        ("op", "aten::_to_copy"): 6368465783 - 6368462366 + 6368485524 - 6368483861,
+        ("op", "aten::empty_strided"): 6368483861 - 6368465783,
+        ("op", "aten::copy_"): 6368494914 - 6368485524,
+        ("copy", "aten::copy_"): 6368669024 - 6368494914,
+    }
+    table = joined.by("gap").set_index("start_ns").loc[6217566194]
+    assert table[["cause", "cause_ns", "op", "step"]].tolist() == [
+        "data loading",
+        150866640,
+        "Data loading",
+        23,
+    ]

@@ -1,0 +1,205 @@
+"""Real traces of six ages: every figure is that of a plain loop over the JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import plain
+import pytest
+
+import bridge
+import importers
+from importers import frames
+from importers.kineto.kernels import short_name
+
+
+@pytest.fixture(scope="module")
+def traces(corpus):
+    loaded = {}
+
+    def trace(name):
+        if name not in loaded:
+            file = plain.path(corpus, name)
+            loaded[name] = bridge.load(file), plain.events(file)
+        return loaded[name]
+
+    return trace
+
+
+every = pytest.mark.parametrize("name", plain.NAMES)
+
+
+def figures(table) -> dict[str, tuple[int, int, int, int]]:
+    columns = ("kernel", "count", "total_ns", "min_ns", "max_ns")
+    return {key: tuple(rest) for key, *rest in zip(*(table[c] for c in columns), strict=True)}
+
+
+@every
+def test_kernels_per_name(name, traces):
+    joined, events = traces(name)
+    expected = plain.totals(plain.of(events, plain.KERNELS))
+    assert figures(joined.by("kernel", kernel_names="demangled")) == expected
+    short = Counter()
+    for kernel, (count, *_) in expected.items():
+        short[short_name(kernel)] += count
+    assert dict(zip(*(joined.by("kernel")[c] for c in ("kernel", "count")), strict=True)) == short
+
+
+@every
+def test_copies_and_fills(name, traces):
+    joined, events = traces(name)
+    table = joined.by("copy")
+    found = plain.of(events, plain.COPIES + plain.FILLS)
+    assert table["count"].sum() == len(found)
+    assert table["total_ns"].sum() == sum(plain.ns(e["dur"]) for e in found)
+    assert table["bytes"].sum() == sum(e["args"]["bytes"] for e in found)
+    fills = plain.of(events, plain.FILLS)
+    assert table.loc[table["operation"] == "[CUDA memset]", "count"].sum() == len(fills)
+    ways = Counter(e["name"].split()[1] for e in plain.of(events, plain.COPIES))
+    for way, label in (("HtoD", "Host-to-Device"), ("DtoD", "Device-to-Device")):
+        rows = table["operation"] == f"[CUDA memcpy {label}]"
+        assert table.loc[rows, "count"].sum() == ways[way]
+
+
+@every
+def test_events_are_where_and_when_they_were(name, traces):
+    joined, events = traces(name)
+    report = joined.report
+    first = report.facts[0].epoch_ns
+    for table, categories in (("ranges", plain.RANGES), ("launches", plain.CALLS)):
+        found, frame = plain.of(events, categories), getattr(report, table)
+        assert len(frame) == len(found) > 0
+        assert (frame["start"] + first).tolist() == [plain.ns(e["ts"]) for e in found]
+        lengths = (frame["end"] - frame["start"]).tolist()
+        assert lengths == [plain.ns(e["dur"]) for e in found]
+        assert (frame["process"] // 2**24).tolist() == [e["pid"] for e in found]
+        assert frame["name"].astype(object).tolist() == [e["name"] for e in found]
+        numbers: dict[int, str] = {}  # a thread has one number, and a number one thread
+        for number, event in zip((frame["thread"] % 2**24).tolist(), found, strict=True):
+            assert numbers.setdefault(number, str(event["tid"])) == str(event["tid"])
+            assert number == int(event["tid"]) or not 0 <= int(event["tid"]) < 1 << 24
+        assert len(set(numbers.values())) == len(numbers)
+    kernels = plain.of(events, plain.KERNELS)
+    ran = report.activities[report.activities["kind"] == "kernel"]
+    for column, key in (("device", "device"), ("stream", "stream"), ("correlation", "correlation"),
+                        ("registers", "registers per thread"), ("shared_dynamic", "shared memory")):  # fmt: skip
+        assert ran[column].tolist() == [e["args"][key] for e in kernels]
+    for what in ("grid", "block"):
+        shape = ran[[f"{what}_{axis}" for axis in "xyz"]].to_numpy().tolist()
+        assert shape == [e["args"][what] for e in kernels]
+    assert set(report.activities["process"]) == set(report.launches["process"])
+
+
+@every
+def test_device_times_per_op_are_those_of_containment(name, traces):
+    joined, events = traces(name)
+    kernels, own, total = plain.device_times(events)
+    table = joined.by("op").set_index("op")
+    for column, expected in (("kernels", kernels), ("gpu_self_ns", own), ("gpu_total_ns", total)):
+        found = {op: value for op, value in table[column].items() if value}
+        assert found == {op: value for op, value in expected.items() if value}
+
+
+@pytest.mark.parametrize("name", plain.WITH_IDS)
+def test_ops_of_kernels_are_those_of_the_profilers_own_ids(name, traces):
+    joined, events = traces(name)
+    op = {plain.external(e): e["name"] for e in plain.of(events, plain.RANGES)}
+    called = {e["args"]["correlation"] for e in plain.of(events, plain.CALLS)}
+    work = [e for of in (plain.KERNELS, plain.COPIES, plain.FILLS) for e in plain.of(events, of)]
+    found = joined.op_kernels
+    checked = Counter()
+    for event, ours, reason in zip(work, found["op"].astype(object), found["reason"], strict=True):
+        id_ = plain.external(event)
+        if event["args"]["correlation"] not in called:
+            assert reason == "no_launch"
+        elif id_ == 0:
+            assert reason == "no_range"
+        else:
+            assert ours == op[id_]
+            checked["op"] += 1
+    assert checked["op"] > 5_000
+
+
+def test_backward_ops_lead_to_the_forward_ops_that_the_profilers_arrows_do(traces):
+    """But those whose forward op lies in a range that the program called ``## backward ##``: its work counts as backward."""
+    joined, events = traces("llm-ns-resolution")
+    ends = {e["id"]: e for e in events if e.get("cat") == "fwdbwd" and e["ph"] == "f"}
+    ranges, directions = joined.report.ranges, joined.attributed.directions
+    nodes = joined.attributed.attribution.nesting.first_nodes(len(ranges))
+    path = joined.by("range").set_index(["thread", "start_ns"])["path"]
+    where = ranges[["thread", "start"]].to_numpy().tolist()
+    row = {(thread % 2**24, start): row for row, (thread, start) in enumerate(where)}
+    found = Counter()
+    for event in (e for e in events if e.get("cat") == "fwdbwd" and e["ph"] == "s"):
+        forward, backward = (
+            row[e["tid"], plain.ns(e["ts"]) - joined.report.facts[0].epoch_ns]
+            for e in (event, ends[event["id"]])
+        )
+        called_so = "## backward ##" in path[tuple(where[forward])]
+        found[called_so, directions.forward[nodes[backward]] == forward] += 1
+    assert found == {(False, True): 880, (True, False): 25}
+
+
+def test_shapes_and_types_of_inputs(traces):
+    joined, events = traces("sampled-rank0")
+    table = joined.by("range", arguments=True).sort_values("start_ns", kind="stable")
+    found = [e for e in plain.of(events, plain.RANGES) if "Input Dims" in e["args"]]
+    shapes = Counter(str(e["args"]["Input Dims"]) for e in found if e["cat"] == "cpu_op")
+    assert Counter(table["sizes"][table["sizes"] != ""]) == shapes
+    types = Counter(str(e["args"]["Input type"]) for e in found if any(e["args"]["Input type"]))
+    assert Counter(t.replace('"', "'") for t in table["dtypes"] if t) == types
+
+
+def test_what_a_trace_says_of_its_gpu_and_its_run(traces):
+    report = traces("alexnet")[0].report
+    [gpu] = report.devices.to_dict("records")
+    assert (gpu["gpu"], gpu["name"], gpu["sm_count"]) == (0, "NVIDIA A100-PG509-200", 108)
+    assert (gpu["warps_per_sm"], gpu["compute_major"], gpu["shared_per_sm"]) == (64, 8, 167_936)
+    facts = traces("sampled-rank0")[0].report.facts[0]
+    assert facts.metadata == {"record_shapes": 1, "rank": 0, "world_size": 128, "backend": "nccl"}
+    assert (facts.product, facts.schema) == ("PyTorch profiler", "1")
+
+
+def test_waits_are_those_of_the_device(traces):
+    joined, events = traces("alexnet")
+    syncs = plain.of(events, ("cuda_sync",))
+    waits = joined.report.waits
+    kinds = {"Stream Sync": "stream", "Context Sync": "context", "Stream Wait Event": "stream_wait",
+             "Event Sync": "event"}  # fmt: skip
+    assert waits["kind"].astype(object).tolist() == [
+        kinds[e["args"]["cuda_sync_kind"]] for e in syncs
+    ]
+    streams = [e["args"]["stream"] for e in syncs]
+    assert waits["stream"].tolist() == [-1 if s == 2**32 - 1 else s for s in streams]
+    assert waits["event"].tolist() == [e["args"].get("wait_on_cuda_event_id", -1) for e in syncs]
+    assert joined.by("wait")["total_ns"].sum() == sum(plain.ns(e["dur"]) for e in syncs)
+
+
+@every
+def test_estimates_of_occupancy_are_kinetos(name, traces):
+    from bridge.analyze.occupancy import Occupancy
+
+    joined, events = traces(name)
+    if not (joined.report.devices["sm_count"] > 0).all():
+        return  # of 2021, or with the GPU cut out: nothing to estimate from
+    found = Occupancy.of(joined.attributed)
+    for event, blocks, warps in zip(
+        plain.of(events, plain.KERNELS), found.blocks_per_sm, found.warps_per_sm, strict=False
+    ):
+        assert blocks == pytest.approx(float(event["args"]["blocks per SM"]), rel=1e-5)
+        threads = event["args"]["block"][0] * event["args"]["block"][1] * event["args"]["block"][2]
+        if threads % 32 == 0:  # else Kineto counts parts of warps
+            assert warps == pytest.approx(float(event["args"]["warps per SM"]), rel=1e-5)
+
+
+def test_short_names_are_those_of_nsight_systems(corpus):
+    pairs = {}
+    for file in sorted((corpus / "nsys").glob("*.sqlite")):
+        try:
+            table = importers.load(file, details=False).activities
+        except importers.ReportError:
+            continue
+        kernels = table[frames.is_kind(table, "kernel")][["full_name", "name"]].drop_duplicates()
+        pairs |= dict(kernels.to_numpy().tolist())
+    assert len(pairs) == 360
+    assert {full: short_name(full) for full in pairs} == pairs

@@ -25,6 +25,7 @@ from importers.report import Report
 
 if TYPE_CHECKING:
     from bridge.analyze.timeline import Timeline
+    from bridge.averages.rows import Averages
 
 IN_NOTEBOOK = 20  # rows
 
@@ -127,6 +128,17 @@ class Joined:
         if range_name is not None:
             joined = joined.within(during.by_range(joined, range_name))
         return Joined(joined)
+
+    def key_averages(
+        self,
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,  # noqa: ARG002 - none is recorded
+    ) -> Averages:
+        """Return a row per op, API call, kernel and copy, as PyTorch's profiler does: see docs/averages.md."""
+        from bridge.averages.averages import averages  # noqa: PLC0415 (other tables need none of it)
+
+        return averages(self.attributed, by_shape=group_by_input_shape, levels=group_by_stack_n)
 
     def __repr__(self) -> str:
         """Say what it is of and how much, in a line."""

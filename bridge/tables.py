@@ -14,14 +14,16 @@ from bridge.analyze.breakdown import of_activities
 from bridge.analyze.causes.gaps import OVER_NS, by_gap, by_idle
 from bridge.analyze.causes.launches import by_launch
 from bridge.analyze.chosen_columns import chosen
+from bridge.analyze.concurrency import by_collective, by_device
 from bridge.analyze.kernels import by_copy, by_kernel, by_op_kernel
 from bridge.analyze.modules import by_forward_op, by_module
 from bridge.analyze.ops import by_op
 from bridge.analyze.phases import by_phase
 from bridge.analyze.ranges import by_range
+from bridge.analyze.steps import by_step
 from bridge.analyze.waits import by_wait
 from bridge.join.attributed import BOTH, Attributed
-from bridge.views import BROKEN_DOWN, DIRECTED, VIEWS, View, dimensions_of
+from bridge.views import BROKEN_DOWN, DIMENSIONS, DIRECTED, VIEWS, View, dimensions_of
 
 Table = Callable[[Attributed], pd.DataFrame]
 ROWS = {  # what the rows of a view with columns by choice are made of
@@ -30,6 +32,9 @@ ROWS = {  # what the rows of a view with columns by choice are made of
     "kernel": breakdown.ACTIVITIES,
     "copy": breakdown.ACTIVITIES,
 }
+NAMED = frozenset(
+    [*DIMENSIONS, "operation"]
+)  # columns that name a row stand first, asked for or not
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,9 @@ class Options:
     """What `bridge.Joined.by` takes besides the name of the table; documented there."""
 
     columns: Sequence[str] = ()
+    also: Sequence[
+        str
+    ] = ()  # columns to compute beside them, if there are such: those sorted or filtered by
     inclusive: bool = False
     kernel_names: str = "short"
     memory_kinds: bool = False
@@ -63,8 +71,13 @@ def table(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
         "launch": partial(by_launch, kernel_names=options.kernel_names),
         "gap": partial(by_gap, threshold_ns=options.idle_over_ns),
         "idle": partial(by_idle, threshold_ns=options.idle_over_ns),
+        "step": by_step,
+        "device": by_device,
+        "collective": by_collective,
     }
-    found = ordered(tables[by](counted), VIEWS[by].sorted_by)
+    found = tables[by](counted)
+    if VIEWS[by].sorted_by:
+        found = ordered(found, VIEWS[by].sorted_by)
     return found[chosen(options.columns, [*found.columns], [*found.columns], {})]
 
 
@@ -129,7 +142,10 @@ def _sorted(
     every = breakdown.COLUMNS[rows]
     if "median_ns" in view.columns:
         every = [c for c in every if c not in of_activities.ALSO_MEDIAN]
-    wanted = chosen(options.columns, view.columns, every, breakdown.SETS[rows])
+    asked = [name for name in options.columns if name not in NAMED]
+    wanted = chosen(asked, view.columns, every, breakdown.SETS[rows])
+    also = (c for name in options.also for c in (name, f"{name}_ns") if c in every)
+    wanted += [c for c in dict.fromkeys(also) if c not in wanted]
     found = made([*wanted, *(c for c in view.sorted_by if c not in wanted)])
     figures = [c for c in found.columns if c in wanted or c in view.sorted_by]
     names = [c for c in found.columns if c not in figures]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class View:
-    """A table: sorted by these columns, largest first.
+    """A table: sorted by these columns, largest first; without any in its own order.
 
     ``columns`` are those that it has unless others are asked for; where it says none, it has always the same.
     ``directed`` ones can count one direction alone; ``details`` are columns of a report that are read
@@ -25,6 +25,9 @@ TIMES = ("count", "total_ns", "mean_ns", "min_ns", "max_ns")
 OF_RANGES = tuple(
     "calls kernels copies fills graphs gpu_self_ns gpu_total_ns gpu_busy_ns cpu_self_ns cpu_total_ns"
     " gpu_mean_ns gpu_p50_ns gpu_p95_ns gpu_max_ns share".split()
+)
+GEOMETRY = tuple(
+    "grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic".split()
 )
 VIEWS = {
     "op": View(("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"), OF_RANGES, directed=True),
@@ -44,6 +47,9 @@ VIEWS = {
     "launch": View(("total_ns",), nothing="no kernels with an API call in the report"),
     "gap": View(("gap_ns",), nothing="no GPU was idle for so long"),
     "idle": View(("total_ns",), nothing="no GPU was idle for so long"),
+    "step": View((), nothing="no steps: no ranges called step N, iteration N, batch N, ProfilerStep#N, and no work that repeats"),
+    "device": View(("busy_ns",), details=GEOMETRY, nothing="no work on a GPU in the report"),
+    "collective": View(("total_ns",), details=("json",), nothing="no kernels of a communication library in the report"),
 }
 # What rows can be told apart by, alone or together (op,shape), and what has to be read for it.
 DIMENSIONS: dict[str, tuple[str, ...]] = {
@@ -52,9 +58,7 @@ DIMENSIONS: dict[str, tuple[str, ...]] = {
     "module": ("category",),
     "shape": ("json",),
     "dtype": ("json",),
-    "geometry": tuple(
-        "grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic".split()
-    ),
+    "geometry": GEOMETRY,
 }
 BROKEN_DOWN = {  # by what the rows are made of
     "ranges": View(VIEWS["op"].sorted_by, OF_RANGES, directed=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bridge.analyze.windows import Windows, between, named_ranges, numbered_steps
+from bridge.analyze.windows import Windows, between, named_ranges, numbered
 from bridge.join.attributed import Attributed
 from bridge.join.chosen import Chosen
 from bridge.join.order import NONE, Flags, Ints
@@ -29,7 +29,8 @@ def by_step(joined: Attributed, first: int, last: int) -> Chosen:
 
     Raises ValueError, in words for the user, if there is none such.
     """
-    steps = joined.steps.taken(numbered_steps(joined, first, last))
+    steps = joined.iterations
+    steps = steps.taken(numbered(steps, first, last))
     return _on_host(joined, steps.report, steps.process, steps.start, steps.end)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from bridge.analyze.calltree import own_time
 from bridge.analyze.groups import counts, ratio, sums, texts
 from bridge.analyze.tree import repeated, subtree_sums
 from bridge.join.attributed import Attributed
@@ -60,7 +61,7 @@ class Work:
 
 
 def by_module(joined: Attributed) -> pd.DataFrame:
-    """Return one row per path of modules: forward and backward time of itself, total with those in it.
+    """Return one row per path of modules: forward and backward time of itself, total with those in it, and on the host.
 
     Work in no module is in the row `NO_MODULE`.
     """
@@ -75,9 +76,11 @@ def by_module(joined: Attributed) -> pd.DataFrame:
         "calls": _calls(joined, none + 1),
         **columns,
         "gpu_total_ns": np.append(total, columns["gpu_self_ns"][none]),
+        **_cpu(joined),
     }
     found = pd.DataFrame(table)[list(MODULE)]
-    return found[(found["calls"] > 0) | (found["gpu_total_ns"] > 0)].reset_index(drop=True)
+    there = (found["calls"] > 0) | (found["gpu_total_ns"] > 0) | (found["cpu_self_ns"] > 0)
+    return found[there].reset_index(drop=True)
 
 
 def by_forward_op(joined: Attributed) -> pd.DataFrame:
@@ -102,7 +105,10 @@ def by_forward_op(joined: Attributed) -> pd.DataFrame:
 
 
 FIGURES = ("kernels", "gpu_forward_ns", "gpu_backward_ns", "gpu_self_ns")
-MODULE = ("module", "calls", *FIGURES, "gpu_total_ns", "ambiguous_ns", "share")
+MODULE = (
+    *("module", "calls", *FIGURES, "gpu_total_ns", "cpu_self_ns", "cpu_total_ns"),
+    *("ambiguous_ns", "share"),
+)
 FORWARD = ("op", "calls", *FIGURES, "ambiguous_ns", "share")
 
 
@@ -113,6 +119,19 @@ def _totals(joined: Attributed, place: Ints, time: Ints) -> Ints:
     once = ~repeated(modules.nesting, modules.path)
     inner = subtree_sums(modules.nesting, own)
     return sums(modules.path[once], inner[once], len(modules.paths))
+
+
+def _cpu(joined: Attributed) -> dict[str, Ints]:
+    """Return the time on the host of each path and of what is in it, and of all ranges that are in no module."""
+    modules, nesting, listed = joined.modules, joined.attribution.nesting, joined.listed
+    none = len(modules.paths)
+    own = sums(
+        np.append(modules.path, none)[modules.of][listed], own_time(nesting)[listed], none + 1
+    )
+    inner = modules.nesting
+    once = ~repeated(inner, modules.path) & joined.counted_ranges[inner.range]
+    total = sums(modules.path[once], (inner.end - inner.start)[once], none)
+    return {"cpu_self_ns": own, "cpu_total_ns": np.append(total, own[none])}
 
 
 def _calls(joined: Attributed, groups: int) -> Ints:

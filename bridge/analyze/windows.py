@@ -14,6 +14,7 @@ from bridge.analyze.groups import highest
 from bridge.analyze.tree import subtree_extremes
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Flags, Ints, by, runs
+from bridge.join.steps import Steps
 from importers import frames
 
 LAST = np.iinfo(np.int64).max
@@ -74,7 +75,7 @@ def of_steps(joined: Attributed, first: int, last: int) -> Windows:
 
     Raises ValueError, in words for the user, if there is none such.
     """
-    steps, chosen = joined.steps, numbered_steps(joined, first, last)
+    steps, chosen = joined.steps, numbered(joined.steps, first, last)
     step = joined.activity_step
     ran = step != NONE
     done = highest(step[ran], joined.end[ran], len(steps))
@@ -95,9 +96,8 @@ def of_ranges(joined: Attributed, name: str) -> Windows:
     )
 
 
-def numbered_steps(joined: Attributed, first: int, last: int) -> Ints:
-    """Return the steps with these numbers (places in ``joined.steps``); ValueError if there is none."""
-    steps = joined.steps
+def numbered(steps: Steps, first: int, last: int) -> Ints:
+    """Return the places of the steps with these numbers; ValueError, in words for the user, if there is none."""
     if not len(steps):
         raise ValueError(
             "no steps in the report: they are ranges called step N, iteration N, batch N, ProfilerStep#N"

@@ -125,7 +125,9 @@ def report(  # noqa: PLR0913, PLR0917 - what every command takes
     joined = options.joined(reports, db, run, choices, details, sidecar)
     with _in_a_line():
         joined = times.within(joined, **asked).within(steps=steps)
-        table = joined.by(by, **{name: asked[name] for name in VIEW})
+        sort = (asked["sort"] or "").removeprefix("+")
+        also = [c.column for c in conditions] + [sort]
+        table = joined.by(by, also=also, **{name: asked[name] for name in VIEW})
         table = _chosen(table, by, conditions, **asked)
     _print(joined, by, table, output, force=force, **asked)
 
@@ -201,7 +203,7 @@ def _print(
 
     form = asked["form"] or (_by_suffix(output) if output else "table")
     headings = "copy by memory" if asked["memory_kinds"] else joined.headings(by)
-    shown = "" if asked["columns"] or asked["running"] else headings
+    shown = "" if asked["columns"] else headings
     text = Printed(joined, by, shown, asked["unit"]).text(table, form, to_terminal=output is None)
     if output is None:
         click.echo(text, nl=False, color=options.look().color)

@@ -9,6 +9,7 @@ something is done. Layers repeat too, but the host only issues them.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from bridge.join.order import Flags, Ints, by, runs, stable
 
 Floats = NDArray[np.float64]
+Numbers = TypeVar("Numbers", Ints, Floats)
 
 LEAST = 3  # equal stretches
 COVERED = 0.6  # of the kernels' time, and of the activities, by equal stretches
@@ -50,7 +52,8 @@ class Work:
     @property
     def pause(self) -> Ints:
         """For how long the host had issued nothing before each row, in ns."""
-        return np.maximum(self.issued - self.back, 0)
+        pause: Ints = np.maximum(self.issued - self.back, 0)
+        return pause
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,9 @@ class Before:
     @classmethod
     def of(cls, work: Work) -> Before:
         """Add up."""
-        return cls(*(np.append(0, np.cumsum(c)) for c in (mixed(work.name), work.spent, work.joint)))
+        return cls(
+            *(np.append(0, np.cumsum(c)) for c in (mixed(work.name), work.spent, work.joint))
+        )
 
     def equal(self, row: Ints, other: Ints, length: Ints) -> Flags:
         """Tell whether as many rows from the one as from the other hold the same work."""
@@ -173,7 +178,9 @@ def _repeats(work: Work, before: Before, way: Beginnings) -> Repeats:
     spent += more * (before.spent[np.minimum(last + length, len(work))] - before.spent[last])
     pause = _summed(np.log1p(work.pause[first[order]]), edges)[often] / np.diff(edges)[often]
     covered = np.minimum(spent / max(1, before.spent[-1]), times * length / max(1, len(work)))
-    return Repeats(begin, own, length, covered, pause).taken((times >= LEAST) & (covered >= COVERED))
+    return Repeats(begin, own, length, covered, pause).taken(
+        (times >= LEAST) & (covered >= COVERED)
+    )
 
 
 def _best(found: Repeats) -> int:
@@ -182,7 +189,9 @@ def _best(found: Repeats) -> int:
     near &= found.length <= SAME * found.length[near].min()
     near &= found.covered >= found.covered[near].max() - ALIKE
     pause = np.where(near, found.pause, -1)
-    return int(np.flatnonzero(pause == pause.max())[-1])  # of equal ones a range, for those come last
+    return int(
+        np.flatnonzero(pause == pause.max())[-1]
+    )  # of equal ones a range, for those come last
 
 
 def _parted(work: Work, before: Before, way: Beginnings, found: Repeats) -> tuple[Ints, Ints]:
@@ -214,5 +223,7 @@ def _order(key: Ints) -> Ints:
     return stable(key) if len(key) else np.empty(0, np.int64)
 
 
-def _summed(values: NDArray[np.generic], edges: Ints) -> NDArray[np.generic]:
-    return np.add.reduceat(values, edges[:-1]) if len(values) else values
+def _summed(values: Numbers, edges: Ints) -> Numbers:
+    """Return the sum of each run."""
+    found: Numbers = np.add.reduceat(values, edges[:-1]) if len(values) else values
+    return found

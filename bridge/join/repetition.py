@@ -16,7 +16,9 @@ from bridge.join.steps import Steps
 from importers import frames
 from importers.report import Report
 
-ASKING = re.compile(r"cu\w*(?:Synchronize|EventQuery|StreamQuery)")  # calls that wait for work, or ask
+ASKING = re.compile(
+    r"cu\w*(?:Synchronize|EventQuery|StreamQuery)"
+)  # calls that wait for work, or ask
 OF_HOST = re.compile(r".*(?:Host|HtoD|DtoH)")  # copies to and from it
 NEVER = np.iinfo(np.int64).min
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
 from bridge.render import headings, units
 from bridge.render.headings import given
-from bridge.views import BROKEN_DOWN
+from bridge.views import BROKEN_DOWN, VIEWS
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,15 @@ class Shown:
     def is_name(self) -> bool:
         """Whether it holds names, which may be shortened."""
         return self.text is str
+
+
+def _known(text: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Return how values are written of which -1 is none."""
+    return lambda value: "" if value == headings.MISSING else text(value)
+
+
+def _change(share: float) -> str:
+    return f"{100 * share:+.1f} %"
 
 
 EXTREMES = (
@@ -137,6 +146,7 @@ SHOWN = {
         Shown("module", "module", is_path=True),
         *PASSES,
         Shown("gpu_total_ns", "GPU total", units.time),
+        Shown("cpu_total_ns", "CPU total", units.time, extra=True),
         AMBIGUOUS,
     ),
     "forward-op": (Shown("op", "op"), *PASSES, AMBIGUOUS),
@@ -189,6 +199,51 @@ SHOWN = {
         Shown("mean_ns", "mean", units.time, extra=True),
         Shown("max_ns", "max", units.time, extra=True),
     ),
+    "step": (
+        Shown("step", "step", given),
+        Shown("pid", "pid", given, extra=True),
+        Shown("wall_ns", "wall", units.time),
+        Shown("kernel_ns", "kernels", units.time),
+        Shown("memcpy_ns", "copies", units.time, extra=True),
+        Shown("communication_ns", "communication", units.time, extra=True),
+        Shown("runtime_ns", "API calls", units.time, extra=True),
+        Shown("dataloader_ns", "data", units.time, extra=True),
+        Shown("cpu_ns", "CPU", units.time, extra=True),
+        Shown("other_ns", "other", units.time, extra=True),
+        Shown("between_ns", "since last", units.time),
+        Shown("change", "change", _change),
+        Shown("state", "state"),
+    ),
+    "device": (
+        Shown("device", "device"),
+        Shown("busy_ns", "busy", units.time, bar=True),
+        Shown("busy_share", "of span", units.percent),
+        Shown("idle_ns", "idle", units.time, extra=True),
+        Shown("concurrency", "at once", headings.number),
+        Shown("max_concurrent", "most", units.count, extra=True),
+        Shown("compute_ns", "compute", units.time, extra=True),
+        Shown("communication_ns", "communication", units.time, extra=True),
+        Shown("exposed_ns", "exposed", units.time, extra=True),
+        Shown("copies_ns", "copies", units.time, extra=True),
+        Shown("sm_efficiency", "SMs used", _known(units.percent), extra=True),
+        Shown("occupancy", "occupancy", _known(units.percent), extra=True),
+    ),
+    "collective": (
+        Shown("collective", "collective"),
+        Shown("op", "op", extra=True),
+        Shown("dtype", "type", extra=True),
+        Shown("ranks", "ranks", units.count, extra=True),
+        Shown("count", "count", units.count),
+        Shown("total_ns", "GPU total", units.time, bar=True),
+        Shown("mean_ns", "mean", units.time, extra=True),
+        Shown("exposed_ns", "exposed", units.time),
+        Shown("wait_ns", "waiting", _known(units.time), extra=True),
+        Shown("transfer_ns", "transfer", _known(units.time), extra=True),
+        Shown("straggler", "straggler", extra=True),
+        Shown("bytes", "bytes", _known(units.size), extra=True),
+        Shown("gb_per_s", "speed", _known(units.rate), extra=True),
+        Shown("bus_gb_per_s", "on the bus", _known(units.rate), extra=True),
+    ),
 }
 PATHS = ("path", "module")
 OF_RANGE = frozenset(
@@ -203,17 +258,35 @@ def shown(by: str, table: pd.DataFrame) -> tuple[Shown, ...]:
     what tells its rows apart. Of one that has no headings of its own all columns, told by their names.
     """
     if by not in SHOWN:
-        return tuple(_told(c, table) for c in table.columns)
+        return _all(table)
+    names, more = _unusual(by, list(table.columns))
     listed = {s.column for s in SHOWN[by]}
-    rows = by.partition(" ")[0]
-    apart = [c for c in table.columns if rows in BROKEN_DOWN and c not in BROKEN_DOWN[rows].columns]
     said = [c for c in table.columns if c not in OF_RANGE] if by == "range" else []
     known = [s for s in SHOWN[by] if s is not AMBIGUOUS or table[s.column].any()]
     return (
-        *(_told(c, table) for c in apart if c not in listed),
+        *(_told(c, table) for c in names if c not in listed),
         *known,
+        *(_told(c, table) for c in more),
         *(Shown(c, c, given, extra=True) for c in said),
     )
+
+
+def _unusual(by: str, columns: list[str]) -> tuple[list[str], list[str]]:
+    """Return the columns that stand before the usual figures of a table, and those among and after that were asked for."""
+    rows = by.partition(" ")[0]
+    view = BROKEN_DOWN.get(rows) or VIEWS.get(rows)
+    usual = [c for c in columns if view and c in view.columns]
+    if not usual:
+        return [], [c for c in columns if c.startswith("running_")]
+    first = columns.index(usual[0])
+    return columns[:first], [c for c in columns[first:] if c not in usual]
+
+
+def _all(table: pd.DataFrame) -> tuple[Shown, ...]:
+    """Return all columns: the names, the first figure, and as many of the others as there is room for."""
+    every = [_told(c, table) for c in table.columns]
+    first = next((s.column for s in every if not s.is_name and not s.extra), None)
+    return tuple(s if s.is_name or s.column == first else replace(s, extra=True) for s in every)
 
 
 def _told(column: str, table: pd.DataFrame) -> Shown:

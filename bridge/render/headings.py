@@ -16,7 +16,9 @@ UPPER = {"gpu": "GPU", "cpu": "CPU", "api": "API", "ns": ""}
 IDENTITIES = frozenset(
     "pid tid stream context step registers".split()
 )  # numbers that count nothing
-OF_LITTLE_USE = frozenset("context registers shared_bytes".split())  # beside what else tells rows apart
+OF_LITTLE_USE = frozenset(
+    "context registers shared_bytes".split()
+)  # beside what else tells rows apart
 MISSING = -1
 
 

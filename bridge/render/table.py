@@ -21,6 +21,7 @@ NAME_ROOM = 24  # a name needs this much before less important columns get any
 NAME_MOST = 90
 LEAST = 8  # a name is never cut shorter
 BAR, BAR_WIDTH, BAR_STYLE = "bar", 10, "cyan"
+LEFT_OUT = "{} more columns: in a wider terminal, or with --format csv\n"
 EIGHTHS = ("", *"▏▎▍▌▋▊▉")
 
 
@@ -38,6 +39,7 @@ def for_terminal(by: str, table: pd.DataFrame, look: Look) -> str:
     """Return the table as it fits the terminal: figures whole, names shortened."""
     cells = _cells(by, table, look)
     shown = _fitting(cells, look.width)
+    left = 0 if by in columns.SHOWN else len(cells) - len(shown)
     fits = _widths(shown, cells, look.width)
     grid = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False)
     for s in shown:
@@ -51,7 +53,7 @@ def for_terminal(by: str, table: pd.DataFrame, look: Look) -> str:
         )  # fmt: skip
     for row in zip(*(cells[s] for s in shown), strict=True):
         grid.add_row(*row)
-    return _printed(grid, look)
+    return _printed(grid, look) + (LEFT_OUT.format(left) if left else "")
 
 
 def _printed(grid: Table, look: Look) -> str:

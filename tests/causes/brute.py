@@ -102,7 +102,7 @@ class History:
     @cached_property
     def late(self) -> set[int]:
         """Calls that returned only after their copy to the host had ended."""
-        copies = (a for a in self.activities if a.kind == "copy" and a.to_host and a.launch >= 0)
+        copies = (a for a in self.activities if a.to_host and a.launch >= 0)
         return {a.launch for a in copies if a.done <= self.calls[a.launch].back}
 
     @cached_property

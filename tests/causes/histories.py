@@ -64,7 +64,10 @@ def made(draw) -> Made:
         program,
         draw(_several(st.sampled_from(CALLS), len(program.calls))),
         draw(_several(st.sampled_from([0, 0, 0, 1]), ran)),
-        draw(_several(st.sampled_from([1, TO_HOST, TO_HOST]), ran)),
+        tuple(
+            draw(st.sampled_from([1, TO_HOST, TO_HOST])) if one.kind == "copy" else -1
+            for one in program.activities
+        ),
     )
 
 
@@ -93,9 +96,9 @@ def waiting(draw) -> Program:
         texts.append(op)
     for number in range(1, draw(st.integers(2, 10))):
         (report, process, thread), start = draw(threads), draw(st.integers(0, 60))
-        end = start + draw(st.integers(0, 9))
+        end = start + draw(st.sampled_from([-1, *range(10)]))
         calls.append(brute.Call(report, process, thread, number, start, end))
-        begin = draw(st.integers(start, end + 8))
+        begin = draw(st.integers(start, start + 16))
         kind = draw(st.sampled_from(["kernel", "kernel", "copy", "copy", "fill"]))
         launched = number if draw(st.integers(0, 19)) else 99
         for length in draw(st.lists(st.integers(0, 5), min_size=0, max_size=2)):

@@ -49,9 +49,17 @@ class Scene:
 
     @property
     def joined(self):
+        return self.made.attributed()
+
+    @property
+    def adopting(self):
+        return self.made.attributed(adopt=True)
+
+    @property
+    def made(self):
         program = Program(self.ranges, self.calls, self.ran, [one.op for one in self.ranges])
         made_of = tuple(self.named), tuple(self.devices), tuple(self.ways)
-        return Made(program, *made_of).attributed()
+        return Made(program, *made_of)
 
     @property
     def ops(self):
@@ -63,14 +71,18 @@ class Scene:
         }
 
     def parts(self, over=0):
-        """Return what each gap consists of: cause, op and ns."""
-        found = gaps(self.joined, over)
-        names = [*self.joined.ops, ""]
-        told = zip(found.gap, found.cause, found.op, found.length, strict=True)
-        parts = [[] for _ in range(len(found.gaps))]
-        for gap, cause, op, ns in told:
-            parts[gap].append((CAUSES[cause], names[op], int(ns)))
-        return parts
+        return parts_of(self.joined, over)
+
+
+def parts_of(joined, over):
+    """Return what each gap consists of: cause, op and ns."""
+    found = gaps(joined, over)
+    names = [*joined.ops, ""]
+    told = zip(found.gap, found.cause, found.op, found.length, strict=True)
+    parts = [[] for _ in range(len(found.gaps))]
+    for gap, cause, op, ns in told:
+        parts[gap].append((CAUSES[cause], names[op], int(ns)))
+    return parts
 
 
 def test_own_time_is_parted_by_calls():
@@ -129,6 +141,34 @@ def test_another_thread_is_asked_only_where_the_first_has_nothing_open():
     scene.launch(0, 5, (5, 10))
     scene.launch(46, 48, (50, 60), thread=OTHER)
     assert scene.parts() == [[("op", "main", 20), ("op", "other", 18), ("latency", "other", 2)]]
+
+
+def test_a_range_of_another_thread_that_adopts_has_neither_time_nor_gap_of_what_it_adopts():
+    """Which thread was in what is told by what was open on that thread alone."""
+    scene = Scene(opened(0, 90, "waits"), opened(10, 30, "works", OTHER))
+    scene.launch(1, 3, (4, 6))
+    scene.launch(12, 14, (15, 16), thread=OTHER)
+    scene.call("cudaMalloc", 40, 44, thread=OTHER)
+    scene.launch(50, 54, (56, 60), thread=OTHER)
+    scene.launch(92, 93, (94, 95))
+    alone, adopted = scene.joined, scene.adopting
+    assert adopted.attribution.nesting.parent.tolist() == [-1, 0]
+    assert adopted.activity_op.tolist() == [0, 1, 0, -1]
+    for joined in (alone, adopted):
+        table = causes(joined, joined.node_op, 2)
+        assert [table[c].tolist() for c in ("host_ns", "api_ns")] == [[88, 18], [2, 2]]
+    assert parts_of(adopted, 0)[1] == [
+        ("op", "works", 14),
+        ("launch", "", 4),
+        ("api", "", 4),
+        ("latency", "waits", 2),
+        ("no op", "", 16),
+    ]
+    table = causes(adopted, adopted.node_op, 2)
+    assert [table[c].tolist() for c in ("launch_gap_ns", "starved_ns")] == [
+        [14 + 4 + 4 + 2, 9],
+        [16, 0],
+    ]
 
 
 def test_where_nothing_is_open_the_gap_is_of_no_op():

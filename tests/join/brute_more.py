@@ -243,9 +243,27 @@ class BruteMore:
             own[paths[-1] if paths else "(no module)"].append(row)
             for path in set(paths) or {"(no module)"}:
                 under[path].append(row)
+        cpu = self._cpu_of_modules()
         return {
-            path: self.work(own[path]) | {"gpu_total_ns": self._time(under[path])} for path in under
+            path: self.work(own[path]) | {"gpu_total_ns": self._time(under[path])} | cpu[path]
+            for path in {*under, *cpu}
         }
+
+    def _cpu_of_modules(self) -> dict[str, dict[str, int]]:
+        """Count every instant of a thread in a range for the module around it, and for those around that."""
+        time = defaultdict(lambda: {"cpu_self_ns": 0, "cpu_total_ns": 0})
+        ranges = self.brute.ranges
+        for thread in {(one.report, one.thread) for one in ranges}:
+            ours = [one for one in ranges if (one.report, one.thread) == thread]
+            edges = sorted({edge for one in ours for edge in (one.start, one.end)})
+            for first, last in pairwise(edges):
+                stack = self.brute.stack(ranges, *thread, first)
+                paths = self.module_paths(stack) or (["(no module)"] if stack else [])
+                for path in set(paths):
+                    time[path]["cpu_total_ns"] += last - first
+                if paths:
+                    time[paths[-1]]["cpu_self_ns"] += last - first
+        return time
 
     def by_forward_op(self) -> dict[str, dict[str, float]]:
         """Count work for the innermost op around it that backward work goes back to, or for its own."""

@@ -25,8 +25,8 @@ GEOMETRY = (
 
 
 def step(joined: Attributed, events: Sequence[Events]) -> Coded:
-    """Code events by the number of the step that was open in their process; -1 for none."""
-    steps = joined.steps
+    """Code events by the number of the step (found by name, or by repetition) that was open in their process; -1 for none."""
+    steps = joined.iterations
     numbers, of_step = np.unique(steps.number, return_inverse=True)
     code = np.append(of_step, len(numbers))  # the last: in no step
     places = [steps.at(e.report, e.process, e.time) for e in events]

@@ -48,9 +48,9 @@ def _returned_late(joined: Attributed) -> Flags:
 
     So do asynchronous copies to pageable memory.
     """
-    activities, launch = joined.report.activities, joined.attribution.launch
-    to_host = frames.ints(activities, "copy_kind") == TO_HOST
-    copies = np.flatnonzero(to_host & frames.is_kind(activities, frames.COPY) & (launch != NONE))
+    launch = joined.attribution.launch
+    to_host = frames.ints(joined.report.activities, "copy_kind") == TO_HOST
+    copies = np.flatnonzero(to_host & (launch != NONE))
     late = copies[joined.end[copies] <= ends(joined)[launch[copies]]]
     found = np.zeros(len(joined.report.launches), bool)
     found[launch[late]] = True

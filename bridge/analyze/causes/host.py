@@ -39,7 +39,7 @@ def fine(joined: Attributed, windows: Cover) -> Timeline:
     """Tell what a thread was in (see `calls`) within some windows; every op begins and ends a piece."""
     rows = []
     for columns in (_nodes(joined), _calls(joined)):
-        within = windows.meets(*columns[:3]) & (columns[2] > columns[1])
+        within = windows.meets(*columns[:3])
         rows.append(tuple(c[within] for c in columns))
     return Timeline.of(*(np.concatenate(pair) for pair in zip(*rows, strict=True)))
 

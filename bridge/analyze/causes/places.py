@@ -52,7 +52,7 @@ class Cover:
         return self._until(stack, end) - self._until(stack, start)
 
     def meets(self, stack: Ints, start: Ints, end: Ints) -> Flags:
-        """Tell which intervals, each of some length, are covered in part at least."""
+        """Tell which intervals of some length are covered in part at least."""
         begun = places((self.stack, self.start), stack, end, "left")
         ended = places((self.stack, self.end), stack, start, "right")
         meets: Flags = begun > ended

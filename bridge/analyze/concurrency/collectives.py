@@ -63,8 +63,9 @@ class Calls:
             for n in first.tolist()
         ]
         columns = [*zip(*read, strict=True)] or [()] * 6
-        words = (texts(column)[code] for column in columns[:4])
-        return cls(row, *words, *(np.array(c, np.int64)[code] for c in columns[4:]))
+        collective, own, dtype, algorithm = (texts(column)[code] for column in columns[:4])
+        size, ranks = (np.array(column, np.int64)[code] for column in columns[4:])
+        return cls(row, collective, own, dtype, algorithm, size, ranks)
 
 
 def _read(kernel: str, op: str, said: Said, elements: int) -> tuple[str, str, str, str, int, int]:

@@ -56,4 +56,5 @@ def occupancy(of: Ints, time: Ints, percent: Floats, many: int) -> Floats:
     weights = time[known].astype(np.float64)
     weight = np.bincount(of[known], weights, minlength=many)
     part = np.bincount(of[known], weights * percent[known] / 100, minlength=many)
-    return np.divide(part, weight, out=np.full(many, UNKNOWN), where=weight > 0)
+    mean: Floats = np.divide(part, weight, out=np.full(many, UNKNOWN), where=weight > 0)
+    return mean

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 UNKNOWN = -1
+OURS = ("shapes", "dtypes")  # keys of details, PyTorch's profiler's: elements in and out, ranks
+THEIRS = ("In msg nelems", "Out msg nelems", "Group size")
 
 # The first that is found counts: AllGatherV is no AllGather, and Reduce stands in ReduceScatter.
 COLLECTIVES = {
@@ -27,7 +30,9 @@ COLLECTIVES = {
     "Recv": "recv",
 }
 ANY = re.compile("|".join(f"(?P<{name}>{how})" for name, how in COLLECTIVES.items()), re.IGNORECASE)
-OP = re.compile(r"(?:nccl|gloo|mpi|ucc):", re.IGNORECASE)  # PyTorch's own ranges around a collective
+OP = re.compile(
+    r"(?:nccl|gloo|mpi|ucc):", re.IGNORECASE
+)  # PyTorch's own ranges around a collective
 
 SIZES = {
     8: "i64 u64 f64 int64 uint64 int64_t uint64_t double float64 long long_int",
@@ -63,7 +68,7 @@ def of_kernel(name: str) -> Message:
     head = name.partition("(")[0].partition("<")[0]
     collective = named(head)
     dtype = TYPE.search(head) if collective in REDUCTIONS else None
-    algorithm = ALGORITHM.search(head)
+    algorithm = ALGORITHM.search(head) if collective != "SendRecv" else None
     return Message(
         collective, dtype[1].lower() if dtype else "", algorithm[0].lower() if algorithm else ""
     )
@@ -91,9 +96,9 @@ class Said:
     ranks: int = UNKNOWN
 
     @classmethod
-    def of(cls, text: str) -> Said | None:
-        """Read details as PyTorch's profiler writes them; None if they are of no collective."""
-        if '"Group size"' not in text and '"In msg nelems"' not in text:
+    def of(cls, text: str, *, own: bool) -> Said | None:
+        """Read details as PyTorch's profiler writes them, or as ours of the collective's ``own`` range; None for others."""
+        if not any(f'"{key}"' in text for key in (OURS if own else ()) + THEIRS):
             return None
         try:
             found = json.loads(text)
@@ -103,10 +108,30 @@ class Said:
 
     @classmethod
     def _read(cls, found: Mapping[str, Any]) -> Said:
-        numbers = (found.get(key) for key in ("In msg nelems", "Out msg nelems", "Group size"))
-        counts = (n if type(n) is int and n >= 0 else UNKNOWN for n in numbers)
-        name, dtype = (str(found.get(key, "")) for key in ("Collective name", "dtype"))
-        return cls(named(name), dtype.lower(), *counts)
+        sent, received, ranks = (_count(found.get(key)) for key in THEIRS)
+        types = found.get("dtype") or found.get("dtypes") or ""
+        distinct = set(map(str, types)) if isinstance(types, list) else {str(types)}
+        dtype = distinct.pop().lower() if len(distinct) == 1 else ""
+        sent = elements(found.get("shapes")) if sent == UNKNOWN else sent
+        return cls(named(str(found.get("Collective name", ""))), dtype, sent, received, ranks)
+
+
+def elements(shapes: object) -> int:
+    """Add up the elements of shapes, in whatever lists of lists; -1 without any. What is no tensor has an empty one."""
+    found = _flat(shapes)
+    return sum(map(prod, found)) if found else UNKNOWN
+
+
+def _flat(value: object) -> list[Sequence[int]]:
+    if not isinstance(value, tuple | list) or not value:
+        return []
+    if all(type(one) is int for one in value):
+        return [value]
+    return [shape for one in value for shape in _flat(one)]
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and value >= 0 else UNKNOWN
 
 
 def bytes_of(collective: str, dtype: str, said: Said) -> int:

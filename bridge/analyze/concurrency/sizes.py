@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
-from bridge.analyze.concurrency.messages import OP, UNKNOWN, Said
+from bridge.analyze.concurrency.messages import OP, UNKNOWN, Said, elements
 from bridge.join.attributed import Attributed
 from bridge.join.grammar import parse
-from bridge.join.order import NONE, Ints
+from bridge.join.order import NONE, Flags, Ints
 from importers import frames
 
 SIZES = "sizes"
@@ -35,12 +34,14 @@ class Sent:
         details, code = [Said()], np.zeros(len(rows), np.int64)
         left = np.flatnonzero(node != NONE)
         node = node[left]
+        own = _is_collective(joined)
         while len(left):  # a turn per level
-            level = json[nesting.range[node]]
+            level, ours = json[nesting.range[node]], own[joined.node_op[node]]
             for one in np.unique(level[level != NONE]).tolist():  # a turn per distinct text
-                if said := Said.of(written[one]):
-                    code[left[level == one]] = len(details)
-                    details.append(said)
+                for is_own in (True, False):
+                    if said := Said.of(written[one], own=is_own):
+                        code[left[(level == one) & (ours == is_own)]] = len(details)
+                        details.append(said)
             node = nesting.parent[node]
             on = (node != NONE) & (code[left] == 0)
             left, node = left[on], node[on]
@@ -50,24 +51,14 @@ class Sent:
 def _of_shapes(joined: Attributed, rows: Ints) -> Ints:
     """Return how many elements the shapes in the texts of some ranges make, -1 where they say none."""
     report, found = joined.report, np.full(len(rows), UNKNOWN, np.int64)
-    named = [OP.match(op) is not None for op in joined.ops]
-    there = np.flatnonzero(np.array([*named, False], bool)[joined.op[rows]] & (rows != NONE))
+    there = np.flatnonzero(_is_collective(joined)[joined.op[rows]] & (rows != NONE))
     text, of = np.unique(frames.ints(report.ranges, "text")[rows[there]], return_inverse=True)
-    counted = [_elements(one) for one in report.texts.decode(text)]
+    said = [dict(parse(one).arguments).get(SIZES) for one in report.texts.decode(text)]
+    counted = [elements(shapes) for shapes in said]
     found[there] = np.array(counted, np.int64)[of]
     return found
 
 
-def _elements(text: str) -> int:
-    """Add up the elements of the shapes in a text; what is no tensor has an empty one."""
-    shapes = _flat(dict(parse(text).arguments).get(SIZES))
-    return sum(map(prod, shapes)) if shapes else UNKNOWN
-
-
-def _flat(value: object) -> list[tuple[int, ...]]:
-    """Return the shapes in lists of lists."""
-    if not isinstance(value, tuple) or not value:
-        return []
-    if all(isinstance(one, int) for one in value):
-        return [value]
-    return [shape for one in value for shape in _flat(one)]
+def _is_collective(joined: Attributed) -> Flags:
+    """Tell which ops are PyTorch's own ranges around one; the last entry is for none."""
+    return np.array([*(OP.match(op) is not None for op in joined.ops), False], bool)

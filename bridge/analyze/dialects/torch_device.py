@@ -38,7 +38,7 @@ def device_work(joined: Attributed, tracks: Tracks, around: Ints) -> Work:
     stream = tracks.streams(table)
     start, duration = times(table)
     track = tracks.lane(stream, lanes.apart(stream, start, start + duration), "stream")
-    everything = drawn("kernel", np.arange(len(table)), track, (start, duration), _names(table))
+    everything = drawn("kernel", np.arange(len(table)), track, (start, duration), names_of(table))
     common = _common(joined, around)
     own = {"kernel": _of_kernels(joined), "copy": _of_copies(joined), "fill": _of_copies(joined)}
     return Work(
@@ -89,7 +89,7 @@ def _of_copies(joined: Attributed) -> dict[str, Column]:
     return {"bytes": count, "memory bandwidth (GB/s)": Json.reals(speed, DIGITS)}
 
 
-def _names(table: pd.DataFrame) -> Named:
+def names_of(table: pd.DataFrame) -> Named:
     """Return whole names of kernels, and of copies and fills what PyTorch calls them."""
     full = named(table["full_name"])
     moves = ~frames.is_kind(table, frames.KERNEL, frames.GRAPH)

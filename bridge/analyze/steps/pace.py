@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,7 @@ class Pace:
     ``between_ns`` the median time between two steps, of which ``between_dataloader`` is the share that waited for data.
     """
 
-    home: tuple[int | str, ...]
+    home: tuple[Hashable, ...]
     found: str
     steps: int
     warm_up: int
@@ -67,7 +68,7 @@ def paces(table: pd.DataFrame) -> list[Pace]:
     return [_pace(home, part) for home, part in parts]
 
 
-def _pace(home: tuple[int | str, ...], table: pd.DataFrame) -> Pace:
+def _pace(home: tuple[Hashable, ...], table: pd.DataFrame) -> Pace:
     steady = table[table["state"] != WARM_UP]
     wall = steady["wall_ns"].to_numpy()
     spent = steady[[f"{role}_ns" for role in ROLES]].to_numpy()

@@ -64,7 +64,8 @@ class Open:
         """Return how much of the time before each instant it was going on, in ns."""
         place = np.searchsorted(self.start, time, side="left")
         late = np.append(np.iinfo(np.int64).min, self.end)[place]
-        return self.passed[place] - np.maximum(late, time) + time
+        passed: Ints = self.passed[place] - np.maximum(late, time) + time
+        return passed
 
 
 def _by_process(joined: Attributed) -> Iterator[tuple[tuple[int, int], list[Intervals]]]:
@@ -81,7 +82,9 @@ def _by_process(joined: Attributed) -> Iterator[tuple[tuple[int, int], list[Inte
         work, calls, ranges = (of.get(int(own[first]), none) for of in rows)
         loading = ranges[dataloader[ranges]]
         others = ranges[pushed[ranges]]
-        others = others[~_around(report.ranges, others, steps.start[first:last], steps.end[first:last])]
+        others = others[
+            ~_around(report.ranges, others, steps.start[first:last], steps.end[first:last])
+        ]
         start = frames.ints(report.activities, "start")
         moving = [work[flags[work]] for flags in device]
         yield (

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bridge.averages.table import Cut, table
 from bridge.compat.calls import Happened
 from bridge.compat.torch_profiler.events import FunctionEvent, FunctionEventAvg, Measured, averages
-from bridge.compat.torch_profiler.table import Cut, table
 
 One = TypeVar("One", bound=Measured)
 TOTAL = "Total"

@@ -1,0 +1,189 @@
+"""The table per step against its definition, on made programs."""
+
+from dataclasses import replace
+from statistics import median
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.analyze.steps import by_step
+from bridge.analyze.steps.pace import _states, paces
+from bridge.render.steps import lines
+from join.brute import Activity, Call, Range
+from join.programs import Program, attributed, programs
+from steps.brute import LOADS, ROLES, Host, Step, Work, spent, states, walls
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+PROCESS = 7 << 24
+MAIN = PROCESS | 1
+KINDS = {"kernel": "kernel", "graph": "kernel", "copy": "memcpy", "fill": "memset"}
+
+
+@st.composite
+def trainings(draw) -> Program:
+    """Draw a program with steps, communication and waiting for data."""
+    made = draw(programs())
+    texts = [LOADS + "x.__next__" if text == "b" else text for text in made.texts]
+    ranges = [
+        replace(one, op=text) if one.op == "b" else one
+        for one, text in zip(made.ranges, texts, strict=True)
+    ]
+    activities = [
+        replace(one, name=NCCL) if one.kind == "kernel" and one.name == "relu" else one
+        for one in made.activities
+    ]
+    threads = [(one.report, one.process, one.thread) for one in ranges] or [(0, PROCESS, MAIN)]
+    spans = draw(st.lists(st.tuples(st.integers(-3, 12), st.integers(1, 5)), max_size=7))
+    added = [
+        Range(*threads[n % len(threads)], start, start + length, f"step {n}")
+        for n, (start, length) in enumerate(spans)
+    ]
+    texts += [one.op for one in added]
+    return Program([*ranges, *added], made.calls, activities, texts)
+
+
+def as_records(made, joined):
+    """Give the steps, the work and the host's time as plain records."""
+    steps = joined.iterations
+    columns = (steps.report, steps.process, steps.start, steps.end)
+    found = [Step((r, p), s, e) for r, p, s, e in zip(*(c.tolist() for c in columns), strict=True)]
+    work = []
+    for row, one in enumerate(made.activities):
+        call = int(joined.attribution.launch[row])
+        when = one.start if call < 0 else made.calls[call].start
+        home = (one.report, one.process)
+        around = [n for n, s in enumerate(found) if s.home == home and s.start <= when < s.end]
+        role = "communication" if one.name == NCCL else KINDS[one.kind]
+        lasts = one.end >= one.start and one.end != 0
+        end = one.end if lasts else one.start
+        work.append(Work(role, home, one.start, end, around[0] if around else -1))
+    host = [Host("runtime", (c.report, c.process), c.start, c.end) for c in made.calls]
+    for one, text in zip(made.ranges, made.texts, strict=True):
+        if not one.phase:
+            host.append(Host("cpu", (one.report, one.process), one.start, one.end))
+        if text.startswith(LOADS) and one.op and not one.phase:
+            host.append(Host("dataloader", (one.report, one.process), one.start, one.end))
+    return found, work, host
+
+
+@given(trainings())
+@settings(max_examples=300, deadline=None)
+def test_the_time_of_steps_is_parted_as_defined(made):
+    joined = attributed(made)
+    found, work, host = as_records(made, joined)
+    table = by_step(joined)
+    assert len(table) == len(found)
+    true = walls(found, work)
+    for nth, (row, (before, start, end)) in enumerate(
+        zip(table.to_dict("records"), true, strict=True)
+    ):
+        assert (row["start_ns"], row["wall_ns"]) == (start, end - start)
+        own = spent(found[nth], found, start, end, work, host)
+        assert {role: row[f"{role}_ns"] for role in ROLES} == own
+        assert sum(own.values()) == row["wall_ns"]
+        assert row["between_ns"] == start - before
+        between = spent(found[nth], found, before, start, work, host)
+        assert row["between_dataloader_ns"] == between["dataloader"]
+        mine = [one for one in work if one.step == nth]
+        assert row["activities"] == len(mine)
+        assert row["gpu_ns"] == sum(one.end - one.start for one in mine)
+        instants = {t for one in mine for t in range(one.start, one.end)}
+        assert row["gpu_busy_ns"] == len(instants)
+    judged_alike(table, found)
+
+
+def judged_alike(table, found):
+    for home in dict.fromkeys(step.home for step in found):
+        rows = table[[step.home == home for step in found]]
+        wall = rows["wall_ns"].tolist()
+        state = states(wall)
+        assert rows["state"].tolist() == state
+        middle = median(w for w, s in zip(wall, state, strict=True) if s != "warm-up")
+        change = [w / middle - 1 if middle else 0 for w in wall]
+        assert rows["change"].tolist() == pytest.approx(change)
+
+
+@given(st.lists(st.integers(0, 30), max_size=12))
+def test_states_are_those_of_the_definition(wall):
+    names = ["", "warm-up", "outlier"]
+    assert [names[n] for n in _states(np.array(wall, np.int64))] == states(wall)
+
+
+def test_warm_up_and_outliers_by_hand():
+    wall = [900, 400, 100, 101, 99, 100, 160, 100, 40, 100]
+    assert states(wall) == ["warm-up"] * 2 + [""] * 4 + ["outlier", "", "outlier", ""]
+    assert _states(np.array(wall)).tolist() == [1, 1, 0, 0, 0, 0, 2, 0, 2, 0]
+    assert _states(np.array([900, 1, 1])).tolist() == [0, 0, 0]  # too few to tell
+    rising = [100, 100, 100, 100, 900, 900, 900, 900]
+    assert 1 not in _states(np.array(rising)).tolist()  # slower later on is no warm-up
+
+
+def two_steps():
+    """Two steps whose work runs on after the host: the first until 50, the second until 90."""
+    ranges = [Range(0, PROCESS, MAIN, 10, 30, "step 4"), Range(0, PROCESS, MAIN, 30, 60, "step 5")]
+    calls = [Call(0, PROCESS, MAIN, n, at, at + 2) for n, at in ((1, 12), (2, 33))]
+    work = [Activity(0, PROCESS, 1, 15, 50), Activity(0, PROCESS, 2, 55, 90, "copy", "copy")]
+    return Program(ranges, calls, work, [one.op for one in ranges])
+
+
+def test_a_step_lasts_until_its_work_is_done_and_no_time_is_of_two():
+    table = by_step(attributed(two_steps()))
+    assert table["step"].tolist() == [4, 5]
+    assert table[["start_ns", "wall_ns"]].to_numpy().tolist() == [[10, 40], [50, 40]]
+    assert table["kernel_ns"].tolist() == [35, 0]
+    assert table["memcpy_ns"].tolist() == [0, 35]
+    assert table["runtime_ns"].tolist() == [2, 0]
+    assert table["other_ns"].tolist() == [3, 5]
+    assert table["found"].tolist() == ["range", "range"]
+
+
+def test_of_some_steps_alone_the_figures_stay_those_of_the_whole():
+    from bridge.joined import Joined
+
+    joined = Joined(attributed(two_steps()))
+    whole, part = joined.by("step"), joined.within(steps=(5, 5)).by("step")
+    pd.testing.assert_frame_equal(part, whole[whole["step"] == 5].reset_index(drop=True))
+
+
+def test_no_steps_no_rows():
+    made = Program([Range(0, PROCESS, MAIN, 0, 9, "a")], [], [], ["a"])
+    table = by_step(attributed(made))
+    assert len(table) == 0
+    assert paces(table) == []
+    assert lines([]) == ""
+
+
+def test_the_pace_names_what_the_slowest_step_spent_more_on():
+    walls_of = [500, 100, 100, 101, 99, 150]
+    parts = {f"{role}_ns": [0] * 6 for role in ROLES} | {
+        "kernel_ns": [80, 80, 80, 80, 80, 82],
+        "cpu_ns": [420, 20, 20, 21, 19, 68],
+    }
+    table = pd.DataFrame(
+        {
+            "step": range(10, 16),
+            "pid": 7,
+            "process": "python",
+            "found": "repetition",
+            "wall_ns": walls_of,
+            **parts,
+            "between_ns": [0, 50, 50, 50, 50, 50],
+            "between_dataloader_ns": [0, 40, 40, 40, 40, 40],
+            "state": ["warm-up", "", "", "", "", "outlier"],
+        }
+    )
+    [pace] = paces(table.sample(frac=1, random_state=1))
+    assert (pace.steps, pace.warm_up, pace.outliers) == (6, 1, 1)
+    assert (pace.median_ns, pace.mean_ns) == (100, 110)
+    assert pace.p95_ns == pytest.approx(np.quantile([100, 100, 101, 99, 150], 0.95))
+    assert pace.variation == pytest.approx(np.std([100, 100, 101, 99, 150]) / 110)
+    assert (pace.slowest, pace.slowest_ns, pace.slower_by, pace.excess_ns) == (15, 150, "cpu", 48)
+    assert (pace.between_ns, pace.between_dataloader) == (50, 0.8)
+    said = lines([pace])
+    assert "6 steps, found by repetition (1 to warm up): median 100 ns, mean 110 ns" in said
+    assert "1 of them out of the ordinary" in said
+    assert "slowest is step 15, 150 ns: 48 ns more of the CPU" in said
+    assert "50 ns pass between two steps, 80.0 % of it waiting for data" in said

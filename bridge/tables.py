@@ -142,7 +142,7 @@ def _sorted(
     every = breakdown.COLUMNS[rows]
     if "median_ns" in view.columns:
         every = [c for c in every if c not in of_activities.ALSO_MEDIAN]
-    asked = [name for name in options.columns if name not in NAMED]
+    asked = [c for c in options.columns if c not in NAMED or f"{c}_ns" in every]
     wanted = chosen(asked, view.columns, every, breakdown.SETS[rows])
     also = (c for name in options.also for c in (name, f"{name}_ns") if c in every)
     wanted += [c for c in dict.fromkeys(also) if c not in wanted]

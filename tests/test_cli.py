@@ -26,7 +26,7 @@ KEYS = {
     " cpu_total_ns gpu_mean_ns gpu_p50_ns gpu_p95_ns gpu_max_ns share",
     "range": "name path start_ns duration_ns thread gpu_start_ns gpu_span_ns gpu_busy_ns activities",
     "module": "module calls kernels gpu_forward_ns gpu_backward_ns gpu_self_ns gpu_total_ns"
-    " ambiguous_ns share",
+    " cpu_self_ns cpu_total_ns ambiguous_ns share",
     "forward-op": "op calls kernels gpu_forward_ns gpu_backward_ns gpu_self_ns ambiguous_ns share",
     "phase": "phase ranges open activities kernels gpu_ns gpu_busy_ns wall_ns share",
     "wait": "op wait count total_ns mean_ns min_ns max_ns",

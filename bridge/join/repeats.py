@@ -22,10 +22,9 @@ Numbers = TypeVar("Numbers", Ints, Floats)
 LEAST = 3  # equal stretches
 COVERED = 0.6  # of the kernels' time, and of the activities, by equal stretches
 NEAR = 0.1  # what covers so much less than the best holds a part of each step alone
-ALIKE = 0.02  # what covers so much less than the best is as good
-SAME = 1.5  # times the shortest: the same repetition, begun elsewhere
-UNLIKE = 2  # times as much work as in an equal stretch, or as little: no step
-WHOLE = 0.8  # of the work of an equal stretch: the last step may lack no more
+SAME = 1.5  # times the shortest is the same repetition, begun elsewhere; of the longest pause it is as long
+WHOLE = 0.8  # of the work of an equal stretch: other steps hold that at least
+LONG = 2  # times as much work as in an equal stretch: no step has more
 IN_A_ROW = (1, 2, 4)  # names
 PRIMES = tuple(np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
@@ -116,12 +115,12 @@ class Repeats:
 def steps(work: Work, name: Ints, start: Ints) -> tuple[Ints, Ints]:
     """Return start and end of the steps of a process in ns, none if its work does not repeat.
 
-    ``name`` and ``start`` are of ranges that may begin one. `UNLIKE` ones are left out.
+    ``name`` and ``start`` are of ranges that may begin one.
     """
     if np.count_nonzero(work.joint) < LEAST - 1:  # there is one in each stretch
         return np.empty(0, np.int64), np.empty(0, np.int64)
     before = Before.of(work)
-    ways = [_with_names(work, few) for few in IN_A_ROW] + [_with_ranges(work, name, start)]
+    ways = [_with_ranges(work, name, start), *(_with_names(work, few) for few in IN_A_ROW)]
     groups = [_repeats(work, before, way) for way in ways]
     way = np.repeat(np.arange(len(ways)), [len(group.row) for group in groups])
     if not len(way):
@@ -187,29 +186,43 @@ def _best(found: Repeats) -> int:
     """Choose among the shortest of what covers most; there, where the host pauses longest."""
     near = found.covered >= found.covered.max() - NEAR
     near &= found.length <= SAME * found.length[near].min()
-    near &= found.covered >= found.covered[near].max() - ALIKE
-    pause = np.where(near, found.pause, -1)
-    return int(
-        np.flatnonzero(pause == pause.max())[-1]
-    )  # of equal ones a range, for those come last
+    near &= found.pause >= found.pause[near].max() - np.log(SAME)
+    best = np.where(near, found.covered, 0)
+    return int(np.argmax(best))  # of equal ones a range, then a single name
 
 
 def _parted(work: Work, before: Before, way: Beginnings, found: Repeats) -> tuple[Ints, Ints]:
-    """Part the work where its steps begin; leave out what is much longer than an equal stretch."""
+    """Part the work where its steps begin; leave out what holds too little of an equal stretch, or far more."""
+    first, length = int(found.row[0]), int(found.length[0])
     chosen = np.flatnonzero(way.key == found.key)
-    rows = np.diff(way.row[chosen], append=len(work))
-    least = np.append(np.full(len(chosen) - 1, 1 / UNLIKE), WHOLE) * found.length
-    chosen = chosen[rows >= least]
-    row, length = way.row[chosen], found.length
+    chosen = chosen[np.diff(way.row[chosen], append=len(work)) > length // 2]
+    row = way.row[chosen]
     after = np.append(row[1:], len(work))
     last = np.arange(len(row)) == len(row) - 1
-    long = after - row > UNLIKE * length
-    cut = (long | last) & before.equal(row, np.full(len(row), found.row[0]), length)
-    after = np.where(cut, np.minimum(row + length, len(work)), after)
+    long = after - row > LONG * length
+    equal = before.equal(row, np.full(len(row), first), np.full(len(row), length))
+    cut = (long | last) & equal
+    after = np.where(cut, row + length, after)
+    kept = cut | (equal & (after - row == length))
+    asked = np.flatnonzero(~kept & ~long)
+    whole = np.bincount(work.name[first : first + length], minlength=int(work.name.max()) + 1)
+    kept[asked] = _held(work, row[asked], after[asked], whole) >= WHOLE * length
     start = way.time[chosen] if len(way.time) else _resumed(work, row)
     following = np.append(start[1:], np.iinfo(np.int64).max)
     end = np.where(cut | last, np.minimum(work.done[after - 1], following), following)
-    return start[cut | ~long], end[cut | ~long]
+    return start[kept], end[kept]
+
+
+def _held(work: Work, row: Ints, after: Ints, whole: Ints) -> Ints:
+    """Return how much of some work, given as how often each name occurs, there is from each row to where it ends."""
+    size = after - row
+    stretch = np.repeat(np.arange(len(row)), size)
+    place = np.arange(len(stretch)) + np.repeat(row - np.cumsum(size) + size, size)
+    pair, times = np.unique(stretch * len(whole) + work.name[place], return_counts=True)
+    one, name = np.divmod(pair, len(whole))
+    held = np.zeros(len(row), np.int64)
+    np.add.at(held, one, np.minimum(times, whole[name]))
+    return held
 
 
 def _resumed(work: Work, row: Ints) -> Ints:

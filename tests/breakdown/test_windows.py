@@ -1,0 +1,128 @@
+"""What is counted when only some time of a run is: by the clock, by step, while a range is open."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import made_reports
+import numpy as np
+import pandas as pd
+import pytest
+from real_parts import corpus_reports
+
+import bridge
+from bridge.joined import Joined
+
+ADDING = {
+    "op": "calls kernels copies fills graphs gpu_self_ns cpu_self_ns".split(),
+    "kind": ["count", "total_ns"],
+    "api": ["count", "total_ns", "gpu_ns"],
+    "wait": ["count", "total_ns"],
+    "kernel": ["count", "total_ns"],
+    "op-kernel": ["count", "total_ns"],
+    "module": ["gpu_self_ns"],
+    "forward-op": ["gpu_self_ns"],
+}
+SOME = {"mnist-training", "pytorch-2gpu-window"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give two processes with everything in them."""
+    return made_reports.report(tmp_path_factory.mktemp("input") / "r.sqlite", steps=4)
+
+
+def figures(joined: Joined, view: str) -> Counter[tuple[object, ...]]:
+    """Return what adds up, by row and column; no zeros."""
+    table = joined.by(view)
+    names = [c for c in ("op", "kernel", "kind", "api", "wait", "module") if c in table]
+    rows = table.set_index(names)[ADDING[view]].to_dict("index")
+    return Counter({(key, c): n for key, row in rows.items() for c, n in row.items() if n})
+
+
+@pytest.mark.parametrize("view", sorted(ADDING))
+@pytest.mark.parametrize("cut", [0, 1, 1_000, 1_215, 2_100, 10**9])
+def test_two_parts_of_the_time_are_the_whole(view: str, cut: int, made: Path) -> None:
+    joined = bridge.load(made)
+    parts = joined.within(last_ns=cut), joined.within(first_ns=cut)
+    whole = figures(joined, view)
+    if view == "wait":  # these have no call in the report, and so no time
+        del whole[("(no op)", "event_record"), "count"]
+    assert figures(parts[0], view) + figures(parts[1], view) == whole
+    assert sum(part.totals["activities"] for part in parts) == joined.totals["activities"]
+    assert sum(part.totals["gpu_ns"] for part in parts) == joined.totals["gpu_ns"]
+
+
+@pytest.mark.parametrize("path", [p for p in corpus_reports() if p.id is None or p.id in SOME])
+@pytest.mark.parametrize("view", sorted(ADDING))
+def test_so_are_those_of_real_profiles(view: str, path: Path) -> None:
+    joined = bridge.load(path)
+    first, last = joined.report.facts[0].span
+    cut = (last - first) // 3
+    parts = joined.within(last_ns=cut), joined.within(first_ns=cut)
+    assert figures(parts[0], view) + figures(parts[1], view) == figures(joined, view)
+    assert 0 < parts[0].totals["activities"] < joined.totals["activities"]
+
+
+@pytest.mark.parametrize("path", [p for p in corpus_reports() if p.id is None or p.id == "mnist-training"])  # fmt: skip
+def test_steps_are_the_rows_of_the_table_by_step(path: Path) -> None:
+    joined = bridge.load(path)
+    told = joined.by("op,step", columns="default,gpu_min,gpu_p99,gpu_span,api,sync,queue")
+    for step in (0, 7, 58):
+        alone = joined.within(steps=(step, step))
+        rows = told[told["step"] == step].drop(columns="step")
+        table = alone.by("op", columns="default,gpu_min,gpu_p99,gpu_span,api,sync,queue")
+        own = ["op", "calls", "kernels", "gpu_self_ns", "cpu_self_ns", "api_ns", "sync_ns"]
+        merged = rows[own].merge(table[own], on="op", suffixes=("", " alone"))
+        assert len(merged) == len(table) == len(rows)
+        for column in own[1:]:
+            assert merged[column].tolist() == merged[f"{column} alone"].tolist()
+    both = joined.within(steps=(3, 5))
+    assert both.totals["gpu_ns"] == told[told["step"].between(3, 5)]["gpu_self_ns"].sum()
+    assert both.by("op")["share"].sum() == pytest.approx(1)
+
+
+def test_a_range_chooses_what_its_process_began_meanwhile(made: Path) -> None:
+    """By the definition: loops over all rows."""
+    joined = bridge.load(made)
+    report, op_kernels = joined.report, joined.op_kernels
+    chosen = joined.within(range_name="aten::*")
+    times = [
+        (r.process, r.start, r.end) for r in report.ranges.itertuples() if r.name == "aten::mm"
+    ]
+
+    def during(process: int, time: int) -> bool:
+        return any(p == process and start <= time < end for p, start, end in times)
+
+    work = [
+        during(a.process, report.launches["start"][launch] if launch >= 0 else a.start)
+        for a, launch in zip(report.activities.itertuples(), op_kernels["launch"], strict=True)
+    ]
+    lengths = np.where(op_kernels["reason"] == "invalid_time", 0, report.activities["end"] - report.activities["start"])  # fmt: skip
+    assert chosen.totals["activities"] == sum(work)
+    assert chosen.totals["gpu_ns"] == lengths[work].sum()
+    ops = np.array([*joined.attributed.ops, ""], object)[joined.attributed.op].tolist()
+    ranges = zip(ops, report.ranges.itertuples(), strict=True)
+    calls = Counter(op for op, r in ranges if op and during(r.process, r.start))
+    assert chosen.by("op").set_index("op")["calls"].to_dict() == calls
+
+
+def test_windows_go_together(made: Path) -> None:
+    joined = bridge.load(made)
+    both = joined.within(steps=(1, 2), range_name="gemm")
+    one_by_one = joined.within(steps=(1, 2)).within(range_name="gemm")
+    pd.testing.assert_frame_equal(both.by("op"), one_by_one.by("op"))
+    assert both.by("op-kernel")["kernel"].tolist() == ["gemm_kernel"]
+    assert both.totals["activities"] == 4  # a step of each of two processes, twice
+
+
+def test_what_there_is_not_is_said_in_a_line(made: Path) -> None:
+    joined = bridge.load(made)
+    for how, message in (
+        ({"steps": (9, 11)}, r"no such step: the report has 0 to 3"),
+        ({"range_name": "nothing*"}, "no range 'nothing\\*' in the report"),
+        ({"first_ns": 5, "last_ns": 5}, "the window ends before it starts"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            joined.within(**how)

@@ -9,6 +9,7 @@ from decimal import Decimal
 from fnmatch import translate
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
@@ -110,9 +111,12 @@ def _compares(column: pd.Series, how: str, value: str) -> pd.Series:
 
 def _found(column: pd.Series, pattern: str) -> pd.Series:
     try:
-        return column.str.contains(re.compile(pattern))
+        search = re.compile(pattern).search
     except re.error as error:
         raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+    codes, names = pd.factorize(column)
+    found = np.array([*(search(name) is not None for name in names), False])
+    return pd.Series(found[codes], index=column.index)
 
 
 def _unquoted(value: str) -> str:

@@ -92,8 +92,7 @@ def test_a_filter_on_steps_chooses_them_where_rows_do_not_tell_them(report: Path
         done("report", report, "--filter", "op=gemm, step=1..2", "--format", "json")
     )
     assert chosen["rows"][0]["calls"] == 4
-    assert (
-        chosen["totals"]["activities"] == 2 * 2 * 5  # two processes, two steps
+    assert chosen["totals"]["activities"] == 2 * 2 * 5  # two processes, two steps
     told = rows(report, "--by", "op,step", "--filter", "op=gemm, step=1..2")
     assert sorted(row["step"] for row in told) == [1, 2]
 

@@ -32,7 +32,7 @@ def by_range(joined: Attributed, *, with_arguments: bool = False) -> pd.DataFram
     table = pd.DataFrame(
         {
             "name": texts(joined.ops)[joined.op[rows]],
-            "path": _paths(joined)[rows],
+            "path": range_paths(joined)[rows],
             "start_ns": frames.ints(ranges, "start")[rows],
             "duration_ns": np.maximum(frames.ints(ranges, "end") - frames.ints(ranges, "start"), 0)[
                 rows
@@ -47,7 +47,7 @@ def by_range(joined: Attributed, *, with_arguments: bool = False) -> pd.DataFram
     return table.join(arguments(joined, table.columns)) if with_arguments else table
 
 
-def _paths(joined: Attributed) -> NDArray[np.object_]:
+def range_paths(joined: Attributed) -> NDArray[np.object_]:
     """Return the path of each range; of one cut in pieces, the first piece's."""
     code, distinct = joined.node_path
     of_range = np.append(code, NONE)[joined.attribution.nesting.first_nodes(len(joined.op))]

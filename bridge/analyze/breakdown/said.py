@@ -27,10 +27,20 @@ def shapes(joined: Attributed) -> tuple[Ints, list[str]]:
     return codes[np.where(said, text, detail + len(written))].astype(np.int64), list(names)
 
 
+def output_shapes(joined: Attributed) -> tuple[Ints, list[str]]:
+    """Return the same of outputs, which only recorded details have."""
+    column = joined.report.ranges["json"]
+    return _coded(column, *_detail(column, "output_shapes", _shapes))
+
+
 def dtypes(joined: Attributed) -> tuple[Ints, list[str]]:
     """Return a code per range and the distinct types of inputs, ``float32, int64``; '' where nothing is said."""
     column = joined.report.ranges["json"]
-    of, detailed = _detail(column, "dtypes", _dtypes)
+    return _coded(column, *_detail(column, "dtypes", _dtypes))
+
+
+def _coded(column: pd.Series, of: Ints, detailed: Sequence[str]) -> tuple[Ints, list[str]]:
+    """Return a code per range and the distinct texts."""
     codes, names = pd.factorize(np.array(detailed, object))
     return codes[of[frames.codes(column)]].astype(np.int64), list(names)
 

@@ -138,3 +138,6 @@ def _samples(values: Mapping[str, list[float]]) -> list[Row]:
 
 def _row(name: str, values: list[float], total: float) -> Row:
     return Row(name, len(values), total, min(values), max(values), fmean(values))
+
+
+WRITERS = {"table": table, "json": as_json}

@@ -14,7 +14,7 @@ from typing import Any
 
 from bridge.compat.calls import Happened, happened, together
 from bridge.compat.files import write_json
-from bridge.compat.mxnet.aggregate import as_json, blocks, table
+from bridge.compat.mxnet.aggregate import blocks
 from bridge.compat.mxnet.config import Config, MXNetError
 from bridge.compat.mxnet.objects import Counter, Domain, Event, Frame, Marker, Task, scope
 from bridge.compat.mxnet.trace import trace
@@ -40,7 +40,6 @@ __all__ = [
 ]
 
 STATES = {"stop": False, "run": True}
-WRITERS = {"table": table, "json": as_json}
 
 
 class _State:

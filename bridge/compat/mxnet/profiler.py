@@ -14,7 +14,7 @@ from typing import Any
 
 from bridge.compat.calls import Happened, happened, together
 from bridge.compat.files import write_json
-from bridge.compat.mxnet.aggregate import blocks
+from bridge.compat.mxnet.aggregate import WRITERS, blocks
 from bridge.compat.mxnet.config import Config, MXNetError
 from bridge.compat.mxnet.objects import Counter, Domain, Event, Frame, Marker, Task, scope
 from bridge.compat.mxnet.trace import trace

@@ -47,9 +47,16 @@ VIEWS = {
     "launch": View(("total_ns",), nothing="no kernels with an API call in the report"),
     "gap": View(("gap_ns",), nothing="no GPU was idle for so long"),
     "idle": View(("total_ns",), nothing="no GPU was idle for so long"),
-    "step": View((), nothing="no steps: no ranges called step N, iteration N, batch N, ProfilerStep#N, and no work that repeats"),
+    "step": View(
+        (),
+        nothing="no steps: no ranges called step N, iteration N, batch N, ProfilerStep#N, and no work that repeats",
+    ),
     "device": View(("busy_ns",), details=GEOMETRY, nothing="no work on a GPU in the report"),
-    "collective": View(("total_ns",), details=("json",), nothing="no kernels of a communication library in the report"),
+    "collective": View(
+        ("total_ns",),
+        details=("json",),
+        nothing="no kernels of a communication library in the report",
+    ),
 }
 # What rows can be told apart by, alone or together (op,shape), and what has to be read for it.
 DIMENSIONS: dict[str, tuple[str, ...]] = {

@@ -15,14 +15,14 @@ import pandas as pd
 
 from bridge.analyze.breakdown.said import shapes as said_shapes
 from bridge.analyze.dialects.torch_device import names_of
-from bridge.analyze.groups import Floats, counts, highest, sums, texts
+from bridge.analyze.groups import Floats, counts, highest, lowest, sums, texts
 from bridge.analyze.tree import once, subtree_sums
 from bridge.averages.host import Host
 from bridge.averages.rows import Averages
 from bridge.averages.stacks import stacks
 from bridge.join.attributed import Attributed
 from bridge.join.autograd import inherited
-from bridge.join.order import NONE, Ints, by, number
+from bridge.join.order import NONE, Ints, by
 from importers import frames
 
 ANNOTATION = "user_annotation"  # the category of ranges that a program names itself
@@ -42,17 +42,24 @@ class Keys:
     shapes: list[str]
     stacks: list[str]
 
-    @property
-    def columns(self) -> tuple[Ints, ...]:
-        """All of it, to be numbered."""
-        return self.device, self.name, self.annotation, self.shape, self.stack
+    def groups(self) -> tuple[Ints, Ints]:
+        """Number the distinct keys; also returns the first row of each."""
+        group = self.device * 2 + self.annotation
+        for column, values in (
+            (self.name, self.names), (self.shape, self.shapes), (self.stack, self.stacks)
+        ):  # fmt: skip
+            group = pd.factorize(group * len(values) + column)[0]
+        group = group.astype(np.int64)
+        first = np.zeros(int(group.max(initial=NONE)) + 1, np.int64)
+        first[group[::-1]] = np.arange(len(group))[::-1]
+        return group, first
 
 
 def averages(joined: Attributed, *, by_shape: bool = False, levels: int = 0) -> Averages:
     """Return one row per key: by name, on demand by shapes and by so many innermost Python functions too."""
     host = Host.of(joined)
     keys = _keys(joined, host, by_shape=by_shape, levels=levels)
-    group, first = number(*keys.columns)
+    group, first = keys.groups()
     items = len(host.row)
     of_host, of_device = group[:items][host.into], group[items:]
     table = _described(keys, first)
@@ -196,5 +203,7 @@ def _first_begun(joined: Attributed, host: Host, group: Ints) -> Ints:
     """Return the groups in the order in which their first items began, outer ones first."""
     start = np.concatenate((host.start, frames.ints(joined.report.activities, "start")))
     end = np.concatenate((host.end, joined.end))
-    order: Ints = pd.unique(group[by(start, -end)])
-    return order
+    groups = int(group.max(initial=NONE)) + 1
+    began = lowest(group, start, groups)
+    at_once = np.flatnonzero(start == began[group])
+    return by(began, -highest(group[at_once], end[at_once], groups))

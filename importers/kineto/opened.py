@@ -37,10 +37,8 @@ def is_json(path: Path) -> bool:
 def read(path: Path) -> tuple[dict[str, Any], list[Any]]:
     """Return what a trace says of the whole, and its events; raises NotAReport for what is no trace."""
     try:
-        with _without_collection():
-            found = json.loads(
-                _text(path), parse_float=str, parse_constant=lambda _: None, strict=False
-            )
+        text = _text(path)
+        found = json.loads(text, parse_float=str, parse_constant=lambda _: None, strict=False)
     except DAMAGE as error:
         raise NotAReport(
             f"{path.name}: cut off or damaged: no JSON ({error}); copy or export the trace again"
@@ -77,8 +75,8 @@ def _text(path: Path) -> str:
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
-    """Let Python look for no garbage while millions of objects are made: it takes half the time."""
+def without_collection() -> Iterator[None]:
+    """Let Python look for no garbage while there are millions of objects: reading takes half the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -33,18 +33,19 @@ PLACE = ("rank", "world_size", "backend")  # what of it counts
 def read(path: Path) -> Report:
     """Return what a trace holds; raises a `ReportError` if it is none of PyTorch's, or damaged."""
     name = os.fsencode(path.name).decode(errors="replace")
-    head, events = opened.read(path)
-    if VERSION not in head and not is_ours(events):
-        raise NotAReport(
-            f"{name}: a trace in Chrome's format, but not of PyTorch's profiler: no {VERSION}, no cpu_op"
-        )
-    found = Sorted.of(events)
-    del events  # as large as all the rest
-    if not any(len(found.by[sort]) for sort in (RANGES, CALLS, "kernels", "copies", "fills")):
-        raise NothingRecorded(
-            f"{name}: no ops, no CUDA calls and no kernels; was the profiler running while they were?"
-        )
-    return _report(name, head, found, _from(name, found))
+    with opened.without_collection():
+        head, events = opened.read(path)
+        if VERSION not in head and not is_ours(events):
+            raise NotAReport(
+                f"{name}: a trace in Chrome's format, but not of PyTorch's profiler: no {VERSION}, no cpu_op"
+            )
+        found = Sorted.of(events)
+        del events  # as large as all the rest
+        if not any(len(found.by[sort]) for sort in (RANGES, CALLS, "kernels", "copies", "fills")):
+            raise NothingRecorded(
+                f"{name}: no ops, no CUDA calls and no kernels; was the profiler running while they were?"
+            )
+        return _report(name, head, found, _from(name, found))
 
 
 def _from(name: str, found: Sorted) -> dict[str, Events]:

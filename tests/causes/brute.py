@@ -20,7 +20,7 @@ LAUNCHING = ("op", "launch", "api", "copy", "latency")
 STARVED = ("data loading", "compilation", "sync", "blocking copy", "no op", "unknown")
 BREAKS_TIES = (*LAUNCHING, *STARVED)
 TIMES = ("host_ns", "api_ns", "sync_ns", "queue_ns", "launch_gap_ns", "starved_ns")
-WORK = ("gpu", "moved", "works")
+WORK = ("gpu", "moved")
 COMPILING = ("cuModuleLoad", "cuLibraryLoad", "cuLibraryGetKernel", "cudaGraphInstantiate", "nvrtc")
 
 
@@ -279,7 +279,6 @@ class History:
                 row = table[self.op_of(activity)]
                 row["queue_ns"] += self.queue(activity)
                 row["moved" if activity.kind in ("copy", "fill") else "gpu"] += activity.time
-                row["works"] += 1
         for gap in self.gaps:
             if gap.ended_by.range >= 0:
                 for (cause, _), (ns, _) in self.blame(gap).items():
@@ -358,7 +357,6 @@ def bound(row: dict[str, int]) -> str:
         ("launch", row["launch_gap_ns"]),
         ("sync", row["sync_ns"] - own if row["sync_ns"] > awake else 0),
         ("starved", row["starved_ns"]),
-        ("host", 0 if row["works"] else awake),
     ]
     most = max(ns for _, ns in figures)
-    return next(word for word, ns in figures if ns == most) if most else "host"
+    return next(word for word, ns in figures if ns == most) if most > 0 else "host"

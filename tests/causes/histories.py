@@ -86,6 +86,7 @@ def odd(draw) -> Program:
 @st.composite
 def waiting(draw) -> Program:
     """Draw a program of short work, far apart, that several threads launch."""
+    lengths = st.sampled_from([*range(6), -1])
     threads = st.sampled_from([(0, P, P | 1)] * 4 + [(0, P, P | 2)] * 3 + [(0, Q, Q | 1)])
     ranges, texts, calls, ran = [], [], [], []
     for _ in range(draw(st.integers(0, 9))):
@@ -98,13 +99,12 @@ def waiting(draw) -> Program:
         (report, process, thread), start = draw(threads), draw(st.integers(0, 60))
         end = start + draw(st.sampled_from([-1, *range(10)]))
         calls.append(brute.Call(report, process, thread, number, start, end))
-        begin = draw(st.integers(start, start + 16))
+        begin = draw(st.one_of(st.integers(start, start + 16), st.just(max(start, end))))
         kind = draw(st.sampled_from(["kernel", "kernel", "copy", "copy", "fill"]))
         launched = number if draw(st.integers(0, 19)) else 99
-        for length in draw(st.lists(st.integers(0, 5), min_size=0, max_size=2)):
-            ran.append(
-                brute.Activity(report, process, launched, begin, begin + length, kind, kind, 1)
-            )
+        for length in draw(st.lists(lengths, min_size=1, max_size=2)):
+            done = begin + length
+            ran.append(brute.Activity(report, process, launched, begin, done, kind, kind, 1))
     return Program(ranges, calls, ran, texts)
 
 

@@ -9,7 +9,7 @@ from join.brute import Activity, Call, Range
 from join.programs import Program
 
 import bridge.joined
-from bridge.analyze.causes import causes
+from bridge.analyze.causes import causes, queued
 from bridge.analyze.causes.bound import WORDS, bound
 from bridge.analyze.causes.gaps import WORDS as CAUSES
 from bridge.analyze.causes.gaps import by_gap, by_idle, gaps
@@ -100,10 +100,14 @@ def test_own_time_is_parted_by_calls():
 
 def test_a_copy_to_the_host_that_blocks_is_a_wait():
     """An asynchronous one whose call returned only after it had ended: of one to the device that says nothing."""
-    to_host, to_device = ("copy to host", "copy to device")
-    for way, done, waits in ((to_host, 30, True), (to_host, 31, False), (to_device, 20, False)):
+    for name, way, done, waits in (
+        ("cudaMemcpyAsync", "copy to host", 30, True),
+        ("cudaMemcpyAsync", "copy to host", 31, False),
+        ("cudaMemcpyAsync", "copy to device", 20, False),
+        ("cudaGraphLaunch", "copy to host", 20, False),
+    ):
         scene = Scene(opened(0, 100, "op"))
-        scene.call("cudaMemcpyAsync", 10, 30, (15, done), kind=way)
+        scene.call(name, 10, 30, (15, done), kind=way)
         assert scene.ops["op"]["sync_ns"] == (20 if waits else 0)
 
 
@@ -171,6 +175,51 @@ def test_a_range_of_another_thread_that_adopts_has_neither_time_nor_gap_of_what_
     ]
 
 
+def test_data_is_loaded_by_the_thread_that_loads():
+    """Not by one that waits for it, whose range may load data too."""
+    scene = Scene(opened(0, 90, "data loading"), opened(10, 30, "data loader", OTHER))
+    scene.launch(1, 3, (4, 6))
+    scene.launch(12, 14, (15, 16), thread=OTHER)
+    scene.launch(26, 28, (28, 29), thread=OTHER)
+    scene.launch(92, 93, (94, 95))
+    joined = scene.adopting
+    assert joined.attribution.nesting.parent.tolist() == [-1, 0]
+    assert parts_of(joined, 0)[1] == [("data loading", "data loader", 12)]
+
+
+def test_of_ops_that_took_as_long_the_first_is_named():
+    scene = Scene(opened(10, 15, "b"), opened(15, 20, "a"), opened(20, 25, "c"))
+    scene.launch(0, 5, (5, 10))
+    scene.call("cudaMalloc", 25, 30)
+    scene.launch(29, 30, (30, 31))
+    [row] = by_gap(scene.joined, 0).to_dict("records")
+    assert (row["cause"], row["cause_ns"], row["op"]) == ("op", 15, "b")
+
+
+def test_of_causes_that_took_as_long_the_first_listed_counts():
+    scene = Scene(opened(20, 30, "a"))
+    scene.launch(0, 5, (5, 10))
+    scene.launch(29, 30, (30, 31))
+    [row] = by_gap(scene.joined, 0).to_dict("records")
+    assert (row["cause"], row["cause_ns"]) == ("op", 10)
+
+
+def test_a_kernel_that_began_as_its_call_returned_was_queued_for_no_time():
+    scene = Scene()
+    scene.launch(0, 5, (4, 6), (5, 6), (9, 12))
+    [row] = by_launch(scene.joined).to_dict("records")
+    assert [row[c] for c in ("count", "queue_count", "queue_ns", "queue_min_ns")] == [3, 2, 4, 0]
+    assert queued(scene.joined).tolist() == [0, 0, 4]
+
+
+def test_what_ends_before_it_starts_has_no_queue_and_ends_no_gap():
+    scene = Scene(opened(0, 50, "a"))
+    scene.launch(0, 5, (5, 10), (20, 15), (30, 0), (40, 41))
+    assert by_gap(scene.joined, 0)["gap_ns"].tolist() == [30]
+    assert queued(scene.joined).tolist() == [0, 0, 0, 35]
+    assert scene.ops["a"]["queue_ns"] == 35
+
+
 def test_where_nothing_is_open_the_gap_is_of_no_op():
     scene = Scene()
     scene.launch(0, 5, (5, 10))
@@ -219,26 +268,28 @@ FIGURES = dict.fromkeys("host_ns api_ns sync_ns launch_gap_ns starved_ns".split(
 
 
 @pytest.mark.parametrize(
-    ("word", "kernels", "copies", "times", "works"),
+    ("word", "kernels", "copies", "times"),
     [
-        ("GPU", 100, 0, {"host_ns": 900, "launch_gap_ns": 99, "starved_ns": 99}, True),
-        ("GPU", 100, 100, {"launch_gap_ns": 100, "starved_ns": 100}, True),
-        ("GPU", 100, 5, {"sync_ns": 110, "host_ns": 9}, True),  # it waits for its own kernels
-        ("sync", 100, 5, {"sync_ns": 206, "host_ns": 9}, True),  # and for others'
-        ("GPU", 100, 5, {"sync_ns": 206, "host_ns": 200, "api_ns": 6}, True),
-        ("sync", 100, 5, {"sync_ns": 206, "host_ns": 200, "api_ns": 5}, True),
-        ("copy", 4, 5, {"sync_ns": 6}, True),
-        ("launch", 4, 5, {"launch_gap_ns": 6, "starved_ns": 6}, True),
-        ("starved", 4, 5, {"launch_gap_ns": 6, "starved_ns": 7}, True),
-        ("sync", 0, 0, {"sync_ns": 7, "host_ns": 4, "api_ns": 2}, False),
-        ("host", 0, 0, {"sync_ns": 7, "host_ns": 4, "api_ns": 3}, False),
-        ("host", 0, 0, {}, False),
-        ("host", 0, 0, {"host_ns": 5}, True),  # work of no length, launched in no gap
+        ("GPU", 100, 0, {"host_ns": 900, "launch_gap_ns": 99, "starved_ns": 99}),
+        ("GPU", 100, 100, {"launch_gap_ns": 100, "starved_ns": 100}),
+        ("GPU", 100, 5, {"sync_ns": 110, "host_ns": 9}),  # it waits for its own kernels
+        ("sync", 100, 5, {"sync_ns": 206, "host_ns": 9}),  # and for others'
+        ("GPU", 100, 5, {"sync_ns": 206, "host_ns": 200, "api_ns": 6}),
+        ("sync", 100, 5, {"sync_ns": 206, "host_ns": 200, "api_ns": 5}),
+        ("copy", 4, 5, {"sync_ns": 6}),
+        ("copy", 0, 100, {"sync_ns": 110}),  # as a copy that blocks
+        ("launch", 4, 5, {"launch_gap_ns": 6, "starved_ns": 6}),
+        ("launch", 0, 0, {"launch_gap_ns": 6, "sync_ns": 6, "starved_ns": 6}),
+        ("sync", 0, 0, {"sync_ns": 6, "starved_ns": 6}),
+        ("starved", 4, 5, {"launch_gap_ns": 6, "starved_ns": 7}),
+        ("sync", 0, 0, {"sync_ns": 7, "host_ns": 4, "api_ns": 2}),
+        ("host", 0, 0, {"sync_ns": 7, "host_ns": 4, "api_ns": 3}),
+        ("host", 0, 0, {}),
     ],
 )
-def test_what_an_op_is_bound_by(word, kernels, copies, times, works):
+def test_what_an_op_is_bound_by(word, kernels, copies, times):
     columns = {c: np.array([ns]) for c, ns in (FIGURES | times).items()}
-    said = bound(np.array([kernels]), np.array([copies]), columns, np.array([works]))
+    said = bound(np.array([kernels]), np.array([copies]), columns)
     assert said.tolist() == [word]
     assert word in WORDS
 

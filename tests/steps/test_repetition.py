@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from join.brute import Activity, Call, Range
+from join.programs import Program, attributed
 
 import bridge
 from bridge.analyze.steps import by_step
 from bridge.join import repeats
 from bridge.join.repeats import COVERED, LEAST
 from bridge.join.repetition import with_repetition
-from join.brute import Activity, Call, Range
-from join.programs import Program, attributed
 
 PROCESS = 7 << 24
 MAIN = PROCESS | 1
@@ -60,7 +60,8 @@ def test_steps_and_not_what_comes_every_tenth():
     log = [*STEP, "log", HOST]
     steps = found((STEP * 9 + log) * 4, pause={"input": 8})
     assert len(steps) == 40
-    assert Counter(map(tuple, steps)) == {tuple(STEP): 36, tuple(log): 4}
+    assert Counter(map(tuple, steps[:-1])) == {tuple(STEP): 36, tuple(log): 3}
+    assert steps[-1] == STEP  # what follows the last may be something else
 
 
 def test_warm_up_is_a_step_too():
@@ -81,7 +82,7 @@ def test_the_last_step_may_be_cut_off(cut):
 
 
 def test_where_the_host_pauses_longest_a_step_begins():
-    assert found(STEP * 5, pause={"loss": 8})[0][0] == "loss"
+    assert found(STEP * 30, pause={"loss": 8})[0][0] == "loss"
 
 
 def test_layers_alone_are_no_steps():
@@ -145,12 +146,7 @@ def test_a_loop_without_ranges():
     assert (steps.range == -1).all()
     assert steps.number.tolist() == [0, 1, 2, 3, 4]
     # The host comes back from the copy at 290, and so it begins the next step there.
-    assert steps.start.tolist() == [0, 290, 1290, 2290, 3290] or steps.start[1:].tolist() == [
-        290,
-        1290,
-        2290,
-        3290,
-    ]
+    assert steps.start.tolist() == [0, 290, 1290, 2290, 3290]
     assert steps.end.tolist() == [*steps.start[1:].tolist(), 4290]
     table = by_step(joined)
     assert table["found"].unique().tolist() == ["repetition"]
@@ -196,14 +192,15 @@ def test_steps_of_real_programs(name, corpus):
     assert len(joined.iterations) == STEPS[name]
 
 
-@pytest.mark.parametrize(("name", "steps"), [("mnist-training", 58), ("cupy-power-iteration", 43)])
+@pytest.mark.parametrize(("name", "steps"), [("mnist-training", 59), ("cupy-power-iteration", 43)])
 def test_steps_that_ranges_name_are_found_without_them(name, steps, corpus):
-    """All but one: of the last batch there is less, the first iteration begins elsewhere."""
+    """All, or all but one: what the first iteration begins with is not what the others begin with."""
     joined = bridge.load(corpus / "nsys" / f"{name}.sqlite").attributed
     named, done = joined.steps, joined.attribution
     none = named.taken(np.zeros(len(named), bool))
     alone = with_repetition(none, joined.report, done.launch, joined.duration, done.nesting)
-    assert len(alone) == steps == len(named) - 1
+    assert len(alone) == steps
+    assert len(named) - steps in (0, 1)
     for start, end in zip(alone.start.tolist(), alone.end.tolist(), strict=True):
         middle = named.start[(named.start >= start) & (named.start < end)]
         assert len(middle) == 1  # one of those that are named begins in each

@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from join.brute import Activity, Call, Range
+from join.programs import Program, attributed, programs
 
 from bridge.analyze.steps import by_step
 from bridge.analyze.steps.pace import _states, paces
 from bridge.render.steps import lines
-from join.brute import Activity, Call, Range
-from join.programs import Program, attributed, programs
 from steps.brute import LOADS, ROLES, Host, Step, Work, spent, states, walls
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -59,7 +59,7 @@ def as_records(made, joined):
         role = "communication" if one.name == NCCL else KINDS[one.kind]
         lasts = one.end >= one.start and one.end != 0
         end = one.end if lasts else one.start
-        work.append(Work(role, home, one.start, end, around[0] if around else -1))
+        work.append(Work(role, home, one.start, end, around[0] if around else -1, call >= 0))
     host = [Host("runtime", (c.report, c.process), c.start, c.end) for c in made.calls]
     for one, text in zip(made.ranges, made.texts, strict=True):
         if not one.phase:

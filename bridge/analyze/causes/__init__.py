@@ -13,7 +13,7 @@ from bridge.analyze.causes.calls import ends
 from bridge.analyze.causes.host import WORKING, coarse
 from bridge.analyze.causes.idle import Gaps
 from bridge.analyze.causes.own import own_times
-from bridge.analyze.groups import counts, sums
+from bridge.analyze.groups import sums
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import INVALID_TIME
 from bridge.join.order import NONE, Ints
@@ -34,14 +34,14 @@ def causes(joined: Attributed, of_node: Ints, groups: int) -> dict[str, Ints | n
         for column, time in zip(COLUMNS[:3], own_times(joined), strict=True)
     }
     group = np.append(of_node, NONE)[joined.node]
-    rows = np.flatnonzero((group != NONE) & (joined.node != NONE))
+    rows = np.flatnonzero(group != NONE)
     group = group[rows]
     for column, time in zip(COLUMNS[3:6], (queued(joined), *idle_times(joined)), strict=True):
         times[column] = sums(group, time[rows], groups)
     moves = frames.is_kind(joined.report.activities, frames.COPY, frames.FILL)[rows]
     spent = joined.duration[rows]
     kernels, copies = (sums(group[of], spent[of], groups) for of in (~moves, moves))
-    return times | {"bound": bound(kernels, copies, times, counts(group, groups) > 0)}
+    return times | {"bound": bound(kernels, copies, times)}
 
 
 def queued(joined: Attributed) -> Ints:

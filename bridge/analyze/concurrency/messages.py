@@ -18,7 +18,7 @@ COLLECTIVES = {
     "AllReduce": "all_?reduce",
     "ReduceScatter": "reduce_?scatter",
     "AllGatherV": "all_?gather_?v",
-    "AllGather": "_?all_?gather",
+    "AllGather": "all_?gather",
     "AllToAll": "all_?to_?all",
     "SendRecv": "send_?recv",
     "Broadcast": "broad_?cast|bcast",

@@ -1,0 +1,188 @@
+"""Tables per GPU and collective, and exposed communication, against their definitions on made programs."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from join.brute import Activity, Call, Range
+from join.programs import Program, attributed, programs, report_of
+
+from bridge.analyze.concurrency import by_collective, by_device, exposed
+from bridge.analyze.concurrency.fullness import occupancy, sm_efficiency
+from bridge.analyze.concurrency.matching import transfers
+from bridge.analyze.devices import Devices
+from bridge.join.attributed import Attributed
+from bridge.join.order import NONE
+from concurrency import brute
+from concurrency.brute import COMMUNICATION, COMPUTE, COPY, Ran
+from importers import frames
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+KINDS = {"kernel": COMPUTE, "graph": COMPUTE, "copy": COPY, "fill": COPY}
+PROCESS = 7 << 24
+MAIN = PROCESS | 1
+
+
+@st.composite
+def communicating(draw) -> Program:
+    """Draw a program of whose kernels some communicate."""
+    made = draw(programs())
+    activities = [
+        replace(one, name=NCCL) if one.kind == "kernel" and one.name == "relu" else one
+        for one in made.activities
+    ]
+    return Program(made.ranges, made.calls, activities, made.texts)
+
+
+def ran(one):
+    end = one.end if one.end >= one.start and one.end != 0 else one.start
+    kind = COMMUNICATION if one.name == NCCL else KINDS[one.kind]
+    return Ran((one.report, one.process), kind, one.start, end)
+
+
+@given(communicating())
+@settings(max_examples=300, deadline=None)
+def test_a_gpu_is_as_busy_as_defined(made):
+    joined = attributed(made)
+    work = [ran(one) for one in made.activities]
+    gpus = defaultdict(list)
+    for one in work:
+        gpus[one.gpu].append(one)
+    table = by_device(joined)
+    ours = sorted(tuple(row.items()) for row in table.drop(columns=NOT_SWEPT).to_dict("records"))
+    true = sorted(tuple(brute.device(of).items()) for of in gpus.values())
+    assert ours == true
+    assert (table["overlap_ns"] + table["exposed_ns"] == table["communication_ns"]).all()
+    assert (table["busy_ns"] + table["idle_ns"] == table["span_ns"]).all()
+    assert (table["sm_efficiency"] == -1).all()  # no geometry is known
+    assert (table["occupancy"] == -1).all()
+
+
+NOT_SWEPT = ["device", "processes", "streams", "kernels", "sm_efficiency", "occupancy"]
+
+
+@given(communicating())
+@settings(max_examples=300, deadline=None)
+def test_exposed_communication_of_ops(made):
+    joined = attributed(made)
+    work = [ran(one) for one in made.activities]
+    true = {"communication_ns": defaultdict(int), "exposed_ns": defaultdict(int)}
+    for one, op in zip(work, joined.activity_op.tolist(), strict=True):
+        if one.kind == COMMUNICATION and op != NONE:
+            true["communication_ns"][op] += one.end - one.start
+            true["exposed_ns"][op] += brute.exposed(one, work)
+    found = exposed(joined, joined.node_op, len(joined.ops))
+    for name, column in found.items():
+        assert column.tolist() == [true[name][op] for op in range(len(joined.ops))]
+    nothing = exposed(joined, np.full(len(joined.node_op), NONE), 2)
+    assert [column.tolist() for column in nothing.values()] == [[0, 0], [0, 0]]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            *(st.integers(0, 2), st.integers(0, 2), st.integers(0, 1), st.integers(0, 99)),
+            st.integers(0, 9),
+        ),
+        max_size=14,
+        unique_by=lambda call: (call[0], call[1], call[3]),  # a stream runs one at a time
+    )
+)
+@settings(max_examples=400, deadline=None)
+def test_the_nth_collective_is_the_same_on_ranks_that_run_the_same(calls):
+    starts = [start for *_, start, _ in calls]
+    if len(set(starts)) < len(starts):  # which of two streams is the first one would be open
+        calls = [(*call[:3], call[3] * 100 + n, call[4]) for n, call in enumerate(calls)]
+    columns = [np.array(c, np.int64) for c in zip(*calls, strict=True)] or [
+        np.empty(0, np.int64)
+    ] * 5
+    assert transfers(*columns).tolist() == brute.transfers(calls)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 20), st.integers(0, 9), st.floats(0, 2)),
+        min_size=1,
+        max_size=12,
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_multiprocessors_used(kernels):
+    work = [Ran(gpu, COMPUTE, start, start + time, blocks) for gpu, start, time, blocks in kernels]
+    of, start, end = (
+        np.array([getattr(one, c) for one in work], np.int64) for c in ("gpu", "start", "end")
+    )
+    blocks = np.array([one.blocks for one in work])
+    span = np.array([40, 40])
+    found = sm_efficiency(of, start, end, blocks, span)
+    for gpu in (0, 1):
+        own = [one for one in work if one.gpu == gpu and one.blocks > 0]
+        true = brute.efficiency(own, 0, 40) if own else -1
+        assert found[gpu] == pytest.approx(true)
+
+
+def test_occupancy_is_a_mean_by_time():
+    of, time = np.array([0, 0, 0, 1]), np.array([10, 30, 99, 5])
+    percent = np.array([100.0, 20.0, np.nan, np.nan])
+    assert occupancy(of, time, percent, 3).tolist() == pytest.approx([0.4, -1, -1])
+
+
+# -- by hand: two ranks, a process each
+
+
+def two_ranks(times, texts=("nccl:all_reduce, seq = 1, op_id = 2, sizes = [[1000, 10]]",)):
+    """Make a program of two processes with so long collectives, launched in ranges with these texts."""
+    ranges, calls, work, written = [], [], [], []
+    for rank, several in enumerate(times):
+        process = (7 + rank) << 24
+        for nth, time in enumerate(several):
+            at, key = 1_000 * nth, nth + 1
+            text = texts[nth % len(texts)]
+            ranges.append(Range(0, process, process | 1, at, at + 100, text.partition(",")[0]))
+            written.append(text)
+            calls.append(Call(0, process, process | 1, key, at + 10, at + 20))
+            work.append(Activity(0, process, key, at + 50, at + 50 + time, "kernel", NCCL))
+    report = report_of(Program(ranges, calls, work, written))
+    names = frames.named([text.partition(",")[0] for text in written])  # as importers cut them
+    return Attributed.of(replace(report, ranges=report.ranges.assign(name=names)))
+
+
+def test_waiting_and_transfer_of_two_ranks():
+    joined = two_ranks([[100, 90, 80], [40, 50, 200]])
+    names = Devices.of_report(joined).names
+    [row] = by_collective(joined).to_dict("records")
+    assert (row["collective"], row["op"]) == ("AllReduce", "nccl:all_reduce")
+    assert (row["dtype"], row["algorithm"]) == ("f32", "ring")
+    assert (row["ranks"], row["count"], row["total_ns"]) == (2, 6, 560)
+    assert row["transfer_ns"] == 2 * (40 + 50 + 80)
+    assert row["wait_ns"] == 560 - 340
+    # The first rank waited 60 + 40 for the second, which waited 120 for it.
+    assert row["straggler"] == names[0]
+    assert row["exposed_ns"] == 560
+    assert row["bytes"] == 6 * 4 * 10_000
+    assert row["gb_per_s"] == pytest.approx(240_000 / 560)
+    assert row["bus_gb_per_s"] == -1  # among how many is not said
+
+
+def test_one_rank_alone_and_ranks_that_differ_are_not_compared():
+    for times in ([[100, 90]], [[100, 90, 80], [40, 50]]):
+        [row] = by_collective(two_ranks(times)).to_dict("records")
+        assert (row["transfer_ns"], row["wait_ns"], row["straggler"]) == (-1, -1, "")
+
+
+def test_sizes_are_never_guessed():
+    texts = ("nccl:all_reduce, sizes = [[8]]", "nccl:all_reduce, op_id = 4")
+    [row] = by_collective(two_ranks([[100, 90]], texts)).to_dict("records")
+    assert (row["bytes"], row["gb_per_s"]) == (-1, -1)  # of one of the two
+    [row] = by_collective(two_ranks([[100]], ("mine, sizes = [[8]]",))).to_dict("records")
+    assert row["bytes"] == -1  # of a range that is none around a collective
+
+
+def test_without_communication_there_is_no_row():
+    joined = attributed(Program([], [], [Activity(0, PROCESS, 1, 0, 9)], []))
+    assert by_collective(joined).empty
+    assert by_device(joined)["communication_ns"].tolist() == [0]
+    assert by_device(attributed(Program([], [], [], []))).empty

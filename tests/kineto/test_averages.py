@@ -1,0 +1,303 @@
+"""`key_averages` without PyTorch: of any tree of calls what a plain walk over it says, and laws on real reports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import made
+import plain
+import pytest
+from command import done
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import bridge
+from bridge.averages.rows import DeviceType
+
+
+@dataclass
+class Node:
+    name: str
+    kernels: list[int] = field(default_factory=list)
+    children: list[Node] = field(default_factory=list)
+    start: int = 0
+    end: int = 0
+
+
+names = st.sampled_from(["a", "a", "b", "ProfilerStep#1", "ProfilerStep#2"])
+trees = st.recursive(
+    st.builds(Node, names, st.lists(st.integers(1, 9), max_size=2)),
+    lambda inner: st.builds(
+        Node, names, st.lists(st.integers(1, 9), max_size=2), st.lists(inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+def laid_out(node: Node, at: int, events: list) -> int:
+    """Give a tree its times: each call of the CUDA runtime takes 2 µs, all else 3 µs before and after what is in it."""
+    node.start = at
+    at += 3
+    for length in node.kernels:
+        number = len(events) + 1
+        events += [
+            made.call(at, 2, number),
+            made.kernel(f"k{length}", 10_000 + 10 * number, length, number),
+        ]
+        at += 2
+    for child in node.children:
+        at = laid_out(child, at, events) + 1
+    node.end = at + 3
+    return node.end
+
+
+def walked(node: Node) -> list[Node]:
+    return [node, *(one for child in node.children for one in walked(child))]
+
+
+def key(node: Node) -> str:
+    return "ProfilerStep*" if node.name.startswith("ProfilerStep") else node.name
+
+
+def device(node: Node) -> int:
+    return sum(node.kernels) + sum(map(device, node.children))
+
+
+def collapsed(node: Node) -> Node:
+    """Take what does nothing but call the same op again for one with it."""
+    while len(node.children) == 1 and not node.kernels and key(node.children[0]) == key(node):
+        (only,) = node.children
+        node.children, node.kernels = only.children, only.kernels
+    node.children = [collapsed(child) for child in node.children]
+    return node
+
+
+def expected(roots: list[Node]) -> dict[str, list[int]]:
+    """Return count, self and total of the host, self and total of devices of each key."""
+    found: dict[str, list[int]] = {}
+
+    def visit(node: Node, above: frozenset[str]) -> None:
+        row = found.setdefault(key(node), [0] * 5)
+        length = node.end - node.start
+        inner = sum(child.end - child.start for child in node.children) + 2 * len(node.kernels)
+        row[0] += 1
+        row[1] += length - inner
+        row[3] += sum(node.kernels)
+        if key(node) not in above:
+            row[2] += length
+            row[4] += device(node)
+        for child in node.children:
+            visit(child, above | {key(node)})
+
+    for root in roots:
+        visit(root, frozenset())
+    return found
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(trees, min_size=1, max_size=3))
+def test_every_row_is_what_a_walk_over_the_calls_says(tmp_path, roots):
+    events: list = []
+    at = 0
+    for root in roots:
+        at = laid_out(root, at, events) + 1
+    ranges = sorted((one for root in roots for one in walked(root)), key=lambda n: (n.start, -n.end))  # fmt: skip
+    events += [made.op(one.name, one.start, one.end - one.start) for one in ranges]
+    works = Counter()
+    for length in (length for one in ranges for length in one.kernels):
+        works[f"k{length}"] += length
+    calls = sum(len(one.kernels) for one in ranges)
+    path = made.write(tmp_path / "t.json", made.trace(events))
+    rows = bridge.load(path).key_averages()
+    truth = expected([collapsed(root) for root in roots])
+    host = {row.key: row for row in rows if row.device_type == DeviceType.CPU}
+    launches = host.pop("cudaLaunchKernel", None)
+    assert (launches.count if launches else 0) == calls
+    assert {
+        name: [row.count, row.self_cpu_time_total, row.cpu_time_total, row.self_device_time_total, row.device_time_total]
+        for name, row in host.items()
+    } == truth  # fmt: skip
+    on_device = {row.key: row for row in rows if row.device_type == DeviceType.CUDA}
+    assert {name: row.device_time_total for name, row in on_device.items()} == dict(works)
+
+
+REPORTS = [f"kineto/{name}.pt.trace.json.gz" for name in plain.NAMES] + [
+    f"nsys/{name}.sqlite" for name in
+    ("pytorch-backward", "pytorch-2gpu-window", "mnist-training", "nvfuser", "two-processes", "torch-compile-graphs", "no-kernels-api")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_self_times_add_up(name, corpus):
+    joined = bridge.load(corpus / name)
+    frame = joined.key_averages().frame
+    report, attributed = joined.report, joined.attributed
+    on_device = frame["device_type"] == "cuda"
+    assert frame.loc[on_device, "self_device_ns"].sum() == attributed.duration.sum()
+    assert frame.loc[on_device, "count"].sum() == len(report.activities)
+    owned = attributed.duration[attributed.attribution.node >= 0].sum()
+    assert frame.loc[~on_device, "self_device_ns"].sum() == owned
+    assert frame.loc[~on_device, "self_cpu_ns"].sum() == open_time(joined)
+    assert (frame["self_cpu_ns"] >= 0).all()
+    assert (frame["cpu_total_ns"] >= frame["self_cpu_ns"]).all()
+    assert (frame["device_total_ns"] >= frame["self_device_ns"]).all()
+    by_op = joined.by("op").set_index("op")
+    ops = frame[~on_device & ~frame["is_user_annotation"]].set_index("key")
+    for op in set(ops.index) & set(by_op.index):
+        if not ops.index.duplicated().any() and (frame["key"] == op).sum() == 1:
+            assert ops.loc[op, "self_device_ns"] == by_op.loc[op, "gpu_self_ns"]
+            assert ops.loc[op, "device_total_ns"] == by_op.loc[op, "gpu_total_ns"]
+            assert ops.loc[op, "cpu_total_ns"] == by_op.loc[op, "cpu_total_ns"]
+            assert ops.loc[op, "count"] <= by_op.loc[op, "calls"]
+
+
+def open_time(joined) -> int:
+    """Add up, over threads, the time in which any op or API call was open."""
+    spans: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    report = joined.report
+    for table, listed in ((report.ranges, joined.attributed.op >= 0), (report.launches, slice(None))):  # fmt: skip
+        columns = table.loc[listed, ["report", "thread", "start", "end"]]
+        for of, thread, start, end in columns.to_numpy().tolist():
+            spans.setdefault((of, thread), []).append((start, end))
+    total = 0
+    for every in spans.values():
+        reached = None
+        for start, end in sorted(every):
+            reached = start if reached is None else max(reached, start)
+            total += max(0, end - reached)
+            reached = max(reached, end)
+    return total
+
+
+def test_a_report_of_nsight_systems_has_rows_of_every_kind(corpus):
+    rows = bridge.load(corpus / "nsys" / "pytorch-backward.sqlite").key_averages()
+    found = {row.key: row for row in rows}
+    assert found["aten::exp"].self_device_time_total > 0
+    assert found["cudaLaunchKernel"].self_cpu_time_total > 0
+    assert found["cudaLaunchKernel"].device_time_total == 0
+    assert found["Memset (Device)"].device_type == DeviceType.CUDA
+    assert found["ampere_sgemm_128x128_tn"].device_time_total > 0
+    table = rows.table(sort_by="cuda_time_total", row_limit=5)
+    assert "Self CUDA %" in table
+    assert table.splitlines()[-2].startswith("Self CPU time total: ")
+    assert table.splitlines()[-1].startswith("Self CUDA time total: ")
+    assert len(table.splitlines()) == 5 + 6
+    assert str(rows) == rows.table()
+
+
+def test_rows_are_a_sequence(corpus):
+    rows = bridge.load(corpus / "nsys" / "nvfuser.sqlite").key_averages()
+    assert len(rows) == len(list(rows)) == len(rows.frame)
+    assert rows[0].key == rows[:1][0].key == next(iter(rows)).key
+    assert rows[-1].key == rows[len(rows) - 1].key
+    with pytest.raises(IndexError):
+        _ = rows[len(rows)]
+    assert rows.total_average().count == sum(row.count for row in rows)
+    assert rows.total_average().self_cpu_time_total == pytest.approx(rows.self_cpu_time_total)
+    with pytest.raises(AttributeError, match="nonsense"):
+        rows.table(sort_by="nonsense")
+
+
+def test_a_stored_run_has_the_same_rows(corpus, folder):
+    from bridge.joined import join
+    from bridge.store.load import load
+
+    path = plain.path(corpus, "sampled-rank0")
+    done("import", path)
+    again = join(load(folder / "bridge.db"))
+    for how in ({}, {"group_by_input_shape": True}):
+        ours, theirs = again.key_averages(**how).frame, bridge.load(path).key_averages(**how).frame
+        assert ours.equals(theirs)
+
+
+def test_flops_and_shapes_of_recordings(tmp_path):
+    import json
+
+    import made_reports
+
+    from importers.nsys.write import write
+
+    thread, strings = 100 * 2**24 | 100, [{"id": 1, "value": "mm"}]
+    details = [json.dumps({"shapes": [[n, 3], None], "flops": 500 * n}) for n in (2, 2, 4)]
+    ranges = [
+        {"type": made_reports.PUSH_POP, "start": 10 * n + 1, "end": 10 * n + 9, "thread": thread, "text_id": 1, "json": one}
+        for n, one in enumerate(details)
+    ]  # fmt: skip
+    path = tmp_path / "t.sqlite"
+    write(path, {"annotations": ranges, "strings": strings})
+    joined = bridge.load(path)
+    [row] = joined.key_averages()
+    assert (row.count, row.flops, row.input_shapes) == (3, 4000, "")
+    by_shape = joined.key_averages(group_by_input_shape=True)
+    assert [(r.count, r.flops, r.input_shapes) for r in by_shape] == [
+        (2, 2000, [[2, 3], []]),
+        (1, 2000, [[4, 3], []]),
+    ]
+    assert "Total KFLOPs" in by_shape.table()
+    assert "[[2, 3], []]" in by_shape.table()
+
+
+def test_stacks_are_the_python_functions_around(tmp_path):
+    events = [
+        made.op("aten::mm", 20, 10), made.op("aten::mm", 40, 10), made.op("aten::mm", 90, 5),
+        made.event("python_function", "train.py(9): main", 1, 80),
+        made.event("python_function", "torch/autograd/__init__.py(255): backward", 5, 70),
+        made.event("python_function", "model.py(3): forward", 10, 25),
+    ]  # fmt: skip
+    joined = bridge.load(made.write(tmp_path / "t.json", made.trace(events)))
+    assert [row.key for row in joined.key_averages()] == ["aten::mm"]
+    found = joined.key_averages(group_by_stack_n=5)
+    assert [(row.count, row.stack) for row in found] == [
+        (1, ("model.py(3): forward", "train.py(9): main")),
+        (1, ("train.py(9): main",)),
+        (1, ()),
+    ]
+    assert [row.count for row in joined.key_averages(group_by_stack_n=1)] == [1, 1, 1]
+    lines = found.table().splitlines()
+    assert [line.split()[-2:] for line in lines[3:5]] == [["model.py(3):", "forward"], ["train.py(9):", "main"]]  # fmt: skip
+    everything = bridge.load(tmp_path / "t.json", domains=["all"]).key_averages()
+    assert "train.py(9): main" in [row.key for row in everything]
+
+
+def test_utility_ops_are_left_out_as_pytorch_leaves_them_out(tmp_path):
+    events = [made.op("outer", 0, 100), made.op("aten::is_leaf", 10, 20), made.op("aten::mm", 40, 10)]  # fmt: skip
+    rows = bridge.load(made.write(tmp_path / "t.json", made.trace(events))).key_averages()
+    assert [(row.key, row.self_cpu_time_total) for row in rows] == [("outer", 90), ("aten::mm", 10)]
+
+
+def test_events_of_no_length_count(tmp_path):
+    """As traces of whole microseconds have them: within, beside and at the edges of others."""
+    events = [
+        made.op("a", 10, 10), made.op("b", 10, 0), made.op("b", 15, 0), made.op("b", 20, 0), made.op("c", 20, 5),
+        made.op("a", 30, 10), made.op("a", 33, 0),
+    ]  # fmt: skip
+    rows = {r.key: r for r in bridge.load(made.write(tmp_path / "t.json", made.trace(events))).key_averages()}  # fmt: skip
+    assert {k: (r.count, r.cpu_time_total, r.is_top) for k, r in rows.items()} == {
+        "a": (2, 20, True), "b": (3, 0, False), "c": (1, 5, True),
+    }  # fmt: skip
+
+
+def test_slices_are_one_call(tmp_path):
+    import made_reports
+
+    from importers.nsys.write import write
+
+    thread, call = 100 * 2**24 | 100, 0x4E42 << 48 | 7
+    ranges = [
+        {"type": made_reports.PUSH_POP, "start": at, "end": at + 5, "thread": thread, "text_id": 1, "payload": call}
+        for at in (10, 30)
+    ]  # fmt: skip
+    path = tmp_path / "t.sqlite"
+    write(path, {"annotations": ranges, "strings": [{"id": 1, "value": "co"}]})
+    [row] = bridge.load(path).key_averages()
+    assert (row.count, row.cpu_time_total) == (1, 0.01)
+
+
+def test_nothing_gives_nothing(tmp_path):
+    events = [made.event("cuda_sync", "Stream Sync", 1, 1), made.event("python_function", "f", 1, 5)]  # fmt: skip
+    rows = bridge.load(made.write(tmp_path / "t.json", made.trace(events))).key_averages()
+    assert len(rows) == 0
+    assert rows.table() == ""
+    with pytest.raises(ValueError, match="no total"):
+        rows.total_average()

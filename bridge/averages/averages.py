@@ -69,7 +69,8 @@ def averages(joined: Attributed, *, by_shape: bool = False, levels: int = 0) -> 
     table["count"] += counts(of_device, len(first))
     table["is_top"] = (table["is_top"] > 0) | (table["device_type"] == CUDA)
     order = _first_begun(joined, host, np.concatenate((of_host, of_device)))
-    frame = pd.DataFrame(table).iloc[order].reset_index(drop=True)
+    used = order[table["count"][order] > 0]  # others hold what counts as another's
+    frame = pd.DataFrame(table).iloc[used].reset_index(drop=True)
     values = {text: json.loads(text) for text in keys.shapes if text}
     return Averages(frame, CUDA if len(joined.report.activities) else None, values)
 

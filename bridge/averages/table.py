@@ -85,7 +85,7 @@ def in_unit(us: float, unit: str | None = None) -> str:
 
 def _is_work(row: Any) -> bool:
     """Whether a row is of a device's own work, which the footer adds up."""
-    return bool(getattr(row, "device_type", 0)) and not row.is_user_annotation
+    return bool(getattr(row, "device_type", 0))
 
 
 def _on_device(rows: Iterable[Any]) -> bool:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from bridge.analyze.steps.pace import paces
 from bridge.cli import options
 from bridge.joined import Joined
-from bridge.render import accounting, document
+from bridge.render import accounting, document, steps
 from bridge.render import table as tables
 from bridge.views import VIEWS
 
@@ -30,13 +31,17 @@ class Printed:
             return document.as_json(self.by, self.joined.report.source, self.joined.totals, table)
         if form == "csv":
             return document.as_csv(table)
-        below = f"\n{accounting.line(self.joined.totals, self.joined.op_count)}\n"
+        below = f"\n{self._of_steps()}{accounting.line(self.joined.totals, self.joined.op_count)}\n"
         if form == "md":
             return tables.as_markdown(self.shown, table, self.unit) + below
         nothing = VIEWS[self.by].nothing if self.by in VIEWS else ""
         if not len(table) and nothing:
             return f"{nothing}{below}"
         return self._for_people(table, to_terminal=to_terminal) + below
+
+    def _of_steps(self) -> str:
+        """Return what is said of all steps together, whichever of them are shown."""
+        return steps.lines(paces(self.joined.by("step"))) if self.by == "step" else ""
 
     def _for_people(self, table: pd.DataFrame, *, to_terminal: bool) -> str:
         few = table.head(READABLE) if to_terminal else table

@@ -181,6 +181,20 @@ def test_sizes_are_never_guessed():
     assert row["bytes"] == -1  # of a range that is none around a collective
 
 
+def test_details_of_a_range_around_the_op_count():
+    """PyTorch's profiler writes them to record_param_comms, in which nccl:all_reduce lies."""
+    said = '{"In msg nelems": 500, "Out msg nelems": 500, "Group size": 4, "dtype": "BFloat16"}'
+    names = ["record_param_comms", "nccl:all_reduce"]
+    times = ((0, 100), (5, 90))
+    ranges = [Range(0, PROCESS, MAIN, *at, op) for at, op in zip(times, names, strict=True)]
+    work = [Activity(0, PROCESS, 1, 20, 120, "kernel", NCCL)]
+    report = report_of(Program(ranges, [Call(0, PROCESS, MAIN, 1, 10, 20)], work, names))
+    told = report.ranges.assign(json=frames.named([said, ""]))
+    [row] = by_collective(Attributed.of(replace(report, ranges=told))).to_dict("records")
+    assert (row["op"], row["dtype"], row["bytes"]) == ("nccl:all_reduce", "bfloat16", 1000)
+    assert (row["gb_per_s"], row["bus_gb_per_s"]) == (10, 15)
+
+
 def test_without_communication_there_is_no_row():
     joined = attributed(Program([], [], [Activity(0, PROCESS, 1, 0, 9)], []))
     assert by_collective(joined).empty

@@ -260,6 +260,72 @@ def test_stacks_are_the_python_functions_around(tmp_path):
     assert "train.py(9): main" in [row.key for row in everything]
 
 
+def loaded(tmp_path, *events, **how):
+    return bridge.load(made.write(tmp_path / "t.json", made.trace(list(events))), **how)
+
+
+def test_backward_work_has_the_functions_of_its_forward_op(tmp_path):
+    joined = loaded(
+        tmp_path,
+        made.op("aten::mm", 20, 10, Sequence_number=7),
+        made.event("python_function", "model.py(3): forward", 10, 25),
+        made.event("python_function", "train.py(9): backward", 50, 40),
+        made.op("MmBackward0", 60, 20, Sequence_number=7, tid=77),
+        made.op("aten::t", 65, 5, tid=77),
+        made.op("aten::add", 70, 5),
+    )
+    found = joined.key_averages(group_by_stack_n=1)
+    assert {row.key: row.stack for row in found} == {
+        "aten::mm": ("model.py(3): forward",), "MmBackward0": ("model.py(3): forward",),
+        "aten::t": ("model.py(3): forward",), "aten::add": ("train.py(9): backward",),
+    }  # fmt: skip
+
+
+def test_wrappers_are_one_call_of_the_outermosts_shapes(tmp_path):
+    ops = [made.op("a", 10 * n, 100 - 20 * n, Input_Dims=[[n]]) for n in (1, 2, 3)]
+    joined = loaded(tmp_path, *ops, made.call(40, 2, 1), made.kernel("k", 50, 5, 1))
+    [a, call, kernel] = joined.key_averages(group_by_input_shape=True)
+    assert (a.count, a.self_cpu_time_total, a.cpu_time_total) == (1, 78, 80)
+    assert (a.self_device_time_total, a.device_time_total, a.input_shapes) == (5, 5, [[1]])
+    assert (call.input_shapes, kernel.input_shapes) == ("", "")
+
+
+def test_two_calls_in_a_call_are_three(tmp_path):
+    """Also where both are of no length, and at one instant."""
+    for length in (0, 1):
+        joined = loaded(
+            tmp_path, made.op("a", 10, 10), made.op("a", 15, length), made.op("a", 15 + length, length)
+        )  # fmt: skip
+        assert [row.count for row in joined.key_averages()] == [3]
+
+
+def test_a_name_that_only_looks_like_a_step_stays(tmp_path):
+    events = [made.event("user_annotation", name, 10 * n, 5) for n, name in enumerate(["ProfilerStep#7", "ProfilerStep"])]  # fmt: skip
+    assert [r.key for r in loaded(tmp_path, *events).key_averages()] == ["ProfilerStep*", "ProfilerStep"]  # fmt: skip
+
+
+def test_what_begins_at_once_comes_outer_first(tmp_path):
+    joined = loaded(tmp_path, made.op("inner", 10, 5), made.op("outer", 10, 50))
+    assert [row.key for row in joined.key_averages()] == ["outer", "inner"]
+
+
+def test_what_a_utility_op_launched_is_of_the_op_around(tmp_path):
+    joined = loaded(
+        tmp_path, made.op("outer", 0, 100), made.op("aten::is_leaf", 10, 20), made.call(12, 2, 1), made.kernel("k", 50, 5, 1)
+    )  # fmt: skip
+    rows = {row.key: row for row in joined.key_averages()}
+    assert rows["outer"].self_device_time_total == rows["outer"].device_time_total == 5
+
+
+def test_the_total_counts_everything_once(corpus):
+    joined = bridge.load(corpus / "nsys" / "pytorch-backward.sqlite")
+    rows = joined.key_averages()
+    total, ran = rows.total_average(), joined.attributed.duration.sum() / 1000
+    assert (total.key, total.device_time_total, total.self_device_time_total) == ("Total", ran, ran)
+    assert total.cpu_time_total == total.self_cpu_time_total == open_time(joined) / 1000
+    assert sum(row.device_time_total for row in rows) > 2 * ran
+
+
 def test_utility_ops_are_left_out_as_pytorch_leaves_them_out(tmp_path):
     events = [made.op("outer", 0, 100), made.op("aten::is_leaf", 10, 20), made.op("aten::mm", 40, 10)]  # fmt: skip
     rows = bridge.load(made.write(tmp_path / "t.json", made.trace(events))).key_averages()

@@ -132,6 +132,7 @@ def test_strange_texts_come_through_every_output(folder):
     path = made.write(folder / "t.json", made.trace(events, host_name="\ud800", deviceProperties=[{"id": 0, "name": "\udc80"}]))  # fmt: skip
     report = importers.load(path)
     assert len(report.activities) == len(STRANGE) + 1
+    assert {"nul \\0 here", "\\ud800 lone", "a"} <= set(report.ranges["name"])
     for command in (
         ["report", path, "--by", "op"], ["report", path, "--by", "kernel", "--format", "json"], ["import", path],
         ["trace", path, "-o", "a.json.gz"], ["trace", path, "-o", "a.pftrace"], ["html", path, "-o", "a.html"],

@@ -167,6 +167,15 @@ def test_two_processes_and_their_devices(tmp_path):
     assert devices[200 * 2**24] == "second"
 
 
+def test_a_number_that_two_processes_gave_says_nothing(tmp_path):
+    events = [
+        made.call(2, 1, 1, pid=100), made.call(2, 1, 1, pid=200), made.call(2, 1, 2, pid=200),
+        made.kernel("of both", 5, 3, 1, pid=3), made.kernel("of both", 5, 3, 1, pid=4), made.kernel("known", 5, 3, 2, pid=4),
+    ]  # fmt: skip
+    report = importers.load(made.write(tmp_path / "t.json", made.trace(events)))
+    assert [p // 2**24 for p in report.activities["process"].tolist()] == [-1, 200, 200]
+
+
 def test_graphs_and_events(tmp_path):
     events = [
         *made.small(),

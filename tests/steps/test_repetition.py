@@ -64,6 +64,12 @@ def test_steps_and_not_what_comes_every_tenth():
     assert steps[-1] == STEP  # what follows the last may be something else
 
 
+def test_steps_however_long_the_host_pauses_before_every_tenth():
+    """Ten steps and what is logged repeat as well, but a part of that does so more often."""
+    steps = found((["log", HOST, *STEP * 10]) * 6, pause={"log": 9, "input": 2})
+    assert {len(step) for step in steps} == {len(STEP), len(STEP) + 2}
+
+
 def test_warm_up_is_a_step_too():
     first = ["input", "tune", "tune", "tune", *STEP[1:]]
     assert found([*first, *STEP * 6], pause={"input": 8}) == [first, *[STEP] * 6]

@@ -140,6 +140,16 @@ def test_a_step_lasts_until_its_work_is_done_and_no_time_is_of_two():
     assert table["found"].tolist() == ["range", "range"]
 
 
+@pytest.mark.parametrize(("done", "start"), [(14, 14), (15, 10), (16, 10)])
+def test_the_first_step_begins_when_what_was_left_over_is_done(done, start):
+    """But not if that runs until its own work begins, at 15: it then ran beside the step."""
+    made = two_steps()
+    before = Activity(0, PROCESS, 9, 0, done)  # whose launch was before the report began
+    table = by_step(attributed(replace(made, activities=[before, *made.activities])))
+    assert table["start_ns"].tolist() == [start, 50]
+    assert table["wall_ns"].tolist() == [50 - start, 40]
+
+
 def test_of_some_steps_alone_the_figures_stay_those_of_the_whole():
     from bridge.joined import Joined
 

@@ -10,8 +10,9 @@ from bridge.analyze.concurrency.fullness import fullness
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import counts, highest, lowest, ratio, sums, texts
 from bridge.join.attributed import Attributed
-from bridge.join.order import Flags, Ints, by, number
+from bridge.join.order import Flags, Ints, by
 from importers import frames
+from importers.keys import shared
 
 
 def by_device(joined: Attributed) -> pd.DataFrame:
@@ -74,8 +75,10 @@ def _united(joined: Attributed, device: Ints, counted: Flags, many: int) -> dict
 
 def _distinct(joined: Attributed, rows: Ints, of: Ints, many: int, *columns: str) -> Ints:
     """Return how many distinct values of some columns each GPU has."""
-    _, found = number(of, *(frames.ints(joined.report.activities, c)[rows] for c in columns))
-    return counts(of[found], many)
+    keys = [frames.ints(joined.report.activities, c) for c in columns]
+    code = shared(keys)[0][rows]
+    pairs = np.unique(of * (int(code.max(initial=0)) + 1) + code)
+    return counts(pairs // (int(code.max(initial=0)) + 1), many)
 
 
 def _most(of: Ints, start: Ints, end: Ints, many: int) -> Ints:

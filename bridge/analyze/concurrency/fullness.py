@@ -13,17 +13,25 @@ from bridge.join.order import Ints, by, runs
 from importers import frames
 
 UNKNOWN = -1.0
+ESTIMATES = ("sm_efficiency", "occupancy")
 
 
 def fullness(joined: Attributed, rows: Ints, of: Ints, span: Ints) -> dict[str, Floats]:
     """Return ``sm_efficiency`` and ``occupancy`` of each GPU; ``rows`` are activities, ``of`` is the GPU of each."""
+    grid, multiprocessors = (
+        frames.ints(table, c)
+        for table, c in ((joined.report.activities, "grid_x"), (joined.report.devices, "sm_count"))
+    )
+    if not ((grid > 0).any() and (multiprocessors > 0).any()):
+        return {name: np.full(len(span), UNKNOWN) for name in ESTIMATES}
     estimate = Occupancy.of(joined)
     start, end = frames.ints(joined.report.activities, "start")[rows], joined.end[rows]
     blocks, percent = estimate.blocks_per_sm[rows], estimate.percent[rows]
-    return {
-        "sm_efficiency": sm_efficiency(of, start, end, blocks, span),
-        "occupancy": occupancy(of, end - start, percent, len(span)),
-    }
+    found = (
+        sm_efficiency(of, start, end, blocks, span),
+        occupancy(of, end - start, percent, len(span)),
+    )
+    return dict(zip(ESTIMATES, found, strict=True))
 
 
 def sm_efficiency(of: Ints, start: Ints, end: Ints, blocks: Floats, span: Ints) -> Floats:

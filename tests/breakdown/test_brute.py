@@ -1,0 +1,298 @@
+"""Tables by any dimensions against the slow opinion: of programs made up, of parts of their time, of real profiles."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from join import plain_export
+from join.brute_more import BruteMore, Said
+from join.compare import same
+from join.indexed import indexed
+from join.programs import PROCESSES, programs
+from join.trainings import FURTHER, NAMES, Training, trainings
+from real_parts import corpus_reports
+
+import bridge
+from breakdown.brute_breakdown import (
+    ACTIVITIES,
+    CALLS,
+    RANGES,
+    Breakdown,
+    Counted,
+    Details,
+    Place,
+    Step,
+)
+from bridge.analyze.breakdown import COLUMNS, breakdown, rows_of
+from bridge.join.attributed import Attributed
+from bridge.joined import Joined
+from importers import frames
+from importers.report import Facts, Report
+from importers.texts import Texts
+
+DIMENSIONS = (*RANGES, *CALLS, *ACTIVITIES)
+ALONE = [(name,) for name in DIMENSIONS]
+PAIRS = list(combinations(DIMENSIONS, 2))
+ELSEWHERE = "host_ns api_ns sync_ns queue_ns launch_gap_ns starved_ns bound communication_ns exposed_ns".split()
+FIGURES = {rows: [c for c in columns if c not in ELSEWHERE] for rows, columns in COLUMNS.items()}
+SIZES = ["", "", ", sizes = [[2, 3]]", ", sizes = [[2, 3], []]"]
+JSONS = [
+    "",
+    "",
+    '{"shapes": [[2, 3]], "dtypes": ["float32"]}',
+    '{"shapes": [[4], null], "dtypes": ["float32", null, "int64"]}',
+    '{"m": 7}',
+]
+APIS = ["cudaLaunchKernel", "cudaMemcpyAsync", "cudaFree"]
+GEOMETRY = [(-1,) * 9, (8, 2, 1, 128, 1, 1, 32, 1024, 0), (8, 2, 1, 128, 1, 1, 32, 0, 1024)]
+GEOMETRY += [(8, 1, 1, 64, 1, 1, 40, -1, 512), (8, 1, 1, 64, 1, 1, 40, -1, 0)]
+GPUS = {(0, PROCESSES[0], 0): (1, "A100"), (0, PROCESSES[1], 0): (1, "A100")}
+GPUS |= {(0, PROCESSES[0], 1): (0, "A100"), (1, PROCESSES[0], 0): (0, "H100")}
+THREADS = {(0, PROCESSES[0] | 1): "main", (1, PROCESSES[0] | 1): "main", (0, PROCESSES[0] | 2): "pt"}
+PROGRAMS = {(0, PROCESSES[0]): "/usr/bin/python", (1, PROCESSES[0]): "train"}
+WORDS = NAMES | FURTHER | {"ProfilerStep#2": Said("step", False, "ProfilerStep")}
+
+many = settings(max_examples=4, deadline=None)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A training, and what its records leave out."""
+
+    training: Training
+    details: Details
+
+    def joined(self) -> Joined:
+        return Joined(Attributed.of(self.report()))
+
+    def report(self) -> Report:
+        report, d = self.training.report(), self.details
+        columns = dict(zip("device context stream".split(), zip(*((p.device, p.context, p.stream) for p in d.places), strict=True), strict=False))  # fmt: skip
+        sizes = "grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic".split()  # fmt: skip
+        columns |= zip(sizes, zip(*(p.geometry for p in d.places), strict=True), strict=False)
+        return replace(
+            report,
+            facts=tuple(Facts(span=self.span(number)) for number in (0, 1)),
+            ranges=report.ranges.assign(json=names(d.jsons, none="")),
+            launches=report.launches.assign(name=names(d.apis)),
+            activities=report.activities.assign(**{c: np.array(v, np.int64) for c, v in columns.items()}),  # fmt: skip
+            threads=listed("threads", "thread", d.threads),
+            processes=listed("processes", "process", d.processes),
+            devices=gpus(d.gpus),
+        )
+
+    def span(self, number: int) -> tuple[int, int]:
+        program = self.training.program
+        rows = [*program.ranges, *program.calls, *program.activities]
+        times = [one for one in rows if one.report == number] or rows
+        return min((one.start for one in times), default=0), 99
+
+    def truth(self, joined: Joined, counted: Counted) -> Breakdown:
+        return Breakdown(self.more(), self.details, steps_of(joined), counted)
+
+    def more(self) -> BruteMore:
+        say: Callable[[str], Said] = lambda name: WORDS.get(name, Said("range", False, name))  # noqa: E731
+        return replace(self.training.brute(), say=say)
+
+
+def names(values, none=None):
+    distinct = [name for name in dict.fromkeys(values) if name != none]
+    codes = [frames.MISSING if name == none else distinct.index(name) for name in values]
+    return frames.names(np.array(codes, np.int64), distinct)
+
+
+def listed(table, column, named):
+    columns = {"report": [key[0] for key in named], column: [key[1] for key in named]}
+    columns = {c: np.array(v, np.int64) for c, v in columns.items()}
+    return frames.frame(table, columns | {"name": names(list(named.values()))})
+
+
+def gpus(known):
+    columns = dict(zip("report process device".split(), zip(*known, strict=True), strict=False))
+    columns["gpu"] = [gpu for gpu, _ in known.values()]
+    columns = {c: np.array(v, np.int64) for c, v in columns.items()}
+    return frames.frame("devices", columns | {"name": names([name for _, name in known.values()])})
+
+
+def steps_of(joined: Joined) -> list[Step]:
+    found = joined.attributed.iterations
+    columns = (getattr(found, c).tolist() for c in ("report", "process", "number", "start", "end"))
+    return [Step(*row) for row in zip(*columns, strict=True)]
+
+
+@st.composite
+def made(draw) -> Made:
+    """Draw a program that trains, or one with slices of calls and libraries' ranges, and what goes with it."""
+    training = draw(st.one_of(trainings(phases=3), programs().map(plain)))
+    program = training.program
+    texts = [text + draw(st.sampled_from(SIZES)) for text in training.texts]
+
+    def each(of, rows):
+        return [draw(st.sampled_from(of)) for _ in rows]
+
+    geometry = each(GEOMETRY, program.activities)
+    places = [
+        Place(*draw(st.tuples(st.integers(0, 1), st.integers(1, 2), st.integers(7, 8))), sizes)
+        for sizes in geometry
+    ]
+    details = Details(
+        apis=each(APIS, program.calls),
+        places=places,
+        jsons=each(JSONS, program.ranges),
+        threads=THREADS,
+        processes=PROGRAMS,
+        gpus=draw(st.sampled_from([{}, GPUS])),
+    )
+    return Made(replace(training, texts=texts), details)
+
+
+def plain(program) -> Training:
+    return Training(program, list(program.texts), [""] * len(program.texts), [])
+
+
+# -- which rows are counted
+
+
+def everything(truth) -> Counted:
+    rows = (truth.brute.ranges, truth.brute.calls, truth.brute.activities)
+    return Counted(*(frozenset(range(len(of))) for of in rows))
+
+
+def by_clock(truth: BruteMore, first: int | None, last: int | None) -> Counted:
+    """Choose what began then, counted from the first event."""
+    rows = (truth.brute.ranges, truth.brute.calls, truth.brute.activities)
+    base = min((one.start for of in rows for one in of), default=0)
+
+    def began(one) -> bool:
+        at = one.start - base
+        return (first is None or at >= first) and (last is None or at < last)
+
+    return Counted(*(frozenset(n for n, one in enumerate(of) if began(one)) for of in rows))
+
+
+def on_host(truth: BruteMore, windows) -> Counted:
+    """Choose what began in times of processes: (report, process, start, end)."""
+    brute = truth.brute
+
+    def began(one, time: int) -> bool:
+        return any(
+            (one.report, one.process) == (report, process) and start <= time < end
+            for report, process, start, end in windows
+        )
+
+    launched = [
+        one.start if found.launch == -1 else brute.calls[found.launch].start
+        for one, found in zip(brute.activities, brute.found, strict=True)
+    ]
+    return Counted(
+        *(frozenset(n for n, one in enumerate(of) if began(one, one.start)) for of in (brute.ranges, brute.calls)),
+        frozenset(n for n, one in enumerate(brute.activities) if began(one, launched[n])),
+    )  # fmt: skip
+
+
+def window(data, joined: Joined, truth: BruteMore) -> tuple[Joined, Counted]:
+    """Draw a part of the time; return the report within it, and what is counted."""
+    steps, ranges = steps_of(joined), truth.brute.ranges
+    ways = ["clock", *(["steps"] if steps else []), *(["range"] if ranges else [])]
+    way = data.draw(st.sampled_from(ways))
+    if way == "clock":
+        first, length = data.draw(st.tuples(st.integers(0, 12), st.integers(1, 9)))
+        first, last = data.draw(st.sampled_from([(first, first + length), (None, length), (first, None)]))  # fmt: skip
+        return joined.within(first_ns=first, last_ns=last), by_clock(truth, first, last)
+    if way == "steps":
+        numbers = sorted(data.draw(st.tuples(*[st.sampled_from([s.number for s in steps])] * 2)))
+        chosen = [s for s in steps if numbers[0] <= s.number <= numbers[1]]
+        windows = [(s.report, s.process, s.start, s.end) for s in chosen]
+        return joined.within(steps=tuple(numbers)), on_host(truth, windows)
+    name = data.draw(st.sampled_from(sorted(truth.names)))
+    pairs = zip(ranges, truth.names, strict=True)
+    chosen = [one for one, own in pairs if name in {own, "" if one.phase else one.op}]
+    windows = [(one.report, one.process, one.start, one.end) for one in chosen]
+    return joined.within(range_name=name), on_host(truth, windows)
+
+
+# -- ours against theirs
+
+
+def assert_same(joined: Joined, truth: Breakdown, dimensions) -> None:
+    figures = FIGURES[rows_of(dimensions)]
+    table = breakdown(joined.attributed.only(truth.counted.way), dimensions, figures)
+    assert {*figures} <= {*table.columns}
+    ours = {}
+    for row in table.to_dict("records"):
+        label = tuple(sorted((name, row[name]) for name in row if name not in figures))
+        assert label not in ours, "two rows of one name"
+        ours[label] = {name: row[name] for name in figures}
+    same(ours, truth.rows(dimensions))
+
+
+@pytest.mark.parametrize("way", ["both", "forward", "backward"])
+@given(one=made(), data=st.data())
+@many
+def test_of_a_whole_program(way, one, data):
+    joined = one.joined()
+    truth = one.truth(joined, replace(everything(one.more()), way=way))
+    for dimensions in data.draw(st.lists(st.sampled_from([*ALONE, *PAIRS]), min_size=6, max_size=6)):
+        assert_same(joined, truth, dimensions)
+
+
+@pytest.mark.parametrize("way", ["both", "forward", "backward"])
+@given(one=made(), data=st.data())
+@many
+def test_of_a_part_of_its_time(way, one, data):
+    within, counted = window(data, one.joined(), one.more())
+    truth = one.truth(within, replace(counted, way=way))
+    for dimensions in data.draw(st.lists(st.sampled_from([*ALONE, *PAIRS]), min_size=6, max_size=6)):
+        assert_same(within, truth, dimensions)
+
+
+# -- real profiles
+
+SMALL = ("vector-add", "nvfuser", "memcpy-heavy")
+HERE = {"module", "direction", "dtype"}  # what names and details say of these has tests of its own
+SIZES_OF = "gridX gridY gridZ blockX blockY blockZ registersPerThread staticSharedMemory dynamicSharedMemory".split()  # fmt: skip
+
+
+def real(path: Path) -> Breakdown:
+    read = plain_export.read(path)
+    named = [plain_export.without_per_call_part(text) for text in read.texts]
+    brute = indexed(read.ranges, read.calls, read.activities)
+    more = BruteMore(brute, named, read.texts, [""] * len(named), lambda name: Said("range", False, name))  # fmt: skip
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as export:
+        details = details_of(export, len(named))
+    return Breakdown(more, details, [], everything(more))
+
+
+def details_of(export, ranges: int) -> Details:
+    apis = export.execute(
+        "SELECT value FROM CUPTI_ACTIVITY_KIND_RUNTIME JOIN StringIds s ON s.id = nameId"
+        " ORDER BY CUPTI_ACTIVITY_KIND_RUNTIME.rowid"
+    )
+    tables = {name for (name,) in export.execute("SELECT name FROM sqlite_master")}
+    places = []
+    for kind in plain_export.KINDS:
+        if f"CUPTI_ACTIVITY_KIND_{kind}" in tables:
+            sizes = ", ".join(SIZES_OF) if kind == "KERNEL" else ", ".join(["-1"] * len(SIZES_OF))
+            rows = export.execute(
+                f"SELECT deviceId, contextId, streamId, {sizes} FROM CUPTI_ACTIVITY_KIND_{kind} ORDER BY rowid"
+            )
+            places += [Place(*row[:3], row[3:]) for row in rows]
+    return Details([name.split("_v")[0] for (name,) in apis], places, [""] * ranges, ("file",))
+
+
+@pytest.mark.parametrize("path", [of for of in corpus_reports() if of.id is None or of.id in SMALL])
+def test_of_real_profiles(path):
+    joined, truth = bridge.load(path), real(path)
+    told = {n for n, _ in enumerate(joined.report.devices["gpu"])}
+    for dimensions in [*ALONE, *PAIRS]:
+        if not HERE & {*dimensions}:
+            assert_same(joined, truth, dimensions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
@@ -32,6 +33,7 @@ ROWS = {  # what the rows of a view with columns by choice are made of
     "kernel": breakdown.ACTIVITIES,
     "copy": breakdown.ACTIVITIES,
 }
+IDS = frozenset(["step", "pid", "process", "thread"])  # numbers that name a row
 NAMED = frozenset(
     [*DIMENSIONS, "operation"]
 )  # columns that name a row stand first, asked for or not
@@ -78,7 +80,9 @@ def table(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
     found = tables[by](counted)
     if VIEWS[by].sorted_by:
         found = ordered(found, VIEWS[by].sorted_by)
-    return found[chosen(options.columns, [*found.columns], [*found.columns], {})]
+    names = list(takewhile(lambda c: c in IDS or not is_numeric_dtype(found[c]), found.columns))
+    wanted = chosen(options.columns, list(found.columns), list(found.columns), {})
+    return found[[*names, *(c for c in wanted if c not in names)]]
 
 
 def sorted_by(by: str, found: pd.DataFrame) -> str:

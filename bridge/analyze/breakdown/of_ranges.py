@@ -19,7 +19,7 @@ from bridge.analyze.groups import counts, ratio, sums
 from bridge.analyze.tree import once, stacks, subtree_sums
 from bridge.join.attributed import Attributed
 from bridge.join.intervals import busy_apart
-from bridge.join.order import NONE, Flags, Ints
+from bridge.join.order import NONE, Flags, Ints, by
 from importers import frames
 
 EXPOSED = ("communication_ns", "exposed_ns")
@@ -52,6 +52,12 @@ class Groups:
     def outer_listed(self) -> Flags:
         """The same among those that began in the time that is counted."""
         return self.outer if self.joined.chosen is None else self._outer(self.joined.listed)
+
+    @property
+    def in_time(self) -> Flags:
+        """The nodes of ranges that began in the time that is counted, of both directions."""
+        chosen, of_node = self.joined.chosen, self.joined.attribution.nesting.range
+        return np.ones(len(of_node), bool) if chosen is None else chosen.ranges[of_node]
 
     def _outer(self, among: Flags) -> Flags:
         return once(self.joined.attribution.nesting, self.of_node, among & (self.of_node != NONE))
@@ -125,7 +131,7 @@ def _cpu(groups: Groups) -> Columns:
     return {
         "cpu_self_ns": self_ns,
         "cpu_total_ns": sums(groups.of_node[outer], length[outer], groups.count),
-        "cpu_share": ratio(self_ns, int(own[groups.joined.listed].sum())),
+        "cpu_share": ratio(self_ns, int(own[groups.in_time].sum())),
     }
 
 
@@ -145,10 +151,17 @@ def _cpu_calls(groups: Groups) -> Columns:
 
 def _of_call(groups: Groups) -> Ints:
     """Return the group of each call: of the first of its slices."""
-    call = groups.joined.call
-    rows = np.flatnonzero(call != NONE)[::-1]
+    return groups.of_range[first_slices(groups.joined)]
+
+
+def first_slices(joined: Attributed) -> Ints:
+    """Return the range that each call is, of one in slices the first in time."""
+    call = joined.call
+    rows = np.flatnonzero(call != NONE)
     found = np.full(int(call.max(initial=NONE)) + 1, NONE)
-    found[call[rows]] = groups.of_range[rows]
+    if len(rows) > len(found):
+        rows = rows[by(frames.ints(joined.report.ranges, "start")[rows])[::-1]]
+    found[call[rows]] = rows
     return found
 
 
@@ -187,6 +200,6 @@ COLUMNS = (
 SETS: Mapping[str, Sequence[str]] = {
     "gpu": tuple(name for name in COLUMNS if name.startswith("gpu_")),
     "cpu": tuple(name for name in COLUMNS if name.startswith("cpu_")),
-    "causes": ("calls", "cpu_self_ns", *causes.COLUMNS[:4], "gpu_self_ns", *causes.COLUMNS[4:]),
+    "causes": ("calls", "gpu_self_ns", "launch_gap_ns", "starved_ns", *causes.COLUMNS[:4], "bound"),
     "communication": ("calls", "gpu_self_ns", *EXPOSED),
 }

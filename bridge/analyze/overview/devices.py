@@ -1,3 +1,0 @@
-"""Moved."""
-
-from bridge.analyze.devices import Devices, KEY  # noqa: F401, I001

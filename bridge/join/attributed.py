@@ -205,7 +205,15 @@ class Attributed:
 
     @cached_property
     def counted_launches(self) -> Flags:
-        """Which API calls are counted: those chosen, of both directions."""
+        """Which API calls are counted; of one direction, what is in no range is not."""
+        if self.direction == BOTH:
+            return self.accounted_launches
+        of_way: Flags = np.append(self.directions.backward == (self.direction == BACKWARD), False)
+        return self.accounted_launches & of_way[self.launch_node]
+
+    @cached_property
+    def accounted_launches(self) -> Flags:
+        """Which API calls their whole time is of: of both directions, those chosen."""
         every = np.ones(len(self.report.launches), bool)
         return every if self.chosen is None else self.chosen.launches
 

@@ -17,7 +17,7 @@ from importers import frames
 LIBRARIES = frozenset(
     "cccl cub cublas cublaslt cudnn cufft curand cusolver cusparse cusparselt cutensor libcudf mpi"
     " nccl nvshmem nvtx3 openmpi thrust ucx"
-    " python".split()  # its functions, as traces of PyTorch's profiler have them (with_stack)
+    " python_function".split()  # as traces of PyTorch's profiler have them (with_stack)
 )
 LIBRARY_TEXT = re.compile(r"(nccl|MPI_|nvshmem)\w+")
 DEFAULT, ALL = "default", "all"

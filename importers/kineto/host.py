@@ -75,7 +75,7 @@ def _domains(names: Sequence[str], category: Ints) -> dict[str, Any]:
     """Return each range's domain: Python's functions have one of their own, for they are no ops."""
     is_module = np.array([name.startswith(MODULE) for name in names], bool)
     domain = np.where((category == CATEGORIES.index(PYTHON)) & ~is_module, OF_PYTHON, DEFAULT)
-    return {"domain": domain, "domain_name": frames.names(domain, ("", "python"))}
+    return {"domain": domain, "domain_name": frames.names(domain, ("", PYTHON))}
 
 
 def _text(name: str, category: int, said: dict[str, Any]) -> str:

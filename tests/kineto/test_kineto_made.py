@@ -143,7 +143,7 @@ def test_python_functions_are_ops_only_if_asked_for(tmp_path):
     path = made.write(tmp_path / "t.json", made.trace(events))
     assert bridge.load(path).op_kernels["path"].tolist() == ["ProfilerStep/nn.Module: Linear_0/aten::mm"]  # fmt: skip
     assert bridge.load(path).by("module")["module"].tolist()[0] == "Linear_0"
-    asked = bridge.load(path, domains=["python"])
+    asked = bridge.load(path, domains=["python_function"])
     assert asked.op_kernels["op"].tolist() == ["train.py(3): step"]
     everything = bridge.load(path, domains=["all"]).op_kernels["path"].tolist()
     assert everything == ["ProfilerStep/train.py(3): step/nn.Module: Linear_0/aten::mm"]

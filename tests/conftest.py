@@ -130,7 +130,13 @@ def parity_script(corpus: Path) -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each worker whole files; captures never run beside each other: nsys loses them on a busy machine."""
+    """Give each worker whole files, but what wants a thing that there is once goes one after the other.
+
+    There is one port that Perfetto's UI asks, and nsys loses captures beside others on a busy machine.
+    """
     for item in items:
         captures = "nsys" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("nsys" if captures else item.path.name))
+        group = (
+            "nsys" if captures else "port" if item.path.parent.name == "view" else item.path.name
+        )
+        item.add_marker(pytest.mark.xdist_group(group))

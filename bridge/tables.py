@@ -16,6 +16,7 @@ from bridge.analyze.causes.gaps import OVER_NS, by_gap, by_idle
 from bridge.analyze.causes.launches import by_launch
 from bridge.analyze.chosen_columns import chosen
 from bridge.analyze.concurrency import by_collective, by_device
+from bridge.analyze.filters import meant
 from bridge.analyze.kernels import by_copy, by_kernel, by_op_kernel
 from bridge.analyze.modules import by_forward_op, by_module
 from bridge.analyze.ops import by_op
@@ -24,7 +25,7 @@ from bridge.analyze.ranges import by_range
 from bridge.analyze.steps import by_step
 from bridge.analyze.waits import by_wait
 from bridge.join.attributed import BOTH, Attributed
-from bridge.views import BROKEN_DOWN, DIMENSIONS, DIRECTED, VIEWS, View, dimensions_of
+from bridge.views import BROKEN_DOWN, DIRECTED, VIEWS, View, dimensions_of, labels_of
 
 Table = Callable[[Attributed], pd.DataFrame]
 ROWS = {  # what the rows of a view with columns by choice are made of
@@ -34,9 +35,6 @@ ROWS = {  # what the rows of a view with columns by choice are made of
     "copy": breakdown.ACTIVITIES,
 }
 IDS = frozenset(["step", "pid", "process", "thread"])  # numbers that name a row
-NAMED = frozenset(
-    [*DIMENSIONS, "operation"]
-)  # columns that name a row stand first, asked for or not
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,9 @@ def table(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
     if VIEWS[by].sorted_by:
         found = ordered(found, VIEWS[by].sorted_by)
     names = list(takewhile(lambda c: c in IDS or not is_numeric_dtype(found[c]), found.columns))
-    wanted = chosen(options.columns, list(found.columns), list(found.columns), {})
+    every = list(found.columns)
+    wanted = chosen(options.columns, every, every, {})
+    wanted += _also(options, every, wanted)
     return found[[*names, *(c for c in wanted if c not in names)]]
 
 
@@ -103,14 +103,18 @@ def with_running_sum(found: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def ordered(
-    table: pd.DataFrame, columns: Sequence[str], *, ascending: bool = False
+    table: pd.DataFrame,
+    columns: Sequence[str],
+    names: Sequence[str] = (),
+    *,
+    ascending: bool = False,
 ) -> pd.DataFrame:
-    """Sort by columns, largest first unless told otherwise; ties by the names, in order."""
-    names = [c for c in table.columns if not is_numeric_dtype(table[c])]
-    names += [c for c in ("start_ns",) if c in table.columns and c not in columns]
-    directions = [ascending] * len(columns) + [True] * len(names)
+    """Sort by columns, largest first unless told otherwise; ties by the names, in order: by these, by all that are texts."""
+    texts = [c for c in table.columns if not is_numeric_dtype(table[c]) and c not in names]
+    ties = [c for c in (*names, *texts, "start_ns") if c in table.columns and c not in columns]
+    directions = [ascending] * len(columns) + [True] * len(ties)
     return table.sort_values(
-        [*columns, *names], ascending=directions, ignore_index=True, kind="stable"
+        [*columns, *ties], ascending=directions, ignore_index=True, kind="stable"
     )
 
 
@@ -123,7 +127,7 @@ def _with_columns(joined: Attributed, by: str, options: Options) -> pd.DataFrame
         "kernel": partial(by_kernel, kernel_names=names),
         "copy": partial(by_copy, memory_kinds=options.memory_kinds),
     }
-    return _sorted(ROWS[by], view, options, lambda wanted: tables[by](joined, columns=wanted))
+    return _sorted(by, ROWS[by], view, options, lambda wanted: tables[by](joined, columns=wanted))
 
 
 def _broken_down(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
@@ -132,6 +136,7 @@ def _broken_down(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
     rows = breakdown.rows_of(dimensions)
     counted = joined.only(options.direction)
     return _sorted(
+        by,
         rows,
         BROKEN_DOWN[rows],
         options,
@@ -140,17 +145,21 @@ def _broken_down(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
 
 
 def _sorted(
-    rows: str, view: View, options: Options, made: Callable[[Sequence[str]], pd.DataFrame]
+    by: str, rows: str, view: View, options: Options, made: Callable[[Sequence[str]], pd.DataFrame]
 ) -> pd.DataFrame:
-    """Make a table with the columns asked for, sorted by those that it always is."""
-    every = breakdown.COLUMNS[rows]
+    """Make a table with the columns asked for after those that name its rows, sorted by those that it always is."""
+    every, labels = breakdown.COLUMNS[rows], labels_of(by)
     if "median_ns" in view.columns:
         every = [c for c in every if c not in of_activities.ALSO_MEDIAN]
-    asked = [c for c in options.columns if c not in NAMED or f"{c}_ns" in every]
-    wanted = chosen(asked, view.columns, every, breakdown.SETS[rows])
-    also = (c for name in options.also for c in (name, f"{name}_ns") if c in every)
-    wanted += [c for c in dict.fromkeys(also) if c not in wanted]
+    asked = chosen(options.columns, view.columns, [*labels, *every], breakdown.SETS[rows])
+    wanted = [c for c in asked if c not in labels]
+    wanted += _also(options, [*view.columns, *every], wanted)
     found = made([*wanted, *(c for c in view.sorted_by if c not in wanted)])
-    figures = [c for c in found.columns if c in wanted or c in view.sorted_by]
-    names = [c for c in found.columns if c not in figures]
-    return ordered(found, view.sorted_by)[[*names, *wanted]]
+    names = [c for c in found.columns if c in labels]
+    return ordered(found, view.sorted_by, names)[[*names, *wanted]]
+
+
+def _also(options: Options, every: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """Return the columns that are sorted or filtered by and were not asked for, of those there are."""
+    found = (next((c for c in meant(name) if c in every), None) for name in options.also)
+    return [c for c in dict.fromkeys(found) if c is not None and c not in wanted]

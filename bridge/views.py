@@ -67,6 +67,14 @@ DIMENSIONS: dict[str, tuple[str, ...]] = {
     "dtype": ("json",),
     "geometry": GEOMETRY,
 }
+# The columns that name a row, where they are not called as the dimension is.
+LABELS: dict[str, tuple[str, ...]] = {
+    "copy": ("operation",),
+    "thread": ("pid", "tid", "thread", "report"),
+    "process": ("pid", "process", "report"),
+    "stream": ("device", "pid", "context", "stream"),
+    "geometry": ("grid", "block", "registers", "shared_bytes"),
+}
 BROKEN_DOWN = {  # by what the rows are made of
     "ranges": View(VIEWS["op"].sorted_by, OF_RANGES, directed=True),
     "calls": View(
@@ -93,6 +101,16 @@ def dimensions_of(by: str) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise ValueError(f"{by!r} names something twice")
     return names
+
+
+def labels_of(by: str) -> tuple[str, ...]:
+    """Return the columns that name the rows of a table of which columns may be asked for, those too that it has at times."""
+    if by in VIEWS:
+        return {"op-kernel": ("op", "kernel"), "copy": ("operation", "source", "target")}.get(
+            by, (by,)
+        )
+    labels = (label for name in dimensions_of(by) for label in LABELS.get(name, (name,)))
+    return tuple(dict.fromkeys(labels))
 
 
 def details_of(by: str) -> frozenset[str]:

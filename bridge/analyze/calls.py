@@ -7,7 +7,7 @@ import pandas as pd
 
 from bridge.analyze.arguments import arguments
 from bridge.analyze.breakdown import said
-from bridge.analyze.breakdown.of_ranges import Groups
+from bridge.analyze.breakdown.of_ranges import Groups, first_slices
 from bridge.analyze.groups import texts
 from bridge.analyze.ranges import range_paths
 from bridge.join.attributed import Attributed
@@ -24,10 +24,7 @@ def by_call(joined: Attributed) -> pd.DataFrame:
     Columns: op, path, start_ns (on the host), gpu_self_ns, cpu_self_ns, queue_ns (how long its work waited after
     it was launched), shape, output_shape, dtype ('' where nothing is said), flops, bytes (-1 where nothing is said).
     """
-    nesting, call = joined.attribution.nesting, joined.call
-    rows = np.flatnonzero(call != NONE)
-    firsts = np.full(int(call.max(initial=NONE)) + 1, NONE)
-    firsts[call[rows][::-1]] = rows[::-1]
+    nesting, call, firsts = joined.attribution.nesting, joined.call, first_slices(joined)
     of_node = call[nesting.range]
     groups = Groups(joined, len(firsts), call, of_node, np.append(of_node, NONE)[joined.node])
     return pd.DataFrame(

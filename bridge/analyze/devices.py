@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from bridge.analyze.names import files
+from bridge.analyze.tracks import ID_BITS
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Ints, number
 from importers import frames
@@ -37,11 +41,23 @@ class Devices:
         names = dict(gpus[::-1])  # of one GPU in several processes the first name
         keys = list(dict.fromkeys(key for key, _ in gpus))
         place = np.array([keys.index(key) for key, _ in gpus], np.int64)
-        several = len(joined.report.source) > 1
-        shown = [
-            names[key] + (f" in {joined.report.source[key[0]]}" if several else "") for key in keys
-        ]
-        return cls(place[used], shown, [key[0] for key in keys])
+        return cls(place[used], _shown(joined, names, keys), [key[0] for key in keys])
+
+
+def _shown(
+    joined: Attributed,
+    names: Mapping[tuple[int, int, int], str],
+    keys: Sequence[tuple[int, int, int]],
+) -> list[str]:
+    """Return what each GPU is called: with its process where two would be called the same, with its file."""
+    alike = Counter((key[0], names[key]) for key in keys)
+    of_file = [f" in {name}" for name in files(joined.report)]
+    shown = []
+    for key in keys:  # a turn per GPU
+        several = alike[key[0], names[key]] > 1 and key[1] != NONE
+        process = f" of process {key[1] >> 24 & ID_BITS}" if several else ""
+        shown.append(f"{names[key]}{process}{of_file[key[0]] if len(of_file) > 1 else ''}")
+    return shown
 
 
 def _listed(joined: Attributed) -> dict[tuple[int, ...], tuple[int, str]]:

@@ -67,10 +67,20 @@ def parsed(conditions: str) -> list[Condition]:
 
 def column_named(table: pd.DataFrame, name: str) -> str:
     """Return the column that goes by a name, with or without ``_ns``; ValueError if none does."""
-    for column in (name, f"{name}_ns", *ALSO.get(name, ())):
+    for column in meant(name):
         if column in table.columns:
             return column
     raise ValueError(f"no column {name!r}: one of {', '.join(table.columns)}")
+
+
+def meant(name: str) -> tuple[str, ...]:
+    """Return the columns that may go by a name: the first of these that a table has."""
+    return (name, f"{name}_ns", *ALSO.get(name, ()))
+
+
+def wildcards(pattern: str) -> re.Pattern[str]:
+    """Return what whole names match that may hold ``*`` and ``?``; brackets are brackets."""
+    return re.compile(translate(pattern.replace("[", "[[]")))
 
 
 def ns_of(text: str) -> int:
@@ -93,7 +103,7 @@ def _meets(column: pd.Series, how: str, value: str) -> pd.Series:
         return _found(column, _unquoted(value))
     if how not in ("=", "!="):
         raise ValueError(f"{column.name} is a name: compare it with =, != or ~")
-    matches = column.str.fullmatch(translate(_unquoted(value)))
+    matches = _among(column, wildcards(_unquoted(value)).fullmatch)
     return matches if how == "=" else ~matches
 
 
@@ -114,8 +124,13 @@ def _found(column: pd.Series, pattern: str) -> pd.Series:
         search = re.compile(pattern).search
     except re.error as error:
         raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+    return _among(column, search)
+
+
+def _among(column: pd.Series, meets: Callable[[str], object]) -> pd.Series:
+    """Tell which rows have a name that meets a condition."""
     codes, names = pd.factorize(column)
-    found = np.array([*(search(name) is not None for name in names), False])
+    found = np.array([*(meets(name) is not None for name in names), False])
     return pd.Series(found[codes], index=column.index)
 
 
@@ -124,9 +139,11 @@ def _unquoted(value: str) -> str:
 
 
 def _number(text: str) -> float:
+    """Return a number, whole ones exactly: floats tell no single ns of large times."""
     found = NUMBER.fullmatch(text)
     if not found:
         raise ValueError(f"{text!r} is no number; units are {', '.join(UNITS)} and %")
     if found[2] == "%":
         return float(found[1]) / 100
-    return float(found[1]) * UNITS[found[2] or "ns"]
+    number = Decimal(found[1]) * UNITS[found[2] or "ns"]
+    return int(number) if number == int(number) else float(number)

@@ -1,4 +1,4 @@
-"""What activities are called."""
+"""What activities and files are called."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pandas as pd
 from bridge.join.attributed import Attributed
 from bridge.join.order import Ints
 from importers import frames
+from importers.report import Report
 
 KERNEL_NAMES = {"short": "name", "demangled": "full_name", "mangled": "mangled"}
 
@@ -18,3 +19,12 @@ def named(joined: Attributed, column: str, rows: Ints) -> tuple[Ints, list[str]]
     codes, used = pd.factorize(frames.codes(column_of)[rows])
     categories = column_of.cat.categories
     return codes.astype(np.int64), [categories[c] for c in used.tolist()]
+
+
+def files(report: Report) -> list[str]:
+    """Return the names of a report's files; of several by one name each with its place."""
+    several = [name for name in report.source if report.source.count(name) > 1]
+    return [
+        f"{name} ({place})" if name in several else name
+        for place, name in enumerate(report.source, 1)
+    ]

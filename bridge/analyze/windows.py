@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from fnmatch import translate
 from itertools import pairwise
 
 import numpy as np
 
+from bridge.analyze.filters import wildcards
 from bridge.analyze.groups import highest
 from bridge.analyze.tree import subtree_extremes
 from bridge.join.attributed import Attributed
@@ -112,7 +111,7 @@ def numbered(steps: Steps, first: int, last: int) -> Ints:
 def named_ranges(joined: Attributed, name: str) -> Ints:
     """Return the ranges of this name or op (``*`` and ``?`` allowed); ValueError if there is none."""
     column = joined.report.ranges["name"]
-    wanted = re.compile(translate(name)).fullmatch
+    wanted = wildcards(name).fullmatch
     named = _among(frames.codes(column), column.cat.categories, wanted)
     chosen = np.flatnonzero(named | _among(joined.op, joined.ops, wanted))
     if not len(chosen):

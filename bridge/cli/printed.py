@@ -34,14 +34,19 @@ class Printed:
         below = f"\n{self._of_steps()}{accounting.line(self.joined.totals, self.joined.op_count)}\n"
         if form == "md":
             return tables.as_markdown(self.shown, table, self.unit) + below
-        nothing = VIEWS[self.by].nothing if self.by in VIEWS else ""
-        if not len(table) and nothing:
+        if not len(table) and (nothing := self._nothing()):
             return f"{nothing}{below}"
         return self._for_people(table, to_terminal=to_terminal) + below
 
     def _of_steps(self) -> str:
         """Return what is said of all steps together, whichever of them are shown."""
         return steps.lines(paces(self.joined.by("step"))) if self.by == "step" else ""
+
+    def _nothing(self) -> str:
+        """Return what to say where there is no row; '' for a bare table."""
+        if self.by == "step" and len(self.joined.attributed.iterations):
+            return "no steps among what is asked for"  # the report has some
+        return VIEWS[self.by].nothing if self.by in VIEWS else ""
 
     def _for_people(self, table: pd.DataFrame, *, to_terminal: bool) -> str:
         few = table.head(READABLE) if to_terminal else table

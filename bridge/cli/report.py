@@ -147,9 +147,8 @@ def _details(by: str, *, kernel_names: str, direction: str, **asked: Any) -> set
         if asked[flag] and by != only:
             raise ValueError(f"--{flag.replace('_', '-')} goes with --by {only}")
     if direction != "both" and by in VIEWS and by not in DIRECTED:
-        raise ValueError(
-            f"--direction goes with --by {', '.join(DIRECTED)}, or {', '.join(DIMENSIONS)}"
-        )
+        alone = [*DIRECTED, *(name for name in DIMENSIONS if name not in VIEWS)]
+        raise ValueError(f"--direction goes with --by {', '.join(alone)}, or several dimensions")
     found = set(details_of(by))
     for flag, columns in DETAILS.items():
         found |= set(columns) if asked[flag] else set()

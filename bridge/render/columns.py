@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from bridge.render import headings, units
-from bridge.render.headings import given
+from bridge.render.headings import given, known
 from bridge.views import BROKEN_DOWN, VIEWS
 
 
@@ -17,7 +17,8 @@ from bridge.views import BROKEN_DOWN, VIEWS
 class Shown:
     """A column as shown; ``extra`` ones only where there is room, of a path the end before all.
 
-    Beside a column with ``bar`` a bar may be drawn, as long as its value is large.
+    A bar may stand beside one with ``bar``, as long as its value is large. Left out are ``quiet`` ones where no row
+    says anything in them, and those that tell rows ``apart`` where all say the same.
     """
 
     column: str
@@ -26,20 +27,13 @@ class Shown:
     extra: bool = False
     is_path: bool = False
     bar: bool = False
+    quiet: bool = False
+    apart: bool = False
 
     @property
     def is_name(self) -> bool:
         """Whether it holds names, which may be shortened."""
         return self.text is str
-
-
-def _known(text: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Return how values are written of which -1 is none."""
-    return lambda value: "" if value == headings.MISSING else text(value)
-
-
-def _change(share: float) -> str:
-    return f"{100 * share:+.1f} %"
 
 
 EXTREMES = (
@@ -54,7 +48,7 @@ PASSES = (  # of a training step
     Shown("gpu_self_ns", "GPU self", units.time, bar=True),
     Shown("share", "of GPU", units.percent, extra=True),
 )
-AMBIGUOUS = Shown("ambiguous_ns", "ambiguous", units.time)
+AMBIGUOUS = Shown("ambiguous_ns", "ambiguous", units.time, quiet=True)
 RANGES = (
     Shown("calls", "calls", units.count),
     Shown("kernels", "kernels", units.count),
@@ -170,29 +164,33 @@ SHOWN = {
     ),
     "launch": (
         Shown("kernel", "kernel"),
+        Shown("report", "report", extra=True, apart=True),
+        Shown("tid", "thread", given, extra=True, apart=True),
+        Shown("device", "GPU", given, extra=True, apart=True),
+        Shown("pid", "pid", given, extra=True, apart=True),
         Shown("api", "API call", extra=True),
         Shown("count", "count", units.count),
         Shown("total_ns", "launch to end", units.time, bar=True, extra=True),
         Shown("api_mean_ns", "call, mean", units.time),
         Shown("queue_mean_ns", "queue, mean", units.time),
-        Shown("queue_max_ns", "queue, max", units.time, extra=True),
+        Shown("queue_max_ns", "queue, max", known(units.time), extra=True),
         Shown("queue_count", "queued", units.count, extra=True),
         Shown("kernel_mean_ns", "kernel, mean", units.time),
         Shown("total_mean_ns", "all, mean", units.time, extra=True),
     ),
     "gap": (
         Shown("cause", "cause"),
-        Shown("op", "op"),
+        Shown("op", "op", quiet=True),
         Shown("gap_ns", "GPU idle", units.time, bar=True),
         Shown("cause_ns", "by cause", units.time),
         Shown("ended_by", "ended by"),
         Shown("start_ns", "start", units.time, extra=True),
-        Shown("step", "step", given, extra=True),
+        Shown("step", "step", given, extra=True, quiet=True),
         Shown("device", "device", extra=True),
     ),
     "idle": (
         Shown("cause", "cause"),
-        Shown("op", "op"),
+        Shown("op", "op", quiet=True),
         Shown("gaps", "gaps", units.count),
         Shown("total_ns", "GPU idle", units.time, bar=True),
         Shown("share", "of idle", units.percent),
@@ -202,16 +200,18 @@ SHOWN = {
     "step": (
         Shown("step", "step", given),
         Shown("pid", "pid", given, extra=True),
+        Shown("report", "report", apart=True),
         Shown("wall_ns", "wall", units.time),
         Shown("kernel_ns", "kernels", units.time),
-        Shown("memcpy_ns", "copies", units.time, extra=True),
-        Shown("communication_ns", "communication", units.time, extra=True),
-        Shown("runtime_ns", "API calls", units.time, extra=True),
-        Shown("dataloader_ns", "data", units.time, extra=True),
-        Shown("cpu_ns", "CPU", units.time, extra=True),
-        Shown("other_ns", "other", units.time, extra=True),
+        Shown("memcpy_ns", "copies", units.time, extra=True, quiet=True),
+        Shown("communication_ns", "communication", units.time, extra=True, quiet=True),
+        Shown("runtime_ns", "API calls", units.time, extra=True, quiet=True),
+        Shown("dataloader_ns", "data", units.time, extra=True, quiet=True),
+        Shown("cpu_ns", "CPU", units.time, extra=True, quiet=True),
+        Shown("other_ns", "other", units.time, extra=True, quiet=True),
+        Shown("memset_ns", "fills", units.time, extra=True, quiet=True),
         Shown("between_ns", "since last", units.time),
-        Shown("change", "change", _change),
+        Shown("change", "change", headings.change),
         Shown("state", "state"),
     ),
     "device": (
@@ -222,53 +222,58 @@ SHOWN = {
         Shown("concurrency", "at once", headings.number),
         Shown("max_concurrent", "most", units.count, extra=True),
         Shown("compute_ns", "compute", units.time, extra=True),
-        Shown("communication_ns", "communication", units.time, extra=True),
-        Shown("exposed_ns", "exposed", units.time, extra=True),
-        Shown("copies_ns", "copies", units.time, extra=True),
-        Shown("sm_efficiency", "SMs used", _known(units.percent), extra=True),
-        Shown("occupancy", "occupancy", _known(units.percent), extra=True),
+        Shown("communication_ns", "communication", units.time, extra=True, quiet=True),
+        Shown("exposed_ns", "exposed", units.time, extra=True, quiet=True),
+        Shown("copies_ns", "copies", units.time, extra=True, quiet=True),
+        Shown("sm_efficiency", "SMs used", known(units.percent), extra=True, quiet=True),
+        Shown("occupancy", "occupancy", known(units.percent), extra=True, quiet=True),
     ),
     "collective": (
         Shown("collective", "collective"),
         Shown("op", "op", extra=True),
-        Shown("dtype", "type", extra=True),
+        Shown("dtype", "type", extra=True, quiet=True),
         Shown("ranks", "ranks", units.count, extra=True),
         Shown("count", "count", units.count),
         Shown("total_ns", "GPU total", units.time, bar=True),
         Shown("mean_ns", "mean", units.time, extra=True),
         Shown("exposed_ns", "exposed", units.time),
-        Shown("wait_ns", "waiting", _known(units.time), extra=True),
-        Shown("transfer_ns", "transfer", _known(units.time), extra=True),
-        Shown("straggler", "straggler", extra=True),
-        Shown("bytes", "bytes", _known(units.size), extra=True),
-        Shown("gb_per_s", "speed", _known(units.rate), extra=True),
-        Shown("bus_gb_per_s", "on the bus", _known(units.rate), extra=True),
+        Shown("wait_ns", "waiting", known(units.time), extra=True, quiet=True),
+        Shown("transfer_ns", "transfer", known(units.time), extra=True, quiet=True),
+        Shown("straggler", "straggler", extra=True, quiet=True),
+        Shown("bytes", "bytes", known(units.size), extra=True, quiet=True),
+        Shown("gb_per_s", "speed", known(units.rate), extra=True, quiet=True),
+        Shown("bus_gb_per_s", "on the bus", known(units.rate), extra=True, quiet=True),
     ),
 }
 PATHS = ("path", "module")
-OF_RANGE = frozenset(
+OF_RANGE = (
     "name path start_ns duration_ns thread gpu_start_ns gpu_span_ns gpu_busy_ns activities".split()
 )
 
 
 def shown(by: str, table: pd.DataFrame) -> tuple[Shown, ...]:
-    """Return what is shown of a table.
+    """Return what is shown of a table: of one that has no headings of its own all columns, told by their names.
 
-    Of ranges also what calls say, and what is ambiguous if anything is. Of a table broken down, first
-    what tells its rows apart. Of one that has no headings of its own all columns, told by their names.
+    Of ranges also what calls say; of a table broken down, first what tells its rows apart.
     """
     if by not in SHOWN:
         return _all(table)
     names, more = _unusual(by, list(table.columns))
-    listed = {s.column for s in SHOWN[by]}
     said = [c for c in table.columns if c not in OF_RANGE] if by == "range" else []
-    known = [s for s in SHOWN[by] if s is not AMBIGUOUS or table[s.column].any()]
     return (
-        *(_told(c, table) for c in names if c not in listed),
-        *known,
+        *(_told(c, table) for c in names if c not in {s.column for s in SHOWN[by]}),
+        *(s for s in SHOWN[by] if _says(s, table)),
         *(_told(c, table) for c in more),
         *(Shown(c, c, given, extra=True) for c in said),
     )
+
+
+def _says(shown: Shown, table: pd.DataFrame) -> bool:
+    """Tell whether a column says anything, or tells rows apart, if that is what it is there for."""
+    if shown.apart:
+        return shown.column in table and len(table[shown.column].unique()) != 1
+    nothing = ("", headings.MISSING) if shown.text in (str, given) else (0, headings.MISSING)
+    return not (shown.quiet and len(table) and table[shown.column].isin(nothing).all())
 
 
 def _unusual(by: str, columns: list[str]) -> tuple[list[str], list[str]]:
@@ -291,6 +296,5 @@ def _all(table: pd.DataFrame) -> tuple[Shown, ...]:
 
 def _told(column: str, table: pd.DataFrame) -> Shown:
     """Return a column as its name tells that it is to be shown."""
-    text = headings.text(column, table[column])
-    heading, extra = headings.heading(column), column in headings.OF_LITTLE_USE
-    return Shown(column, heading, text, is_path=column in PATHS, extra=extra)
+    text, extra = headings.text(column, table[column]), column in headings.OF_LITTLE_USE
+    return Shown(column, headings.heading(column), text, is_path=column in PATHS, extra=extra)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -11,7 +12,6 @@ from pandas.api.types import is_float_dtype, is_numeric_dtype
 from bridge.render import units
 
 SHARES = {"share": "of GPU", "total_share": "total of GPU", "cpu_share": "of CPU"}
-UNITS: dict[str, Callable[[Any], str]] = {"bytes": units.size, "gb_per_s": units.rate}
 UPPER = {"gpu": "GPU", "cpu": "CPU", "api": "API", "ns": ""}
 IDENTITIES = frozenset(
     "pid tid stream context step registers".split()
@@ -20,6 +20,34 @@ OF_LITTLE_USE = frozenset(
     "context registers shared_bytes".split()
 )  # beside what else tells rows apart
 MISSING = -1
+# Columns in which this says that it is not known; in other times it is a time.
+UNKNOWABLE = frozenset(
+    "bytes shared_bytes gb_per_s bus_gb_per_s wait_ns transfer_ns queue_min_ns queue_max_ns sm_efficiency occupancy".split()
+)
+
+
+def known(text: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Return how values are written of which -1 is none."""
+    return partial(_unless_missing, text)
+
+
+def _unless_missing(text: Callable[[Any], str], value: object) -> str:
+    return "" if value == MISSING else text(value)
+
+
+def change(share: float) -> str:
+    """Write a share of 1 as per cent with its sign, which nothing has as a gain."""
+    return f"{round(100 * share, 1) + 0.0:+.1f} %"
+
+
+UNITS: dict[str, Callable[[Any], str]] = {
+    "bytes": units.size,
+    "gb_per_s": units.rate,
+    "bus_gb_per_s": units.rate,
+    "sm_efficiency": units.percent,
+    "occupancy": units.percent,
+    "change": change,
+}
 
 
 def heading(column: str) -> str:
@@ -31,6 +59,11 @@ def heading(column: str) -> str:
 
 def text(name: str, column: pd.Series) -> Callable[[Any], str]:
     """Return how the values of a column are written."""
+    told = _told(name, column)
+    return known(told) if name in UNKNOWABLE else told
+
+
+def _told(name: str, column: pd.Series) -> Callable[[Any], str]:
     if name in UNITS or name.endswith("_bytes"):
         return UNITS.get(name, units.size)
     if name.endswith("_ns"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Protocol
+from collections.abc import Iterable
 
+from bridge.analyze.steps.pace import Pace
 from bridge.render import units
 
 MATTERS = 0.05  # of a step: what passes between two steps is said from here on
@@ -19,26 +19,6 @@ ROLES = {
 }
 
 
-class Pace(Protocol):
-    """What is said of a process, as `bridge.analyze.steps.pace.Pace` has it."""
-
-    home: tuple[Hashable, ...]
-    found: str
-    steps: int
-    warm_up: int
-    outliers: int
-    median_ns: float
-    mean_ns: float
-    p95_ns: float
-    variation: float
-    slowest: int
-    slowest_ns: int
-    slower_by: str
-    excess_ns: float
-    between_ns: float
-    between_dataloader: float
-
-
 def lines(paces: Iterable[Pace]) -> str:
     """Return a line per process, two where much time passes between its steps; '' for none."""
     found = [*paces]
@@ -46,12 +26,15 @@ def lines(paces: Iterable[Pace]) -> str:
 
 
 def _line(pace: Pace, *, several: bool) -> str:
-    whose = f" of process {pace.home[0]}" if several else ""
+    pid, _, *file = pace.home
+    whose = f" of process {pid}{''.join(f' in {name}' for name in file)}" if several else ""
     how = ", found by repetition" if pace.found == "repetition" else ""
     odd = f", {units.count(pace.outliers)} of them out of the ordinary" if pace.outliers else ""
     warm = f" ({units.count(pace.warm_up)} to warm up)" if pace.warm_up else ""
     by = f": {units.time(pace.excess_ns)} more of {ROLES.get(pace.slower_by, pace.slower_by)}"
     more = by if pace.excess_ns > 0 else ""
+    if pace.steps == 1:
+        return f"1 step{whose}{how}: {units.time(pace.slowest_ns)}"
     return (
         f"{units.count(pace.steps)} steps{whose}{how}{warm}: median {units.time(pace.median_ns)},"
         f" mean {units.time(pace.mean_ns)}, p95 {units.time(pace.p95_ns)},"

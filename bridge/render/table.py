@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,13 +15,15 @@ from rich.table import Table
 
 from bridge.render import columns, units
 from bridge.render.columns import Shown
+from bridge.render.headings import given, known
 
 GAP = 2  # blanks between two columns: one of padding, one of the box
 NAME_ROOM = 24  # a name needs this much before less important columns get any
 NAME_MOST = 90
-LEAST = 8  # a name is never cut shorter
+LEAST = 8  # a name is not cut shorter as long as there are other figures than the main one
+CUT = 3  # nor than this ever: rows of many names are longer than a narrow terminal
 BAR, BAR_WIDTH, BAR_STYLE = "bar", 10, "cyan"
-LEFT_OUT = "{} more columns: in a wider terminal, or with --format csv\n"
+LEFT_OUT = "{} more column{}: in a wider terminal, or with --format csv\n"
 EIGHTHS = ("", *"▏▎▍▌▋▊▉")
 
 
@@ -39,7 +41,8 @@ def for_terminal(by: str, table: pd.DataFrame, look: Look) -> str:
     """Return the table as it fits the terminal: figures whole, names shortened."""
     cells = _cells(by, table, look)
     shown = _fitting(cells, look.width)
-    left = 0 if by in columns.SHOWN else len(cells) - len(shown)
+    expected = cells if by not in columns.SHOWN else [s for s in cells if not s.extra]
+    left = sum(s not in shown for s in expected)
     fits = _widths(shown, cells, look.width)
     grid = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False)
     for s in shown:
@@ -53,7 +56,9 @@ def for_terminal(by: str, table: pd.DataFrame, look: Look) -> str:
         )  # fmt: skip
     for row in zip(*(cells[s] for s in shown), strict=True):
         grid.add_row(*row)
-    return _printed(grid, look) + (LEFT_OUT.format(left) if left else "")
+    width = max(look.width, sum(fits.values()) + GAP * len(fits))
+    more = LEFT_OUT.format(left, "s" if left > 1 else "") if left else ""
+    return _printed(grid, replace(look, width=width)) + more
 
 
 def _printed(grid: Table, look: Look) -> str:
@@ -92,7 +97,12 @@ def _bar(share: float) -> str:
 
 
 def _in_unit(shown: Shown, unit: str | None) -> Callable[[Any], str]:
-    return partial(units.time_in, unit) if unit and shown.text is units.time else shown.text
+    """Return how a column is written, its times in a unit if one is asked for; what is not known stays empty."""
+    if unit is None:
+        return shown.text
+    if isinstance(shown.text, partial) and shown.text.args == (units.time,):
+        return known(partial(units.time_in, unit))
+    return partial(units.time_in, unit) if shown.text is units.time else shown.text
 
 
 def as_markdown(by: str, table: pd.DataFrame, unit: str | None = None) -> str:
@@ -115,14 +125,14 @@ def _widths(shown: list[Shown], cells: dict[Shown, list[str]], width: int) -> di
     left = width - sum(widths[s] + GAP for s in shown if not s.is_name)
     for nth, name in enumerate(names):
         share = left // (len(names) - nth) - GAP
-        widths[name] = min(widths[name], max(share, LEAST))
+        widths[name] = min(widths[name], max(share, CUT))
         left -= widths[name] + GAP
     return widths
 
 
 def _fitting(cells: dict[Shown, list[str]], width: int) -> list[Shown]:
     """Return the columns that fit, the extra ones only while names keep enough room."""
-    shown = [s for s in cells if not s.extra]
+    shown = _whole(cells, width)
     # A bar before figures that few ask for; else in the order of columns.
     for extra in sorted((s for s in cells if s.extra), key=lambda s: s.column != BAR):
         taken = sum(_needed(s, cells) + GAP for s in (*shown, extra))
@@ -132,6 +142,23 @@ def _fitting(cells: dict[Shown, list[str]], width: int) -> list[Shown]:
             break
         shown.append(extra)
     return [s for s in cells if s in shown]
+
+
+def _whole(cells: dict[Shown, list[str]], width: int) -> list[Shown]:
+    """Return the columns that are not extra; the last figures give way where names would be too short."""
+    shown = [s for s in cells if not s.extra]
+    figures = [s for s in shown if not s.is_name and s.text is not given]
+    main = next((s for s in figures if s.bar), figures[0] if figures else None)
+    left = width + GAP - sum(_least(s, cells) + GAP for s in shown)
+    for figure in reversed([s for s in figures if s is not main]):
+        if left < 0:
+            shown.remove(figure)
+            left += _least(figure, cells) + GAP
+    return shown
+
+
+def _least(shown: Shown, cells: dict[Shown, list[str]]) -> int:
+    return min(LEAST, _width(shown, cells)) if shown.is_name else _width(shown, cells)
 
 
 def _needed(shown: Shown, cells: dict[Shown, list[str]]) -> int:

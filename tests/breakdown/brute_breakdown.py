@@ -112,7 +112,7 @@ class Breakdown:
         return [row for row in sorted(self.counted.calls) if self._of_way(self.of_call(row).stack)]
 
     def _of_way(self, stack: Sequence[int]) -> bool:
-        return self.counted.way == "both" or self.counted.way == self._direction(stack)
+        return self.counted.way == "both" or self.counted.way == self.way(stack)
 
     # -- events
 
@@ -162,14 +162,15 @@ class Breakdown:
         ops = self.truth.brute.ops_on(e.stack or [row for row in (e.range,) if row != -1])
         return {"path": "/".join(ops)}
 
-    def _direction(self, stack: Sequence[int]) -> str:
-        if not stack:
-            return ""
-        return WAYS[any(self.truth.said(row).backward for row in stack)]
+    def _direction(self, e: Event):
+        return {"direction": self.way(e.stack or tuple(row for row in (e.range,) if row != -1))}
+
+    def way(self, stack: Sequence[int]) -> str:
+        return WAYS[any(self.truth.said(row).backward for row in stack)] if stack else ""
 
     def _module(self, e: Event):
         stack, links = e.stack, [row for row in e.stack if row in self.truth.links]
-        if links and self._direction(stack) == "backward":
+        if links and self.way(stack) == "backward":
             stack = self.truth.around(self.truth.links[links[-1]][0])
         return {"module": ["(no module)", *self.truth.module_paths(stack)][-1]}
 
@@ -246,18 +247,31 @@ class Breakdown:
         return {"kind": self.truth.brute.activities[e.activity].kind}
 
     def _device(self, e: Event):
-        return {"device": self.gpu(e.activity)[-1]}
+        return {"device": self._gpus[e.activity]}
 
-    def gpu(self, activity: int) -> tuple[object, str]:
-        """Return what tells a GPU apart, and what it is called."""
+    @cached_property
+    def _gpus(self) -> list[str]:
+        """Name the GPU of each activity: with its process where two of a file would be called the same."""
+        activities, keys = self.truth.brute.activities, defaultdict(set)
+        of = [self._gpu(row) for row in range(len(activities))]
+        for one, (key, name) in zip(activities, of, strict=True):
+            keys[one.report, name].add(key)
+        several = len(self.details.sources) > 1
+        named = []
+        for one, (_, name) in zip(activities, of, strict=True):
+            process = f" of process {pid(one.process)}" if len(keys[one.report, name]) > 1 else ""
+            file = f" in {self.details.sources[one.report]}" if several else ""
+            named.append(f"{name}{process}{file}")
+        return named
+
+    def _gpu(self, activity: int) -> tuple[object, str]:
+        """Return what tells a GPU apart, and what it is called: those of one number are one."""
         one, device = self.truth.brute.activities[activity], self.details.places[activity].device
         key = one.report, one.process, device
-        several = len(self.details.sources) > 1
-        where = f" in {self.details.sources[one.report]}" if several else ""
         if key in self.details.gpus:
             number, name = self.details.gpus[key]
-            return (one.report, number), f"GPU {number} {name}{where}"
-        return key, f"GPU {device}{where}"
+            return (one.report, number), f"GPU {number} {name}"
+        return key, f"GPU {device}"
 
     def _stream(self, e: Event):
         place = self.details.places[e.activity]
@@ -336,7 +350,8 @@ class Breakdown:
 
     def _called(self, rows: Sequence[int]) -> dict[str, float]:
         found = self.truth.brute.found
-        launched = [row for row, one in enumerate(found) if one.launch in rows]
+        issued = frozenset(rows)
+        launched = [row for row, one in enumerate(found) if one.launch in issued]
         times = [self._length(row) for row in rows]
         return {
             "count": len(rows),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -17,7 +18,7 @@ from join import plain_export
 from join.brute_more import BruteMore, Said
 from join.compare import same
 from join.indexed import indexed
-from join.programs import PROCESSES, programs
+from join.programs import PROCESSES, Program, programs
 from join.trainings import FURTHER, NAMES, Training, trainings
 from real_parts import corpus_reports
 
@@ -37,7 +38,6 @@ from bridge.join.attributed import Attributed
 from bridge.joined import Joined
 from importers import frames
 from importers.report import Facts, Report
-from importers.texts import Texts
 
 DIMENSIONS = (*RANGES, *CALLS, *ACTIVITIES)
 ALONE = [(name,) for name in DIMENSIONS]
@@ -57,11 +57,15 @@ GEOMETRY = [(-1,) * 9, (8, 2, 1, 128, 1, 1, 32, 1024, 0), (8, 2, 1, 128, 1, 1, 3
 GEOMETRY += [(8, 1, 1, 64, 1, 1, 40, -1, 512), (8, 1, 1, 64, 1, 1, 40, -1, 0)]
 GPUS = {(0, PROCESSES[0], 0): (1, "A100"), (0, PROCESSES[1], 0): (1, "A100")}
 GPUS |= {(0, PROCESSES[0], 1): (0, "A100"), (1, PROCESSES[0], 0): (0, "H100")}
-THREADS = {(0, PROCESSES[0] | 1): "main", (1, PROCESSES[0] | 1): "main", (0, PROCESSES[0] | 2): "pt"}
+THREADS = {
+    (0, PROCESSES[0] | 1): "main",
+    (1, PROCESSES[0] | 1): "main",
+    (0, PROCESSES[0] | 2): "pt",
+}
 PROGRAMS = {(0, PROCESSES[0]): "/usr/bin/python", (1, PROCESSES[0]): "train"}
 WORDS = NAMES | FURTHER | {"ProfilerStep#2": Said("step", False, "ProfilerStep")}
 
-many = settings(max_examples=4, deadline=None)
+many = settings(max_examples=60, deadline=None)
 
 
 @dataclass(frozen=True)
@@ -76,15 +80,23 @@ class Made:
 
     def report(self) -> Report:
         report, d = self.training.report(), self.details
-        columns = dict(zip("device context stream".split(), zip(*((p.device, p.context, p.stream) for p in d.places), strict=True), strict=False))  # fmt: skip
-        sizes = "grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic".split()  # fmt: skip
+        columns = dict(
+            zip(
+                "device context stream".split(),
+                zip(*((p.device, p.context, p.stream) for p in d.places), strict=True),
+                strict=False,
+            )
+        )
+        sizes = "grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic".split()
         columns |= zip(sizes, zip(*(p.geometry for p in d.places), strict=True), strict=False)
         return replace(
             report,
             facts=tuple(Facts(span=self.span(number)) for number in (0, 1)),
             ranges=report.ranges.assign(json=names(d.jsons, none="")),
             launches=report.launches.assign(name=names(d.apis)),
-            activities=report.activities.assign(**{c: np.array(v, np.int64) for c, v in columns.items()}),  # fmt: skip
+            activities=report.activities.assign(
+                **{c: np.array(v, np.int64) for c, v in columns.items()}
+            ),
             threads=listed("threads", "thread", d.threads),
             processes=listed("processes", "process", d.processes),
             devices=gpus(d.gpus),
@@ -156,6 +168,14 @@ def made(draw) -> Made:
 
 
 def plain(program) -> Training:
+    """Let each process have a pid of its own, that of another machine too."""
+
+    def apart(one):
+        moved = {c: getattr(one, c) + (2 << 24) for c in ("process", "thread") if hasattr(one, c)}
+        return replace(one, **moved) if one.process == PROCESSES[2] else one
+
+    rows = [list(map(apart, of)) for of in (program.ranges, program.calls, program.activities)]
+    program = Program(*rows, program.texts)
     return Training(program, list(program.texts), [""] * len(program.texts), [])
 
 
@@ -167,10 +187,9 @@ def everything(truth) -> Counted:
     return Counted(*(frozenset(range(len(of))) for of in rows))
 
 
-def by_clock(truth: BruteMore, first: int | None, last: int | None) -> Counted:
+def by_clock(truth: BruteMore, base: int, first: int | None, last: int | None) -> Counted:
     """Choose what began then, counted from the first event."""
     rows = (truth.brute.ranges, truth.brute.calls, truth.brute.activities)
-    base = min((one.start for of in rows for one in of), default=0)
 
     def began(one) -> bool:
         at = one.start - base
@@ -194,9 +213,12 @@ def on_host(truth: BruteMore, windows) -> Counted:
         for one, found in zip(brute.activities, brute.found, strict=True)
     ]
     return Counted(
-        *(frozenset(n for n, one in enumerate(of) if began(one, one.start)) for of in (brute.ranges, brute.calls)),
+        *(
+            frozenset(n for n, one in enumerate(of) if began(one, one.start))
+            for of in (brute.ranges, brute.calls)
+        ),
         frozenset(n for n, one in enumerate(brute.activities) if began(one, launched[n])),
-    )  # fmt: skip
+    )
 
 
 def window(data, joined: Joined, truth: BruteMore) -> tuple[Joined, Counted]:
@@ -206,8 +228,11 @@ def window(data, joined: Joined, truth: BruteMore) -> tuple[Joined, Counted]:
     way = data.draw(st.sampled_from(ways))
     if way == "clock":
         first, length = data.draw(st.tuples(st.integers(0, 12), st.integers(1, 9)))
-        first, last = data.draw(st.sampled_from([(first, first + length), (None, length), (first, None)]))  # fmt: skip
-        return joined.within(first_ns=first, last_ns=last), by_clock(truth, first, last)
+        first, last = data.draw(
+            st.sampled_from([(first, first + length), (None, length), (first, None)])
+        )
+        base = joined.report.began
+        return joined.within(first_ns=first, last_ns=last), by_clock(truth, base, first, last)
     if way == "steps":
         numbers = sorted(data.draw(st.tuples(*[st.sampled_from([s.number for s in steps])] * 2)))
         chosen = [s for s in steps if numbers[0] <= s.number <= numbers[1]]
@@ -241,7 +266,9 @@ def assert_same(joined: Joined, truth: Breakdown, dimensions) -> None:
 def test_of_a_whole_program(way, one, data):
     joined = one.joined()
     truth = one.truth(joined, replace(everything(one.more()), way=way))
-    for dimensions in data.draw(st.lists(st.sampled_from([*ALONE, *PAIRS]), min_size=6, max_size=6)):
+    for dimensions in data.draw(
+        st.lists(st.sampled_from([*ALONE, *PAIRS]), min_size=6, max_size=6)
+    ):
         assert_same(joined, truth, dimensions)
 
 
@@ -251,48 +278,74 @@ def test_of_a_whole_program(way, one, data):
 def test_of_a_part_of_its_time(way, one, data):
     within, counted = window(data, one.joined(), one.more())
     truth = one.truth(within, replace(counted, way=way))
-    for dimensions in data.draw(st.lists(st.sampled_from([*ALONE, *PAIRS]), min_size=6, max_size=6)):
+    for dimensions in data.draw(
+        st.lists(st.sampled_from([*ALONE, *PAIRS]), min_size=6, max_size=6)
+    ):
         assert_same(within, truth, dimensions)
 
 
 # -- real profiles
 
-SMALL = ("vector-add", "nvfuser", "memcpy-heavy")
+SMALL = ("vector-add", "nvfuser", "memcpy-heavy", "transformer-annotated", "torch-compile-graphs")
 HERE = {"module", "direction", "dtype"}  # what names and details say of these has tests of its own
-SIZES_OF = "gridX gridY gridZ blockX blockY blockZ registersPerThread staticSharedMemory dynamicSharedMemory".split()  # fmt: skip
+SIZES_OF = "gridX gridY gridZ blockX blockY blockZ registersPerThread staticSharedMemory dynamicSharedMemory".split()
 
 
-def real(path: Path) -> Breakdown:
+def real(path: Path, joined: Joined) -> Breakdown:
     read = plain_export.read(path)
     named = [plain_export.without_per_call_part(text) for text in read.texts]
     brute = indexed(read.ranges, read.calls, read.activities)
-    more = BruteMore(brute, named, read.texts, [""] * len(named), lambda name: Said("range", False, name))  # fmt: skip
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as export:
-        details = details_of(export, len(named))
-    return Breakdown(more, details, [], everything(more))
-
-
-def details_of(export, ranges: int) -> Details:
-    apis = export.execute(
-        "SELECT value FROM CUPTI_ACTIVITY_KIND_RUNTIME JOIN StringIds s ON s.id = nameId"
-        " ORDER BY CUPTI_ACTIVITY_KIND_RUNTIME.rowid"
+    more = BruteMore(
+        brute, named, read.texts, [""] * len(named), lambda name: Said("range", False, name)
     )
-    tables = {name for (name,) in export.execute("SELECT name FROM sqlite_master")}
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as export:
+        details = details_of(export, read, path.name)
+    return Breakdown(more, details, steps_of(joined), everything(more))
+
+
+def details_of(export, read: plain_export.Plain, source: str) -> Details:
+    def rows(sql: str) -> list[tuple]:
+        return export.execute(sql).fetchall()
+
+    apis = rows(
+        "SELECT value FROM CUPTI_ACTIVITY_KIND_RUNTIME r JOIN StringIds s ON s.id = nameId ORDER BY r.rowid"
+    )
+    tables = {name for (name,) in rows("SELECT name FROM sqlite_master")}
     places = []
     for kind in plain_export.KINDS:
         if f"CUPTI_ACTIVITY_KIND_{kind}" in tables:
-            sizes = ", ".join(SIZES_OF) if kind == "KERNEL" else ", ".join(["-1"] * len(SIZES_OF))
-            rows = export.execute(
-                f"SELECT deviceId, contextId, streamId, {sizes} FROM CUPTI_ACTIVITY_KIND_{kind} ORDER BY rowid"
-            )
-            places += [Place(*row[:3], row[3:]) for row in rows]
-    return Details([name.split("_v")[0] for (name,) in apis], places, [""] * ranges, ("file",))
+            sizes = ", ".join(SIZES_OF if kind == "KERNEL" else ["-1"] * len(SIZES_OF))
+            where = f"deviceId, contextId, streamId, {sizes} FROM CUPTI_ACTIVITY_KIND_{kind}"
+            places += [Place(*row[:3], row[3:]) for row in rows(f"SELECT {where} ORDER BY rowid")]
+    threads = rows(
+        "SELECT globalTid, value FROM ThreadNames JOIN StringIds s ON s.id = nameId ORDER BY priority"
+    )
+    gpu = dict(rows("SELECT id, name FROM TARGET_INFO_GPU"))
+    programs = rows("SELECT globalPid, name FROM PROCESSES") if "PROCESSES" in tables else []
+    return Details(
+        apis=[re.sub(r"_v\d+$", "", name) for (name,) in apis],
+        places=places,
+        jsons=[""] * len(read.ranges),
+        sources=(source,),
+        threads={(0, thread): name for thread, name in threads},
+        processes={(0, process): name for process, name in programs},
+        gpus={
+            (0, one.process, place.device): (place.device, gpu[place.device])
+            for one, place in zip(read.activities, places, strict=True)
+        },
+    )
 
 
 @pytest.mark.parametrize("path", [of for of in corpus_reports() if of.id is None or of.id in SMALL])
 def test_of_real_profiles(path):
-    joined, truth = bridge.load(path), real(path)
-    told = {n for n, _ in enumerate(joined.report.devices["gpu"])}
-    for dimensions in [*ALONE, *PAIRS]:
+    """Whole, and of the second quarter of its time."""
+    joined = bridge.load(path)
+    truth = real(path, joined)
+    first, last = joined.report.facts[0].span
+    quarter = (last - first) // 4
+    part = joined.within(first_ns=quarter, last_ns=2 * quarter)
+    of_part = replace(truth, counted=by_clock(truth.truth, first, quarter, 2 * quarter))
+    for dimensions in [*ALONE, *PAIRS[::2]]:
         if not HERE & {*dimensions}:
             assert_same(joined, truth, dimensions)
+            assert_same(part, of_part, dimensions)

@@ -203,3 +203,11 @@ def test_dumps_of_a_report_without_device_work(tmp_path: Path) -> None:
 def test_the_command_prints_dumps(path: Path) -> None:
     result = CliRunner().invoke(dumps.main, [str(path), "--format", "json", "--ascending"])
     assert json.loads(result.stdout)["Time"]["Device"]
+
+
+@pytest.mark.parametrize("width", ["60", "100", "200"])
+def test_figures_are_whole_in_terminals_of_any_width(width: str, path: Path) -> None:
+    """Names are broken, and a narrow terminal gets lines longer than it."""
+    said = CliRunner().invoke(profile_analyze.main, [str(path), "-t", "9"], env={"COLUMNS": width})
+    for figure in ("8.00KFLO", "200.00MFLOPS", "2.00KiB", "71.4%", "device self time", "bandwidth"):
+        assert figure in said.stdout

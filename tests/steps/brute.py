@@ -98,6 +98,8 @@ def states(wall: list[int]) -> list[str]:
     warm = 0
     while warm < half and wall[warm] > middle + bound:
         warm += 1
+    if warm > max(2, len(wall) // 4):
+        warm = 0
     middle, bound = ordinary(wall[warm:])
     rest = ["outlier" if abs(v - middle) > bound else "" for v in wall[warm:]]
     return ["warm-up"] * warm + rest

@@ -121,6 +121,14 @@ def test_warm_up_and_outliers_by_hand():
     assert 1 not in _states(np.array(rising)).tolist()  # slower later on is no warm-up
 
 
+def test_work_that_becomes_less_from_step_to_step_is_no_warm_up():
+    falling = [(400 - n) ** 2 for n in range(400)]
+    assert 1 not in _states(np.array(falling)).tolist()
+    assert _states(np.array([900, 400, 100, 101])).tolist() == [1, 1, 0, 0]
+    assert _states(np.array([900] * 5 + [100] * 15)).tolist() == [1] * 5 + [0] * 15
+    assert 1 not in _states(np.array([900] * 6 + [100] * 14)).tolist()
+
+
 def two_steps():
     """Two steps whose work runs on after the host: the first until 50, the second until 90."""
     ranges = [Range(0, PROCESS, MAIN, 10, 30, "step 4"), Range(0, PROCESS, MAIN, 30, 60, "step 5")]
@@ -164,6 +172,19 @@ def test_no_steps_no_rows():
     assert len(table) == 0
     assert paces(table) == []
     assert lines([]) == ""
+
+
+def test_one_step_alone_has_no_median_and_same_processes_of_files_are_told_apart():
+    from bridge.joined import Joined
+
+    joined = Joined(attributed(two_steps()))
+    [pace] = paces(joined.within(steps=(5, 5)).by("step"))
+    assert lines([pace]) == "1 step: 40 ns\n"
+    table = joined.by("step")
+    both = pd.concat([table.assign(report=name) for name in ("a.sqlite", "b.sqlite")])
+    first, second = lines(paces(both)).splitlines()
+    assert first.startswith("2 steps of process 7 in a.sqlite: median 40 ns")
+    assert second.startswith("2 steps of process 7 in b.sqlite: median 40 ns")
 
 
 def test_the_pace_names_what_the_slowest_step_spent_more_on():

@@ -37,10 +37,10 @@ class Coded:
         none: str | None = None,
     ) -> Coded:
         """Code events by the row that each leads to; without one they are named ``none``, or are in no row."""
-        missing = NONE if none is None else len(names)
+        listed = list(names if none is None or none in names else [*names, none])
+        missing = NONE if none is None else listed.index(none)
         filled = np.append(np.where(code == NONE, missing, code), missing)
-        listed = texts(names if none is None else [*names, none])
-        return cls({name: listed}, [filled[row] for row in rows])
+        return cls({name: texts(listed)}, [filled[row] for row in rows])
 
     @classmethod
     def of_keys(cls, keys: Sequence[Sequence[Ints]]) -> tuple[Coded, list[Ints]]:

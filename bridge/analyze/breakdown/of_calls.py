@@ -42,7 +42,7 @@ def call_time(joined: Attributed) -> Ints:
 
 def _sums(groups: Groups) -> Columns:
     total = sums(groups.group, groups.time, groups.count)
-    whole = int(call_time(groups.joined)[groups.joined.counted_launches].sum())
+    whole = int(call_time(groups.joined)[groups.joined.accounted_launches].sum())
     return {
         "count": counts(groups.group, groups.count),
         "total_ns": total,

@@ -173,11 +173,11 @@ def _per_call(groups: Groups, of_node: Ints) -> Ints:
 
 
 def _causes(groups: Groups) -> Columns:
-    return causes.causes(groups.joined, groups.of_node, groups.count)
+    return causes.causes(groups.joined, groups.of_node, groups.count, groups.of_activity)
 
 
 def _communication(groups: Groups) -> Columns:
-    return exposed(groups.joined, groups.of_node, groups.count)
+    return exposed(groups.joined, groups.of_node, groups.count, groups.of_activity)
 
 
 FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {

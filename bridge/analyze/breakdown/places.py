@@ -11,6 +11,7 @@ from bridge.analyze.breakdown.coded import Coded
 from bridge.analyze.breakdown.events import Events
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import texts
+from bridge.analyze.names import files
 from bridge.analyze.tracks import ID_BITS
 from bridge.join.attributed import Attributed
 from bridge.join.nesting import Nesting
@@ -48,10 +49,15 @@ def phase(joined: Attributed, events: Sequence[Events]) -> Coded:
 
 
 def thread(joined: Attributed, events: Sequence[Events]) -> Coded:
-    """Code events by the thread that they were called on; what has none has -1."""
-    found, (of, ids) = Coded.of_keys([(e.report, e.thread) for e in events])
+    """Code events by the thread that they were called on; what has none has -1, a row per process."""
+    keys = [(e.report, e.process, e.thread) for e in events]
+    found, (of, owner, ids) = Coded.of_keys(keys)
     names = _named(joined, "threads", "thread", of, ids)
-    labels = {"pid": _pid(ids), "tid": np.where(ids == NONE, NONE, ids & ID_BITS), "thread": names}
+    labels = {
+        "pid": _pid(owner),
+        "tid": np.where(ids == NONE, NONE, ids & ID_BITS),
+        "thread": names,
+    }
     return replace(found, labels=labels | _files(joined, of))
 
 
@@ -66,7 +72,7 @@ def process(joined: Attributed, events: Sequence[Events]) -> Coded:
 
 def report(joined: Attributed, events: Sequence[Events]) -> Coded:
     """Code events by the file that they are from."""
-    return Coded({"report": texts(joined.report.source)}, [e.report for e in events])
+    return Coded({"report": texts(files(joined.report))}, [e.report for e in events])
 
 
 def device(joined: Attributed, events: Sequence[Events]) -> Coded:
@@ -88,12 +94,13 @@ def stream(joined: Attributed, events: Sequence[Events]) -> Coded:
 
 def geometry(joined: Attributed, events: Sequence[Events]) -> Coded:
     """Code activities by how they were launched: grid, block, registers per thread, bytes of shared memory."""
-    activities = joined.report.activities
-    keys = [[frames.ints(activities, c)[e.activity] for c in GEOMETRY] for e in events]
-    found, (*sizes, registers, static, dynamic) = Coded.of_keys(keys)
-    shared_bytes = np.where(static + dynamic < 0, NONE, np.maximum(static, 0) + np.maximum(dynamic, 0))  # fmt: skip
-    labels = {"grid": _sizes(sizes[:3]), "block": _sizes(sizes[3:]), "registers": registers}
-    return replace(found, labels=labels | {"shared_bytes": shared_bytes})
+    *sizes, static, dynamic = (frames.ints(joined.report.activities, c) for c in GEOMETRY)
+    known = (static != NONE) | (dynamic != NONE)
+    shared_bytes = np.where(known, np.maximum(static, 0) + np.maximum(dynamic, 0), NONE)
+    keys = [[column[e.activity] for column in (*sizes, shared_bytes)] for e in events]
+    found, (*extents, registers, memory) = Coded.of_keys(keys)
+    labels = {"grid": _sizes(extents[:3]), "block": _sizes(extents[3:])}
+    return replace(found, labels=labels | {"registers": registers, "shared_bytes": memory})
 
 
 def _sizes(columns: Sequence[Ints]) -> np.ndarray:
@@ -117,5 +124,5 @@ def _named(joined: Attributed, table: str, column: str, report: Ints, ids: Ints)
 
 def _files(joined: Attributed, report: Ints) -> dict[str, np.ndarray]:
     """Return the column of files where there are several."""
-    source = joined.report.source
-    return {"report": texts(source)[report]} if len(source) > 1 else {}
+    names = files(joined.report)
+    return {"report": texts(names)[report]} if len(names) > 1 else {}

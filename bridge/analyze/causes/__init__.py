@@ -22,19 +22,22 @@ from importers import frames
 COLUMNS = ("host_ns", "api_ns", "sync_ns", "queue_ns", "launch_gap_ns", "starved_ns", "bound")
 
 
-def causes(joined: Attributed, of_node: Ints, groups: int) -> dict[str, Ints | np.ndarray]:
+def causes(
+    joined: Attributed, of_node: Ints, groups: int, of_activity: Ints | None = None
+) -> dict[str, Ints | np.ndarray]:
     """Return the columns `COLUMNS` per group of ranges: ns of their own, none of ranges inside them.
 
-    ``of_node`` is the group of each node of the nesting, NONE for none. What is not of the direction that
-    is counted is left out. The first three add up to the own time of the group's ranges.
+    ``of_node`` is the group of each node of the nesting, ``of_activity`` that of each activity where those in no
+    range have one too; NONE for none. What is not of the direction that is counted is left out. The first three
+    add up to the own time of the group's ranges.
     """
     nodes = np.flatnonzero(joined.listed & (of_node != NONE))
     times = {
         column: sums(of_node[nodes], time[nodes], groups)
         for column, time in zip(COLUMNS[:3], own_times(joined), strict=True)
     }
-    group = np.append(of_node, NONE)[joined.node]
-    rows = np.flatnonzero(group != NONE)
+    group = np.append(of_node, NONE)[joined.node] if of_activity is None else of_activity
+    rows = np.flatnonzero(joined.counted & (group != NONE))
     group = group[rows]
     for column, time in zip(COLUMNS[3:6], (queued(joined), *idle_times(joined)), strict=True):
         times[column] = sums(group, time[rows], groups)

@@ -7,16 +7,15 @@ import pandas as pd
 
 from bridge.analyze.causes.calls import ends
 from bridge.analyze.groups import Floats, counts, highest, lowest, quantiles, ratio, sums, texts
-from bridge.analyze.names import KERNEL_NAMES
+from bridge.analyze.names import KERNEL_NAMES, files
+from bridge.analyze.tracks import ID_BITS
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Ints, number
 from importers import frames
 
-ID_BITS = 0xFFFFFF
-
 
 def by_launch(joined: Attributed, kernel_names: str = "short") -> pd.DataFrame:
-    """Return one row per process, thread, device, name of the API call and kernel, of kernels with a call.
+    """Return one row per process (of a file), thread, device, name of the API call and kernel, of kernels with a call.
 
     ``total`` is from the start of the call until it has returned and the kernel has ended, ``api`` the call,
     ``queue`` from the call's end to the kernel's start, ``kernel`` the kernel. Kernels that began before
@@ -29,10 +28,9 @@ def by_launch(joined: Attributed, kernel_names: str = "short") -> pd.DataFrame:
     rows = np.flatnonzero(is_kernel & (launch != NONE) & joined.counted)
     call = launch[rows]
     named = activities[KERNEL_NAMES[kernel_names]]
-    thread, device = frames.ints(calls, "thread")[call], frames.ints(activities, "device")[rows]
-    process = frames.ints(calls, "process")[call]
+    report, process, thread = (frames.ints(calls, c)[call] for c in ("report", "process", "thread"))
+    device = frames.ints(activities, "device")[rows]
     api, kernel = frames.codes(calls["name"])[call], frames.codes(named)[rows]
-    report = frames.ints(calls, "report")[call]
     group, some = number(report, process, thread, device, api, kernel)
     table: dict[str, object] = {
         "kernel": texts([*named.cat.categories, ""])[kernel[some]],
@@ -42,6 +40,8 @@ def by_launch(joined: Attributed, kernel_names: str = "short") -> pd.DataFrame:
         "device": device[some],
         "count": counts(group, len(some)),
     }
+    if len(of_file := files(joined.report)) > 1:
+        table = {"report": texts(of_file)[report[some]]} | table
     called, returned = frames.ints(calls, "start")[call], ends(joined)[call]
     began, ended = frames.ints(activities, "start")[rows], joined.end[rows]
     queued = began >= returned

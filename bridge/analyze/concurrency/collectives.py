@@ -34,7 +34,10 @@ NAMES = ("collective", "op", "dtype", "algorithm")
 
 @dataclass(frozen=True)
 class Calls:
-    """The kernels of communication libraries: the ``row`` of each, what it runs, its size in bytes, its ranks."""
+    """The kernels of communication libraries: the ``row`` of each, what it runs, its size in bytes.
+
+    ``bus_factor`` times bytes is what the slowest link carries; both are -1 where unknown.
+    """
 
     row: Ints
     collective: np.ndarray
@@ -42,7 +45,7 @@ class Calls:
     dtype: np.ndarray
     algorithm: np.ndarray
     bytes: Ints
-    ranks: Ints
+    bus_factor: Floats
 
     @classmethod
     def of(cls, joined: Attributed) -> Calls:
@@ -64,12 +67,12 @@ class Calls:
         ]
         columns = [*zip(*read, strict=True)] or [()] * 6
         collective, own, dtype, algorithm = (texts(column)[code] for column in columns[:4])
-        size, ranks = (np.array(column, np.int64)[code] for column in columns[4:])
-        return cls(row, collective, own, dtype, algorithm, size, ranks)
+        size, factor = np.array(columns[4], np.int64)[code], np.array(columns[5], np.float64)[code]
+        return cls(row, collective, own, dtype, algorithm, size, factor)
 
 
-def _read(kernel: str, op: str, said: Said, elements: int) -> tuple[str, str, str, str, int, int]:
-    """Return collective, op, type, algorithm, bytes and ranks of a kernel: from its own name what that says."""
+def _read(kernel: str, op: str, said: Said, elements: int) -> tuple[str, str, str, str, int, float]:
+    """Return collective, op, type, algorithm, bytes and bus factor of a kernel: from its own name what that says."""
     message = of_kernel(kernel)
     in_op = named(op) if OP.match(op) else ""
     told = in_op or said.collective
@@ -79,7 +82,7 @@ def _read(kernel: str, op: str, said: Said, elements: int) -> tuple[str, str, st
     said = said if said.sent != UNKNOWN else replace(said, sent=elements)
     dtype = said.dtype or message.dtype
     size = bytes_of(collective, dtype, said)
-    return collective, op, dtype, message.algorithm, size, said.ranks
+    return collective, op, dtype, message.algorithm, size, bus_factor(collective, said.ranks)
 
 
 def by_collective(joined: Attributed) -> pd.DataFrame:
@@ -125,10 +128,7 @@ def _sequences(joined: Attributed, calls: Calls, devices: Devices) -> tuple[Ints
 
 def _bandwidths(calls: Calls, listed: Ints, group: Ints, total: Ints) -> dict[str, Ints | Floats]:
     """Return bytes, and in 10**9 bytes per second the algorithm's bandwidth and the bus's, -1 where unknown."""
-    many, moved = len(total), calls.bytes[listed]
-    pairs = zip(calls.collective[listed].tolist(), calls.ranks[listed].tolist(), strict=True)
-    known: dict[tuple[str, int], float] = {}
-    factor = np.array([known.setdefault(pair, bus_factor(*pair)) for pair in pairs], np.float64)
+    many, moved, factor = len(total), calls.bytes[listed], calls.bus_factor[listed]
     sized = lowest(group, moved, many) >= 0
     factored = np.minimum(np.bincount(group, factor < 0, minlength=many), 1) == 0
     on_bus = np.bincount(group, moved * factor, minlength=many)

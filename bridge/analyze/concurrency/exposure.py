@@ -80,17 +80,19 @@ def exposed_times(joined: Attributed) -> Ints:
     return times
 
 
-def exposed(joined: Attributed, of_node: Ints, groups: int) -> dict[str, Ints]:
+def exposed(
+    joined: Attributed, of_node: Ints, groups: int, of_activity: Ints | None = None
+) -> dict[str, Ints]:
     """Return ``communication_ns`` and ``exposed_ns`` per group of ranges: of the activities that they own.
 
-    ``of_node`` is the group of each node of the nesting, NONE for none. What is not counted is left out.
-    ``exposed_ns`` is the part of the first during which nothing computed on the same GPU; a copy or a fill hides
-    nothing. Communication on two streams at once counts twice, as GPU time does.
+    ``of_node`` is the group of each node of the nesting, ``of_activity`` that of each activity where those in no
+    range have one too; NONE for none. What is not counted is left out. ``exposed_ns`` is the part of the first during
+    which nothing computed on the same GPU; a copy or a fill hides nothing. Communication on two streams at once counts
+    twice, as GPU time does.
     """
-    node = joined.node
-    rows = np.flatnonzero(is_communication(joined) & (node != NONE))
-    group = np.append(of_node, NONE)[node[rows]]
-    rows, group = rows[group != NONE], group[group != NONE]
+    group = np.append(of_node, NONE)[joined.node] if of_activity is None else of_activity
+    rows = np.flatnonzero(is_communication(joined) & joined.counted & (group != NONE))
+    group = group[rows]
     alone = exposed_times(joined) if len(rows) else joined.duration
     return {
         "communication_ns": sums(group, joined.duration[rows], groups),

@@ -36,12 +36,14 @@ class Sent:
         node = node[left]
         own = _is_collective(joined)
         while len(left):  # a turn per level
-            level, ours = json[nesting.range[node]], own[joined.node_op[node]]
-            for one in np.unique(level[level != NONE]).tolist():  # a turn per distinct text
-                for is_own in (True, False):
-                    if said := Said.of(written[one], own=is_own):
-                        code[left[(level == one) & (ours == is_own)]] = len(details)
-                        details.append(said)
+            level = 2 * json[nesting.range[node]] + own[joined.node_op[node]]
+            distinct, of = np.unique(level, return_inverse=True)
+            place = np.zeros(len(distinct), np.int64)
+            for nth, one in enumerate(distinct.tolist()):  # a turn per distinct text
+                if one >= 0 and (said := Said.of(written[one // 2], own=bool(one % 2))):
+                    place[nth] = len(details)
+                    details.append(said)
+            code[left] = place[of]
             node = nesting.parent[node]
             on = (node != NONE) & (code[left] == 0)
             left, node = left[on], node[on]

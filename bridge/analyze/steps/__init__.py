@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import counts, sums, texts
+from bridge.analyze.names import files
 from bridge.analyze.steps.pace import judged
 from bridge.analyze.steps.roles import DATALOADER, ROLES, breakdown
 from bridge.analyze.steps.walls import Walls
@@ -65,8 +66,8 @@ def _homes(joined: Attributed) -> dict[str, Ints | np.ndarray]:
         "pid": steps.process >> 24 & ID_BITS,
         "process": texts(names.get(key, "").rpartition("/")[2] for key in of),
     }
-    source = joined.report.source
-    return found | ({"report": texts(source)[steps.report]} if len(source) > 1 else {})
+    of_file = files(joined.report)
+    return found | ({"report": texts(of_file)[steps.report]} if len(of_file) > 1 else {})
 
 
 def _counted(joined: Attributed) -> Flags:

@@ -25,6 +25,7 @@ class Pace:
 
     ``slower_by`` is the role that the slowest of them spent most on beyond that role's median, by ``excess_ns``;
     ``between_ns`` the median time between two steps, of which ``between_dataloader`` is the share that waited for data.
+    ``home`` is the process's id, its name and, of several files, the file.
     """
 
     home: tuple[Hashable, ...]
@@ -99,8 +100,9 @@ def _pace(home: tuple[Hashable, ...], table: pd.DataFrame) -> Pace:
 def _states(wall: Ints) -> Ints:
     """Return which of `STATES` each step of a process is.
 
-    Warm-up are the leading steps, of the first half, that took longer than is ordinary for the second half;
-    outliers are those after them that took longer, or shorter, than is ordinary for these.
+    Warm-up are the leading steps that took longer than is ordinary for the second half: two, or a quarter of all,
+    at most, for where more did the work itself becomes less. Outliers are those after them that took longer, or
+    shorter, than is ordinary for these.
     """
     state = np.zeros(len(wall), np.int64)
     if len(wall) < LEAST:
@@ -109,6 +111,7 @@ def _states(wall: Ints) -> Ints:
     median, bound = _ordinary(wall[half:])
     slow = np.append(wall[:half] > median + bound, False)
     leading = int(np.argmin(slow))
+    leading = leading if leading <= max(2, len(wall) // 4) else 0
     state[:leading] = STATES.index(WARM_UP)
     median, bound = _ordinary(wall[leading:])
     state[leading:][np.abs(wall[leading:] - median) > bound] = STATES.index(OUTLIER)

@@ -77,6 +77,7 @@ def _by_process(joined: Attributed) -> Iterator[tuple[tuple[int, int], list[Inte
     rows = [_apart(code) for code in codes]
     device, dataloader = _device_roles(joined), loads_data(joined)[joined.op]
     pushed = frames.is_kind(report.ranges, frames.PUSH_POP)
+    start, end = frames.ints(report.activities, "start"), joined.end
     none = np.empty(0, np.int64)
     for first, last in steps.by_process():
         work, calls, ranges = (of.get(int(own[first]), none) for of in rows)
@@ -85,12 +86,11 @@ def _by_process(joined: Attributed) -> Iterator[tuple[tuple[int, int], list[Inte
         others = others[
             ~_around(report.ranges, others, steps.start[first:last], steps.end[first:last])
         ]
-        start = frames.ints(report.activities, "start")
         moving = [work[flags[work]] for flags in device]
         yield (
             (first, last),
             [
-                *((start[of], joined.end[of]) for of in moving),
+                *((start[of], end[of]) for of in moving),
                 _times(report.launches, calls),
                 _times(report.ranges, loading),
                 _times(report.ranges, others),

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bridge.analyze.groups import highest
+from bridge.analyze.groups import highest, lowest
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Ints
 from importers import frames
+
+NEVER = int(np.iinfo(np.int64).min)
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,14 @@ class Walls:
         """Measure the steps as TensorBoard's PyTorch plugin does."""
         steps, step = joined.iterations, _issued_in(joined)
         ran = step != NONE
-        done = highest(step[ran], joined.end[ran], len(steps), empty=np.iinfo(np.int64).min)
+        done = highest(step[ran], joined.end[ran], len(steps), empty=NEVER)
         end = np.maximum(steps.end, done)
         before = steps.start.copy()
-        for first, last in steps.by_process():
+        turns = [*steps.by_process()]
+        left_over = _left_over(joined, step, [first for first, _ in turns])
+        for (first, last), done_before in zip(turns, left_over, strict=True):
             end[first:last] = np.maximum.accumulate(end[first:last])
-            before[first] = max(before[first], _left_over(joined, step, first))
+            before[first] = max(before[first], done_before)
             before[first + 1 : last] = end[first : last - 1]
         start = np.maximum(steps.start, before)
         return cls(before, start, np.maximum(start, end))
@@ -64,14 +68,15 @@ def _issued_in(joined: Attributed) -> Ints:
     return np.where((launch == NONE) & has[step], NONE, step)
 
 
-def _left_over(joined: Attributed, step: Ints, first: int) -> int:
-    """Return when the work was done that is of no step and ended before the first step's work began."""
+def _left_over(joined: Attributed, step: Ints, firsts: list[int]) -> list[int]:
+    """Return for each first step when the work of its process was done that is of no step and ended before its own began."""
     activities, steps = joined.report.activities, joined.iterations
-    start, never = frames.ints(activities, "start"), int(np.iinfo(np.int64).min)
-    own = start[step == first]
-    if not len(own):
-        return never
-    ours = (step == NONE) & (joined.end < own.min())
-    for key in ("report", "process"):
-        ours &= frames.ints(activities, key) == getattr(steps, key)[first]
-    return int(joined.end[ours].max(initial=never))
+    ran, loose = np.flatnonzero(step != NONE), np.flatnonzero(step == NONE)
+    start, end = frames.ints(activities, "start"), joined.end[loose]
+    began = lowest(step[ran], start[ran], len(steps), empty=NEVER)
+    report, process = (frames.ints(activities, key)[loose] for key in ("report", "process"))
+    found = []
+    for first in firsts:  # a turn per process
+        ours = (report == steps.report[first]) & (process == steps.process[first])
+        found.append(int(end[ours & (end < began[first])].max(initial=NEVER)))
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pandas as pd
 from rich.box import ASCII
 from rich.console import Console
@@ -10,6 +12,8 @@ from rich.table import Table
 from bridge.compat.megengine.operators import NONE
 
 BAR = 15  # characters of the longest bar
+NAMES = ("operator info", "in_shapes", "out_shapes")  # columns whose lines may be broken
+NAME, EDGE = 12, 3  # least width of those; what the box takes of each column
 NS = 1_000_000_000
 FLO, BYTES = (
     (1000, ("", "K", "M", "G", "T", "P")),
@@ -18,17 +22,36 @@ FLO, BYTES = (
 
 
 def table(found: pd.DataFrame, side: str, width: int) -> str:
-    """Return the operators as a table: a cell has its figures one under another."""
+    """Return the operators as a table: a cell has its figures one under another.
+
+    Names and shapes share what figures leave of the width; with less than `NAME` for one the table is wider than that.
+    """
+    headings, rows = _headings(side), _rows(found)
+    widths = _widths(headings, rows, width)
     grid = Table(box=ASCII, show_lines=True)
-    rows = _rows(found)
-    for heading in _headings(side):
-        grid.add_column(heading, no_wrap=heading != "operator info", overflow="fold")
+    for heading in headings:
+        grid.add_column(heading, width=widths[heading], overflow="fold")
     for row in rows:
         grid.add_row(*row)
+    width = sum(widths.values()) + EDGE * len(headings) + 1
     console = Console(width=width, color_system=None, markup=False, emoji=False, highlight=False)
     with console.capture() as captured:
         console.print(grid)
     return captured.get()
+
+
+def _widths(headings: list[str], rows: list[list[str]], width: int) -> dict[str, int]:
+    """Return how wide each column is: figures whole, names as far as there is room, the short ones first."""
+    cells = zip(*(map(str.splitlines, row) for row in rows), strict=True)
+    lines = dict(zip(headings, cells, strict=False))
+    whole = {
+        heading: max(map(len, [heading, *chain(*lines.get(heading, ()))])) for heading in headings
+    }
+    left = width - 1 - sum(whole[h] for h in headings if h not in NAMES) - EDGE * len(headings)
+    for nth, name in enumerate(sorted(NAMES, key=whole.__getitem__)):
+        whole[name] = min(whole[name], max(NAME, left // (len(NAMES) - nth)))
+        left -= whole[name]
+    return whole
 
 
 def wiki(found: pd.DataFrame, side: str) -> str:

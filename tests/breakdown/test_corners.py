@@ -1,0 +1,275 @@
+"""Names that look alike, columns that go by other names, numbers beyond floats, narrow terminals."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import made_reports
+import numpy as np
+import pandas as pd
+import pytest
+from command import assert_misused, bridge, done
+from made_reports import PUSH_POP, Made, thread
+from real_parts import corpus_reports
+from rich.cells import cell_len
+
+import bridge as package
+from bridge.analyze.breakdown import breakdown
+from bridge.analyze.filters import matching
+from bridge.render import table as tables
+from bridge.render.table import Look
+from bridge.views import DIMENSIONS, VIEWS
+from importers import frames
+
+pytestmark = pytest.mark.usefixtures("folder")
+ODD = ['say "a, b=c"', "it's | 'so'", "[[2, 3]]", "x*y?"]
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give two processes, three steps each."""
+    return made_reports.report(tmp_path_factory.mktemp("input") / "report.sqlite", steps=3)
+
+
+@pytest.fixture(scope="session")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a range of each name that holds what separates, quotes or stands for something."""
+    made = Made()
+    made.names_of(100)
+    for nth, name in enumerate(ODD):
+        made.annotation(PUSH_POP, 100 * nth, 100 * nth + 50, text=name, thread=thread(100))
+        made.kernel(f"k{nth}", 100 * nth + 10, 100, 100 * nth + 20, 100 * nth + 30)
+    return made.written(tmp_path_factory.mktemp("input") / "odd.sqlite")
+
+
+def rows(*words: str | Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(done("report", "--format", "json", *words))["rows"]
+    return found
+
+
+# -- names
+
+
+def test_what_says_nothing_is_one_row_whoever_does_not_say_it(report: Path) -> None:
+    """Work in no range, ranges without shapes."""
+    for dimension in ("shape", "dtype", "path", "direction"):
+        named = [row[dimension] for row in rows(report, "--by", dimension)]
+        assert len(named) == len(set(named))
+        assert "" in named
+
+
+def test_memory_is_shared_whichever_way_it_was_asked_for(report: Path) -> None:
+    joined = package.load(report)
+    activities = joined.report.activities
+    dynamic = np.arange(len(activities)) % 2 == 1
+    kernel = frames.is_kind(activities, "kernel")
+    sizes = {
+        "shared_static": np.where(kernel, np.where(dynamic, 0, 1024), -1),
+        "shared_dynamic": np.where(kernel, np.where(dynamic, 1024, 0), -1),
+    }
+    changed = replace(joined.report, activities=activities.assign(**sizes))
+    table = package.joined.join(changed).by("geometry", columns="count")
+    assert sorted(table["shared_bytes"]) == [-1, 1024]
+
+
+def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    paths = []
+    for rank in ("one", "two"):
+        (tmp_path / rank).mkdir()
+        paths.append(made_reports.small(tmp_path / rank / "r.sqlite"))
+    for by in ("report", "thread", "process", "step"):
+        assert {row["report"] for row in rows(*paths, "--by", by)} == {"r.sqlite (1)", "r.sqlite (2)"}  # fmt: skip
+    devices = [row["device"] for row in rows(*paths, "--by", "device")]
+    assert sorted(devices) == ["GPU 0 in r.sqlite (1)", "GPU 0 in r.sqlite (2)"]
+
+
+def test_gpus_that_are_called_alike_are_told_apart(tmp_path: Path) -> None:
+    """Each process has its own device 0 where the report does not number the GPUs."""
+    path = made_reports.report(tmp_path / "r.sqlite", without="devices gpus")
+    expected = ["GPU 0 of process 100", "GPU 0 of process 101"]
+    for by in ("device", "stream"):
+        assert sorted(row["device"] for row in rows(path, "--by", by)) == expected
+
+
+def test_work_without_a_call_has_a_process_all_the_same(report: Path) -> None:
+    bare = [row for row in rows(report, "--by", "thread,kernel") if row["tid"] == -1]
+    assert [(row["pid"], row["kernel"]) for row in bare] == [(100, "lost_kernel"), (101, "lost_kernel")]  # fmt: skip
+
+
+def test_odd_names_come_through_every_format(odd: Path) -> None:
+    assert {row["op"] for row in rows(odd)} == {*ODD}
+    text = done("report", odd, "--format", "csv")
+    assert {row["op"] for row in csv.DictReader(io.StringIO(text))} == {*ODD}
+    assert r"| it's \| 'so' |" in done("report", odd, "--format", "md")
+    assert {row["path"] for row in rows(odd, "--by", "path", "--names", "raw")} == {*ODD}
+
+
+@pytest.mark.parametrize(
+    ("condition", "kept"),
+    [
+        ("""op='say "a, b=c"'""", [0]),
+        ("op=[[2, 3]]", [2]),
+        ("op=[[*]]", [2]),
+        ("op=[2]", []),
+        ("op!=[[2, 3]]", [0, 1, 3]),
+        ("op=x?y?", [3]),
+        ("op=*'so'", [1]),
+        ('op~", b=c", kernels=1', [0]),
+        ("op~^[xi]", [1, 3]),
+    ],
+)
+def test_odd_names_can_be_asked_for(condition: str, kept: list[int], odd: Path) -> None:
+    assert {row["op"] for row in rows(odd, "--filter", condition)} == {ODD[n] for n in kept}
+
+
+def test_brackets_are_brackets_in_names_of_ranges_too(odd: Path) -> None:
+    assert [row["op"] for row in rows(odd, "--range", "[[2, 3]]")] == ["[[2, 3]]"]
+    assert_misused(bridge("report", odd, "--range", "[2]"), "no range '[2]'")
+
+
+# -- columns
+
+
+def test_what_names_a_row_is_no_figure(report: Path) -> None:
+    assert [*rows(report, "--columns", "op")[0]] == ["op"]
+    assert [*rows(report, "--by", "geometry", "--columns", "grid,count")[0]] == ["grid", "block", "registers", "shared_bytes", "count"]  # fmt: skip
+    assert [*rows(report, "--by", "thread", "--columns", "calls,pid")[0]] == ["pid", "tid", "thread", "calls"]  # fmt: skip
+    assert [*rows(report, "--by", "copy", "--memory-kinds", "--columns", "source,count")[0]] == ["operation", "source", "target", "count"]  # fmt: skip
+    for by, other in (("op", "kernel"), ("op", "stream"), ("kernel", "op"), ("copy", "kernel")):
+        said = bridge("report", report, "--by", by, "--columns", f"{other}")
+        assert_misused(said, f"no column '{other}': one of")
+
+
+@pytest.mark.parametrize(
+    ("by", "columns", "words", "there"),
+    [
+        ("op", "calls", ["--sort", "gpu"], ["op", "calls", "gpu_self_ns"]),
+        ("op", "calls", ["--filter", "cpu>=0, gpu_p99>=0"], ["op", "calls", "cpu_self_ns", "gpu_p99_ns"]),
+        ("api", "count", ["--sort", "gpu"], ["api", "count", "gpu_ns"]),
+        ("stream", "count", ["--sort", "gpu"], ["device", "pid", "context", "stream", "count", "total_ns"]),
+        ("wait", "total", ["--sort", "count", "--filter", "max>=0"], ["op", "wait", "total_ns", "max_ns", "count"]),
+        ("phase", "wall", ["--filter", "gpu>=0"], ["phase", "wall_ns", "gpu_ns"]),
+    ],
+)  # fmt: skip
+def test_what_is_sorted_or_filtered_by_is_there_by_whatever_name(
+    by: str, columns: str, words: list[str], there: list[str], report: Path
+) -> None:
+    found = rows(report, "--by", by, "--columns", columns, *words)
+    assert [*found[0]] == there
+
+
+def test_rows_that_tie_come_in_the_order_of_all_their_names(report: Path) -> None:
+    found = rows(report, "--by", "step,thread,op", "--filter", "op=gemm")
+    assert [(row["step"], row["pid"]) for row in found] == [(0, 100), (0, 101), (1, 100), (1, 101), (2, 100), (2, 101)]  # fmt: skip
+
+
+def test_large_times_are_compared_to_the_nanosecond() -> None:
+    at = 1_755_000_000_123_456_789
+    table = pd.DataFrame({"start_ns": [at - 1, at, at + 1], "share": [0.1, 0.015, 0.2]})
+    assert matching(table, f"start={at}")["start_ns"].tolist() == [at]
+    assert matching(table, f"start={at}..{at + 1}")["start_ns"].tolist() == [at, at + 1]
+    assert matching(table, f"start>{10**30}").empty
+    assert len(matching(table, f"start<{10**30}")) == 3
+    assert matching(table, "share=1.5%")["share"].tolist() == [0.015]
+    assert matching(table, "share>0.1")["share"].tolist() == [0.2]
+
+
+# -- work outside of ranges, and directions
+
+
+@pytest.mark.parametrize("path", corpus_reports("nsys/gtls-no-nvtx.sqlite"))
+def test_rows_of_work_outside_ranges_have_its_causes_too(path: Path) -> None:
+    joined = package.load(path)
+    [row] = joined.by("process", columns="launch_gap,starved,queue,bound").to_dict("records")
+    idle = joined.by("device")["idle_ns"].sum()
+    assert 0 < row["launch_gap_ns"] + row["starved_ns"] == idle
+    assert row["queue_ns"] > 0
+    assert row["bound"] == "GPU"
+
+
+@pytest.mark.parametrize("path", corpus_reports("nsys/pytorch-2gpu-window.sqlite"))
+def test_communication_outside_ranges_is_in_their_rows_too(path: Path) -> None:
+    joined = package.load(path)
+    raw = joined.by("process", columns="communication,communication_ns,exposed")
+    of_names = joined.by("kernel", columns="total").set_index("kernel")["total_ns"]
+    assert raw["communication_ns"].sum() == of_names[of_names.index.str.startswith("nccl")].sum()
+
+
+@pytest.mark.parametrize("path", corpus_reports("nsys/pytorch-backward.sqlite"))
+def test_shares_and_calls_of_two_directions_are_the_whole(path: Path) -> None:
+    joined = package.load(path)
+    both = [joined.attributed.only(way) for way in ("forward", "backward")]
+    shares = [breakdown(one, ["report"], ["cpu_share"])["cpu_share"].sum() for one in both]
+    assert sum(shares) == pytest.approx(1)
+    assert min(shares) > 0
+    calls = [breakdown(one, ["api"], ["count"])["count"].sum() for one in both]
+    inside = (joined.attributed.launch_node >= 0).sum()
+    assert sum(calls) == inside
+    assert min(calls) > 0
+
+
+def test_a_direction_goes_with_what_it_is_said_to(report: Path) -> None:
+    said = bridge("report", report, "--by", "step", "--direction", "forward").stderr.splitlines()[
+        -1
+    ]
+    named = said.partition("--by ")[2].partition(", or several")[0].split(", ")
+    for by in [*VIEWS, *DIMENSIONS]:
+        assert (bridge("report", report, "--by", by, "--direction", "forward").exit_code == 0) == (by in named)  # fmt: skip
+    assert rows(report, "--by", "op,step", "--direction", "forward")
+
+
+# -- in terminals
+
+
+SHOWN = [(by, "") for by in (*VIEWS, *DIMENSIONS)]
+SHOWN += [("op", "all"), ("stream", "all"), ("op,shape", "causes"), ("api", "all"), ("thread", "all")]  # fmt: skip
+SHOWN += [("kernel,geometry", ""), ("op,path,module,shape,dtype", ""), ("thread,stream", "")]
+
+
+@pytest.mark.parametrize(("by", "columns"), SHOWN)
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_no_figure_is_cut(by: str, columns: str, width: int, report: Path) -> None:
+    joined = package.load(report)
+    table, look = joined.by(by, columns=columns), Look(width)
+    headings = "" if columns else joined.headings(by)
+    cells = tables._cells(headings, table, look)
+    figures = [s for s in tables._fitting(cells, width) if not s.is_name]
+    first, _, *lines = tables.for_terminal(headings, table, look).splitlines()
+    assert cell_len(first) <= width
+    for nth in range(len(table)):
+        assert cell_len(lines[nth]) <= width
+        assert all(cells[s][nth] in lines[nth] for s in figures)
+    assert all(s.heading in first for s in figures)
+
+
+def test_figures_that_a_narrow_terminal_has_no_room_for_are_said_to_be_left_out() -> None:
+    names = {name: ["n" * 30] * 2 for name in ("op", "shape", "dtype")}
+    figures = dict.fromkeys(VIEWS["op"].columns, [10**9 - 1] * 2)
+    table = pd.DataFrame(names | figures | {"share": [0.1, 0.2]})
+    narrow = tables.for_terminal("ranges", table, Look(60)).splitlines()
+    assert "GPU self" in narrow[0]
+    assert "GPU total" not in narrow[0]
+    assert re.match(r"\d more columns: in a wider terminal", narrow[-1])
+    assert "more" not in tables.for_terminal("ranges", table, Look(120))
+
+
+def test_a_row_of_very_many_names_is_longer_than_a_narrow_terminal() -> None:
+    table = pd.DataFrame({f"name {n}": ["x" * 40] for n in range(14)} | {"total_ns": [123_456]})
+    _, _, line, *_ = tables.for_terminal("", table, Look(60)).splitlines()
+    assert "123.456 µs" in line
+    assert line.count("…") == 14
+
+
+def test_what_is_not_known_is_shown_in_no_unit() -> None:
+    table = pd.DataFrame(
+        {"collective": ["a", "b"], "wait_ns": [-1, 2_000], "shared_bytes": [-1, 8]}
+    )
+    for form in (lambda: tables.for_terminal("", table, Look(80, unit="us")), lambda: tables.as_markdown("", table, "us")):  # fmt: skip
+        assert "2.000 us" in form()
+        assert "-" not in form().replace("---", "")

@@ -1,0 +1,94 @@
+"""Which columns people get: none that says nothing, none that tells no rows apart, and no -1."""
+
+import pandas as pd
+import pytest
+
+from bridge.render import headings, table
+from bridge.render.columns import SHOWN, shown
+from bridge.render.table import Look
+
+ROLES = "kernel memcpy memset communication runtime dataloader cpu other".split()
+
+
+def steps(**columns):
+    """Two steps of one process, whose time went on kernels and calls alone."""
+    rows = {
+        "step": [0, 1],
+        "pid": [7, 7],
+        "wall_ns": [10, 20],
+        **{f"{r}_ns": [0, 0] for r in ROLES},
+    }
+    rows |= {"kernel_ns": [8, 15], "runtime_ns": [2, 5], "between_ns": [0, 0]}
+    return pd.DataFrame(rows | {"change": [-0.0002, 0.5], "state": ["", ""]} | columns)
+
+
+def headed(by, rows):
+    return [s.heading for s in shown(by, rows)]
+
+
+def test_a_role_that_no_step_had_makes_room_for_those_that_some_had():
+    assert headed(
+        "step", steps()
+    ) == "step,pid,wall,kernels,API calls,since last,change,state".split(",")
+    heads = headed("step", steps(communication_ns=[0, 3], memset_ns=[0, 1]))
+    assert "communication" in heads
+    assert "fills" in heads
+    narrow = table.for_terminal("step", steps(runtime_ns=[0, 5]), Look(80)).splitlines()
+    assert "API calls" in narrow[0]
+
+
+def test_rows_of_several_processes_or_files_say_whose_they_are():
+    heads = headed("step", steps(report=["a.sqlite", "b.sqlite"]))
+    assert "report" in heads
+    assert "a.sqlite" in table.for_terminal(
+        "step", steps(report=["a.sqlite", "b.sqlite"]), Look(80)
+    )
+
+
+def launches(**columns):
+    rows = {"kernel": ["k", "k"], "api": ["cudaLaunchKernel"] * 2, "pid": [7, 7], "tid": [7, 9],
+            "device": [0, 0], "count": [5, 2], "total_ns": [9, 8], "api_mean_ns": [1.0, 1.0],
+            "queue_count": [1, 0], "queue_mean_ns": [2.0, 0.0], "queue_max_ns": [2, -1],
+            "kernel_mean_ns": [3.0, 3.0], "total_mean_ns": [6.0, 6.0]}  # fmt: skip
+    return pd.DataFrame(rows | columns)
+
+
+def test_launches_of_several_threads_and_gpus_are_told_apart():
+    heads = headed("launch", launches())
+    assert "thread" in heads
+    assert not {"GPU", "pid"} & set(heads)
+    assert {"GPU", "pid"} <= set(headed("launch", launches(pid=[7, 8], device=[0, 1])))
+
+
+@pytest.mark.parametrize("by", ["launch", ""])
+def test_what_is_not_known_is_left_empty(by):
+    text = table.for_terminal(by, launches(), Look(200))
+    assert "2 ns" in text
+    assert "-1" not in text
+
+
+@pytest.mark.parametrize("name", sorted(headings.UNKNOWABLE))
+def test_no_table_writes_what_is_not_known(name):
+    text = headings.text(name, pd.Series([-1.0, 0.25]))
+    assert text(-1) == text(-1.0) == ""
+    assert text(0.25) not in ("", "-1")
+    views = ("collective", "device", "launch")
+    of_views = [s.text for view in views for s in SHOWN[view] if s.column == name]
+    assert all(text(-1) == "" for text in of_views)
+
+
+def test_columns_asked_for_by_name_have_the_units_of_their_table():
+    rows = pd.DataFrame({"device": ["GPU 0"], "sm_efficiency": [0.5], "occupancy": [0.25],
+                         "bus_gb_per_s": [3.0], "change": [0.125]})  # fmt: skip
+    text = table.for_terminal("", rows, Look(200))
+    assert all(said in text for said in ("50.0 %", "25.0 %", "3.0 GB/s", "+12.5 %"))
+
+
+def test_next_to_no_change_has_no_sign_of_a_loss():
+    assert "-0.0 %" not in table.for_terminal("step", steps(), Look(200))
+
+
+def test_an_empty_table_keeps_its_columns():
+    assert len(shown("step", steps().head(0))) == len(
+        [s for s in SHOWN["step"] if s.column != "report"]
+    )

@@ -1,0 +1,39 @@
+"""What `bridge report` says of steps and launches that could be mistaken for others, or for none."""
+
+import json
+import shutil
+
+import pytest
+from command import done
+
+from bridge import demo
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    path = tmp_path_factory.mktemp("steps") / "demo.sqlite"
+    demo.make(path)
+    return path
+
+
+def test_steps_that_are_only_left_out_are_not_said_to_be_missing(report):
+    said = done("report", report, "--by", "step", "--filter", "wall>3600s")
+    assert said.startswith("no steps among what is asked for\n")
+    assert "no work that repeats" not in said
+
+
+def test_one_step_is_not_said_to_vary(report):
+    said = done("report", report, "--by", "step", "--step", "1")
+    assert "\n1 step: 2.018 ms\n" in said
+    assert "varying" not in said
+
+
+@pytest.mark.parametrize("by", ["step", "launch"])
+def test_rows_of_several_files_say_which(report, tmp_path, by):
+    other = shutil.copy(report, tmp_path / "other.sqlite")
+    rows = json.loads(done("report", report, other, "--by", by, "--format", "json"))["rows"]
+    assert {row["report"] for row in rows} == {"demo.sqlite", "other.sqlite"}
+    [alone, *_] = json.loads(done("report", report, "--by", by, "--format", "json"))["rows"]
+    assert "report" not in alone
+    if by == "step":
+        assert "in other.sqlite: median" in done("report", report, other, "--by", by)

@@ -224,6 +224,23 @@ def test_a_direction_goes_with_what_it_is_said_to(report: Path) -> None:
     assert rows(report, "--by", "op,step", "--direction", "forward")
 
 
+@pytest.mark.parametrize("path", corpus_reports("nsys/vector-add.sqlite"))
+def test_gaps_know_the_steps_that_are_found_by_repetition(path: Path) -> None:
+    every = rows(path, "--by", "gap", "--idle-over", "0")
+    told = [row for row in every if row["step"] == 2]
+    assert told
+    assert rows(path, "--by", "gap", "--idle-over", "0", "--filter", "step=2") == told
+    assert rows(path, "--by", "gap", "--idle-over", "0", "--step", "2") == told
+
+
+def test_kernels_go_by_the_names_that_are_asked_for(report: Path) -> None:
+    for words in (["--by", "kernel"], ["--by", "stream,kernel"], ["--by", "op,kernel"]):
+        found = {row["kernel"] for row in rows(report, *words, "--kernel-names", "demangled")}
+        assert "void gemm_kernel<float>(float *)" in found
+        found = {row["kernel"] for row in rows(report, *words, "--kernel-names", "mangled")}
+        assert "_Z11gemm_kernelPfE" in found
+
+
 # -- in terminals
 
 

@@ -92,7 +92,7 @@ def by_gap(joined: Attributed, threshold_ns: int = OVER_NS) -> pd.DataFrame:
     names = joined.report.activities["name"]
     kernel = texts([*names.cat.categories, ""])[frames.codes(names)[activity]]
     op = joined.activity_op[activity]
-    step = joined.activity_step[activity]
+    step = joined.activity_iteration[activity]
     return pd.DataFrame(
         {
             "device": texts(found.devices)[found.device],
@@ -103,7 +103,7 @@ def by_gap(joined: Attributed, threshold_ns: int = OVER_NS) -> pd.DataFrame:
             "op": texts([*joined.ops, ""])[causes.op[main]],
             "ended_by": np.where(op == NONE, kernel, texts([*joined.ops, ""])[op]),
             "kernel": kernel,
-            "step": np.append(joined.steps.number, NONE)[step],
+            "step": np.append(joined.iterations.number, NONE)[step],
         }
     )
 

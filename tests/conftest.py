@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from fcntl import LOCK_EX, flock
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 import pytest
@@ -129,14 +131,23 @@ def parity_script(corpus: Path) -> Path:
     return need("corpus", script if script.exists() else None, NO_CORPUS)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each worker whole files, but what wants a thing that there is once goes one after the other.
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Let one test at a time have what there is once, whichever process it runs in.
 
-    There is one port that Perfetto's UI asks, and nsys loses captures beside others on a busy machine.
+    Perfetto's UI asks one port; nsys loses captures beside others.
     """
-    for item in items:
-        captures = "nsys" in getattr(item, "fixturenames", ())
-        group = (
-            "nsys" if captures else "port" if item.path.parent.name == "view" else item.path.name
-        )
-        item.add_marker(pytest.mark.xdist_group(group))
+    captures = "nsys" in getattr(item, "fixturenames", ())
+    with held("nsys" if captures else "port" if item.path.parent.name == "view" else None):
+        return (yield)
+
+
+@contextmanager
+def held(name: str | None) -> Iterator[None]:
+    """Wait until no other process holds what goes by this name; hold it."""
+    if name is None:
+        yield
+        return
+    with (Path(gettempdir()) / f"nsight-bridge-tests-{name}.lock").open("w") as file:
+        flock(file, LOCK_EX)
+        yield

@@ -214,6 +214,17 @@ def test_shares_and_calls_of_two_directions_are_the_whole(path: Path) -> None:
     assert min(calls) > 0
 
 
+def test_a_range_of_no_length_has_a_direction_by_its_name(tmp_path: Path) -> None:
+    made = Made()
+    for at, name in ((100, "loss.backward"), (200, "relu")):
+        made.annotation(PUSH_POP, at, at, text=name, thread=thread(100))
+    path = made.written(tmp_path / "r.sqlite")
+    told = {row["op"]: row["direction"] for row in rows(path, "--by", "op,direction")}
+    assert told == {"loss.backward": "backward", "relu": "forward"}
+    [row] = rows(path, "--by", "path", "--direction", "backward")
+    assert (row["path"], row["calls"]) == ("loss.backward", 1)
+
+
 def test_a_direction_goes_with_what_it_is_said_to(report: Path) -> None:
     said = bridge("report", report, "--by", "step", "--direction", "forward").stderr.splitlines()[
         -1

@@ -151,6 +151,12 @@ def made(draw) -> Made:
     def each(of, rows):
         return [draw(st.sampled_from(of)) for _ in rows]
 
+    wrong = each([False] * 7 + [True], program.calls)
+    calls = [
+        replace(one, end=one.start - 1) if backwards else one
+        for one, backwards in zip(program.calls, wrong, strict=True)
+    ]
+    program = replace(program, calls=calls)
     geometry = each(GEOMETRY, program.activities)
     places = [
         Place(*draw(st.tuples(st.integers(0, 1), st.integers(1, 2), st.integers(7, 8))), sizes)
@@ -164,7 +170,7 @@ def made(draw) -> Made:
         processes=PROGRAMS,
         gpus=draw(st.sampled_from([{}, GPUS])),
     )
-    return Made(replace(training, texts=texts), details)
+    return Made(replace(training, program=program, texts=texts), details)
 
 
 def plain(program) -> Training:
@@ -238,7 +244,8 @@ def window(data, joined: Joined, truth: BruteMore) -> tuple[Joined, Counted]:
         chosen = [s for s in steps if numbers[0] <= s.number <= numbers[1]]
         windows = [(s.report, s.process, s.start, s.end) for s in chosen]
         return joined.within(steps=tuple(numbers)), on_host(truth, windows)
-    name = data.draw(st.sampled_from(sorted(truth.names)))
+    ops = {one.op for one in ranges if one.op and not one.phase}
+    name = data.draw(st.sampled_from(sorted({*truth.names, *ops})))
     pairs = zip(ranges, truth.names, strict=True)
     chosen = [one for one, own in pairs if name in {own, "" if one.phase else one.op}]
     windows = [(one.report, one.process, one.start, one.end) for one in chosen]

@@ -15,15 +15,20 @@ import numpy as np
 import pandas as pd
 import pytest
 from command import assert_misused, bridge, done
+from join.brute import Range
+from join.programs import CALL_IDS
+from join.trainings import training
 from made_reports import PUSH_POP, Made, thread
 from real_parts import corpus_reports
 from rich.cells import cell_len
 
 import bridge as package
 from bridge.analyze.breakdown import breakdown
-from bridge.analyze.filters import matching
+from bridge.analyze.calls import by_call
+from bridge.analyze.filters import matching, ns_of
 from bridge.render import table as tables
 from bridge.render.table import Look
+from bridge.tables import ordered
 from bridge.views import DIMENSIONS, VIEWS
 from importers import frames
 
@@ -133,6 +138,20 @@ def test_brackets_are_brackets_in_names_of_ranges_too(odd: Path) -> None:
     assert_misused(bridge("report", odd, "--range", "[2]"), "no range '[2]'")
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_call_counts_where_the_slice_that_began_first_does(order: int) -> None:
+    """Whichever of its ranges is first in the file."""
+    home = {"report": 0, "process": 7 << 24, "thread": 7 << 24 | 1, "payload": CALL_IDS[0]}
+    slices = [
+        (Range(**home, start=at, end=at + 5, op=""), f"a, sizes = [[{at}]]") for at in (10, 20, 30)
+    ]
+    joined = package.joined.Joined(training(slices[::order]).attributed())
+    table = joined.by("shape", columns="calls,cpu_max").set_index("shape")
+    assert table["calls"].to_dict() == {"[[10]]": 1, "[[20]]": 0, "[[30]]": 0}
+    assert table["cpu_max_ns"].to_dict() == {"[[10]]": 15, "[[20]]": 0, "[[30]]": 0}
+    assert by_call(joined.attributed)[["start_ns", "shape"]].to_numpy().tolist() == [[10, "[[10]]"]]
+
+
 # -- columns
 
 
@@ -169,6 +188,18 @@ def test_rows_that_tie_come_in_the_order_of_all_their_names(report: Path) -> Non
     assert [(row["step"], row["pid"]) for row in found] == [(0, 100), (0, 101), (1, 100), (1, 101), (2, 100), (2, 101)]  # fmt: skip
 
 
+def test_ranges_that_tie_come_in_the_order_of_time() -> None:
+    table = pd.DataFrame({"name": ["a", "a", "a"], "gpu_busy_ns": [5, 5, 5], "start_ns": [3, 1, 2]})
+    assert ordered(table, ["gpu_busy_ns"])["start_ns"].tolist() == [1, 2, 3]
+    assert ordered(table, ["start_ns"])["start_ns"].tolist() == [3, 2, 1]
+
+
+def test_a_running_sum_stands_beside_its_column(report: Path) -> None:
+    [row, *_] = rows(report, "--columns", "calls,gpu,cpu_self", "--running", "--sort", "cpu_self")
+    after = [*row][[*row].index("cpu_self_ns") + 1]
+    assert after == "running_cpu_self_ns"
+
+
 def test_large_times_are_compared_to_the_nanosecond() -> None:
     at = 1_755_000_000_123_456_789
     table = pd.DataFrame({"start_ns": [at - 1, at, at + 1], "share": [0.1, 0.015, 0.2]})
@@ -178,6 +209,19 @@ def test_large_times_are_compared_to_the_nanosecond() -> None:
     assert len(matching(table, f"start<{10**30}")) == 3
     assert matching(table, "share=1.5%")["share"].tolist() == [0.015]
     assert matching(table, "share>0.1")["share"].tolist() == [0.2]
+
+
+def test_times_are_read_to_the_nearest_nanosecond() -> None:
+    assert [ns_of(text) for text in ("7", "0.6ns", "1.0007us", " 2 ms")] == [7, 1, 1001, 2_000_000]
+    for text in ("-3", "5%", "1.5h", ""):
+        with pytest.raises(ValueError, match="is no time"):
+            ns_of(text)
+
+
+def test_the_median_of_kernels_has_one_name(report: Path) -> None:
+    every = [*rows(report, "--by", "kernel", "--columns", "all")[0]]
+    assert ("median_ns" in every, "p50_ns" in every) == (True, False)
+    assert "p50_ns" in rows(report, "--by", "op-kernel", "--columns", "all")[0]
 
 
 # -- work outside of ranges, and directions
@@ -193,12 +237,14 @@ def test_rows_of_work_outside_ranges_have_its_causes_too(path: Path) -> None:
     assert row["bound"] == "GPU"
 
 
-@pytest.mark.parametrize("path", corpus_reports("nsys/pytorch-2gpu-window.sqlite"))
-def test_communication_outside_ranges_is_in_their_rows_too(path: Path) -> None:
-    joined = package.load(path)
-    raw = joined.by("process", columns="communication,communication_ns,exposed")
-    of_names = joined.by("kernel", columns="total").set_index("kernel")["total_ns"]
-    assert raw["communication_ns"].sum() == of_names[of_names.index.str.startswith("nccl")].sum()
+def test_communication_outside_ranges_is_in_their_rows_too(tmp_path: Path) -> None:
+    made = Made()
+    made.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 10, 100, 20, 50)
+    made.kernel("gemm", 15, 100, 40, 60)
+    [row] = rows(
+        made.written(tmp_path / "r.sqlite"), "--by", "process", "--columns", "communication"
+    )
+    assert (row["gpu_self_ns"], row["communication_ns"], row["exposed_ns"]) == (50, 30, 20)
 
 
 @pytest.mark.parametrize("path", corpus_reports("nsys/pytorch-backward.sqlite"))

@@ -224,6 +224,18 @@ def test_the_median_of_kernels_has_one_name(report: Path) -> None:
     assert "p50_ns" in rows(report, "--by", "op-kernel", "--columns", "all")[0]
 
 
+@pytest.mark.parametrize(("by", "figure"), [("wait", "total"), ("api", "count"), ("op", "calls"), ("kind", "count")])  # fmt: skip
+def test_times_that_go_together_are_what_both_have(by: str, figure: str, report: Path) -> None:
+    """In either order: the last two steps, as far as the clock says."""
+    joined = package.load(report)
+    cut = {"last_ns": 1_600}  # in the second step, after it waited
+    one, other = joined.within(steps=(1, 2)), joined.within(**cut)
+    both = one.within(**cut).by(by, columns=figure)
+    pd.testing.assert_frame_equal(both, other.within(steps=(1, 2)).by(by, columns=figure))
+    sums = [table.iloc[:, -1].sum() for table in (both, one.by(by, columns=figure), other.by(by, columns=figure))]  # fmt: skip
+    assert 0 < sums[0] < min(sums[1:])
+
+
 # -- work outside of ranges, and directions
 
 

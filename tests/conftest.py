@@ -131,14 +131,28 @@ def parity_script(corpus: Path) -> Path:
     return need("corpus", script if script.exists() else None, NO_CORPUS)
 
 
+CAPTURES = 4  # nsys 2022 to 2024 lose one now and then, with ever other symptoms
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Try a test of real captures again where it failed; the summary names those that were (`R`)."""
+    for item in items:
+        if captures(item):
+            item.add_marker(pytest.mark.flaky(reruns=CAPTURES - 1))
+
+
+def captures(item: pytest.Item) -> bool:
+    """Tell whether a test runs the real nsys."""
+    return "nsys" in getattr(item, "fixturenames", ())
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
     """Let one test at a time have what there is once, whichever process it runs in.
 
     Perfetto's UI asks one port; nsys loses captures beside others.
     """
-    captures = "nsys" in getattr(item, "fixturenames", ())
-    with held("nsys" if captures else "port" if item.path.parent.name == "view" else None):
+    with held("nsys" if captures(item) else "port" if item.path.parent.name == "view" else None):
         return (yield)
 
 

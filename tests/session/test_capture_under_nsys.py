@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Any
 
 import captured
 import pytest
@@ -17,31 +14,10 @@ import bridge
 import importers
 from bridge.annotate import callid
 from bridge.session.capture import DOMAIN, NAME
-from importers.errors import NothingRecorded
 from importers.report import Report
 
 ROOT = Path(bridge.__file__).parent.parent
 TERMINATED = 128 + 15
-ATTEMPTS = 4
-
-
-def patient(test: Callable[..., None]) -> Callable[..., None]:
-    """Try again where nsys lost all of a capture, which it does on a busy machine."""
-
-    @wraps(test)
-    def trying(nsys: str, tmp_path: Path, **more: Any) -> None:
-        for attempt in range(ATTEMPTS):
-            folder = tmp_path / str(attempt)
-            folder.mkdir()
-            try:
-                test(nsys, folder, **more)
-            except NothingRecorded:
-                if attempt == ATTEMPTS - 1:
-                    raise
-            else:
-                return
-
-    return trying
 
 
 def profile(
@@ -76,7 +52,6 @@ def steps(report: Report) -> list[int]:
     return sorted(ranges[ranges["name"] == "step"]["payload"].tolist())
 
 
-@patient
 def test_every_cycle_is_a_report_of_its_active_steps(nsys: str, tmp_path: Path) -> None:
     done = profile(nsys, tmp_path, "--capture-range-end=repeat:2")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -94,7 +69,6 @@ def test_every_cycle_is_a_report_of_its_active_steps(nsys: str, tmp_path: Path) 
         assert inside["end"].max() <= around["end"]
 
 
-@patient
 def test_the_first_cycle_alone_is_a_report_and_the_program_goes_on(
     nsys: str, tmp_path: Path
 ) -> None:
@@ -105,7 +79,6 @@ def test_the_first_cycle_alone_is_a_report_and_the_program_goes_on(
     assert steps(only) == captured.ACTIVE[:2]
 
 
-@patient
 def test_one_report_may_go_on_from_the_first_cycle_to_the_end(nsys: str, tmp_path: Path) -> None:
     done = profile(nsys, tmp_path, "--capture-range-end=none")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -115,7 +88,6 @@ def test_one_report_may_go_on_from_the_first_cycle_to_the_end(nsys: str, tmp_pat
 
 
 @pytest.mark.parametrize(("options", "ends"), [((), False), (("--kill=none",), True)])
-@patient
 def test_what_nsys_does_by_itself_ends_the_program(
     nsys: str, tmp_path: Path, options: tuple[str, ...], ends: bool
 ) -> None:

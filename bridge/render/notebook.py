@@ -7,7 +7,7 @@ from html import escape
 import pandas as pd
 
 from bridge.render import columns
-from bridge.render.columns import Shown
+from bridge.render.shown import Shown
 
 STYLE = """
 .nsight-bridge td, .nsight-bridge th { padding: 1px 8px; text-align: right; white-space: nowrap }

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bridge.render import columns, units
-from bridge.render.columns import Shown
 from bridge.render.headings import given, known
+from bridge.render.shown import Shown
 
 GAP = 2  # blanks between two columns: one of padding, one of the box
 NAME_ROOM = 24  # a name needs this much before less important columns get any

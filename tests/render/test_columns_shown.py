@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 
 from bridge.render import headings, table
-from bridge.render.columns import SHOWN, shown
+from bridge.render.columns import shown
+from bridge.render.shown import SHOWN
 from bridge.render.table import Look
 
 ROLES = "kernel memcpy memset communication runtime dataloader cpu other".split()

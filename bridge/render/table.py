@@ -15,7 +15,7 @@ from rich.table import Table
 
 from bridge.render import columns, units
 from bridge.render.headings import given, known
-from bridge.render.shown import Shown
+from bridge.render.shown import SHOWN, Shown
 
 GAP = 2  # blanks between two columns: one of padding, one of the box
 NAME_ROOM = 24  # a name needs this much before less important columns get any
@@ -41,7 +41,7 @@ def for_terminal(by: str, table: pd.DataFrame, look: Look) -> str:
     """Return the table as it fits the terminal: figures whole, names shortened."""
     cells = _cells(by, table, look)
     shown = _fitting(cells, look.width)
-    expected = cells if by not in columns.SHOWN else [s for s in cells if not s.extra]
+    expected = cells if by not in SHOWN else [s for s in cells if not s.extra]
     left = sum(s not in shown for s in expected)
     fits = _widths(shown, cells, look.width)
     grid = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False)

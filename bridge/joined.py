@@ -24,6 +24,7 @@ from bridge.views import VIEWS, dimensions_of
 from importers.report import Report
 
 if TYPE_CHECKING:
+    from bridge.analyze.advice import Advised
     from bridge.analyze.timeline import Timeline
     from bridge.averages.rows import Averages
 
@@ -139,6 +140,18 @@ class Joined:
         from bridge.averages.averages import averages  # noqa: PLC0415 (other tables need none of it)
 
         return averages(self.attributed, by_shape=group_by_input_shape, levels=group_by_stack_n)
+
+    def advise(self, rules: Sequence[str] = (), worth: float | None = None) -> Advised:
+        """Return what slows the run down, with evidence and what it would save: see docs/advise.md.
+
+        ``rules`` are names of those to judge by, all without; ``worth`` is the fraction of the run that a
+        ceiling must be to be listed, 1 % without. Raises ValueError, in a line for the user, for an unknown name.
+        """
+        from bridge.analyze import advice  # noqa: PLC0415 (tables need none of it)
+
+        return advice.advise(
+            self.attributed, advice.named(rules), advice.WORTH if worth is None else worth
+        )
 
     def __repr__(self) -> str:
         """Say what it is of and how much, in a line."""

@@ -11,7 +11,9 @@ from typing import Any, NoReturn
 import click
 
 from bridge import __version__
+from bridge.cli.advise import advise
 from bridge.cli.demo import demo
+from bridge.cli.diff import diff
 from bridge.cli.doctor import doctor
 from bridge.cli.flame import flame
 from bridge.cli.html import html
@@ -80,5 +82,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _stop)
 
 
-for command in (demo, doctor, run, import_, report, html, trace, flame, view, plot, why, runs):
+COMMANDS = (
+    *(demo, doctor, run, import_, report, diff, html),
+    *(trace, flame, view, plot, advise, why, runs),
+)
+for command in COMMANDS:
     main.add_command(command)

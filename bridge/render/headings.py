@@ -11,18 +11,35 @@ from pandas.api.types import is_float_dtype, is_numeric_dtype
 
 from bridge.render import units
 
-SHARES = {"share": "of GPU", "total_share": "total of GPU", "cpu_share": "of CPU"}
-UPPER = {"gpu": "GPU", "cpu": "CPU", "api": "API", "ns": ""}
+SHARES = {
+    "share": "of GPU",
+    "total_share": "total of GPU",
+    "cpu_share": "of CPU",
+    "kernel_ns": "in kernels",
+    "tensor_core_ns": "Tensor Cores",
+    "tensor_core_unknown_ns": "not known",
+    "tensor_core_share": "on Tensor Cores",
+    "peak_share": "of peak",
+    "bandwidth_share": "of bandwidth",
+    "tflop_per_s": "reached",
+    "gb_per_s": "speed",
+    "moved_bytes": "bytes moved",
+    "counted_ns": "GPU counted",
+    "peak_tflops": "peak",
+    "peak_dtype": "in",
+}
+UPPER = {"gpu": "GPU", "cpu": "CPU", "api": "API", "ns": "", "mfu": "MFU", "flop": "FLOP"}
 IDENTITIES = frozenset(
     "pid tid stream context step registers".split()
 )  # numbers that count nothing
 OF_LITTLE_USE = frozenset(
-    "context registers shared_bytes".split()
+    "context registers shared_bytes formula peak_dtype".split()
 )  # beside what else tells rows apart
 MISSING = -1
 # Columns in which this says that it is not known; in other times it is a time.
 UNKNOWABLE = frozenset(
-    "bytes shared_bytes gb_per_s bus_gb_per_s wait_ns transfer_ns queue_min_ns queue_max_ns sm_efficiency occupancy".split()
+    "bytes shared_bytes gb_per_s bus_gb_per_s wait_ns transfer_ns queue_min_ns queue_max_ns sm_efficiency occupancy"
+    " flop flop_once tflop_per_s moved_bytes intensity peak_share bandwidth_share mfu peak_tflops".split()
 )
 
 
@@ -33,6 +50,11 @@ def known(text: Callable[[Any], str]) -> Callable[[Any], str]:
 
 def _unless_missing(text: Callable[[Any], str], value: object) -> str:
     return "" if value == MISSING else text(value)
+
+
+def row(number: int) -> str:
+    """Write the row of a frame, as `bridge why` takes it."""
+    return f"#{number}"
 
 
 def change(share: float) -> str:
@@ -47,6 +69,12 @@ UNITS: dict[str, Callable[[Any], str]] = {
     "sm_efficiency": units.percent,
     "occupancy": units.percent,
     "change": change,
+    "example": row,
+    "flop": units.flop,
+    "flop_once": units.flop,
+    "tflop_per_s": units.tflops,
+    "peak_tflops": units.tflops,
+    "mfu": units.percent,
 }
 
 

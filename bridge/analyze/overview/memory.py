@@ -8,8 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from bridge.analyze.groups import Floats
+from bridge.analyze.groups import Floats, texts
 from bridge.analyze.overview.axis import Axis, Bins
 from bridge.annotate.instant import COUNTER
 from bridge.join.attributed import Attributed
@@ -56,6 +57,19 @@ def memory(joined: Attributed, axis: Axis) -> dict[str, Any] | None:
         "series": series[:MOST_SERIES],
         "left": len(series[MOST_SERIES:]),
     }
+
+
+def samples(joined: Attributed) -> pd.DataFrame:
+    """Return every sample of memory: name of the counter, process (and report), time in ns, value in bytes."""
+    marks, rows = joined.report.marks, np.flatnonzero(_are(joined))
+    names = [name.removeprefix(COUNTER) for name in marks["name"].cat.categories]
+    return pd.DataFrame(
+        {
+            "name": texts(names)[frames.codes(marks["name"])[rows]],
+            **{c: frames.ints(marks, c)[rows] for c in ("report", "process", "time")},
+            "value": _values(joined, rows),
+        }
+    )
 
 
 def _are(joined: Attributed) -> Flags:

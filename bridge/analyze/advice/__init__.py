@@ -1,0 +1,82 @@
+"""Advice: what slows a run down, shown by rows of its report, and what removing it would save.
+
+docs/advise.md lists the rules. A rule without the data that it needs says what would record it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bridge.analyze.advice.needs import NEEDS
+from bridge.analyze.advice.rule import UNKNOWN, Advice, Finding, NotJudged, Rule
+from bridge.analyze.advice.rules import RULES
+from bridge.analyze.advice.seen import Seen
+from bridge.join.attributed import Attributed
+
+WORTH = 0.01  # of the run, below which advice is counted and not listed
+
+
+@dataclass(frozen=True)
+class Advised:
+    """What rules say of a report: sorted by what they would save, that of which nothing is known last.
+
+    ``small`` is what would save less than is worth it at most, ``passed`` found nothing, and
+    ``not_judged`` lacked data. ``wall_ns`` is the run that shares are of.
+    """
+
+    source: tuple[str, ...]
+    wall_ns: int
+    advice: tuple[Advice, ...]
+    small: tuple[Advice, ...]
+    passed: tuple[Rule, ...]
+    not_judged: tuple[NotJudged, ...]
+
+
+def advise(joined: Attributed, rules: Sequence[Rule] = RULES, worth: float = WORTH) -> Advised:
+    """Judge a report by rules; ``worth`` is the fraction of the run from which on a ceiling is listed."""
+    seen = Seen(joined)
+    there = {name: need.there(seen) for name, need in NEEDS.items()}
+    found: list[Advice] = []
+    passed: list[Rule] = []
+    not_judged: list[NotJudged] = []
+    for rule in rules:
+        missing = next((name for name in rule.needs if not there[name]), None)
+        if missing is not None:
+            not_judged.append(NotJudged(rule, NEEDS[missing].missing, NEEDS[missing].record))
+        elif (finding := rule.find(seen)) is None:
+            passed.append(rule)
+        else:
+            found.append(Advice(rule, finding, _share(finding, seen.wall_ns)))
+    found.sort(key=_order)
+    listed = [one for one in found if one.share < 0 or one.share >= worth]
+    small = [one for one in found if one not in listed]
+    return Advised(
+        joined.report.source,
+        seen.wall_ns,
+        tuple(listed),
+        tuple(small),
+        tuple(passed),
+        tuple(not_judged),
+    )
+
+
+def named(names: Sequence[str]) -> tuple[Rule, ...]:
+    """Return the rules of these names, all of none; ValueError, in words for the user, for one that is none."""
+    known = {rule.name: rule for rule in RULES}
+    wrong = next((name for name in names if name not in known), None)
+    if wrong is not None:
+        raise ValueError(f"no rule {wrong!r}: one of {', '.join(known)}")
+    return tuple(known[name] for name in names) or RULES
+
+
+def _share(finding: Finding, wall_ns: int) -> float:
+    unknown = finding.ceiling_ns == UNKNOWN or not wall_ns
+    return float(UNKNOWN) if unknown else min(1.0, finding.ceiling_ns / wall_ns)
+
+
+def _order(one: Advice) -> tuple[int, int]:
+    return -one.finding.saving_ns, -one.finding.ceiling_ns
+
+
+__all__ = ["RULES", "WORTH", "Advice", "Advised", "Finding", "NotJudged", "Rule", "advise", "named"]

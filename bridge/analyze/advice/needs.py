@@ -1,0 +1,115 @@
+"""What rules read, how to tell whether a report has it, and which capture would have it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from bridge.analyze.advice.seen import Seen
+from bridge.analyze.breakdown import said
+from bridge.join.order import NONE
+from importers import frames
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that a rule reads: how it is called where it is missing, what records it, whether it is there."""
+
+    missing: str
+    record: str
+    there: Callable[[Seen], bool]
+
+
+DESCRIBED = "an export that describes its GPUs, as that of nsys itself does"
+TRACE = "nsys profile --trace=cuda,nvtx"
+ANNOTATE = f"{TRACE}, and @nvtx_op or bridge.torch.annotate(model) in the program"
+
+
+def _work(seen: Seen) -> bool:
+    return bool(seen.counted.any())
+
+
+def _kernels(seen: Seen) -> bool:
+    return bool(seen.kernels.any())
+
+
+def _calls(seen: Seen) -> bool:
+    return len(seen.report.launches) > 0
+
+
+def _ops(seen: Seen) -> bool:
+    return bool((seen.joined.op != NONE).any())
+
+
+def _pytorch(seen: Seen) -> bool:
+    return any(name.startswith("aten::") for name in seen.joined.ops)
+
+
+def _steps(seen: Seen) -> bool:
+    return len(seen.joined.iterations) > 0
+
+
+def _geometry(seen: Seen) -> bool:
+    grids = (frames.ints(seen.report.activities, "grid_x") > 0).any()
+    return bool(grids and (frames.ints(seen.report.devices, "sm_count") > 0).any())
+
+
+def _capability(seen: Seen) -> bool:
+    return bool((frames.ints(seen.report.devices, "compute_major") > 0).any())
+
+
+def _memory_kinds(seen: Seen) -> bool:
+    copies = seen.of_kind(frames.COPY)
+    known = frames.ints(seen.report.activities, "source_kind")[copies] != NONE
+    return bool(known.any()) or not copies.any()
+
+
+def _shapes(seen: Seen) -> bool:
+    code, names = said.shapes(seen.joined)
+    told = np.array([*(name != "" for name in names), False], bool)
+    return bool(told[code].any())
+
+
+def _memory(seen: Seen) -> bool:
+    return bool(len(seen.allocated))
+
+
+def _device_memory(seen: Seen) -> bool:
+    return bool((frames.ints(seen.report.devices, "memory_bytes") > 0).any())
+
+
+NEEDS: Mapping[str, Need] = {
+    "work": Need("work on a GPU", TRACE, _work),
+    "kernels": Need("kernels", TRACE, _kernels),
+    "calls": Need("CUDA API calls", TRACE, _calls),
+    "ops": Need("ops", ANNOTATE, _ops),
+    "pytorch": Need(
+        "ops of PyTorch",
+        f"{TRACE}, and torch.autograd.profiler.emit_nvtx() or bridge.torch.ops() in the program",
+        _pytorch,
+    ),
+    "steps": Need(
+        "steps",
+        "bridge.profile(…).step() or ranges called step N in the program",
+        _steps,
+    ),
+    "geometry": Need("grids of kernels and the number of multiprocessors", DESCRIBED, _geometry),
+    "capability": Need("the GPU's compute capability", DESCRIBED, _capability),
+    "memory kinds": Need(
+        "kinds of the memory copied", f"{TRACE} of nsys 2021 or newer", _memory_kinds
+    ),
+    "shapes": Need(
+        "shapes of inputs",
+        "emit_nvtx(record_shapes=True), bridge.torch.ops(shapes=True) or @nvtx_op(shapes=True)"
+        " in the program",
+        _shapes,
+    ),
+    "memory": Need(
+        "samples of allocated memory",
+        "bridge.profile(profile_memory=True) in the program",
+        _memory,
+    ),
+    "device memory": Need("the size of the GPU's memory", DESCRIBED, _device_memory),
+}

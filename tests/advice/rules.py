@@ -1,0 +1,392 @@
+"""For every rule a program that it must fire on, and one as near to it as can be on which it must not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from advice.story import PAGEABLE, PINNED, TO_HOST, Story
+
+Telling = Callable[[], Story]
+
+
+def steady(kernels: int = 200, us: int = 50) -> Story:
+    """A GPU that is always busy."""
+    story = Story()
+    with story.op("work"):
+        for _ in range(kernels):
+            story.kernel(us=us)
+    return story
+
+
+def used(share: float) -> Story:
+    """A GPU that is busy for a share of the time, evenly."""
+    story = Story()
+    with story.op("work"):
+        for _ in range(300):
+            story.kernel(us=100)
+            story.now = story.done + round(100 / share) - 100
+    return story
+
+
+def low_for_a_while(idle: int) -> Story:
+    story = steady()
+    story.now = story.done
+    with story.op("later"):
+        for _ in range(10):
+            story.rest(idle)
+            story.kernel(us=10)
+            story.now = story.done
+    for _ in range(200):
+        story.kernel(us=50)
+    return story
+
+
+def gap(us: int) -> Story:
+    """10 ms of work, a gap, 10 ms of work."""
+    story = steady()
+    story.now = story.done + us
+    for _ in range(200):
+        story.kernel(us=50)
+    return story
+
+
+def loading(
+    us: int, name: str = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+) -> Story:
+    story = Story()
+    for number in range(10):
+        with story.op(f"step {number}"):
+            with story.op(name):
+                story.rest(us)
+            with story.op("train"):
+                for _ in range(10):
+                    story.kernel(us=100)
+            story.now = story.done
+    return story
+
+
+def in_steps(*extra: Callable[[Story, int], None], steps: int = 6) -> Story:
+    story = Story()
+    for number in range(steps):
+        with story.op(f"step {number}"):
+            for one in extra:
+                one(story, number)
+            for _ in range(10):
+                story.kernel(us=100)
+        story.now = story.done
+    return story
+
+
+def compiling(first: int, last: int) -> Callable[[Story, int], None]:
+    def compiled(story: Story, number: int) -> None:
+        if first <= number <= last:
+            with story.op("torch.compile"):
+                story.rest(500)
+
+    return compiled
+
+
+def launching(idle: int, us: int) -> Story:
+    story = Story()
+    with story.op("many"):
+        for _ in range(200):
+            story.kernel(us=us)
+            story.now = max(story.now, story.done + idle)
+    return story
+
+
+def copies(host: int, api: str = "cudaMemcpyAsync_v3020", us: int = 100) -> Story:
+    story = Story()
+    with story.op("to the GPU"):
+        for _ in range(10):
+            story.copy(us, host=host, api=api)
+            story.kernel(us=200)
+            story.now = story.done
+    return story
+
+
+def blocking(api: str) -> Story:
+    story = Story()
+    with story.op("read"):
+        for _ in range(20):
+            story.kernel(us=100)
+            story.copy(50, way=TO_HOST, api=api, held=160)
+            story.rest(40)
+    return story
+
+
+def filling(api: str) -> Story:
+    story = Story()
+    with story.op("clear"):
+        for _ in range(20):
+            story.kernel(us=100)
+            story.fill(5, api, held=110)
+            story.rest(20)
+    return story
+
+
+def waiting(*, waits: bool) -> Story:
+    story = Story()
+    with story.op("loop"):
+        for _ in range(50):
+            story.kernel(us=100)
+            if waits:
+                story.wait()
+                story.rest(40)
+    return story
+
+
+def reading(size: int) -> Story:
+    story = Story()
+    with story.op("loop"):
+        for _ in range(50):
+            story.kernel(us=100)
+            with story.op("aten::item"):
+                story.copy(2, way=TO_HOST, size=size)
+                story.wait()
+            story.rest(40)
+    return story
+
+
+def grids(blocks: int) -> Story:
+    story = Story()
+    with story.op("small"):
+        for _ in range(20):
+            story.kernel(us=100, blocks=blocks)
+    return story
+
+
+FP32, FP16 = "ampere_sgemm_128x64_tn", "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_64x3_tn"
+
+
+def products(*names: str, op: str = "aten::mm", **gpu: int) -> Story:
+    story = Story(**gpu)
+    for name in names * 10:
+        with story.op(op):
+            story.kernel(name, 100)
+    return story
+
+
+def casting(us: int) -> Story:
+    story = Story()
+    for _ in range(20):
+        with story.op("aten::mm"):
+            story.kernel(FP16, 100)
+        with story.op("aten::to"), story.op("aten::_to_copy"), story.op("aten::copy_"):
+            story.kernel("unrolled_elementwise_kernel", us)
+    return story
+
+
+def two_gpus(op: str, *, gpus: int = 2) -> Story:
+    story = Story(gpus=2)
+    for number in range(20):
+        with story.op(op):
+            story.device = number % gpus
+            story.kernel(us=100)
+    return story
+
+
+def ddp(op: str, **gpu: int) -> Story:
+    story = Story(**gpu)
+    for _ in range(20):
+        with story.op(op):
+            story.rest(100)
+        story.kernel(us=100)
+    return story
+
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def communicating(us: int, *, hidden: bool = False) -> Story:
+    """Kernels of 100 µs and collectives, these alone or while a kernel runs."""
+    story = Story()
+    with story.op("train"):
+        for _ in range(20):
+            story.kernel(us=100)
+            before = story.done
+            if hidden:
+                story.done -= us
+            story.kernel(NCCL, us, stream=20)
+            story.done = max(story.done, before)
+    return story
+
+
+def ranks(late: int) -> Story:
+    """Two GPUs that reduce together, the second one always later."""
+    story = Story(gpus=2)
+    for number in range(20):
+        start = number * 1_000
+        for device in (0, 1):
+            story.device, story.now, story.done = (
+                device,
+                start + 100 * device,
+                start + device * late,
+            )
+            with story.op("nccl:all_reduce"):
+                story.now = story.done
+                story.kernel(NCCL, 200 + (late if device == 0 else 0), stream=20)
+    return story
+
+
+def on_the_host(first: str, *, on_gpu: bool) -> Story:
+    story = Story()
+    for _ in range(20):
+        with story.op(first):
+            if on_gpu:
+                story.kernel("vectorized_elementwise_kernel", 5)
+        with story.op("aten::to"), story.op("aten::_to_copy"), story.op("aten::copy_"):
+            story.copy(50, host=PAGEABLE)
+        story.kernel(us=100)
+    return story
+
+
+def zeroing(op: str) -> Story:
+    story = Story()
+    for _ in range(10):
+        with story.op(op):
+            for _ in range(10):
+                with story.op("aten::zero_"):
+                    story.fill(20)
+        story.kernel(us=500)
+    return story
+
+
+def stepping(name: str, kernels: int = 40) -> Story:
+    story = Story()
+    for _ in range(10):
+        with story.op("Optimizer.step#Adam.step"):
+            for _ in range(kernels):
+                with story.op("aten::mul_"):
+                    story.kernel(name, 3)
+                    story.now = max(story.now, story.done)
+    return story
+
+
+def normalised(shapes: str, second: str = "aten::batch_norm") -> Story:
+    story = Story()
+    for number in range(10):
+        with story.op(f"aten::conv2d, op_id = {number + 1}, sizes = {shapes}"):
+            story.kernel("cudnn_conv", 100)
+        with story.op(f"{second}, op_id = {number + 100}, sizes = [[8, 64, 32, 32], [64]]"):
+            story.kernel("bn_fw_tr_1C11_singleread", 50)
+    return story
+
+
+def aligned(shapes: str, name: str = FP16) -> Story:
+    story = Story()
+    for number in range(10):
+        with story.op(f"aten::mm, op_id = {number + 1}, sizes = {shapes}"):
+            story.kernel(name, 100)
+    return story
+
+
+def indexing(times: int, op: str = "aten::select") -> Story:
+    story = Story()
+    with story.op("loop"):
+        for number in range(times):
+            with story.op(f"{op}, op_id = {number + 1}"):
+                story.kernel("index_kernel", 5)
+                story.rest(20)
+    return story
+
+
+def allocating(share: float) -> Story:
+    story = steady()
+    story.tables["gpus"][0]["memory_bytes"] = 80 << 30
+    for number in range(10):
+        value = int(share * (80 << 30) * (number + 1) / 10)
+        story.annotation(
+            34, number * 1_000, None, text="counter:memory_allocated", payload=value, domain=9,
+            thread=100 << 24 | 1,
+        )  # fmt: skip
+    story.annotation(75, 1, None, text="memory", domain=9, thread=100 << 24 | 1)
+    return story
+
+
+def with_graphs(graphs: int) -> Story:
+    story = steady()
+    with story.op("replay"):
+        for _ in range(graphs):
+            story.graph()
+    return story
+
+
+def outside(kernels: int) -> Story:
+    story = steady()
+    for _ in range(kernels):
+        story.kernel(us=50)
+    return story
+
+
+BATCHES = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+FIRES: Mapping[str, Telling] = {
+    "low-gpu-use": lambda: used(0.4),
+    "low-use-stretches": lambda: low_for_a_while(300),
+    "long-gaps": lambda: gap(5_000),
+    "data-loading": lambda: loading(2_000),
+    "single-process-loader": lambda: loading(2_000, BATCHES),
+    "launch-bound": lambda: launching(20, 5),
+    "host-bound": lambda: gap(5_000),
+    "short-kernels": lambda: launching(5, 4),
+    "recompilation": lambda: in_steps(compiling(3, 5)),
+    "pageable-copies": lambda: copies(PAGEABLE),
+    "synchronous-copies": lambda: blocking("cudaMemcpy_v3020"),
+    "synchronous-fills": lambda: filling("cudaMemset_v3020"),
+    "synchronisation": lambda: waiting(waits=True),
+    "numbers-read-back": lambda: reading(4),
+    "small-grids": lambda: grids(20),
+    "no-tensor-cores": lambda: products(FP32),
+    "tensor-cores-left": lambda: products(FP32, FP16),
+    "single-precision": lambda: products(FP32),
+    "casts": lambda: casting(20),
+    "data-parallel": lambda: two_gpus("DataParallel.forward"),
+    "slow-backend": lambda: ddp("gloo:all_reduce"),
+    "communication": lambda: communicating(30, hidden=True),
+    "exposed-communication": lambda: communicating(30),
+    "stragglers": lambda: ranks(100),
+    "made-on-host": lambda: on_the_host("aten::zeros", on_gpu=False),
+    "gradients-set-to-zero": lambda: zeroing("Optimizer.zero_grad#SGD.zero_grad"),
+    "single-tensor-optimizer": lambda: stepping("vectorized_elementwise_kernel"),
+    "bias-before-norm": lambda: normalised("[[8, 3, 32, 32], [64, 3, 3, 3], [64]]"),
+    "misaligned-products": lambda: aligned("[[128, 100], [100, 257]]"),
+    "indexing-in-a-loop": lambda: indexing(10),
+    "memory-nearly-full": lambda: allocating(0.95),
+    "opaque-graphs": lambda: with_graphs(3),
+    "outside-ops": lambda: outside(100),
+}
+QUIET: Mapping[str, Telling] = {
+    "low-gpu-use": lambda: used(0.6),
+    "low-use-stretches": steady,
+    "long-gaps": lambda: gap(500),
+    "data-loading": lambda: loading(10),
+    "single-process-loader": lambda: loading(2_000),
+    "launch-bound": lambda: launching(20, 100),
+    "host-bound": lambda: gap(50),
+    "short-kernels": lambda: launching(5, 6),
+    "recompilation": lambda: in_steps(compiling(0, 1)),
+    "pageable-copies": lambda: copies(PINNED),
+    "synchronous-copies": lambda: blocking("cudaMemcpyAsync_v3020"),
+    "synchronous-fills": lambda: filling("cudaMemsetAsync_v3020"),
+    "synchronisation": lambda: waiting(waits=False),
+    "numbers-read-back": lambda: reading(4_000),
+    "small-grids": lambda: grids(108),
+    "no-tensor-cores": lambda: products(FP32, compute_major=6, compute_minor=1),
+    "tensor-cores-left": lambda: products(FP16),
+    "single-precision": lambda: products(FP32, compute_major=7, compute_minor=5),
+    "casts": lambda: casting(4),
+    "data-parallel": lambda: two_gpus("DistributedDataParallel.forward"),
+    "slow-backend": lambda: ddp("nccl:all_reduce"),
+    "communication": lambda: communicating(5, hidden=True),
+    "exposed-communication": lambda: communicating(30, hidden=True),
+    "stragglers": lambda: ranks(0),
+    "made-on-host": lambda: on_the_host("aten::zeros", on_gpu=True),
+    "gradients-set-to-zero": lambda: zeroing("forward"),
+    "single-tensor-optimizer": lambda: stepping("multi_tensor_apply_kernel"),
+    "bias-before-norm": lambda: normalised("[[8, 3, 32, 32], [64, 3, 3, 3], []]"),
+    "misaligned-products": lambda: aligned("[[128, 104], [104, 256]]"),
+    "indexing-in-a-loop": lambda: indexing(9),
+    "memory-nearly-full": lambda: allocating(0.85),
+    "opaque-graphs": steady,
+    "outside-ops": lambda: outside(10),
+}

@@ -1,0 +1,140 @@
+"""Small programs told event by event, as exports of Nsight Systems: times in µs, one process, one GPU unless told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import bridge
+from bridge.joined import Joined
+from made_reports import PUSH_POP, Made, process, thread
+
+US = 1_000
+TO_DEVICE, TO_HOST = 1, 2
+PAGEABLE, PINNED, DEVICE = 0, 1, 2
+A100 = {
+    "sm_count": 108,
+    "compute_major": 8,
+    "compute_minor": 0,
+    "warp_size": 32,
+    "warps_per_sm": 64,
+}
+
+
+class Story(Made):
+    """A host that issues work: `now` is where it has come to, `done` until when the stream is busy."""
+
+    def __init__(
+        self, pid: int = 100, *, described: bool = True, gpus: int = 1, **gpu: int
+    ) -> None:
+        super().__init__()
+        self.pid, self.now, self.done, self.device = pid, 0, 0, 0
+        self.tables["processes"].append({"process": process(pid), "name": "python"})
+        for number in range(gpus if described else 0):
+            facts = {"gpu": number, "device": number, "name": "A100", **A100, **gpu}
+            self.tables["gpus"].append(facts)
+
+    @contextmanager
+    def op(self, text: str, **more: int | str) -> Iterator[None]:
+        """Be in an op, a µs at least."""
+        start = self.now
+        self.now += 1
+        yield
+        self.now += 1
+        self.annotation(
+            PUSH_POP, start * US, self.now * US, text=text, thread=thread(self.pid), **more
+        )
+
+    def call(self, api: str, us: int = 2) -> int:
+        """Call the API; give the correlation id."""
+        self.correlation += 1
+        times = {"start": self.now * US, "end": (self.now + us) * US, "thread": thread(self.pid)}
+        self.tables["launches"].append(
+            {**times, "correlation": self.correlation, "name": self.string(api)}
+        )
+        self.now += us
+        return self.correlation
+
+    def kernel(
+        self,
+        name: str = "relu",
+        us: int = 20,
+        *,
+        blocks: int = 1_000,
+        full: str = "",
+        stream: int = 7,
+    ) -> None:
+        """Launch a kernel, which runs when what is before it is done."""
+        self.call("cudaLaunchKernel_v7000")
+        names = {
+            "name": self.string(name),
+            "full_name": self.string(full or name),
+            "mangled": self.string(name),
+        }
+        grid = {
+            "grid_x": blocks,
+            "grid_y": 1,
+            "grid_z": 1,
+            "block_x": 128,
+            "block_y": 1,
+            "block_z": 1,
+        }
+        self._ran(
+            "kernels",
+            us,
+            stream=stream,
+            registers=32,
+            shared_static=0,
+            shared_dynamic=0,
+            **names,
+            **grid,
+        )
+
+    def copy(
+        self, us: int = 20, *, way: int = TO_DEVICE, host: int = PINNED, size: int = 4_000_000,
+        api: str = "cudaMemcpyAsync_v3020", held: int = 2,
+    ) -> None:  # fmt: skip
+        """Copy; ``held`` is how long the call takes."""
+        began = self.now
+        self.call(api, held)
+        kinds = (host, DEVICE) if way == TO_DEVICE else (DEVICE, host)
+        now, self.now = self.now, began + 2
+        self._ran(
+            "copies", us, bytes=size, copy_kind=way, source_kind=kinds[0], target_kind=kinds[1]
+        )
+        self.now = now
+
+    def fill(self, us: int = 5, api: str = "cudaMemsetAsync_v3020", held: int = 2) -> None:
+        """Fill; ``held`` is how long the call takes."""
+        self.call(api, held)
+        self._ran("fills", us, bytes=4_000, target_kind=DEVICE)
+
+    def graph(self, us: int = 50) -> None:
+        """Launch a CUDA graph that is recorded as a whole."""
+        self.call("cudaGraphLaunch_v10000")
+        self._ran("graphs", us, graph=3)
+
+    def wait(self, api: str = "cudaStreamSynchronize_v3020") -> None:
+        """Wait for all work."""
+        self.call(api, max(1, self.done - self.now + 1))
+
+    def rest(self, us: int) -> None:
+        """Do something else on the host."""
+        self.now += us
+
+    def load(self, folder: Path) -> Joined:
+        """Give it as a report."""
+        return bridge.load(self.written(folder / "story.sqlite"))
+
+    def _ran(self, table: str, us: int, stream: int = 7, **more: int) -> None:
+        start = max(self.now, self.done)
+        self.done = start + us
+        where = {
+            "device": self.device,
+            "context": 1,
+            "stream": stream,
+            "process": process(self.pid),
+        }
+        times = {"start": start * US, "end": self.done * US, "correlation": self.correlation}
+        self.tables[table].append({**where, **times, **more})

@@ -45,7 +45,7 @@ def for_terminal(advised: Advised, look: Look, rows: int) -> str:
         table = one.finding.evidence.head(rows)
         lines = [f"{number}. {one.rule.title} ({one.rule.name})", f"{INDENT}{sentence(one)}"]
         lines += [f"{INDENT}{said}" for said in (worth(one), f"→ {one.rule.remedy}") if said]
-        shown = tables.for_terminal("", table, look) if rows else ""
+        shown = tables.for_terminal("", table, look, told=False) if rows else ""
         more = _more(len(one.finding.evidence) - len(table)) if rows else ""
         parts.append("".join(f"{line}\n" for line in lines) + shown + more)
     parts += ["".join(f"{line}\n" for line in _rest(advised))]

@@ -37,8 +37,8 @@ class Look:
     unit: str | None = None
 
 
-def for_terminal(by: str, table: pd.DataFrame, look: Look) -> str:
-    """Return the table as it fits the terminal: figures whole, names shortened."""
+def for_terminal(by: str, table: pd.DataFrame, look: Look, *, told: bool = True) -> str:
+    """Return the table as it fits the terminal: figures whole, names shortened; unless ``told``, no word on what is left out."""
     cells = _cells(by, table, look)
     shown = _fitting(cells, look.width)
     expected = cells if by not in SHOWN else [s for s in cells if not s.extra]
@@ -57,7 +57,7 @@ def for_terminal(by: str, table: pd.DataFrame, look: Look) -> str:
     for row in zip(*(cells[s] for s in shown), strict=True):
         grid.add_row(*row)
     width = max(look.width, sum(fits.values()) + GAP * len(fits))
-    more = LEFT_OUT.format(left, "s" if left > 1 else "") if left else ""
+    more = LEFT_OUT.format(left, "s" if left > 1 else "") if left and told else ""
     return _printed(grid, replace(look, width=width)) + more
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from made_reports import PUSH_POP, Made, process, thread
+
 import bridge
 from bridge.joined import Joined
-from made_reports import PUSH_POP, Made, process, thread
 
 US = 1_000
 TO_DEVICE, TO_HOST = 1, 2

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from advice.rules import FIRES, QUIET
-from advice.story import Story
-from bridge.analyze.advice import RULES, Advice, advise
+from bridge.analyze.advice import RULES, Advice
 from bridge.joined import Joined
 
 NAMES = [rule.name for rule in RULES]

@@ -20,7 +20,7 @@ Named = tuple[Ints, Sequence[str]]  # a code per row (NONE for none), and the na
 def of_activities(
     seen: Seen, rows: Ints, time: Ints | None = None, column: str = "name"
 ) -> pd.DataFrame:
-    """Return evidence of activities: op, path, what ran, count, total_ns, the row of the longest as example.
+    """Return evidence of activities: op, path, what ran, total_ns, count, the row of the longest as example.
 
     ``time`` is what is summed for each of ``rows``; without it, how long it took.
     """
@@ -48,15 +48,15 @@ def of_nodes(seen: Seen, nodes: Ints, time: Ints) -> pd.DataFrame:
 
 
 def grouped(by_names: Mapping[str, Named], time: Ints, rows: Ints) -> pd.DataFrame:
-    """Return a row per combination of names: count, total_ns, and of the longest the row."""
+    """Return a row per combination of names: total_ns, count, and of the longest the row."""
     group, first = number(*(code for code, _ in by_names.values()))
     many = len(first)
     order = by(group, -time, rows)
     table = pd.DataFrame(
         {
             **{name: texts([*names, ""])[code[first]] for name, (code, names) in by_names.items()},
-            "count": counts(group, many),
             "total_ns": sums(group, time, many),
+            "count": counts(group, many),
             "example": rows[order[runs(group[order])[:-1]]],
         }
     )
@@ -69,6 +69,6 @@ def grouped(by_names: Mapping[str, Named], time: Ints, rows: Ints) -> pd.DataFra
 def _places(seen: Seen, node: Ints) -> dict[str, Named]:
     """Return op and path of each node; of none both say so."""
     joined = seen.joined
-    path, paths = joined.node_path
+    path, paths = seen.places
     op = np.where(node == NONE, len(joined.ops), np.append(joined.node_op, NONE)[node])
     return {"op": (op, [*joined.ops, NO_OP]), "path": (np.append(path, NONE)[node], paths)}

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze import roles
+from bridge.analyze.calltree import A_STEP
 from bridge.analyze.causes import idle_times
 from bridge.analyze.causes.calls import ends
 from bridge.analyze.causes.gaps import Causes, gaps
@@ -22,6 +23,7 @@ from bridge.analyze.overview.memory import samples
 from bridge.analyze.tree import subtree_sums
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Flags, Ints, number
+from bridge.join.paths import paths
 from importers import frames
 from importers.report import Report
 
@@ -41,6 +43,16 @@ class Seen:
     def counted(self) -> Flags:
         """Which activities are counted."""
         return self.joined.counted
+
+    @cached_property
+    def places(self) -> tuple[Ints, list[str]]:
+        """Where in the program each node is: its path as a code, all steps being one, and the distinct paths."""
+        joined, nesting = self.joined, self.joined.attribution.nesting
+        is_step = np.zeros(len(self.report.ranges) + 1, bool)
+        is_step[joined.iterations.range] = True
+        is_step[NONE] = False
+        op = np.where(is_step[nesting.range], len(joined.ops), joined.node_op)
+        return paths(nesting, op, [*joined.ops, A_STEP])
 
     def of_kind(self, *kinds: str) -> Flags:
         """Which activities are counted and of these kinds."""

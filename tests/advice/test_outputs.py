@@ -1,0 +1,154 @@
+"""The forms that advice is given in: text, Markdown, JSON, SARIF."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from real_parts import ROOT
+from sarif_pydantic import Sarif
+
+from advice.rules import FIRES, loading
+from advice.story import Story
+from bridge.analyze.advice import RULES
+from bridge.analyze.advice.needs import NEEDS
+from bridge.cli import main
+
+Ask = Callable[..., Result]
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Ask:
+    """Ask `bridge advise` of a program that waits for its data."""
+    report = loading(2_000).written(tmp_path / "a report.sqlite")
+
+    def asked(*words: str, status: int = 0) -> Result:
+        done = CliRunner().invoke(main, ["advise", str(report), *words])
+        assert done.exit_code == status, done.output
+        return done
+
+    return asked
+
+
+def test_text(ask):
+    said = ask().stdout
+    assert said.splitlines()[0].endswith(
+        "rules that could be judged have something to say on a run of 28.065 ms"
+    )
+    assert (
+        "1. Training waits for data (data-loading)\n   a thread loads data for 20.020 ms; " in said
+    )
+    assert "   → give DataLoader more workers" in said
+    assert "not judged for want of ops of PyTorch: made-on-host, " in said
+
+
+def test_json_says_all_of_it(ask):
+    document = json.loads(ask("--format", "json").stdout)
+    assert document["format"] == "bridge.advice/1"
+    assert document["source"] == ["a report.sqlite"]
+    listed = [one["rule"] for part in ("advice", "small", "not_judged") for one in document[part]]
+    assert sorted([*listed, *document["passed"]]) == sorted(rule.name for rule in RULES)
+    first = document["advice"][0]
+    assert first["rule"] == "data-loading"
+    assert first["figures"]["loading_ns"] == 20_020_000
+    assert first["evidence"][0]["count"] == 10
+    assert (
+        first["evidence"][0]["op"]
+        == "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    )
+    assert first["share"] == pytest.approx(first["ceiling_ns"] / document["wall_ns"])
+
+
+def test_markdown(ask):
+    said = ask("--format", "md", "--rows", "1").stdout
+    assert "### Training waits for data\n" in said
+    assert "| op | path | total | count | example |\n" in said
+
+
+def test_sarif_is_lawful(ask, tmp_path):
+    said = Sarif.model_validate_json(ask("--format", "sarif").stdout)
+    [run] = said.runs
+    assert [rule.id for rule in run.tool.driver.rules] == [rule.name for rule in RULES]
+    first = run.results[0]
+    assert (first.rule_id, first.level.value) == ("data-loading", "warning")
+    assert run.tool.driver.rules[first.rule_index].id == "data-loading"
+    [place] = first.locations
+    assert place.physical_location.artifact_location.uri == "a%20report.sqlite"
+    raw = json.loads(ask("--format", "sarif").stdout)["runs"][0]
+    [logical] = raw["results"][0]["locations"][0]["logicalLocations"]
+    assert logical["fullyQualifiedName"].startswith("step/enumerate(DataLoader)")
+    [invocation] = raw["invocations"]
+    assert all(
+        "to have it: " in one["message"]["text"] for one in invocation["toolExecutionNotifications"]
+    )
+
+
+def test_the_form_is_told_by_the_suffix(ask, tmp_path):
+    for name, begins in (("a.json", "{"), ("a.sarif", "{"), ("a.md", "3 of"), ("a.txt", "3 of")):
+        ask("-o", str(tmp_path / name))
+        assert (tmp_path / name).read_text().startswith(begins)
+    ask("-o", str(tmp_path / "a.json"), status=1)
+    ask("-o", str(tmp_path / "a.json"), "--force")
+
+
+def test_only_some_rules(ask):
+    said = ask("--rule", "casts", "--rule", "data-loading", "--format", "json").stdout
+    document = json.loads(said)
+    assert [one["rule"] for one in document["advice"]] == ["data-loading"]
+    assert document["passed"] == ["casts"]
+    assert "no rule 'cast': one of data-loading, " in ask("--rule", "cast", status=2).stderr
+
+
+def test_what_is_small_is_named_alone(ask):
+    document = json.loads(ask("--over", "100%", "--format", "json").stdout)
+    small = {one["rule"] for one in document["small"]}
+    assert "data-loading" in small
+    assert not {one["rule"] for one in document["advice"]} & small
+    for wrong in ("-1", "200%", "much"):
+        assert "write a share of the run, as 1%" in ask("--over", wrong, status=2).stderr
+
+
+def test_of_some_steps_alone(ask):
+    document = json.loads(ask("--step", "2..4", "--format", "json").stdout)
+    [loads] = [one for one in document["advice"] if one["rule"] == "data-loading"]
+    assert loads["evidence"][0]["count"] == 3
+
+
+def test_the_list_says_when_each_fires(ask):
+    assert [line.split()[0] for line in ask("--list").stdout.splitlines()] == [
+        r.name for r in RULES
+    ]
+
+
+def test_nothing_is_concluded_without_data(tmp_path):
+    """Ranges alone: no rule on work can be judged, and each says what would record it."""
+    story = Story(described=False)
+    with story.op("host"):
+        story.rest(100)
+    advised = story.load(tmp_path).advise()
+    assert not advised.advice
+    assert not advised.passed
+    assert {one.rule.name for one in advised.not_judged} == {rule.name for rule in RULES}
+    assert all(one.record for one in advised.not_judged)
+
+
+@pytest.mark.parametrize("name", ["small-grids", "no-tensor-cores", "single-precision"])
+def test_a_gpu_that_is_not_described_judges_nothing_on_it(name, tmp_path):
+    story = FIRES[name]()
+    del story.tables["gpus"][:]
+    advised = story.load(tmp_path).advise([name])
+    [one] = advised.not_judged
+    assert "describes its GPUs" in one.record
+
+
+def test_the_docs_list_all_rules_as_they_are():
+    page = (ROOT / "docs" / "advise.md").read_text(encoding="utf-8")
+    for rule in RULES:
+        row = f"| `{rule.name}` | {rule.when} | {rule.estimate} | {rule.source} | {', '.join(rule.needs)} |\n"
+        assert row in page
+    for name, need in NEEDS.items():
+        assert f"| {name}: {need.missing} | {need.record} |\n" in page
+    assert page.count("\n| `") == len(RULES)

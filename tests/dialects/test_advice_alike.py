@@ -1,0 +1,43 @@
+"""What TensorBoard's PyTorch plugin recommends on real traces, and what we do."""
+
+from __future__ import annotations
+
+import pytest
+
+import bridge
+
+OURS = {  # by how each of its recommendations begins
+    "This run has high time cost on input data loading.": "data-loading",
+    "GPU 0 has low utilization.": "low-gpu-use",
+    "Kernels with ": "no-tensor-cores",
+    "This run has high time cost on communication.": "communication",
+}
+TRACES = {
+    "alexnet": ["low-gpu-use"],
+    "gpu-user-annotation": ["low-gpu-use"],
+    "llm-ns-resolution": [],
+    "resnet50-workers0": ["data-loading"],
+    "resnet50-workers4": [],
+    "sampled-rank0": ["low-gpu-use"],
+}
+WE_SAY_MORE = {
+    "llm-ns-resolution": {
+        "no-tensor-cores"
+    },  # its ops that could use them lack convolution_backward
+    "sampled-rank0": {"communication"},  # it judges that by steps alone
+}
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_tensorboard_recommends_the_same(name, corpus, tool_says):
+    file = corpus / "kineto" / f"{name}.pt.trace.json.gz"
+    said = tool_says("in_tensorboard_advice.py", file)
+    theirs = [next(ours for text, ours in OURS.items() if one.startswith(text)) for one in said]
+    assert theirs == TRACES[name]
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_we_say_what_tensorboard_does(name, corpus):
+    advised = bridge.load(corpus / "kineto" / f"{name}.pt.trace.json.gz").advise(worth=0)
+    ours = {one.rule.name for one in advised.advice} & set(OURS.values())
+    assert ours - WE_SAY_MORE.get(name, set()) == set(TRACES[name])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from real_parts import ROOT
+from real_parts import CORPUS, ROOT
 from sarif_pydantic import Sarif
 
+import bridge
 from advice.rules import FIRES, loading
 from advice.story import Story
 from bridge.analyze.advice import RULES
@@ -151,4 +153,30 @@ def test_the_docs_list_all_rules_as_they_are():
         assert row in page
     for name, need in NEEDS.items():
         assert f"| {name}: {need.missing} | {need.record} |\n" in page
-    assert page.count("\n| `") == len(RULES)
+    rules = page.partition("## The rules")[2].partition("## On real profiles")[0]
+    assert rules.count("\n| `") == len(RULES)
+
+
+ROW = re.compile(r"^\| `([\w-]+)` \| ([\w-]+(?:, [\w-]+)*) \| (?:right|as before)", re.MULTILINE)
+VERDICTS = dict(ROW.findall((ROOT / "docs" / "advise.md").read_text(encoding="utf-8")))
+PROFILES = sorted(
+    path for folder in ("nsys", "kineto") for path in CORPUS.glob(f"{folder}/*") if path.is_file()
+)
+NO_PROFILES = ("failed-export", "no-kernels-osrt")
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.name.partition(".")[0])
+def test_what_the_docs_say_of_real_profiles(path):
+    name = path.name.partition(".")[0]
+    if name in NO_PROFILES:
+        pytest.skip("nothing recorded in this file, by design")
+    advised = bridge.load(path).advise()
+    assert ", ".join(one.rule.name for one in advised.advice) == VERDICTS.get(name, "")
+    for one in (*advised.advice, *advised.small):
+        assert one.finding.saving_ns <= max(one.finding.ceiling_ns, -1)
+        assert one.finding.ceiling_ns <= advised.wall_ns * 1.01
+
+
+def test_the_docs_have_verdicts_on_profiles_alone(corpus):
+    assert set(VERDICTS) <= {path.name.partition(".")[0] for path in PROFILES}
+    assert len(VERDICTS) > 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from advice.rules import FIRES, QUIET
+from advice.story import Story
 from bridge.analyze.advice import RULES, Advice
 from bridge.joined import Joined
 
@@ -37,3 +38,13 @@ def test_fires(name, tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_is_silent(name, tmp_path):
     assert of_rule(QUIET[name]().load(tmp_path), name) is None
+
+
+def test_an_optimizer_of_foreach_ops_takes_many_tensors_at_once(tmp_path):
+    story = Story()
+    for _ in range(3):
+        with story.op("Optimizer.step#Shampoo.step"):
+            for _ in range(40):
+                with story.op("aten::_foreach_add_"):
+                    story.kernel(us=3)
+    assert of_rule(story.load(tmp_path), "single-tensor-optimizer") is None

@@ -41,7 +41,10 @@ def pageable_copies(seen: Seen) -> Finding | None:
         "held_ns": int(held.sum()),
     }
     saved = _if_pinned(seen, rows, pageable)
-    return Finding(figures, evidence.of_activities(seen, rows, held), seen.most(rows, held), saved)
+    waited, _ = _bounds(seen, np.unique(joined.attribution.launch[rows]))
+    ceiling = min(seen.most(rows, held), waited + seen.most(rows, seen.time[rows]))
+    table = evidence.of_activities(seen, rows, held)
+    return Finding(figures, table, ceiling, min(saved, ceiling))
 
 
 def _if_pinned(seen: Seen, rows: Ints, pageable: Flags) -> int:

@@ -53,7 +53,7 @@ RULES = (
         "annotate it: @nvtx_op, bridge.torch.annotate(model); bridge why names what is missing",
         NOT_ESTIMATED,
         HERE,
-        ("work", "calls"),
+        ("work", "calls", "ops"),
         outside_ops,
     ),
 )

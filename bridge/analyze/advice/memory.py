@@ -17,7 +17,7 @@ def nearly_full(seen: Seen) -> Finding | None:
     size = frames.ints(seen.report.devices, "memory_bytes")
     size = size[size > 0]
     table = seen.allocated
-    table = table[table["name"].map(lambda name: ALLOCATED.search(name) is not None)]
+    table = table[[ALLOCATED.search(name) is not None for name in table["name"]]]
     peaks = table.groupby(["name", "process"], as_index=False, observed=True)["value"].max()
     peaks = peaks[peaks["value"] > FULL * size.min()]
     if peaks.empty:

@@ -25,6 +25,7 @@ STEP = re.compile(r"Optimizer\.step#.*|.*[Oo]ptimizer[.:]step.*")
 MANY_AT_ONCE = re.compile(
     r"multi_tensor_apply|fused_adam|foreach|FusedAdam|FusedOptimizer", re.IGNORECASE
 )
+TOGETHER = re.compile(r"aten::_(?:foreach|fused)_")
 PER_STEP = 30  # kernels of an optimizer's step
 CONVOLUTION, NORM = re.compile(r"aten::conv[123]d"), re.compile(r"aten::batch_norm")
 PRODUCT = re.compile(r"aten::(?:mm|addmm|bmm|baddbmm)")
@@ -57,25 +58,28 @@ def sets_to_zero(seen: Seen) -> Finding | None:
 
 def steps_tensor_by_tensor(seen: Seen) -> Finding | None:
     """Optimizers that update one tensor after another."""
-    nodes = seen.outermost(seen.ops_like(STEP.fullmatch))
-    names = seen.report.activities["name"], seen.report.activities["full_name"]
-    at_once = np.zeros(len(seen.time), bool)
-    for column in names:
-        told = [MANY_AT_ONCE.search(name) is not None for name in column.cat.categories]
-        at_once |= np.array([*told, False], bool)[frames.codes(column)]
-    kernels = seen.under(seen.kernels)
-    rows = np.flatnonzero(nodes & (kernels >= PER_STEP) & (seen.under(seen.kernels & at_once) == 0))
+    nodes, kernels = seen.outermost(seen.ops_like(STEP.fullmatch)), seen.under(seen.kernels)
+    rows = np.flatnonzero(nodes & (kernels >= PER_STEP) & ~_updates_many(seen))
     if not len(rows):
         return None
-    inside = np.zeros(len(nodes), bool)
-    inside[rows] = True
-    own = np.flatnonzero(seen.of_nodes(seen.inside(inside)))
+    own = seen.work_in(rows)
     idle = seen.most(own, seen.idle_before[0][own])
     figures = {"steps": len(rows), "kernels": int(kernels[rows].mean()), "idle_ns": idle}
     nesting = seen.joined.attribution.nesting
     ceiling = seen.most(own, seen.idle_before[0][own] + seen.time[own])
-    spent = (nesting.end - nesting.start)[rows]
-    return Finding(figures, evidence.of_nodes(seen, rows, spent), ceiling, idle)
+    table = evidence.of_nodes(seen, rows, (nesting.end - nesting.start)[rows])
+    return Finding(figures, table, ceiling, idle)
+
+
+def _updates_many(seen: Seen) -> Flags:
+    """Tell around which nodes an op or a kernel takes many tensors at once."""
+    at_once = np.zeros(len(seen.time), bool)
+    for column in (seen.report.activities[name] for name in ("name", "full_name")):
+        told = [MANY_AT_ONCE.search(name) is not None for name in column.cat.categories]
+        at_once |= np.array([*told, False], bool)[frames.codes(column)]
+    found: Flags = seen.under(seen.kernels & at_once) > 0
+    found[seen.around(seen.ops_like(TOGETHER.match))] = True
+    return found
 
 
 def bias_before_norm(seen: Seen) -> Finding | None:
@@ -166,9 +170,7 @@ def _of_nodes(seen: Seen, rows: Ints, *, estimated: bool = True) -> Finding | No
         return None
     nesting = seen.joined.attribution.nesting
     spent = (nesting.end - nesting.start)[rows]
-    inside = np.zeros(len(nesting), bool)
-    inside[rows] = True
-    own = np.flatnonzero(seen.of_nodes(seen.inside(inside)))
+    own = seen.work_in(rows)
     figures = {
         "calls": len(rows),
         "host_ns": int(spent.sum()),
@@ -205,7 +207,7 @@ RULES = (
     Rule(
         "single-tensor-optimizer",
         "The optimizer updates one tensor after another",
-        f"a step of an optimizer has {PER_STEP} kernels or more, none of several tensors",
+        f"a step of an optimizer has {PER_STEP} kernels or more, and no kernel or op of several tensors",
         "steps of an optimizer: {steps}, with {kernels} kernels each; before these a GPU is idle for launching {idle_ns}",
         "Adam(…, fused=True) or foreach=True",
         "the idle time for launching before its kernels",

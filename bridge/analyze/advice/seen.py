@@ -20,7 +20,7 @@ from bridge.analyze.devices import Devices
 from bridge.analyze.groups import Floats, highest, lowest, sums
 from bridge.analyze.occupancy import Occupancy
 from bridge.analyze.overview.memory import samples
-from bridge.analyze.tree import subtree_sums
+from bridge.analyze.tree import stacks, subtree_sums
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Flags, Ints, number
 from bridge.join.paths import paths
@@ -175,11 +175,21 @@ class Seen:
             left = left[(above[left] != NONE) & ~found[left]]
         return found
 
+    def around(self, nodes: Flags) -> Ints:
+        """Return the nodes of the nesting that any of some lies in."""
+        return np.unique(stacks(self.joined.attribution.nesting, np.flatnonzero(nodes))[1])
+
     def outermost(self, nodes: Flags) -> Flags:
         """Which nodes of some lie inside no other of them, per node."""
         above = self.joined.attribution.nesting.parent
         outer: Flags = nodes & ~np.where(above == NONE, False, self.inside(nodes)[above])
         return outer
+
+    def work_in(self, nodes: Ints) -> Ints:
+        """Return the activities that some nodes of the nesting own, or any inside these."""
+        inside = np.zeros(len(self.joined.attribution.nesting), bool)
+        inside[nodes] = True
+        return np.flatnonzero(self.of_nodes(self.inside(inside)))
 
     def of_nodes(self, nodes: Flags) -> Flags:
         """Which activities are counted and owned by one of some nodes."""

@@ -13,7 +13,7 @@ from bridge.analyze.overview.comparison import comparison
 from bridge.analyze.timeline import WHOLE, Selection, Timeline
 from bridge.joined import Joined
 from bridge.output import check, compressed, whole, write
-from bridge.render import traces, units
+from bridge.render import advice, traces, units
 from bridge.render.page.page import page as html
 
 PID_BITS = 0xFFFFFF
@@ -80,7 +80,9 @@ def page(reports: Sequence[Joined], path: str | Path, *, force: bool = False) ->
     if not 0 < len(reports) <= SIDES:
         raise ValueError(f"{len(reports)} reports: a page shows one, or two side by side")
     output = Path(path)
-    shown = [overview(one.attributed) for one in reports]
+    shown = [
+        {**overview(one.attributed), "advice": advice.for_page(one.advise())} for one in reports
+    ]
     both = comparison(*shown) if len(shown) == SIDES else None
     title = " and ".join(", ".join(one["source"]) for one in shown) or output.stem
     write(output, html(shown, title, f"nsight-bridge {__version__}", both), force=force)

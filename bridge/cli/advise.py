@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli import options, times
-from bridge.views import GEOMETRY
+from bridge.views import OF_ADVICE
 
 if TYPE_CHECKING:
     from bridge.analyze.advice import Advised
     from bridge.join.choices import Choices
 
 FORMATS = ("text", "json", "md", "sarif")
-DETAILS = frozenset(["json", "category", "source_kind", "target_kind", *GEOMETRY])
 SUFFIXES = {".json": "json", ".md": "md", ".sarif": "sarif"}
 
 
@@ -84,7 +83,7 @@ def advise(  # noqa: PLR0913, PLR0917 - a parameter per option
         return
     if output:
         options.check_output(output, reports, force=force)
-    joined = options.joined(reports, db, run, choices, DETAILS, sidecar)
+    joined = options.joined(reports, db, run, choices, OF_ADVICE, sidecar)
     try:
         advised = times.within(joined, **window).advise(names, least)
     except ValueError as error:

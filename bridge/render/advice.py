@@ -66,6 +66,31 @@ def as_markdown(advised: Advised, rows: int) -> str:
     return "\n".join(part for part in parts if part)
 
 
+def for_page(advised: Advised) -> dict[str, list[Any]]:
+    """Return what the page shows: each piece in words, and what could not be judged."""
+    pieces = [
+        {
+            "title": one.rule.title,
+            "said": sentence(one),
+            "worth": worth(one),
+            "remedy": one.rule.remedy,
+            "share": one.share,
+            "place": _place(one.finding.evidence),
+        }
+        for one in advised.advice
+    ]
+    left = [
+        f"for want of {missing}: {', '.join(rules)}; to have it: {record}"
+        for (missing, record), rules in _by_need(advised.not_judged).items()
+    ]
+    return {"pieces": pieces, "left": left}
+
+
+def _place(evidence: pd.DataFrame) -> str:
+    """Return the call site that shows most of it, '' where there is none."""
+    return str(evidence["path"].iloc[0]) if "path" in evidence and len(evidence) else ""
+
+
 def as_json(advised: Advised, rows: int) -> str:
     """Return everything as one JSON object; times in ns, -1 where nothing is known; ``rows`` of evidence each."""
     document = {

@@ -83,12 +83,26 @@ def test_a_session_without_a_profiler(browser, folder):
 
 def test_panels_without_data_are_absent(browser, page_of):
     assert panels(browser.open(page_of(REAL))) == [
-        "accounting", "operators", "icicle", "timeline", "utilisation"
+        "accounting", "advice", "operators", "icicle", "timeline", "utilisation"
     ]  # fmt: skip
     without = browser.open(page_of("cloverleaf-no-nvtx"))
     assert panels(without)[-1] == "notes"
     assert "no op: no range" in without.inner_text("#operators")
     assert "record ranges with nsys profile" in without.inner_text("#accounting")
+
+
+def test_advice_is_that_of_the_command(browser, page_of, corpus):
+    report = str(corpus / "nsys" / f"{REAL}.sqlite")
+    told = json.loads(CliRunner().invoke(main, ["advise", report, "--format", "json"]).stdout)
+    page = browser.open(page_of(REAL))
+    assert page.eval_on_selector_all("#advice li h3", "all => all.map(one => one.textContent)") == [
+        one["title"] for one in told["advice"]
+    ]
+    shown = page.inner_text("#advice")
+    for one in told["advice"]:
+        assert one["said"][1:] in shown
+        assert one["remedy"] in shown
+    assert told["not_judged"][0]["record"] in page.text_content("#advice details")
 
 
 def test_figures_are_those_of_the_report(browser, page_of, corpus):

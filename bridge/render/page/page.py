@@ -18,7 +18,7 @@ from typing import Any
 HERE = files("bridge.render.page")
 LIBRARIES = ("tabulator.min.js", "echarts.min.js")
 SCRIPTS = (  # in this order: each uses what stands before it
-    "format dom colours tooltip figures accounting rows operators icicle window timeline charts"
+    "format dom colours tooltip figures accounting advice rows operators icicle window timeline charts"
     " panels start"
 ).split()
 LICENCES = {

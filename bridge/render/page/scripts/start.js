@@ -42,6 +42,7 @@ async function start() {
   themeButton();
   drawFigures(reports);
   drawAccounting(reports);
+  drawAdvice(reports);
   await loadLibraries();
   const table = drawOperators(reports, comparison);
   [drawIcicle, drawTimeline, drawUtilisation, drawMemory, drawRoofline].forEach(each);

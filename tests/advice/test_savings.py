@@ -127,3 +127,38 @@ def test_rules_that_estimate_nothing_say_so():
         "low-gpu-use",
         "small-grids",
     }
+
+
+def test_patterns_say_what_they_take_of_the_host_and_of_the_gpu(tmp_path):
+    """Three gradients, each 4 µs of the host and 20 of the GPU, which is idle for 2 before the first of each step."""
+    story = Story()
+    story.kernel(us=10)
+    with story.op("Optimizer.zero_grad#SGD.zero_grad"):
+        for _ in range(3):
+            with story.op("aten::zero_"):
+                story.fill(20)
+    finding = found(story, "gradients-set-to-zero", tmp_path)
+    assert finding.figures == {"calls": 3, "host_ns": 12 * US, "work_ns": 60 * US}
+    assert finding.evidence["total_ns"].tolist() == [12 * US]
+    assert finding.evidence["path"].tolist() == ["Optimizer.zero_grad#SGD.zero_grad/aten::zero_"]
+    assert finding.saving_ns == finding.ceiling_ns == 60 * US
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_neighbours_are_under_one_range(apart, tmp_path):
+    """A convolution that ends one block and a norm that begins the next do not follow one another."""
+    story = Story()
+    convolution = "aten::conv2d, op_id = 1, sizes = [[8, 3, 32, 32], [64, 3, 3, 3], [64]]"
+    norm = "aten::batch_norm, op_id = 2, sizes = [[8, 64, 32, 32], [64]]"
+    with story.op("block"):
+        with story.op(convolution):
+            story.kernel(us=100)
+        if not apart:
+            with story.op(norm):
+                story.kernel(us=50)
+    with story.op("next"):
+        if apart:
+            with story.op(norm):
+                story.kernel(us=50)
+        story.kernel(us=5)
+    assert len(story.load(tmp_path).advise(["bias-before-norm"], 0).advice) == (not apart)

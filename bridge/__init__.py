@@ -22,6 +22,7 @@ from bridge.annotate import (
 )
 
 if TYPE_CHECKING:
+    from bridge.comparison import diff
     from bridge.joined import Joined, load
     from bridge.session.profile import Profile, is_profiling, profile
     from bridge.session.schedule import Action, schedule
@@ -35,6 +36,7 @@ __all__ = [
     "__version__",
     "backend",
     "counter",
+    "diff",
     "is_profiling",
     "load",
     "mark",
@@ -51,6 +53,7 @@ __all__ = [
 
 _LATER = {  # by the room that they are in
     **dict.fromkeys(("Joined", "load"), "bridge.joined"),
+    "diff": "bridge.comparison",
     **dict.fromkeys(("Profile", "is_profiling", "profile"), "bridge.session.profile"),
     **dict.fromkeys(("Action", "schedule"), "bridge.session.schedule"),
 }

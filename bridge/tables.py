@@ -17,6 +17,7 @@ from bridge.analyze.causes.launches import by_launch
 from bridge.analyze.chosen_columns import chosen
 from bridge.analyze.concurrency import by_collective, by_device
 from bridge.analyze.filters import meant
+from bridge.analyze.flops import Costs
 from bridge.analyze.kernels import by_copy, by_kernel, by_op_kernel
 from bridge.analyze.modules import by_forward_op, by_module
 from bridge.analyze.ops import by_op
@@ -25,7 +26,17 @@ from bridge.analyze.ranges import by_range
 from bridge.analyze.steps import by_step
 from bridge.analyze.waits import by_wait
 from bridge.join.attributed import BOTH, Attributed
-from bridge.views import BROKEN_DOWN, DIRECTED, VIEWS, View, dimensions_of, labels_of
+from bridge.views import (
+    BROKEN_DOWN,
+    DIRECTED,
+    FLOPS,
+    OF_STEPS,
+    VIEWS,
+    View,
+    costs_of,
+    dimensions_of,
+    labels_of,
+)
 
 Table = Callable[[Attributed], pd.DataFrame]
 ROWS = {  # what the rows of a view with columns by choice are made of
@@ -34,6 +45,7 @@ ROWS = {  # what the rows of a view with columns by choice are made of
     "kernel": breakdown.ACTIVITIES,
     "copy": breakdown.ACTIVITIES,
 }
+STEP_COSTS = ("wall_ns", *OF_STEPS)
 IDS = frozenset(["step", "pid", "process", "thread"])  # numbers that name a row
 
 
@@ -51,6 +63,7 @@ class Options:
     arguments: bool = False
     direction: str = BOTH
     idle_over_ns: int = OVER_NS
+    costs: Costs = breakdown.COSTS
 
 
 def table(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
@@ -71,7 +84,7 @@ def table(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
         "launch": partial(by_launch, kernel_names=options.kernel_names),
         "gap": partial(by_gap, threshold_ns=options.idle_over_ns),
         "idle": partial(by_idle, threshold_ns=options.idle_over_ns),
-        "step": by_step,
+        "step": partial(by_step, costs=_costs_of_steps(options)),
         "device": by_device,
         "collective": by_collective,
     }
@@ -80,9 +93,15 @@ def table(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
         found = ordered(found, VIEWS[by].sorted_by)
     names = list(takewhile(lambda c: c in IDS or not is_numeric_dtype(found[c]), found.columns))
     every = list(found.columns)
-    wanted = chosen(options.columns, every, every, {})
+    usual = [c for c in every if by != "step" or c not in OF_STEPS]
+    wanted = chosen(options.columns, usual, every, {FLOPS: STEP_COSTS} if by == "step" else {})
     wanted += _also(options, every, wanted)
     return found[[*names, *(c for c in wanted if c not in names)]]
+
+
+def _costs_of_steps(options: Options) -> Costs | None:
+    """Return how FLOPs of steps are counted, None where nobody asks for them."""
+    return options.costs if costs_of("step", (*options.columns, *options.also)) else None
 
 
 def sorted_by(by: str, found: pd.DataFrame) -> str:
@@ -122,7 +141,7 @@ def _with_columns(joined: Attributed, by: str, options: Options) -> pd.DataFrame
     """Return a view of which other columns may be asked for."""
     view, names = VIEWS[by], options.kernel_names
     tables: Mapping[str, Callable[..., pd.DataFrame]] = {
-        "op": by_op,
+        "op": partial(by_op, costs=options.costs),
         "op-kernel": partial(by_op_kernel, kernel_names=names, inclusive=options.inclusive),
         "kernel": partial(by_kernel, kernel_names=names),
         "copy": partial(by_copy, memory_kinds=options.memory_kinds),
@@ -140,7 +159,9 @@ def _broken_down(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
         rows,
         BROKEN_DOWN[rows],
         options,
-        lambda wanted: breakdown.breakdown(counted, dimensions, wanted, options.kernel_names),
+        lambda wanted: breakdown.breakdown(
+            counted, dimensions, wanted, options.kernel_names, options.costs
+        ),
     )
 
 

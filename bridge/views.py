@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -26,9 +27,18 @@ OF_RANGES = tuple(
     "calls kernels copies fills graphs gpu_self_ns gpu_total_ns gpu_busy_ns cpu_self_ns cpu_total_ns"
     " gpu_mean_ns gpu_p50_ns gpu_p95_ns gpu_max_ns share".split()
 )
+# Columns of ranges, and of steps, that need what calls say of themselves; all of them go by the set "flops".
+COSTS = tuple(
+    "flop tflop_per_s peak_share moved_bytes gb_per_s bandwidth_share intensity counted_ns uncounted"
+    " flop_once formula".split()
+)
+OF_STEPS = tuple("flop mfu tflop_per_s peak_tflops uncounted peak_dtype".split())
+FLOPS = "flops"
 GEOMETRY = tuple(
     "grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic".split()
 )
+# What has to be read for advice, and most do without.
+OF_ADVICE = frozenset(["json", "category", "source_kind", "target_kind", *GEOMETRY])
 VIEWS = {
     "op": View(("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"), OF_RANGES, directed=True),
     "op-kernel": View(("total_ns",), TIMES, directed=True),
@@ -61,12 +71,14 @@ VIEWS = {
 # What rows can be told apart by, alone or together (op,shape), and what has to be read for it.
 DIMENSIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys("op path direction step phase thread process report api".split(), ()),
-    **dict.fromkeys("kernel copy kind device stream".split(), ()),
+    **dict.fromkeys("kernel copy kind library fused device stream".split(), ()),
     "module": ("category",),
     "shape": ("json",),
     "dtype": ("json",),
     "geometry": GEOMETRY,
 }
+# Dimensions that no table of ranges has.
+ALONE = frozenset("kernel copy kind library fused device stream geometry api".split())
 # The columns that name a row, where they are not called as the dimension is.
 LABELS: dict[str, tuple[str, ...]] = {
     "copy": ("operation",),
@@ -84,6 +96,12 @@ BROKEN_DOWN = {  # by what the rows are made of
         ("total_ns",),
         (*TIMES[:2], "busy_ns", *TIMES[2:4], "p50_ns", "p95_ns", "max_ns", "share"),
         directed=True,
+    ),
+    "diff": View(
+        ("diff_ns",),
+        tuple(
+            "calls activities before_ns after_ns diff_ns change step_ratio share p state".split()
+        ),
     ),
 }
 
@@ -113,8 +131,20 @@ def labels_of(by: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(labels))
 
 
-def details_of(by: str) -> frozenset[str]:
-    """Return the columns that a table needs and most do without."""
+def costs_of(by: str, words: Iterable[str]) -> bool:
+    """Tell whether any of the words that someone asks for is a column of `COSTS`, or a set with some."""
+    asked = {word.removesuffix("_ns") for word in words}
+    if by == "step":
+        return not asked.isdisjoint((FLOPS, *OF_STEPS))
+    if by != "op" and (by in VIEWS or any(name in ALONE for name in by.split(","))):
+        return False
+    return not asked.isdisjoint((FLOPS, "all", *(name.removesuffix("_ns") for name in COSTS)))
+
+
+def details_of(by: str, words: Iterable[str] = ()) -> frozenset[str]:
+    """Return the columns that a table needs and most do without; ``words`` are columns and sets asked for."""
+    if costs_of(by, words):
+        return details_of(by) | {"json"}
     if by in VIEWS:
         return frozenset(VIEWS[by].details)
     return frozenset(name for one in dimensions_of(by) for name in DIMENSIONS[one])

@@ -375,7 +375,6 @@ def test_filter_and_sort_work_on_no_rows(by: str, bare: Path) -> None:
         (["--kernel-names", "long"], ["'long'"]),
         (["--inclusive"], ["--inclusive goes with --by op-kernel"]),
         (["--inclusive", "--by", "kernel"], ["--inclusive goes with --by op-kernel"]),
-        (["--run", "one"], ["'one' is not a valid integer"]),
         (["--no-such"], ["--no-such"]),
     ],
 )

@@ -1,7 +1,7 @@
 """Pages that show real profiles: their commands, run on these, print what the pages show.
 
-    <!-- corpus-run -->       its `bridge …` lines are run in a folder with the profiles that the page names
-    <!-- corpus-output -->    what the block before it printed, exactly
+<!-- corpus-run -->       its `bridge …` lines are run in a folder with the profiles that the page names
+<!-- corpus-output -->    what the block before it printed, exactly
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from bridge.analyze.kinds import is_kind
 from bridge.join.attributed import Attributed
 from bridge.join.grammar import parse
 from bridge.join.order import Flags
 from importers import frames
 
-COLLECTIVE = re.compile(r"(nccl|rccl|msccl|nvshmem|oneccl)", re.IGNORECASE)  # how kernels begin
 LAUNCHING = re.compile(r"cu(?:da)?(?:Graph)?Launch\w*")  # issues kernels, graphs or host functions
 WAITING = re.compile(r"cu\w*Synchronize")
 COPYING = re.compile(r"cu(?:da)?(?:Memcpy|Memset)\w*")
@@ -29,10 +29,7 @@ DATA_LOADING = re.compile(r"enumerate\((?:DataLoader|DataPipe)\)#.*|.*\bdata[ _-
 
 def is_communication(joined: Attributed) -> Flags:
     """Tell which activities are kernels of a communication library."""
-    activities = joined.report.activities
-    named = activities["name"]
-    collective = _matching(named.cat.categories, COLLECTIVE)
-    return collective[frames.codes(named)] & frames.is_kind(activities, frames.KERNEL)
+    return is_kind(joined, "communication")
 
 
 def calls_matching(joined: Attributed, pattern: re.Pattern[str]) -> Flags:

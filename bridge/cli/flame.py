@@ -41,7 +41,7 @@ READ = frozenset({"category"})  # what ranges say of themselves: whether they ar
 def flame(  # noqa: PLR0913, PLR0917 - a parameter per option
     reports: tuple[Path, ...],
     db: Path,
-    run: int | None,
+    run: int | str | None,
     weight: str,
     steps: bool,
     choices: Choices,

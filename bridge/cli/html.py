@@ -9,12 +9,12 @@ import click
 
 from bridge.cli import options
 from bridge.cli.progress import doing
+from bridge.views import OF_ADVICE
 
 if TYPE_CHECKING:
     from bridge.join.choices import Choices
 
 MOST = 2
-DETAILS = frozenset(["category", "json"])
 
 
 @click.command("html")
@@ -25,7 +25,7 @@ DETAILS = frozenset(["category", "json"])
 def html(  # noqa: PLR0913, PLR0917 - a parameter per option
     reports: tuple[Path, ...],
     db: Path,
-    run: int | None,
+    run: int | str | None,
     choices: Choices,
     sidecar: tuple[Path, ...],
     output: Path | None,
@@ -55,7 +55,7 @@ def write_page(  # noqa: PLR0913 - what `options.joined` takes
     output: Path,
     reports: tuple[Path, ...],
     db: Path,
-    run: int | None,
+    run: int | str | None,
     choices: Choices,
     sidecar: tuple[Path, ...],
     *,
@@ -63,7 +63,7 @@ def write_page(  # noqa: PLR0913 - what `options.joined` takes
 ) -> None:
     """Load what the options name, two reports as two sides, and write the page of it."""
     sides: list[tuple[Path, ...]] = [(report,) for report in reports] or [()]
-    found = [options.joined(side, db, run, choices, DETAILS, sidecar) for side in sides]
+    found = [options.joined(side, db, run, choices, OF_ADVICE, sidecar) for side in sides]
     from bridge import exports
 
     with doing(f"writing {output}"):

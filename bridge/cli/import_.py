@@ -23,20 +23,24 @@ TOP = 15
 @click.option(
     "--verify", is_flag=True, help="Know a report by a hash of every byte, not of samples."
 )
+@click.option("--name", help="Call the run by this name, as bridge diff takes it.")
 @click.option("--quiet", "-q", is_flag=True, help="Print no table.")
 @click.argument("reports", nargs=-1, required=True, type=options.FILE)
-def import_(
+def import_(  # noqa: PLR0913, PLR0917 - what it takes
     reports: tuple[Path, ...],
     db: Path,
     rules: Path | None,
     sidecar: tuple[Path, ...],
     verify: bool,
+    name: str | None,
     quiet: bool,
 ) -> None:
     """Join REPORTS (.sqlite, .nsys-rep, .jsonl), keep them as one run of the store, print the breakdown."""
     from bridge import store
     from bridge.join.choices import Choices
 
+    if name is not None:
+        store.check_name(name)
     joined = options.joined(reports, db, None, Choices(options.read_rules(rules)), sidecar=sidecar)
     grouped = rules.read_text(encoding="utf-8") if rules else ""
     recordings = [path for facts in joined.report.facts for path in facts.recordings]
@@ -46,12 +50,23 @@ def import_(
         click.echo(f"already imported as run {run.id} of {db}, on {run.created}", err=True)
     with doing(f"storing in {db}"):
         number = run.id if run else store.save(joined, db, known, grouped)
+    if name is not None:
+        _call(db, number, name)
     if not quiet:
         show(joined)
     click.echo(
         f"run {number} of {db}; next: bridge report --by op | bridge trace -o trace.json.gz",
         err=True,
     )
+
+
+def _call(db: Path, run: int, name: str) -> None:
+    """Give a run its name, and say whose that was."""
+    from bridge import store
+
+    had = store.named(db, run, name)
+    if had:
+        click.echo(f"{name} was run {had.id}; it is run {run} from now on", err=True)
 
 
 def show(joined: Joined) -> None:

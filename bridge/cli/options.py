@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bridge.join.choices import Choices
     from bridge.join.labels import Rule
     from bridge.joined import Joined
+    from bridge.kernels import Rules
     from bridge.render.table import Look
     from importers import Report
     from importers.nsys.table import Details
@@ -43,9 +44,24 @@ def store(command: F) -> F:
 def source(command: F) -> F:
     """Where a command reads from: report files, or a run of the store."""
     command = click.option(
-        "--run", type=int, help="Run of the store to read; default: the newest."
+        "--run",
+        metavar="RUN",
+        callback=run_asked,
+        help="Run of the store to read, by number or name; default: the newest.",
     )(store(command))
     return click.argument("reports", nargs=-1, type=FILE)(command)
+
+
+def run_asked(
+    _context: click.Context, _option: click.Parameter, text: str | None
+) -> int | str | None:
+    """Read which run is asked for, None for the newest."""
+    return None if text is None else run_of(text)
+
+
+def run_of(text: str) -> int | str:
+    """Read the number of a run, or its name."""
+    return int(text) if text.isdecimal() else text
 
 
 def sidecar(command: F) -> F:
@@ -76,6 +92,7 @@ def choices(command: F) -> F:
         from bridge.join.choices import Choices
 
         chosen = {name: given.pop(name) for name in ("graphs", "domains", "without", "adopt")}
+        chosen["kernel_rules"] = read_kernel_rules(given.pop("kernel_rules"))
         return command(*args, choices=Choices(read_rules(given.pop("rules")), **chosen), **given)
 
     taking: Any = with_choices
@@ -107,6 +124,13 @@ CHOICES = (
         is_flag=True,
         help="Give work of threads without ranges to the op that another thread waits in: a guess.",
     ),
+    click.option(
+        "--kernel-rules",
+        type=FILE,
+        envvar="BRIDGE_KERNEL_RULES",
+        show_envvar=True,
+        help="A TOML file that says what kernels are, before the built-in rules: see docs/kernels.md.",
+    ),
 )
 
 
@@ -128,7 +152,7 @@ def check_output(output: Path, reports: Sequence[Path], *, force: bool) -> None:
 def joined(
     reports: Sequence[Path],
     db: Path,
-    run: int | None,
+    run: int | str | None,
     choices: Choices,
     details: Details = True,
     sidecar: Sequence[Path] = (),
@@ -164,7 +188,7 @@ def _imported(reports: Sequence[Path], details: Details, sidecar: Sequence[Path]
         return importers.load(*reports, details=details, sidecar=sidecar)
 
 
-def _stored(db: Path, run: int | None) -> tuple[Report, tuple[Rule, ...]]:
+def _stored(db: Path, run: int | str | None) -> tuple[Report, tuple[Rule, ...]]:
     """Read a run, and the rules that it was imported with."""
     from bridge import store  # sqlite-utils takes a while, and a report needs none of it
     from bridge.join import labels
@@ -185,6 +209,19 @@ def read_rules(path: Path | None) -> tuple[Rule, ...]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise click.BadParameter(f"{path}: {reason}", param_hint="--rules") from error
+
+
+def read_kernel_rules(path: Path | None) -> Rules | None:
+    """Read a file of rules of kernels; a bad one is a usage error."""
+    from bridge import kernels
+
+    if path is None:
+        return None
+    try:
+        return kernels.rules(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise click.BadParameter(f"{path}: {reason}", param_hint="--kernel-rules") from error
 
 
 def look(*, to_terminal: bool = True) -> Look:

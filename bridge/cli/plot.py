@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli import options
+from bridge.cli.costs import costs
 from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from bridge.analyze.flops import Costs
     from bridge.join.choices import Choices
     from bridge.joined import Joined
 
@@ -27,7 +29,8 @@ NOT_THERE = {
     "memory": "no samples of memory in the report; a session records them:"
     " bridge.profile(profile_memory=True)",
     "roofline": "no call whose work ran says both its FLOPs and its bytes; record them with"
-    ' @nvtx_op(shapes=True, flops="auto") or bridge.profile(with_flops=True)',
+    ' @nvtx_op(shapes=True, flops="auto") or bridge.profile(with_flops=True);'
+    " where shapes are there, and no types, say --dtype",
     "histogram": "no activity that took any time {op}",
     "work": "no work on a GPU in the report",
 }
@@ -44,8 +47,7 @@ NOT_THERE = {
     help="How many ops (histogram: kernels) stand apart. [default: 7 to 12]",
 )
 @click.option("--op", default="*", help="histogram: only work of ops like this: 'aten::*'.")
-@click.option("--peak-tflops", type=click.FloatRange(min=0, min_open=True), help="roofline: roof.")
-@click.option("--peak-gbs", type=click.FloatRange(min=0, min_open=True), help="roofline: slope.")
+@costs
 @click.option(
     "--width", type=click.FloatRange(1, 40), default=6.5, show_default=True, help="In inches."
 )
@@ -56,7 +58,7 @@ NOT_THERE = {
 def plot(  # noqa: PLR0913, PLR0917 - a parameter per option
     reports: tuple[Path, ...],
     db: Path,
-    run: int | None,
+    run: int | str | None,
     choices: Choices,
     sidecar: tuple[Path, ...],
     kind: str,
@@ -103,13 +105,15 @@ def _draw(
             raise click.ClickException(f"{output}: {error}") from error
 
 
-def _check(
-    kind: str, *, op: str, peak_tflops: float | None, peak_gbs: float | None, **_: Any
-) -> None:
+def _check(kind: str, *, op: str, costs: Costs, **_: Any) -> None:
+    from bridge.analyze.flops import Costs
+
     if op != "*" and kind != "histogram":
         raise click.UsageError("--op goes with --kind histogram")
-    if (peak_tflops or peak_gbs) and kind != "roofline":
-        raise click.UsageError("--peak-tflops and --peak-gbs go with --kind roofline")
+    if costs != Costs() and kind != "roofline":
+        raise click.UsageError(
+            "--flops, --dtype, --peak-tflops, --peak-gbs and --gpus go with --kind roofline"
+        )
 
 
 def _breakdown(joined: Joined, axes: Axes, *, top: int, **_: Any) -> None:
@@ -138,22 +142,14 @@ def _memory(joined: Joined, axes: Axes, **_: Any) -> None:
     )
 
 
-def _roofline(
-    joined: Joined,
-    axes: Axes,
-    *,
-    top: int,
-    peak_tflops: float | None,
-    peak_gbs: float | None,
-    **_: Any,
-) -> None:
+def _roofline(joined: Joined, axes: Axes, *, top: int, costs: Costs, **_: Any) -> None:
     from bridge.analyze.overview.names import Names
     from bridge.analyze.overview.roofline import roofline as reached
     from bridge.render.plot import roofline
 
     names = Names()
-    found = _needed(joined, "roofline", reached(joined.attributed, names))
-    roofline.draw(axes, found, names.listed, top, (peak_tflops, peak_gbs))
+    found = _needed(joined, "roofline", reached(joined.attributed, names, costs))
+    roofline.draw(axes, found, names.listed, top)
 
 
 def _histogram(joined: Joined, axes: Axes, *, top: int, op: str, **_: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli import options, times
+from bridge.cli.costs import costs
 from bridge.views import DIMENSIONS, DIRECTED, TIME_UNITS, VIEWS, details_of
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ TELL_STEPS = ("step", "gap")  # views with a column of steps
 FORMATS = ("table", "json", "csv", "md")
 VIEW = (  # what goes to Joined.by
     *("columns", "inclusive", "kernel_names", "memory_kinds", "arguments", "direction"),
-    "idle_over_ns",
+    *("idle_over_ns", "costs"),
 )
 
 
@@ -43,7 +44,7 @@ VIEW = (  # what goes to Joined.by
     "--columns",
     default="",
     metavar="NAMES",
-    help="Only these, with commas. Sets: default, all, gpu, cpu, causes, communication.",
+    help="Only these, with commas. Sets: default, all, gpu, cpu, causes, communication, flops, tensor-cores.",
 )
 @click.option(
     "--inclusive", is_flag=True, help="op-kernel: count a kernel for every op on its stack."
@@ -94,6 +95,7 @@ VIEW = (  # what goes to Joined.by
     type=click.Choice(TIME_UNITS),
     help="Unit of all times in tables. [default: what fits]",
 )
+@costs
 @options.choices
 @options.sidecar
 @click.option(
@@ -103,7 +105,7 @@ VIEW = (  # what goes to Joined.by
 def report(  # noqa: PLR0913, PLR0917 - what every command takes
     reports: tuple[Path, ...],
     db: Path,
-    run: int | None,
+    run: int | str | None,
     choices: Choices,
     sidecar: tuple[Path, ...],
     output: Path | None,
@@ -117,8 +119,8 @@ def report(  # noqa: PLR0913, PLR0917 - what every command takes
     """
     by = ",".join(part.strip() for part in asked.pop("by").split(","))
     with _in_a_line():
-        details = _details(by, **asked)
         conditions, steps = _conditions(by, asked.pop("conditions"), arguments=asked["arguments"])
+        details = _details(by, [c.column for c in conditions], **asked)
     if output:
         options.check_output(output, reports, force=force)
     choices = replace(choices, raw=asked["names"] == "raw")
@@ -141,7 +143,9 @@ def _in_a_line() -> Iterator[None]:
         raise click.UsageError(str(error)) from error
 
 
-def _details(by: str, *, kernel_names: str, direction: str, **asked: Any) -> set[str]:
+def _details(
+    by: str, also: Sequence[str], *, kernel_names: str, direction: str, **asked: Any
+) -> set[str]:
     """Return the columns that the table needs and most do without; ValueError for what does not go together."""
     for flag, only in FLAGS.items():
         if asked[flag] and by != only:
@@ -149,7 +153,8 @@ def _details(by: str, *, kernel_names: str, direction: str, **asked: Any) -> set
     if direction != "both" and by in VIEWS and by not in DIRECTED:
         alone = [*DIRECTED, *(name for name in DIMENSIONS if name not in VIEWS)]
         raise ValueError(f"--direction goes with --by {', '.join(alone)}, or several dimensions")
-    found = set(details_of(by))
+    words = [*asked["columns"].split(","), (asked["sort"] or "").removeprefix("+"), *also]
+    found = set(details_of(by, (word.strip() for word in words)))
     for flag, columns in DETAILS.items():
         found |= set(columns) if asked[flag] else set()
     return found | ({"mangled"} if kernel_names == "mangled" else set())

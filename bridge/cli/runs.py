@@ -26,18 +26,19 @@ def list_(db: Path) -> None:
         click.echo(
             f"{run.id:>4}  {run.created}  {units.count(run.activities):>12} activities"
             f"  {units.time(run.gpu_ns):>10}  {units.percent(share):>7} in ops  {', '.join(run.source)}"
+            f"{f'  ({run.name})' if run.name else ''}"
         )
 
 
 @runs.command()
 @options.store
-@click.argument("run", type=int)
-def show(db: Path, run: int) -> None:
-    """Show one run: its reports, its accounting and its ops."""
+@click.argument("run")
+def show(db: Path, run: str) -> None:
+    """Show one run, by number or name: its reports, its accounting and its ops."""
     from bridge.cli.import_ import show as breakdown
     from bridge.join.choices import Choices
 
-    joined = options.joined((), db, run, Choices())
+    joined = options.joined((), db, options.run_of(run), Choices())
     for source, facts in zip(joined.report.source, joined.report.facts, strict=True):
         made = (
             f"Nsight Systems {facts.product} (schema {facts.schema})"
@@ -50,10 +51,10 @@ def show(db: Path, run: int) -> None:
 
 @runs.command()
 @options.store
-@click.argument("run", type=int)
-def rm(db: Path, run: int) -> None:
-    """Remove a run from the store."""
+@click.argument("run")
+def rm(db: Path, run: str) -> None:
+    """Remove a run, by number or name, from the store."""
     from bridge import store
 
-    gone = store.remove(db, run)
+    gone = store.remove(db, options.run_of(run))
     click.echo(f"removed run {gone.id}: {', '.join(gone.source)}", err=True)

@@ -42,7 +42,7 @@ DRAWN = frozenset(
 def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
     reports: tuple[Path, ...],
     db: Path,
-    run: int | None,
+    run: int | str | None,
     choices: Choices,
     sidecar: tuple[Path, ...],
     output: Path | None,

@@ -38,7 +38,7 @@ LIMIT_S = 300  # for a browser that was opened; whoever comes by ssh may take as
 def view(  # noqa: PLR0913, PLR0917 - a parameter per option
     reports: tuple[Path, ...],
     db: Path,
-    run: int | None,
+    run: int | str | None,
     choices: Choices,
     sidecar: tuple[Path, ...],
     page: bool,
@@ -79,7 +79,7 @@ def _ready(reports: tuple[Path, ...]) -> Path | None:
     return reports[0]
 
 
-def _name(reports: tuple[Path, ...], run: int | None) -> str:
+def _name(reports: tuple[Path, ...], run: int | str | None) -> str:
     return reports[0].stem if reports else "newest run" if run is None else f"run {run}"
 
 

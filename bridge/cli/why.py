@@ -33,7 +33,7 @@ def why(
     reports: tuple[Path, ...],
     what: str,
     db: Path,
-    run: int | None,
+    run: int | str | None,
     choices: Choices,
     form: str,
 ) -> None:

@@ -26,6 +26,9 @@ SLOW_UP = "kernel_size bias stride padding output_padding dilation"
 BACKWARD = "bias_sizes stride padding dilation transposed output_padding groups output_mask"
 OVERRIDDEN = "stride padding dilation transposed output_padding groups output_mask"
 
+OLD_CUDNN = "padding stride dilation groups benchmark deterministic allow_tf32 output_mask"
+GRADIENT_FIRST, INPUT_FIRST = (0, 1, 2), (1, 0, 2)  # where gradient, input and weight stand
+
 DEFAULTS = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0, "groups": 1}
 
 
@@ -68,18 +71,24 @@ def convolution(signature: str, axes: int | None = None, *, up: bool = False) ->
     return count, lambda call: (_output(*read(call)),)
 
 
-def backward(signature: str) -> Counting:
-    """Count the gradients of input and weight that are asked for: each costs what the forward pass did."""
+def backward(
+    signature: str, order: Sequence[int] = GRADIENT_FIRST, *, by_groups: bool = False
+) -> Counting:
+    """Count the gradients of input and weight that are asked for: each costs what the forward pass did.
+
+    ``order`` says where gradient, input and weight stand. ``by_groups`` counts the weight's once for each group, as FlopCounterMode does.
+    """
     places = _places(signature, 3)
 
     def count(call: Call) -> int:
         given = Given(call, places)
-        out, x, weight = (tensor(call, place) for place in range(3))
+        out, x, weight = (tensor(call, place) for place in order)
         forward = 2 * prod(weight) * _applied(x, weight, out, given.transposed())
-        return forward * sum(_asked(given)[:2])
+        of_input, of_weight = _asked(given)[:2]
+        return forward * (of_input + of_weight * (_groups(x, weight, out) if by_groups else 1))
 
     def outputs(call: Call) -> list[Shape]:
-        out, x, weight = (tensor(call, place) for place in range(3))
+        out, x, weight = (tensor(call, place) for place in order)
         bias = (out[1 - len(weight)],)
         asked = _asked(Given(call, places))
         return [shape for shape, one in zip((x, weight, bias), asked, strict=True) if one]
@@ -125,6 +134,12 @@ def _fits(many: int, weight: Shape, one: int) -> bool:
     """Tell whether a weight joins ``many`` channels, in groups, to ``one`` of its own first length."""
     groups, rest = divmod(many, weight[1])
     return one == weight[0] and groups > 0 and not rest and not weight[0] % groups
+
+
+def _groups(x: Shape, weight: Shape, out: Shape) -> int:
+    axes = len(weight) - 2
+    one, other = x[-axes - 1], out[-axes - 1]
+    return (one if _fits(one, weight, other) else other) // weight[1]
 
 
 def _output(given: Given, x: Shape, weight: Shape, transposed: bool | None) -> Shape:

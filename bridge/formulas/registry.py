@@ -35,7 +35,7 @@ def flops(call: Call) -> int | None:
         found = formula(call.name)
         return None if found is None else found.flops(call)
 
-    return _answer(count, call)
+    return answered(count, call)
 
 
 def bytes_moved(call: Call) -> int | None:
@@ -43,7 +43,7 @@ def bytes_moved(call: Call) -> int | None:
 
     An op without a formula is taken to read all of its inputs.
     """
-    return _answer(lambda call: moved(call, formula(call.name)), call)
+    return answered(lambda call: moved(call, formula(call.name)), call)
 
 
 def register(
@@ -68,7 +68,8 @@ def register(
     _registered.update(dict.fromkeys(listed, Formula("registered", text, source, exact, flops)))
 
 
-def _answer(question: Callable[[Call], Any], call: Call) -> int | None:
+def answered(question: Callable[[Call], Any], call: Call) -> int | None:
+    """Return the number that a call has, None where none is known or asking raises."""
     try:
         number = question(lawful(call))
         return None if number is None or number < 0 else int(number)

@@ -110,6 +110,11 @@ CONVOLUTION = (
             "forward for each of input and weight whose gradient is asked for",
             convolution.backward(convolution.OVERRIDDEN),
         ),
+        (
+            "cudnn_convolution_backward",
+            "forward for each of input and weight whose gradient is asked for",
+            convolution.backward(convolution.OLD_CUDNN, convolution.INPUT_FIRST),
+        ),
     ),
 )
 ATTENTION = (

@@ -31,6 +31,7 @@ from bridge.join.order import NONE, Flags, Ints
 from bridge.join.paths import paths
 from bridge.join.repetition import with_repetition
 from bridge.join.steps import Steps
+from bridge.kernels import Rules
 from importers import frames
 from importers.report import Report
 
@@ -48,7 +49,7 @@ class Attributed:
 
     ``ops`` are the distinct names; ``op`` is a code into them per range, NONE for a range that is
     no op (a phase, a library's own range). What analyses count may be less than there is: one
-    ``direction``, the rows that are ``chosen``.
+    ``direction``, the rows that are ``chosen``. ``kernel_rules`` are the user's, of what kernels are.
     """
 
     report: Report
@@ -57,6 +58,7 @@ class Attributed:
     op: Ints
     direction: str = BOTH
     chosen: Chosen | None = None
+    kernel_rules: Rules | None = None
 
     @classmethod
     def of(cls, report: Report, choices: Choices = DEFAULT) -> Attributed:
@@ -75,7 +77,8 @@ class Attributed:
         if choices.adopt:
             of_range = frames.ints(report.ranges, "report"), frames.ints(report.ranges, "process")
             attribution = with_adoption(attribution, of_range, launches)
-        return cls(report, attribution, tuple(names), np.where(is_op, codes, NONE))
+        op = np.where(is_op, codes, NONE)
+        return cls(report, attribution, tuple(names), op, kernel_rules=choices.kernel_rules)
 
     def within(self, chosen: Chosen) -> Attributed:
         """Return what analyses count of some time: accounting is of that, attribution stays the whole's."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bridge.join.labels import Rule
+from bridge.kernels import Rules
 
 GRAPHS = ("capture", "launch")
 
@@ -20,7 +21,8 @@ class Choices:
 
     ``domains`` are those whose ranges are ops ("all" for every one), without any all but libraries'
     own; ``without`` are left out of them. ``adopt`` gives work of threads without a range to the
-    range that one other thread waits in: a guess by time.
+    range that one other thread waits in: a guess by time. ``kernel_rules`` say what kernels are, before
+    the built-in ones.
     """
 
     rules: Sequence[Rule] = ()
@@ -29,6 +31,7 @@ class Choices:
     domains: Sequence[str] = ()
     without: Sequence[str] = ()
     adopt: bool = False
+    kernel_rules: Rules | None = None
 
     @property
     def only(self) -> Sequence[str]:

@@ -15,7 +15,11 @@ FORMAT = "bridge.report/1"
 
 def as_json(by: str, source: Sequence[str], totals: Mapping[str, Any], table: pd.DataFrame) -> str:
     """Return one JSON object, a line per row; integers stay integers."""
-    head = {"format": FORMAT, "by": by, "source": list(source), "totals": totals}
+    return with_rows({"format": FORMAT, "by": by, "source": list(source), "totals": totals}, table)
+
+
+def with_rows(head: Mapping[str, Any], table: pd.DataFrame) -> str:
+    """Return one JSON object: what is known of a table, and its ``rows``."""
     opening = json.dumps(head, ensure_ascii=False, indent=1)[:-2]
     return (
         f'{opening},\n "rows": [{",".join(f"{chr(10)}  {row}" for row in _rows(table))}\n ]\n}}\n'

@@ -15,7 +15,7 @@ SHARES = {
     "share": "of GPU",
     "total_share": "total of GPU",
     "cpu_share": "of CPU",
-    "kernel_ns": "in kernels",
+    "in_kernels_ns": "in kernels",
     "tensor_core_ns": "Tensor Cores",
     "tensor_core_unknown_ns": "not known",
     "tensor_core_share": "on Tensor Cores",

@@ -211,6 +211,18 @@ SHOWN = {
         Shown("change", "change", headings.change),
         Shown("state", "state"),
     ),
+    "diff": (  # all as texts
+        Shown("calls", "calls", given, extra=True, quiet=True),
+        Shown("activities", "count", given, extra=True, quiet=True),
+        Shown("before_ns", "before", given),
+        Shown("after_ns", "after", given),
+        Shown("diff_ns", "difference", given),
+        Shown("change", "change", given),
+        Shown("step_ratio", "per step", given, quiet=True),
+        Shown("share", "of change", given, extra=True),
+        Shown("p", "p", given, extra=True, quiet=True),
+        Shown("state", "state", given),
+    ),
     "device": (
         Shown("device", "device"),
         Shown("busy_ns", "busy", units.time, bar=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 LEAST = 0.001
+KILO = 1000
 SIZE = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -46,3 +47,17 @@ def percent(share: float) -> str:
 def rate(gb_per_s: float) -> str:
     """Return a bandwidth in 10**9 bytes per second."""
     return f"{gb_per_s:.1f} GB/s"
+
+
+def flop(number: float) -> str:
+    """Return an amount of floating-point operations: ``1.60 TFLOP``."""
+    prefixes = ("", "k", "M", "G", "T", "P", "E", "Z")
+    place = 0
+    while abs(number) >= KILO and place + 1 < len(prefixes):
+        number, place = number / KILO, place + 1
+    return f"{number:.0f} FLOP" if not place else f"{number:.2f} {prefixes[place]}FLOP"
+
+
+def tflops(tflop_per_s: float) -> str:
+    """Return a speed in 10**12 FLOP per second; what is little shows some digits."""
+    return f"{tflop_per_s:.4g} TFLOP/s"

@@ -7,8 +7,20 @@ closing one would drop the other's locks.
 
 from bridge.store.identity import identity
 from bridge.store.load import load
-from bridge.store.runs import Run, described, find, listed, remove
+from bridge.store.runs import Run, check_name, described, find, listed, named, remove
 from bridge.store.save import save
 from bridge.store.tables import StoreError
 
-__all__ = ["Run", "StoreError", "described", "find", "identity", "listed", "load", "remove", "save"]
+__all__ = [
+    "Run",
+    "StoreError",
+    "check_name",
+    "described",
+    "find",
+    "identity",
+    "listed",
+    "load",
+    "named",
+    "remove",
+    "save",
+]

@@ -19,8 +19,8 @@ from importers.report import Facts, Report
 from importers.texts import Ints, Texts
 
 
-def load(path: Path, run: int | None = None) -> Report:
-    """Read a run, the newest by default; raises StoreError if it is not there."""
+def load(path: Path, run: int | str | None = None) -> Report:
+    """Read a run by number or name, the newest by default; raises StoreError if it is not there."""
     with opened(path) as database:
         found = chosen(database, path, run)
         rows = database.table("extents").rows_where("run = ?", [found.id])

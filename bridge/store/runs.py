@@ -14,7 +14,7 @@ from importers.frames import FRAMES
 
 @dataclass(frozen=True)
 class Run:
-    """One import: its number, when it was made, of what, its headline figures in ns, its rules."""
+    """One import: its number, when it was made, of what, its headline figures in ns, its rules, its name or None."""
 
     id: int
     created: str
@@ -25,6 +25,7 @@ class Run:
     ops: int
     identity: str
     rules: str
+    name: str | None
 
 
 def listed(path: Path) -> list[Run]:
@@ -42,29 +43,48 @@ def find(path: Path, identity: str, rules: str = "") -> Run | None:
         return next((_run(row) for row in rows), None)
 
 
-def described(path: Path, run: int | None = None) -> Run:
-    """Return one run, the newest by default; raises StoreError if it is not there."""
+def described(path: Path, run: int | str | None = None) -> Run:
+    """Return one run by number or name, the newest by default; raises StoreError if it is not there."""
     with opened(path) as database:
         return chosen(database, path, run)
 
 
-def chosen(database: Database, path: Path, run: int | None) -> Run:
-    """Return a run by number, the newest without one; raises StoreError if there is none."""
+def named(path: Path, run: int, name: str) -> Run | None:
+    """Call a run by a name, which no other has from then on; return the one that had it, None if none else did.
+
+    Raises StoreError for a name that is none.
+    """
+    check_name(name)
+    with alone(path), opened(path) as database:
+        rows = [*database.table("runs").rows_where("name = ? AND id != ?", [name, run])]
+        database.execute("UPDATE runs SET name = NULL WHERE name = ?", [name])
+        database.execute("UPDATE runs SET name = ? WHERE id = ?", [name, run])
+        return _run(rows[0]) if rows else None
+
+
+def check_name(name: str) -> None:
+    """Raise StoreError for what cannot be the name of a run."""
+    if not name.strip() or name.isdecimal():
+        raise StoreError(f"{name!r} cannot name a run: a name is neither empty nor a number")
+
+
+def chosen(database: Database, path: Path, run: int | str | None) -> Run:
+    """Return a run by number or name, the newest without one; raises StoreError if there is none."""
     rows = [_run(row) for row in database.table("runs").rows_where(order_by="id desc")]
     if not rows:
         raise StoreError(f"{path}: no run in this store; 'bridge import REPORT' makes one")
-    found = next((row for row in rows if run in (None, row.id)), None)
+    found = next((row for row in rows if run in (None, row.id, row.name or row.id)), None)
     if found is None:
-        known = ", ".join(str(row.id) for row in rows[::-1])
+        known = ", ".join(f"{r.id} ({r.name})" if r.name else str(r.id) for r in rows[::-1])
         raise StoreError(f"{path}: no run {run}; there are {known}")
     return found
 
 
-def remove(path: Path, run: int) -> Run:
+def remove(path: Path, run: int | str) -> Run:
     """Take a run out and return what it was."""
     with alone(path), opened(path) as database:
         gone = chosen(database, path, run)
-        database.execute("DELETE FROM runs WHERE id = ?", [run])
+        database.execute("DELETE FROM runs WHERE id = ?", [gone.id])
         clean(database)
         database.conn.commit()
         database.vacuum()

@@ -14,7 +14,7 @@ from bridge.output import OutputError
 from importers.errors import ReportError
 from importers.frames import FRAMES, NAMES
 
-VERSION = 4
+VERSION = 5
 PATIENCE_S = 30  # for the locks of others
 
 # The tables for the frames: the frame's own columns, but for those kept elsewhere, and what the join found.
@@ -177,7 +177,13 @@ def _third(database: Database) -> None:
             database.table("reports").add_column(name, kind)
 
 
-MIGRATIONS: list[Callable[[Database], None]] = [_first, _second, _third, _second]
+def _fifth(database: Database) -> None:
+    """Add what runs are called."""
+    if "name" not in {column.name for column in database.table("runs").columns}:
+        database.table("runs").add_column("name", str)
+
+
+MIGRATIONS: list[Callable[[Database], None]] = [_first, _second, _third, _second, _fifth]
 
 
 def _columns(integers: str, texts: str) -> dict[str, type]:

@@ -12,16 +12,19 @@ from bridge.torch.everywhere import EveryModule, every_module
 from bridge.torch.modules import Annotation, annotate
 from bridge.torch.ops import Ops, ops
 from bridge.torch.recorded import Recorded, dataloader_waits, optimizer_steps
+from bridge.torch.stats import Stats, model_stats
 
 __all__ = [
     "Annotation",
     "EveryModule",
     "Ops",
     "Recorded",
+    "Stats",
     "annotate",
     "auto",
     "dataloader_waits",
     "every_module",
+    "model_stats",
     "ops",
     "optimizer_steps",
 ]

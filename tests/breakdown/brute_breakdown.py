@@ -19,7 +19,7 @@ from join.brute_more import WAYS, BruteMore
 
 RANGES = "op path module direction shape dtype step phase thread process report".split()
 CALLS = ["api"]
-ACTIVITIES = "kernel copy kind device stream geometry".split()
+ACTIVITIES = "kernel copy device stream geometry".split()  # what kernels are: tests/kernels
 SIZES = re.compile(r", sizes = (\[.*?\])(?=, input_op_ids = |\Z)")
 PID = 0xFFFFFF
 Label = tuple[object, ...]
@@ -242,9 +242,6 @@ class Breakdown:
 
     def _copy(self, e: Event):
         return self._of_kind(e, "operation", "copy", "fill")
-
-    def _kind(self, e: Event):
-        return {"kind": self.truth.brute.activities[e.activity].kind}
 
     def _device(self, e: Event):
         return {"device": self._gpus[e.activity]}

@@ -36,14 +36,25 @@ from breakdown.brute_breakdown import (
 from bridge.analyze.breakdown import COLUMNS, breakdown, rows_of
 from bridge.join.attributed import Attributed
 from bridge.joined import Joined
+from bridge.views import COSTS
 from importers import frames
 from importers.report import Facts, Report
 
 DIMENSIONS = (*RANGES, *CALLS, *ACTIVITIES)
 ALONE = [(name,) for name in DIMENSIONS]
 PAIRS = list(combinations(DIMENSIONS, 2))
-ELSEWHERE = "host_ns api_ns sync_ns queue_ns launch_gap_ns starved_ns bound communication_ns exposed_ns".split()
-FIGURES = {rows: [c for c in columns if c not in ELSEWHERE] for rows, columns in COLUMNS.items()}
+TENSOR_CORES = (
+    "tensor_core_ns tensor_core_share eligible_ns tensor_core_unknown_ns in_kernels_ns".split()
+)
+ELSEWHERE = [
+    *TENSOR_CORES,
+    *"host_ns api_ns sync_ns queue_ns launch_gap_ns starved_ns bound communication_ns exposed_ns".split(),
+]
+OF_RANGES = [*ELSEWHERE, *COSTS]  # activities have a gb_per_s of their own
+FIGURES = {
+    rows: [c for c in columns if c not in (OF_RANGES if rows == "ranges" else ELSEWHERE)]
+    for rows, columns in COLUMNS.items()
+}
 SIZES = ["", "", ", sizes = [[2, 3]]", ", sizes = [[2, 3], []]"]
 JSONS = [
     "",

@@ -17,9 +17,11 @@ from bridge.views import DIMENSIONS
 
 ADDING = {  # columns that add up over the rows of a finer table
     RANGES: "calls activities kernels copies fills graphs gpu_self_ns cpu_self_ns host_ns api_ns"
-    " sync_ns queue_ns launch_gap_ns starved_ns communication_ns exposed_ns share cpu_share".split(),
+    " sync_ns queue_ns launch_gap_ns starved_ns communication_ns exposed_ns share cpu_share"
+    " tensor_core_ns eligible_ns tensor_core_unknown_ns in_kernels_ns".split(),
     CALLS: "count total_ns activities gpu_ns share".split(),
-    ACTIVITIES: "count total_ns bytes share".split(),
+    ACTIVITIES: "count total_ns bytes share"
+    " tensor_core_ns eligible_ns tensor_core_unknown_ns in_kernels_ns".split(),
 }
 EXACT = {  # our columns, and those of NVIDIA's cuda_api_sum
     "count": "Num Calls",
@@ -28,7 +30,7 @@ EXACT = {  # our columns, and those of NVIDIA's cuda_api_sum
     "max_ns": "Max:dur_ns",
 }
 ROUNDED = {"mean_ns": "Avg:dur_ns", "p50_ns": "Med:dur_ns"}
-LEAVE_OUT = {"op", "kernel", "copy"}  # these have no row for what has none
+LEAVE_OUT = {"op", "kernel", "copy", "library", "fused"}  # these have no row for what has none
 SOME = {"mnist-training", "pytorch-2gpu-window", "nvfuser", "torch-compile-graphs", "pytorch-backward"}  # fmt: skip
 PAIRS = sorted(combinations(sorted(DIMENSIONS), 2))
 
@@ -83,10 +85,14 @@ def test_every_activity_is_in_one_row(dimension: str, joined: Joined) -> None:
     time = {RANGES: "gpu_self_ns", ACTIVITIES: "total_ns"}[rows]
     found = breakdown(joined.attributed, [dimension], [time])
     of_kinds = joined.by("kind", columns=["total"]).set_index("kind")["total_ns"]
+    copied, graphs = of_kinds["copy"] + of_kinds["fill"], of_kinds["graph"]
+    of_kernels = totals["gpu_ns"] - copied - graphs
     whole = {
         "op": totals["attributed_ns"],
-        "kernel": of_kinds["kernel"],
-        "copy": of_kinds["copy"] + of_kinds["fill"],
+        "kernel": of_kernels,
+        "library": of_kernels,
+        "fused": 0,
+        "copy": copied,
     }
     assert found[time].sum() == whole.get(dimension, totals["gpu_ns"])
 

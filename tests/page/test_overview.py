@@ -418,6 +418,7 @@ def test_roofline_counts_calls_that_are_known_and_ran(tmp_path):
         "gpu_ns": [350],
         "calls": [2],
         "left": [2],
+        "roofs": [],
     }
 
 

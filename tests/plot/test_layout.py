@@ -10,6 +10,7 @@ import pytest
 from command import assert_refused, bridge
 from made_reports import MARK, PUSH_POP, Made, thread
 
+from bridge.analyze.flops import Costs
 from bridge.analyze.overview.axis import Axis
 from bridge.analyze.overview.memory import memory
 from bridge.analyze.overview.names import Names
@@ -73,7 +74,7 @@ def looked_at(path, kind, width=6.5, height=None, **how):
     from bridge.render.plot.page import figure
 
     joined = load(path)
-    how = {"top": COUNTS.get(kind, 0), "op": "*", "peak_tflops": None, "peak_gbs": None} | how
+    how = {"top": COUNTS.get(kind, 0), "op": "*", "costs": Costs()} | how
     with figure(width, height or HEIGHTS[kind]) as (drawn, axes):
         DRAW[kind](joined, axes, **how)
         canvas = FigureCanvasAgg(drawn)

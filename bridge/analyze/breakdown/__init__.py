@@ -18,10 +18,12 @@ from bridge.analyze.breakdown.dimensions import (
 )
 from bridge.analyze.breakdown.events import Events
 from bridge.analyze.breakdown.statistics import Columns
+from bridge.analyze.flops import Costs
 from bridge.analyze.groups import counts
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Flags, Ints
 
+COSTS = Costs()
 DIMENSIONS = {**OF_RANGES, **OF_CALLS, **OF_ACTIVITIES}
 RANGES, CALLS, ACTIVITIES = ("ranges", "calls", "activities")
 COLUMNS: Mapping[str, Sequence[str]] = {
@@ -32,7 +34,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
 SETS: Mapping[str, Mapping[str, Sequence[str]]] = {
     RANGES: of_ranges.SETS,
     CALLS: {},
-    ACTIVITIES: {},
+    ACTIVITIES: of_activities.SETS,
 }
 
 
@@ -48,6 +50,7 @@ def breakdown(
     dimensions: Sequence[str],
     columns: Collection[str],
     kernel_names: str = "short",
+    costs: Costs = COSTS,
 ) -> pd.DataFrame:
     """Return one row per combination of dimensions (of `DIMENSIONS`) that anything counted is in.
 
@@ -56,7 +59,7 @@ def breakdown(
     """
     kind = rows_of(dimensions)
     made = {**DIMENSIONS, "kernel": kernel(kernel_names)}
-    parted = _Parted(joined, [made[name] for name in dimensions])
+    parted = _Parted(joined, [made[name] for name in dimensions], costs)
     tables = {RANGES: parted.of_ranges, CALLS: parted.of_calls, ACTIVITIES: parted.of_activities}
     return tables[kind](columns)
 
@@ -64,9 +67,10 @@ def breakdown(
 class _Parted:
     """A report whose ranges, API calls or activities are told apart by some dimensions."""
 
-    def __init__(self, joined: Attributed, dimensions: Sequence[Dimension]) -> None:
+    def __init__(self, joined: Attributed, dimensions: Sequence[Dimension], costs: Costs) -> None:
         self.joined = joined
         self.dimensions = dimensions
+        self.costs = costs
 
     def of_ranges(self, columns: Collection[str]) -> pd.DataFrame:
         joined = self.joined
@@ -81,7 +85,7 @@ class _Parted:
         of_work = _spread(coded.codes[2], work, len(joined.node))
         within = joined.node != NONE
         of_work[within] = of_node[joined.node[within]]
-        groups = of_ranges.Groups(joined, coded.size, of_range, of_node, of_work)
+        groups = of_ranges.Groups(joined, coded.size, of_range, of_node, of_work, self.costs)
         there = _used(of_range, coded.size) | _used(of_work, coded.size)
         return _table(coded, there, groups.columns(columns))
 

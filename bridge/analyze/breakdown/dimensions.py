@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from bridge.analyze import kinds
 from bridge.analyze.breakdown import places, said
 from bridge.analyze.breakdown.coded import Coded
 from bridge.analyze.breakdown.events import Events
@@ -61,8 +62,15 @@ def _api(joined: Attributed, events: Sequence[Events]) -> Coded:
 
 
 def _kind(joined: Attributed, events: Sequence[Events]) -> Coded:
-    code = frames.codes(joined.report.activities["kind"])
-    return Coded.of_rows("kind", code, frames.ACTIVITY_KINDS, [e.activity for e in events])
+    return Coded.of_rows("kind", *kinds.kind(joined), [e.activity for e in events])
+
+
+def _library(joined: Attributed, events: Sequence[Events]) -> Coded:
+    return Coded.of_rows("library", *kinds.library(joined), [e.activity for e in events])
+
+
+def _fused(joined: Attributed, events: Sequence[Events]) -> Coded:
+    return Coded.of_rows("fused", *kinds.made_of(joined), [e.activity for e in events])
 
 
 def _copy(joined: Attributed, events: Sequence[Events]) -> Coded:
@@ -94,6 +102,8 @@ OF_ACTIVITIES: Mapping[str, Dimension] = {
     "kernel": kernel("short"),
     "copy": _copy,
     "kind": _kind,
+    "library": _library,
+    "fused": _fused,
     "device": places.device,
     "stream": places.stream,
     "geometry": places.geometry,

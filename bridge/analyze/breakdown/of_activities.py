@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from bridge.analyze import tensor_cores
 from bridge.analyze.breakdown.statistics import Columns, computed, named, span_apart, spread
 from bridge.analyze.groups import counts, quantiles, ratio, sums
 from bridge.join.attributed import Attributed
@@ -72,12 +73,23 @@ def _median(groups: Groups) -> Columns:
     return {"median_ns": p50}
 
 
+def _tensor_cores(groups: Groups) -> Columns:
+    return tensor_cores.figures(groups.joined, groups.rows, groups.group, groups.count)
+
+
 FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     ("count", "total_ns", "share"): _sums,
     ("busy_ns", "span_ns"): _intervals,
     named(""): _spread,
     ("bytes", "gb_per_s"): _bytes,
     ("median_ns",): _median,
+    tensor_cores.COLUMNS: _tensor_cores,
 }
-COLUMNS = ("count", "total_ns", "busy_ns", "span_ns", *named(""), "bytes", "gb_per_s", "share")
+COLUMNS = (
+    *("count", "total_ns", "busy_ns", "span_ns", *named(""), "bytes", "gb_per_s", "share"),
+    *tensor_cores.COLUMNS,
+)
+SETS: Mapping[str, Sequence[str]] = {
+    tensor_cores.SET: ("count", "total_ns", *tensor_cores.COLUMNS),
+}
 ALSO_MEDIAN = ("p50_ns",)  # what the table of kernels calls median_ns

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bridge.analyze import causes
+from bridge.analyze import causes, flops, tensor_cores
 from bridge.analyze.breakdown.statistics import Columns, computed, named, span_apart, spread
 from bridge.analyze.calltree import own_time
 from bridge.analyze.concurrency.exposure import exposed
@@ -20,6 +20,7 @@ from bridge.analyze.tree import once, stacks, subtree_sums
 from bridge.join.attributed import Attributed
 from bridge.join.intervals import busy_apart
 from bridge.join.order import NONE, Flags, Ints, by
+from bridge.views import COSTS
 from importers import frames
 
 EXPOSED = ("communication_ns", "exposed_ns")
@@ -38,6 +39,7 @@ class Groups:
     of_range: Ints
     of_node: Ints
     of_activity: Ints
+    costs: flops.Costs = flops.Costs()  # noqa: RUF009 - frozen
 
     def columns(self, wanted: Collection[str]) -> Columns:
         """Return the columns that are wanted, in the order of `COLUMNS`."""
@@ -69,6 +71,12 @@ class Groups:
         has = node != NONE
         nesting = self.joined.attribution.nesting
         return subtree_sums(nesting, sums(node[has], self.joined.duration[has], len(nesting)))
+
+    @cached_property
+    def reached(self) -> flops.Reached:
+        """What the groups compute and move."""
+        nodes = (self.of_node, _of_call(self), self.outer_listed, self.node_totals)
+        return flops.Reached(self.joined, self.count, *nodes, self.costs)
 
     @cached_property
     def own(self) -> tuple[Ints, Ints]:
@@ -180,6 +188,10 @@ def _communication(groups: Groups) -> Columns:
     return exposed(groups.joined, groups.of_node, groups.count, groups.of_activity)
 
 
+def _tensor_cores(groups: Groups) -> Columns:
+    return tensor_cores.figures(groups.joined, *groups.own, groups.count)
+
+
 FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     ("calls",): _calls,
     ("activities", *KINDS): _counts,
@@ -191,10 +203,18 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     named("cpu_"): _cpu_calls,
     causes.COLUMNS: _causes,
     EXPOSED: _communication,
+    tensor_cores.COLUMNS: _tensor_cores,
+    flops.FLOPS: lambda groups: groups.reached.computed(),
+    flops.BYTES: lambda groups: groups.reached.moved(),
+    flops.INTENSITY: lambda groups: groups.reached.intensity(),
+    flops.PEAK: lambda groups: groups.reached.shares(),
+    flops.FORMULA: lambda groups: groups.reached.formulas(),
 }
 COLUMNS = (
     *("calls", "activities", *KINDS, "gpu_self_ns", "gpu_total_ns", "gpu_busy_ns", "gpu_span_ns"),
     *("cpu_self_ns", "cpu_total_ns", *named("gpu_"), *named("cpu_"), *causes.COLUMNS, *EXPOSED),
+    *COSTS,
+    *tensor_cores.COLUMNS,
     *("share", "total_share", "cpu_share"),
 )
 SETS: Mapping[str, Sequence[str]] = {
@@ -202,4 +222,6 @@ SETS: Mapping[str, Sequence[str]] = {
     "cpu": tuple(name for name in COLUMNS if name.startswith("cpu_")),
     "causes": ("calls", "gpu_self_ns", "launch_gap_ns", "starved_ns", *causes.COLUMNS[:4], "bound"),
     "communication": ("calls", "gpu_self_ns", *EXPOSED),
+    tensor_cores.SET: ("calls", "gpu_self_ns", *tensor_cores.COLUMNS),
+    "flops": ("calls", "gpu_total_ns", *COSTS),
 }

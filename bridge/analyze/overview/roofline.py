@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 
+from bridge.analyze.flops import Costs, Known, Limits
 from bridge.analyze.groups import Floats, counts, sums
 from bridge.analyze.overview.names import Names
 from bridge.analyze.tree import subtree_sums
+from bridge.hardware import DTYPES, Peaks
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Flags, Ints
-from importers import frames
 
-KEYS = ("flops", "bytes")
-MOST = 1 << 62
+ROOFS = 6  # lines that are drawn at most
+OURS = Costs()
 
 
-def roofline(joined: Attributed, names: Names) -> dict[str, Any] | None:
-    """Return a row per op: FLOPs, bytes and time on the GPU (ns) of the calls that tell both and ran.
+def roofline(joined: Attributed, names: Names, costs: Costs = OURS) -> dict[str, Any] | None:
+    """Return a row per op: FLOPs, bytes and time on the GPU (ns) of the calls of which both are known and that ran.
 
     ``calls`` are those counted, ``left`` the op's other calls. A call's time is of all work under it, as its FLOPs are.
+    ``roofs`` are the limits of the GPUs, the lowest first.
     """
-    call, flops, moved = _said(joined)
+    known = Known.of(joined, costs.convention, costs.dtype)
+    call, flops, moved = _said(joined, known)
     time = _times(joined)[call]
     counted = (flops > 0) & (moved > 0) & (time > 0)
     if not counted.any():
@@ -31,42 +33,55 @@ def roofline(joined: Attributed, names: Names) -> dict[str, Any] | None:
     op_of_call = _ops(joined)
     size = len(joined.ops)
     op = op_of_call[call[counted]]
-    calls, known = counts(op_of_call, size), counts(op, size)
+    calls, many = counts(op_of_call, size), counts(op, size)
     columns = [_floats(op, column[counted], size) for column in (flops, moved)]
     spent = sums(op, time[counted], size)
-    rows = np.flatnonzero(known)
+    rows = np.flatnonzero(many)
     rows = rows[np.argsort(-spent[rows], kind="stable")]
     return {
         "op": names.of(joined.ops[row] for row in rows.tolist()),
         "flops": columns[0][rows].tolist(),
         "bytes": columns[1][rows].tolist(),
         "gpu_ns": spent[rows].tolist(),
-        "calls": known[rows].tolist(),
-        "left": (calls - known)[rows].tolist(),
+        "calls": many[rows].tolist(),
+        "left": (calls - many)[rows].tolist(),
+        "roofs": _roofs(joined, known, costs),
     }
 
 
-def _said(joined: Attributed) -> tuple[Ints, Ints, Ints]:
-    """Return the calls that say what they compute, once each, with their FLOPs and bytes (0 if unknown)."""
-    column = joined.report.ranges["json"]
-    told = [_numbers(text) for text in column.cat.categories]
-    table = np.array([*told, (0, 0)], np.int64)[frames.codes(column)]
-    rows = np.flatnonzero((table[:, 0] > 0) & (joined.call != NONE))
+def _said(joined: Attributed, known: Known) -> tuple[Ints, Floats, Floats]:
+    """Return the calls that compute anything, once each, with their FLOPs and bytes (0 if unknown)."""
+    rows = np.flatnonzero((known.flops > 0) & (joined.call != NONE))
     call, first = np.unique(joined.call[rows], return_index=True)
-    return call, table[rows[first], 0], table[rows[first], 1]
+    return call, known.flops[rows[first]], np.maximum(known.bytes[rows[first]], 0)
 
 
-def _numbers(text: str) -> tuple[int, int]:
-    """Return FLOPs and bytes that a JSON text tells, 0 for none."""
-    if '"flops"' not in text:
-        return 0, 0
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        return 0, 0
-    found = [said.get(key) if isinstance(said, dict) else None for key in KEYS]
-    flops, moved = (int(n) if isinstance(n, int | float) and 0 < n < MOST else 0 for n in found)
-    return flops, moved
+def _roofs(joined: Attributed, known: Known, costs: Costs) -> list[dict[str, Any]]:
+    """Return what the GPUs can do: a name (of dtypes), TFLOP/s and GB/s of each, 0 where one is not known.
+
+    Of the dtypes that calls say, else of all; those with one peak are one.
+    """
+    limits = Limits.of(joined, costs)
+    used = {DTYPES[code] for code in np.unique(limits.dtypes(known.dtype)).tolist() if code != NONE}
+    found: dict[tuple[float, float], list[str]] = {}
+    for peaks in limits.by_process.values():  # a turn per process
+        for dtype, tflops in _peaks(peaks, costs, used):
+            names = found.setdefault((tflops, peaks.gb_per_s), [])
+            names += [dtype] if dtype not in names else []
+    roofs = [
+        {"name": ", ".join(names), "tflops": tflops, "gb_per_s": speed}
+        for (tflops, speed), names in sorted(found.items())
+    ]
+    return roofs[-ROOFS:]
+
+
+def _peaks(peaks: Peaks, costs: Costs, used: set[str]) -> list[tuple[str, float]]:
+    if costs.peak_tflops is not None:
+        return [("", costs.peak_tflops)]
+    listed = [
+        (dtype, peaks.of(dtype) or 0.0) for dtype in DTYPES if dtype in (used or peaks.tflops)
+    ]
+    return [one for one in listed if one[1]] or ([("", 0.0)] if peaks.gb_per_s else [])
 
 
 def _times(joined: Attributed) -> Ints:
@@ -87,7 +102,7 @@ def _ops(joined: Attributed) -> Ints:
     return op
 
 
-def _floats(group: Ints, values: Ints, groups: int) -> Floats:
+def _floats(group: Ints, values: Floats, groups: int) -> Floats:
     """Return each group's sum: FLOPs of a long run are beyond 64 bits."""
     total = np.zeros(groups)
     np.add.at(total, group, values)

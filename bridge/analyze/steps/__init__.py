@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from bridge.analyze.flops import Costs, of_steps
 from bridge.analyze.groups import counts, sums, texts
 from bridge.analyze.names import files
 from bridge.analyze.steps.pace import judged
@@ -21,14 +22,14 @@ from bridge.join.order import NONE, Flags, Ints
 RANGE, REPETITION = FOUND = ("range", "repetition")
 
 
-def by_step(joined: Attributed) -> pd.DataFrame:
+def by_step(joined: Attributed, costs: Costs | None = None) -> pd.DataFrame:
     """Return one row per step of each process, in order of time.
 
     ``wall_ns`` is from ``start_ns`` to the end of the last work launched in the step, no time twice: it
     starts where the step before ended. The times of the roles add up to it: of several at one instant the first of
     `ROLES` counts. ``between_ns`` is the time since the step before. ``activities`` and ``gpu_ns`` are of
     the work launched in the step, whenever it ran. ``change`` is to the median of the steps that are not
-    warm-up. Of some time alone, the steps that have any of it.
+    warm-up. Of some time alone, the steps that have any of it. With ``costs`` also the columns of `of_steps`.
     """
     steps, walls = joined.iterations, Walls.of(joined)
     step, many = joined.activity_iteration, len(joined.iterations)
@@ -51,6 +52,7 @@ def by_step(joined: Attributed) -> pd.DataFrame:
             "gpu_busy_ns": busy(step[ran], start[ran], joined.end[ran], many),
             "change": change,
             "state": state,
+            **(of_steps(joined, walls.length, costs) if costs else {}),
         }
     )
     return table[_counted(joined)].reset_index(drop=True)

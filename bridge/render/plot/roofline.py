@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from bridge.render.plot.page import COLORS, INK
 
 TERA, GIGA = 1e12, 1e9
 MARKERS = "os^Dv"
+DASHES = ("-", "--", "-.", ":")
 LARGEST = 260.0  # points squared, of the op with most time
 
 
@@ -21,12 +23,8 @@ def draw(
     found: Mapping[str, Any],
     names: Sequence[str],
     top: int,
-    peaks: tuple[float | None, float | None] = (None, None),
 ) -> None:
-    """Draw a point per op, as large as its time, the ``top`` with most time named.
-
-    ``peaks`` are the device's TFLOP/s and GB/s, None where the roof is not known.
-    """
+    """Draw a point per op, as large as its time, the ``top`` with most time named, and what the devices can do."""
     flops, moved, spent = (np.array(found[c], np.float64) for c in ("flops", "bytes", "gpu_ns"))
     intensity, reached = flops / moved, flops / spent * 1e9 / TERA
     axes.set_xscale("log")
@@ -37,7 +35,7 @@ def draw(
         axes.scatter(intensity[n], reached[n], s=size[n], zorder=3 + n / len(spent), **style)
     for n in range(min(top, len(spent))):
         axes.scatter([], [], s=18, label=names[found["op"][n]], **_style(n, top))
-    _roofs(axes, intensity, peaks)
+    _roofs(axes, intensity, found["roofs"])
     axes.margins(0.1)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -57,16 +55,18 @@ def _style(nth: int, top: int) -> dict[str, Any]:
     return {"color": COLORS[at], "marker": MARKERS[turn % len(MARKERS)]}
 
 
-def _roofs(axes: Axes, intensity: np.ndarray, peaks: tuple[float | None, float | None]) -> None:
-    """Draw the device's limits, as far as they are known."""
-    compute, bandwidth = peaks
+def _roofs(axes: Axes, intensity: np.ndarray, roofs: Sequence[Mapping[str, Any]]) -> None:
+    """Draw the devices' limits, as far as they are known: a line each, told apart by dashes."""
     low, high = intensity.min() / 4, intensity.max() * 4
-    if compute and bandwidth:
-        high = max(high, compute * TERA / (bandwidth * GIGA) * 4)
+    ridges = [one["tflops"] * TERA / (one["gb_per_s"] * GIGA) for one in roofs if one["gb_per_s"]]
+    high = max(high, *(4 * ridge for ridge in ridges)) if ridges else high
     reach = np.geomspace(low, high, 200)
-    memory = reach * bandwidth * GIGA / TERA if bandwidth else np.full(200, np.inf)
-    roof = np.minimum(memory, compute or np.inf)
-    if np.isfinite(roof).all():
+    for one, dashes in zip(roofs, cycle(DASHES), strict=False):
+        speed, compute = one["gb_per_s"], one["tflops"]
+        memory = reach * speed * GIGA / TERA if speed else np.full(200, np.inf)
+        roof = np.minimum(memory, compute or np.inf)
         said = [f"{compute:g} TFLOP/s"] if compute else []
-        said += [f"{bandwidth:g} GB/s"] if bandwidth else []
-        axes.plot(reach, roof, color=INK, linewidth=1, label=", ".join(said))
+        said += [f"{speed:g} GB/s"] if speed else []
+        label = f"{one['name']}: {', '.join(said)}".removeprefix(": ")
+        if said:
+            axes.plot(reach, roof, color=INK, linewidth=1, linestyle=dashes, label=label)

@@ -102,16 +102,27 @@ function drawRoofline(report, side) {
     value: [found.flops[at] / found.bytes[at], (found.flops[at] / found.gpu_ns[at]) * 1e9], speed: (found.bytes[at] / found.gpu_ns[at]) * 1e9,
   }));
   const part = make("div", { class: "drawing" });
-  place("roofline", "Roofline", "What each op reaches, by how much it computes on each byte, from the FLOPs and bytes of its calls. Dashed: the most that an op here reached, in FLOP/s and in bytes per second; the device's own limits lie above.", part, side);
+  place("roofline", "Roofline", "What each op reaches, by how much it computes on each byte, from the FLOPs and bytes of its calls. Dashed: the most that an op here reached, in FLOP/s and in bytes per second; " + (found.roofs.length ? `solid: what the GPU can do (${found.roofs.map(roofName).join("; ")}).` : "the device's own limits lie above."), part, side);
   const about = points.slice(0, 8).map((p) => `${p.name} ${rate(p.value[1], "FLOP/s")} at ${digits(p.value[0])} FLOP/byte`).join(", ");
-  chart(part, 360, `Roofline: ${about}`, () => rooflineOf(points));
+  chart(part, 360, `Roofline: ${about}`, () => rooflineOf(points, found.roofs));
 }
 
-function rooflineOf(points) {
+const roofName = ({ name, tflops, gb_per_s: speed }) => [name && `${name}:`, tflops && rate(tflops * 1e12, "FLOP/s"), speed && rate(speed * 1e9, "B/s")].filter(Boolean).join(" ");
+
+function roofLine(roof, low, high) {
+  const [peak, speed] = [roof.tflops * 1e12 || Infinity, roof.gb_per_s * 1e9 || Infinity];
+  const ridge = Math.min(high, Math.max(low, peak / speed || low));
+  const at = (x) => [x, Math.min(x * speed, peak)];
+  return { type: "line", silent: true, symbol: "none", data: [at(low), at(ridge), at(high)], lineStyle: { color: token("fg"), width: 1.2, opacity: 0.7 },
+    endLabel: { show: true, formatter: roof.name, color: token("muted"), align: "right", verticalAlign: "bottom", offset: [-4, -2] } };
+}
+
+function rooflineOf(points, roofs) {
   const [xs, ys] = [0, 1].map((at) => points.map((point) => point.value[at]));
+  const limits = roofs.filter((roof) => roof.tflops && roof.gb_per_s).map((roof) => (roof.tflops * 1e3) / roof.gb_per_s);
   const least = (values) => 10 ** Math.floor(Math.log10(Math.min(...values)) - 0.2);
   const most = (values) => 10 ** Math.ceil(Math.log10(Math.max(...values)) + 0.2);
-  const [low, high, bottom, top] = [least(xs), most(xs), least(ys), most(ys)];
+  const [low, high, bottom, top] = [least(xs), most([...xs, ...limits]), least(ys), most([...ys, ...roofs.map((roof) => roof.tflops * 1e12).filter(Boolean)])];
   const speed = Math.max(...points.map((point) => point.speed)), peak = Math.max(...ys);
   const ridge = Math.min(high, Math.max(low, peak / speed));
   const longest = Math.max(...points.map((point) => point.ns));
@@ -126,6 +137,7 @@ function rooflineOf(points) {
     series: [
       { type: "line", silent: true, symbol: "none", lineStyle: { color: token("muted"), type: "dashed", width: 1.4 },
         data: [[low, low * speed], [ridge, ridge * speed], [high, peak]] },
+      ...roofs.map((roof) => roofLine(roof, low, high)),
       { type: "scatter", labelLayout: { hideOverlap: true }, data: points.map((point) => ({
         ...point, symbolSize: 9 + 26 * Math.sqrt(point.ns / longest), itemStyle: { color: colour(point.name), opacity: 0.9, borderColor: token("fg"), borderWidth: 0.6 } })),
       label: { show: true, position: "top", color: token("fg"), fontSize: 11, formatter: ({ data }) => data.name.slice(0, 40) } },

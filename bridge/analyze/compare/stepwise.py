@@ -1,0 +1,132 @@
+"""Steps as samples: whether what a row takes per step differs between two runs by more than steps do among themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridge.analyze.compare.parts import Parts
+from bridge.analyze.groups import Floats, counts
+from bridge.analyze.steps.pace import WARM_UP, judged
+from bridge.analyze.steps.walls import Walls
+from bridge.join.attributed import Attributed
+from bridge.join.order import NONE, Flags, Ints
+
+LEAST = 4  # steps on each side: of fewer no test finds anything at 5 %
+ROOM = 1 << 22  # figures held at a time
+RESAMPLES = 1000
+CONFIDENCE = 0.95
+SEED = 20_240_229
+UNKNOWN = ("p", "q", "step_ratio")  # -1 there is none
+Matrix = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The steps of one side that count: all but those of its warm-up, of what is looked at."""
+
+    parts: Parts
+    row: Ints
+    steps: Flags
+
+    @classmethod
+    def of(cls, parts: Parts, row_of_part: Ints) -> Samples:
+        """Take the steps of a report."""
+        row = np.append(row_of_part, NONE)[parts.part]
+        return cls(parts, row, steady(parts.joined))
+
+    def __len__(self) -> int:
+        return int(self.steps.sum())
+
+    @cached_property
+    def sample(self) -> Ints:
+        """The sample that each thing with a time is in, NONE for none."""
+        place = np.where(self.steps, np.cumsum(self.steps) - 1, NONE)
+        sample: Ints = np.append(place, NONE)[self.parts.step]
+        return sample
+
+    def times(self, rows: Ints) -> Matrix:
+        """Return what some rows take in each step, in ns: a row each, a column per step."""
+        place = np.full(int(max(self.row.max(initial=0), rows.max())) + 2, NONE)
+        place[rows] = np.arange(len(rows))
+        row = place[self.row]
+        some = np.flatnonzero((row != NONE) & (self.sample != NONE))
+        found = np.zeros(len(rows) * len(self), np.int64)
+        np.add.at(found, row[some] * len(self) + self.sample[some], self.parts.ns[some])
+        return found.reshape(len(rows), len(self))
+
+
+def steady(joined: Attributed) -> Flags:
+    """Return which iterations of a report are samples: those after warm-up that have anything that is counted."""
+    steps = joined.iterations
+    if not len(steps):
+        return np.zeros(0, bool)
+    _, state = judged(steps, Walls.of(joined).length)
+    of_activity = joined.activity_iteration[joined.accounted]
+    worked = counts(of_activity[of_activity != NONE], len(steps)) > 0
+    if joined.chosen is not None:
+        worked |= np.append(joined.chosen.ranges, False)[steps.range]
+    steady: Flags = (state != WARM_UP) & (worked if joined.chosen is not None else True)
+    return steady
+
+
+def step_figures(before: Samples, after: Samples, rows: int, *, tested: bool) -> dict[str, Floats]:
+    """Return figures per row; -1 in those of `UNKNOWN`, 0 in the others, unless they are ``tested``, for which it takes steps on both sides.
+
+    ``step_before_ns`` and ``step_after_ns`` are means per step, ``step_ratio`` the one over the other; ``low_ns`` and ``high_ns`` bound their difference with
+    95 % confidence, by bootstrap over steps; ``p`` is of a two-sided Mann-Whitney U test, ``q`` that after Benjamini and Hochberg over the
+    rows that were tested: those that take any time in a step; ``shift`` is the share of pairs of steps in which the later one takes longer (ties half), less a half.
+    """
+    names = (
+        "step_before_ns",
+        "step_after_ns",
+        "low_ns",
+        "high_ns",
+        "p",
+        "shift",
+        "step_ratio",
+        "q",
+    )
+    found = {name: np.full(rows, float(NONE) if name in UNKNOWN else 0.0) for name in names}
+    if not tested or not rows:
+        return found
+    from bridge.analyze.compare.significance import bounds, differs  # noqa: PLC0415 (SciPy takes a while)
+
+    for some in _portions(_lasting(before, after), len(before) + len(after)):
+        one, other = before.times(some), after.times(some)
+        means = one.mean(axis=1), other.mean(axis=1)
+        columns = (*means, *bounds(one, other), *differs(one, other))
+        for name, column in zip(names[:-2], columns, strict=True):
+            found[name][some] = column
+    known = found["step_before_ns"] > 0
+    found["step_ratio"][known] = found["step_after_ns"][known] / found["step_before_ns"][known]
+    tried = found["p"] != NONE
+    found["q"][tried] = adjusted(found["p"][tried])
+    return found
+
+
+def adjusted(p: Floats) -> Floats:
+    """Return p-values as Benjamini and Hochberg adjust them for their number."""
+    order = np.argsort(-p, kind="stable")
+    rank = np.arange(len(p), 0, -1)
+    q = np.empty(len(p))
+    q[order] = np.minimum(1.0, np.minimum.accumulate(p[order] * len(p) / rank))
+    return q
+
+
+def _lasting(*sides: Samples) -> Ints:
+    """Return the rows that take any time in a step of either side."""
+    some = [
+        side.row[(side.row != NONE) & (side.sample != NONE) & (side.parts.ns > 0)] for side in sides
+    ]
+    return np.unique(np.concatenate(some))
+
+
+def _portions(rows: Ints, width: int) -> Iterator[Ints]:
+    """Return the rows in parts that there is room for."""
+    size = max(1, ROOM // width)
+    return (rows[first : first + size] for first in range(0, len(rows), size))

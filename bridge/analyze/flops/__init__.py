@@ -1,0 +1,23 @@
+"""FLOPs and bytes of calls, and what they reach of what the GPUs can do: per group of ranges, and per step.
+
+docs/flops.md defines every figure.
+"""
+
+from bridge.analyze.flops.asked import Costs
+from bridge.analyze.flops.calls import Known
+from bridge.analyze.flops.peaks import Limits
+from bridge.analyze.flops.reached import BYTES, FLOPS, FORMULA, INTENSITY, PEAK, Reached
+from bridge.analyze.flops.steps import of_steps
+
+__all__ = [
+    "BYTES",
+    "FLOPS",
+    "FORMULA",
+    "INTENSITY",
+    "PEAK",
+    "Costs",
+    "Known",
+    "Limits",
+    "Reached",
+    "of_steps",
+]

@@ -1,0 +1,231 @@
+"""``bridge diff``: two reports compared, and gates that a build fails at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bridge.cli import options, times
+from bridge.cli.sides import Side
+from bridge.views import TIME_UNITS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bridge.comparison import Diff
+    from bridge.gates.budget import Budget
+    from bridge.join.choices import Choices
+    from bridge.joined import Joined
+    from bridge.render.diff import Shown
+
+FAILED = 3  # exit status
+READABLE = 1_000
+FORMATS = ("table", "json", "csv", "md", "junit")
+SUFFIXES = {".xml": "junit", **{f".{form}": form for form in FORMATS[1:4]}}
+
+
+@click.command()
+@click.argument("reports", nargs=-1, required=True, metavar="[BEFORE] AFTER")
+@options.store
+@click.option(
+    "--by",
+    default="op",
+    show_default=True,
+    metavar="TABLE",
+    help="What a row is: op, op-kernel, kernel, kind, path, module, shape … or several with commas.",
+)
+@click.option(
+    "--fail-over",
+    multiple=True,
+    metavar="LIMIT",
+    help="Exit with 3 if the activity time grew by more: 5%, 2ms; op:5%: that of any op above 1 % of all."
+    " May be repeated.",
+)
+@click.option(
+    "--budget",
+    type=options.FILE,
+    help="Exit with 3 if AFTER exceeds the limits of this file (YAML or TOML).",
+)
+@click.option(
+    "--noise",
+    metavar="SHARE",
+    default="1%",
+    show_default=True,
+    help="A change up to this is none.",
+)
+@click.option(
+    "--kernel-names",
+    type=click.Choice(("short", "demangled", "mangled")),
+    default="short",
+    show_default=True,
+    help="How kernels are named.",
+)
+@times.window
+@click.option("--sort", metavar="[+]COLUMN", help="Sort by this column, + for smallest first.")
+@click.option("--top", type=click.IntRange(min=1), help="Show only this many rows.")
+@click.option(
+    "--filter", "conditions", help="Only rows like 'op=aten::*, diff>10us, state=slower'."
+)
+@click.option(
+    "--unit",
+    type=click.Choice(TIME_UNITS),
+    help="Unit of all times in tables. [default: what fits]",
+)
+@options.choices
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="Default: table, or by -o's suffix."
+)
+@options.output
+@click.pass_context
+def diff(  # noqa: PLR0913, PLR0917 - what every command takes
+    context: click.Context,
+    /,
+    reports: tuple[str, ...],
+    db: Path,
+    choices: Choices,
+    fail_over: tuple[str, ...],
+    budget: Path | None,
+    output: Path | None,
+    force: bool,
+    **asked: Any,
+) -> None:
+    """Compare report AFTER with BEFORE, row by row, and fail where it got worse than allowed.
+
+    Each is a report file (several with commas), or a run of the store: its number, or its name. With AFTER alone,
+    BEFORE is the newest other run of the store; with AFTER and a --budget alone, nothing is compared.
+    """
+    if len(reports) > 2:  # noqa: PLR2004
+        raise click.UsageError("two reports are compared; several of one run go with commas: a,b")
+    named = [Side.of(text, db) for text in reports]
+    limits = _budget(budget)
+    _gates(fail_over)
+    form = asked["form"] or (SUFFIXES.get(output.suffix, "table") if output else "table")
+    if form == "junit" and not (fail_over or limits):
+        raise click.UsageError("--format junit says what gates found: add --fail-over or --budget")
+    if output:
+        options.check_output(output, [path for side in named for path in side.reports], force=force)
+    with _in_a_line():
+        sides = [side.loaded(db, choices, **asked) for side in named]
+        if len(named) == 1 and (fail_over or not limits):
+            sides.insert(0, named[0].before(sides[0], db).loaded(db, choices, **asked))
+        shown = _shown(sides, fail_over, limits, **asked)
+    _write(shown, form, output, force=force, unit=asked["unit"])
+    failed = [verdict for verdict in shown.verdicts if not verdict.passed]
+    for verdict in failed:
+        click.echo(f"failed: {verdict.line}", err=True)
+    if failed:
+        context.exit(FAILED)
+
+
+@contextmanager
+def _in_a_line() -> Iterator[None]:
+    """Say what is wrong with a request as click does."""
+    try:
+        yield
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _budget(path: Path | None) -> Budget | None:
+    if path is None:
+        return None
+    from bridge.gates.file import read
+
+    try:
+        return read(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise click.BadParameter(f"{path}: {reason}", param_hint="--budget") from error
+
+
+def _gates(texts: Sequence[str]) -> None:
+    """Refuse what is no gate before any report is read."""
+    from bridge.gates.growth import Growth
+
+    try:
+        for text in texts:
+            Growth.parsed(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--fail-over") from error
+
+
+def _shown(
+    sides: list[Joined], fail_over: Sequence[str], limits: Budget | None, **asked: Any
+) -> Shown:
+    """Compare, judge, and choose the rows to show."""
+    import pandas as pd
+
+    from bridge.comparison import Diff, within
+    from bridge.render.diff import Shown
+
+    if len(sides) == 1 and limits is not None:
+        source = sides[0].report.source
+        return Shown((), source, None, pd.DataFrame(), within(sides[0], limits))
+    before, after = sides
+    found = Diff(before, after, asked["by"], asked["kernel_names"], _share(asked["noise"]))
+    verdicts = found.judged(fail_over, limits)
+    rows = _chosen(found, **asked)
+    return Shown(before.report.source, after.report.source, found.comparison, rows, verdicts)
+
+
+def _chosen(
+    found: Diff, *, conditions: str | None, sort: str | None, top: int | None, **_rest: Any
+) -> pd.DataFrame:
+    from bridge.analyze.filters import column_named, matching
+    from bridge.tables import ordered
+
+    rows = matching(found.rows, conditions) if conditions is not None else found.rows
+    if sort:
+        column = column_named(rows, sort.removeprefix("+"))
+        rows = ordered(rows, [column], ascending=sort.startswith("+"))
+    return rows.head(top) if top else rows
+
+
+def _share(text: str) -> float:
+    from bridge.gates.amounts import amount
+
+    number, unit = amount(text)
+    if unit != "%":
+        raise ValueError(f"--noise {text}: write it as 1%")
+    return float(number) / 100
+
+
+def _write(shown: Shown, form: str, output: Path | None, *, force: bool, unit: str | None) -> None:
+    """Write what was found; what failed is said on standard error besides, and in no table on a terminal twice."""
+    from bridge.render import diff as texts
+    from bridge.render.junit import as_junit
+
+    if form == "json":
+        text = texts.as_json(shown)
+    elif form == "csv":
+        text = texts.as_csv(shown)
+    elif form == "junit":
+        text = as_junit(shown.verdicts)
+    elif form == "md":
+        text = texts.as_markdown(_of_time(shown), unit)
+    else:
+        look = replace(options.look(to_terminal=output is None), unit=unit)
+        said = shown.verdicts if output else [v for v in shown.verdicts if v.passed]
+        text = texts.for_terminal(replace(_of_time(shown), verdicts=said), look)
+    if output is None:
+        click.echo(text, nl=False, color=options.look().color)
+        return
+    from bridge.output import write
+
+    write(output, text, force=force)
+    click.echo(f"{output}: {len(shown.rows)} rows, {len(shown.verdicts)} judged", err=True)
+
+
+def _of_time(shown: Shown) -> Shown:
+    """Leave out what takes no time on either side, and what nobody reads on."""
+    if shown.comparison is None:
+        return shown
+    rows = shown.rows[(shown.rows["before_ns"] != 0) | (shown.rows["after_ns"] != 0)]
+    return replace(
+        shown, rows=rows.head(READABLE), left_out=len(shown.rows) - len(rows.head(READABLE))
+    )

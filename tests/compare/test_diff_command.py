@@ -1,0 +1,286 @@
+"""`bridge diff` on real reports and runs of the store: its tables, its documents, and the status that it ends with."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import made_reports
+import pytest
+from command import assert_misused, assert_refused, bridge, done, unwarned
+from real_parts import corpus_reports
+
+import bridge as library
+from importers import ReportError
+
+pytestmark = pytest.mark.usefixtures("folder")
+FAILED = 3
+BEFORE, AFTER = "nsys/pytorch-2gpu-before.sqlite", "nsys/pytorch-2gpu-after.sqlite"
+
+
+@pytest.fixture
+def pair(corpus: Path) -> tuple[Path, Path]:
+    return corpus / BEFORE, corpus / AFTER
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Give two reports of our own, of 2 steps and of 3."""
+    folder = tmp_path_factory.mktemp("reports")
+    return tuple(made_reports.small(folder / f"{steps}.sqlite", steps=steps) for steps in (2, 3))  # type: ignore[return-value]
+
+
+def document(*words: str | Path) -> dict:
+    return json.loads(done("diff", *words, "--format", "json"))
+
+
+def adds_up(found: dict) -> None:
+    """Assert that rows and what is outside make up the whole, on each side and in what changed."""
+    totals = found["totals"]
+    for side in ("before_ns", "after_ns", "diff_ns"):
+        parts = [row[side] for row in found["rows"]] + [o[side] for o in totals["outside"].values()]
+        assert all(isinstance(part, int) for part in parts)
+        assert sum(parts) == totals[side]
+    assert totals["rows_diff_ns"] == sum(row["diff_ns"] for row in found["rows"])
+
+
+# -- the real pair
+
+
+@pytest.mark.parametrize("by", ["op", "op-kernel", "kernel", "path", "op,kind", "copy", "module"])
+def test_the_parts_of_the_real_pair_add_up_to_the_change_of_the_whole(pair, by):
+    found = document(*pair, "--by", by)
+    adds_up(found)
+    whole = {name: ns for name, ns in found["totals"].items() if name.endswith("_ns")} | {}
+    assert whole.pop("rows_diff_ns") is not None
+    assert whole == {"before_ns": 541_106_145, "after_ns": 494_109_503, "diff_ns": -46_996_642}
+
+
+def test_each_side_is_what_the_report_says(pair):
+    found = document(*pair)
+    for side, path in zip(("before", "after"), pair, strict=True):
+        rows = {
+            row["op"]: row for row in json.loads(done("report", path, "--format", "json"))["rows"]
+        }
+        ours = {row["op"]: row for row in found["rows"]}
+        for op, row in rows.items():
+            assert ours[op][f"{side}_ns"] == row["gpu_self_ns"]
+            assert ours[op][f"calls_{side}"] == row["calls"]
+
+
+def test_the_gate_fails_from_after_to_before_alone(pair):
+    before, after = pair
+    assert bridge("diff", before, after, "--fail-over", "5%").exit_code == 0
+    failing = bridge("diff", after, before, "--fail-over", "5%", "--top", "1")
+    assert failing.exit_code == FAILED
+    assert failing.stderr == (
+        "failed: total activity time: 494.110 ms -> 541.106 ms (+9.5 %), over --fail-over 5%\n"
+    )
+    of_ops = bridge("diff", after, before, "--fail-over", "op:9%", "--fail-over", "50ms")
+    assert of_ops.exit_code == FAILED
+    over = [re.match(r"failed: (.*): \d", line)[1] for line in of_ops.stderr.splitlines()]
+    rows = {row["op"]: row for row in document(after, before)["rows"]}
+    large = [
+        op
+        for op, row in rows.items()
+        if row["before_ns"] > 4_941_095 or row["after_ns"] > 5_411_061
+    ]
+    assert over == [op for op in large if rows[op]["diff_ns"] > 0.09 * rows[op]["before_ns"]]
+
+
+def test_the_other_way_round_is_the_negative(pair):
+    there, back = document(*pair), document(*pair[::-1])
+    turned = {row["op"]: row for row in back["rows"]}
+    assert len(there["rows"]) == len(turned)
+    for row in there["rows"]:
+        assert row["diff_ns"] == -turned[row["op"]]["diff_ns"]
+
+
+@pytest.mark.parametrize("path", corpus_reports(), ids=lambda path: path.name)
+def test_a_report_against_itself_is_all_zeros(path):
+    try:
+        joined = library.load(path)
+    except ReportError:
+        return  # nothing is recorded in it
+    for by in ("op", "op-kernel") if len(joined.report.activities) else ("op",):
+        found = library.diff(joined, joined, by)
+        assert not found.rows["diff_ns"].any()
+        assert set(found.rows["state"]) <= {"same"}
+        assert found.rows["before_ns"].sum() + sum(
+            o["before_ns"] for o in found.comparison.outside.values()
+        ) == found.whole["before_ns"]  # fmt: skip
+        for name in ("call_mean_diff_ns", "unmatched_before", "unmatched_after"):
+            assert not found.rows.get(name, found.rows["diff_ns"]).any()
+
+
+# -- what is shown
+
+
+def test_the_table_says_where_the_change_went(reports):
+    text = done("diff", *reports)
+    assert re.search(
+        r"^gemm +2 → 3 +160 ns +240 ns +\+80 ns +\+50\.0 % +\d+\.\d % +slower$", text, re.MULTILINE
+    )
+    assert "activity time 306 ns → 459 ns: +153 ns (+50.0 %); ops" in text
+    assert text.endswith("no p: it takes 4 steps on each side, and there are 2 before, 3 after\n")
+
+
+def test_csv_markdown_and_json_hold_the_same_rows(reports):
+    rows = document(*reports)["rows"]
+    table = list(csv.DictReader(io.StringIO(done("diff", *reports, "--format", "csv"))))
+    assert [row["op"] for row in table] == [row["op"] for row in rows]
+    assert [int(row["diff_ns"]) for row in table] == [row["diff_ns"] for row in rows]
+    text = done("diff", *reports, "--format", "md", "--fail-over", "90%", "--unit", "ns")
+    assert text.startswith("### 2.sqlite → 3.sqlite\n\n- :white_check_mark: total activity time")
+    assert "| gemm | 2 → 3 | 160 ns | 240 ns | +80 ns | +50.0 % |" in text
+
+
+def test_rows_are_chosen_as_those_of_a_report_are(reports):
+    found = document(*reports, "--filter", "op=gemm", "--sort", "+after", "--top", "1")
+    assert [row["op"] for row in found["rows"]] == ["gemm"]
+    assert found["totals"]["diff_ns"] == 153  # of the whole, whatever is shown
+
+
+def test_a_window_is_of_both_sides(reports):
+    found = document(*reports, "--step", "0..1")
+    assert found["totals"]["diff_ns"] == 0
+    adds_up(found)
+
+
+def test_junit_is_read_by_an_independent_parser(reports, folder):
+    (folder / "b.yaml").write_text('ops: {gemm: {calls: 2}, "a<b & \\"c\\" \\x01": {calls: 1}}')
+    result = bridge(
+        "diff", *reports, "--budget", "b.yaml", "--fail-over", "op:90%", "-o", "junit.xml"
+    )
+    assert result.exit_code == FAILED
+    suites = ET.parse(folder / "junit.xml").getroot()
+    [suite] = suites
+    cases = list(suite)
+    assert (suites.tag, suite.tag, {case.tag for case in cases}) == (
+        "testsuites",
+        "testsuite",
+        {"testcase"},
+    )
+    assert int(suite.get("tests")) == len(cases)
+    broken = [case for case in cases if case.find("failure") is not None]
+    assert int(suite.get("failures")) == len(broken) == 2
+    assert [case.get("name") for case in broken] == ["gemm calls", 'a<b & "c" \ufffd']
+    assert broken[0].find("failure").get("message") == "gemm calls: 3, over the budget of 2"
+
+
+def test_a_renamed_kernel_is_one_row(reports, folder):
+    other = shutil.copy(reports[0], folder / "renamed.sqlite")
+    made_reports.changed(
+        other, "UPDATE StringIds SET value = 'gemm_kernel_v2' WHERE value = 'gemm_kernel'"
+    )
+    [row] = [
+        row
+        for row in document(reports[0], other, "--by", "op-kernel")["rows"]
+        if row["op"] == "gemm"
+    ]
+    assert (row["kernel_before"], row["kernel"]) == ("gemm_kernel", "gemm_kernel_v2")
+    assert (row["diff_ns"], row["state"]) == (0, "same")
+    assert "gemm_kernel -> gemm_kernel_v2" in done(
+        "diff", reports[0], other, "--by", "op-kernel", "--format", "md"
+    )
+
+
+# -- one report alone
+
+
+def test_a_budget_is_of_one_report(reports, folder):
+    (folder / "b.toml").write_text('total = "1ms"\nops.gemm.gpu_total = "160ns"')
+    assert done("diff", "--budget", "b.toml", reports[0]).splitlines() == [
+        "passed: total activity time: 306 ns, within the budget of 1ms",
+        "passed: gemm gpu_total: 160 ns, within the budget of 160ns",
+    ]
+    failing = bridge("diff", "--budget", "b.toml", reports[1])
+    assert failing.exit_code == FAILED
+    assert unwarned(failing.stderr) == "failed: gemm gpu_total: 240 ns, over the budget of 160ns\n"
+    told = json.loads(bridge("diff", "--budget", "b.toml", reports[1], "--format", "json").stdout)
+    assert (told["before"], told["after"], told["rows"]) == ([], ["3.sqlite"], [])
+    assert [gate["passed"] for gate in told["gates"]] == [True, False]
+
+
+# -- runs of the store
+
+
+def test_a_run_of_the_store_goes_by_its_number_or_its_name(reports):
+    done("import", reports[0], "--name", "baseline", "--quiet")
+    done("import", reports[1], "--quiet")
+    assert re.search(r"2\.sqlite  \(baseline\)$", done("runs", "list"), re.MULTILINE)
+    expected = document(*reports)["rows"]
+    for one, other in (("baseline", "2"), ("1", reports[1]), (reports[0], "2")):
+        assert document(one, other)["rows"] == expected
+    assert document(reports[0])["rows"] == document(reports[1], reports[0])["rows"]
+    newest = bridge("diff", reports[1])  # is the newest run itself
+    assert "before: run 1 (baseline) of bridge.db, 2.sqlite" in newest.stderr
+    assert newest.stdout == bridge("diff", "2").stdout == done("diff", *reports)
+    assert done("report", "--run", "baseline") == done("report", "--run", "1")
+
+
+def test_a_name_goes_to_the_run_that_got_it_last(reports):
+    done("import", reports[0], "--name", "main", "--quiet")
+    moved = bridge("import", reports[1], "--name", "main", "--quiet")
+    assert "main was run 1; it is run 2 from now on" in moved.stderr
+    assert [line.endswith("(main)") for line in done("runs", "list").splitlines()] == [False, True]
+    again = bridge("import", reports[0], "--name", "main", "--quiet")
+    assert "already imported as run 1" in again.stderr
+    assert [line.endswith("(main)") for line in done("runs", "list").splitlines()] == [True, False]
+
+
+@pytest.mark.parametrize("name", ["", " ", "7"])
+def test_what_cannot_name_a_run_is_refused_before_the_import(reports, folder, name):
+    assert_refused(bridge("import", reports[0], "--name", name), "cannot name a run")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_run_that_is_not_there_is_said_with_those_that_are(reports):
+    done("import", reports[0], "--name", "baseline", "--quiet")
+    assert_refused(bridge("diff", "main", reports[1]), "no run main", "1 (baseline)")
+    assert_refused(bridge("diff", "9", reports[1]), "no run 9")
+    assert_refused(bridge("diff", reports[0]), "bridge.db", "name BEFORE")
+
+
+def test_without_a_store_what_is_no_file_is_missing(reports):
+    assert_refused(bridge("diff", "baseline", reports[1]), "baseline")
+    assert_refused(bridge("diff", reports[1]), "bridge.db")
+
+
+# -- what is refused
+
+
+def test_misuse_is_said_in_a_line(reports, folder):
+    assert_misused(bridge("diff"), "AFTER")
+    assert_misused(bridge("diff", *reports, reports[0]), "a,b")
+    assert_misused(bridge("diff", *reports, "--by", "stream"), "another run has others")
+    assert_misused(bridge("diff", *reports, "--by", "nothing"), "op-kernel")
+    assert_misused(bridge("diff", *reports, "--fail-over", "5"), "unit")
+    assert_misused(bridge("diff", *reports, "--budget", "none.yaml"), "none.yaml")
+    assert_misused(bridge("diff", *reports, "--format", "junit"), "--fail-over")
+    assert_misused(bridge("diff", *reports, "--noise", "1ms"), "1%")
+    assert_misused(bridge("diff", *reports, "--filter", "speed>1"), "speed")
+
+
+def test_several_files_of_a_side_go_with_commas(reports):
+    both = ",".join(map(str, reports))
+    found = document(both, both)
+    assert found["before"] == ["2.sqlite", "3.sqlite"]
+    assert found["totals"]["before_ns"] == 306 + 459
+    assert {row["state"] for row in found["rows"]} == {"same"}
+
+
+def test_programs_have_it_too(reports):
+    found = library.diff(*reports, by="op-kernel")
+    assert found.whole["diff_ns"] == 153
+    assert (
+        found.rows["diff_ns"].sum() + sum(o["diff_ns"] for o in found.comparison.outside.values())
+        == 153
+    )
+    verdicts = found.judged(["5%"], {"ops": {"gemm": {"calls": 3}}})
+    assert [v.passed for v in verdicts] == [False, True]

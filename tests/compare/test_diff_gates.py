@@ -1,0 +1,234 @@
+"""Gates and budgets: what they let pass, to the nanosecond, and what they refuse to be."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bridge.analyze.compare import Comparison
+from bridge.gates import growth
+from bridge.gates.budget import Budget
+from bridge.gates.file import read
+from bridge.gates.growth import Growth
+from bridge.gates.limit import Limit
+
+MS = 1_000_000
+
+
+def compared(ops: dict[str, tuple[int, int]], more: tuple[int, int] = (0, 0)) -> Comparison:
+    """Give a comparison of these ops, with more time outside of them."""
+    rows = pd.DataFrame(
+        [(op, a, b, b - a) for op, (a, b) in ops.items()],
+        columns=["op", "before_ns", "after_ns", "diff_ns"],
+    )
+    sums = [
+        int(rows[c].sum()) + out for c, out in zip(("before_ns", "after_ns"), more, strict=True)
+    ]
+    whole = {"before_ns": sums[0], "after_ns": sums[1], "diff_ns": sums[1] - sums[0]}
+    return Comparison("op", False, ["op"], rows, whole, {}, (0, 0), "")
+
+
+def failed(gate: str, ops: dict[str, tuple[int, int]], more: tuple[int, int] = (0, 0)) -> list[str]:
+    found = growth.judged([Growth.parsed(gate)], compared(ops, more))
+    return [verdict.subject for verdict in found if not verdict.passed]
+
+
+@pytest.mark.parametrize(
+    ("gate", "before", "after", "passes"),
+    [
+        ("5%", 1000, 1050, True),
+        ("5%", 1000, 1051, False),
+        ("5%", 1000, 1, True),
+        ("0%", 10**18, 10**18, True),
+        ("0%", 10**18, 10**18 + 1, False),
+        ("0.1%", 10**18, 10**18 + 10**15, True),
+        ("0.1%", 10**18, 10**18 + 10**15 + 1, False),
+        ("2us", 10**18, 10**18 + 2000, True),
+        ("2us", 10**18, 10**18 + 2001, False),
+        ("5%", 0, 1, False),
+        ("5%", 0, 0, True),
+    ],
+)
+def test_growth_is_judged_exactly(gate, before, after, passes):
+    assert Growth.parsed(gate).allows(before, after) == passes
+    assert failed(gate, {"a": (before, after)}) == ([] if passes else ["total activity time"])
+
+
+def test_the_total_counts_what_is_in_no_op():
+    assert failed("5%", {"a": (100, 100)}, (100, 120)) == ["total activity time"]
+
+
+def test_ops_count_above_one_per_cent_of_either_side():
+    ops = {
+        "large": (9_700, 9_700),
+        "small": (100, 200),
+        "at": (100, 101),
+        "was": (200, 90),
+        "new": (0, 110),
+    }
+    assert failed("op:5%", ops) == ["small", "new"]
+    assert failed("op:5%", {"large": (9_900, 9_900), "at": (100, 100), "tiny": (50, 99)}) == []
+    assert failed("op:50ns", ops) == ["small", "new"]
+    assert failed("op:100ns", ops) == ["new"]
+
+
+def test_a_line_says_what_became_of_it():
+    [verdict] = growth.judged([Growth.parsed("5%")], compared({"a": (2 * MS, 3 * MS)}))
+    assert (
+        verdict.line == "total activity time: 2.000 ms -> 3.000 ms (+50.0 %), over --fail-over 5%"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "op:5", "x:5%", "-5%", "5%%", "op:", "5 % more", "kernel:1ms"]
+)
+def test_what_is_no_gate_is_refused(text):
+    with pytest.raises(ValueError, match=r"[Ww]rite"):
+        Growth.parsed(text)
+
+
+@pytest.mark.parametrize(
+    ("limit", "passing", "failing"),
+    [
+        ("3.2ms", [3_200_000, 0], [3_200_001]),
+        ("3.2ms ± 5%", [3_360_000, 1], [3_360_001]),
+        ("3.2 ms +- 5 %", [3_360_000], [3_360_001]),
+        ("3ms +/- 10us", [3_010_000], [3_010_001]),
+        ("< 3ms", [2_999_999], [3_000_000]),
+        ("<= 3ms", [3_000_000], [3_000_001]),
+        ("< 3ms ± 1us", [3_000_999], [3_001_000]),
+        (">= 3ms", [3_000_000], [2_999_999]),
+        ("> 24", [25], [24]),
+        ("= 24", [24], [23, 25]),
+        ("3ms..4ms", [3_000_000, 4_000_000], [2_999_999, 4_000_001]),
+        (24, [24, 0], [25]),
+        ("12%", [12, 0], [13]),
+    ],
+)  # fmt: skip
+def test_limits_are_exact(limit, passing, failing):
+    found = Limit.parsed(limit)
+    assert all(found.allows(Decimal(value)) for value in passing)
+    assert not any(found.allows(Decimal(value)) for value in failing)
+
+
+def test_a_budget_with_room_says_that_it_could_be_lowered():
+    limit = Limit.parsed("100us ± 5%")
+    assert limit.note(Decimal(94_999)) == "below 100us ± 5%: the budget could be lowered"
+    assert limit.note(Decimal(95_000)) == ""
+    assert Limit.parsed("100us").note(Decimal(1)) == ""
+
+
+@pytest.mark.parametrize(
+    "limit", ["", "fast", "3ms ± 5", "3ms ± x", "> 3ms ± 5%", "= 3 ± 1", "3ms..4", "..", "-3ms", True, None, [3], "3 ± 1ms"]
+)  # fmt: skip
+def test_what_is_no_limit_is_refused(limit):
+    with pytest.raises(ValueError, match=r"write|unit"):
+        Limit.parsed(limit)
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        (None, "mapping"),
+        ([], "mapping"),
+        ({}, "no limit"),
+        ({"ops": {}}, "no limit"),
+        ({"op": {}}, "no 'op'"),
+        ({"total": "5%"}, "a time"),
+        ({"total": 5}, "a time"),
+        ({"ops": {"a": {"gpu_total": 5}}}, "a time"),
+        ({"ops": {"a": {"calls": "5ms"}}}, "bare number"),
+        ({"ops": {"a": {"share": "5ms"}}}, "share"),
+        ({"ops": {"a": {"speed": "5ms"}}}, "no figure 'speed'"),
+        ({"ops": {"a": "5ms"}}, "mapping"),
+    ],
+)
+def test_what_is_no_budget_is_refused(said, word):
+    with pytest.raises(ValueError, match=word):
+        Budget.parsed(said)
+
+
+TOTALS = {"activities": 3, "gpu_ns": 1000, "attributed_ns": 990, "unattributed": {}}
+OPS = pd.DataFrame({"op": ["aten::mm", "aten::add"], "gpu_total_ns": [900, 90], "calls": [2, 3], "share": [0.9, 0.09]})  # fmt: skip
+
+
+def lines(said: dict) -> list[tuple[bool, str]]:
+    budget = Budget.parsed(said)
+    return [(v.passed, v.line) for v in budget.judged(TOTALS, OPS)]
+
+
+def test_a_budget_judges_the_whole_and_each_op_that_a_name_stands_for():
+    found = lines(
+        {
+            "total": "1us",
+            "unattributed": "0.5%",
+            "ops": {"aten::*": {"gpu_total": "100ns", "calls": 3}, "aten::mm": {"share": "90%"}},
+        }
+    )
+    assert found == [
+        (True, "total activity time: 1.000 µs, within the budget of 1us"),
+        (False, "unattributed activity time: 1.00 %, over the budget of 0.5%"),
+        (False, "aten::mm gpu_total: 900 ns, over the budget of 100ns"),
+        (True, "aten::add gpu_total: 90 ns, within the budget of 100ns"),
+        (True, "aten::mm calls: 2, within the budget of 3"),
+        (True, "aten::add calls: 3, within the budget of 3"),
+        (True, "aten::mm share: 90.00 %, within the budget of 90%"),
+    ]
+
+
+def test_an_op_that_is_missing_fails():
+    assert lines({"ops": {"aten::bmm": {"calls": 3}}}) == [
+        (False, "aten::bmm: no such op in the report; bridge report --by op lists them")
+    ]
+
+
+def test_too_little_is_said_as_such():
+    assert lines({"ops": {"aten::mm": {"calls": ">= 3"}}}) == [
+        (False, "aten::mm calls: 2, under the budget of >= 3")
+    ]
+
+
+YAML = 'total: 1us\nops: {aten::mm: {gpu_total: 3.2ms ± 5%, calls: 4}, "aten::*": {share: 5%}}\n'
+TOML = 'total = "1us"\n[ops]\n"aten::mm" = {gpu_total = "3.2ms ± 5%", calls = 4}\n"aten::*" = {share = "5%"}\n'
+JSON = '{"total": "1us", "ops": {"aten::mm": {"gpu_total": "3.2ms ± 5%", "calls": 4}, "aten::*": {"share": "5%"}}}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("b.yaml", YAML), ("b.toml", TOML), ("b.json", JSON), ("b", YAML)]
+)
+def test_a_budget_is_read_from_yaml_toml_and_json(tmp_path: Path, name, text):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    found = read(path)
+    assert found == Budget.parsed(
+        {
+            "total": "1us",
+            "ops": {
+                "aten::mm": {"gpu_total": "3.2ms ± 5%", "calls": 4},
+                "aten::*": {"share": "5%"},
+            },
+        }
+    )
+    assert found.columns == ("gpu_total_ns", "calls", "share")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("b.yaml", "ops: {a: {calls: 1}, a: {calls: 2}}"),
+        ("b.yaml", "ops: {"),
+        ("b.yaml", "!!python/object/apply:os.system [true]"),
+        ("b.toml", "ops = "),
+        ("b.yaml", "- 1"),
+        ("b.yaml", ""),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_a_line(tmp_path: Path, name, text):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError) as refused:
+        read(path)
+    assert "\n" not in str(refused.value)

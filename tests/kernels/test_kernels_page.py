@@ -1,0 +1,41 @@
+"""docs/kernels.md: it shows what its commands print, and lists the kinds and libraries that there are."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+from real_parts import ROOT
+from test_docs import blocks, bridge_lines, run
+
+from bridge.kernels import KINDS, rules
+from bridge.kernels.classes import built_in
+
+PAGE = ROOT / "docs" / "kernels.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+def test_the_page_shows_what_its_commands_print(corpus, tmp_path):
+    shutil.copy(corpus / "nsys" / "mnist-training.sqlite", tmp_path)
+    printed, compared = "", 0
+    for kind, body in blocks(TEXT):
+        if kind == "corpus-run":
+            printed = "".join(run(line, tmp_path) for line in bridge_lines(body))
+        elif kind == "corpus-output":
+            assert printed == body
+            compared += 1
+    assert compared == 3
+
+
+def test_the_page_lists_all_kinds_and_libraries():
+    table = TEXT.split("## Kinds")[1].split("\n\n")[1]
+    listed = [kind for row in table.splitlines()[2:] for kind in re.findall(r"`(\w+)`", row.split("|")[1])]  # fmt: skip
+    assert sorted(listed) == sorted(KINDS)
+    named = re.split(r"[,.;] ?\n?| \(", TEXT.split("## Libraries\n\n")[1].split("; empty")[0])
+    named = {name.strip() for name in named}
+    assert {library.name for library in built_in().libraries} - {""} <= named
+
+
+def test_the_example_of_the_page_is_read():
+    (example,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    assert [library.name for library in rules(example).libraries] == ["ours"]

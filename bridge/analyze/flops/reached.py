@@ -141,6 +141,15 @@ class Reached:
     def _rated(self, of_range: Floats) -> Rated:
         """Add up what calls say of themselves, and the time of the work of those that do."""
         own = self.has(of_range)
+        return self._rated_of(of_range, own) if own.any() else self.nothing
+
+    @cached_property
+    def nothing(self) -> Rated:
+        """What there is where no call says anything, whatever is asked."""
+        nodes = np.zeros(len(self.node_ns), bool)
+        return self._rated_of(np.full(len(self.joined.op), float(NONE)), nodes)
+
+    def _rated_of(self, of_range: Floats, own: Flags) -> Rated:
         listed = np.flatnonzero(self.outer)
         group = self.of_node[listed]
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from fcntl import LOCK_EX, flock
 from importlib.util import find_spec
 from pathlib import Path
+from signal import SIGKILL
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
@@ -131,6 +134,7 @@ def parity_script(corpus: Path) -> Path:
     return need("corpus", script if script.exists() else None, NO_CORPUS)
 
 
+LEFT = re.compile(rb"--start-agent\0.*--session-name=profile-[^\0]*-(\d+)\0", re.DOTALL)
 CAPTURES = 4  # nsys 2022 to 2024 lose one now and then, with ever other symptoms
 
 
@@ -146,6 +150,11 @@ def captures(item: pytest.Item) -> bool:
     return "nsys" in getattr(item, "fixturenames", ())
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Run one more process than there are cores: those that capture wait most of the time."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
     """Let one test at a time have what there is once, whichever process it runs in.
@@ -153,7 +162,20 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
     Perfetto's UI asks one port; nsys loses captures beside others.
     """
     with held("nsys" if captures(item) else "port" if item.path.parent.name == "view" else None):
-        return (yield)
+        try:
+            return (yield)
+        finally:
+            if captures(item):
+                end_agents()
+
+
+def end_agents() -> None:
+    """End the agents that `nsys profile` has left behind: now and then one spins on when all is done."""
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            agent = LEFT.search(line.read_bytes())
+            if agent and not Path("/proc", agent[1].decode()).exists():
+                os.kill(int(line.parent.name), SIGKILL)
 
 
 @contextmanager

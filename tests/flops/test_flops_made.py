@@ -231,3 +231,19 @@ def test_wrong_words_are_refused():
         with pytest.raises(ValueError, match=r"no (convention|dtype) '(mine|fp4)': one of"):
             Costs(**wrong)
     assert Costs(dtype=DTYPES[0])
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        "[[10000000000, 10000000000], [10000000000, 10000000000]]",
+        f"[[{'9' * 400}, 2], [2, 3]]",
+        "[" * 100_000,
+    ],
+    ids=["large", "huge", "deep"],
+)
+def test_sizes_that_no_call_can_have_are_not_known(sizes, made, tmp_path):
+    pushed(made, 1_000, 2_000, text("aten::mm", sizes))
+    made.kernel("gemm", 1_100, 100, 1_200, 1_300)
+    row = table(made, tmp_path, Costs(dtype="fp32")).loc["aten::mm"]
+    assert row["moved_bytes"] == row["flop"] == row["tflop_per_s"] == -1

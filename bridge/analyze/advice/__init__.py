@@ -6,7 +6,7 @@ docs/advise.md lists the rules. A rule without the data that it needs says what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bridge.analyze.advice.needs import NEEDS
 from bridge.analyze.advice.rule import UNKNOWN, Advice, Finding, NotJudged, Rule
@@ -47,7 +47,8 @@ def advise(joined: Attributed, rules: Sequence[Rule] = RULES, worth: float = WOR
         elif (finding := rule.find(seen)) is None:
             passed.append(rule)
         else:
-            found.append(Advice(rule, finding, _share(finding, seen.wall_ns)))
+            bounded = _bounded(finding, seen.wall_ns)
+            found.append(Advice(rule, bounded, _share(bounded, seen.wall_ns)))
     found.sort(key=_order)
     listed = [one for one in found if one.share < 0 or one.share >= worth]
     small = [one for one in found if one not in listed]
@@ -70,9 +71,15 @@ def named(names: Sequence[str]) -> tuple[Rule, ...]:
     return tuple(known[name] for name in names) or RULES
 
 
+def _bounded(finding: Finding, wall_ns: int) -> Finding:
+    """Return a finding that saves no more than the run took: of sums over threads and GPUs some are longer."""
+    ceiling = min(finding.ceiling_ns, wall_ns)
+    return replace(finding, ceiling_ns=ceiling, saving_ns=min(finding.saving_ns, ceiling))
+
+
 def _share(finding: Finding, wall_ns: int) -> float:
     unknown = finding.ceiling_ns == UNKNOWN or not wall_ns
-    return float(UNKNOWN) if unknown else min(1.0, finding.ceiling_ns / wall_ns)
+    return float(UNKNOWN) if unknown else finding.ceiling_ns / wall_ns
 
 
 def _order(one: Advice) -> tuple[int, int]:

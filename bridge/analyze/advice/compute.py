@@ -18,9 +18,7 @@ FIRST_WITH_TENSOR_CORES = 7.0  # compute capability
 FIRST_WITH_TF32 = 8.0
 SMALL = 0.1  # of the time of kernels
 CASTS = 0.05
-CAST = re.compile(
-    r"(?:aten::)?(?:_to_copy|to|type|type_as|half|float|double|bfloat16|_autocast_to\w+)"
-)
+CAST = re.compile(r"aten::(?:_to_copy|to|type|type_as|half|float|double|bfloat16|_autocast_to\w+)")
 SINGLE = re.compile(
     r"sgemm|gemm\w*_f32f32_f32f32|simt_\w*sgemm|gemmSN|implicit_convolve_sgemm", re.IGNORECASE
 )
@@ -43,7 +41,7 @@ def small_grids(seen: Seen) -> Finding | None:
         "time_share": spent / kernels_ns,
         "empty_share": int(empty.sum()) / spent,
     }
-    return Finding(figures, evidence.of_activities(seen, rows), seen.most(rows, empty))
+    return Finding(figures, evidence.of_activities(seen, rows), seen.most_work(rows, empty))
 
 
 def _eligible(seen: Seen) -> Flags:
@@ -55,11 +53,14 @@ def _eligible(seen: Seen) -> Flags:
 
 def no_tensor_cores(seen: Seen) -> Finding | None:
     """A run that uses no Tensor Core, with ops that could."""
-    used = seen.computing & (kinds.tensor_cores(seen.joined) == kernels.YES)
-    rows = np.flatnonzero(_eligible(seen))
-    if used.any() or not len(rows):
+    told, eligible = kinds.tensor_cores(seen.joined), _eligible(seen)
+    rows, unknown = (
+        np.flatnonzero(eligible & (told == word)) for word in (kernels.NO, kernels.UNKNOWN)
+    )
+    used = (seen.computing & (told == kernels.YES)).any()
+    if used or not len(rows) or seen.time[unknown].sum() > seen.time[rows].sum():
         return None
-    spent = seen.most(rows, seen.time[rows])
+    spent = seen.most_work(rows)
     whole = int(seen.time[seen.kernels].sum())
     figures = {"eligible_share": int(seen.time[rows].sum()) / max(1, whole)}
     return Finding(figures, evidence.of_activities(seen, rows), spent, spent - spent // TWICE)
@@ -72,7 +73,7 @@ def tensor_cores_left(seen: Seen) -> Finding | None:
     rows = np.flatnonzero(left)
     if not len(rows) or not (seen.computing & (told == kernels.YES)).any():
         return None
-    spent = seen.most(rows, seen.time[rows])
+    spent = seen.most_work(rows)
     figures = {"kernels": len(rows), "kernels_ns": spent}
     return Finding(figures, evidence.of_activities(seen, rows), spent, spent - spent // TWICE)
 
@@ -86,7 +87,7 @@ def single_precision(seen: Seen) -> Finding | None:
     rows = np.flatnonzero(seen.computing & told & (seen.capability >= FIRST_WITH_TF32))
     if not len(rows):
         return None
-    spent = seen.most(rows, seen.time[rows])
+    spent = seen.most_work(rows)
     figures = {
         "kernels": len(rows),
         "kernels_ns": spent,
@@ -104,12 +105,13 @@ def _named(names: Iterable[str]) -> Flags:
 def casts(seen: Seen) -> Finding | None:
     """Kernels that do nothing but change the type of numbers."""
     in_cast = seen.of_nodes(seen.inside(seen.ops_like(CAST.fullmatch)))
+    in_cast &= kinds.is_kind(seen.joined, "elementwise")  # of which names may say too little
     rows = np.flatnonzero(seen.computing & (kinds.is_kind(seen.joined, "cast") | in_cast))
     spent, whole = int(seen.time[rows].sum()), int(seen.time[seen.computing].sum())
     if spent <= CASTS * whole:
         return None
     figures = {"kernels": len(rows), "time_share": spent / whole, "again": _several(seen, rows)}
-    ceiling = seen.most(rows, seen.time[rows])
+    ceiling = seen.most_work(rows)
     return Finding(figures, evidence.of_activities(seen, rows), ceiling, ceiling // 2)
 
 
@@ -138,7 +140,7 @@ RULES = (
     Rule(
         "no-tensor-cores",
         "Tensor Cores are not used",
-        "no kernel uses Tensor Cores, and eligible ops have kernels, on compute capability 7.0 or newer",
+        "no kernel uses Tensor Cores, and most of those of eligible ops are known not to, on compute capability 7.0 or newer",
         "no kernel uses Tensor Cores, by its name; kernels of ops that could take {eligible_share} of the time of kernels",
         "mixed precision: torch.autocast('cuda', dtype=torch.bfloat16)",
         "half the time of these kernels, at most all",

@@ -42,7 +42,7 @@ def pageable_copies(seen: Seen) -> Finding | None:
     }
     saved = _if_pinned(seen, rows, pageable)
     waited, _ = _bounds(seen, np.unique(joined.attribution.launch[rows]))
-    ceiling = min(seen.most(rows, held), waited + seen.most(rows, seen.time[rows]))
+    ceiling = min(seen.most(rows, held), waited + seen.most_work(rows))
     table = evidence.of_activities(seen, rows, held)
     return Finding(figures, table, ceiling, min(saved, ceiling))
 

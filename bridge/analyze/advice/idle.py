@@ -8,7 +8,7 @@ import pandas as pd
 from bridge.analyze.advice import evidence
 from bridge.analyze.advice.rule import HERE, NOT_ESTIMATED, NSYS, TENSORBOARD, Finding, Rule
 from bridge.analyze.advice.seen import Seen
-from bridge.analyze.causes.gaps import WORDS, by_gap
+from bridge.analyze.causes.gaps import WORDS, by_gap, gaps
 from bridge.analyze.concurrency.exposure import Running
 from bridge.analyze.groups import sums, texts
 from bridge.join.order import NONE, Flags, Ints
@@ -94,7 +94,9 @@ def _together(device: str, edges: Ints, spent: Ints, low: Flags) -> pd.DataFrame
 def long_gaps(seen: Seen) -> Finding | None:
     """Single gaps of a GPU that are long, and what the host did meanwhile."""
     limit = min(LONG_GAP_NS, int(LONG_GAP * seen.span_ns))
-    table = by_gap(seen.joined, limit) if limit else pd.DataFrame()
+    if not limit:
+        return None
+    table = by_gap(seen.joined, limit)[seen.inner(gaps(seen.joined, limit).gaps)]
     if table.empty:
         return None
     table = table.sort_values("gap_ns", ascending=False, ignore_index=True, kind="stable")
@@ -165,7 +167,7 @@ def short_kernels(seen: Seen) -> Finding | None:
         "limit_ns": SHORT_NS,
         "idle_ns": seen.most(rows, before),
     }
-    ceiling = seen.most(rows, before + seen.time[rows])
+    ceiling = seen.most(rows, before) + seen.most_work(rows)
     return Finding(figures, evidence.of_activities(seen, rows), ceiling, seen.most(rows, before))
 
 

@@ -9,7 +9,7 @@ from bridge.analyze.advice.seen import Seen
 from importers import frames
 
 FULL = 0.9  # of the GPU's memory
-ALLOCATED = re.compile(r"allocated|used|reserved", re.IGNORECASE)
+ALLOCATED = re.compile(r"allocated|(?<!un)used", re.IGNORECASE)
 
 
 def nearly_full(seen: Seen) -> Finding | None:
@@ -17,7 +17,8 @@ def nearly_full(seen: Seen) -> Finding | None:
     size = frames.ints(seen.report.devices, "memory_bytes")
     size = size[size > 0]
     table = seen.allocated
-    table = table[[ALLOCATED.search(name) is not None for name in table["name"]]]
+    allocated = [ALLOCATED.search(name) is not None for name in table["name"]]
+    table = table[allocated]
     peaks = table.groupby(["name", "process"], as_index=False, observed=True)["value"].max()
     peaks = peaks[peaks["value"] > FULL * size.min()]
     if peaks.empty:

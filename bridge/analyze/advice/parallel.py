@@ -10,6 +10,7 @@ from bridge.analyze.advice import evidence
 from bridge.analyze.advice.rule import HERE, NOT_ESTIMATED, TENSORBOARD, Finding, Rule
 from bridge.analyze.advice.seen import Seen
 from bridge.analyze.concurrency import by_collective
+from bridge.analyze.concurrency.collectives import waits
 from bridge.analyze.concurrency.exposure import exposed_times
 
 COMMUNICATION = 0.1  # of the time of a GPU
@@ -87,7 +88,7 @@ def stragglers(seen: Seen) -> Finding | None:
     table = table.sort_values("wait_ns", ascending=False, ignore_index=True, kind="stable")[columns]
     by_rank = table.groupby("straggler")["wait_ns"].sum()
     figures = {"waiting_share": waited / total, "straggler": str(by_rank.idxmax())}
-    ceiling = min(waited, int(seen.gpus["communication_ns"].max()))
+    ceiling = seen.most(*waits(seen.joined))
     return Finding(figures, table, ceiling)
 
 

@@ -66,7 +66,7 @@ def steps_tensor_by_tensor(seen: Seen) -> Finding | None:
     idle = seen.most(own, seen.idle_before[0][own])
     figures = {"steps": len(rows), "kernels": int(kernels[rows].mean()), "idle_ns": idle}
     nesting = seen.joined.attribution.nesting
-    ceiling = seen.most(own, seen.idle_before[0][own] + seen.time[own])
+    ceiling = seen.most_work(own) + idle
     table = evidence.of_nodes(seen, rows, (nesting.end - nesting.start)[rows])
     return Finding(figures, table, ceiling, idle)
 
@@ -123,7 +123,7 @@ def _odd(shapes: str) -> bool:
 def _listed(shapes: str) -> list[object]:
     try:
         found = json.loads(shapes) if shapes else []
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return found if isinstance(found, list) else []
 
@@ -176,7 +176,7 @@ def _of_nodes(seen: Seen, rows: Ints, *, estimated: bool = True) -> Finding | No
         "host_ns": int(spent.sum()),
         "work_ns": int(seen.time[own].sum()),
     }
-    removed = seen.most(own, seen.time[own] + seen.idle_before[0][own])
+    removed = seen.most_work(own) + seen.most(own, seen.idle_before[0][own])
     table = evidence.of_nodes(seen, rows, spent)
     return Finding(figures, table, removed, removed if estimated else UNKNOWN)
 

@@ -15,6 +15,7 @@ from bridge.analyze.calltree import A_STEP
 from bridge.analyze.causes import idle_times
 from bridge.analyze.causes.calls import ends
 from bridge.analyze.causes.gaps import Causes, gaps
+from bridge.analyze.causes.idle import Gaps
 from bridge.analyze.concurrency import by_device
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import Floats, highest, lowest, sums
@@ -22,6 +23,7 @@ from bridge.analyze.occupancy import Occupancy
 from bridge.analyze.overview.memory import samples
 from bridge.analyze.tree import stacks, subtree_sums
 from bridge.join.attributed import Attributed
+from bridge.join.intervals import busy
 from bridge.join.order import NONE, Flags, Ints, number
 from bridge.join.paths import paths
 from importers import frames
@@ -97,6 +99,12 @@ class Seen:
     @cached_property
     def wall_ns(self) -> int:
         """How long the run took: of the file that took longest, from its first API call or work to its last."""
+        first, last = self.run
+        return int((last - first).max(initial=0))
+
+    @cached_property
+    def run(self) -> tuple[Ints, Ints]:
+        """When the first API call or work of each file began that is counted, and the last ended."""
         calls, work = self.report.launches, self.report.activities
         listed = self.joined.counted_launches, self.counted
         of, start = (
@@ -107,18 +115,29 @@ class Seen:
         )
         end = np.concatenate((ends(self.joined)[listed[0]], self.joined.end[listed[1]]))
         many = len(self.report.source)
-        length = highest(of, end, many) - lowest(of, start, many)
-        return int(length.max(initial=0))
+        return lowest(of, start, many), highest(of, end, many)
 
     @cached_property
     def idle(self) -> Causes:
-        """Every gap of every GPU, in pieces by what the host did."""
-        return gaps(self.joined, 0)
+        """Every gap of every GPU between work that is counted, in pieces by what the host did."""
+        found = gaps(self.joined, 0)
+        own = self.inner(found.gaps)[found.gap]
+        columns = (found.gap, found.cause, found.op, found.length, found.first)
+        return Causes(found.gaps, *(column[own] for column in columns))
+
+    def inner(self, found: Gaps) -> Flags:
+        """Which gaps began with the end of work that is counted: of a part of a run, those within it."""
+        flags: Flags = self.counted[found.before]
+        return flags
 
     @cached_property
     def idle_before(self) -> tuple[Ints, Ints]:
         """How long its GPU was idle right before each activity: for launching, and for starving."""
-        return idle_times(self.joined)
+        inside = np.zeros(len(self.time), bool)
+        found = self.idle.gaps
+        inside[found.ended_by[self.inner(found)]] = True
+        launching, starving = idle_times(self.joined)
+        return np.where(inside, launching, 0), np.where(inside, starving, 0)
 
     @cached_property
     def occupancy(self) -> Occupancy:
@@ -158,10 +177,11 @@ class Seen:
         has = node != NONE
         return subtree_sums(nesting, sums(node[has], values[has].astype(np.int64), len(nesting)))
 
-    def ops_like(self, matches: Callable[[str], object]) -> Flags:
-        """Which nodes of the nesting are counted and of an op whose name is so, per node."""
+    def ops_like(self, matches: Callable[[str], object], *, anywhere: bool = False) -> Flags:
+        """Which nodes of the nesting are counted (or may be, ``anywhere``) and of an op whose name is so, per node."""
         told = np.array([*(bool(matches(op)) for op in self.joined.ops), False], bool)
-        flags: Flags = told[self.joined.node_op] & self.joined.listed
+        among = self.joined.around if anywhere else self.joined.listed
+        flags: Flags = told[self.joined.node_op] & among
         return flags
 
     def inside(self, nodes: Flags) -> Flags:
@@ -199,6 +219,23 @@ class Seen:
     def most(self, rows: Ints | Flags, time: Ints) -> int:
         """Return the time of some activities on the GPU that has most of it; ``time`` is of these rows."""
         return int(sums(self.devices.of[rows], time, len(self.devices.names)).max(initial=0))
+
+    def most_work(self, rows: Ints, time: Ints | None = None) -> int:
+        """Return the same of time in which some activities run, theirs or a part of it: no more than the GPU is busy with them."""
+        of, many = self.devices.of[rows], len(self.devices.names)
+        start = frames.ints(self.report.activities, "start")[rows]
+        spent = sums(of, self.time[rows] if time is None else time, many)
+        united = busy(of, start, self.joined.end[rows], many)
+        return int(np.minimum(spent, united).max(initial=0))
+
+    def within_run(self, nodes: Ints) -> Ints:
+        """Return for how long each node of the nesting was open while what is counted ran."""
+        nesting, (first, last) = self.joined.attribution.nesting, self.run
+        of = frames.ints(self.report.ranges, "report")[nesting.range[nodes]]
+        start = np.maximum(nesting.start[nodes], first[of])
+        end = np.minimum(nesting.end[nodes], last[of])
+        length: Ints = np.maximum(end - start, 0)
+        return length
 
     def most_of_threads(self, threads: Ints, time: Ints) -> int:
         """Return the time on the thread that has most of it; threads and times are of the same rows."""

@@ -32,15 +32,15 @@ def _idle_by(seen: Seen, *causes: str) -> int:
 
 
 def _loading(seen: Seen, of: Flags) -> tuple[Ints, Ints]:
-    """Return the outermost nodes of some, and their times."""
-    nesting = seen.joined.attribution.nesting
+    """Return the outermost nodes of some, in a step or between two, and how long each took of the run."""
     rows = np.flatnonzero(seen.outermost(of))
-    return rows, (nesting.end - nesting.start)[rows]
+    spent = seen.within_run(rows)
+    return rows[spent > 0], spent[spent > 0]
 
 
 def waits_for_data(seen: Seen) -> Finding | None:
     """Data loading that keeps GPUs idle, or takes more than a twentieth of the steps."""
-    loading = loads_data(seen.joined)[seen.joined.node_op] & seen.joined.listed
+    loading = loads_data(seen.joined)[seen.joined.node_op] & seen.joined.around
     rows, spent = _loading(seen, loading)
     if not len(rows):
         return None
@@ -69,7 +69,7 @@ def _share_of_steps(seen: Seen) -> float:
 
 def loads_in_one_process(seen: Seen) -> Finding | None:
     """A DataLoader of PyTorch that works in the program's own process."""
-    rows, spent = _loading(seen, seen.ops_like(IN_ONE_PROCESS.fullmatch))
+    rows, spent = _loading(seen, seen.ops_like(IN_ONE_PROCESS.fullmatch, anywhere=True))
     if not len(rows):
         return None
     thread = seen.joined.attribution.nesting.stack[rows]

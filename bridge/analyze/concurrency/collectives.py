@@ -116,6 +116,15 @@ def by_collective(joined: Attributed) -> pd.DataFrame:
     )
 
 
+def waits(joined: Attributed) -> tuple[Ints, Ints]:
+    """Return the rows of communication that is counted and matched across ranks, and how long each waited, in ns."""
+    calls, devices = Calls.of(joined), Devices.of_report(joined)
+    least = transfers(*_sequences(joined, calls, devices))
+    known = joined.counted[calls.row] & (least >= 0)
+    rows = calls.row[known]
+    return rows, joined.duration[rows] - least[known]
+
+
 def _sequences(joined: Attributed, calls: Calls, devices: Devices) -> tuple[Ints, ...]:
     """Return rank, stream, kind, start and time of each call; a rank is a GPU."""
     activities = joined.report.activities

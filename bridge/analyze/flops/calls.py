@@ -27,7 +27,8 @@ from importers import frames
 RECORDED, NO_FORMULA, TOO_LITTLE = "recorded", "no formula", "too little recorded"
 ESTIMATED = "≈ "  # before the text of a formula that is no exact count
 FROM_BACKWARD = "; output as in the backward pass"
-MOST = float(1 << 80)  # no call computes or moves as much
+MOST = 1 << 80  # FLOPs: no call computes as much
+MOST_BYTES = 1 << 62  # nor moves as much; sums stay within 64 bits
 
 
 @dataclass(frozen=True)
@@ -125,8 +126,8 @@ def _cost(name: str, shapes: str, details: str, output: Shapes, asked: Asked) ->
     dtype = written.computes_in(call.dtypes)
     if asked.dtype and not any(call.dtypes):
         call = call._replace(dtypes=tuple(asked.dtype if s else "" for s in call.shapes))
-    moved = _recorded(said, "bytes")
-    told = _recorded(said, "flops") if asked.told else NONE
+    moved = _recorded(said, "bytes", MOST_BYTES)
+    told = _recorded(said, "flops", MOST) if asked.told else NONE
     if told != NONE:
         return Cost(told, _moved(call, moved), RECORDED, dtype)
     if not call.shapes:
@@ -137,13 +138,19 @@ def _cost(name: str, shapes: str, details: str, output: Shapes, asked: Asked) ->
         how, count = FROM_BACKWARD, flops(call, convention)
     if count is None:
         return Cost(NONE, _moved(call, moved), _without(op, convention), dtype)
-    return Cost(float(count), _moved(call, moved), _text(op, convention) + how, dtype)
+    text = _text(op, convention) + how
+    return Cost(_number(count, MOST), _moved(call, moved), text, dtype)
 
 
 def _moved(call: Call, recorded: float) -> float:
     """Return the bytes of a call as recorded, else as computed."""
     known = bytes_moved(call) if recorded == NONE else recorded
-    return NONE if known is None else float(known)
+    return NONE if known is None else _number(known, MOST_BYTES)
+
+
+def _number(value: float, most: int) -> float:
+    """Return a number, -1 for one that no call can have: of shapes that are not true."""
+    return float(int(value)) if 0 <= value < most else NONE
 
 
 def _text(name: str, convention: str) -> str:
@@ -160,7 +167,8 @@ def _without(name: str, convention: str) -> str:
     return TOO_LITTLE if has_one else NO_FORMULA
 
 
-def _recorded(said: Mapping[str, Any], key: str) -> float:
+def _recorded(said: Mapping[str, Any], key: str, most: int) -> float:
     value = said.get(key)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(int(value)) if number and 0 <= value < MOST else NONE  # type: ignore[operator, arg-type]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return NONE
+    return _number(value, most)

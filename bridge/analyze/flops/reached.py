@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from bridge.analyze.flops.asked import Costs
-from bridge.analyze.flops.calls import NO_FORMULA, RECORDED, TOO_LITTLE, Known
+from bridge.analyze.flops.calls import MOST_BYTES, NO_FORMULA, RECORDED, TOO_LITTLE, Known
 from bridge.analyze.flops.peaks import Limits
 from bridge.analyze.flops.tree import Tree, of_nodes
 from bridge.analyze.groups import Floats, texts
@@ -100,8 +100,9 @@ class Reached:
     def moved(self) -> Columns:
         """Return the columns `BYTES`."""
         found = self._rated(self.known.bytes)
+        told = found.there & (found.total < MOST_BYTES)
         return {
-            "moved_bytes": np.where(found.there, found.total, NONE).astype(np.int64),
+            "moved_bytes": np.where(told, found.total, NONE).astype(np.int64),
             "gb_per_s": found.per(found.spent, NS / GIGA),
         }
 

@@ -54,18 +54,23 @@ def details(text: str) -> Mapping[str, Any]:
 
 def shapes(text: str) -> Shapes:
     """Return the shapes in a text such as ``[[2, 3], []]``, lists of tensors flattened; nothing for another text."""
+    return tuple(shape for shape, _ in _flat(_read(text), ()))
+
+
+def _read(text: str) -> list[Any]:
+    """Return the list that a text is, an empty one for another."""
     try:
-        found = json.loads(text)
+        found = json.loads(text) if text.startswith("[") else []
     except (ValueError, RecursionError):
-        return ()
-    return tuple(shape for shape, _ in _flat(found if isinstance(found, list) else [], ()))
+        return []
+    return found if isinstance(found, list) else []
 
 
 def call(name: str, written: str, said: Mapping[str, Any]) -> Call:
     """Return the call of an op, as its shapes are written and its details say."""
     own = said.get("shapes")
     if not isinstance(own, list):
-        own = json.loads(written) if written.startswith("[") else []
+        own = _read(written)
     inputs = list(_flat(own, _texts(said.get("dtypes"))))
     arguments = said.get("args")
     return Call(

@@ -19,6 +19,8 @@ from bridge.analyze.concurrency import by_collective, by_device
 from bridge.analyze.filters import meant
 from bridge.analyze.flops import Costs
 from bridge.analyze.kernels import by_copy, by_kernel, by_op_kernel
+from bridge.analyze.metrics import columns, timeless
+from bridge.analyze.metrics.rules import by_rule
 from bridge.analyze.modules import by_forward_op, by_module
 from bridge.analyze.ops import by_op
 from bridge.analyze.phases import by_phase
@@ -64,10 +66,23 @@ class Options:
     direction: str = BOTH
     idle_over_ns: int = OVER_NS
     costs: Costs = breakdown.COSTS
+    metrics: Sequence[str] = ()
 
 
 def table(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
     """Return a table, sorted as it comes; ValueError, in words for the user, for what there is not."""
+    timeless.check(joined.report, by, by not in VIEWS)
+    if options.metrics:
+        columns.checked(by, inclusive=options.inclusive)
+    found = timeless.kept(joined.report, _table(joined, by, options), options.columns)
+    if not options.metrics:
+        return found
+    counted = joined.only(options.direction)
+    return columns.beside(counted, found, by, options.metrics, options.kernel_names)
+
+
+def _table(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
+    """Return a table as it comes, with whatever it has for any report."""
     if by not in VIEWS:
         return _broken_down(joined, by, options)
     if options.direction != BOTH and by not in DIRECTED:
@@ -86,6 +101,7 @@ def table(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
         "idle": partial(by_idle, threshold_ns=options.idle_over_ns),
         "step": partial(by_step, costs=_costs_of_steps(options)),
         "device": by_device,
+        "rule": partial(by_rule, kernel_names=options.kernel_names),
         "collective": by_collective,
     }
     found = tables[by](counted)
@@ -116,9 +132,10 @@ def with_running_sum(found: pd.DataFrame, column: str) -> pd.DataFrame:
         raise ValueError(f"no running sum of {column}: it is a name")
     place = list(found.columns).index(column) + 1
     name = f"running_{column}"
-    return pd.concat(
-        [found.iloc[:, :place], found[column].cumsum().rename(name), found.iloc[:, place:]], axis=1
-    )
+    parts = [found.iloc[:, :place], found[column].cumsum().rename(name), found.iloc[:, place:]]
+    summed = pd.concat(parts, axis=1)
+    summed.attrs = found.attrs
+    return summed
 
 
 def ordered(

@@ -62,6 +62,11 @@ VIEWS = {
         nothing="no steps: no ranges called step N, iteration N, batch N, ProfilerStep#N, and no work that repeats",
     ),
     "device": View(("busy_ns",), details=GEOMETRY, nothing="no work on a GPU in the report"),
+    "rule": View(
+        ("saves_ns", "total_ns"),
+        details=("metrics",),
+        nothing="no rules of Nsight Compute say anything of a kernel",
+    ),
     "collective": View(
         ("total_ns",),
         details=("json",),

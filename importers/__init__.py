@@ -8,6 +8,8 @@ from pathlib import Path
 from importers.errors import NotAReport, ReportError
 from importers.kineto.opened import is_json
 from importers.kineto.read import read as read_kineto
+from importers.ncu.report import is_ncu
+from importers.ncu.report import load as load_ncu
 from importers.nsys import export
 from importers.nsys.read import read as read_nsys
 from importers.nsys.table import JSON, Details, asked
@@ -27,7 +29,7 @@ def load(*paths: str | Path, details: Details = True, sidecar: Sequence[str | Pa
     ``details={"mangled", "waits"}``.
 
     Takes Nsight Systems SQLite exports of any version, ``.nsys-rep``/``.qdrep`` files where
-    nsys is installed, traces of PyTorch's profiler (``.json``, ``.json.gz``), and recordings of sessions
+    nsys is installed, reports of Nsight Compute (``.ncu-rep``, and what ``ncu --csv`` prints), traces of PyTorch's profiler (``.json``, ``.json.gz``), and recordings of sessions
     without a profiler (``.jsonl``). The recordings beside
     a profiler's report, or those of ``sidecar`` (files or folders), give its ranges the details of
     their calls. Raises `ReportError`, whose message is one line for the user.
@@ -36,7 +38,9 @@ def load(*paths: str | Path, details: Details = True, sidecar: Sequence[str | Pa
         raise ReportError("no report given")
     _apart([Path(path) for path in paths])
     given = [Path(path) for path in sidecar]
-    return concat([_load(Path(path), details, given) for path in paths])
+    reports = [_load(Path(path), details, given) for path in paths]
+    _of_a_kind(reports)
+    return concat(reports)
 
 
 def _load(path: Path, details: Details, sidecar: Sequence[Path]) -> Report:
@@ -46,6 +50,8 @@ def _load(path: Path, details: Details, sidecar: Sequence[Path]) -> Report:
             return load_recording(path)
         if is_json(path):
             return read_kineto(path)
+        if is_ncu(path):
+            return load_ncu(path, details)
         report = _profiled(path, details)
         return beside.found(report, path, sidecar) if asked(details, JSON) else report
     except OSError as error:
@@ -65,6 +71,14 @@ def _apart(paths: list[Path]) -> None:
         if path in seen:
             raise ReportError(f"{path.name}: given twice; it would be counted twice")
         seen.add(path)
+
+
+def _of_a_kind(reports: Sequence[Report]) -> None:
+    """Refuse reports of one program by two profilers, which would count its kernels twice."""
+    without = [r for r in reports if not r.facts[0].timeline]
+    if 0 < len(without) < len(reports):
+        name = without[0].source[0]
+        raise ReportError(f"{name}: of Nsight Compute, the others are not: give it with --ncu")
 
 
 def _readable(path: Path) -> None:

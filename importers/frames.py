@@ -23,10 +23,16 @@ FLAGS = frozenset(["open"])
 ACTIVITY_KINDS = KERNEL, COPY, FILL, GRAPH = ("kernel", "copy", "fill", "graph")
 RANGE_KINDS = PUSH_POP, START_END = ("push_pop", "start_end")
 WAIT_KINDS = ("unknown", "event", "stream_wait", "stream", "context", "event_record")
-KINDS = {"activities": ACTIVITY_KINDS, "ranges": RANGE_KINDS, "waits": WAIT_KINDS}
 MEMORY_KINDS = tuple(  # what source_kind and target_kind number
     "pageable pinned device array managed device_static managed_static unknown".split()
 )
+KINDS = {
+    "activities": ACTIVITY_KINDS,
+    "ranges": RANGE_KINDS,
+    "waits": WAIT_KINDS,
+    "memory": MEMORY_KINDS,
+}
+OPERATIONS = ALLOCATE, RELEASE = (0, 1)  # what `operation` says of memory
 DEVICE_FACTS = tuple(  # of a GPU: bytes, bytes per second, Hz, counts
     "memory_bytes memory_bandwidth clock_hz l2_bytes compute_major compute_minor sm_count warp_size"
     " warps_per_sm blocks_per_sm threads_per_block registers_per_sm registers_per_block shared_per_sm"
@@ -44,6 +50,10 @@ FRAMES: Mapping[str, tuple[str, ...]] = {
         " shared_dynamic green_context graph graph_node report".split()
     ),
     "waits": tuple("start end kind process device context stream correlation event report".split()),
+    "memory": tuple(
+        "time thread process device context stream correlation kind operation address bytes pool"
+        " reserved allocated name report".split()
+    ),
     "marks": tuple(
         "time thread process domain domain_name name category payload json report".split()
     ),

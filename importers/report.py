@@ -15,8 +15,11 @@ import pandas as pd
 
 from importers import frames
 from importers.errors import ReportError
+from importers.ncu.metrics import Metrics
+from importers.ncu.metrics import concat as concat_metrics
 from importers.texts import Texts
 
+NSIGHT_COMPUTE = "Nsight Compute"
 LONGEST_NS = 1 << 62  # 146 years: sums and differences of times stay within 64 bits
 
 
@@ -37,6 +40,11 @@ class Facts:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     recordings: tuple[Path, ...] = ()
 
+    @property
+    def timeline(self) -> bool:
+        """Whether the times say when something ran, and not only how long."""
+        return self.product != NSIGHT_COMPUTE
+
 
 @dataclass(frozen=True)
 class Report:
@@ -45,6 +53,7 @@ class Report:
     ``source`` holds the files' base names, ``facts`` one entry per file, and the frames' column
     ``report`` says which of them a row is from. ``texts`` holds the ranges' whole texts, of which
     ``ranges.name`` is the part that does not change from call to call (``ranges.text`` is the row).
+    ``metrics`` are those of kernels that Nsight Compute measured.
     """
 
     source: tuple[str, ...]
@@ -58,7 +67,9 @@ class Report:
     devices: pd.DataFrame
     graph_nodes: pd.DataFrame = field(default_factory=lambda: frames.frame("graph_nodes", {}))
     waits: pd.DataFrame = field(default_factory=lambda: frames.frame("waits", {}))
+    memory: pd.DataFrame = field(default_factory=lambda: frames.frame("memory", {}))
     texts: Texts = field(default_factory=lambda: Texts.of([]))
+    metrics: Metrics = field(default_factory=Metrics)
 
     @property
     def began(self) -> int:
@@ -97,6 +108,7 @@ def concat(reports: Sequence[Report]) -> Report:
         source=tuple(name for r in reports for name in r.source),
         facts=tuple(f for r in reports for f in r.facts),
         texts=Texts.concat([r.texts for r in reports]),
+        metrics=concat_metrics([r.metrics for r in reports], [len(r.activities) for r in reports]),
         **together,
     )
 

@@ -95,6 +95,8 @@ class Made:
         self.kernel("lost_kernel", -1, pid, t + 981, t + 984)  # no launch
 
         self.waits(t + 400, pid, kind=number % 5)
+        self.memory(t + 220, pid, bytes=4_096, operation=0)
+        self.memory(t + 420, pid, bytes=4_096, operation=1)
 
     def waits(self, at: int, pid: int, kind: int) -> None:
         """Add a synchronisation of this kind, and an event recorded by the newest call."""
@@ -103,6 +105,13 @@ class Made:
         self.tables["syncs"].append({**where, **sync, "start": at, "end": at + 20})
         event = {"correlation": self.correlation, "stream": 7, "event": schema.NONE}
         self.tables["events"].append({**where, **event})
+
+    def memory(self, at: int, pid: int, **more: int) -> None:
+        """Add an allocation or release of a pool's memory, called for by the newest call."""
+        where = {"device": 0, "context": 1, "stream": 7, "process": process(pid)}
+        pool = {"pool": 1 << 40, "reserved": 1 << 21, "allocated": 4_096}
+        found = {"correlation": self.correlation, "address": 1 << 41, "kind": 2, "name": "of mine"}
+        self.tables["memory"].append({**where, **pool, **found, "time": at, **more})
 
     def names_of(self, pid: int) -> None:
         """Name the process, its threads, its domains, a category and its device."""

@@ -11,6 +11,8 @@ from bridge.join.order import NONE, Flags, Ints
 from importers import frames
 from importers.keys import shared
 
+TABLES = ("activities", "ranges", "launches", "waits", "memory")
+
 
 def by_clock(joined: Attributed, first: int | None, last: int | None) -> Chosen:
     """Choose what began from ``first`` to ``last``, in ns since the first event: on the host, on the device."""
@@ -18,10 +20,10 @@ def by_clock(joined: Attributed, first: int | None, last: int | None) -> Chosen:
 
     def began(table: str) -> Flags:
         rows = getattr(joined.report, table)
-        start = frames.ints(rows, "start")
+        start = frames.ints(rows, "time" if "time" in rows else "start")
         return windows.meet(frames.ints(rows, "report"), start, start)
 
-    return Chosen(*(began(table) for table in ("activities", "ranges", "launches", "waits")))
+    return Chosen(*map(began, TABLES))
 
 
 def by_step(joined: Attributed, first: int, last: int) -> Chosen:
@@ -46,11 +48,11 @@ def by_range(joined: Attributed, name: str) -> Chosen:
 
 def _on_host(joined: Attributed, report: Ints, process: Ints, start: Ints, end: Ints) -> Chosen:
     """Choose what began in times of processes; work without an API call by its own start."""
-    tables = [getattr(joined.report, t) for t in ("activities", "ranges", "launches", "waits")]
+    tables = [getattr(joined.report, name) for name in TABLES]
     keys = [[frames.ints(t, c) for c in ("report", "process")] for t in tables]
     owner, *owners = shared((report, process), *keys)
     windows = Windows.of(owner, start, end)
-    times = [frames.ints(table, "start") for table in tables]
+    times = [frames.ints(table, "time" if "time" in table else "start") for table in tables]
     launch = joined.attribution.launch
     times[0] = np.where(launch == NONE, times[0], np.append(times[2], NONE)[launch])
     return Chosen(*(windows.meet(of, t, t) for of, t in zip(owners, times, strict=True)))

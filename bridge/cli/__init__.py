@@ -18,6 +18,7 @@ from bridge.cli.doctor import doctor
 from bridge.cli.flame import flame
 from bridge.cli.html import html
 from bridge.cli.import_ import import_
+from bridge.cli.memory import memory
 from bridge.cli.plot import plot
 from bridge.cli.report import report
 from bridge.cli.run import run
@@ -84,7 +85,7 @@ def main() -> None:
 
 COMMANDS = (
     *(demo, doctor, run, import_, report, diff, html),
-    *(trace, flame, view, plot, advise, why, runs),
+    *(trace, flame, view, plot, memory, advise, why, runs),
 )
 for command in COMMANDS:
     main.add_command(command)

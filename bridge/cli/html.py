@@ -63,7 +63,8 @@ def write_page(  # noqa: PLR0913 - what `options.joined` takes
 ) -> None:
     """Load what the options name, two reports as two sides, and write the page of it."""
     sides: list[tuple[Path, ...]] = [(report,) for report in reports] or [()]
-    found = [options.joined(side, db, run, choices, OF_ADVICE, sidecar) for side in sides]
+    details = OF_ADVICE | {"memory"}
+    found = [options.joined(side, db, run, choices, details, sidecar) for side in sides]
     from bridge import exports
 
     with doing(f"writing {output}"):

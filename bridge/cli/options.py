@@ -26,6 +26,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
 FILE_WIDTH = 160
+TIMELESS = frozenset(  # commands that take reports without a timeline, of Nsight Compute
+    "report import diff runs".split()
+)
 
 
 def store(command: F) -> F:
@@ -82,6 +85,20 @@ def rules_option(command: F) -> F:
         type=FILE,
         help="A TOML file that regroups ops: [[rule]] tables with match (a regular expression) and op.",
     )(command)
+
+
+def ncu(command: F) -> F:
+    """What Nsight Compute measured of the program that a report is of."""
+    return click.option(
+        "--ncu",
+        type=FILE,
+        help="A report of Nsight Compute (.ncu-rep, or what ncu --csv prints) of the same program.",
+    )(command)
+
+
+def names(_context: click.Context, _option: click.Parameter, text: str) -> list[str]:
+    """Read names with commas between them, each once."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def choices(command: F) -> F:
@@ -177,7 +194,40 @@ def joined(
         raise click.UsageError(str(error)) from error
     for warning in (*report.warnings, *found.warnings):
         click.echo(f"warning: {warning}", err=True)
+    _with_timeline(report)
     return found
+
+
+def _with_timeline(report: Report) -> None:
+    """Refuse to show times of a report that has no timeline."""
+    from importers.errors import ReportError
+
+    command = click.get_current_context().command.name or ""
+    if command not in TIMELESS and not all(facts.timeline for facts in report.facts):
+        raise ReportError(
+            f"{', '.join(report.source)}: no timeline: Nsight Compute runs kernels one at a time;"
+            " see bridge report, whose --ncu also matches it to a report of nsys"
+        )
+
+
+def with_ncu(found: Joined, path: Path | None, choices: Choices) -> Joined:
+    """Match what Nsight Compute measured to the kernels of a report, and say on stderr how well that went."""
+    if path is None:
+        return found
+    from bridge.analyze.metrics import matched, timeless
+    from bridge.joined import Joined, join
+    from importers.errors import ReportError
+
+    if not timeless.has_timeline(found.report):
+        raise click.UsageError("--ncu goes with a report that has a timeline, as of nsys")
+    with doing(f"reading {path}"):
+        measured = join(_imported([path], True, ()), choices)
+    if timeless.has_timeline(measured.report):
+        raise ReportError(f"{path.name}: no report of Nsight Compute, which --ncu takes")
+    with doing("matching kernels"):
+        match = matched.matched(found.attributed, measured.attributed)
+    click.echo(f"{path.name}: {match.line}", err=True)
+    return Joined(replace(found.attributed, report=match.report))
 
 
 def _imported(reports: Sequence[Path], details: Details, sidecar: Sequence[Path]) -> Report:

@@ -12,7 +12,7 @@ import click
 
 from bridge.cli import options, times
 from bridge.cli.costs import costs
-from bridge.views import DIMENSIONS, DIRECTED, TIME_UNITS, VIEWS, details_of
+from bridge.views import DIMENSIONS, DIRECTED, GEOMETRY, TIME_UNITS, VIEWS, details_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 FLAGS = {"inclusive": "op-kernel", "memory_kinds": "copy", "arguments": "range"}
 DETAILS = {"memory_kinds": ("source_kind", "target_kind"), "arguments": ("json",)}
 TELL_STEPS = ("step", "gap")  # views with a column of steps
+LIST = "list"  # instead of metrics: which there are
 FORMATS = ("table", "json", "csv", "md")
 VIEW = (  # what goes to Joined.by
     *("columns", "inclusive", "kernel_names", "memory_kinds", "arguments", "direction"),
-    *("idle_over_ns", "costs"),
+    *("idle_over_ns", "costs", "metrics"),
 )
 
 
@@ -71,6 +72,15 @@ VIEW = (  # what goes to Joined.by
     help="How kernels are named.",
 )
 @click.option("--arguments", is_flag=True, help="range: columns of what each call says of itself.")
+@click.option(
+    "--metrics",
+    default="",
+    metavar="NAMES",
+    callback=options.names,
+    help="Columns of what Nsight Compute measured: short names as occupancy, or its own, with commas;"
+    " list shows those there are.",
+)
+@options.ncu
 @click.option("--memory-kinds", is_flag=True, help="copy: pageable, pinned … memory apart.")
 @click.option(
     "--idle-over",
@@ -125,6 +135,10 @@ def report(  # noqa: PLR0913, PLR0917 - what every command takes
         options.check_output(output, reports, force=force)
     choices = replace(choices, raw=asked["names"] == "raw")
     joined = options.joined(reports, db, run, choices, details, sidecar)
+    joined = options.with_ncu(joined, asked.pop("ncu"), choices)
+    if asked["metrics"] == [LIST]:
+        _list_metrics(joined, output, force=force, **asked)
+        return
     with _in_a_line():
         joined = times.within(joined, **asked).within(steps=steps)
         sort = (asked["sort"] or "").removeprefix("+")
@@ -157,6 +171,8 @@ def _details(
     found = set(details_of(by, (word.strip() for word in words)))
     for flag, columns in DETAILS.items():
         found |= set(columns) if asked[flag] else set()
+    found |= {"metrics"} if asked["metrics"] else set()
+    found |= set(GEOMETRY) if asked["ncu"] else set()
     return found | ({"mangled"} if kernel_names == "mangled" else set())
 
 
@@ -200,14 +216,22 @@ def _chosen(
     return table.head(top) if top else table
 
 
+def _list_metrics(joined: Joined, output: Path | None, *, force: bool, **asked: Any) -> None:
+    from bridge.analyze.metrics.measured import listed
+
+    with _in_a_line():
+        table = listed(joined.report)
+    _print(joined, LIST, table, output, force=force, **{**asked, "columns": LIST})
+
+
 def _print(
     joined: Joined, by: str, table: pd.DataFrame, output: Path | None, *, force: bool, **asked: Any
 ) -> None:
     from bridge.cli.printed import Printed
 
     form = asked["form"] or (_by_suffix(output) if output else "table")
-    headings = "copy by memory" if asked["memory_kinds"] else joined.headings(by)
-    shown = "" if asked["columns"] else headings
+    headings = "copy by memory" if asked["memory_kinds"] else ""
+    shown = "" if asked["columns"] else headings or joined.headings(by)
     text = Printed(joined, by, shown, asked["unit"]).text(table, form, to_terminal=output is None)
     if output is None:
         click.echo(text, nl=False, color=options.look().color)

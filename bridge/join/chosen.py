@@ -9,12 +9,13 @@ from bridge.join.order import Flags
 
 @dataclass(frozen=True)
 class Chosen:
-    """A flag per row of four frames."""
+    """A flag per row of five frames."""
 
     activities: Flags
     ranges: Flags
     launches: Flags
     waits: Flags
+    memory: Flags
 
     def __and__(self, other: Chosen) -> Chosen:
         """Return what both choose."""
@@ -23,4 +24,5 @@ class Chosen:
             self.ranges & other.ranges,
             self.launches & other.launches,
             self.waits & other.waits,
+            self.memory & other.memory,
         )

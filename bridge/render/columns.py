@@ -8,6 +8,8 @@ import pandas as pd
 
 from bridge.render import headings
 from bridge.render.headings import given
+from bridge.render.measured import measured, unknown
+from bridge.render.memory_shown import MEMORY
 from bridge.render.shown import SHOWN, Shown
 from bridge.views import BROKEN_DOWN, VIEWS
 
@@ -18,17 +20,30 @@ OF_RANGE = (
 
 
 def shown(by: str, table: pd.DataFrame) -> tuple[Shown, ...]:
+    """Return what is shown of a table; where some times are not known, those are left empty."""
+    found = _shown(by, table)
+    found = tuple(map(unknown, found)) if table.attrs.get("unknown") else found
+    metrics = table.attrs.get("units", ())  # asked for: what a table always has gives way to them
+    kept = [s.is_name or s.bar or s.column in metrics for s in found]
+    if not metrics:
+        return found
+    return tuple(s if keep else replace(s, extra=True) for s, keep in zip(found, kept, strict=True))
+
+
+def _shown(by: str, table: pd.DataFrame) -> tuple[Shown, ...]:
     """Return what is shown of a table: of one that has no headings of its own all columns, told by their names.
 
     Of ranges also what calls say; of a table broken down, first what tells its rows apart.
     """
+    if by in MEMORY:
+        return tuple(s for s in MEMORY[by] if s.column in table and _says(s, table))
     if by not in SHOWN:
         return _all(table)
     names, more = _unusual(by, list(table.columns))
     said = [c for c in table.columns if c not in OF_RANGE] if by == "range" else []
     return (
         *(_told(c, table) for c in names if c not in {s.column for s in SHOWN[by]}),
-        *(s for s in SHOWN[by] if _says(s, table)),
+        *(s for s in SHOWN[by] if s.column in table and _says(s, table)),
         *(_told(c, table) for c in more),
         *(Shown(c, c, given, extra=True) for c in said),
     )
@@ -61,6 +76,9 @@ def _all(table: pd.DataFrame) -> tuple[Shown, ...]:
 
 
 def _told(column: str, table: pd.DataFrame) -> Shown:
-    """Return a column as its name tells that it is to be shown."""
+    """Return a column as its name tells that it is to be shown; a metric by its unit."""
+    units = table.attrs.get("units", {})
+    if column in units:
+        return measured(column, units[column])
     text, extra = headings.text(column, table[column]), column in headings.OF_LITTLE_USE
     return Shown(column, headings.heading(column), text, is_path=column in PATHS, extra=extra)

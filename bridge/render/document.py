@@ -15,7 +15,9 @@ FORMAT = "bridge.report/1"
 
 def as_json(by: str, source: Sequence[str], totals: Mapping[str, Any], table: pd.DataFrame) -> str:
     """Return one JSON object, a line per row; integers stay integers."""
-    return with_rows({"format": FORMAT, "by": by, "source": list(source), "totals": totals}, table)
+    head = {"format": FORMAT, "by": by, "source": list(source), "totals": totals}
+    units = table.attrs.get("units")  # of metrics
+    return with_rows({**head, "units": units} if units else head, table)
 
 
 def with_rows(head: Mapping[str, Any], table: pd.DataFrame) -> str:

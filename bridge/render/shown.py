@@ -223,6 +223,17 @@ SHOWN = {
         Shown("p", "p", given, extra=True, quiet=True),
         Shown("state", "state", given),
     ),
+    "rule": (
+        Shown("rule", "rule"),
+        Shown("kernel", "kernel"),
+        Shown("kind", "kind"),
+        Shown("saves_ns", "saves", units.time, bar=True),
+        Shown("speedup", "estimate", known(units.of_hundred)),
+        Shown("scope", "scope"),
+        Shown("count", "count", units.count, extra=True),
+        Shown("total_ns", "GPU total", units.time, extra=True),
+        Shown("text", "what it says"),
+    ),
     "device": (
         Shown("device", "device"),
         Shown("busy_ns", "busy", units.time, bar=True),

@@ -44,6 +44,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def of_hundred(share: float) -> str:
+    """Return a share of 100, as Nsight Compute gives it."""
+    return f"{share:.1f} %"
+
+
 def rate(gb_per_s: float) -> str:
     """Return a bandwidth in 10**9 bytes per second."""
     return f"{gb_per_s:.1f} GB/s"

@@ -13,6 +13,7 @@ from bridge.store.runs import chosen
 from bridge.store.tables import NAMED, SYMBOL, UNSAID, opened
 from importers import frames
 from importers.columns import Columns, Database, Query, ints_of, texts_of
+from importers.ncu.metrics import Metrics
 from importers.nsys.annotations import pooled
 from importers.nsys.names import Strings
 from importers.report import Facts, Report
@@ -39,7 +40,9 @@ def load(path: Path, run: int | str | None = None) -> Report:
         texts_of(read["ranges"], "text"), ints_of(read["ranges"], "name"), names["name"]
     )
     ranges = tables.pop("ranges").assign(text=text)
-    return Report(found.source, tuple(facts), ranges=ranges, texts=pool, **tables)
+    return Report(
+        found.source, tuple(facts), ranges=ranges, texts=pool, metrics=Metrics(), **tables
+    )
 
 
 def _query(kind: str, rows: tuple[int, int]) -> Query:

@@ -14,7 +14,7 @@ from bridge.output import OutputError
 from importers.errors import ReportError
 from importers.frames import FRAMES, NAMES
 
-VERSION = 5
+VERSION = 6
 PATIENCE_S = 30  # for the locks of others
 
 # The tables for the frames: the frame's own columns, but for those kept elsewhere, and what the join found.
@@ -156,7 +156,7 @@ def _first(database: Database) -> None:
 
 
 def _second(database: Database) -> None:
-    """Add what frames have by now: waits, kinds of memory, JSON payloads; later what is known of GPUs."""
+    """Add what frames have by now: waits, kinds of memory, JSON payloads; later what is known of GPUs, and memory."""
     for kind in FRAMES:
         table, there = database.table(kind), set[str]()
         if table.exists():
@@ -183,7 +183,7 @@ def _fifth(database: Database) -> None:
         database.table("runs").add_column("name", str)
 
 
-MIGRATIONS: list[Callable[[Database], None]] = [_first, _second, _third, _second, _fifth]
+MIGRATIONS: list[Callable[[Database], None]] = [_first, _second, _third, _second, _fifth, _second]
 
 
 def _columns(integers: str, texts: str) -> dict[str, type]:

@@ -16,9 +16,10 @@ from importers.kineto.numbers import NS, UNKNOWN, integers, nanoseconds
 from importers.texts import Ints
 
 SPAN, META = "X", "M"  # phases of Chrome's format that are read
-RANGES, CALLS, KERNELS, COPIES, FILLS, SYNCS, RECORDS = SORTS = (
-    "ranges", "calls", "kernels", "copies", "fills", "syncs", "records"
+RANGES, CALLS, KERNELS, COPIES, FILLS, SYNCS, RECORDS, MEMORY = SORTS = (
+    "ranges", "calls", "kernels", "copies", "fills", "syncs", "records", "memory"
 )  # fmt: skip
+INSTANT, ALLOCATOR = "i", "[memory]"  # phase and name of what an allocator gave or took back
 OP, ANNOTATION, PYTHON = "cpu_op", "user_annotation", "python_function"
 SORT_OF = {
     OP: RANGES,
@@ -88,14 +89,15 @@ class Sorted:
             found[_sort(event)].append(event)
         by, broken = {}, len(found[""])
         for sort in SORTS:
-            by[sort], left_out = _checked(found[sort])
+            by[sort], left_out = _checked(found[sort], lasting=sort != MEMORY)
             broken += left_out
         return cls(by, found[META], broken, Counter(e["cat"] for e in found[SPAN]))
 
     @property
     def zero(self) -> int:
         """A µs before the first event began, in ns: what ends at 0 stands for a profiler that lost its end."""
-        return min((int(e.start.min()) for e in self.by.values() if len(e)), default=0) - NS
+        lasting = (e for sort, e in self.by.items() if sort != MEMORY and len(e))
+        return min((int(e.start.min()) for e in lasting), default=0) - NS
 
 
 def is_ours(events: Sequence[Any]) -> bool:
@@ -113,6 +115,8 @@ def _sort(event: Any) -> str:
     phase, category = event.get("ph"), event.get("cat")
     if phase == META:
         return META
+    if phase == INSTANT and event.get("name") == ALLOCATOR:
+        return MEMORY
     if phase != SPAN:
         return "other"
     if type(category) is not str:
@@ -120,17 +124,17 @@ def _sort(event: Any) -> str:
     return "other" if category in DERIVED else SORT_OF.get(category, SPAN)
 
 
-def _checked(events: list[dict[str, Any]]) -> tuple[Events, int]:
-    """Return the events that have a name, a begin and a length, and how many have not."""
+def _checked(events: list[dict[str, Any]], *, lasting: bool) -> tuple[Events, int]:
+    """Return the events that have a name, a begin and, if they last, a length, and how many have not."""
     start = nanoseconds([event.get("ts") for event in events])
-    length = nanoseconds([event.get("dur") for event in events])
+    length = nanoseconds([event.get("dur") if lasting else 0 for event in events])
     good = np.array([type(event.get("name")) is str for event in events], bool)
     good &= (start != UNKNOWN) & (length >= 0)
     rows = np.flatnonzero(good)
     kept = events if len(rows) == len(events) else [events[row] for row in rows.tolist()]
     start, length = start[rows], length[rows]
     columns = (
-        [event["cat"] for event in kept],
+        [event.get("cat", "") for event in kept],
         [event["name"] for event in kept],
         [(event.get("pid"), event.get("tid")) for event in kept],
         [args if type(args := event.get("args")) is dict else {} for event in kept],

@@ -15,9 +15,10 @@ from importers.errors import NotAReport, NothingRecorded
 from importers.kineto import opened
 from importers.kineto.clean import clean
 from importers.kineto.device import activities, waits
-from importers.kineto.events import CALLS, RANGES, Events, Sorted, is_ours
+from importers.kineto.events import CALLS, MEMORY, RANGES, Events, Sorted, is_ours
 from importers.kineto.gpus import devices
 from importers.kineto.host import launches, ranges
+from importers.kineto.memory import memory
 from importers.kineto.numbers import LATEST, integers
 from importers.kineto.owners import owners
 from importers.kineto.places import Places
@@ -50,8 +51,9 @@ def read(path: Path) -> Report:
 
 def _from(name: str, found: Sorted) -> dict[str, Events]:
     """Return the events with times from the beginning of the trace."""
-    zero, last = found.zero, max(int(e.end.max()) for e in found.by.values() if len(e))
-    if last - zero > LATEST:
+    zero, every = found.zero, [e for e in found.by.values() if len(e)]
+    first = min(zero, *(int(e.start.min()) for e in every))
+    if max(int(e.end.max()) for e in every) - first > LATEST:
         raise NotAReport(f"{name}: damaged (its times are centuries apart); export it again")
     return {
         sort: replace(e, start=e.start - zero, end=e.end - zero) for sort, e in found.by.items()
@@ -59,7 +61,7 @@ def _from(name: str, found: Sorted) -> dict[str, Events]:
 
 
 def _report(name: str, head: dict[str, Any], found: Sorted, by: dict[str, Events]) -> Report:
-    places = Places([by[RANGES], by[CALLS]])
+    places = Places([by[RANGES], by[CALLS], by[MEMORY]])
     opened_by, texts = ranges(by[RANGES], places)
     called = launches(by[CALLS], places)
     processes = places.processes(found.meta)
@@ -78,6 +80,7 @@ def _report(name: str, head: dict[str, Any], found: Sorted, by: dict[str, Events
         activities=ran,
         marks=frames.frame("marks", {}),
         waits=waits(by, process),
+        memory=memory(by[MEMORY], places),
         threads=places.threads(found.meta),
         processes=processes,
         devices=devices(head.get("deviceProperties"), by, ran),

@@ -15,6 +15,7 @@ from importers.nsys import schema
 from importers.nsys.annotations import Annotations
 from importers.nsys.devices import activities, ended
 from importers.nsys.gpus import devices
+from importers.nsys.memory import memory
 from importers.nsys.names import Strings, api_name
 from importers.nsys.table import FLAG, MISSING, Column, Details, Table
 from importers.nsys.waits import waits
@@ -120,7 +121,7 @@ def _report(path: Path, read: dict[str, Columns]) -> Report:
     strings = Strings(ints_of(read["strings"], "id"), texts_of(read["strings"], "value"))
     annotations = Annotations.of(read["annotations"], strings)
     launches, on_device = _launches(read["launches"], strings), activities(read, strings)
-    waited = waits(read, launches)
+    waited, held = waits(read, launches), memory(read["memory"], launches)
     session = int(ints_of(read["session"], "duration").max(initial=MISSING))
     ranges = annotations.ranges(_span(launches, on_device)[1], session)
     if not len(ranges) + len(launches) + len(on_device):
@@ -132,7 +133,7 @@ def _report(path: Path, read: dict[str, Columns]) -> Report:
     name = os.fsencode(path.name).decode(errors="replace")  # a name may hold any bytes
     marks = annotations.marks()
     span = _span(*found, marks)
-    outer = _span(*found, marks, waited) if len(waited) else span
+    outer = _span(*found, marks, waited, held) if len(waited) + len(held) else span
     if outer[1] - outer[0] > LONGEST_NS:
         raise NotAReport(
             f"{name}: damaged (its times are centuries apart); export or copy it again"
@@ -146,6 +147,7 @@ def _report(path: Path, read: dict[str, Columns]) -> Report:
         marks=marks,
         graph_nodes=_graph_nodes(read),
         waits=waited,
+        memory=held,
         threads=_threads(read["threads"], strings),
         processes=_processes(read["processes"]),
         devices=devices(read, on_device),

@@ -114,6 +114,22 @@ SYNCS = Table(
     detail="waits",
 )
 EVENTS = Table("CUPTI_ACTIVITY_KIND_CUDA_EVENT", _WAITS, detail="waits")
+MEMORY = Table(  # with --cuda-memory-usage=true; the stream and the pool not in all versions
+    "CUDA_GPU_MEMORY_USAGE_EVENTS",
+    {
+        "time": needed("start"),
+        **_WHERE,
+        "address": maybe("address"),
+        "bytes": needed("bytes"),
+        "kind": maybe("memKind"),
+        "operation": needed("memoryOperationType"),  # ENUM_CUDA_DEV_MEM_EVENT_OPER
+        "name": Column(("name",), text=True, mixed=True),
+        "pool": Column(("localMemoryPoolAddress",), none=0),
+        "reserved": maybe("localMemoryPoolSize"),
+        "allocated": maybe("localMemoryPoolUtilizedSize"),
+    },
+    detail="memory",
+)
 LAUNCHES = Table(  # runtime and driver calls alike
     "CUPTI_ACTIVITY_KIND_RUNTIME",
     {
@@ -208,6 +224,7 @@ READ = {  # everything that a report is made of, by the name it is read under
     "graphs": GRAPHS,
     "syncs": SYNCS,
     "events": EVENTS,
+    "memory": MEMORY,
     "launches": LAUNCHES,
     "annotations": ANNOTATIONS,
     "graph_nodes": GRAPH_NODES[0],

@@ -34,7 +34,7 @@ def _syncs(columns: dict[str, Ints]) -> pd.DataFrame:
 
 
 def _events(columns: dict[str, Ints], launches: pd.DataFrame) -> pd.DataFrame:
-    row = _calls((columns["process"], columns["correlation"]), launches)
+    row = calls((columns["process"], columns["correlation"]), launches)
     times = {c: np.append(frames.ints(launches, c), frames.MISSING)[row] for c in ("start", "end")}
     return _frame(columns | times, np.full(len(row), EVENT_RECORD))
 
@@ -43,7 +43,7 @@ def _frame(columns: dict[str, Ints], kinds: Ints) -> pd.DataFrame:
     return frames.frame("waits", {**columns, "kind": frames.names(kinds, frames.WAIT_KINDS)})
 
 
-def _calls(keys: tuple[Ints, Ints], launches: pd.DataFrame) -> Ints:
+def calls(keys: tuple[Ints, Ints], launches: pd.DataFrame) -> Ints:
     """Return the row of each key's call, the earliest of several, or -1; ids from 1 on are calls."""
     asked = len(keys[0])
     if not asked:

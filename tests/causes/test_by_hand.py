@@ -320,7 +320,7 @@ def test_gaps_and_launches_of_some_time_are_of_the_work_in_it(of):
     report = joined.report
     every = [
         np.ones(len(t), bool)
-        for t in (report.activities, report.ranges, report.launches, report.waits)
+        for t in (report.activities, report.ranges, report.launches, report.waits, report.memory)
     ]
     first = every[0] & (np.arange(len(every[0])) % 2 == 0)
     halves = [joined.within(Chosen(some, *every[1:])) for some in (first, ~first)]

@@ -1,9 +1,10 @@
-"""Memory over time, where the program sampled it: counters of the domain "memory", or named so."""
+"""Memory over time: what the program sampled (counters of the domain "memory", or named so), and what was allocated."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -11,10 +12,11 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import Floats, texts
+from bridge.analyze.memory import Held, said
 from bridge.analyze.overview.axis import Axis, Bins
 from bridge.annotate.instant import COUNTER
 from bridge.join.attributed import Attributed
-from bridge.join.order import Flags, Ints, by, number, runs
+from bridge.join.order import NONE, Flags, Ints, by, number, runs
 from importers import frames
 
 DOMAIN = "memory"
@@ -24,14 +26,51 @@ MOST_BINS = 400  # of each the least and the greatest sample are kept
 
 
 def memory(joined: Attributed, axis: Axis) -> dict[str, Any] | None:
-    """Return each counter's samples, in order of time: ``time`` in ns, ``value`` in bytes.
+    """Return each counter's samples, and what was used and reserved by events: ``time`` in ns, ``value`` in bytes.
 
     Of many samples those are kept that a drawing shows: the least and the greatest of each bin.
     """
+    series = [*_sampled(joined, axis), *_allocated(joined, axis)]
+    if not series:
+        return None
+    series.sort(key=lambda one: -max(one["value"]))
+    return {
+        "length_ns": max(1, axis.length),
+        "series": series[:MOST_SERIES],
+        "left": len(series[MOST_SERIES:]),
+    }
+
+
+def _allocated(joined: Attributed, axis: Axis) -> Iterator[dict[str, Any]]:
+    """Yield what was used, and reserved where that is known, of each process, device and kind."""
+    if not len(joined.report.memory):
+        return
+    held = Held.of(joined)
+    groups = np.arange(len(held.events.groups))
+    where = said.places(held, groups)
+    several = len(np.unique(where["pid"])) > 1
+    for group in groups.tolist():  # a turn per process, device and kind
+        rows = np.flatnonzero(held.group == group)
+        gpu = f" of GPU {where['device'][group]}" if where["device"][group] != NONE else ""
+        name = f"{where['memory'][group]} memory{gpu}"
+        whose = f", process {where['pid'][group]}" if several else ""
+        for what, level in (("used", held.used[rows]), ("reserved", held.reserved[rows])):
+            if len(rows) and level[0] != NONE:
+                taken = _telling(axis.bins(MOST_BINS), held.events.time[rows], level)
+                time = np.clip(held.events.time[rows][taken] - axis.start, 0, axis.length)
+                yield {
+                    "name": f"{name}, {what}{whose}",
+                    "time": time.tolist(),
+                    "value": level[taken].tolist(),
+                }
+
+
+def _sampled(joined: Attributed, axis: Axis) -> list[dict[str, Any]]:
+    """Return the samples of each counter."""
     marks = joined.report.marks
     rows = np.flatnonzero(_are(joined))
     if not len(rows):
-        return None
+        return []
     keys = (frames.ints(marks, c)[rows] for c in ("report", "process"))
     group, first = number(*keys, frames.codes(marks["name"])[rows])
     time, value = frames.ints(marks, "time")[rows], _values(joined, rows)
@@ -51,12 +90,7 @@ def memory(joined: Attributed, axis: Axis) -> dict[str, Any] | None:
                 "value": value[taken].tolist(),
             }
         )
-    series.sort(key=lambda one: -max(one["value"]))
-    return {
-        "length_ns": max(1, axis.length),
-        "series": series[:MOST_SERIES],
-        "left": len(series[MOST_SERIES:]),
-    }
+    return series
 
 
 def samples(joined: Attributed) -> pd.DataFrame:
@@ -100,7 +134,7 @@ def _number(text: str) -> float:
     return value if np.isfinite(value) else np.nan
 
 
-def _telling(bins: Bins, time: Ints, value: Floats) -> Ints:
+def _telling(bins: Bins, time: Ints, value: Floats | Ints) -> Ints:
     """Choose of each bin the least and the greatest sample, besides the first and the last of all."""
     if len(time) <= 2 * bins.count:
         return np.arange(len(time))

@@ -1,0 +1,181 @@
+"""What Nsight Compute measured, for the kernels of a timeline: two runs of a program, matched kernel by kernel.
+
+Never by the name alone where more is known: the same kernel under another op has other work to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bridge.analyze.metrics.measured import SURE
+from bridge.join.attributed import Attributed
+from bridge.join.order import NONE, Ints, number, runs, stable
+from bridge.join.paths import paths
+from bridge.join.steps import KINDS
+from importers import frames
+from importers.report import Report
+
+STEP = "step"  # what all steps are called where their number does not matter
+EXTENT = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
+KEYS: Sequence[Sequence[str]] = (  # what is alike, surest first: as many as `SURE`
+    ("path", "kernel", *EXTENT, "call"),
+    ("place", "kernel", *EXTENT),
+    ("kernel", *EXTENT),
+    ("kernel",),
+)
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A timeline's report with metrics; ``kernels`` of it and ``measured`` ones, and how many found another.
+
+    ``by`` counts the timeline's kernels by how sure each match is, in the order of `SURE`; ``unused``
+    are measured kernels that none of the timeline is by call.
+    """
+
+    report: Report
+    kernels: int
+    measured: int
+    by: tuple[int, ...]
+    unused: int
+
+    @property
+    def line(self) -> str:
+        """What became of the kernels, in words."""
+        sure = ", ".join(f"{n} by {how}" for n, how in zip(self.by, SURE, strict=True) if n)
+        none = self.kernels - sum(self.by)
+        found = f"metrics of {self.kernels - none} of {self.kernels} kernels"
+        said = [f"{found}: {sure}" if sure else found]
+        said += [f"{none} without"] if none else []
+        said += (
+            [f"{self.unused} of {self.measured} measured ones not in the report"]
+            if self.unused
+            else []
+        )
+        return "; ".join(said)
+
+
+def matched(timeline: Attributed, measured: Attributed) -> Matched:
+    """Match the kernels of a timeline to measured ones.
+
+    By the path of ops, the kernel's name, grid, block, and which of these calls it is in its process, in
+    order of time; where no such call was measured, by the last one with the same path, in whatever step;
+    then by name and geometry; then by name.
+    """
+    (rows, their_rows), columns = _together(timeline, measured)
+    of, sure = np.full(len(rows), NONE), np.full(len(rows), NONE)
+    for code, keys in enumerate(KEYS):
+        found = np.where(of == NONE, _last_alike([columns[key] for key in keys], len(rows)), NONE)
+        sure[found != NONE] = code
+        of = np.where(found == NONE, of, found)
+    exact = np.unique(of[sure == 0])
+    their, size = measured.report.metrics, len(timeline.report.activities)
+    number_of = np.append(their.of[their_rows], NONE)
+    metrics = replace(their, of=_spread(number_of[of], rows, size), sure=_spread(sure, rows, size))
+    return Matched(
+        replace(timeline.report, metrics=metrics),
+        len(rows),
+        len(their_rows),
+        tuple(int((sure == code).sum()) for code in range(len(SURE))),
+        len(their_rows) - len(exact),
+    )
+
+
+def _spread(values: Ints, rows: Ints, size: int) -> Ints:
+    found = np.full(size, NONE)
+    found[rows] = values
+    return found
+
+
+def _last_alike(keys: Sequence[Ints], ours: int) -> Ints:
+    """Return for each of our rows, which come first, the last of theirs that has the same keys, or NONE."""
+    code, distinct = number(*keys)
+    last = np.full(len(distinct), NONE)
+    np.maximum.at(last, code[ours:], np.arange(len(code) - ours))
+    return last[code[:ours]]
+
+
+def _together(ours: Attributed, theirs: Attributed) -> tuple[tuple[Ints, Ints], dict[str, Ints]]:
+    """Return the rows of the kernels of both, in order of time, and what they are matched by, ours first."""
+    both = (ours, theirs)
+    rows = _kernels(ours), _kernels(theirs)
+    columns = {
+        name: np.concatenate(
+            [frames.ints(j.report.activities, name)[r] for j, r in zip(both, rows, strict=True)]
+        )
+        for name in (*EXTENT, "process", "report")
+    }
+    columns["kernel"] = np.concatenate(_names(ours, theirs, rows))
+    columns["path"] = np.concatenate(_paths(both, rows, [j.node_path for j in both]))
+    columns["place"] = np.concatenate(_paths(both, rows, [_places(j) for j in both]))
+    whose = np.repeat([0, 1], [len(r) for r in rows])
+    same = [columns[name] for name in ("report", "process", "path", "kernel", *EXTENT)]
+    columns["call"] = _nth(number(whose, *same)[0])
+    return rows, columns
+
+
+def _kernels(joined: Attributed) -> Ints:
+    """Return the rows of kernels in order of time."""
+    activities = joined.report.activities
+    rows = np.flatnonzero(frames.is_kind(activities, frames.KERNEL))
+    return rows[stable(frames.ints(activities, "start")[rows])]
+
+
+def _nth(code: Ints) -> Ints:
+    """Return how many rows before each have the same code."""
+    order = stable(code)
+    first = runs(code[order])
+    nth = np.empty(len(code), np.int64)
+    nth[order] = np.arange(len(code)) - np.repeat(first[:-1], np.diff(first))
+    return nth
+
+
+def _places(joined: Attributed) -> tuple[Ints, list[str]]:
+    """Return the path of each node with all steps called alike, as a code, and the distinct paths."""
+    names = [STEP if any(k.fullmatch(op) for k in KINDS) else op for op in joined.ops]
+    known = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    of = np.array([*(known[name] for name in names), NONE], np.int64)
+    return paths(joined.attribution.nesting, of[joined.node_op], tuple(known))
+
+
+def _paths(
+    both: Sequence[Attributed], rows: Sequence[Ints], coded: Sequence[tuple[Ints, list[str]]]
+) -> list[Ints]:
+    """Return the path of each kernel as a code that is the same for both; NONE for no op."""
+    known: dict[str, int] = {}
+    found = []
+    for joined, of, (code, names) in zip(both, rows, coded, strict=True):
+        ids = np.array([*(known.setdefault(path, len(known)) for path in names), NONE], np.int64)
+        node = joined.attribution.node[of]
+        found.append(ids[np.where(node == NONE, NONE, np.append(code, NONE)[node])])
+    return found
+
+
+def _names(ours: Attributed, theirs: Attributed, rows: tuple[Ints, Ints]) -> list[Ints]:
+    """Return the name of each kernel as a code that is the same for both.
+
+    Demangled names count, however they are spaced; of kernels that were measured under the short one
+    alone (``--print-kernel-base function``), that.
+    """
+    (code, names), (their_code, their_names) = (
+        _written(j, of) for j, of in zip((ours, theirs), rows, strict=True)
+    )
+    known = {name: number for number, (name, _) in reversed(list(enumerate(their_names)))}
+    ids = [known.get(full, known.get(short, NONE)) for full, short in names]
+    return [
+        np.array(ids, np.int64)[code],
+        np.array([known[full] for full, _ in their_names], np.int64)[their_code],
+    ]
+
+
+def _written(joined: Attributed, rows: Ints) -> tuple[Ints, list[tuple[str, str]]]:
+    """Return a code per row, and the demangled name without blanks and the short one of each code."""
+    activities = joined.report.activities
+    full, short = (frames.codes(activities[c])[rows] for c in ("full_name", "name"))
+    code, first = number(full, short)
+    fulls, shorts = ([*map(str, activities[c].cat.categories), ""] for c in ("full_name", "name"))
+    pairs = zip(full[first].tolist(), short[first].tolist(), strict=True)
+    return code, [("".join((fulls[f] or shorts[s]).split()), shorts[s]) for f, s in pairs]

@@ -1,0 +1,169 @@
+"""``bridge memory``: what ops allocated, what was held when, and what was never released."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bridge.cli import options, times
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bridge.analyze.memory import Held
+    from bridge.join.choices import Choices
+    from bridge.joined import Joined
+
+TABLES = ("op", "allocation", "alive", "step", "trace", "summary")
+FORMATS = ("table", "json", "csv", "md")
+SUFFIXES = {".json": "json", ".csv": "csv", ".md": "md", ".svg": "svg"}
+READ = frozenset({"memory"})
+NOTHING = (
+    "no allocations in the report: record it with nsys profile --cuda-memory-usage=true,"
+    " or torch.profiler.profile(profile_memory=True)"
+)
+
+
+@click.command()
+@options.source
+@click.option(
+    "--by",
+    type=click.Choice(TABLES),
+    default="op",
+    show_default=True,
+    help="What a row is: an op, an allocation, an op's part of what was alive at the peak, a step,"
+    " an allocation or release, or a process, device and kind of memory.",
+)
+@click.option("--top", type=click.IntRange(min=1), help="Show only this many rows.")
+@click.option(
+    "--later",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    metavar="STEPS",
+    help="step: count what was still alive so many steps later.",
+)
+@click.option(
+    "--flow", type=options.FILE, help="Draw all allocations, time by address, into this SVG file."
+)
+@click.option(
+    "--color",
+    type=click.Choice(("op", "lifetime")),
+    default="op",
+    show_default=True,
+    help="flow: what the colour of an allocation tells.",
+)
+@times.window
+@options.choices
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="Default: table, or by -o's suffix."
+)
+@options.output
+def memory(  # noqa: PLR0913, PLR0917 - what every command takes
+    reports: tuple[Path, ...],
+    db: Path,
+    run: int | str | None,
+    by: str,
+    top: int | None,
+    later: int,
+    flow: Path | None,
+    color: str,
+    choices: Choices,
+    form: str | None,
+    output: Path | None,
+    force: bool,
+    **window: Any,
+) -> None:
+    """Print what the ops of REPORTS (or of a run of the store) allocated and released.
+
+    Sizes are of what the program asked for, in MiB of 2^20 bytes. 'rise in a call' is the most by which memory
+    grew while a call of the op was open. An output .svg is the drawing of --flow.
+    """
+    if output and output.suffix == ".svg" and not form and not flow:
+        output, flow = None, output
+        by = "summary"
+    for path in filter(None, (output, flow)):
+        options.check_output(path, reports, force=force)
+    joined = options.joined(reports, db, run, choices, READ)
+    held = _held(joined, window)
+    if flow:
+        _draw(held, flow, color, force=force)
+    form = form or (SUFFIXES.get(output.suffix, "table") if output else "table")
+    table = _table(held, by, later)
+    table = table.head(top) if top else table
+    text = _text(held, by, table, form, to_terminal=output is None)
+    if output is None:
+        click.echo(text, nl=False, color=options.look().color)
+        return
+    from bridge.output import write
+
+    write(output, text, force=force)
+    click.echo(f"{output}: {len(table)} rows", err=True)
+
+
+def _held(joined: Joined, window: dict[str, Any]) -> Held:
+    from bridge.analyze.memory import Held
+
+    try:
+        held = Held.of(times.within(joined, **window).attributed)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if not len(held.events):
+        raise click.ClickException(NOTHING)
+    return held
+
+
+def _table(held: Held, by: str, later: int) -> pd.DataFrame:
+    from bridge.analyze import memory as of
+
+    if by == "step":
+        return of.by_step(held, later)
+    tables = {
+        "op": of.by_op,
+        "allocation": of.by_allocation,
+        "alive": of.alive_at_peak,
+        "trace": of.by_event,
+        "summary": of.summary,
+    }
+    return tables[by](held)
+
+
+def _text(held: Held, by: str, table: pd.DataFrame, form: str, *, to_terminal: bool) -> str:
+    from bridge.analyze.memory import summary
+    from bridge.cli.printed import READABLE
+    from bridge.render import document, memory
+    from bridge.render import table as tables
+
+    if form == "json":
+        return document.with_rows(
+            {"format": "bridge.memory/1", "by": by, "source": list(held.joined.report.source)},
+            table,
+        )
+    if form == "csv":
+        return document.as_csv(table)
+    above = (
+        ""
+        if by == "summary" and form == "table" and not to_terminal
+        else memory.lines(summary(held))
+    )
+    if not len(table):
+        return f"{above}\nno {by}s in the time looked at\n"
+    if form == "md":
+        return f"{above}\n{tables.as_markdown(f'memory {by}', table)}"
+    shown = table.head(READABLE) if to_terminal else table
+    left = len(table) - len(shown)
+    more = f"… and {left} more rows: --top, or --format csv for all\n" if left else ""
+    look = options.look(to_terminal=to_terminal)
+    return f"{above}\n{tables.for_terminal(f'memory {by}', shown, look)}{more}"
+
+
+def _draw(held: Held, path: Path, color: str, *, force: bool) -> None:
+    from bridge.analyze.memory.flow import flow
+    from bridge.output import write
+    from bridge.render.memory_flow import as_svg
+
+    drawn = flow(held)
+    write(path, as_svg(drawn, color), force=force)
+    click.echo(f"{path}: {drawn.said}", err=True)

@@ -1,0 +1,99 @@
+"""Metrics of kernels, and what rules say of them: tables beside the frames of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from importers import frames
+from importers.frames import MISSING
+from importers.ncu.kernels import Kernel
+from importers.texts import Ints
+
+RULES = ("section", "rule", "kind", "text", "scope")
+
+
+def _nothing() -> Ints:
+    return np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What was measured of kernels: a row of ``table`` per metric of one, of ``rules`` per rule that says something.
+
+    table: ``kernel`` (its number), ``metric``, ``unit`` (base units: ns, byte, hz, byte/s, % …), ``value``
+    (float64, NaN for a text), ``text`` ('' for a number that a float holds). rules: ``kernel``, ``section``,
+    ``rule``, ``kind`` (OPT, WRN, INF), ``text``, ``scope`` (global, local, ''), ``speedup`` (per cent, -1 for none).
+    ``of`` is the number of the measured kernel of each activity, -1 for none; ``sure`` a code for how
+    sure that is, where it had to be found out. Both are empty where nothing was measured.
+    """
+
+    table: pd.DataFrame = field(default_factory=lambda: _values(()))
+    rules: pd.DataFrame = field(default_factory=lambda: _rules(()))
+    of: Ints = field(default_factory=_nothing)
+    sure: Ints = field(default_factory=_nothing)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+
+def of(kernels: Sequence[Kernel]) -> Metrics:
+    """Return what was measured of kernels, whose places are the rows of their activities."""
+    return Metrics(_values(kernels), _rules(kernels), np.arange(len(kernels)))
+
+
+def _values(kernels: Sequence[Kernel]) -> pd.DataFrame:
+    rows = [
+        (n, name, *value) for n, one in enumerate(kernels) for name, value in one.metrics.items()
+    ]
+    kernel, name, number, unit, text = zip(*rows, strict=True) if rows else ((),) * 5
+    columns = {
+        "kernel": np.array(kernel, np.int64),
+        "metric": frames.named(name),
+        "unit": frames.named(unit),
+        "value": np.array(number, np.float64),
+        "text": frames.named(text),
+    }
+    return pd.DataFrame(columns)
+
+
+def _rules(kernels: Sequence[Kernel]) -> pd.DataFrame:
+    said = [(n, rule) for n, one in enumerate(kernels) for rule in one.rules]
+    columns = {
+        "kernel": np.array([n for n, _ in said], np.int64),
+        **{c: frames.named([getattr(rule, c) for _, rule in said]) for c in RULES},
+        "speedup": np.array([rule.speedup for _, rule in said], np.float64),
+    }
+    return pd.DataFrame(columns)
+
+
+def concat(parts: Sequence[Metrics], activities: Sequence[int]) -> Metrics:
+    """Put what was measured of several reports together, of which each has so many activities."""
+    if not any(len(part.of) for part in parts):
+        return Metrics()
+    first = np.cumsum([0, *(int(part.of.max(initial=MISSING)) + 1 for part in parts)]).tolist()
+    values, rules = (
+        frames.concat(
+            [
+                table.assign(kernel=frames.ints(table, "kernel") + at)
+                for table, at in zip(tables, first, strict=False)
+            ]
+        )
+        for tables in ([part.table for part in parts], [part.rules for part in parts])
+    )
+    return Metrics(
+        values,
+        rules,
+        np.concatenate(
+            [_moved(part.of, at, n) for part, at, n in zip(parts, first, activities, strict=False)]
+        ),
+    )
+
+
+def _moved(numbers: Ints, by: int, rows: int) -> Ints:
+    if not len(numbers):
+        return np.full(rows, MISSING)
+    return np.where(numbers == MISSING, MISSING, numbers + by)

@@ -1,0 +1,223 @@
+"""A report of Nsight Compute, or a CSV that it printed, becomes a `Report` without a timeline."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from importers import frames
+from importers.errors import NothingRecorded
+from importers.frames import MISSING
+from importers.kineto.kernels import short_name
+from importers.ncu import layout, printed, rep
+from importers.ncu.blocks import is_rep
+from importers.ncu.kernels import DEFAULT_DOMAIN, NO_EXTENT, Kernel
+from importers.ncu.layout import Slots, Span
+from importers.ncu.metrics import of as metrics_of
+from importers.nsys.table import Details, asked
+from importers.percall import name_lengths
+from importers.report import NSIGHT_COMPUTE, Facts, Report
+from importers.texts import Ints, Texts
+
+METRICS = "metrics"  # the detail that all metrics and rules are read for
+PROCESS_SHIFT = 24  # ids of processes and threads are as those of Nsight Systems
+LAUNCH = "(not recorded)"  # Nsight Compute does not say which API call launched a kernel
+DEVICE_FACTS = {
+    "l2_bytes": "l2_cache_size",
+    "compute_major": "compute_capability_major",
+    "compute_minor": "compute_capability_minor",
+    "sm_count": "multiprocessor_count",
+    "warp_size": "warp_size",
+    "warps_per_sm": "max_warps_per_multiprocessor",
+    "blocks_per_sm": "max_blocks_per_multiprocessor",
+    "threads_per_block": "max_threads_per_block",
+    "registers_per_sm": "max_registers_per_multiprocessor",
+    "registers_per_block": "max_registers_per_block",
+    "shared_per_sm": "max_shared_memory_per_multiprocessor",
+    "shared_per_block": "max_shared_memory_per_block",
+    "shared_per_block_optin": "max_shared_memory_per_block_optin",
+}
+GEOMETRY = {  # what tells it where a column of its own does not: metrics, and what details call them
+    "registers": ("launch__registers_per_thread", "Registers Per Thread"),
+    "shared_static": ("launch__shared_mem_per_block_static", "Static Shared Memory Per Block"),
+    "shared_dynamic": ("launch__shared_mem_per_block_dynamic", "Dynamic Shared Memory Per Block"),
+}
+
+
+def is_ncu(path: Path) -> bool:
+    """Tell whether a file is of Nsight Compute, or by its name should be."""
+    return is_rep(path) or printed.is_table(path)
+
+
+def load(path: Path, details: Details = True) -> Report:
+    """Read a report; its metrics and rules only if "metrics" is among the details asked for.
+
+    Raises a `ReportError` for what is none, or cut off, and where NVIDIA's library is missing.
+    """
+    wanted = asked(details, METRICS)
+    if is_rep(path):
+        kernels, schema = rep.kernels(path, metrics=wanted), "ncu-rep"
+    else:
+        kernels, schema = printed.kernels(path)
+    name = os.fsencode(path.name).decode(errors="replace")
+    if not kernels:
+        raise NothingRecorded(f"{name}: no kernel was profiled; did a filter of ncu leave any?")
+    found = report(name, schema, kernels)
+    return replace(found, metrics=metrics_of(kernels)) if wanted else found
+
+
+def report(name: str, schema: str, kernels: Sequence[Kernel]) -> Report:
+    """Return the frames of kernels."""
+    slots = Slots.of(kernels)
+    ranges, texts = _ranges(kernels, slots)
+    span = (0, int(slots.start[-1] + slots.length[-1]))
+    return Report(
+        source=(name,),
+        facts=(Facts(NSIGHT_COMPUTE, schema, span, _warnings(name, kernels)),),
+        ranges=ranges,
+        launches=_launches(kernels, slots),
+        activities=_activities(kernels, slots),
+        marks=frames.frame("marks", {}),
+        threads=_threads(kernels),
+        processes=_processes(kernels),
+        devices=_devices(kernels),
+        texts=texts,
+    )
+
+
+def _warnings(name: str, kernels: Sequence[Kernel]) -> tuple[str, ...]:
+    said = ["of Nsight Compute: each kernel ran alone, no timeline and no times of the CPU"]
+    without = sum(kernel.duration == MISSING for kernel in kernels)
+    if without:
+        said.append(
+            f"{without} of {len(kernels)} kernels without a time;"
+            " collect gpu__time_duration.sum, or the section SpeedOfLight"
+        )
+    return tuple(f"{name}: {text}" for text in said)
+
+
+def _process(kernel: Kernel) -> int:
+    return max(kernel.process, 0) << PROCESS_SHIFT
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    return np.array(values, np.int64)
+
+
+def _activities(kernels: Sequence[Kernel], slots: Slots) -> pd.DataFrame:
+    full = [kernel.full_name for kernel in kernels]
+    short = {name: short_name(name) for name in dict.fromkeys(full)}
+    columns: dict[str, Any] = {
+        "start": slots.began,
+        "end": slots.ended,
+        "kind": frames.named([kernel.kind for kernel in kernels]),
+        "process": _ints([_process(kernel) for kernel in kernels]),
+        "correlation": np.arange(1, len(kernels) + 1),
+        "name": frames.named([k.name or short[k.full_name] for k in kernels]),
+        "full_name": frames.named(full),
+        "mangled": frames.named([kernel.mangled for kernel in kernels]),
+    }
+    for what in ("device", "context", "stream"):
+        columns[what] = _ints([_known(k, getattr(k, what), f"launch__{what}_id") for k in kernels])
+    for what in ("grid", "block"):
+        extents = [_extent(kernel, what) for kernel in kernels]
+        columns |= {
+            f"{what}_{axis}": _ints([e[n] for e in extents]) for n, axis in enumerate("xyz")
+        }
+    for column, names in GEOMETRY.items():
+        columns[column] = _ints([kernel.whole(*names) for kernel in kernels])
+    return frames.frame("activities", columns)
+
+
+def _known(kernel: Kernel, value: int, metric: str) -> int:
+    return kernel.whole(metric) if value == MISSING else value
+
+
+def _extent(kernel: Kernel, what: str) -> tuple[int, ...]:
+    said: tuple[int, ...] = getattr(kernel, what)
+    if said != NO_EXTENT:
+        return said
+    return tuple(kernel.whole(f"launch__{what}_dim_{axis}") for axis in "xyz")
+
+
+def _launches(kernels: Sequence[Kernel], slots: Slots) -> pd.DataFrame:
+    """Return a launch of no length per kernel, by which it belongs to the ranges around it."""
+    process = _ints([_process(kernel) for kernel in kernels])
+    columns: dict[str, Any] = {
+        "start": slots.began,
+        "end": slots.began,
+        "thread": process | _ints([kernel.thread for kernel in kernels]),
+        "process": process,
+        "correlation": np.arange(1, len(kernels) + 1),
+        "name": frames.named([LAUNCH] * len(kernels)),
+    }
+    return frames.frame("launches", columns)
+
+
+def _ranges(kernels: Sequence[Kernel], slots: Slots) -> tuple[pd.DataFrame, Texts]:
+    pushed, started = layout.pushed(kernels), layout.started(kernels)
+    spans = [*pushed, *started]
+    texts = Texts.of([span.range.name for span in spans])
+    codes, names = texts.factorize(name_lengths(texts))
+    domain, domain_name = _domains(spans)
+    process = _ints([max(span.process, 0) << PROCESS_SHIFT for span in spans])
+    depth = _ints([span.depth for span in spans])
+    first, last = _ints([span.first for span in spans]), _ints([span.last for span in spans])
+    is_started = np.arange(len(spans)) >= len(pushed)
+    columns: dict[str, Any] = {
+        "start": slots.start[first] + depth,
+        "end": (slots.start + slots.length)[last] - depth,
+        "thread": process | _ints([span.thread for span in spans]),
+        "process": process,
+        "domain": domain,
+        "domain_name": domain_name,
+        "name": frames.names(codes, names),
+        "kind": frames.names(is_started.astype(np.int64), frames.RANGE_KINDS),
+        "payload": _ints([span.range.payload for span in spans]),
+        "text": np.arange(len(spans)),
+    }
+    return frames.frame("ranges", columns), texts
+
+
+def _domains(spans: Sequence[Span]) -> tuple[Ints, pd.Categorical]:
+    """Number domains by name, the default one 0, which has no name."""
+    names = ["" if s.range.domain == DEFAULT_DOMAIN else s.range.domain for s in spans]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(["", *names]))}
+    return _ints([numbers[name] for name in names]), frames.named(names)
+
+
+def _threads(kernels: Sequence[Kernel]) -> pd.DataFrame:
+    pairs = list(dict.fromkeys((_process(kernel), kernel.thread) for kernel in kernels))
+    process, thread = (_ints(column) for column in zip(*pairs, strict=True))
+    name = frames.named([""] * len(pairs))
+    return frames.frame("threads", {"thread": process | thread, "process": process, "name": name})
+
+
+def _processes(kernels: Sequence[Kernel]) -> pd.DataFrame:
+    names = {_process(kernel): kernel.program for kernel in kernels}
+    columns: dict[str, Any] = {
+        "process": _ints(list(names)),
+        "name": frames.named(list(names.values())),
+    }
+    return frames.frame("processes", columns)
+
+
+def _devices(kernels: Sequence[Kernel]) -> pd.DataFrame:
+    """Return a row per GPU of a process, with what metrics say of it."""
+    first = {(_process(k), _known(k, k.device, "launch__device_id")): k for k in reversed(kernels)}
+    known = list(first.values())
+    process, device = (_ints(column) for column in zip(*first, strict=True))
+    facts = {
+        fact: _ints([kernel.whole(f"{rep.DEVICE}{theirs}") for kernel in known])
+        for fact, theirs in DEVICE_FACTS.items()
+    }
+    named = [kernel.metrics.get(f"{rep.DEVICE}display_name") for kernel in known]
+    name = frames.named(["" if value is None else value.text for value in named])
+    own = {"process": process, "device": device, "gpu": device}
+    return frames.frame("devices", {**own, **facts, "name": name})

@@ -1,0 +1,129 @@
+"""What is no report of Nsight Compute gets one clear line; so does what a report without a timeline cannot show."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from command import assert_misused, assert_refused, bridge
+from made_ncu import kernel, raw
+
+import importers
+
+HEAD = raw([])
+
+
+def refused(path, *words):
+    with pytest.raises(importers.ReportError) as caught:
+        importers.load(path)
+    message = str(caught.value)
+    assert path.name in message
+    assert "\n" not in message
+    assert len(message) < 300
+    for word in words:
+        assert word in message
+    return message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ["empty"]),
+        ("a,b\n1,2\n", ["no table of Nsight Compute"]),
+        ("\n", ["no table of Nsight Compute"]),
+        (HEAD, ["without a kernel"]),
+        (HEAD.splitlines()[0], ["without a kernel"]),
+        (HEAD.replace('"Device"', '"Invocations"'), ["summary", "--print-summary"]),
+        (raw([kernel("x" * 200_000)]), ["no sound CSV"]),
+    ],
+)
+def test_csv(tmp_path, text, words):
+    path = tmp_path / "x.csv"
+    path.write_text(text, encoding="utf-8")
+    refused(path, *words)
+
+
+def test_bytes_of_anything(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(bytes(range(256)) * 40)
+    refused(path, "no table of Nsight Compute")
+
+
+def test_a_report_cut_off_anywhere(corpus, tmp_path):
+    pytest.importorskip("ncu_report", reason="no ncu-report: pip install ncu-report")
+    whole = (corpus / "ncu" / "simple-divergence.ncu-rep").read_bytes()
+    path = tmp_path / "x.ncu-rep"
+    for size in [3, 4, 5, 8, 9, *range(10, len(whole), 4999), len(whole) - 1]:
+        path.write_bytes(whole[:size])
+        message = refused(path)
+        assert (
+            "cut off or damaged" in message
+            or "not a report of Nsight Compute" in message
+            or ("no kernel was profiled" in message)
+        ), size
+
+
+@pytest.mark.parametrize(
+    "data", [b"NVR", b"SQLite format 3\0" * 9, b"\0" * 64, b"NVR\0" + b"\xff" * 99]
+)
+def test_something_else_called_ncu_rep(tmp_path, data):
+    path = tmp_path / "x.ncu-rep"
+    path.write_bytes(data)
+    refused(path)
+
+
+def test_without_the_library(corpus, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ncu_report", None)
+    refused(
+        corpus / "ncu" / "simple-divergence.ncu-rep", "pip install 'nsight-bridge[ncu]'", "--csv"
+    )
+
+
+@pytest.fixture
+def made(folder):
+    (folder / "x.csv").write_text(raw([kernel("k", pushed=["op"])]), encoding="utf-8")
+    (folder / "y.csv").write_text(raw([kernel("k")]), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("command", ["trace", "flame", "advise", "view", "why"])
+def test_commands_that_need_a_timeline(made, command):
+    more = ["-o", "t.json"] if command == "trace" else ["-o", "f.svg"] if command == "flame" else []
+    done = bridge(command, "x.csv", *more, *(["0"] if command == "why" else []))
+    assert_refused(done, "no timeline", "x.csv")
+
+
+@pytest.mark.parametrize("by", ["step", "gap", "idle", "range", "device", "launch", "wait"])
+def test_tables_that_need_a_timeline(made, by):
+    assert_misused(bridge("report", "x.csv", "--by", by), "no timeline")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--metrics", "speed"], ["no metric 'speed'", "--metrics list"]),
+        (["--by", "copy", "--metrics", "occupancy"], ["no metrics for view 'copy'"]),
+        (["--by", "api", "--metrics", "occupancy"], ["no metrics by API call"]),
+        (["--by", "op-kernel", "--inclusive", "--metrics", "occupancy"], ["--inclusive"]),
+        (["--columns", "cpu_self"], ["no cpu_self_ns"]),
+        (["--ncu", "y.csv"], ["--ncu goes with a report that has a timeline"]),
+    ],
+)
+def test_options_that_do_not_go(made, options, words):
+    assert_misused(bridge("report", "x.csv", *options), *words)
+
+
+def test_reports_of_two_kinds(made, corpus):
+    nsys = next(corpus.rglob("*.sqlite"))
+    assert_refused(bridge("report", "x.csv", str(nsys)), "--ncu")
+    assert_refused(bridge("report", str(nsys), "--ncu", str(nsys)), "no report of Nsight Compute")
+    assert_misused(
+        bridge("report", str(nsys), "--metrics", "occupancy"), "no metrics in the report"
+    )
+
+
+def test_the_store_keeps_that_there_is_no_timeline(made):
+    assert bridge("import", "x.csv").exit_code == 0
+    assert bridge("report", "--by", "op").exit_code == 0
+    assert_misused(bridge("report", "--by", "gap"), "no timeline")
+    assert_refused(bridge("trace", "-o", "t.json"), "no timeline")

@@ -1,0 +1,207 @@
+"""What `ncu --csv` prints, in all its shapes: lines around it, units, separators, NVTX columns."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import made_ncu
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_ncu import DURATION, details, kernel, raw
+
+import bridge
+import importers
+from importers.ncu import nvtx
+from importers.ncu.units import base, decimal_comma, number, scaled
+
+
+def loaded(folder, text, name="x.csv"):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return importers.load(path)
+
+
+def times(report):
+    activities = report.activities
+    return [int(end) - int(start) for start, end in activities[["start", "end"]].to_numpy()]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "base_value", "base_unit"),
+    [
+        ("1.568000", "usecond", "1568", "ns"),
+        ("1.5", "ms", "1500000", "ns"),
+        ("2", "second", "2000000000", "ns"),
+        ("32.77", "Kbyte", "32770", "byte"),
+        ("2.5", "Gbyte/second", "2500000000", "byte/s"),
+        ("5.12", "cycle/nsecond", "5120000000", "hz"),
+        ("13.72", "Ghz", "13720000000", "hz"),
+        ("1", "Mbyte/block", "1000000", "byte/block"),
+        ("16", "register/thread", "16", "register/thread"),
+        ("3", "byte/usecond", "3000000", "byte/s"),
+        ("7", "%", "7", "%"),
+        ("7", "SM", "7", "SM"),
+        ("7", "", "7", ""),
+        ("7", "sector", "7", "sector"),
+    ],
+)
+def test_units(value, unit, base_value, base_unit):
+    assert scaled(Decimal(value), unit) == (Decimal(base_value), base_unit)
+
+
+def test_a_base_unit_is_its_own():
+    for unit in ("ns", "hz", "byte/s", "byte/block", "%", "inst/cycle"):
+        assert base(unit) == (unit, 0)
+
+
+@pytest.mark.parametrize(
+    ("cell", "comma", "value"),
+    [
+        ("1,024", False, 1024),
+        ("4,963,609,951.19", False, Decimal("4963609951.19")),
+        ("1.024", True, 1024),
+        ("1.024,5", True, Decimal("1024.5")),
+        ("0,5", True, Decimal("0.5")),
+        ("1 024.5", False, Decimal("1024.5")),
+        ("1\u202f024", False, 1024),
+        ("-3", False, -3),
+        ("1e-3", False, Decimal("0.001")),
+        ("CachePreferNone", False, None),
+        ("n/a", False, None),
+        ("Infinity", False, None),
+        ("(32, 4, 1)", False, None),
+        ("1-2", False, None),
+        ("", False, None),
+    ],
+)
+def test_numbers(cell, comma, value):
+    assert number(cell, comma=comma) == value
+
+
+@pytest.mark.parametrize(
+    ("cells", "comma"),
+    [
+        (["1,024", "2.5"], False),
+        (["1,024"], False),
+        (["0,5"], True),
+        (["1.024,25"], True),
+        (["1,024,512"], False),
+        (["(1, 2, 3)", "a,b", ""], False),
+    ],
+)
+def test_whose_comma_it_is(cells, comma):
+    assert decimal_comma(cells) is comma
+
+
+@pytest.mark.parametrize("nvtx", [True, False])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", ""),
+        ('==PROF== Connected to process 7\nmy program, "quoted\nID of it: 3\n', ""),
+        ("", "\n==PROF== Disconnected\nbye, bye\n"),
+    ],
+)
+def test_lines_around_the_table(tmp_path, nvtx, before, after):
+    report = loaded(tmp_path, raw([kernel(), kernel("k2")], nvtx=nvtx, before=before, after=after))
+    assert report.activities["name"].tolist() == ["k", "k2"]
+    assert times(report) == [1000, 1000]
+
+
+def test_any_name_will_do_if_the_table_is_there(tmp_path):
+    assert len(loaded(tmp_path, raw([kernel()], before="==PROF== x\n"), "x.log").activities) == 1
+
+
+def test_windows_text(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(raw([kernel()]).replace("\n", "\r\n").encode("utf-16"))
+    assert times(importers.load(path)) == [1000]
+
+
+def test_decimal_commas(tmp_path):
+    metrics = {DURATION: ("1.024,5", "usecond"), "b": ("2.048", "byte")}
+    report = loaded(tmp_path, raw([kernel(metrics=metrics)]))
+    assert times(report) == [1_024_500]
+    assert report.metrics.table["value"].tolist() == [1_024_500, 2048]
+
+
+def test_geometry_and_whose_it_is(tmp_path):
+    row = loaded(tmp_path, raw([kernel(grid=(3, 4, 5), block=(6, 7, 8), pid=9)])).activities.iloc[0]
+    assert [row[f"{w}_{a}"] for w in ("grid", "block") for a in "xyz"] == [3, 4, 5, 6, 7, 8]
+    assert (row["device"], row["context"], row["stream"], row["process"] >> 24) == (0, 1, 7, 9)
+
+
+def test_a_time_that_was_not_collected_is_no_time(tmp_path, capsys):
+    report = loaded(tmp_path, raw([kernel("a", metrics={"x__y.sum": ("5", "inst")})]))
+    assert times(report) == [0]
+    assert "1 of 1 kernels without a time" in " ".join(report.warnings)
+    table = bridge.joined.join(report).by("kernel", metrics=["x__y.sum"])
+    assert table["total_ns"].tolist() == table["min_ns"].tolist() == [-1]
+    assert table["x__y.sum"].tolist() == [5]
+
+
+def test_only_some_times(tmp_path):
+    without = kernel("b", metrics={"x.sum": ("1", "inst")})
+    report = loaded(tmp_path, raw([kernel("a"), without, kernel("a")]))
+    table = bridge.joined.join(report).by("kernel")
+    assert dict(zip(table["kernel"], table["total_ns"], strict=True)) == {"a": 2000, "b": -1}
+
+
+def test_integers_that_no_float_holds(tmp_path):
+    big = str(2**60 + 1)
+    table = loaded(tmp_path, raw([kernel(metrics={"p": (big, "")})])).metrics.table
+    assert table["text"].tolist() == [big]
+
+
+def test_details(tmp_path):
+    metrics = {
+        ("SOL", "Duration"): ("1.5", "usecond"),
+        ("SOL", "Memory Throughput"): ("12.5", "%"),
+        ("Memory Workload Analysis", "Memory Throughput"): ("3", "Gbyte/second"),
+        ("Launch", "Registers Per Thread"): ("40", "register/thread"),
+        ("Launch", "Cache"): ("PreferL1", ""),
+        ("Launch", "Nothing"): ("n/a", ""),
+    }
+    rules = [
+        ("Occupancy", "Theoretical", "OPT", 'said "so", and\nmore', "global", "50.5"),
+        ("SOL", "Bottleneck", "INF", "fine", "", ""),
+    ]
+    report = loaded(tmp_path, details([kernel(metrics=metrics)], rules=rules, nvtx=True))
+    assert times(report) == [1500]
+    assert report.activities["registers"].tolist() == [40]
+    assert len(report.metrics.table) == 5
+    said = report.metrics.rules
+    assert said["text"].tolist() == ['said "so", and\nmore', "fine"]
+    assert said["speedup"].tolist() == [50.5, -1.0]
+    joined = bridge.joined.join(report)
+    found = joined.by("kernel", metrics=["memory_throughput", "dram_bytes_per_s", "Cache"]).iloc[0]
+    assert (found["memory_throughput"], found["dram_bytes_per_s"]) == (12.5, 3e9)
+    assert found["Cache"] == "PreferL1"
+    assert joined.by("rule")["saves_ns"].tolist() == [758, 0]
+
+
+NAMES = st.text(
+    st.characters(
+        codec="utf-8", exclude_characters='"\r\n\0', exclude_categories=("Cs", "Cc", "Zl", "Zp")
+    ),
+    min_size=1,
+)
+
+
+@given(st.integers(0, 2**31), st.lists(NAMES, min_size=1, max_size=4), st.booleans())
+def test_names_of_ranges_hold_anything(thread, names, said):
+    after = "INT64:5:ARGB:1:ASCII:{}" if said else made_ncu.NOTHING
+    cells = [made_ncu.frame(name, "mine", after.format(name)) for name in names]
+    number, found = nvtx.stack([f"{thread}  {'  '.join(cells)}"])
+    assert number == thread
+    assert [(one.domain, one.name) for one in found] == [("mine", name) for name in names]
+    assert {one.payload for one in found} == {5 if said else -1}
+
+
+def test_phases_of_a_cell():
+    cell = f'"3:mine:a:b:{made_ncu.NOTHING}"  "4:mine:c:{made_ncu.NOTHING}"'
+    assert [(p.id, p.domain, p.name) for p in nvtx.phases([cell])] == [
+        ("3", "mine", "a:b"),
+        ("4", "mine", "c"),
+    ]

@@ -114,10 +114,12 @@ def diff(  # noqa: PLR0913, PLR0917 - what every command takes
         if len(named) == 1 and (fail_over or not limits):
             sides.insert(0, named[0].before(sides[0], db).loaded(db, choices, **asked))
         shown = _shown(sides, fail_over, limits, **asked)
+    from bridge.render.table import clean
+
     _write(shown, form, output, force=force, unit=asked["unit"])
     failed = [verdict for verdict in shown.verdicts if not verdict.passed]
     for verdict in failed:
-        click.echo(f"failed: {verdict.line}", err=True)
+        click.echo(f"failed: {clean(verdict.line)}", err=True)
     if failed:
         context.exit(FAILED)
 
@@ -160,6 +162,7 @@ def _shown(
     """Compare, judge, and choose the rows to show."""
     import pandas as pd
 
+    from bridge.analyze.compare.chosen import same_steps
     from bridge.comparison import Diff, within
     from bridge.render.diff import Shown
 
@@ -167,6 +170,8 @@ def _shown(
         source = sides[0].report.source
         return Shown((), source, None, pd.DataFrame(), within(sides[0], limits))
     before, after = sides
+    if asked["steps"]:
+        same_steps(before.attributed, after.attributed, *asked["steps"])
     found = Diff(before, after, asked["by"], asked["kernel_names"], _share(asked["noise"]))
     verdicts = found.judged(fail_over, limits)
     rows = _chosen(found, **asked)
@@ -176,10 +181,11 @@ def _shown(
 def _chosen(
     found: Diff, *, conditions: str | None, sort: str | None, top: int | None, **_rest: Any
 ) -> pd.DataFrame:
-    from bridge.analyze.filters import column_named, matching
+    from bridge.analyze.compare.chosen import of_known
+    from bridge.analyze.filters import column_named
     from bridge.tables import ordered
 
-    rows = matching(found.rows, conditions) if conditions is not None else found.rows
+    rows = of_known(found.rows, conditions) if conditions is not None else found.rows
     if sort:
         column = column_named(rows, sort.removeprefix("+"))
         rows = ordered(rows, [column], ascending=sort.startswith("+"))

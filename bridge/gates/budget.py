@@ -14,10 +14,16 @@ from bridge.analyze.filters import wildcards
 from bridge.analyze.totals import Totals
 from bridge.gates.limit import Limit
 from bridge.gates.verdict import Verdict
+from bridge.join.order import NONE
 
 WHOLE = TOTAL, UNATTRIBUTED = ("total", "unattributed")
 OPS = "ops"
-FIGURES = tuple(name for name in of_ranges.COLUMNS if name != "bound")  # of these all are numbers
+WORDS = ("bound", "formula")
+FIGURES = tuple(name for name in of_ranges.COLUMNS if name not in WORDS)  # of these all are numbers
+OF_HOST = frozenset(
+    "calls host_ns api_ns sync_ns flop flop_once moved_bytes intensity uncounted".split()
+)
+UNKNOWN, IDLE = ("not known in this report", "no time on a GPU in this report: nothing to judge")
 
 
 @dataclass(frozen=True)
@@ -51,25 +57,33 @@ class Budget:
         whole = {TOTAL: totals["gpu_ns"], UNATTRIBUTED: totals["gpu_ns"] - totals["attributed_ns"]}
         found = []
         for name, limit in self.whole.items():
-            of = max(1, totals["gpu_ns"])
+            subject, of = f"{name} activity time", totals["gpu_ns"]
+            if not of:
+                found.append(_unjudged(subject, IDLE))
+                continue
             value = 100 * Decimal(whole[name]) / of if limit.unit == "%" else Decimal(whole[name])
-            found.append(_verdict(f"{name} activity time", limit, value))
-        return [*found, *self._of_ops(ops)]
+            found.append(_verdict(subject, limit, value))
+        return [*found, *self._of_ops(ops, ran=totals["gpu_ns"] > 0)]
 
-    def _of_ops(self, ops: pd.DataFrame) -> Iterator[Verdict]:
+    def _of_ops(self, ops: pd.DataFrame, *, ran: bool) -> Iterator[Verdict]:
         for pattern, limits in self.ops.items():
             meets = wildcards(pattern).fullmatch
             rows = [row for row, op in enumerate(ops["op"].tolist()) if meets(op)]
             if not rows:
-                line = f"{pattern}: no such op in the report; bridge report --by op lists them"
-                yield Verdict("budget", pattern, passed=False, line=line)
+                yield _unjudged(
+                    pattern, "no such op in the report; bridge report --by op lists them"
+                )
             for column, limit in limits.items():
                 values = ops[column].tolist()
                 for row in rows:
-                    exact = Decimal(str(values[row])) * (100 if limit.unit == "%" else 1)
-                    yield _verdict(
-                        f"{ops['op'].iloc[row]} {column.removesuffix('_ns')}", limit, exact
-                    )
+                    subject = f"{ops['op'].iloc[row]} {column.removesuffix('_ns')}"
+                    if values[row] == NONE:
+                        yield _unjudged(subject, UNKNOWN)
+                    elif not (ran or _of_host(column)):
+                        yield _unjudged(subject, IDLE)
+                    else:
+                        exact = Decimal(str(values[row])) * (100 if limit.unit == "%" else 1)
+                        yield _verdict(subject, limit, exact)
 
 
 def _of_op(name: str, said: object) -> dict[str, Limit]:
@@ -81,6 +95,11 @@ def _of_op(name: str, said: object) -> dict[str, Limit]:
             raise ValueError(f"{name}: no figure {figure!r}: one of {listed}")
         limits[column] = _limit(f"{name} {figure}", limit, _unit(column))
     return limits
+
+
+def _of_host(column: str) -> bool:
+    """Tell whether a figure is one of a report in which nothing ran on a GPU."""
+    return column in OF_HOST or column.startswith("cpu_")
 
 
 def _unit(column: str) -> tuple[str, ...]:
@@ -108,6 +127,11 @@ def _verdict(subject: str, limit: Limit, value: Decimal) -> Verdict:
     over = "" if passed else "over " if limit.high is not None and value >= limit.high else "under "
     line = f"{subject}: {limit.written(value)}, {over or 'within '}the budget of {limit.text}"
     return Verdict("budget", subject, passed, line, limit.note(value) if passed else "")
+
+
+def _unjudged(subject: str, reason: str) -> Verdict:
+    """Fail what cannot be judged: a build is not to pass because a capture lacks something."""
+    return Verdict("budget", subject, passed=False, line=f"{subject}: {reason}")
 
 
 def _mapping(said: object, what: str) -> Mapping[str, Any]:

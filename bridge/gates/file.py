@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import yaml
 
 from bridge.gates.budget import Budget
+
+MERGE = "tag:yaml.org,2002:merge"
 
 
 def read(path: Path) -> Budget:
@@ -19,6 +22,10 @@ def read(path: Path) -> Budget:
         said = tomllib.loads(text) if path.suffix == ".toml" else yaml.load(text, _Loader)  # noqa: S506 (a safe one)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from error
+    except RecursionError as error:
+        raise ValueError("nested too deeply for a budget") from error
+    except (AttributeError, LookupError) as error:  # of PyYAML, where a tag and its value disagree
+        raise ValueError("a value is not what its tag says") from error
     return Budget.parsed(said)
 
 
@@ -26,8 +33,12 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """Plain values alone; a name that stands twice is a mistake, and not the last one's."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        names = [self.construct_object(key, deep=True) for key, _ in node.value]
-        twice = next((name for name in names if names.count(name) > 1), None)
+        if any(not isinstance(key, yaml.ScalarNode) for key, _ in node.value):
+            raise yaml.YAMLError("a name is needed before each colon")
+        if any(key.tag == MERGE for key, _ in node.value):
+            raise yaml.YAMLError("limits cannot be merged with <<: write them out")
+        names = Counter(key.value for key, _ in node.value)
+        twice = next((name for name, times in names.items() if times > 1), None)
         if twice is not None:
             raise yaml.YAMLError(f"{twice!r} stands twice")
         found: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)

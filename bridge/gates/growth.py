@@ -14,6 +14,11 @@ from bridge.gates.verdict import Verdict
 
 TOTAL, OP = SCOPES = ("total", "op")
 JUDGED = 0.01  # an op counts from this share of the total time on, on either side
+NO_TIME = "none in the report after"
+NO_OP = (
+    f"no op above {100 * JUDGED:.0f} % of the total",
+    "was the report after recorded with NVTX? bridge report --by op lists its ops",
+)
 
 
 @dataclass(frozen=True)
@@ -43,14 +48,23 @@ class Growth:
 
 
 def judged(gates: Sequence[Growth], ops: Comparison) -> list[Verdict]:
-    """Judge a comparison by ops: the change of the whole, or of each op that counts."""
+    """Judge a comparison by ops: the change of the whole, or of each op that counts.
+
+    A gate that finds nothing to judge in the report after fails.
+    """
     found = []
     for gate in gates:
         if gate.scope == TOTAL:
             whole = "total CPU time of ops" if ops.host else "total activity time"
-            found.append(_verdict(gate, whole, ops.whole["before_ns"], ops.whole["after_ns"]))
+            before, after = ops.whole["before_ns"], ops.whole["after_ns"]
+            found.append(
+                _verdict(gate, whole, before, after) if after else _unjudged(gate, whole, NO_TIME)
+            )
             continue
         large = _large(ops.rows, ops.whole)
+        if not large["after_ns"].any():
+            found.append(_unjudged(gate, *NO_OP))
+            continue
         rows = zip(large["op"], large["before_ns"], large["after_ns"], strict=True)
         found += [_verdict(gate, str(op), int(before), int(after)) for op, before, after in rows]
     return found
@@ -62,6 +76,11 @@ def _large(ops: pd.DataFrame, whole: Mapping[str, int]) -> pd.DataFrame:
         ops["after_ns"] > JUDGED * whole["after_ns"]
     )
     return ops[large]
+
+
+def _unjudged(gate: Growth, subject: str, more: str) -> Verdict:
+    line = f"{subject}: nothing was judged; {more}"
+    return Verdict(f"--fail-over {gate.text}", subject, passed=False, line=line)
 
 
 def _verdict(gate: Growth, subject: str, before: int, after: int) -> Verdict:

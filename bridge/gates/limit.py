@@ -30,9 +30,9 @@ class Limit:
     @classmethod
     def parsed(cls, said: object) -> Limit:
         """Read a limit; ValueError, in words for the user, for what is none."""
+        if type(said) not in (str, int, float):  # above all no bool
+            raise ValueError(f"a {type(said).__name__} is no limit: {GRAMMAR}")
         text = " ".join(str(said).split())
-        if isinstance(said, bool) or said is None:
-            raise ValueError(f"{text!r} is no limit: {GRAMMAR}")
         if ".." in text:
             return _between(text)
         value, *tolerance = PLUS_MINUS.split(text, maxsplit=1)
@@ -68,6 +68,8 @@ def _between(text: str) -> Limit:
     ends = amount(low), amount(high)
     if ends[0][1] != ends[1][1]:
         raise ValueError(f"{text!r}: one unit for both ends; {GRAMMAR}")
+    if ends[0][0] > ends[1][0]:
+        raise ValueError(f"{text!r}: the lower end goes first; {GRAMMAR}")
     return Limit(text, ends[0][1], low=ends[0][0], high=ends[1][0])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,7 +15,6 @@ from bridge.render.table import Look
 
 FORMAT = "bridge.advice/1"
 INDENT = "   "
-MARKUP = re.compile(r"[\\`*_\[\]|@]")
 
 
 def sentence(one: Advice) -> str:
@@ -27,7 +25,7 @@ def sentence(one: Advice) -> str:
 
 def _written(name: str, value: object) -> str:
     if isinstance(value, str):
-        return "".join(c if c.isprintable() else " " for c in value)
+        return tables.clean(value)
     return headings.text(name, pd.Series([value]))(value)
 
 
@@ -58,7 +56,7 @@ def as_markdown(advised: Advised, rows: int) -> str:
     """Return the same as Markdown."""
     parts = [f"{_head(advised)}\n"]
     for one in advised.advice:
-        said = _escaped("; ".join(filter(None, (sentence(one), worth(one)))))
+        said = tables.escaped("; ".join(filter(None, (sentence(one), worth(one)))))
         text = (
             f"### {one.rule.title}\n\n{said}.\n\n**Do:** {one.rule.remedy}. (`{one.rule.name}`)\n"
         )
@@ -91,11 +89,6 @@ def for_page(advised: Advised) -> dict[str, list[Any]]:
 def _place(evidence: pd.DataFrame) -> str:
     """Return the call site that shows most of it, '' where there is none."""
     return str(evidence["path"].iloc[0]) if "path" in evidence and len(evidence) else ""
-
-
-def _escaped(text: str) -> str:
-    """Return a text in which Markdown finds no markup: names are anybody's."""
-    return MARKUP.sub(lambda sign: f"\\{sign[0]}", text).replace("<", "&lt;")
 
 
 def as_json(advised: Advised, rows: int) -> str:

@@ -50,8 +50,8 @@ def as_markdown(shown: Shown, unit: str | None = None) -> str:
     names = ARROW.join(", ".join(side) for side in (shown.before, shown.after) if side)
     marks = {True: ":white_check_mark:", False: ":x:"}
     found = sorted(shown.verdicts, key=lambda v: v.passed)
-    verdicts = "".join(f"- {marks[v.passed]} {_escaped(_line(v))}\n" for v in found)
-    text = f"### {_escaped(names)}\n\n{verdicts}" + ("\n" if verdicts else "")
+    verdicts = "".join(f"- {marks[v.passed]} {tables.escaped(_line(v))}\n" for v in found)
+    text = f"### {tables.escaped(names)}\n\n{verdicts}" + ("\n" if verdicts else "")
     if shown.comparison is None:
         return text
     table = tables.as_markdown(SHOWN, _worded(shown.comparison, shown.rows, unit))
@@ -155,8 +155,6 @@ def _judged(verdicts: Sequence[Verdict]) -> str:
 
 
 def _line(verdict: Verdict) -> str:
-    return f"{verdict.line} ({verdict.note})" if verdict.note else verdict.line
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"\\{c}" if c in "\\`*_<>[]|" else c for c in text)
+    """Return a verdict on one line, whatever an op is called."""
+    line = f"{verdict.line} ({verdict.note})" if verdict.note else verdict.line
+    return tables.clean(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,6 +25,8 @@ LEAST = 8  # a name is not cut shorter as long as there are other figures than t
 CUT = 3  # nor than this ever: rows of many names are longer than a narrow terminal
 BAR, BAR_WIDTH, BAR_STYLE = "bar", 10, "cyan"
 LEFT_OUT = "{} more column{}: in a wider terminal, or with --format csv\n"
+MARKS = re.compile(r"[\\`*|<\[\]~&]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")  # of Markdown
+AT = "@&#8203;"  # a blank of no width after it, or GitHub takes what follows for somebody's name
 EIGHTHS = ("", *"▏▎▍▌▋▊▉")
 
 
@@ -82,7 +85,7 @@ def _cells(by: str, table: pd.DataFrame, look: Look) -> dict[Shown, list[str]]:
     for s in columns.shown(by, table):
         values = table[s.column].tolist()
         text = _in_unit(s, look.unit)
-        cells[s] = [_clean(text(value)) for value in values]
+        cells[s] = [clean(text(value)) for value in values]
         if s.bar and look.bars:
             most = max((*values, 1))
             cells[Shown(BAR, "", _bar, extra=True)] = [_bar(value / most) for value in values]
@@ -111,10 +114,10 @@ def as_markdown(by: str, table: pd.DataFrame, unit: str | None = None) -> str:
     rule = ["---" if s.is_name else "---:" for s in shown]
     texts = [_in_unit(s, unit) for s in shown]
     cells = [
-        [_escaped(text(v)) for v in table[s.column].tolist()]
+        [escaped(text(v)) for v in table[s.column].tolist()]
         for s, text in zip(shown, texts, strict=True)
     ]
-    rows = [[s.heading for s in shown], rule, *map(list, zip(*cells, strict=True))]
+    rows = [[escaped(s.heading) for s in shown], rule, *map(list, zip(*cells, strict=True))]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
@@ -181,10 +184,11 @@ def _end(path: str, room: int) -> str:
     return f"…{left}"
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Return a text that stays on its line: control characters give way to blanks."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
-def _escaped(text: str) -> str:
-    return _clean(text).replace("\\", "\\\\").replace("|", "\\|")
+def escaped(text: str) -> str:
+    """Return a text that Markdown (GitHub's) shows as it is: no tag, no link, no emphasis, nobody notified."""
+    return MARKS.sub(r"\\\g<0>", clean(text)).replace("@", AT)

@@ -152,6 +152,39 @@ def test_a_window_is_of_both_sides(reports):
     adds_up(found)
 
 
+def test_a_step_that_one_side_lacks_is_refused(reports):
+    result = bridge("diff", *reports, "--step", "0..2", "--fail-over", "5%")
+    assert_misused(result, "not the same steps of 0..2", "0..1 before, 0..2 after", "all have 0..1")
+    assert document(*reports, "--step", "1..1")["totals"]["diff_ns"] == 0
+    assert_misused(bridge("diff", *reports, "--step", "2..5"), "no such step")
+
+
+def test_what_is_unknown_is_not_small(reports):
+    """Two steps are too few for a p."""
+    assert document(*reports, "--filter", "p<0.05")["rows"] == []
+    assert document(*reports, "--filter", "step_ratio<=1,q<2")["rows"] == []
+    assert document(*reports, "--filter", "p=-1")["rows"] == document(*reports)["rows"]
+    assert document(*reports, "--filter", "ratio>1,op=gemm")["rows"] != []
+
+
+def test_a_name_stays_on_its_line_and_is_no_markup(reports, folder):
+    name = "a <b> *c* @d `e` __f__ \x1b[31m\n# g"
+    paths = []
+    for path in reports:
+        paths.append(shutil.copy(path, folder / f"named-{path.name}"))
+        made_reports.changed(paths[-1], f"UPDATE StringIds SET value = '{name}' WHERE value = 'gemm'")  # fmt: skip
+        made_reports.changed(paths[-1], f"UPDATE NVTX_EVENTS SET text = '{name}' WHERE text = 'gemm'")  # fmt: skip
+    limits = ("--fail-over", "op:5%", "--fail-over", "op:90%")
+    plain = bridge("diff", *paths, *limits)
+    for text in (plain.stdout, plain.stderr):
+        assert "a <b> *c* @d `e` __f__  [31m # g: 160 ns" in text
+        assert "\x1b" not in text
+    marked = bridge("diff", *paths, *limits, "--format", "md").stdout
+    safe = r"a \<b> \*c\* @&#8203;d \`e\` \_\_f\_\_  \[31m # g"
+    assert f":x: {safe}: 160 ns" in marked
+    assert f"\n| {safe} | 2 → 3 |" in marked
+
+
 def test_junit_is_read_by_an_independent_parser(reports, folder):
     (folder / "b.yaml").write_text('ops: {gemm: {calls: 2}, "a<b & \\"c\\" \\x01": {calls: 1}}')
     result = bridge(

@@ -5,12 +5,17 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 
+import made_reports
 import pandas as pd
 import pytest
+from pandas.api.types import is_numeric_dtype
 
+import bridge
+from bridge.analyze.breakdown import of_ranges
 from bridge.analyze.compare import Comparison
+from bridge.analyze.ops import by_op
 from bridge.gates import growth
-from bridge.gates.budget import Budget
+from bridge.gates.budget import FIGURES, Budget
 from bridge.gates.file import read
 from bridge.gates.growth import Growth
 from bridge.gates.limit import Limit
@@ -49,7 +54,6 @@ def failed(gate: str, ops: dict[str, tuple[int, int]], more: tuple[int, int] = (
         ("2us", 10**18, 10**18 + 2000, True),
         ("2us", 10**18, 10**18 + 2001, False),
         ("5%", 0, 1, False),
-        ("5%", 0, 0, True),
     ],
 )
 def test_growth_is_judged_exactly(gate, before, after, passes):
@@ -59,6 +63,20 @@ def test_growth_is_judged_exactly(gate, before, after, passes):
 
 def test_the_total_counts_what_is_in_no_op():
     assert failed("5%", {"a": (100, 100)}, (100, 120)) == ["total activity time"]
+
+
+@pytest.mark.parametrize("before", [0, 100])
+def test_a_gate_that_finds_nothing_to_judge_fails(before):
+    """Of a capture without a GPU, or without NVTX, nobody is to believe that all is well."""
+    [of_all] = growth.judged([Growth.parsed("5%")], compared({"a": (before, 0)}))
+    assert (of_all.passed, of_all.line) == (
+        False,
+        "total activity time: nothing was judged; none in the report after",
+    )
+    for ops in ({}, {"tiny": (0, 1)}, {"vanished": (before, 0)}):
+        [of_ops] = growth.judged([Growth.parsed("op:5%")], compared(ops, (1000, 1000)))
+        assert not of_ops.passed
+        assert of_ops.line.startswith("no op above 1 % of the total: nothing was judged; ")
 
 
 def test_ops_count_above_one_per_cent_of_either_side():
@@ -122,7 +140,7 @@ def test_a_budget_with_room_says_that_it_could_be_lowered():
 
 
 @pytest.mark.parametrize(
-    "limit", ["", "fast", "3ms ± 5", "3ms ± x", "> 3ms ± 5%", "= 3 ± 1", "3ms..4", "..", "-3ms", True, None, [3], "3 ± 1ms"]
+    "limit", ["", "fast", "3ms ± 5", "3ms ± x", "> 3ms ± 5%", "= 3 ± 1", "3ms..4", "..", "-3ms", "4ms..3ms", b"3ms", True, None, [3], "3 ± 1ms"]
 )  # fmt: skip
 def test_what_is_no_limit_is_refused(limit):
     with pytest.raises(ValueError, match=r"write|unit"):
@@ -143,6 +161,8 @@ def test_what_is_no_limit_is_refused(limit):
         ({"ops": {"a": {"calls": "5ms"}}}, "bare number"),
         ({"ops": {"a": {"share": "5ms"}}}, "share"),
         ({"ops": {"a": {"speed": "5ms"}}}, "no figure 'speed'"),
+        ({"ops": {"a": {"formula": 5}}}, "no figure 'formula'"),
+        ({"ops": {"a": {"bound": 5}}}, "no figure 'bound'"),
         ({"ops": {"a": "5ms"}}, "mapping"),
     ],
 )
@@ -191,6 +211,41 @@ def test_too_little_is_said_as_such():
     ]
 
 
+def test_figures_are_the_columns_that_hold_numbers(tmp_path: Path):
+    joined = bridge.load(made_reports.small(tmp_path / "r.sqlite"))
+    table = by_op(joined.attributed, of_ranges.COLUMNS)
+    numbers = [name for name in of_ranges.COLUMNS if is_numeric_dtype(table[name])]
+    assert list(FIGURES) == numbers
+
+
+@pytest.mark.parametrize(
+    ("figure", "limit"),
+    [("gb_per_s", "<= 10"), ("gb_per_s", ">= 0"), ("peak_share", "< 50%"), ("flop", 5)],
+)
+def test_what_is_not_known_is_within_no_budget(figure, limit):
+    ops = pd.DataFrame({"op": ["a"], figure: [-1]})
+    [verdict] = Budget.parsed({"ops": {"a": {figure: limit}}}).judged(TOTALS, ops)
+    assert (verdict.passed, verdict.line) == (False, f"a {figure}: not known in this report")
+
+
+def test_where_nothing_ran_on_a_gpu_only_figures_of_the_cpu_are_judged():
+    said = {"total": "1ns", "unattributed": "< 5%", "ops": {"a": {"gpu_total": "1ms", "calls": 2, "cpu_total": "1ms"}}}  # fmt: skip
+    ops = pd.DataFrame({"op": ["a"], "gpu_total_ns": [0], "calls": [2], "cpu_total_ns": [7]})
+    idle = {"activities": 0, "gpu_ns": 0, "attributed_ns": 0, "unattributed": {}}
+    found = Budget.parsed(said).judged(idle, ops)
+    assert [v.subject for v in found if v.passed] == ["a calls", "a cpu_total"]
+    lines = [v.line for v in found if not v.passed]
+    assert [line.partition(": ")[0] for line in lines] == [
+        "total activity time",
+        "unattributed activity time",
+        "a gpu_total",
+    ]
+    assert all("no time on a GPU in this report" in line for line in lines)
+
+
+BOMB = "\n".join(
+    ["ops:", " q:", "  c0: &c0 [1, 1]", *(f"  c{n}: &c{n} [{', '.join([f'*c{n - 1}'] * 10)}]" for n in range(1, 20)), "total: *c19"]
+)  # fmt: skip
 YAML = 'total: 1us\nops: {aten::mm: {gpu_total: 3.2ms ± 5%, calls: 4}, "aten::*": {share: 5%}}\n'
 TOML = 'total = "1us"\n[ops]\n"aten::mm" = {gpu_total = "3.2ms ± 5%", calls = 4}\n"aten::*" = {share = "5%"}\n'
 JSON = '{"total": "1us", "ops": {"aten::mm": {"gpu_total": "3.2ms ± 5%", "calls": 4}, "aten::*": {"share": "5%"}}}'
@@ -219,6 +274,15 @@ def test_a_budget_is_read_from_yaml_toml_and_json(tmp_path: Path, name, text):
     ("name", "text"),
     [
         ("b.yaml", "ops: {a: {calls: 1}, a: {calls: 2}}"),
+        ("b.yaml", "ops: {a: {calls: 1}, 'a': {calls: 2}}"),
+        ("b.yaml", "ops: {a: &a {calls: 1}, b: {<<: *a}}"),
+        ("b.yaml", "ops: {? [a] : {calls: 1}}"),
+        ("b.yaml", "a: " + "[" * 5000),
+        ("b.yaml", "total: !!int ''"),
+        ("b.yaml", "total: !!timestamp x"),
+        ("b.toml", "a = " + "[" * 5000),
+        ("b.json", "[" * 5000 + "]" * 5000),
+        ("b.yaml", BOMB),
         ("b.yaml", "ops: {"),
         ("b.yaml", "!!python/object/apply:os.system [true]"),
         ("b.toml", "ops = "),
@@ -232,3 +296,4 @@ def test_what_cannot_be_read_is_refused_in_a_line(tmp_path: Path, name, text):
     with pytest.raises(ValueError) as refused:
         read(path)
     assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 300

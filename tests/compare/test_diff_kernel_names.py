@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import pytest
 
 from bridge.analyze.compare.kernel_names import FORMS, of_a_build, without_arguments, without_tiles
@@ -82,3 +84,26 @@ def test_what_is_no_name_stays_something(name):
 def test_a_name_of_the_corpus_keeps_its_words():
     name = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int, T1)"
     assert without_arguments(name) == "at::native::anonymous::vectorized_layer_norm_kernel"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_Z" + "9" * 5_000,
+        "_ZN999999f",
+        "triton_" + "1" * 60_000 + "x",
+        "triton" + "_1" * 30_000 + "x",
+        "triton" + "_1d" * 20_000 + "_",
+        "lambda(" * 9_000,
+    ],
+    ids=lambda name: name[:12],
+)
+def test_no_name_takes_long(name):
+    began = perf_counter()
+    assert all(isinstance(form(name), str) for form in FORMS)
+    assert perf_counter() - began < 2
+
+
+def test_counters_go_together():
+    assert of_a_build("fused_add_1_2.3") == "fused_add"
+    assert of_a_build("fused_add_1x_2.3") == "fused_add_1x"

@@ -7,13 +7,16 @@ from collections import defaultdict
 from pathlib import Path
 from random import Random
 from statistics import mean
+from time import perf_counter
 
 import made_reports
 import numpy as np
 import pytest
+from scipy.stats import mannwhitneyu
 
 import bridge
-from bridge.analyze.compare import Comparison, compare
+from bridge.analyze.compare import Comparison, compare, stepwise
+from bridge.analyze.compare.significance import differs
 from bridge.joined import Joined
 from compare.brute_diff import u_test
 
@@ -151,9 +154,28 @@ def test_rows_of_single_steps_are_not_tested(twelve):
     assert set(found.rows["p"]) == {-1}
 
 
-def test_many_rows_are_tested_in_parts(twelve, monkeypatch):
-    from bridge.analyze.compare import stepwise
+def test_exact_tests_are_of_few_pairs():
+    """Exact p of 8 with thousands of samples takes long, and is as the approximation."""
+    drawn = np.random.default_rng(1)
+    values = drawn.permutation(20_000).reshape(1, -1)
+    for many, method in ((1_250, "exact"), (1_251, "asymptotic")):
+        before, after = values[:, :8], values[:, 8 : 8 + many]
+        p, _ = differs(before, after)
+        assert p[0] == mannwhitneyu(after[0], before[0], method=method).pvalue
+    began = perf_counter()
+    differs(values[:, :8], values[:, 8:])
+    assert perf_counter() - began < 1
 
+
+def test_resamples_are_held_of_few_rows_at_a_time():
+    rows = np.arange(10_000)
+    parts = list(stepwise._portions(rows, 8))
+    assert np.array_equal(np.concatenate(parts), rows)
+    assert max(map(len, parts)) * stepwise.RESAMPLES <= stepwise.ROOM
+    assert max(map(len, stepwise._portions(rows, 10_000))) * 10_000 <= stepwise.ROOM
+
+
+def test_many_rows_are_tested_in_parts(twelve, monkeypatch):
     other = longer(twelve, 8)
     whole = bridge.diff(twelve, other).rows
     monkeypatch.setattr(stepwise, "ROOM", 24)  # one row at a time

@@ -100,6 +100,23 @@ def test_markdown_escapes_and_aligns():
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("<script>", r"\<script>"),
+        ("foo<float>*", r"foo\<float>\*"),
+        ("@everyone", "@&#8203;everyone"),
+        ("`a` ~~b~~ &lt;", r"\`a\` \~\~b\~\~ \&lt;"),
+        ("[a](http://b)", r"\[a\](http://b)"),
+        ("aten::_to_copy __init__", r"aten::\_to_copy \_\_init\_\_"),
+        ("flash_attn::a_b", "flash_attn::a_b"),
+    ],
+)
+def test_names_are_no_markdown(name, text):
+    rows = pd.DataFrame({"kernel": [name]})
+    assert table.as_markdown("", rows).splitlines()[2].startswith(f"| {text} |")
+
+
+@pytest.mark.parametrize(
     ("ns", "text"),
     [(0, "0 ns"), (999, "999 ns"), (1000, "1.000 µs"), (1_234_567, "1.235 ms"), (61e9, "61.000 s"), (12.5, "12.5 ns"), (-2000, "-2.000 µs")],
 )  # fmt: skip

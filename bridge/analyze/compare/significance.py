@@ -11,12 +11,13 @@ from bridge.analyze.groups import Floats
 from bridge.join.order import NONE, Flags
 
 EXACT_UP_TO = 8  # samples on the smaller side; beyond that the normal approximation is good
+EXACT_PAIRS = 10_000  # pairs of samples up to which the exact distribution is quick to count
 
 
 def differs(before: Matrix, after: Matrix) -> tuple[Floats, Floats]:
     """Return p of a two-sided Mann-Whitney U test per row, and the share of pairs with ``after`` larger, less a half.
 
-    Exact where a side has few samples and no two are equal, else the normal approximation with its corrections
+    Exact where a side has few samples, the other not very many, and no two are equal, else the normal approximation with its corrections
     for ties and continuity: each row as if it were alone. p is -1 for one without any time in any step.
     """
     p, shift = np.full(len(before), float(NONE)), np.zeros(len(before))
@@ -24,7 +25,8 @@ def differs(before: Matrix, after: Matrix) -> tuple[Floats, Floats]:
     least, most = both.min(axis=1), both.max(axis=1)
     p[most > 0] = 1.0  # where all are alike the approximation would divide by nothing
     tied, varied = _tied(both), least < most
-    few = min(before.shape[1], after.shape[1]) <= EXACT_UP_TO
+    steps = before.shape[1], after.shape[1]
+    few = min(steps) <= EXACT_UP_TO and steps[0] * steps[1] <= EXACT_PAIRS
     for rows, method in (
         (varied & (tied | (not few)), "asymptotic"),
         (varied & ~tied & few, "exact"),

@@ -127,6 +127,6 @@ def _lasting(*sides: Samples) -> Ints:
 
 
 def _portions(rows: Ints, width: int) -> Iterator[Ints]:
-    """Return the rows in parts that there is room for."""
-    size = max(1, ROOM // width)
+    """Return the rows in parts that there is room for, with their steps and with their resamples."""
+    size = max(1, ROOM // max(width, RESAMPLES))
     return (rows[first : first + size] for first in range(0, len(rows), size))

@@ -15,7 +15,6 @@ import pandas as pd
 
 from bridge.analyze.breakdown.said import shapes as said_shapes
 from bridge.analyze.dialects.torch_device import names_of
-from bridge.analyze.flops import Known
 from bridge.analyze.groups import Floats, counts, highest, lowest, sums, texts
 from bridge.analyze.tree import once, subtree_sums
 from bridge.averages.host import Host
@@ -180,13 +179,25 @@ def _device_times(
 
 
 def _flops(joined: Attributed, host: Host, group: Ints, groups: int) -> Floats:
-    """Return the FLOPs of each group's calls: as recorded, else as PyTorch counts seven ops of known shapes."""
+    """Return the FLOPs that recordings have of each group's calls."""
+    column = joined.report.ranges["json"]
+    said = [_said(text) for text in column.cat.categories]
     items = np.flatnonzero(host.is_call[: host.ranges])
-    known = Known.of(joined, "torch", told=True)
-    own = np.maximum(known.flops[host.row[items]], 0)
+    own = np.array([*said, 0], np.float64)[frames.codes(column)[host.row[items]]]
     total = np.zeros(groups)
     np.add.at(total, group[items], own)
     return total
+
+
+def _said(text: str) -> float:
+    if '"flops"' not in text:
+        return 0
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return 0
+    count = found.get("flops") if isinstance(found, dict) else 0
+    return count if isinstance(count, int | float) and count > 0 else 0
 
 
 def _first_begun(joined: Attributed, host: Host, group: Ints) -> Ints:

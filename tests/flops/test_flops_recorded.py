@@ -68,8 +68,6 @@ def test_a_trace_has_what_with_flops_says_by_op():
     table = load(TRACE).by("op", columns="flop_once", costs=Costs("torch")).set_index("op")
     for op in SEVEN:
         assert table.loc[op, "flop_once"] == truth[op], op
-    averages = {row.key: row.flops for row in load(TRACE).key_averages()}
-    assert {op: averages[op] for op in truth} == truth
 
 
 def test_convolutions_without_recorded_strides_are_as_large_as_their_gradients():
@@ -80,11 +78,6 @@ def test_convolutions_without_recorded_strides_are_as_large_as_their_gradients()
     )
     assert table.loc["aten::convolution", "flop"] == forward
     assert "as in the backward pass" in table.loc["aten::convolution", "formula"]
-
-
-def test_total_flops_stand_in_pytorchs_table():
-    text = load(TRACE).key_averages().table(sort_by="flops", row_limit=3)
-    assert "Total FLOPs" in text or "Total KFLOPs" in text
 
 
 @pytest.mark.parametrize("convention", ["megengine", "module_stats", "pyprof"])

@@ -190,7 +190,7 @@ def test_many_threads_stop_at_once():
 
 
 def test_stop_from_a_signal_handler():
-    session = bridge.profile(level=2)
+    session, found = bridge.profile(level=2), set()
     before = signal.signal(signal.SIGALRM, lambda *_: session.stop())
     try:
         for _ in range(30):
@@ -199,9 +199,12 @@ def test_stop_from_a_signal_handler():
             while bridge.is_profiling():
                 op("a")
             collected = {"gc generation 0", "gc generation 1", "gc generation 2"}
-            assert set(names(session)) - collected == {"a"}
+            found |= (
+                set(names(session)) - collected
+            )  # none, where the alarm came before the first op
     finally:
         signal.signal(signal.SIGALRM, before)
+    assert found == {"a"}
 
 
 def test_an_interrupt_at_any_moment_leaves_nothing_that_a_second_stop_cannot_undo():

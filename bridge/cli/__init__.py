@@ -19,6 +19,7 @@ from bridge.cli.flame import flame
 from bridge.cli.html import html
 from bridge.cli.import_ import import_
 from bridge.cli.memory import memory
+from bridge.cli.onednn import onednn
 from bridge.cli.plot import plot
 from bridge.cli.report import report
 from bridge.cli.run import run
@@ -85,7 +86,7 @@ def main() -> None:
 
 COMMANDS = (
     *(demo, doctor, run, import_, report, diff, html),
-    *(trace, flame, view, plot, memory, advise, why, runs),
+    *(trace, flame, view, plot, memory, advise, why, runs, onednn),
 )
 for command in COMMANDS:
     main.add_command(command)

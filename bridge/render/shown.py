@@ -264,4 +264,21 @@ SHOWN = {
         Shown("gb_per_s", "speed", known(units.rate), extra=True, quiet=True),
         Shown("bus_gb_per_s", "on the bus", known(units.rate), extra=True, quiet=True),
     ),
+    "onednn": (
+        *(
+            Shown(name, name)
+            for name in "primitive impl prop problem layout attributes aux engine".split()
+        ),
+        Shown("calls", "calls", units.count),
+        Shown("total_ns", "total", units.time, bar=True),
+        Shown("share", "share", units.percent),
+        Shown("mean_ns", "mean", units.time, extra=True),
+        Shown("median_ns", "median", units.time, extra=True),
+        Shown("min_ns", "min", units.time, extra=True),
+        Shown("max_ns", "max", units.time, extra=True),
+        Shown("flop", "FLOPs", known(units.flop), extra=True, quiet=True),
+        Shown("gflop_per_s", "GFLOP/s", known(units.figure), quiet=True),
+        Shown("creations", "creations", units.count, extra=True, quiet=True),
+        Shown("creation_ns", "creating", units.time, quiet=True),
+    ),
 }

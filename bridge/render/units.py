@@ -63,6 +63,11 @@ def flop(number: float) -> str:
     return f"{number:.0f} FLOP" if not place else f"{number:.2f} {prefixes[place]}FLOP"
 
 
+def figure(number: float) -> str:
+    """Return a number of no unit; what is little shows some digits."""
+    return f"{number:.4g}"
+
+
 def tflops(tflop_per_s: float) -> str:
     """Return a speed in 10**12 FLOP per second; what is little shows some digits."""
     return f"{tflop_per_s:.4g} TFLOP/s"

@@ -24,6 +24,7 @@ from bridge.cli.plot import plot
 from bridge.cli.report import report
 from bridge.cli.run import run
 from bridge.cli.runs import runs
+from bridge.cli.scrub import scrub
 from bridge.cli.trace import trace
 from bridge.cli.view import view
 from bridge.cli.why import why
@@ -86,7 +87,7 @@ def main() -> None:
 
 COMMANDS = (
     *(demo, doctor, run, import_, report, diff, html),
-    *(trace, flame, view, plot, memory, advise, why, runs, onednn),
+    *(trace, flame, view, plot, memory, advise, why, runs, onednn, scrub),
 )
 for command in COMMANDS:
     main.add_command(command)

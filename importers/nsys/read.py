@@ -31,7 +31,7 @@ def read(path: Path, *, details: Details = True) -> Report:
 
     Columns that only say more of a single row are left missing, but for the ``details`` asked for.
     """
-    before = _sound(path)
+    before = sound(path)
     with Database(path) as database:
         columns = _columns(path, database, details=details)
     after = path.stat()
@@ -40,7 +40,7 @@ def read(path: Path, *, details: Details = True) -> Report:
     return _report(path, columns)
 
 
-def _sound(path: Path) -> os.stat_result:
+def sound(path: Path) -> os.stat_result:
     """Check, without SQLite, that the file is a whole database that nobody is writing to."""
     with path.open("rb") as file:
         head = file.read(HEADER_BYTES)

@@ -239,3 +239,31 @@ READ = {  # everything that a report is made of, by the name it is read under
     "versions": VERSIONS[0],
     "versions_old": VERSIONS[1],
 }
+
+# What `scrub` leaves of an export. Of every table all numbers but for those that are emptied; of texts these alone.
+EMPTIED = {  # table: what it holds
+    "TARGET_INFO_SYSTEM_ENV": "facts of the machine and its environment variables",
+    "META_DATA_CAPTURE": "settings of the capture: command line, environment, paths",
+    "ProcessStreams": "what processes printed",
+}
+SAYING = {  # texts that stay; a prefix of a table's name ends in *
+    "ENUM_*": ("name", "label"),
+    "NVTX_EVENTS": (
+        "text",
+        "jsonText",
+        "textId",
+        "jsonTextId",
+    ),  # some writers put texts where ids belong
+    "CUPTI_ACTIVITY_KIND_*": ("shortName", "demangledName", "mangledName", "nameId"),
+    "CUDA_GPU_MEMORY_USAGE_EVENTS": ("name",),
+    "NVTX_PAYLOAD_*": ("name", "description"),
+    "TARGET_INFO_GPU": ("name", "chipName"),
+    "TARGET_INFO_GPU_METRICS": ("metricName", "typeName"),
+    "TARGET_INFO_SESSION_START_TIME": ("utcTime", "localTime"),
+    "UnwindMethodType": ("name",),
+}
+# Columns of any table whose numbers are ids of texts that stay: names of kernels, calls, ranges, functions.
+NAMING = frozenset(
+    "shortName demangledName mangledName nameId textId jsonTextId name symbol".split()
+)
+ENVIRONMENT = ("DeviceEnvironment",)  # rows that hold variables, NAME=value with a NUL between

@@ -1,0 +1,213 @@
+"""Scrubbed copies: planted secrets are gone from every byte, and bridge's figures are what they were."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from command import assert_misused, assert_refused, bridge, done
+from hypothesis import given
+from hypothesis import strategies as st
+from made_reports import small
+
+import importers
+from importers.nsys.scrub import scrub
+from importers.nsys.secrets import FOLDERS, Secrets
+
+PLANTED = (
+    "planted-env-9137",
+    "planted-arg-5551",
+    "hunter2",
+    "alice",
+    "node-17.cluster",
+    "bob-the-user",
+)
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    return small(tmp_path / "report.sqlite")
+
+
+def planted(path: Path) -> Path:
+    """Put secrets wherever exports of all versions hold such."""
+    with closing(sqlite3.connect(path)) as database, database:
+        run = database.execute
+        run("CREATE TABLE IF NOT EXISTS TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT)")
+        rows = [
+            ("DeviceEnvironment", "API_TOKEN=planted-env-9137\0USER=alice\0TERM=xterm"),
+            ("Hostname", "node-17.cluster"),
+        ]
+        database.executemany("INSERT INTO TARGET_INFO_SYSTEM_ENV (name, value) VALUES (?, ?)", rows)
+        run("CREATE TABLE META_DATA_CAPTURE (name TEXT, value TEXT)")
+        run("INSERT INTO META_DATA_CAPTURE VALUES ('COMMAND', 'python t.py planted-arg-5551')")
+        run("INSERT INTO META_DATA_CAPTURE VALUES ('ENV', 'DB_PASSWORD=hunter2')")
+        run(
+            "CREATE TABLE ProcessStreams (globalPid INTEGER, filenameId INTEGER, contentId INTEGER)"
+        )
+        run("INSERT INTO StringIds VALUES (900001, 'the password is hunter2')")
+        run("INSERT INTO StringIds VALUES (900002, '/home/alice/out.log')")
+        run("INSERT INTO StringIds VALUES (900003, 'step with hunter2 of /home/alice/train.py')")
+        run("INSERT INTO ProcessStreams VALUES (1, 900002, 900001)")
+        run(
+            "UPDATE NVTX_EVENTS SET textId = 900003, text = NULL WHERE rowid ="
+            " (SELECT min(rowid) FROM NVTX_EVENTS WHERE eventType = 59)"
+        )
+        run("INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_USER', 'bob-the-user')")
+        run(
+            "INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_INPUT_PATH_ABS', '/home/alice/r.nsys-rep')"
+        )
+        run("CREATE TABLE OF_LATER_VERSIONS (id INTEGER, note TEXT, data BLOB)")
+        run("INSERT INTO OF_LATER_VERSIONS VALUES (7, 'by alice', x'616c696365')")
+        run("CREATE VIEW who AS SELECT 'alice' AS name")
+        run("CREATE TRIGGER leak AFTER INSERT ON StringIds BEGIN SELECT 'alice'; END")
+        run("CREATE TABLE gone (note TEXT)")
+        run("INSERT INTO gone VALUES ('alice was here')")
+        run("DROP TABLE gone")
+    return path
+
+
+def test_planted_secrets_are_gone_from_every_byte(report: Path, tmp_path: Path) -> None:
+    source, target = planted(report), tmp_path / "shared.sqlite"
+    before = source.read_bytes()
+    assert all(word.encode() in before for word in PLANTED)
+    said = done("scrub", source, target)
+    after = target.read_bytes()
+    assert not [word for word in PLANTED if word.encode() in after]
+    assert source.read_bytes() == before
+    for line in (
+        "2 rows of TARGET_INFO_SYSTEM_ENV",
+        "2 rows of META_DATA_CAPTURE",
+        "1 rows of ProcessStreams",
+        "in them 4 environment variables",
+        "2 texts that nothing in it refers to",
+        "2 texts in META_DATA_EXPORT.value",
+        "1 texts in OF_LATER_VERSIONS.note",
+        "1 texts in OF_LATER_VERSIONS.data",
+        "in 1 names that stay",
+    ):
+        assert line in said
+    assert "step with (removed) of …/train.py" in done(
+        "report", target, "--by", "range", "--format", "csv"
+    )
+    with closing(sqlite3.connect(target)) as database:
+        kinds = {kind for (kind,) in database.execute("SELECT DISTINCT type FROM sqlite_schema")}
+        assert kinds == {"table"}
+        assert database.execute("SELECT id FROM OF_LATER_VERSIONS").fetchall() == [(7,)]
+
+
+def test_figures_of_every_profile_stay(corpus: Path, tmp_path: Path) -> None:
+    compared = 0
+    for path in sorted((corpus / "nsys").glob("*.sqlite")):
+        try:
+            original = importers.load(path)
+        except importers.ReportError:
+            continue
+        scrub(path, tmp_path / path.name)
+        copied = importers.load(tmp_path / path.name)
+        for name in ("ranges", "launches", "activities", "waits", "memory", "threads", "devices"):
+            was, found = getattr(original, name), getattr(copied, name)
+            pd.testing.assert_frame_equal(found, was, check_categorical=False)
+        assert copied.facts[0].product == original.facts[0].product
+        compared += 1
+    assert compared > 15
+
+
+def test_a_real_capture_keeps_its_ranges_and_no_secret(nsys: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from bridge import nvtx_op\nwith nvtx_op('visible'):\n    print('the password is hunter2')\n",
+        encoding="utf-8",
+    )
+    words = [nsys, "profile", "-o", "r", "--trace=nvtx,osrt", sys.executable, program.name, "--key", "planted-arg-5551"]  # fmt: skip
+    environment = {**os.environ, "API_TOKEN": "planted-env-9137"}
+    subprocess.run(
+        words, cwd=tmp_path, env=environment, check=True, timeout=120, capture_output=True
+    )
+    source, target = tmp_path / "r.sqlite", tmp_path / "shared.sqlite"
+    subprocess.run(
+        [nsys, "export", "-t", "sqlite", "-o", source, tmp_path / "r.nsys-rep"],
+        check=True, timeout=120, capture_output=True,
+    )  # fmt: skip
+    before = source.read_bytes()
+    planted_there = [
+        w for w in ("planted-env-9137", "hunter2", str(tmp_path)) if w.encode() in before
+    ]
+    assert "planted-env-9137" in planted_there
+    done("scrub", source, target)
+    assert not [word for word in planted_there if word.encode() in target.read_bytes()]
+    assert "visible" in done("report", target, "--by", "op")
+
+
+def test_reports_and_pages_never_print_them(report: Path, tmp_path: Path) -> None:
+    source = planted(report)
+    page, trace = tmp_path / "page.html", tmp_path / "trace.json"
+    shown = [
+        done("report", source, "--by", view, "--format", form)
+        for view in ("op", "kernel", "process", "range")
+        for form in ("table", "json", "csv", "md")
+    ]
+    done("html", source, "-o", page)
+    done("trace", source, "-o", trace)
+    # The name of the host tells ranks apart in a trace, and stands nowhere else.
+    text = trace.read_text(encoding="utf-8").replace("node-17.cluster", "")
+    shown += [page.read_text(encoding="utf-8"), text, done("advise", source)]
+    never = [
+        word for word in PLANTED if word not in {"hunter2", "alice"}
+    ]  # these are in a range's name
+    assert not [word for word in never for text in shown if word in text]
+
+
+def test_what_is_no_export_is_refused_and_nothing_written(report: Path, tmp_path: Path) -> None:
+    other, target = tmp_path / "x.sqlite", tmp_path / "out.sqlite"
+    other.write_bytes(b"no database" * 100)
+    assert_refused(bridge("scrub", other, target), "x.sqlite", "not an SQLite database")
+    other.unlink()
+    with closing(sqlite3.connect(other)) as database, database:
+        database.execute("CREATE TABLE t (a)")
+    assert_refused(bridge("scrub", other, target), "not an Nsight Systems export")
+    damaged = bytearray(report.read_bytes())
+    damaged[5000:9000] = b"\xff" * 4000
+    other.write_bytes(damaged)
+    assert_refused(bridge("scrub", other, target), "x.sqlite", "damaged")
+    assert_misused(bridge("scrub", report, report), "the report itself")
+    assert_refused(bridge("scrub", report, tmp_path / "none" / "out.sqlite"), "no folder")
+    assert not target.exists()
+    target.write_text("precious", encoding="utf-8")
+    assert_refused(bridge("scrub", report, target), "exists")
+    assert target.read_text(encoding="utf-8") == "precious"
+    done("scrub", report, target, "--force")
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/home/alice/a/train.py:12", "…/train.py:12"),
+        ("open(/tmp/x/y.bin)", "open(…/y.bin)"),
+        (r"C:\Users\bob\m.py", "…/m.py"),
+        ("/layers/0/attn", "/layers/0/attn"),
+        ("/model/layers.0/self_attn/MatMul", "/model/layers.0/self_attn/MatMul"),
+        ("a/b", "a/b"),
+        ("void kernel<float, 128>(float*)", "void kernel<float, 128>(float*)"),
+        ("/home/alice", "…/alice"),
+        ("/home/", "…/"),
+    ],
+)
+def test_folders_of_machines_go_and_names_of_layers_stay(text: str, expected: str) -> None:
+    assert FOLDERS.sub("…/", text) == expected
+
+
+@given(st.text(max_size=80), st.lists(st.text(min_size=1, max_size=12), max_size=4))
+def test_no_word_that_was_learnt_survives(text: str, words: list[str]) -> None:
+    secrets = Secrets()
+    secrets.learn(words)
+    cleaned = secrets.clean(text) or ""
+    long = [word for word in words if len(word) >= 4 and word not in "(removed)…/"]
+    assert not [word for word in long if word in text and cleaned == text]

@@ -22,6 +22,7 @@ from bridge.annotate import (
 )
 
 if TYPE_CHECKING:
+    from bridge import bench, memory
     from bridge.comparison import diff
     from bridge.joined import Joined, load
     from bridge.session.profile import Profile, is_profiling, profile
@@ -35,11 +36,13 @@ __all__ = [
     "Profile",
     "__version__",
     "backend",
+    "bench",
     "counter",
     "diff",
     "is_profiling",
     "load",
     "mark",
+    "memory",
     "nvtx_op",
     "nvtx_range",
     "pop",
@@ -57,18 +60,20 @@ _LATER = {  # by the room that they are in
     **dict.fromkeys(("Profile", "is_profiling", "profile"), "bridge.session.profile"),
     **dict.fromkeys(("Action", "schedule"), "bridge.session.schedule"),
 }
+_ROOMS = ("bench", "memory")  # themselves
 
 
 def __getattr__(name: str) -> Any:
     """Load the analysis half, and sessions, at their first use."""
-    if name not in _LATER:
+    if name not in _LATER and name not in _ROOMS:
         raise AttributeError(f"module 'bridge' has no attribute {name!r}")
     from importlib import import_module
 
     from bridge.own import importers_are_ours
 
     with importers_are_ours():
-        globals()[name] = found = getattr(import_module(_LATER[name]), name)
+        room = import_module(_LATER.get(name, f"bridge.{name}"))
+        globals()[name] = found = getattr(room, name) if name in _LATER else room
     return found
 
 

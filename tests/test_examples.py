@@ -22,6 +22,7 @@ CALLS = {  # of ops, under nsys
     "asyncio_server": {"request": 8, "parse": 8, "model": 8, "reply": 8},
     "custom_op": {"mylib::scaled_gelu": 3, "mylib::scaled_gelu::gelu": 3, "torch.linalg.norm": 3},
     "data_loading": {"wait for data": 1, "load": 8, "decode": 32},
+    "benchmark": {"by_division": 70, "by_einsum": 70, "bench:by_division": 3, "bench:by_division + by_einsum": 1},
 }  # fmt: skip
 CYCLES = ["-c", "nvtx", "-p", "capture@nsight-bridge", "--capture-range-end=repeat"]
 

@@ -12,6 +12,7 @@ import click
 
 from bridge import __version__
 from bridge.cli.advise import advise
+from bridge.cli.bench import bench
 from bridge.cli.demo import demo
 from bridge.cli.diff import diff
 from bridge.cli.doctor import doctor
@@ -88,6 +89,7 @@ def main() -> None:
 COMMANDS = (
     *(demo, doctor, run, import_, report, diff, html),
     *(trace, flame, view, plot, memory, advise, why, runs, onednn, scrub),
+    bench,
 )
 for command in COMMANDS:
     main.add_command(command)

@@ -27,6 +27,8 @@ SHARES = {
     "counted_ns": "GPU counted",
     "peak_tflops": "peak",
     "peak_dtype": "in",
+    "spread_share": "spread",
+    "workspace_bytes": "workspace",
 }
 UPPER = {"gpu": "GPU", "cpu": "CPU", "api": "API", "ns": "", "mfu": "MFU", "flop": "FLOP"}
 IDENTITIES = frozenset(
@@ -39,7 +41,7 @@ MISSING = -1
 # Columns in which this says that it is not known; in other times it is a time.
 UNKNOWABLE = frozenset(
     "bytes shared_bytes gb_per_s bus_gb_per_s wait_ns transfer_ns queue_min_ns queue_max_ns sm_efficiency occupancy"
-    " flop flop_once tflop_per_s moved_bytes intensity peak_share bandwidth_share mfu peak_tflops".split()
+    " flop flop_once tflop_per_s moved_bytes intensity peak_share bandwidth_share mfu peak_tflops workspace_bytes".split()
 )
 
 

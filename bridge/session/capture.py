@@ -21,6 +21,7 @@ from threading import Lock
 from bridge.annotate.emit import SIGNS
 from bridge.annotate.said import warn
 from bridge.annotate.span import nvtx_range
+from bridge.session import context
 
 DOMAIN, NAME = "nsight-bridge", "capture"  # what the option `-p` of nsys names
 NVTX, CUDA, NOTHING, AUTO = KINDS = ("nvtx", "cudaProfilerApi", "none", "auto")
@@ -73,14 +74,8 @@ def capture(kind: str | None) -> Capture:
 
 
 def has_context() -> bool:
-    """Tell whether this thread has a CUDA context; without a tool, or without CUDA's library, it has none."""
-    if not (_tool_is_attached() and _driver_is_loaded()):
-        return False
-    try:
-        result, context = import_module("cuda.bindings.driver").cuCtxGetCurrent()
-    except (ImportError, RuntimeError):
-        return False
-    return int(result) == 0 and bool(int(context))
+    """Tell whether this thread has a CUDA context; without a tool nobody is asked."""
+    return _tool_is_attached() and context.has_context()
 
 
 class _Profiler:
@@ -138,17 +133,6 @@ def _kind_of(written: str) -> str | None:
 
 def _tool_is_attached() -> bool:
     return any(os.environ.get(sign) for sign in CUDA_SIGNS)
-
-
-def _driver_is_loaded() -> bool:
-    """Ask the dynamic linker, which loads nothing for this question."""
-    from ctypes import CDLL  # noqa: PLC0415 (as above: only under a tool)
-
-    try:
-        CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    except (OSError, AttributeError):  # not loaded; a system that cannot be asked
-        return False
-    return True
 
 
 def _first_line(problem: Exception) -> str:

@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 from bridge.annotate import emit
 from bridge.annotate.emit import Emitter, Silent, state
+from bridge.memory import counters
+from bridge.memory.sampler import Sampler
+from bridge.memory.uses import uses
 from bridge.recording.period import Period
 from bridge.recording.recorder import Recorder
 from bridge.recording.sink import Memory
 from bridge.recording.writer import Writer
-from bridge.session import memory
 from bridge.session.automatic import Automatic
 from bridge.session.capture import capture
 from bridge.session.inturn import call_all
@@ -111,8 +113,8 @@ class Cycle:
 
     def sample(self) -> None:
         """Note how much memory is in use."""
-        if self.recording and self._options.profile_memory:
-            memory.sample()
+        if self.recording and (self._options.profile_memory or self._options.sample_rate):
+            counters.record(uses())
 
     def leave(self) -> None:
         """Stop in a forked child: the tool's capture is the parent's, as is the thread that writes."""
@@ -127,9 +129,14 @@ class Cycle:
             self._automatic.disable()
             emit.use(Silent(), REASON)
         else:
-            emit.use(self._recorder, REASON)
+            emit.use(self._heard_by(self._recorder), REASON)
             self._automatic.enable()
             self.sample()
+
+    def _heard_by(self, recorder: Recorder) -> Emitter:
+        """Return the back end while it records: one that samples memory, if that is wanted at every few ops."""
+        every = self._options.sample_rate
+        return Sampler(recorder, every, lambda _op: counters.record(uses())) if every else recorder
 
     def _stop_period(self) -> None:
         if self._period is not None:

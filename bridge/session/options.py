@@ -27,6 +27,7 @@ class Options:
     level: int = 1
     record_shapes: bool = False
     profile_memory: bool = False
+    sample_rate: int = 0
     with_flops: bool = False
     with_modules: bool = False
     acc_events: bool = False
@@ -41,6 +42,10 @@ class Options:
         for name in ("schedule", "on_trace_ready"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise TypeError(f"profile: {name} is a function, not {getattr(self, name)!r}")
+        if not isinstance(self.sample_rate, int) or self.sample_rate < 0:
+            raise ValueError(
+                f"profile: sample_rate counts ops, 0 for none, not {self.sample_rate!r}"
+            )
         if self.dump_period is not None:
             self._check_period(self.dump_period)
 

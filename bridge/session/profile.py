@@ -201,6 +201,7 @@ def profile(
     level: int = 1,
     record_shapes: bool = False,
     profile_memory: bool = False,
+    sample_rate: int = 0,
     with_flops: bool = False,
     with_modules: bool = False,
     acc_events: bool = False,
@@ -217,7 +218,8 @@ def profile(function: Any = None, /, **options: Any) -> Any:
     ``schedule`` says which steps are recorded (by default all), ``on_trace_ready`` is called with the
     session when a cycle of them is. ``level`` 0 records the program's own annotations, 1 PyTorch's ops as
     well, where it is loaded, 2 garbage collections too. ``record_shapes`` and ``with_flops`` ask every op
-    for details, ``with_modules`` makes modules ranges, ``profile_memory`` samples memory at each step.
+    for details, ``with_modules`` makes modules ranges, ``profile_memory`` samples memory at each step,
+    ``sample_rate`` at every so many ops as well.
     ``path`` is the file (``.jsonl``, ``.json``, ``.json.gz``) that each cycle is written to; a ``.jsonl``
     grows while the session runs, every ``dump_period`` seconds at the latest. ``acc_events`` puts all
     cycles into one. ``capture`` is how a tool is told: see docs/sessions.md. Raises TypeError or

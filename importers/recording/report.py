@@ -62,12 +62,21 @@ def report(name: str, found: Recording) -> Report:
 
 
 def _facts(name: str, found: Recording, span: tuple[int, int]) -> Facts:
-    warnings = [f"{name}: host times alone, recorded without a profiler: no kernels"]
+    warnings = [f"{name}: {_timed(found)}: no kernels"]
     if found.torn:
         warnings.append(f"{name}: cut in its last line; what was written before is complete")
     epoch = int(found.header["epoch_ns"]) - int(found.header["monotonic_ns"])
     version = str(found.header["format"])
     return Facts("nsight-bridge", version, span, tuple(warnings), epoch, metadata([found]))
+
+
+def _timed(found: Recording) -> str:
+    """Return what the times are: of the host, or what a benchmark's clocks measured."""
+    try:
+        clocks = {str(one["clock"]) for one in found.metadata["bench"]["results"]}
+    except (KeyError, TypeError):  # what else a program calls so
+        return "host times alone, recorded without a profiler"
+    return f"latencies of a benchmark, by {', '.join(sorted(clocks))}"
 
 
 class _Labels:

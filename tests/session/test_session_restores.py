@@ -112,13 +112,13 @@ def test_a_capture_that_fails(failing, monkeypatch):
 
 
 def test_memory_that_cannot_be_read(monkeypatch):
-    from bridge.session import memory
+    from bridge.session import cycle
 
     session = bridge.profile(profile_memory=True)
     with unchanged():
         session.start()
         with monkeypatch.context() as patch:
-            patch.setattr(memory, "sample", lambda: 1 / 0)
+            patch.setattr(cycle, "uses", lambda: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 session.stop()
 

@@ -94,7 +94,9 @@ class Profiler:
 
     def start(self) -> None:
         """Begin to record; raises AssertionError while a profiler runs."""
-        self._session = session_of(with_modules=self._with_scopes)
+        self._session = session_of(
+            with_modules=self._with_scopes, sample_rate=max(0, self._options["sample_rate"])
+        )
         try:
             self._session.start()
         except RuntimeError as problem:

@@ -41,12 +41,17 @@ class Config:
         return made
 
     @property
+    def memory(self) -> bool:
+        """Whether memory is looked at."""
+        return self.profile_all or self.profile_memory
+
+    @property
     def session(self) -> dict[str, Any]:
         """The options of a session."""
         ops = self.profile_all or self.profile_symbolic or self.profile_imperative
         options: dict[str, Any] = {
             "level": int(ops),
-            "profile_memory": self.profile_all or self.profile_memory,
+            "profile_memory": self.memory,
         }
         if self.continuous_dump:
             file = Path(self.filename)

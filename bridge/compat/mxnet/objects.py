@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractContextManager
 from typing import Any, Self
 
 from bridge import annotate
 from bridge.annotate import nvtx_op
 from bridge.annotate.domain import Timed
+from bridge.memory import scopes
+from bridge.memory.scopes import UNNAMED
 
 EVENT = "event"
 SCOPES = ("global", "process", "thread", "task", "marker")
-NO_SCOPE = "<unk>:"
-_scope: ContextVar[str] = ContextVar("scope", default=NO_SCOPE)
 
 
 class Domain:
@@ -137,15 +135,6 @@ class Marker:
         return self.name
 
 
-@contextmanager
-def scope(name: str = NO_SCOPE, append_mode: bool = True) -> Iterator[str]:
+def scope(name: str = UNNAMED, append_mode: bool = True) -> AbstractContextManager[str]:
     """Surround a block by a scope; within another one its name is added to that, unless told otherwise."""
-    own = name if name.endswith(":") else f"{name}:"
-    around = _scope.get()
-    path = around + own if append_mode and NO_SCOPE not in {around, own} else own
-    before = _scope.set(path)
-    try:
-        with annotate.scope(path):
-            yield path
-    finally:
-        _scope.reset(before)
+    return scopes.scope(name, append_mode)

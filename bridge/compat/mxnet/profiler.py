@@ -18,6 +18,7 @@ from bridge.compat.mxnet.aggregate import WRITERS, blocks
 from bridge.compat.mxnet.config import Config, MXNetError
 from bridge.compat.mxnet.objects import Counter, Domain, Event, Frame, Marker, Task, scope
 from bridge.compat.mxnet.trace import trace
+from bridge.memory import scopes
 from bridge.session.profile import Profile, profile
 
 __all__ = [
@@ -65,12 +66,14 @@ class _State:
         session.start()
         self.sessions.append(session)
         self.running = True
+        scopes.watch(self.config.memory)
         atexit.unregister(_at_exit)  # again at the end: sessions are then still there
         atexit.register(_at_exit)
 
     def end(self) -> None:
         """Record no more."""
         self.running = False
+        scopes.watch(False)
         if self.sessions:
             self.sessions[-1].stop()
 
@@ -121,6 +124,8 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
     if finished:
         _state.end()
     write_json(_state.config.filename, trace(_state.recorded()))
+    if _state.config.memory:
+        scopes.snapshot_of_process(_state.config.gpu_memory_profile_filename_prefix)
     if finished:
         _state.sessions = []
 

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from bridge.analyze.compare import NOISE, Comparison, compare
+from bridge.analyze.metrics import timeless
 from bridge.analyze.ops import by_op
 from bridge.gates import growth
 from bridge.gates.budget import Budget
@@ -33,6 +34,7 @@ class Diff:
     @cached_property
     def comparison(self) -> Comparison:
         """The rows, and the whole that they and what is outside of them add up to."""
+        timeless.check_alike(self.before.report, self.after.report)
         reports = self.before.attributed, self.after.attributed
         return compare(*reports, self.by, kernel_names=self.kernel_names, noise=self.noise)
 
@@ -62,7 +64,8 @@ class Diff:
 def within(joined: Joined, budget: Mapping[str, Any] | Budget) -> list[Verdict]:
     """Judge one report by a budget; ValueError, in words for the user, for what is none."""
     limits = budget if isinstance(budget, Budget) else Budget.parsed(budget)
-    return limits.judged(joined.totals, by_op(joined.attributed, limits.columns))
+    ops = timeless.kept(joined.report, by_op(joined.attributed, limits.columns), limits.columns)
+    return limits.judged(joined.totals, ops)
 
 
 def diff(before: Report, after: Report, by: str = "op", **how: Any) -> Diff:

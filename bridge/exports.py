@@ -8,6 +8,7 @@ from pathlib import Path
 from bridge import __version__
 from bridge.analyze import dialects
 from bridge.analyze.dialects.torch import torch
+from bridge.analyze.metrics import timeless
 from bridge.analyze.overview import overview
 from bridge.analyze.overview.comparison import comparison
 from bridge.analyze.timeline import WHOLE, Selection, Timeline
@@ -35,6 +36,7 @@ def trace(
     not to be replaced, or cannot be written.
     """
     output = Path(path)
+    timeless.refuse(joined.report, "trace")
     traces.check(output.name, dialect)
     drawn = dialects.drawn(joined.attributed, dialect, selection)
     _check_not_empty(drawn, joined, selection)
@@ -49,6 +51,7 @@ def tensorboard(
 
     Raises as `trace` does, before anything is written.
     """
+    timeless.refuse(joined.report, "trace")
     drawn = selection.of(torch(joined.attributed, together=False))
     _check_not_empty(drawn, joined, selection)
     processes = sorted({(t.group.report, t.group.process) for t in drawn.tracks})
@@ -80,6 +83,8 @@ def page(reports: Sequence[Joined], path: str | Path, *, force: bool = False) ->
     if not 0 < len(reports) <= SIDES:
         raise ValueError(f"{len(reports)} reports: a page shows one, or two side by side")
     output = Path(path)
+    for one in reports:
+        timeless.refuse(one.report, "page")
     shown = [
         {**overview(one.attributed), "advice": advice.for_page(one.advise())} for one in reports
     ]

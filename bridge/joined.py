@@ -14,6 +14,7 @@ import pandas as pd
 import importers
 from bridge.analyze import during, lawful
 from bridge.analyze.breakdown import RANGES, rows_of
+from bridge.analyze.metrics import timeless
 from bridge.analyze.totals import Totals, totals
 from bridge.join.attributed import DEFAULT, DIRECTIONS, Attributed
 from bridge.join.attribution import REASONS, RULES
@@ -123,6 +124,7 @@ class Joined:
         """
         joined = self.attributed
         if first_ns is not None or last_ns is not None:
+            timeless.refuse(self.report, "time from the first event on (--from, --to)")
             joined = joined.within(during.by_clock(joined, first_ns, last_ns))
         if steps is not None:
             joined = joined.within(during.by_step(joined, *steps))
@@ -139,6 +141,7 @@ class Joined:
         """Return a row per op, API call, kernel and copy, as PyTorch's profiler does: see docs/averages.md."""
         from bridge.averages.averages import averages  # noqa: PLC0415 (other tables need none of it)
 
+        timeless.refuse(self.report, "averages of calls")
         return averages(self.attributed, by_shape=group_by_input_shape, levels=group_by_stack_n)
 
     def advise(self, rules: Sequence[str] = (), worth: float | None = None) -> Advised:

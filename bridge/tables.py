@@ -71,9 +71,9 @@ class Options:
 
 def table(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
     """Return a table, sorted as it comes; ValueError, in words for the user, for what there is not."""
-    timeless.check(joined.report, by, by not in VIEWS)
     if options.metrics:
         columns.checked(by, inclusive=options.inclusive)
+    timeless.check(joined.report, by, by not in VIEWS)
     found = timeless.kept(joined.report, _table(joined, by, options), options.columns)
     if not options.metrics:
         return found

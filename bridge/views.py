@@ -149,7 +149,7 @@ def costs_of(by: str, words: Iterable[str]) -> bool:
 def details_of(by: str, words: Iterable[str] = ()) -> frozenset[str]:
     """Return the columns that a table needs and most do without; ``words`` are columns and sets asked for."""
     if costs_of(by, words):
-        return details_of(by) | {"json"}
+        return details_of(by) | {"json", "metrics"}
     if by in VIEWS:
         return frozenset(VIEWS[by].details)
     return frozenset(name for one in dimensions_of(by) for name in DIMENSIONS[one])

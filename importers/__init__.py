@@ -17,6 +17,8 @@ from importers.recording import beside
 from importers.recording.lines import is_recording
 from importers.recording.report import load as load_recording
 from importers.report import Facts, Report, concat
+from importers.snapshot.opened import is_snapshot
+from importers.snapshot.read import read as read_snapshot
 
 __all__ = ["Facts", "Report", "ReportError", "load"]
 
@@ -29,7 +31,7 @@ def load(*paths: str | Path, details: Details = True, sidecar: Sequence[str | Pa
     ``details={"mangled", "waits"}``.
 
     Takes Nsight Systems SQLite exports of any version, ``.nsys-rep``/``.qdrep`` files where
-    nsys is installed, reports of Nsight Compute (``.ncu-rep``, and what ``ncu --csv`` prints), traces of PyTorch's profiler (``.json``, ``.json.gz``), and recordings of sessions
+    nsys is installed, reports of Nsight Compute (``.ncu-rep``, and what ``ncu --csv`` prints), traces of PyTorch's profiler (``.json``, ``.json.gz``), snapshots of torch.cuda.memory (``.pickle``, ``.json``), and recordings of sessions
     without a profiler (``.jsonl``). The recordings beside
     a profiler's report, or those of ``sidecar`` (files or folders), give its ranges the details of
     their calls. Raises `ReportError`, whose message is one line for the user.
@@ -48,6 +50,8 @@ def _load(path: Path, details: Details, sidecar: Sequence[Path]) -> Report:
         _readable(path)
         if is_recording(path):
             return load_recording(path)
+        if is_snapshot(path):
+            return read_snapshot(path)
         if is_json(path):
             return read_kineto(path)
         if is_ncu(path):

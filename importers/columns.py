@@ -20,6 +20,7 @@ import adbc_driver_manager
 import adbc_driver_sqlite
 import nanoarrow
 import numpy as np
+from numpy.typing import NDArray
 
 from importers.errors import NotAReport
 from importers.gather import Gathered
@@ -87,6 +88,12 @@ class Database:
             for ours, q in queries.items()
         }
         return {ours: of.columns() for ours, of in reading.items()}
+
+    def reals(self, sql: str) -> NDArray[np.float64]:
+        """Return what a statement gives: one column of real numbers, none of them NULL."""
+        with self._as_reports():
+            parts = [_reals(batch.child(0)) for batch in self._batches(sql)]
+        return np.concatenate([np.empty(0), *parts])
 
     def bounds(self, tables: Iterable[str]) -> dict[str, tuple[int, int]]:
         """Return each table's first rowid and the one after the last."""
@@ -200,6 +207,14 @@ def _integers(child: Any) -> Ints:
         raise TypeError("nothing where an integer belongs")
     values: Ints = np.asarray(child.buffer(1))[child.offset : child.offset + child.length]
     return values
+
+
+def _reals(child: Any) -> NDArray[np.float64]:
+    """Copy a column's numbers out of the batch; one without a row may be of any type."""
+    if child.length and (child.storage_type != "double" or child.null_count):
+        raise TypeError(f"a {child.storage_type} where a number belongs")
+    values = np.asarray(child.buffer(1))[child.offset : child.offset + child.length]
+    return values.astype(np.float64)
 
 
 def _text(child: Any) -> Texts:

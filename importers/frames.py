@@ -33,6 +33,7 @@ KINDS = {
     "memory": MEMORY_KINDS,
 }
 OPERATIONS = ALLOCATE, RELEASE = (0, 1)  # what `operation` says of memory
+HELD = 2  # the same, of what was allocated before the capture and is not released in it
 DEVICE_FACTS = tuple(  # of a GPU: bytes, bytes per second, Hz, counts
     "memory_bytes memory_bandwidth clock_hz l2_bytes compute_major compute_minor sm_count warp_size"
     " warps_per_sm blocks_per_sm threads_per_block registers_per_sm registers_per_block shared_per_sm"

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import counts, sums
+from bridge.analyze.metrics import timeless
 from bridge.analyze.pathtree import Growing, Paths, depths, or_none, pairs, paths_without
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import ATTRIBUTED, REASONS
@@ -87,6 +88,7 @@ def calltree(joined: Attributed, *, steps: bool = True, kernels: bool = True) ->
     """
     rows, nodes = np.flatnonzero(joined.counted), np.flatnonzero(joined.listed)
     own, first = own_time(joined.attribution.nesting)[nodes], _first_of_call(joined, nodes)
+    own *= timeless.has_timeline(joined.report)  # else nothing is known of the host
     telling = np.flatnonzero((own != 0) | first)  # not a piece that is all in others
     nodes, own, first = nodes[telling], own[telling], first[telling]
     tree = Growing()

@@ -111,6 +111,17 @@ class Tracks:
         """Return the track for each (home, lane); ``what`` is a word of `ORDER`."""
         return self._each(what, lambda h, n: self._track(h, n, what), home, lane)
 
+    def group(self, report: int, process: int, device: int = NONE) -> Group:
+        """Return the group of a process, or of a device of it."""
+        if device == NONE:
+            return self._process(report, process)
+        return self._device(report, process, device)
+
+    def bare(self, group: Group, name: str) -> int:
+        """Return a new track of a group, for what is of none of its threads and streams."""
+        self.made.append(Track(group, next(self.numbers), name, 0))
+        return len(self.made) - 1
+
     def first_of_group(self) -> Ints:
         """Return for each track the first of its group; NONE (the last entry) for none."""
         first: dict[Group, int] = {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import options, times
+from bridge.cli import counters, options, times
 from bridge.views import OF_ADVICE
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def _share(_context: click.Context, _option: click.Parameter, text: str) -> floa
     help="Rows of evidence for each.",
 )
 @times.window
+@counters.ncu
 @options.choices
 @options.sidecar
 @click.option(
@@ -67,6 +68,7 @@ def advise(  # noqa: PLR0913, PLR0917 - a parameter per option
     form: str | None,
     db: Path,
     run: int | None,
+    ncu: tuple[Path, ...],
     choices: Choices,
     sidecar: tuple[Path, ...],
     output: Path | None,
@@ -83,7 +85,8 @@ def advise(  # noqa: PLR0913, PLR0917 - a parameter per option
         return
     if output:
         options.check_output(output, reports, force=force)
-    joined = options.joined(reports, db, run, choices, OF_ADVICE, sidecar)
+    joined = options.joined(reports, db, run, choices, OF_ADVICE | {"metrics"}, sidecar)
+    joined = counters.with_ncu(joined, ncu, choices)
     try:
         advised = times.within(joined, **window).advise(names, least)
     except ValueError as error:
@@ -92,11 +95,15 @@ def advise(  # noqa: PLR0913, PLR0917 - a parameter per option
     text = _text(advised, form, rows, to_terminal=output is None)
     if output is None:
         click.echo(text, nl=False, color=options.look().color)
-        return
+    else:
+        _write(output, text, len(advised.advice), force=force)
+
+
+def _write(output: Path, text: str, pieces: int, *, force: bool) -> None:
     from bridge.output import write
 
     write(output, text, force=force)
-    click.echo(f"{output}: {len(advised.advice)} pieces of advice", err=True)
+    click.echo(f"{output}: {pieces} pieces of advice", err=True)
 
 
 def _list() -> str:

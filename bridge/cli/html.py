@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import options
+from bridge.cli import counters, options
 from bridge.cli.progress import doing
 from bridge.views import OF_ADVICE
 
@@ -19,6 +19,7 @@ MOST = 2
 
 @click.command("html")
 @options.source
+@counters.ncu
 @options.choices
 @options.sidecar
 @options.output
@@ -26,6 +27,7 @@ def html(  # noqa: PLR0913, PLR0917 - a parameter per option
     reports: tuple[Path, ...],
     db: Path,
     run: int | str | None,
+    ncu: tuple[Path, ...],
     choices: Choices,
     sidecar: tuple[Path, ...],
     output: Path | None,
@@ -46,25 +48,31 @@ def html(  # noqa: PLR0913, PLR0917 - a parameter per option
         )
     if sidecar and len(reports) == MOST:
         raise click.UsageError("--sidecar goes with one report: put recordings beside each of two")
+    if ncu and len(reports) == MOST:
+        raise click.UsageError(
+            "--ncu goes with one report: import two with theirs, and compare runs"
+        )
     options.check_output(output, reports, force=force)
-    write_page(output, reports, db, run, choices, sidecar, force=force)
+    write_page(output, reports, db, run, choices, sidecar, ncu, force=force)
     click.echo(f"{output}: open it in a browser", err=True)
 
 
-def write_page(  # noqa: PLR0913 - what `options.joined` takes
+def write_page(  # noqa: PLR0913, PLR0917 - what `options.joined` takes
     output: Path,
     reports: tuple[Path, ...],
     db: Path,
     run: int | str | None,
     choices: Choices,
     sidecar: tuple[Path, ...],
+    ncu: tuple[Path, ...] = (),
     *,
     force: bool = False,
 ) -> None:
     """Load what the options name, two reports as two sides, and write the page of it."""
     sides: list[tuple[Path, ...]] = [(report,) for report in reports] or [()]
-    details = OF_ADVICE | {"memory"}
+    details = OF_ADVICE | {"memory", "metrics"}
     found = [options.joined(side, db, run, choices, details, sidecar) for side in sides]
+    found = [counters.with_ncu(one, ncu, choices) for one in found]
     from bridge import exports
 
     with doing(f"writing {output}"):

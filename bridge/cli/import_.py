@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import options
+from bridge.cli import counters, options
 from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ TOP = 15
 @options.store
 @options.rules_option
 @options.sidecar
+@counters.ncu
 @click.option(
     "--verify", is_flag=True, help="Know a report by a hash of every byte, not of samples."
 )
@@ -31,20 +32,23 @@ def import_(  # noqa: PLR0913, PLR0917 - what it takes
     db: Path,
     rules: Path | None,
     sidecar: tuple[Path, ...],
+    ncu: tuple[Path, ...],
     verify: bool,
     name: str | None,
     quiet: bool,
 ) -> None:
-    """Join REPORTS (.sqlite, .nsys-rep, .jsonl), keep them as one run of the store, print the breakdown."""
+    """Join REPORTS (.sqlite, .nsys-rep, .ncu-rep, .jsonl), keep them as one run of the store, print the breakdown."""
     from bridge import store
     from bridge.join.choices import Choices
 
     if name is not None:
         store.check_name(name)
-    joined = options.joined(reports, db, None, Choices(options.read_rules(rules)), sidecar=sidecar)
+    choices = Choices(options.read_rules(rules))
+    joined = options.joined(reports, db, None, choices, sidecar=sidecar)
+    joined = counters.with_ncu(joined, ncu, choices)
     grouped = rules.read_text(encoding="utf-8") if rules else ""
     recordings = [path for facts in joined.report.facts for path in facts.recordings]
-    known = store.identity((*reports, *recordings), whole=verify)
+    known = store.identity((*reports, *recordings), ncu=ncu, whole=verify)
     run = store.find(db, known, grouped)
     if run:
         click.echo(f"already imported as run {run.id} of {db}, on {run.created}", err=True)
@@ -54,10 +58,8 @@ def import_(  # noqa: PLR0913, PLR0917 - what it takes
         _call(db, number, name)
     if not quiet:
         show(joined)
-    click.echo(
-        f"run {number} of {db}; next: bridge report --by op | bridge trace -o trace.json.gz",
-        err=True,
-    )
+    next_one = "trace -o trace.json.gz" if _timed(joined) else "report --by rule"
+    click.echo(f"run {number} of {db}; next: bridge report --by op | bridge {next_one}", err=True)
 
 
 def _call(db: Path, run: int, name: str) -> None:
@@ -67,6 +69,10 @@ def _call(db: Path, run: int, name: str) -> None:
     had = store.named(db, run, name)
     if had:
         click.echo(f"{name} was run {had.id}; it is run {run} from now on", err=True)
+
+
+def _timed(joined: Joined) -> bool:
+    return all(facts.timeline for facts in joined.report.facts)
 
 
 def show(joined: Joined) -> None:

@@ -7,22 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import options, times
+from bridge.cli import memory_samples, options, times
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bridge.analyze.memory import Held
+    from bridge.analyze.memory.sampled import Samples
     from bridge.join.choices import Choices
     from bridge.joined import Joined
 
-TABLES = ("op", "allocation", "alive", "step", "trace", "summary")
+TABLES = ("op", "allocation", "alive", "category", "scope", "step", "trace", "summary")
 FORMATS = ("table", "json", "csv", "md")
 SUFFIXES = {".json": "json", ".csv": "csv", ".md": "md", ".svg": "svg"}
 READ = frozenset({"memory"})
 NOTHING = (
     "no allocations in the report: record it with nsys profile --cuda-memory-usage=true,"
-    " or torch.profiler.profile(profile_memory=True)"
+    " torch.profiler.profile(profile_memory=True) or torch.cuda.memory._record_memory_history(); or sample it:"
+    " bridge.profile(sample_rate=1)"
 )
 
 
@@ -33,8 +35,9 @@ NOTHING = (
     type=click.Choice(TABLES),
     default="op",
     show_default=True,
-    help="What a row is: an op, an allocation, an op's part of what was alive at the peak, a step,"
-    " an allocation or release, or a process, device and kind of memory.",
+    help="What a row is: an op, an allocation, an op's part of what was alive at the peak, a category of tensors,"
+    " a path of ops with what was alive under it at the peak, a step, an allocation or release, or a process, device"
+    " and kind of memory.",
 )
 @click.option("--top", type=click.IntRange(min=1), help="Show only this many rows.")
 @click.option(
@@ -47,6 +50,12 @@ NOTHING = (
 )
 @click.option(
     "--flow", type=options.FILE, help="Draw all allocations, time by address, into this SVG file."
+)
+@click.option(
+    "--timeline",
+    type=options.FILE,
+    help="Draw what was used over time by category into this SVG file, or write it as PyTorch's"
+    " export_memory_timeline does if its name ends in .json.",
 )
 @click.option(
     "--color",
@@ -69,6 +78,7 @@ def memory(  # noqa: PLR0913, PLR0917 - what every command takes
     top: int | None,
     later: int,
     flow: Path | None,
+    timeline: Path | None,
     color: str,
     choices: Choices,
     form: str | None,
@@ -79,20 +89,55 @@ def memory(  # noqa: PLR0913, PLR0917 - what every command takes
     """Print what the ops of REPORTS (or of a run of the store) allocated and released.
 
     Sizes are of what the program asked for, in MiB of 2^20 bytes. 'rise in a call' is the most by which memory
-    grew while a call of the op was open. An output .svg is the drawing of --flow.
+    grew while a call of the op was open. An output .svg is the drawing of --flow, or with --by category (or "timeline"
+    in its name) that of --timeline.
     """
-    if output and output.suffix == ".svg" and not form and not flow:
-        output, flow = None, output
-        by = "summary"
-    for path in filter(None, (output, flow)):
+    if output and output.suffix == ".svg" and not (form or flow or timeline):
+        by, flow, timeline = _drawing(output, by)
+        output = None
+    for path in filter(None, (output, flow, timeline)):
         options.check_output(path, reports, force=force)
+    form = form or (SUFFIXES.get(output.suffix, "table") if output else "table")
     joined = options.joined(reports, db, run, choices, READ)
+    samples = _samples(joined, window, drawn=bool(flow or timeline))
+    if samples is not None:
+        memory_samples.show(samples, by, top, form, output, force=force)
+        return
     held = _held(joined, window)
     if flow:
         _draw(held, flow, color, force=force)
-    form = form or (SUFFIXES.get(output.suffix, "table") if output else "table")
+    if timeline:
+        _draw_timeline(held, timeline, force=force)
     table = _table(held, by, later)
-    table = table.head(top) if top else table
+    _print(held, by, table.head(top) if top else table, form, output, force=force)
+
+
+def _samples(joined: Joined, window: dict[str, Any], *, drawn: bool) -> Samples | None:
+    """Return the samples of a report that has these alone; ClickException for what they do not tell."""
+    from bridge.analyze.memory.sampled import Samples
+
+    if len(joined.report.memory):
+        return None
+    found = Samples.of(joined.attributed)
+    if not len(found):
+        raise click.ClickException(NOTHING)
+    if drawn or any(value is not None for value in window.values()):
+        raise click.ClickException(
+            "the report has samples of memory and no allocations: no drawing of these, and no part of the time"
+        )
+    return found
+
+
+def _drawing(output: Path, by: str) -> tuple[str, Path | None, Path | None]:
+    """Return what is printed beside a drawing, and where which of the two drawings goes."""
+    if by == "category" or "timeline" in output.stem:
+        return "category", None, output
+    return "summary", output, None
+
+
+def _print(
+    held: Held, by: str, table: pd.DataFrame, form: str, output: Path | None, *, force: bool
+) -> None:
     text = _text(held, by, table, form, to_terminal=output is None)
     if output is None:
         click.echo(text, nl=False, color=options.look().color)
@@ -110,8 +155,6 @@ def _held(joined: Joined, window: dict[str, Any]) -> Held:
         held = Held.of(times.within(joined, **window).attributed)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    if not len(held.events):
-        raise click.ClickException(NOTHING)
     return held
 
 
@@ -124,6 +167,8 @@ def _table(held: Held, by: str, later: int) -> pd.DataFrame:
         "op": of.by_op,
         "allocation": of.by_allocation,
         "alive": of.alive_at_peak,
+        "category": of.by_category,
+        "scope": of.by_scope,
         "trace": of.by_event,
         "summary": of.summary,
     }
@@ -149,7 +194,7 @@ def _text(held: Held, by: str, table: pd.DataFrame, form: str, *, to_terminal: b
         else memory.lines(summary(held))
     )
     if not len(table):
-        return f"{above}\nno {by}s in the time looked at\n"
+        return f"{above}\nnothing by {by} in the time looked at\n"
     if form == "md":
         return f"{above}\n{tables.as_markdown(f'memory {by}', table)}"
     shown = table.head(READABLE) if to_terminal else table
@@ -167,3 +212,17 @@ def _draw(held: Held, path: Path, color: str, *, force: bool) -> None:
     drawn = flow(held)
     write(path, as_svg(drawn, color), force=force)
     click.echo(f"{path}: {drawn.said}", err=True)
+
+
+def _draw_timeline(held: Held, path: Path, *, force: bool) -> None:
+    from bridge.analyze.memory.stacked import stacked
+    from bridge.output import write
+    from bridge.render.memory_stacked import as_svg, as_torch
+
+    as_json = path.suffix == ".json"
+    drawn = stacked(held, thin=not as_json)
+    write(path, as_torch(drawn) if as_json else as_svg(drawn), force=force)
+    first = drawn.panels[0].title
+    left = len(drawn.panels) - 1 + drawn.left
+    more = f"{first}; {left} more left out" if left else first
+    click.echo(f"{path}: {more if as_json else 'used by category'}", err=True)

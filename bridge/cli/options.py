@@ -26,9 +26,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
 FILE_WIDTH = 160
-TIMELESS = frozenset(  # commands that take reports without a timeline, of Nsight Compute
-    "report import diff runs".split()
-)
+SHOWN = {
+    "html": "page",
+    "view": "trace to view",
+    "memory": "allocations",
+    "why": "explanation",
+}  # by commands
 
 
 def store(command: F) -> F:
@@ -84,15 +87,6 @@ def rules_option(command: F) -> F:
         "--rules",
         type=FILE,
         help="A TOML file that regroups ops: [[rule]] tables with match (a regular expression) and op.",
-    )(command)
-
-
-def ncu(command: F) -> F:
-    """What Nsight Compute measured of the program that a report is of."""
-    return click.option(
-        "--ncu",
-        type=FILE,
-        help="A report of Nsight Compute (.ncu-rep, or what ncu --csv prints) of the same program.",
     )(command)
 
 
@@ -183,9 +177,9 @@ def joined(
     if sidecar and not reports:
         raise click.UsageError("--sidecar goes with a report: name the report beside it")
     if reports:
-        report = _imported(reports, details, sidecar)
+        report = imported(reports, details, sidecar)
     else:
-        report, kept = _stored(db, run)
+        report, kept = _stored(db, run, details)
         choices = replace(choices, rules=choices.rules or kept)
     try:
         with doing("joining"):
@@ -199,38 +193,15 @@ def joined(
 
 
 def _with_timeline(report: Report) -> None:
-    """Refuse to show times of a report that has no timeline."""
-    from importers.errors import ReportError
+    """Refuse a command that shows times of a report that has no timeline."""
+    from bridge.analyze.metrics import timeless
 
     command = click.get_current_context().command.name or ""
-    if command not in TIMELESS and not all(facts.timeline for facts in report.facts):
-        raise ReportError(
-            f"{', '.join(report.source)}: no timeline: Nsight Compute runs kernels one at a time;"
-            " see bridge report, whose --ncu also matches it to a report of nsys"
-        )
+    timeless.refuse(report, SHOWN.get(command, command), fits=command in timeless.COMMANDS)
 
 
-def with_ncu(found: Joined, path: Path | None, choices: Choices) -> Joined:
-    """Match what Nsight Compute measured to the kernels of a report, and say on stderr how well that went."""
-    if path is None:
-        return found
-    from bridge.analyze.metrics import matched, timeless
-    from bridge.joined import Joined, join
-    from importers.errors import ReportError
-
-    if not timeless.has_timeline(found.report):
-        raise click.UsageError("--ncu goes with a report that has a timeline, as of nsys")
-    with doing(f"reading {path}"):
-        measured = join(_imported([path], True, ()), choices)
-    if timeless.has_timeline(measured.report):
-        raise ReportError(f"{path.name}: no report of Nsight Compute, which --ncu takes")
-    with doing("matching kernels"):
-        match = matched.matched(found.attributed, measured.attributed)
-    click.echo(f"{path.name}: {match.line}", err=True)
-    return Joined(replace(found.attributed, report=match.report))
-
-
-def _imported(reports: Sequence[Path], details: Details, sidecar: Sequence[Path]) -> Report:
+def imported(reports: Sequence[Path], details: Details, sidecar: Sequence[Path]) -> Report:
+    """Read report files."""
     import importers
 
     what = str(reports[0]) if len(reports) == 1 else f"{len(reports)} reports"
@@ -238,14 +209,16 @@ def _imported(reports: Sequence[Path], details: Details, sidecar: Sequence[Path]
         return importers.load(*reports, details=details, sidecar=sidecar)
 
 
-def _stored(db: Path, run: int | str | None) -> tuple[Report, tuple[Rule, ...]]:
+def _stored(db: Path, run: int | str | None, details: Details) -> tuple[Report, tuple[Rule, ...]]:
     """Read a run, and the rules that it was imported with."""
     from bridge import store  # sqlite-utils takes a while, and a report needs none of it
     from bridge.join import labels
+    from importers.nsys.table import asked
 
     kept = store.described(db, run)
     with doing(f"reading run {kept.id} of {db}"):
-        return store.load(db, kept.id), labels.rules(kept.rules) if kept.rules else ()
+        report = store.load(db, kept.id, metrics=asked(details, "metrics"))
+    return report, labels.rules(kept.rules) if kept.rules else ()
 
 
 def read_rules(path: Path | None) -> tuple[Rule, ...]:

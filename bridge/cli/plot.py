@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import options
+from bridge.cli import counters, options
 from bridge.cli.costs import costs
 from bridge.cli.progress import doing
+from bridge.views import GEOMETRY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
 KINDS = ("breakdown", "timeline", "memory", "roofline", "histogram")
 HEIGHTS = {"breakdown": 3.2, "timeline": 2.4, "memory": 2.4, "roofline": 3.2, "histogram": 3.6}
 COUNTS = {"breakdown": 12, "timeline": 7, "roofline": 10, "histogram": 8}
-READ = {"memory": {"json"}, "roofline": {"json"}}
+READ = {"memory": {"json"}, "roofline": {"json", "metrics", *GEOMETRY}}
 SUFFIXES = (".svg", ".png", ".pdf")
 NOT_THERE = {
     "memory": "no samples of memory in the report; a session records them:"
     " bridge.profile(profile_memory=True)",
     "roofline": "no call whose work ran says both its FLOPs and its bytes; record them with"
     ' @nvtx_op(shapes=True, flops="auto") or bridge.profile(with_flops=True);'
-    " where shapes are there, and no types, say --dtype",
+    " where shapes are there, and no types, say --dtype; or give what ncu --set roofline (or full) measured: --ncu",
     "histogram": "no activity that took any time {op}",
     "work": "no work on a GPU in the report",
 }
@@ -52,6 +53,7 @@ NOT_THERE = {
     "--width", type=click.FloatRange(1, 40), default=6.5, show_default=True, help="In inches."
 )
 @click.option("--height", type=click.FloatRange(1, 40), help="In inches. [default: by kind]")
+@counters.ncu
 @options.choices
 @options.sidecar
 @options.output
@@ -64,6 +66,7 @@ def plot(  # noqa: PLR0913, PLR0917 - a parameter per option
     kind: str,
     width: float,
     height: float | None,
+    ncu: tuple[Path, ...],
     output: Path | None,
     force: bool,
     **how: Any,
@@ -76,13 +79,17 @@ def plot(  # noqa: PLR0913, PLR0917 - a parameter per option
         raise click.UsageError("name the output: -o ops.svg")
     if output.suffix not in SUFFIXES:
         raise click.UsageError(f"{output}: a picture is written as {', '.join(SUFFIXES)}")
-    _check(kind, **how)
+    _check(kind, ncu, **how)
     options.check_output(output, reports, force=force)
     if find_spec("matplotlib") is None:
         raise click.ClickException("matplotlib is needed: pip install 'nsight-bridge[plot]'")
+    from bridge.analyze.metrics import timeless
+
     joined = options.joined(
         reports, db, run, choices, {"category"} | READ.get(kind, set()), sidecar
     )
+    joined = counters.with_ncu(joined, ncu, choices)
+    timeless.refuse(joined.report, f"{kind} plot", fits=kind in timeless.PLOTS)
     how["top"] = how["top"] or COUNTS.get(kind, 0)
     with doing(f"drawing {output}"):
         _draw(joined, kind, (width, height or HEIGHTS[kind]), output, force=force, **how)
@@ -105,9 +112,11 @@ def _draw(
             raise click.ClickException(f"{output}: {error}") from error
 
 
-def _check(kind: str, *, op: str, costs: Costs, **_: Any) -> None:
+def _check(kind: str, ncu: tuple[Path, ...], *, op: str, costs: Costs, **_: Any) -> None:
     from bridge.analyze.flops import Costs
 
+    if ncu and kind != "roofline":
+        raise click.UsageError("--ncu goes with --kind roofline")
     if op != "*" and kind != "histogram":
         raise click.UsageError("--op goes with --kind histogram")
     if costs != Costs() and kind != "roofline":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import options, times
+from bridge.cli import counters, options, times
 from bridge.cli.costs import costs
 from bridge.views import DIMENSIONS, DIRECTED, GEOMETRY, TIME_UNITS, VIEWS, details_of
 
@@ -80,7 +80,7 @@ VIEW = (  # what goes to Joined.by
     help="Columns of what Nsight Compute measured: short names as occupancy, or its own, with commas;"
     " list shows those there are.",
 )
-@options.ncu
+@counters.ncu
 @click.option("--memory-kinds", is_flag=True, help="copy: pageable, pinned … memory apart.")
 @click.option(
     "--idle-over",
@@ -135,7 +135,7 @@ def report(  # noqa: PLR0913, PLR0917 - what every command takes
         options.check_output(output, reports, force=force)
     choices = replace(choices, raw=asked["names"] == "raw")
     joined = options.joined(reports, db, run, choices, details, sidecar)
-    joined = options.with_ncu(joined, asked.pop("ncu"), choices)
+    joined = counters.with_ncu(joined, asked.pop("ncu"), choices)
     if asked["metrics"] == [LIST]:
         _list_metrics(joined, output, force=force, **asked)
         return

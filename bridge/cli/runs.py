@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from bridge.cli import options
+
+if TYPE_CHECKING:
+    from bridge.store import Run
+    from importers import Facts
 
 
 @click.group()
@@ -25,7 +30,7 @@ def list_(db: Path) -> None:
         share = run.attributed_ns / run.gpu_ns if run.gpu_ns else 0
         click.echo(
             f"{run.id:>4}  {run.created}  {units.count(run.activities):>12} activities"
-            f"  {units.time(run.gpu_ns):>10}  {units.percent(share):>7} in ops  {', '.join(run.source)}"
+            f"  {units.time(run.gpu_ns):>10}  {units.percent(share):>7} in ops  {', '.join(run.source)}{_beside(run)}"
             f"{f'  ({run.name})' if run.name else ''}"
         )
 
@@ -40,13 +45,22 @@ def show(db: Path, run: str) -> None:
 
     joined = options.joined((), db, options.run_of(run), Choices())
     for source, facts in zip(joined.report.source, joined.report.facts, strict=True):
-        made = (
-            f"Nsight Systems {facts.product} (schema {facts.schema})"
-            if facts.product
-            else "unknown version"
-        )
-        click.echo(f"{source}: {made}, {(facts.span[1] - facts.span[0]) / 1e9:.3f} s")
+        click.echo(f"{source}: {_made(facts)}")
     breakdown(joined)
+
+
+def _beside(run: Run) -> str:
+    """Name the reports of Nsight Compute that were matched to those of a run."""
+    return f", with {', '.join(run.ncu)}" if run.ncu else ""
+
+
+def _made(facts: Facts) -> str:
+    """Say what made a report, and of a timeline how long it is."""
+    if not facts.timeline:
+        return f"{facts.product} ({facts.schema})"
+    made = f"Nsight Systems {facts.product} (schema {facts.schema})"
+    length = f"{(facts.span[1] - facts.span[0]) / 1e9:.3f} s"
+    return f"{made if facts.product else 'unknown version'}, {length}"
 
 
 @runs.command()

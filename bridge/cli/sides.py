@@ -49,7 +49,9 @@ class Side:
         recordings = [path for facts in joined.report.facts for path in facts.recordings]
         own = store.identity((*self.reports, *recordings)) if self.reports else ""
         run = store.described(db, self.run).id if not self.reports else None
-        others = [r for r in store.listed(db) if r.identity != own and r.id != run]
+        others = [
+            r for r in store.listed(db) if store.without_ncu(r.identity) != own and r.id != run
+        ]
         if not others:
             raise store.StoreError(f"{db}: no run of another report to compare with; name BEFORE")
         found = others[-1]

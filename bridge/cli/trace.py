@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import options, times
+from bridge.cli import counters, options, times
 from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DRAWN = frozenset(
     "category grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic"
-    " source_kind target_kind graph json".split()
+    " source_kind target_kind graph json memory metrics".split()
 )
 
 
@@ -36,6 +36,7 @@ DRAWN = frozenset(
     show_default=True,
     help="As that tool's own profiler writes it; torch -o FOLDER (one that is there) for TensorBoard.",
 )
+@counters.ncu
 @options.choices
 @options.sidecar
 @options.output
@@ -50,6 +51,7 @@ def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
     slim: bool,
     most: int | None,
     dialect: str,
+    ncu: tuple[Path, ...],
     **window: Any,
 ) -> None:
     """Write one timeline of REPORTS (or of a run of the store): ops, API calls, kernels, arrows.
@@ -63,6 +65,7 @@ def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
         _check(output, dialect)
         options.check_output(output, reports, force=force)
     joined = options.joined(reports, db, run, choices, DRAWN, sidecar)
+    joined = counters.with_ncu(joined, ncu, choices)
     selection = _selection(joined, slim, most, **window)
     try:
         with doing(f"writing {output}"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import options
+from bridge.cli import counters, options
 from bridge.cli.html import write_page
 from bridge.cli.progress import doing
 from bridge.cli.trace import DRAWN
@@ -33,6 +33,7 @@ LIMIT_S = 300  # for a browser that was opened; whoever comes by ssh may take as
 @click.option(
     "--ui", default=UI, show_default=True, help="Perfetto's UI: another one, such as your own."
 )
+@counters.ncu
 @options.choices
 @options.sidecar
 def view(  # noqa: PLR0913, PLR0917 - a parameter per option
@@ -41,6 +42,7 @@ def view(  # noqa: PLR0913, PLR0917 - a parameter per option
     run: int | str | None,
     choices: Choices,
     sidecar: tuple[Path, ...],
+    ncu: tuple[Path, ...],
     page: bool,
     keep: bool,
     no_browser: bool,
@@ -53,9 +55,11 @@ def view(  # noqa: PLR0913, PLR0917 - a parameter per option
     """
     if page and (keep or ui != UI):
         raise click.UsageError("--html opens a file: it goes without --keep and --ui")
+    if ncu and _ready(reports):
+        raise click.UsageError("--ncu goes with a report, not with a trace")
     if page:
         output = Path(mkdtemp(prefix="bridge-view-")) / f"{_name(reports, run)}.html"
-        write_page(output, reports, db, run, choices, sidecar)
+        write_page(output, reports, db, run, choices, sidecar, ncu)
         _open(output, browser=not no_browser)
         return
     with ExitStack() as parts:
@@ -65,6 +69,7 @@ def view(  # noqa: PLR0913, PLR0917 - a parameter per option
         server = parts.enter_context(_bound(file, ui))  # before the work: the port may be taken
         if not ready:
             joined = options.joined(reports, db, run, choices, DRAWN, sidecar)
+            joined = counters.with_ncu(joined, ncu, choices)
             with doing("drawing the timeline"):
                 joined.export_trace(file)
         _hand_over(server, keep=keep, browser=not no_browser)

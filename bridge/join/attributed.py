@@ -131,6 +131,8 @@ class Attributed:
     @cached_property
     def iterations(self) -> Steps:
         """The steps of the run; of a process whose ranges name none, those in which its work repeats."""
+        if not all(facts.timeline for facts in self.report.facts):
+            return self.steps  # what repeats there are passes over single kernels
         found = self.attribution
         return with_repetition(self.steps, self.report, found.launch, self.duration, found.nesting)
 

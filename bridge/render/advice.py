@@ -34,7 +34,7 @@ def worth(one: Advice) -> str:
     finding = one.finding
     if finding.ceiling_ns < 0:
         return ""
-    most = f"at most {units.time(finding.ceiling_ns)}, {units.percent(one.share)} of the run"
+    most = f"at most {units.time(finding.ceiling_ns)}, {units.percent(one.share)} of {one.of}"
     return most if finding.saving_ns < 0 else f"saves about {units.time(finding.saving_ns)}, {most}"
 
 
@@ -138,14 +138,17 @@ def as_list(rules: tuple[Rule, ...]) -> str:
 
 
 def _head(advised: Advised) -> str:
-    judged = len(advised.advice) + len(advised.small) + len(advised.passed)
-    found = len(advised.advice)
-    return f"{found} of the {judged} rules that could be judged have something to say on a run of {units.time(advised.wall_ns)}"
+    found = {one.rule.name for one in advised.advice}
+    judged = found | {one.rule.name for one in advised.small} | {r.name for r in advised.passed}
+    of = "a run" if advised.timeline else "kernels"
+    return f"{len(found)} of the {len(judged)} rules that could be judged have something to say on {of} of {units.time(advised.wall_ns)}"
 
 
 def _rest(advised: Advised) -> Iterator[str]:
-    if advised.small:
-        yield f"too small to list: {', '.join(one.rule.name for one in advised.small)}"
+    listed = {one.rule.name for one in advised.advice}
+    small = dict.fromkeys(one.rule.name for one in advised.small if one.rule.name not in listed)
+    if small:
+        yield f"too small to list: {', '.join(small)}"
     for (missing, record), rules in _by_need(advised.not_judged).items():
         yield f"not judged for want of {missing}: {', '.join(rules)}"
         yield f"{INDENT}to have it: {record}"

@@ -74,6 +74,7 @@ class Events:
         yield from map(self._slices, timeline.slices)
         yield from self._phases(timeline.phases)
         yield self._marks(timeline.marks)
+        yield from map(self._instants, timeline.instants)
         yield from map(self._counters, timeline.counters)
         yield from self._arrows(timeline.arrows)
         for links in timeline.links:
@@ -125,6 +126,13 @@ class Events:
     def _marks(self, s: Slices) -> Lines:
         """Instants of a thread."""
         return Lines([*self._head("i", s, s.start), Text(b',"s":"t"}')], s.rows)
+
+    def _instants(self, s: Slices) -> Lines:
+        """Instants with arguments, the first of which every one has."""
+        first, *rest = s.args
+        args = [*_arg(first, s.args[first], b""), *(p for a in rest for p in _arg(a, s.args[a]))]
+        end: list[Piece] = [Text(b',"s":"t","args":{'), *args, END]
+        return Lines([*self._head("i", s, s.start), *end], s.rows)
 
     def _counters(self, s: Slices) -> Lines:
         """Samples of numbers; the texts of reals are JSON already."""

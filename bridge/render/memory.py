@@ -16,6 +16,18 @@ def lines(summary: pd.DataFrame) -> str:
     return "".join(f"{_line(row, several=several)}\n" for row in summary.to_dict("records"))
 
 
+def sampled(peaks: pd.DataFrame) -> str:
+    """Return a line per process and device of samples."""
+    several = len(peaks[["pid"]].drop_duplicates()) > 1
+    return "".join(f"{_of_samples(row, several=several)}\n" for row in peaks.to_dict("records"))
+
+
+def _of_samples(row: Mapping[Hashable, object], *, several: bool) -> str:
+    whose = f" of process {row['pid']}" if several else ""
+    seen = f"peak at least {_size(row['peak_bytes'])}{_when(row, 'peak')}"
+    return f"{row['device']}{whose}: {seen}; {units.count(_int(row['samples']))} samples{_reserved(row)}"
+
+
 def _line(row: Mapping[Hashable, object], *, several: bool) -> str:
     gpu = "" if row["device"] == MISSING else f" of GPU {row['device']}"
     whose = f" of process {row['pid']}" if several else ""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
-from math import floor, log10
 
 from bridge.analyze.memory.flow import COLORED, EARLIER, OTHER, Flow, Panel
 from bridge.render import units
+from bridge.render.axes import HEAD, LEFT, RIGHT, TEXTS, TOP, WIDTH, clean, frame, opening
 
-WIDTH, LEFT, RIGHT, TOP = 1400, 90, 230, 40
 MAP, CURVE, GAP, BELOW = 420, 90, 18, 60  # heights: addresses, what is used, between them, the axis
-TICKS = 8
 LEAST = 0.6  # px: less is not seen
 PALETTE = (
     "#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5",
@@ -27,27 +25,18 @@ LIVES = (  # upper ends in ns, and what is said of them
     (1 << 62, "longer"),
 )
 LIFE_COLORS = ("#fde725", "#90d743", "#35b779", "#21918c", "#31688e", "#443983", "#440154")
-STYLE = (
-    "text{font:12px sans-serif;fill:#333}.t{font-size:14px;font-weight:bold}.m{text-anchor:middle}"
-    ".e{text-anchor:end}.g{stroke:#e4e4e4}.b{fill:#fafafa;stroke:#ccc}.k{stroke:#d00;stroke-dasharray:4 3}"
-    ".p{fill:#d00}.u{fill:#cfd8ea;stroke:#4269d0}.r rect:hover{stroke:#000}"
-)
+STYLE = ".k{stroke:#d00;stroke-dasharray:4 3}.p{fill:#d00}.u{fill:#cfd8ea;stroke:#4269d0}.r rect:hover{stroke:#000}"
 
 
 def as_svg(flow: Flow, color: str = "op") -> str:
     """Return the drawing; ``color`` tells the op or the lifetime."""
     each = TOP + MAP + GAP + CURVE + BELOW
-    height = 50 + each * max(1, len(flow.panels))
-    source = escape(", ".join(_clean(name) for name in flow.source))
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"'
-        f' viewBox="0 0 {WIDTH} {height}"><style>{STYLE}{_fills(color)}</style>'
-        f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>'
-        f'<text class="t" x="{LEFT}" y="24">Memory of {source}: {escape(flow.said)}</text>'
-    )
-    pieces = [head]
+    height = HEAD + each * max(1, len(flow.panels))
+    source = ", ".join(clean(name) for name in flow.source)
+    style = f"{TEXTS}{STYLE}{_fills(color)}"
+    pieces = [opening(height, style, f"Memory of {source}: {flow.said}")]
     for nth, panel in enumerate(flow.panels):
-        pieces += _panel(panel, flow, 40 + nth * each, color)
+        pieces += _panel(panel, flow, HEAD - 10 + nth * each, color)
     return "".join([*pieces, "</svg>\n"])
 
 
@@ -59,8 +48,8 @@ def _fills(color: str) -> str:
 def _panel(panel: Panel, flow: Flow, top: int, color: str) -> Iterator[str]:
     place = _Place(panel, top + TOP)
     yield f'<text x="{LEFT}" y="{top + TOP - 8}">{escape(panel.title)}: address, without what was never used</text>'
-    yield f'<rect class="b" x="{LEFT}" y="{place.top}" width="{place.width}" height="{MAP}"/>'
-    yield from _axes(panel, place)
+    bottom = place.curve + CURVE
+    yield from frame((panel.start, panel.end), panel.height, (place.top, MAP, bottom))
     yield '<g class="r">'
     yield from _tiles(panel, place, color)
     yield "</g>"
@@ -88,29 +77,6 @@ class _Place:
         return self.curve + CURVE - count * self.per_used
 
 
-def _axes(panel: Panel, place: _Place) -> Iterator[str]:
-    bottom = place.curve + CURVE
-    step = _nice((panel.end - panel.start) / TICKS, 10)
-    for time in range(-(-panel.start // step) * step, panel.end + 1, step):
-        x = place.x(time)
-        yield f'<line class="g" x1="{x:.1f}" x2="{x:.1f}" y1="{place.top}" y2="{bottom}"/>'
-        yield f'<text class="m" x="{x:.1f}" y="{bottom + 16}">{units.time(time)}</text>'
-    yield f'<text class="m" x="{LEFT + place.width / 2}" y="{bottom + 34}">time since the first event</text>'
-    step = _nice(panel.height / TICKS, 2)
-    for byte in range(0, panel.height + 1, step):
-        y = place.y(byte)
-        yield f'<line class="g" x1="{LEFT}" x2="{LEFT + place.width}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield f'<text class="e" x="{LEFT - 6}" y="{y + 4:.1f}">{units.size(byte)}</text>'
-
-
-def _nice(step: float, base: int) -> int:
-    """Return a round step that is no less: 1, 2 or 5 times a power of ten, or a power of two."""
-    if base == 2:  # noqa: PLR2004
-        return 1 << max(0, int(step - 1).bit_length() if step > 1 else 0)
-    scale = 10 ** max(0, floor(log10(max(1.0, step))))
-    return int(next(n * scale for n in (1, 2, 5, 10) if n * scale >= step))
-
-
 def _tiles(panel: Panel, place: _Place, color: str) -> Iterator[str]:
     names = "start end low high address bytes count op color lifetime".split()
     for start, end, low, high, address, size, count, op, code, life in zip(
@@ -123,7 +89,7 @@ def _tiles(panel: Panel, place: _Place, color: str) -> Iterator[str]:
         many = f"{count} allocations, the largest of " if count > 1 else ""
         yield (
             f'<rect class="c{fill}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"><title>'
-            f"{many}{escape(_clean(op))}: {units.size(size)} at {address:#x},"
+            f"{many}{escape(clean(op))}: {units.size(size)} at {address:#x},"
             f" {units.time(start)} to {units.time(end)}</title></rect>"
         )
 
@@ -145,7 +111,7 @@ def _curve(panel: Panel, place: _Place) -> Iterator[str]:
 
 def _peak(panel: Panel, place: _Place) -> Iterator[str]:
     x = place.x(panel.peak_ns)
-    where = f" in {_clean(panel.peak_op)}" if panel.peak_op else ""
+    where = f" in {clean(panel.peak_op)}" if panel.peak_op else ""
     said = f"peak {units.size(panel.peak_bytes)} at {units.time(panel.peak_ns)}{where}"
     side = "e" if x > LEFT + place.width / 2 else ""
     beside = x - 5 if side else x + 5
@@ -165,7 +131,7 @@ def _legend(flow: Flow, place: _Place, color: str) -> Iterator[str]:
     for nth, (code, name) in enumerate(shown):
         at = y + nth * 20
         yield f'<rect class="c{code}" x="{x}" y="{at}" width="12" height="12"/>'
-        yield f'<text x="{x + 18}" y="{at + 10}">{escape(_short(_clean(name)))}<title>{escape(_clean(name))}</title></text>'
+        yield f'<text x="{x + 18}" y="{at + 10}">{escape(_short(clean(name)))}<title>{escape(clean(name))}</title></text>'
 
 
 def _there(flow: Flow, code: int) -> bool:
@@ -174,11 +140,3 @@ def _there(flow: Flow, code: int) -> bool:
 
 def _short(name: str, most: int = 28) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
-
-
-def _clean(text: str) -> str:
-    """Leave out what XML does not allow."""
-    return "".join(
-        c if c >= " " and not "\ud800" <= c <= "\udfff" and c not in "\ufffe\uffff" else "\ufffd"
-        for c in text
-    )

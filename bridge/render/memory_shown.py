@@ -24,7 +24,36 @@ COUNTS = (
     Shown("allocated_bytes", "allocated", units.size, bar=True),
     Shown("released_bytes", "released", units.size, extra=True),
 )
+SAMPLED = (
+    Shown("pid", "pid", given, apart=True, extra=True),
+    Shown("device", "device", apart=True),
+)
 MEMORY = {
+    "memory sampled op": (
+        Shown("op", "op"),
+        *SAMPLED,
+        Shown("samples", "samples", units.count),
+        Shown("peak_bytes", "most used", units.size, bar=True),
+        Shown("peak_reserved_bytes", "most reserved", known(units.size), quiet=True),
+    ),
+    "memory sampled trace": (
+        Shown("trace", "#", given),
+        Shown("time_ns", "time", units.time, extra=True),
+        *SAMPLED,
+        Shown("op", "op"),
+        Shown("step", "step", known(given), quiet=True),
+        Shown("used_bytes", "used", units.size),
+        Shown("reserved_bytes", "reserved", known(units.size), quiet=True),
+    ),
+    "memory sampled summary": (
+        *SAMPLED,
+        Shown("samples", "samples", units.count),
+        Shown("peak_bytes", "most used", units.size, bar=True),
+        Shown("peak_op", "in", quiet=True),
+        Shown("peak_step", "step", known(given), quiet=True),
+        Shown("peak_reserved_bytes", "most reserved", known(units.size), quiet=True),
+        Shown("fragmentation", "unused", known(units.percent), quiet=True),
+    ),
     "memory op": (
         Shown("op", "op"),
         Shown("memory", "memory", apart=True),
@@ -70,6 +99,25 @@ MEMORY = {
         Shown("count", "allocations", known(units.count)),
         Shown("bytes", "bytes", units.size, bar=True),
         Shown("share", "of peak", units.percent),
+    ),
+    "memory category": (
+        Shown("category", "category"),
+        *PLACE,
+        Shown("at_peak_bytes", "at the peak", units.size, bar=True),
+        Shown("share", "of peak", units.percent),
+        Shown("peak_bytes", "own peak", units.size),
+        Shown("end_bytes", "at the end", units.size),
+        Shown("allocations", "allocations", units.count),
+        Shown("allocated_bytes", "allocated", units.size),
+    ),
+    "memory scope": (
+        Shown("path", "path"),
+        *PLACE,
+        Shown("count", "allocations", known(units.count)),
+        Shown("bytes", "bytes", units.size, bar=True),
+        Shown("total_count", "allocations, total", known(units.count), extra=True),
+        Shown("total_bytes", "bytes, total", units.size),
+        Shown("share", "of peak, total", units.percent),
     ),
     "memory step": (
         Shown("step", "step", given),

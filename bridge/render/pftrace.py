@@ -55,7 +55,8 @@ AFTER_STATE = ON_SEQUENCE + integer(SEQUENCE_FLAGS, NEEDS_STATE)
 CATEGORY_IIDS, DEBUG_ANNOTATIONS, TYPE, NAME_IID, TRACK_UUID = 3, 4, 9, 10, 11
 COUNTER_VALUE, DOUBLE_COUNTER_VALUE = 30, 44
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4  # TrackEvent.Type
-NAME, INT_VALUE, ARRAY_VALUES, STRING_VALUE_IID = 1, 4, 12, 17  # fields of DebugAnnotation
+# Fields of DebugAnnotation
+NAME, INT_VALUE, DOUBLE_VALUE, ARRAY_VALUES, STRING_VALUE_IID = 1, 4, 5, 12, 17
 METADATA, METADATA_NAME, STRING_VALUE = 2, 1, 2  # of ChromeEventBundle and ChromeMetadata
 
 
@@ -168,6 +169,10 @@ class _Writer:
         match column:
             case Chain():
                 return [Integers(tag(STRING_VALUE_IID), self.texts.path_column(use, column, rows))]
+            case Json(codes, texts, True):
+                reals = np.array([float(text) for text in texts]).view(np.int64)
+                words = through(np.append(reals, MISSING), codes)  # no real number has these bits
+                return [Words(tag(DOUBLE_VALUE, FIXED64), words)]
             case Named(codes, texts) | Json(codes, texts):
                 named = self.texts.column(use, Named(codes, texts), rows)
                 return [Integers(tag(STRING_VALUE_IID), named)]

@@ -5,7 +5,7 @@ behind is taken out before the next one. The file is never held open by two SQLi
 closing one would drop the other's locks.
 """
 
-from bridge.store.identity import identity
+from bridge.store.identity import identity, without_ncu
 from bridge.store.load import load
 from bridge.store.runs import Run, check_name, described, find, listed, named, remove
 from bridge.store.save import save
@@ -23,4 +23,5 @@ __all__ = [
     "named",
     "remove",
     "save",
+    "without_ncu",
 ]

@@ -12,12 +12,13 @@ from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.nesting import Nesting
 from bridge.join.order import NONE, Ints
 from bridge.joined import Joined
-from bridge.store.tables import NAMED, SYMBOL, UNSAID, stored
+from bridge.store import measured
+from bridge.store.tables import MEASURED, NAMED, SYMBOL, UNSAID, stored
 from importers import frames
 from importers.nsys.names import distinct
 from importers.texts import Texts
 
-Column = Ints | Texts
+Column = Ints | Texts | measured.Floats
 
 
 class RunColumns:
@@ -34,6 +35,8 @@ class RunColumns:
         """Return the columns of the table for a frame; `names` has the names of all made so far."""
         if kind == "names":
             return self._names()
+        if kind in MEASURED:
+            return self._measured(kind)
         found = self.found[kind]() if kind in self.found else {}
         return self._table(kind, {**getattr(self.joined.report, kind), **found})
 
@@ -43,6 +46,15 @@ class RunColumns:
             for column in ("text", *SYMBOL)
         }
         return {"run": _constant(self.run, len(texts["text"])), **texts}
+
+    def _measured(self, table: str) -> dict[str, Column]:
+        """Return a table of what Nsight Compute measured."""
+        metrics, first = self.joined.report.metrics, self.first["activities"]
+        columns: dict[str, Column] = {
+            name: measured.column(metrics, table, name, self._named, first)
+            for name in MEASURED[table]
+        }
+        return {"run": _constant(self.run, len(next(iter(columns.values())))), **columns}
 
     def _table(self, kind: str, columns: Mapping[str, Any]) -> dict[str, Column]:
         rows = len(next(iter(columns.values())))

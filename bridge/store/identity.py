@@ -10,13 +10,22 @@ PAGE = 4096
 SAMPLES = 256
 
 
-def identity(paths: Sequence[Path], *, whole: bool = False) -> str:
+OF_NCU = "ncu:"  # before what a file is known by that was matched to the others
+
+
+def identity(paths: Sequence[Path], *, ncu: Sequence[Path] = (), whole: bool = False) -> str:
     """Return what the contents of these files are known by, whatever they are called.
 
     Of a large file 256 pages spread over it are read, of which the first and the last always; ``whole``
-    reads everything.
+    reads everything. ``ncu`` are reports of Nsight Compute, whose order counts.
     """
-    return "+".join(sorted(_of(path, whole=whole) for path in paths))
+    own = sorted(_of(path, whole=whole) for path in paths)
+    return "+".join([*own, *(OF_NCU + _of(path, whole=whole) for path in ncu)])
+
+
+def without_ncu(identity: str) -> str:
+    """Return what a run is known by, whatever was matched to it."""
+    return "+".join(part for part in identity.split("+") if not part.startswith(OF_NCU))
 
 
 def _of(path: Path, *, whole: bool) -> str:

@@ -62,19 +62,23 @@ def _append(
 
 
 def _arrow(columns: dict[str, Column]) -> Any:
-    kinds = {
-        n: nanoarrow.string() if isinstance(c, Texts) else nanoarrow.int64()
-        for n, c in columns.items()
-    }
+    kinds = {name: _kind(column) for name, column in columns.items()}
     children = [_child(kinds[name], column) for name, column in columns.items()]
     schema = nanoarrow.struct(kinds)
     return nanoarrow.c_array_from_buffers(schema, len(columns["run"]), [None], children=children)
 
 
+def _kind(column: Column) -> Any:
+    if isinstance(column, Texts):
+        return nanoarrow.string()
+    return nanoarrow.int64() if column.dtype == np.int64 else nanoarrow.float64()
+
+
 def _child(kind: Any, column: Column) -> Any:
-    """What is missing, -1 or a text of no bytes, is stored as NULL."""
+    """What is missing, -1, a text of no bytes or no number, is stored as NULL."""
     if not isinstance(column, Texts):
-        there = np.packbits(column != NONE, bitorder="little")
+        missing = column == NONE if column.dtype == np.int64 else np.isnan(column)
+        there = np.packbits(~missing, bitorder="little")
         values = np.ascontiguousarray(column)
         return nanoarrow.c_array_from_buffers(kind, len(column), [there, values])
     there = np.packbits(column.sizes > 0, bitorder="little")

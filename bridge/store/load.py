@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bridge.store import measured
 from bridge.store.runs import chosen
 from bridge.store.tables import NAMED, SYMBOL, UNSAID, opened
 from importers import frames
@@ -20,8 +21,11 @@ from importers.report import Facts, Report
 from importers.texts import Ints, Texts
 
 
-def load(path: Path, run: int | str | None = None) -> Report:
-    """Read a run by number or name, the newest by default; raises StoreError if it is not there."""
+def load(path: Path, run: int | str | None = None, *, metrics: bool = True) -> Report:
+    """Read a run by number or name, the newest by default; raises StoreError if it is not there.
+
+    Without ``metrics`` what Nsight Compute measured is left out.
+    """
     with opened(path) as database:
         found = chosen(database, path, run)
         rows = database.table("extents").rows_where("run = ?", [found.id])
@@ -34,14 +38,21 @@ def load(path: Path, run: int | str | None = None) -> Report:
     queries = {kind: _query(kind, extents.get(kind, nothing)) for kind in (*frames.FRAMES, "names")}
     with Database(path, immutable=False) as columns:
         read = columns.read(queries)
-    names = _names(read["names"], extents["names"][0])
+        names = _names(read["names"], extents["names"][0])
+        found_metrics = (
+            measured.read(
+                columns, extents, names["name"], len(read["activities"]["start"]), found.ncu
+            )
+            if metrics
+            else Metrics()
+        )
     tables = {kind: _frame(kind, read[kind], names) for kind in frames.FRAMES}
     pool, text = pooled(
         texts_of(read["ranges"], "text"), ints_of(read["ranges"], "name"), names["name"]
     )
     ranges = tables.pop("ranges").assign(text=text)
     return Report(
-        found.source, tuple(facts), ranges=ranges, texts=pool, metrics=Metrics(), **tables
+        found.source, tuple(facts), ranges=ranges, texts=pool, metrics=found_metrics, **tables
     )
 
 

@@ -8,13 +8,18 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from bridge.store.tables import SUMMARIES, StoreError, alone, opened
+from bridge.store.tables import MEASURED, SUMMARIES, StoreError, alone, opened
 from importers.frames import FRAMES
+
+LISTS = ("source", "ncu")  # of names, as JSON
 
 
 @dataclass(frozen=True)
 class Run:
-    """One import: its number, when it was made, of what, its headline figures in ns, its rules, its name or None."""
+    """One import: its number, when it was made, of what, its headline figures in ns, its rules, its name or None.
+
+    ``ncu`` are the reports of Nsight Compute that were matched to ``source``.
+    """
 
     id: int
     created: str
@@ -26,6 +31,7 @@ class Run:
     identity: str
     rules: str
     name: str | None
+    ncu: tuple[str, ...]
 
 
 def listed(path: Path) -> list[Run]:
@@ -93,10 +99,11 @@ def remove(path: Path, run: int | str) -> Run:
 
 def clean(database: Database) -> None:
     """Delete all rows that belong to no run."""
-    for table in (*FRAMES, "names", "extents", "reports", *SUMMARIES.values()):
+    for table in (*FRAMES, *MEASURED, "names", "extents", "reports", *SUMMARIES.values()):
         database.execute(f"DELETE FROM [{table}] WHERE run NOT IN (SELECT id FROM runs)")
 
 
 def _run(row: dict[str, object]) -> Run:
-    fields = {name: row[name] for name in Run.__dataclass_fields__ if name != "source"}
-    return Run(source=tuple(json.loads(str(row["source"]))), **fields)  # type: ignore[arg-type]
+    fields = {name: row[name] for name in Run.__dataclass_fields__ if name not in LISTS}
+    lists = {name: tuple(json.loads(str(row[name] or "[]"))) for name in LISTS}
+    return Run(**lists, **fields)  # type: ignore[arg-type]

@@ -16,13 +16,13 @@ from bridge.joined import Joined
 from bridge.store.columns import Column, RunColumns
 from bridge.store.ingest import ingest
 from bridge.store.runs import clean
-from bridge.store.tables import SUMMARIES, alone, opened
+from bridge.store.tables import MEASURED, SUMMARIES, alone, opened
 from importers import frames
 
 Made = dict[str, Column]
 
 # What takes no work to make is written first, while the rest is made; names are complete at the end.
-ORDER = ("launches", *(kind for kind in frames.FRAMES if kind != "launches"), "names")
+ORDER = ("launches", *(kind for kind in frames.FRAMES if kind != "launches"), *MEASURED, "names")
 
 
 def save(joined: Joined, path: Path, identity: str, rules: str = "") -> int:
@@ -111,6 +111,7 @@ def _run(joined: Joined, run: int, identity: str, rules: str) -> dict[str, Any]:
         "source": json.dumps(joined.report.source, ensure_ascii=False), "version": __version__,
         "activities": totals["activities"], "gpu_ns": totals["gpu_ns"],
         "attributed_ns": totals["attributed_ns"], "ops": joined.op_count, "rules": rules,
+        "ncu": json.dumps(joined.report.metrics.source, ensure_ascii=False),
     }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from bridge.output import OutputError
 from importers.errors import ReportError
 from importers.frames import FRAMES, NAMES
 
-VERSION = 6
+VERSION = 7
 PATIENCE_S = 30  # for the locks of others
 
 # The tables for the frames: the frame's own columns, but for those kept elsewhere, and what the join found.
@@ -32,6 +32,15 @@ SUMMARIES = {
     "kernel": "kernel_summary",
     "copy": "copy_summary",
 }
+# What Nsight Compute measured: metrics and rules by the number of a measured kernel, and which that is of an activity.
+MEASURED: Mapping[str, Mapping[str, type]] = {
+    "metrics": {"kernel": int, "metric": int, "unit": int, "value": float, "text": int},
+    "metric_rules": {
+        **dict.fromkeys(("kernel", "section", "rule", "kind", "text", "scope"), int),
+        "speedup": float,
+    },
+    "measured": {"activity": int, "kernel": int, "match": int},
+}
 VIEWS = {
     "kernels": """
 SELECT a.run, a.id, k.text AS kernel, o.text AS op, r.text AS reason,
@@ -47,6 +56,23 @@ LEFT JOIN names o ON o.id = a.op LEFT JOIN names r ON r.id = a.reason""",
 SELECT r.run, r.id, n.text AS name, o.text AS op, r.start, r.end, r.end - r.start AS duration_ns,
  r.thread, r.process, coalesce(r.text, n.text) AS text
 FROM ranges r JOIN names n ON n.id = r.name JOIN names o ON o.id = r.op""",
+}
+VIEWS_OF_METRICS = {
+    "kernel_metrics": """
+SELECT d.run, d.activity, k.text AS kernel, o.text AS op, a.end - a.start AS duration_ns,
+ n.text AS metric, m.value, t.text, u.text AS unit, h.text AS match
+FROM measured d JOIN activities a ON a.id = d.activity JOIN names k ON k.id = a.name
+JOIN metrics m ON m.run = d.run AND m.kernel = d.kernel JOIN names n ON n.id = m.metric
+LEFT JOIN names o ON o.id = a.op LEFT JOIN names u ON u.id = m.unit
+LEFT JOIN names t ON t.id = m.text LEFT JOIN names h ON h.id = d.match""",
+    "kernel_rules": """
+SELECT d.run, d.activity, k.text AS kernel, o.text AS op, a.end - a.start AS duration_ns,
+ n.text AS rule, i.text AS kind, t.text, s.text AS scope, m.speedup, h.text AS match
+FROM measured d JOIN activities a ON a.id = d.activity JOIN names k ON k.id = a.name
+JOIN metric_rules m ON m.run = d.run AND m.kernel = d.kernel JOIN names n ON n.id = m.rule
+LEFT JOIN names o ON o.id = a.op LEFT JOIN names i ON i.id = m.kind
+LEFT JOIN names t ON t.id = m.text LEFT JOIN names s ON s.id = m.scope
+LEFT JOIN names h ON h.id = d.match""",
 }
 
 
@@ -183,7 +209,21 @@ def _fifth(database: Database) -> None:
         database.table("runs").add_column("name", str)
 
 
-MIGRATIONS: list[Callable[[Database], None]] = [_first, _second, _third, _second, _fifth, _second]
+def _seventh(database: Database) -> None:
+    """Add what Nsight Compute measured, and of which of its reports."""
+    if "ncu" not in {column.name for column in database.table("runs").columns}:
+        database.table("runs").add_column("ncu", str)
+    for table, columns in MEASURED.items():
+        database.table(table).create(
+            {"id": int, "run": int, **columns}, pk="id", if_not_exists=True
+        )
+    for name, sql in VIEWS_OF_METRICS.items():
+        database.create_view(name, sql.strip(), ignore=True)
+
+
+MIGRATIONS: list[Callable[[Database], None]] = [
+    *(_first, _second, _third, _second, _fifth, _second, _seventh),
+]
 
 
 def _columns(integers: str, texts: str) -> dict[str, type]:

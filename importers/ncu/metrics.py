@@ -29,12 +29,14 @@ class Metrics:
     ``rule``, ``kind`` (OPT, WRN, INF), ``text``, ``scope`` (global, local, ''), ``speedup`` (per cent, -1 for none).
     ``of`` is the number of the measured kernel of each activity, -1 for none; ``sure`` a code for how
     sure that is, where it had to be found out. Both are empty where nothing was measured.
+    ``source`` names the reports that the metrics are of, where these are not the report's own.
     """
 
     table: pd.DataFrame = field(default_factory=lambda: _values(()))
     rules: pd.DataFrame = field(default_factory=lambda: _rules(()))
     of: Ints = field(default_factory=_nothing)
     sure: Ints = field(default_factory=_nothing)
+    source: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.table)
@@ -74,7 +76,7 @@ def concat(parts: Sequence[Metrics], activities: Sequence[int]) -> Metrics:
     """Put what was measured of several reports together, of which each has so many activities."""
     if not any(len(part.of) for part in parts):
         return Metrics()
-    first = np.cumsum([0, *(int(part.of.max(initial=MISSING)) + 1 for part in parts)]).tolist()
+    first = np.cumsum([0, *(_kernels(part) for part in parts)]).tolist()
     values, rules = (
         frames.concat(
             [
@@ -91,6 +93,13 @@ def concat(parts: Sequence[Metrics], activities: Sequence[int]) -> Metrics:
             [_moved(part.of, at, n) for part, at, n in zip(parts, first, activities, strict=False)]
         ),
     )
+
+
+def _kernels(part: Metrics) -> int:
+    """Return how many kernels were measured, whether or not an activity is one of them."""
+    tables = (part.table, part.rules)
+    last = max(int(frames.ints(table, "kernel").max(initial=MISSING)) for table in tables)
+    return max(last, int(part.of.max(initial=MISSING))) + 1
 
 
 def _moved(numbers: Ints, by: int, rows: int) -> Ints:

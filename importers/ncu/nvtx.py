@@ -1,6 +1,7 @@
 """The cells in which ``ncu --csv`` writes what NVTX ranges were open: ``1  "domain:name:…"  "domain:name:…"``.
 
-After the name stand six fields (payload, colour, message, each with its type). Names may hold colons.
+The number is the thread's, as the system numbers it. After the name stand six fields (payload, colour, message, each
+with its type), ``none`` where nothing is said. Names may hold colons, and quotes as they are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from importers.ncu.kernels import DEFAULT_DOMAIN, Open
 
 AFTER = 6  # fields behind the name
 NUMBERED = re.compile(r"\s*(\d+)(?::|\s+)?(?=\"|\S)")
-BETWEEN = re.compile(r'"\s+"')
+BETWEEN = re.compile(r'("\s+")')
 INTEGER = re.compile(r"-?\d+")
 LARGEST = 2**63
 FIRST_THREAD = 1
@@ -55,7 +56,27 @@ def _parted(cell: str) -> tuple[str, list[str]]:
         return (found[1], [cell[found.end() :]]) if found else ("", [cell])
     number = INTEGER.search(before)
     inside = rest.rstrip().removesuffix('"')
-    return number[0] if number else "", BETWEEN.split(inside)
+    return number[0] if number else "", _frames(BETWEEN.split(inside))
+
+
+def _frames(parts: list[str]) -> list[str]:
+    """Return the ranges of what is split at quotes, which names may hold too: a range ends with its fields."""
+    if parts[-1].count(":") < AFTER:
+        return parts[::2]  # ranges that say no more than their names
+    found, open_ = [], ""
+    for place, part in enumerate(parts):
+        if not place % 2:
+            open_ += part
+        elif _is_whole(open_):
+            found.append(open_)
+            open_ = ""
+        else:
+            open_ += part
+    return [*found, open_]
+
+
+def _is_whole(frame: str) -> bool:
+    return frame.count(":") > AFTER
 
 
 def _open(frame: str) -> Open:

@@ -29,7 +29,7 @@ HEAD = re.compile(r'^"?ID"?,.*"?Kernel Name"?', re.MULTILINE)
 SNIFFED = (
     1 << 16
 )  # bytes: what a program prints before the table may be longer, in a file called .csv
-OWN = "=="  # how lines of ncu begin
+OWN = re.compile(r"==[A-Z]+==")  # how lines of ncu begin
 UNAVAILABLE = frozenset(["", "n/a", "(!) n/a", "no data", "nan", "inf", "-nan", "-inf"])
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 INTEGERS = re.compile(r"\d+")
@@ -96,7 +96,7 @@ def _page(path: Path) -> Page:
             f"{path.name}: no table of Nsight Compute in it (a line of columns from ID to Kernel Name);"
             " give what ncu --csv --page raw prints"
         )
-    lines = (line for line in text[head.start() :].splitlines(keepends=True) if line[:2] != OWN)
+    lines = (line for line in text[head.start() :].splitlines(keepends=True) if not OWN.match(line))
     try:
         columns, *rows = list(csv.reader(lines))
     except csv.Error as error:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 
 from advice.story import PAGEABLE, PINNED, TO_HOST, Story
+from bridge.joined import Joined
+from importers.ncu.kernels import Kernel, Rule
+from importers.ncu.metrics import of as metrics_of
 
 Telling = Callable[[], Story]
 
@@ -319,6 +324,31 @@ def outside(kernels: int) -> Story:
     return story
 
 
+class Measured(Story):
+    """A GPU whose kernels Nsight Compute looked at: it estimates so much of a scope."""
+
+    def __init__(self, scope: str, speedup: float) -> None:
+        super().__init__()
+        self.rule = Rule("Launch", "LaunchConfiguration", "OPT", "Too few blocks.", scope, speedup)
+
+    def load(self, folder: Path) -> Joined:
+        """Give the report with what was measured."""
+        joined = super().load(folder)
+        kernels = [
+            Kernel("relu", "relu", rules=[self.rule]) for _ in joined.report.activities.index
+        ]
+        report = replace(joined.report, metrics=metrics_of(kernels))
+        return Joined(replace(joined.attributed, report=report))
+
+
+def measured(scope: str, speedup: float) -> Story:
+    story = Measured(scope, speedup)
+    with story.op("work"):
+        for _ in range(20):
+            story.kernel(us=50)
+    return story
+
+
 BATCHES = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 FIRES: Mapping[str, Telling] = {
     "low-gpu-use": lambda: used(0.4),
@@ -353,6 +383,7 @@ FIRES: Mapping[str, Telling] = {
     "indexing-in-a-loop": lambda: indexing(10),
     "memory-nearly-full": lambda: allocating(0.95),
     "opaque-graphs": lambda: with_graphs(3),
+    "nsight-compute": lambda: measured("global", 40),
     "outside-ops": lambda: outside(100),
 }
 QUIET: Mapping[str, Telling] = {
@@ -388,5 +419,6 @@ QUIET: Mapping[str, Telling] = {
     "indexing-in-a-loop": lambda: indexing(9),
     "memory-nearly-full": lambda: allocating(0.85),
     "opaque-graphs": steady,
+    "nsight-compute": lambda: measured("local", 40),
     "outside-ops": lambda: outside(10),
 }

@@ -54,7 +54,7 @@ def test_other_tables_read_no_details():
     assert not details_of("op", ["calls", "gpu", "default"])
     assert not details_of("kernel", ["all", "flops"])
     assert not details_of("step", ["wall"])
-    assert details_of("op", ["counted"]) == details_of("step", ["mfu"]) == {"json"}
+    assert details_of("op", ["counted"]) == details_of("step", ["mfu"]) == {"json", "metrics"}
 
 
 def test_shown_with_units(report):

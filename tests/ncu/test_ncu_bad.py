@@ -86,13 +86,6 @@ def made(folder):
     return folder
 
 
-@pytest.mark.parametrize("command", ["trace", "flame", "advise", "view", "why"])
-def test_commands_that_need_a_timeline(made, command):
-    more = ["-o", "t.json"] if command == "trace" else ["-o", "f.svg"] if command == "flame" else []
-    done = bridge(command, "x.csv", *more, *(["0"] if command == "why" else []))
-    assert_refused(done, "no timeline", "x.csv")
-
-
 @pytest.mark.parametrize("by", ["step", "gap", "idle", "range", "device", "launch", "wait"])
 def test_tables_that_need_a_timeline(made, by):
     assert_misused(bridge("report", "x.csv", "--by", by), "no timeline")
@@ -120,10 +113,3 @@ def test_reports_of_two_kinds(made, corpus):
     assert_misused(
         bridge("report", str(nsys), "--metrics", "occupancy"), "no metrics in the report"
     )
-
-
-def test_the_store_keeps_that_there_is_no_timeline(made):
-    assert bridge("import", "x.csv").exit_code == 0
-    assert bridge("report", "--by", "op").exit_code == 0
-    assert_misused(bridge("report", "--by", "gap"), "no timeline")
-    assert_refused(bridge("trace", "-o", "t.json"), "no timeline")

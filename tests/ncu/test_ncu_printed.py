@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_ncu import DURATION, details, kernel, raw
 
-import bridge
 import importers
+from bridge.joined import join
 from importers.ncu import nvtx
 from importers.ncu.units import base, decimal_comma, number, scaled
 
@@ -136,7 +136,7 @@ def test_a_time_that_was_not_collected_is_no_time(tmp_path, capsys):
     report = loaded(tmp_path, raw([kernel("a", metrics={"x__y.sum": ("5", "inst")})]))
     assert times(report) == [0]
     assert "1 of 1 kernels without a time" in " ".join(report.warnings)
-    table = bridge.joined.join(report).by("kernel", metrics=["x__y.sum"])
+    table = join(report).by("kernel", metrics=["x__y.sum"])
     assert table["total_ns"].tolist() == table["min_ns"].tolist() == [-1]
     assert table["x__y.sum"].tolist() == [5]
 
@@ -144,7 +144,7 @@ def test_a_time_that_was_not_collected_is_no_time(tmp_path, capsys):
 def test_only_some_times(tmp_path):
     without = kernel("b", metrics={"x.sum": ("1", "inst")})
     report = loaded(tmp_path, raw([kernel("a"), without, kernel("a")]))
-    table = bridge.joined.join(report).by("kernel")
+    table = join(report).by("kernel")
     assert dict(zip(table["kernel"], table["total_ns"], strict=True)) == {"a": 2000, "b": -1}
 
 
@@ -174,7 +174,7 @@ def test_details(tmp_path):
     said = report.metrics.rules
     assert said["text"].tolist() == ['said "so", and\nmore', "fine"]
     assert said["speedup"].tolist() == [50.5, -1.0]
-    joined = bridge.joined.join(report)
+    joined = join(report)
     found = joined.by("kernel", metrics=["memory_throughput", "dram_bytes_per_s", "Cache"]).iloc[0]
     assert (found["memory_throughput"], found["dram_bytes_per_s"]) == (12.5, 3e9)
     assert found["Cache"] == "PreferL1"
@@ -205,3 +205,96 @@ def test_phases_of_a_cell():
         ("3", "mine", "a:b"),
         ("4", "mine", "c"),
     ]
+
+
+def test_ranges_as_ncu_prints_them():
+    """Cells as they stand in the wild: the system's number of the thread, a blank at the end, domains side by side."""
+    none = ":none:none:none:none:none:none"
+    cell = (
+        f'1614690  "<default domain>:64x32x4x3 causal=False{none}" '
+        f' "<default domain>:module:layers.0.self_attn{none}"  "CCCL:cub::DeviceReduce::Reduce{none}" '
+    )
+    thread, found = nvtx.stack([cell])
+    assert thread == 1614690
+    assert [(one.domain, one.name) for one in found] == [
+        ("<default domain>", "64x32x4x3 causal=False"),
+        ("<default domain>", "module:layers.0.self_attn"),
+        ("CCCL", "cub::DeviceReduce::Reduce"),
+    ]
+    [phase] = nvtx.phases([f'"0:<default domain>:compute_kernel:profile{none}"'])
+    assert (phase.id, phase.name) == ("0", "compute_kernel:profile")
+
+
+ODD = [
+    'say "hi" there',
+    "a, b; c",
+    "two\nlines",
+    "==PROF== no line of ncu",
+    'quote" "quote',
+    '"',
+    "ü 日本",
+]
+
+
+@pytest.mark.parametrize("details_page", [False, True])
+@pytest.mark.parametrize("name", ODD)
+def test_odd_names_of_ops_and_kernels(tmp_path, name, details_page):
+    pushed = ["outer", (name, "lib"), "inner"]
+    one = kernel(f"k<{name}>", thread=97844, pushed=pushed, started=[(7, name)])
+    text = (
+        details([{**one, "metrics": {("S", "Duration"): ("1", "us")}}], nvtx=True)
+        if details_page
+        else raw([one])
+    )
+    report = loaded(tmp_path, text)
+    texts = report.texts.decode()
+    ranges = report.ranges
+    assert texts[:3] == ["outer", name, "inner"]
+    assert ranges["domain_name"].tolist()[:3] == ["", "lib", ""]
+    assert texts[3:] == [name]
+    assert ranges["kind"].tolist() == ["push_pop"] * 3 + ["start_end"]
+    assert report.activities["full_name"].tolist() == [f"k<{name}>"]
+    assert {int(t) & 0xFFFFFF for t in ranges["thread"]} == {97844}
+
+
+def test_payloads_and_colours(tmp_path):
+    said = "UINT64:42:ARGB:FF00FF00:REGISTERED:mine"
+    pushed = [("mine", made_ncu.DEFAULT, said), ("other", "lib", "DOUBLE:0.5:none:none:none:none")]
+    report = loaded(tmp_path, raw([kernel(pushed=pushed)]))
+    assert report.texts.decode() == ["mine", "other"]
+    assert report.ranges["payload"].tolist() == [42, -1]
+
+
+def test_the_columns_of_older_versions(tmp_path):
+    """Those of 2021 had the time of the launch, and neither geometry nor estimates."""
+    head = [
+        *made_ncu.OF_KERNEL[:4],
+        made_ncu.PUSHED,
+        made_ncu.STARTED,
+        "Kernel Name",
+        "Kernel Time",
+    ]
+    head += ["Context", "Stream", "Section Name", "Metric Name", "Metric Unit", "Metric Value"]
+    head += ["Rule Name", "Rule Type", "Rule Description"]
+    row = [
+        "0",
+        "7",
+        "python3",
+        "h",
+        f"1  {made_ncu.frame('op')}",
+        "",
+        "k(int)",
+        "2021-May-03 10:00:00",
+        "1",
+        "7",
+    ]
+    rows = [
+        head,
+        [*row, "SOL", "Duration", "usecond", "2.5", "", "", ""],
+        [*row, "SOL", "", "", "", "R", "WRN", "x"],
+    ]
+    report = loaded(tmp_path, made_ncu.written(rows))
+    assert times(report) == [2500]
+    assert report.texts.decode() == ["op"]
+    assert report.activities["grid_x"].tolist() == [-1]
+    assert report.metrics.rules["kind"].tolist() == ["WRN"]

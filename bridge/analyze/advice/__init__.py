@@ -8,10 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bridge.analyze.advice.needs import NEEDS
-from bridge.analyze.advice.rule import UNKNOWN, Advice, Finding, NotJudged, Rule
+from bridge.analyze.advice.needs import NEEDS, TIMELINE
+from bridge.analyze.advice.rule import (
+    KERNEL_TIME,
+    THE_RUN,
+    UNKNOWN,
+    Advice,
+    Finding,
+    NotJudged,
+    Rule,
+)
 from bridge.analyze.advice.rules import RULES
 from bridge.analyze.advice.seen import Seen
+from bridge.analyze.metrics import timeless
 from bridge.join.attributed import Attributed
 
 WORTH = 0.01  # of the run, below which advice is counted and not listed
@@ -22,7 +31,8 @@ class Advised:
     """What rules say of a report: sorted by what they would save, that of which nothing is known last.
 
     ``small`` is what would save less than is worth it at most, ``passed`` found nothing, and
-    ``not_judged`` lacked data. ``wall_ns`` is the run that shares are of.
+    ``not_judged`` lacked data. ``wall_ns`` is the run that shares are of: of a report without a ``timeline``
+    the time of its kernels.
     """
 
     source: tuple[str, ...]
@@ -31,24 +41,26 @@ class Advised:
     small: tuple[Advice, ...]
     passed: tuple[Rule, ...]
     not_judged: tuple[NotJudged, ...]
+    timeline: bool = True
 
 
 def advise(joined: Attributed, rules: Sequence[Rule] = RULES, worth: float = WORTH) -> Advised:
     """Judge a report by rules; ``worth`` is the fraction of the run from which on a ceiling is listed."""
-    seen = Seen(joined)
+    seen, timeline = Seen(joined), timeless.has_timeline(joined.report)
     there = {name: need.there(seen) for name, need in NEEDS.items()}
     found: list[Advice] = []
     passed: list[Rule] = []
     not_judged: list[NotJudged] = []
     for rule in rules:
         missing = next((name for name in rule.needs if not there[name]), None)
-        if missing is not None:
+        if not timeline and rule.name not in timeless.RULES:
+            not_judged.append(NotJudged(rule, TIMELINE.missing, TIMELINE.record))
+        elif missing is not None:
             not_judged.append(NotJudged(rule, NEEDS[missing].missing, NEEDS[missing].record))
-        elif (finding := rule.find(seen)) is None:
-            passed.append(rule)
+        elif findings := _findings(rule, seen):
+            found += findings
         else:
-            bounded = _bounded(finding, seen.wall_ns)
-            found.append(Advice(rule, bounded, _share(bounded, seen.wall_ns)))
+            passed.append(rule)
     found.sort(key=_order)
     listed = [one for one in found if one.share < 0 or one.share >= worth]
     small = [one for one in found if one not in listed]
@@ -59,7 +71,17 @@ def advise(joined: Attributed, rules: Sequence[Rule] = RULES, worth: float = WOR
         tuple(small),
         tuple(passed),
         tuple(not_judged),
+        timeline,
     )
+
+
+def _findings(rule: Rule, seen: Seen) -> list[Advice]:
+    """Return what a rule has found: once, or about several things apart."""
+    found = rule.find(seen)
+    each = [found] if isinstance(found, Finding) else found or ()
+    bounded = [_bounded(finding, seen.wall_ns) for finding in each]
+    of = THE_RUN if timeless.has_timeline(seen.report) else KERNEL_TIME
+    return [Advice(rule, finding, _share(finding, seen.wall_ns), of) for finding in bounded]
 
 
 def named(names: Sequence[str]) -> tuple[Rule, ...]:

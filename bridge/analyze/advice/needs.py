@@ -76,10 +76,15 @@ def _memory(seen: Seen) -> bool:
     return bool(len(seen.allocated))
 
 
+def _counters(seen: Seen) -> bool:
+    return len(seen.report.metrics.rules) > 0
+
+
 def _device_memory(seen: Seen) -> bool:
     return bool((frames.ints(seen.report.devices, "memory_bytes") > 0).any())
 
 
+TIMELINE = Need("a timeline", f"{TRACE}, and this report beside it with --ncu", lambda _: True)
 NEEDS: Mapping[str, Need] = {
     "work": Need("work on a GPU", TRACE, _work),
     "kernels": Need("kernels", TRACE, _kernels),
@@ -110,6 +115,11 @@ NEEDS: Mapping[str, Need] = {
         "samples of allocated memory",
         "bridge.profile(profile_memory=True) in the program",
         _memory,
+    ),
+    "counters": Need(
+        "rules of Nsight Compute",
+        "ncu --set full, of the same program, given with --ncu",
+        _counters,
     ),
     "device memory": Need("the size of the GPU's memory", DESCRIBED, _device_memory),
 }

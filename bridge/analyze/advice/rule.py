@@ -5,7 +5,7 @@ The invariant: a rule judges only what the report can tell; what it needs is sai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 UNKNOWN = -1  # ns, where nothing sound can be said
 NOT_ESTIMATED = "none"
+THE_RUN, KERNEL_TIME = "the run", "kernel time"
 # Where rules come from.
 TENSORBOARD = "PyTorch's TensorBoard plugin"
 TIDY = "TorchTidy"
 NSYS = "Nsight Systems' expert rules"
 HERE = "nsight-bridge"
+NSIGHT_COMPUTE = "Nsight Compute"
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Finding:
 class Rule:
     """A rule: what it is about, when it fires, the sentence that takes its figures, what to do, how its saving is estimated, where it comes from, and what it reads.
 
-    ``needs`` are names of `needs.NEEDS`; ``find`` returns None where all is well.
+    ``needs`` are names of `needs.NEEDS`; ``find`` returns None, or no finding, where all is well.
     """
 
     name: str
@@ -54,16 +56,20 @@ class Rule:
     estimate: str
     source: str
     needs: tuple[str, ...]
-    find: Callable[[Seen], Finding | None]
+    find: Callable[[Seen], Finding | Iterable[Finding] | None]
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A rule that applies; ``share`` is the fraction of the run that its ceiling is, -1 where that is not known."""
+    """A rule that applies; ``share`` is the fraction of the run that its ceiling is, -1 where that is not known.
+
+    ``of`` is what it is a fraction of, in words: of a report without a timeline not the run.
+    """
 
     rule: Rule
     finding: Finding
     share: float
+    of: str = THE_RUN
 
 
 @dataclass(frozen=True)

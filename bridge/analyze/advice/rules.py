@@ -8,6 +8,7 @@ from __future__ import annotations
 from bridge.analyze.advice import (
     compute,
     copies,
+    counters,
     coverage,
     idle,
     memory,
@@ -16,5 +17,5 @@ from bridge.analyze.advice import (
     waiting,
 )
 
-MODULES = (waiting, idle, copies, compute, parallel, patterns, memory, coverage)
+MODULES = (waiting, idle, copies, compute, parallel, patterns, memory, counters, coverage)
 RULES = tuple(rule for module in MODULES for rule in module.RULES)

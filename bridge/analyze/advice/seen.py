@@ -19,6 +19,7 @@ from bridge.analyze.causes.idle import Gaps
 from bridge.analyze.concurrency import by_device
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import Floats, highest, lowest, sums
+from bridge.analyze.metrics import timeless
 from bridge.analyze.occupancy import Occupancy
 from bridge.analyze.overview.memory import samples
 from bridge.analyze.tree import stacks, subtree_sums
@@ -98,7 +99,12 @@ class Seen:
 
     @cached_property
     def wall_ns(self) -> int:
-        """How long the run took: of the file that took longest, from its first API call or work to its last."""
+        """How long the run took: of the file that took longest, from its first API call or work to its last.
+
+        Without a timeline: how long its kernels took.
+        """
+        if not timeless.has_timeline(self.report):
+            return int(self.time[self.counted].sum())
         first, last = self.run
         return int((last - first).max(initial=0))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bridge.analyze.timeline import curves, device, host
+from bridge.analyze.timeline import allocated, curves, device, host
 from bridge.analyze.timeline.parts import Arrows, Column, Json, Named, Slices, Timeline
 from bridge.analyze.tracks import Group, Track, Tracks
 from bridge.join.attributed import Attributed
@@ -24,6 +24,12 @@ MEGENGINE_CURVES = {  # its names (one is misspelt there), and what ours is divi
     curves.BUSY: ("gpu_usgae_ratio", PER_CENT),
     curves.BEHIND: ("device_ahead_ms", IN_MS),
 }
+MXNET_MEMORY = {  # what each calls the memory that is used of a kind
+    "device": "Memory: gpu/{device}",
+    "pageable": "Memory: cpu/0",
+    "pinned": "Memory: cpu_pinned/0",
+}
+MEGENGINE_MEMORY = {"device": "gpu{device}_alloc_mem", "pageable": "cpu0_alloc_mem"}
 
 
 def raf(joined: Attributed) -> Timeline:
@@ -45,7 +51,7 @@ def mxnet(joined: Attributed) -> Timeline:
         lambda track: replace(track, group=_as_device(track.group)),
         lambda _slices: {},
     )
-    return _without_arrows(found)
+    return _without_arrows(_memory_called(found, MXNET_MEMORY))
 
 
 def megengine(joined: Attributed) -> Timeline:
@@ -56,7 +62,8 @@ def megengine(joined: Attributed) -> Timeline:
         lambda track: track,
         lambda s: {"__name__": s.name, **({"op": s.args["op"]} if "op" in s.args else {})},
     )
-    return replace(found, counters=[*map(_megengine_curve, found.counters)])
+    found = replace(found, counters=[*map(_megengine_curve, found.counters)])
+    return _memory_called(found, MEGENGINE_MEMORY)
 
 
 def _laid_out(
@@ -71,7 +78,8 @@ def _laid_out(
     arrows = Arrows.to_launched(joined.attribution.launch, ops, calls, work)
     phases, (marks, counters) = host.phases(joined, tracks), host.marks(joined, tracks)
     slices = [replace(s, kind=kinds[s.kind], args=args(s)) for s in (ops, calls, work)]
-    samples = [*curves.of_devices(joined, tracks), *counters]
+    of_memory = allocated.of_memory(joined, tracks)
+    samples = [*curves.of_devices(joined, tracks), *of_memory, *counters]
     made = [place(track) for track in tracks.made]
     return Timeline(
         joined.report.began, made, slices, replace(phases, args={}), marks, samples, arrows
@@ -107,6 +115,20 @@ def _none(s: Slices) -> Named:
 
 def _as_device(group: Group) -> Group:
     return replace(group, name=group.name if group.order % 2 else f"{HOST} {group.name}")
+
+
+def _memory_called(found: Timeline, names: Mapping[str, str]) -> Timeline:
+    """Call the curves of what is used by these names, by kind of memory and its device."""
+    own = {allocated.curve_name(kind, allocated.USED): name for kind, name in names.items()}
+
+    def called(curve: Slices) -> Slices:
+        name = own.get(curve.name.names[0]) if len(curve.name.names) == 1 else None
+        if name is None or not len(curve):
+            return curve
+        device = found.tracks[int(curve.track[curve.rows[0]])].group.device
+        return replace(curve, name=Named(curve.name.codes, [name.format(device=device)]))
+
+    return replace(found, counters=[*map(called, found.counters)])
 
 
 def _megengine_curve(curve: Slices) -> Slices:

@@ -16,6 +16,7 @@ import numpy as np
 from bridge.analyze import lanes
 from bridge.analyze.dialects.torch_device import device_work
 from bridge.analyze.dialects.torch_ids import EXTERNAL, around_calls, of_calls
+from bridge.analyze.dialects.torch_memory import instants
 from bridge.analyze.timeline import host
 from bridge.analyze.timeline.parts import (
     Arrows,
@@ -84,9 +85,17 @@ def torch(joined: Attributed, *, together: bool = True) -> Timeline:
     arrows = Arrows.to_launched(joined.attribution.launch, ops, calls, work.all)
     phases, (marks, counters) = host.phases(joined, tracks), host.marks(joined, tracks)
     slices = [*_parted(ops, annotated), *_by_api(calls), *work.kinds]
-    links = (_autograd(joined, ops),)
+    memory = instants(joined, tracks)
     return Timeline(
-        joined.report.began, tracks.made, slices, phases, marks, counters, arrows, links
+        base=joined.report.began,
+        tracks=tracks.made,
+        slices=slices,
+        phases=phases,
+        marks=marks,
+        counters=counters,
+        arrows=arrows,
+        links=(_autograd(joined, ops),),
+        instants=memory,
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from bridge.analyze.flops.asked import Costs
 from bridge.analyze.flops.calls import MOST_BYTES, NO_FORMULA, RECORDED, TOO_LITTLE, Known
+from bridge.analyze.flops.measured import MEASURED, best
 from bridge.analyze.flops.peaks import Limits
 from bridge.analyze.flops.tree import Tree, of_nodes
 from bridge.analyze.groups import Floats, texts
@@ -65,7 +66,7 @@ class Reached:
     @cached_property
     def known(self) -> Known:
         """What each range says of its cost."""
-        return Known.of(self.joined, self.costs.convention, self.costs.dtype)
+        return best(self.joined, self.costs)
 
     @cached_property
     def tree(self) -> Tree:
@@ -223,5 +224,7 @@ def _sums(group: Ints, values: Floats, groups: int) -> Floats:
 
 def _named(said: Sequence[str]) -> str:
     """Return the formulas of a group, those that count first; of many some."""
-    order = sorted(set(said), key=lambda text: (text in UNKNOWN, text != RECORDED, text))
+    order = sorted(
+        set(said), key=lambda text: (text in UNKNOWN, text != MEASURED, text != RECORDED, text)
+    )
     return ", ".join(order[:SEVERAL]) + (", …" if len(order) > SEVERAL else "") or NO_FORMULA

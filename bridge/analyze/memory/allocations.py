@@ -23,13 +23,15 @@ STATES = RELEASED, ALIVE, BEFORE, TAKEN = (
 def lives(held: Held) -> tuple[Ints, Ints, Ints]:
     """Return the events that begin and end each allocation (NONE for none), and its place in `STATES`.
 
-    What was allocated before the capture begins with nothing. In order of what begins them, those last.
+    What was allocated before the capture begins with nothing, or with what tells of it. In order of what
+    begins them, those last.
     """
     events, pairs = held.events, held.pairs
     first, before = np.flatnonzero(~events.is_release), np.flatnonzero(pairs.before)
     end = np.where(pairs.partner[first] != NONE, pairs.partner[first], pairs.next[first])
     state = np.where(end == NONE, STATES.index(ALIVE), STATES.index(RELEASED))
     state = np.where(pairs.next[first] != NONE, STATES.index(TAKEN), state)
+    state = np.where(events.is_held[first], STATES.index(BEFORE), state)
     return (
         np.concatenate((first, np.full(len(before), NONE))),
         np.concatenate((end, before)),
@@ -45,7 +47,7 @@ def by_allocation(held: Held) -> pd.DataFrame:
     first, end, state = first[rows], end[rows], state[rows]
     told = np.where(first == NONE, end, first)  # the event that says where and how large
     table, row = held.joined.report.memory, held.events.row[told]
-    start = _times(held, first)
+    start = _times(held, np.where(state == STATES.index(BEFORE), NONE, first))
     stop = _times(held, end)
     unknown = (start == MISSING) | (stop == MISSING)
     found = pd.DataFrame(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from bridge.join.attributed import KEY, Attributed
 from bridge.join.order import NONE, Flags, Ints, number, stable
@@ -18,12 +19,14 @@ class Events:
 
     ``key`` numbers addresses (of a report, process and device), ``group`` where memory is: ``groups`` holds
     a row of these columns for each (report, process, device, kind). ``node`` is the innermost range that
-    was open, ``step`` the step of `Attributed.iterations`; NONE for none.
+    was open, ``step`` the step of `Attributed.iterations`; NONE for none. What ``is_held`` was allocated
+    before the capture and is told of at its beginning.
     """
 
     row: Ints
     time: Ints
     is_release: Flags
+    is_held: Flags
     bytes: Ints
     key: Ints
     group: Ints
@@ -47,6 +50,7 @@ class Events:
             row=row,
             time=time[row],
             is_release=frames.ints(table, "operation")[row] == frames.RELEASE,
+            is_held=frames.ints(table, "operation")[row] == frames.HELD,
             bytes=np.maximum(frames.ints(table, "bytes")[row], 0),
             key=key,
             group=group,
@@ -69,18 +73,18 @@ def _called(joined: Attributed) -> tuple[Ints, Ints]:
     time = frames.ints(table, "time")
     node = np.append(joined.launch_node, NONE)[call]
     alone = np.flatnonzero((call == NONE) & (frames.ints(table, "thread") != NONE))
-    node[alone] = _open(joined, alone, time[alone])
+    node[alone] = open_on(joined, table, alone, time[alone])
     began = np.append(frames.ints(joined.report.launches, "start"), NONE)[call]
     return node, np.where(call == NONE, time, began)
 
 
-def _open(joined: Attributed, rows: Ints, time: Ints) -> Ints:
-    """Return the innermost node that was open on the thread of each row of `memory`."""
+def open_on(joined: Attributed, table: pd.DataFrame, rows: Ints, time: Ints) -> Ints:
+    """Return the innermost node that was open at a time on the thread of each of these rows of a frame."""
     if not len(rows):
         return rows
     nesting, ranges = joined.attribution.nesting, joined.report.ranges
     ours, theirs = shared(
-        [frames.ints(joined.report.memory, c)[rows] for c in ("report", "thread")],
+        [frames.ints(table, c)[rows] for c in ("report", "thread")],
         [frames.ints(ranges, c)[nesting.range] for c in ("report", "thread")],
     )
     stack = np.full(max(int(ours.max(initial=0)), int(theirs.max(initial=0))) + 1, NONE)

@@ -11,7 +11,7 @@ from bridge.analyze.groups import counts, highest, lowest, sums
 from bridge.analyze.memory import said
 from bridge.analyze.memory.allocations import BEFORE, STATES, lives
 from bridge.analyze.memory.held import Held
-from bridge.analyze.memory.of_groups import summary
+from bridge.analyze.memory.of_groups import in_order, summary
 from bridge.join.intervals import unions
 from bridge.join.order import NONE, Ints, by, number, runs
 from importers import frames
@@ -96,22 +96,11 @@ def flow(held: Held) -> Flow:
     tiles["color"] = color
     table = summary(held)
     shown = table.head(MOST_PANELS)
-    groups = _groups(held)
+    groups = in_order(held)
     panels = tuple(
         _panel(held, tiles, groups[nth], shown.iloc[nth], span) for nth in range(len(shown))
     )
     return Flow(held.joined.report.source, panels, ops, len(table) - len(shown))
-
-
-def _groups(held: Held) -> list[int]:
-    """Return the groups in the order of the summary."""
-    groups = len(held.events.groups)
-    rows = np.flatnonzero(held.counted)
-    there = np.flatnonzero(counts(held.group[rows], groups) > 0)
-    peak = highest(held.group[rows], held.used[rows], groups)
-    peak = peak if held.joined.chosen is not None else np.maximum(peak, held.base)
-    found: list[int] = there[by(-peak[there], there)].tolist()
-    return found
 
 
 def _colors(held: Held, tiles: pd.DataFrame) -> tuple[Ints, tuple[str, ...]]:

@@ -60,7 +60,13 @@ class Held:
     @cached_property
     def change(self) -> Ints:
         """What each event adds to the bytes that its group holds."""
-        return np.where(self.events.is_release, -self.size, self.size)
+        change = np.where(self.events.is_release, -self.size, self.size)
+        return np.where(self.events.is_held, 0, change)
+
+    @cached_property
+    def is_made(self) -> Flags:
+        """Which events are allocations of the capture."""
+        return ~self.events.is_release & ~self.events.is_held
 
     @cached_property
     def lost(self) -> Ints:
@@ -71,11 +77,14 @@ class Held:
     def base(self) -> Ints:
         """Bytes that each group held before its first event, as far as that is known.
 
-        What was released and never allocated; where an allocator says its total, at least that.
+        What was released and never allocated, and what is told of; where an allocator says its total, at
+        least that.
         """
-        groups, first = len(self.events.groups), np.flatnonzero(self.pairs.before)
+        groups = len(self.events.groups)
+        first = np.flatnonzero(self.pairs.before | self.events.is_held)
         found = sums(self.group[first], self.size[first], groups)
-        at, table = _firsts(self.group), self.joined.report.memory
+        rows, table = np.flatnonzero(~self.events.is_held), self.joined.report.memory
+        at = rows[_firsts(self.group[rows])]
         rows = self.events.row[at]
         said = frames.ints(table, "allocated")[rows] - self.change[at]
         alone = (frames.ints(table, "pool")[rows] == MISSING) & (said >= 0)

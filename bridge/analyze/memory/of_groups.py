@@ -16,7 +16,7 @@ def summary(held: Held) -> pd.DataFrame:
     """Return one row per report, process, device and kind of memory, the one with the highest peak first."""
     events, groups = held.events, len(held.events.groups)
     rows = np.flatnonzero(held.counted)
-    of, release = held.group[rows], events.is_release[rows]
+    of, release, made = held.group[rows], events.is_release[rows], held.is_made[rows]
     every = np.arange(groups)
     peak, reserved = peaks(held, held.used), peaks(held, held.reserved)
     peak_bytes = _at(held.used, peak)
@@ -27,9 +27,9 @@ def summary(held: Held) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             **said.places(held, every),
-            "allocations": counts(of[~release], groups),
+            "allocations": counts(of[made], groups),
             "releases": counts(of[release], groups),
-            "allocated_bytes": sums(of[~release], size[~release], groups),
+            "allocated_bytes": sums(of[made], size[made], groups),
             "released_bytes": sums(of[release], size[release], groups),
             "before_bytes": held.base,
             "end_bytes": _last(held),
@@ -44,6 +44,17 @@ def summary(held: Held) -> pd.DataFrame:
     )
     there = np.flatnonzero(counts(of, groups) > 0)
     return table.iloc[there[by(-peak_bytes[there], there)]].reset_index(drop=True)
+
+
+def in_order(held: Held) -> list[int]:
+    """Return the groups in the order of the summary."""
+    groups = len(held.events.groups)
+    rows = np.flatnonzero(held.counted)
+    there = np.flatnonzero(counts(held.group[rows], groups) > 0)
+    peak = highest(held.group[rows], held.used[rows], groups)
+    peak = peak if held.joined.chosen is not None else np.maximum(peak, held.base)
+    found: list[int] = there[by(-peak[there], there)].tolist()
+    return found
 
 
 def peaks(held: Held, level: Ints) -> Ints:
@@ -64,36 +75,43 @@ def fragmentation(held: Held, at: Ints) -> Ints:
     return np.where((at == NONE) | (reserved <= 0), float(MISSING), share)
 
 
-def alive_at_peak(held: Held) -> pd.DataFrame:
-    """Return what was alive when most was used, a row per process, device, kind and op that allocated it.
-
-    What had been allocated before the capture is a row of its own.
-    """
+def alive(held: Held) -> tuple[Ints, Ints, Ints]:
+    """Return what was alive when most was used: the events that made it, and groups with bytes of which no event tells."""
     events, pairs = held.events, held.pairs
     peak = peaks(held, held.used)
     first = np.flatnonzero(~events.is_release)
     at = peak[held.group[first]]
     end = np.where(pairs.partner != NONE, pairs.partner, pairs.next)[first]
-    rows = first[(at != NONE) & (first <= at) & ((end == NONE) | (end > at))]
+    there = (first <= at) | events.is_held[first]
+    rows = first[(at != NONE) & there & ((end == NONE) | (end > at))]
+    known = sums(held.group[rows], held.size[rows], len(peak))
+    rest = np.where(peak == NONE, 0, _at(held.used, peak) - known)
+    left = np.flatnonzero(rest)
+    return rows, left, rest[left]
+
+
+def alive_at_peak(held: Held) -> pd.DataFrame:
+    """Return what was alive when most was used, a row per process, device, kind and op that allocated it.
+
+    What had been allocated before the capture is a row of its own.
+    """
+    rows, left, rest = alive(held)
     op = said.op_of(held, rows)
     pair, distinct = number(held.group[rows], op)
     size = sums(pair, held.size[rows], len(distinct))
-    of, ops = held.group[rows][distinct], said.ops(held, rows[distinct])
-    known = sums(of, size, len(peak))
-    rest = np.where(peak == NONE, 0, _at(held.used, peak) - known)
-    left = np.flatnonzero(rest)
+    ops = said.ops(held, rows[distinct])
+    group = np.concatenate((held.group[rows][distinct], left))
     table = pd.DataFrame(
         {
-            **said.places(held, np.concatenate((of, left))),
+            **said.places(held, group),
             "op": np.concatenate((ops, texts([said.BEFORE] * len(left)))),
             "count": np.concatenate((counts(pair, len(distinct)), np.full(len(left), MISSING))),
-            "bytes": np.concatenate((size, rest[left])),
+            "bytes": np.concatenate((size, rest)),
         }
     )
-    group = np.concatenate((of, left))
-    table["share"] = ratio(table["bytes"].to_numpy(), _at(held.used, peak)[group])
-    order = by(-_at(held.used, peak)[group], group, -table["bytes"].to_numpy())
-    return table.iloc[order].reset_index(drop=True)
+    whole = _at(held.used, peaks(held, held.used))[group]
+    table["share"] = ratio(table["bytes"].to_numpy(), whole)
+    return table.iloc[by(-whole, group, -table["bytes"].to_numpy())].reset_index(drop=True)
 
 
 def _where(held: Held, what: str, at: Ints) -> dict[str, Ints | said.NAMES]:

@@ -54,10 +54,11 @@ def _pair(op: Ints, kind: Ints, kinds: int) -> Ints:
 
 def _sums(held: Held, rows: Ints, group: Ints, groups: int) -> dict[str, Ints]:
     release, size = held.events.is_release[rows], held.size[rows]
-    allocated = sums(group[~release], size[~release], groups)
+    made = held.is_made[rows]
+    allocated = sums(group[made], size[made], groups)
     released = sums(group[release], size[release], groups)
     return {
-        "allocations": counts(group[~release], groups),
+        "allocations": counts(group[made], groups),
         "releases": counts(group[release], groups),
         "allocated_bytes": allocated,
         "released_bytes": released,
@@ -74,12 +75,12 @@ def _left(held: Held, rows: Ints, group: Ints, groups: int) -> Ints:
 def stays(held: Held) -> Flags:
     """Tell which events allocate what nothing releases."""
     pairs = held.pairs
-    found: Flags = ~held.events.is_release & (pairs.partner == NONE) & (pairs.next == NONE)
+    found: Flags = held.is_made & (pairs.partner == NONE) & (pairs.next == NONE)
     return found
 
 
 def _largest(held: Held, rows: Ints, group: Ints, groups: int) -> Ints:
-    first = ~held.events.is_release[rows]
+    first = held.is_made[rows]
     return highest(group[first], held.size[rows[first]], groups, empty=0)
 
 

@@ -26,7 +26,10 @@ def by_step(held: Held, later: int = LATER) -> pd.DataFrame:
     table, groups = held.joined.report.memory, events.row[events.groups]
     owner = [frames.ints(table, c)[groups] for c in ("report", "process")]
     parts = []
-    for group in range(len(groups)):  # a turn per process, device and kind
+    there = np.unique(
+        held.group
+    )  # a release may be of another kind than its allocation, which counts
+    for group in there.tolist():  # a turn per process, device and kind
         ours = np.flatnonzero(
             (steps.report == owner[0][group]) & (steps.process == owner[1][group])
         )
@@ -46,7 +49,7 @@ def _of_group(held: Held, group: int, ours: Ints, later: int) -> pd.DataFrame:
     inside = np.append(ours, NONE)[place] == events.step[rows]
     release = events.is_release[rows]
     size, count = held.size[rows], len(ours)
-    given, back = inside & ~release, inside & release
+    given, back = inside & held.is_made[rows], inside & release
     allocated, released = (sums(place[f], size[f], count) for f in (given, back))
     first, last = (np.searchsorted(time, c[ours]) for c in (steps.start, steps.end))
     around = np.concatenate((held.base[[group]], level))  # around[n] is held before event n

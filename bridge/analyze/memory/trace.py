@@ -10,7 +10,7 @@ from bridge.analyze.memory import said
 from bridge.analyze.memory.held import Held
 from importers import frames
 
-EVENTS = ("allocate", "release")
+EVENTS = ("allocate", "release", "held before")
 
 
 def by_event(held: Held) -> pd.DataFrame:
@@ -22,7 +22,7 @@ def by_event(held: Held) -> pd.DataFrame:
             "trace": rows,
             "time_ns": said.since_start(held, rows),
             **said.places(held, held.group[rows]),
-            "event": texts(EVENTS)[events.is_release[rows].astype(np.int64)],
+            "event": texts(EVENTS)[frames.ints(table, "operation")[events.row[rows]]],
             "op": said.ops(held, rows),
             "step": said.steps(held, rows),
             "bytes": held.size[rows],

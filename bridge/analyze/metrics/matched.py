@@ -74,7 +74,12 @@ def matched(timeline: Attributed, measured: Attributed) -> Matched:
     exact = np.unique(of[sure == 0])
     their, size = measured.report.metrics, len(timeline.report.activities)
     number_of = np.append(their.of[their_rows], NONE)
-    metrics = replace(their, of=_spread(number_of[of], rows, size), sure=_spread(sure, rows, size))
+    metrics = replace(
+        their,
+        of=_spread(number_of[of], rows, size),
+        sure=_spread(sure, rows, size),
+        source=measured.report.source,
+    )
     return Matched(
         replace(timeline.report, metrics=metrics),
         len(rows),

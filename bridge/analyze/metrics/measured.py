@@ -64,6 +64,11 @@ def _sum(values: pd.DataFrame, source: Source, unit: str, kernels: int) -> Float
     return total
 
 
+def numbers_of(values: pd.DataFrame, name: str, kernels: int) -> Floats:
+    """Return a metric of each of so many kernels by its own name, NaN for none."""
+    return _numbers(values, _rows(values, name), kernels)
+
+
 def _rows(values: pd.DataFrame, name: str, unit: str | None = None) -> Ints:
     """Return the rows of a metric, in this unit."""
     found = _is(values["metric"], name)

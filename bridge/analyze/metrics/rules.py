@@ -26,15 +26,14 @@ def by_rule(joined: Attributed, kernel_names: str = "short") -> pd.DataFrame:
     do not add up; of what one rule says of one kernel in several texts, the largest estimate counts.
     ``text`` is of the kernel that took longest.
     """
-    activity, place = _said(joined)
-    activity, place = _most(joined.report.metrics.rules, activity, place)
+    activity, place = largest(joined)
     rules = joined.report.metrics.rules.iloc[place]
     code, names = named(joined, KERNEL_NAMES[kernel_names], activity)
     group, first = number(code, *(frames.codes(rules[c]) for c in TOLD_APART))
     groups, time = len(first), joined.duration[activity]
     longest = _longest(group, time)
     speedup = rules["speedup"].to_numpy()
-    saved = np.where(_is(rules["scope"], WHOLE) & (speedup > 0), time * speedup / PER_CENT, 0)
+    saved = np.where(is_named(rules["scope"], WHOLE) & (speedup > 0), time * speedup / PER_CENT, 0)
     columns = {
         **{c: texts(rules[c].astype(object).iloc[longest]) for c in (*TOLD_APART, "text")},
         "kernel": texts(names[c] for c in code[longest].tolist()),
@@ -44,6 +43,11 @@ def by_rule(joined: Attributed, kernel_names: str = "short") -> pd.DataFrame:
         "total_ns": sums(group, time, groups),
     }
     return pd.DataFrame({name: columns[name] for name in COLUMNS})
+
+
+def largest(joined: Attributed) -> tuple[Ints, Ints]:
+    """Return pairs of an activity and a row of rules: of what each says of a kernel that with the largest estimate."""
+    return _most(joined.report.metrics.rules, *_said(joined))
 
 
 def _said(joined: Attributed) -> tuple[Ints, Ints]:
@@ -72,7 +76,8 @@ def _longest(group: Ints, time: Ints) -> Ints:
     return order[np.unique(group[order], return_index=True)[1]]
 
 
-def _is(column: pd.Series, name: str) -> Flags:
+def is_named(column: pd.Series, name: str) -> Flags:
+    """Tell which rows of a column of names have this one."""
     categories = list(column.cat.categories)
     same: Flags = frames.codes(column) == (
         categories.index(name) if name in categories else len(categories)

@@ -8,8 +8,10 @@ import numpy as np
 
 from bridge.analyze.flops import Costs, Known, Limits
 from bridge.analyze.groups import Floats, counts, sums
+from bridge.analyze.overview.measured_roofline import measured
 from bridge.analyze.overview.names import Names
 from bridge.analyze.tree import subtree_sums
+from bridge.formulas.conventions import OURS as COUNTED
 from bridge.hardware import DTYPES, Peaks
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Flags, Ints
@@ -19,6 +21,12 @@ OURS = Costs()
 
 
 def roofline(joined: Attributed, names: Names, costs: Costs = OURS) -> dict[str, Any] | None:
+    """Return what kernels were measured to reach (see `measured`), else what the formulas of calls say."""
+    found = measured(joined, names, costs) if costs.convention == COUNTED else None
+    return found or _computed(joined, names, costs)
+
+
+def _computed(joined: Attributed, names: Names, costs: Costs) -> dict[str, Any] | None:
     """Return a row per op: FLOPs, bytes and time on the GPU (ns) of the calls of which both are known and that ran.
 
     ``calls`` are those counted, ``left`` the op's other calls. A call's time is of all work under it, as its FLOPs are.

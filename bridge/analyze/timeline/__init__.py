@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from bridge.analyze.timeline import curves, device, host, parts
+from bridge.analyze.timeline import allocated, curves, device, host, parts
 from bridge.analyze.timeline.parts import (
     Arrows,
     Chain,
@@ -55,6 +55,7 @@ def timeline(joined: Attributed, selection: Selection = WHOLE) -> Timeline:
         phases = host.phases(joined, tracks)
         marks, counters = host.marks(joined, tracks)
         everything, on_devices, samples = started.result()
+    held = [] if selection.slim else _memory(joined, tracks, of_devices, selection)
     behind = partial(parts.moved, by=len(tracks.made))
     everything, on_devices = behind(everything), [behind(s) for s in on_devices]
     whole = Timeline(
@@ -63,7 +64,7 @@ def timeline(joined: Attributed, selection: Selection = WHOLE) -> Timeline:
         slices=[steps, ops, calls, *on_devices],
         phases=phases,
         marks=marks,
-        counters=[*(behind(s) for s in samples), *counters],
+        counters=[*(behind(s) for s in samples), *held, *counters],
         arrows=_arrows(joined, ops, calls, everything),
     )
     return selection.of(whole)
@@ -79,6 +80,12 @@ def _of_devices(
         return everything, kinds, []
     kinds.append(device.projections(joined, tracks))
     return everything, kinds, curves.of_devices(joined, tracks, selection.span)
+
+
+def _memory(
+    joined: Attributed, tracks: Tracks, of_devices: Tracks, selection: Selection
+) -> list[Slices]:
+    return allocated.of_memory(joined, of_devices, tracks.made, selection.span)
 
 
 def _arrows(joined: Attributed, ops: Slices, calls: Slices, activities: Slices) -> Arrows:

@@ -38,13 +38,13 @@ def of_devices(joined: Attributed, tracks: Tracks, span: Span = EVER) -> list[Sl
     for home, (first, last) in zip(homes, pairwise(runs(device[order]).tolist()), strict=True):
         for name, curve in _of_device(joined, order[first:last], span):
             found[name].append((home, curve))
-    return [_drawn(name, of) for name, of in found.items() if of]
+    return [shown(name, of) for name, of in found.items() if of]
 
 
 def _of_device(joined: Attributed, rows: Ints, span: Span) -> Iterator[tuple[str, Curve]]:
     """Return the curves of one device's activities, given in order of their starts."""
     start, end = frames.ints(joined.report.activities, "start")[rows], joined.end[rows]
-    yield RUNNING, thinned(*_from(level(start, end), span))
+    yield RUNNING, thinned(*within(level(start, end), span))
     yield BUSY, busy_share(start, end, span)
     launch = joined.attribution.launch[rows]
     launched = np.flatnonzero(launch != NONE)
@@ -52,22 +52,22 @@ def _of_device(joined: Attributed, rows: Ints, span: Span) -> Iterator[tuple[str
         calls = joined.report.launches
         called = frames.ints(calls, "start")[launch[launched]]
         returned = frames.ints(calls, "end")[launch[launched]]
-        yield QUEUED, thinned(*_from(level(called, end[launched]), span))
+        yield QUEUED, thinned(*within(level(called, end[launched]), span))
         behind = start[launched], start[launched] - returned
-        yield BEHIND, thinned(*_within(behind, span))
+        yield BEHIND, thinned(*_inside(behind, span))
 
 
-def _from(curve: Curve, span: Span) -> Curve:
+def within(curve: Curve, span: Span) -> Curve:
     """Return a curve within a span, that begins with the value it had before."""
     time, value = curve
     before = int(np.searchsorted(time, span[0], side="right")) - 1
-    inside = _within(curve, span)
+    inside = _inside(curve, span)
     if before < 0 or time[before] == span[0]:
         return inside
     return np.append(span[0], inside[0]), np.append(value[before], inside[1])
 
 
-def _within(curve: Curve, span: Span) -> Curve:
+def _inside(curve: Curve, span: Span) -> Curve:
     time, value = curve
     inside = (time >= span[0]) & (time < span[1])
     return time[inside], value[inside]
@@ -128,7 +128,8 @@ def _union(start: Ints, end: Ints) -> Curve:
     return start[new], reached[np.append(new[1:], True)]
 
 
-def _drawn(name: str, of: list[tuple[int, Curve]]) -> Slices:
+def shown(name: str, of: list[tuple[int, Curve]]) -> Slices:
+    """Return curves of one name, each on a track, as samples."""
     track = np.concatenate([np.full(len(time), home) for home, (time, _) in of])
     time, value = (np.concatenate([curve[n] for _, curve in of]) for n in (0, 1))
     named = Named(np.zeros(len(time), np.int64), [name])

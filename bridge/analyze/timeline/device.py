@@ -9,6 +9,7 @@ import pandas as pd
 
 from bridge.analyze import lanes
 from bridge.analyze.groups import counts, highest, lowest, sums
+from bridge.analyze.timeline import measured
 from bridge.analyze.timeline.parts import Chain, Column, Named, Slices, drawn, named, times
 from bridge.analyze.tracks import Tracks
 from bridge.join.attributed import Attributed
@@ -24,6 +25,7 @@ SHOWN = {  # what each kind of activity shows besides its op
     "fill": ["bytes", "to"],
     "graph": ["graph"],
 }
+COUNTED = ("kernel", "graph")  # of which Nsight Compute has metrics
 MEMORIES = {"from": "source_kind", "to": "target_kind"}
 FEWEST = 2  # activities of a projected op: a single one tells its op itself
 
@@ -47,13 +49,17 @@ def activities(joined: Attributed, tracks: Tracks) -> Slices:
 
 
 def kinds(joined: Attributed, everything: Slices) -> list[Slices]:
-    """Part what ran on devices by kind; each shows its own arguments."""
-    table = joined.report.activities
+    """Part what ran on devices by kind; each shows its own arguments, kernels also what was measured of them."""
+    table, counters = joined.report.activities, measured.args(joined)
     return [
         replace(
             everything.only(frames.is_kind(table, word)),
             kind=word,
-            args={**everything.args, **{name: _shown(table, name) for name in shown}},
+            args={
+                **everything.args,
+                **{name: _shown(table, name) for name in shown},
+                **(counters if word in COUNTED else {}),
+            },
         )
         for word, shown in SHOWN.items()
     ]

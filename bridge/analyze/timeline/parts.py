@@ -35,10 +35,11 @@ class Chain:
 
 @dataclass(frozen=True)
 class Json:
-    """A column of JSON values: a code per row into their texts, NONE for none."""
+    """A column of JSON values: a code per row into their texts, NONE for none; whether all are ``numbers``."""
 
     codes: Ints
     texts: list[str]
+    numbers: bool = False
 
     @classmethod
     def reals(cls, values: NDArray[np.float64], digits: int) -> Json:
@@ -140,7 +141,8 @@ class Timeline:
     """All there is to draw; ``base`` is the time in ns to be taken off every other.
 
     ``counters`` are curves: slices without length whose argument ``value``, integers or JSON, is drawn. ``links`` are arrows
-    beside those that lead to activities. ``left_out`` counts the slices that were too many.
+    beside those that lead to activities, ``instants`` events without length that have arguments. ``left_out`` counts the
+    slices that were too many.
     """
 
     base: int
@@ -151,6 +153,7 @@ class Timeline:
     counters: list[Slices]
     arrows: Arrows
     links: tuple[Links, ...] = ()
+    instants: tuple[Slices, ...] = ()
     left_out: int = 0
 
     def of_process(self, report: int, process: int) -> Timeline:
@@ -173,6 +176,7 @@ class Timeline:
             phases=own(self.phases),
             marks=own(self.marks),
             counters=[own(s) for s in self.counters],
+            instants=tuple(own(s) for s in self.instants),
             arrows=replace(self.arrows, rows=rows, activities=activities, calls=calls, ops=ops),
             links=tuple(links.among(own(links.slices)) for links in self.links),
         )

@@ -60,7 +60,9 @@ def _slim(whole: Timeline) -> Timeline:
         if s.role in SLIM
     ]
     phases, marks = (replace(s, rows=s.rows[:0]) for s in (whole.phases, whole.marks))
-    return replace(whole, slices=slices, counters=[], phases=phases, marks=marks, links=())
+    return replace(
+        whole, slices=slices, counters=[], phases=phases, marks=marks, links=(), instants=()
+    )
 
 
 def _within(whole: Timeline, windows: Windows) -> Timeline:
@@ -99,7 +101,12 @@ def _each(whole: Timeline, of: Callable[[Slices], Slices], *, instants: bool = T
     found = replace(whole, slices=slices, phases=phases)
     if not instants:
         return found
-    return replace(found, marks=of(whole.marks), counters=[of(s) for s in whole.counters])
+    return replace(
+        found,
+        marks=of(whole.marks),
+        counters=[of(s) for s in whole.counters],
+        instants=tuple(of(s) for s in whole.instants),
+    )
 
 
 def _arrows(found: Timeline) -> Arrows:

@@ -14,6 +14,7 @@ from bridge.render.plot.page import COLORS, INK
 
 TERA, GIGA = 1e12, 1e9
 MARKERS = "os^Dv"
+LEVELS = {"DRAM": "o", "L2": "D", "L1": "^"}  # of memory: the shape of what was measured there
 DASHES = ("-", "--", "-.", ":")
 LARGEST = 260.0  # points squared, of the op with most time
 
@@ -24,17 +25,26 @@ def draw(
     names: Sequence[str],
     top: int,
 ) -> None:
-    """Draw a point per op, as large as its time, the ``top`` with most time named, and what the devices can do."""
+    """Draw a point per op, as large as its time, the ``top`` with most time named, and what the devices can do.
+
+    Of what was measured, one per kernel and level of memory: the colour tells the kernel, the shape the level.
+    """
     flops, moved, spent = (np.array(found[c], np.float64) for c in ("flops", "bytes", "gpu_ns"))
     intensity, reached = flops / moved, flops / spent * 1e9 / TERA
     axes.set_xscale("log")
     axes.set_yscale("log")
     size = np.maximum(10, LARGEST * spent / spent.max())
+    ops, levels = list(dict.fromkeys(found["op"])), found.get("level")
+    styles = [_style(ops.index(op), top) for op in found["op"]]
     for n in range(len(spent) - 1, -1, -1):  # the largest last, but small ones stay to be seen
-        style = {**_style(n, top), "alpha": 0.8, "linewidths": 0.5, "edgecolors": INK}
+        style = {**styles[n], "alpha": 0.8, "linewidths": 0.5, "edgecolors": INK}
+        style |= {"marker": LEVELS[levels[n]]} if levels else {}
         axes.scatter(intensity[n], reached[n], s=size[n], zorder=3 + n / len(spent), **style)
-    for n in range(min(top, len(spent))):
-        axes.scatter([], [], s=18, label=names[found["op"][n]], **_style(n, top))
+    for n, op in enumerate(ops[:top]):
+        style = _style(n, top) | ({"marker": "s"} if levels else {})
+        axes.scatter([], [], s=18, label=names[op], **style)
+    for level in dict.fromkeys(levels or ()):
+        axes.scatter([], [], s=18, label=level, color=INK, marker=LEVELS[level])
     _roofs(axes, intensity, found["roofs"])
     axes.margins(0.1)
     for axis in (axes.xaxis, axes.yaxis):
@@ -55,6 +65,11 @@ def _style(nth: int, top: int) -> dict[str, Any]:
     return {"color": COLORS[at], "marker": MARKERS[turn % len(MARKERS)]}
 
 
+def _digits(value: float) -> str:
+    """Write a limit with four digits that tell."""
+    return f"{float(f'{value:.4g}'):g}"
+
+
 def _roofs(axes: Axes, intensity: np.ndarray, roofs: Sequence[Mapping[str, Any]]) -> None:
     """Draw the devices' limits, as far as they are known: a line each, told apart by dashes."""
     low, high = intensity.min() / 4, intensity.max() * 4
@@ -65,8 +80,8 @@ def _roofs(axes: Axes, intensity: np.ndarray, roofs: Sequence[Mapping[str, Any]]
         speed, compute = one["gb_per_s"], one["tflops"]
         memory = reach * speed * GIGA / TERA if speed else np.full(200, np.inf)
         roof = np.minimum(memory, compute or np.inf)
-        said = [f"{compute:g} TFLOP/s"] if compute else []
-        said += [f"{speed:g} GB/s"] if speed else []
+        said = [f"{_digits(compute)} TFLOP/s"] if compute else []
+        said += [f"{_digits(speed)} GB/s"] if speed else []
         label = f"{one['name']}: {', '.join(said)}".removeprefix(": ")
         if said:
             axes.plot(reach, roof, color=INK, linewidth=1, linestyle=dashes, label=label)

@@ -97,15 +97,21 @@ function drawMemory(report, side) {
 function drawRoofline(report, side) {
   const { roofline: found, names } = report;
   if (!found) return;
+  const kernels = [...new Set(found.op)]; // where kernels were measured; ops have their own colours
+  const look = (op, at) => (found.level ? { name: `${names[op]}, ${found.level[at]}`, level: found.level[at], fill: PALETTE[kernels.indexOf(op)] } : { name: names[op] });
   const points = found.op.map((op, at) => ({
-    name: names[op], ns: found.gpu_ns[at], calls: found.calls[at], left: found.left[at], flops: found.flops[at],
+    ...look(op, at), ns: found.gpu_ns[at], calls: found.calls[at], left: found.left[at], flops: found.flops[at],
     value: [found.flops[at] / found.bytes[at], (found.flops[at] / found.gpu_ns[at]) * 1e9], speed: (found.bytes[at] / found.gpu_ns[at]) * 1e9,
   }));
   const part = make("div", { class: "drawing" });
-  place("roofline", "Roofline", "What each op reaches, by how much it computes on each byte, from the FLOPs and bytes of its calls. Dashed: the most that an op here reached, in FLOP/s and in bytes per second; " + (found.roofs.length ? `solid: what the GPU can do (${found.roofs.map(roofName).join("; ")}).` : "the device's own limits lie above."), part, side);
+  const said = found.level ? "What each kernel reaches, by how much it computes on each byte of DRAM, L2 and L1, as Nsight Compute counted. Dashed: the most that a point here reached,"
+    : "What each op reaches, by how much it computes on each byte, from the FLOPs and bytes of its calls. Dashed: the most that an op here reached,";
+  place("roofline", "Roofline", said + " in FLOP/s and in bytes per second; " + (found.roofs.length ? `solid: what the GPU can do (${found.roofs.map(roofName).join("; ")}).` : "the device's own limits lie above."), part, side);
   const about = points.slice(0, 8).map((p) => `${p.name} ${rate(p.value[1], "FLOP/s")} at ${digits(p.value[0])} FLOP/byte`).join(", ");
   chart(part, 360, `Roofline: ${about}`, () => rooflineOf(points, found.roofs));
 }
+
+const LEVELS = { DRAM: "circle", L2: "diamond", L1: "triangle" }; // of memory: the shape of what was counted there
 
 const roofName = ({ name, tflops, gb_per_s: speed }) => [name && `${name}:`, tflops && rate(tflops * 1e12, "FLOP/s"), speed && rate(speed * 1e9, "B/s")].filter(Boolean).join(" ");
 
@@ -113,8 +119,10 @@ function roofLine(roof, low, high) {
   const [peak, speed] = [roof.tflops * 1e12 || Infinity, roof.gb_per_s * 1e9 || Infinity];
   const ridge = Math.min(high, Math.max(low, peak / speed || low));
   const at = (x) => [x, Math.min(x * speed, peak)];
-  return { type: "line", silent: true, symbol: "none", data: [at(low), at(ridge), at(high)], lineStyle: { color: token("fg"), width: 1.2, opacity: 0.7 },
-    endLabel: { show: true, formatter: roof.name, color: token("muted"), align: "right", verticalAlign: "bottom", offset: [-4, -2] } };
+  const [data, end] = roof.name in LEVELS ? [[at(high), at(ridge), at(low)], { align: "left", offset: [4, -8] }] // a cache is told by its slope
+    : [[at(low), at(ridge), at(high)], { align: "right", offset: [-4, -2] }];
+  return { type: "line", silent: true, symbol: "none", data, lineStyle: { color: token("fg"), width: 1.2, opacity: 0.7 },
+    endLabel: { show: true, formatter: roof.name, color: token("muted"), verticalAlign: "bottom", ...end } };
 }
 
 function rooflineOf(points, roofs) {
@@ -133,13 +141,13 @@ function rooflineOf(points, roofs) {
     yAxis: axis({ type: "log", min: bottom, max: top, axisLabel: { formatter: (value) => rate(value, "FLOP/s").replace(/\.0+ /, " ") } }),
     tooltip: { trigger: "item", formatter: ({ data }) => (data.name === undefined ? "" : tipOf(data.name, [
       ["reaches", rate(data.value[1], "FLOP/s")], ["and", rate(data.speed, "B/s")], ["at", `${digits(data.value[0])} FLOP/byte`],
-      ["GPU time", time(data.ns)], ["calls", data.left ? `${count(data.calls)} of ${count(data.calls + data.left)}` : count(data.calls)]])) },
+      ["GPU time", time(data.ns)], [data.level ? "launches" : "calls", data.left ? `${count(data.calls)} of ${count(data.calls + data.left)}` : count(data.calls)]])) },
     series: [
       { type: "line", silent: true, symbol: "none", lineStyle: { color: token("muted"), type: "dashed", width: 1.4 },
         data: [[low, low * speed], [ridge, ridge * speed], [high, peak]] },
       ...roofs.map((roof) => roofLine(roof, low, high)),
       { type: "scatter", labelLayout: { hideOverlap: true }, data: points.map((point) => ({
-        ...point, symbolSize: 9 + 26 * Math.sqrt(point.ns / longest), itemStyle: { color: colour(point.name), opacity: 0.9, borderColor: token("fg"), borderWidth: 0.6 } })),
+        ...point, symbol: LEVELS[point.level] ?? "circle", symbolSize: 9 + 26 * Math.sqrt(point.ns / longest), itemStyle: { color: point.fill ?? colour(point.name), opacity: 0.9, borderColor: token("fg"), borderWidth: 0.6 } })),
       label: { show: true, position: "top", color: token("fg"), fontSize: 11, formatter: ({ data }) => data.name.slice(0, 40) } },
     ],
   });

@@ -1,0 +1,62 @@
+"""What ``bridge memory`` prints of a report without allocations: samples that the program took of its memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bridge.cli import options
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bridge.analyze.memory.sampled import Samples
+
+TABLES = ("op", "trace", "summary")
+
+
+def show(
+    samples: Samples, by: str, top: int | None, form: str, output: Path | None, *, force: bool
+) -> None:
+    """Print or write a table of samples; ClickException for what only allocations tell."""
+    from bridge.analyze.memory import sampled
+    from bridge.output import write
+
+    tables = {"op": sampled.by_op, "trace": sampled.by_sample, "summary": sampled.peaks}
+    if by not in tables:
+        raise click.ClickException(
+            f"--by {by}: the report has samples of memory and no allocations; --by {', '.join(TABLES)}"
+        )
+    table = tables[by](samples)
+    text = _text(samples, by, table.head(top) if top else table, form, to_terminal=output is None)
+    if output is None:
+        click.echo(text, nl=False, color=options.look().color)
+        return
+    write(output, text, force=force)
+    click.echo(f"{output}: {len(table)} rows", err=True)
+
+
+def _text(samples: Samples, by: str, table: pd.DataFrame, form: str, *, to_terminal: bool) -> str:
+    from bridge.analyze.memory.sampled import peaks
+    from bridge.cli.printed import READABLE
+    from bridge.render import document, memory
+    from bridge.render import table as tables
+
+    if form == "json":
+        source = list(samples.joined.report.source)
+        return document.with_rows(
+            {"format": "bridge.memory/1", "by": f"sampled {by}", "source": source}, table
+        )
+    if form == "csv":
+        return document.as_csv(table)
+    above, name = memory.sampled(peaks(samples)), f"memory sampled {by}"
+    if form == "md":
+        return f"{above}\n{tables.as_markdown(name, table)}"
+    shown = table.head(READABLE) if to_terminal else table
+    left = len(table) - len(shown)
+    more = f"… and {left} more rows: --top, or --format csv for all\n" if left else ""
+    return (
+        f"{above}\n{tables.for_terminal(name, shown, options.look(to_terminal=to_terminal))}{more}"
+    )

@@ -1,0 +1,359 @@
+"""Snapshots of torch.cuda.memory: totals against the allocator that made them, hostile files, and PyTorch's own reader."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import os
+import pickle
+import random
+from functools import cache
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import importers
+from bridge.analyze.memory import Held, alive_at_peak, by_allocation, by_op, by_scope, summary
+from bridge.cli import main
+from bridge.join.attributed import Attributed
+from importers import ReportError, frames
+from importers.snapshot import stacks
+from memory.snapshots import FORWARD, INTERNAL, LOSS, MAIN, Device, frame, snapshot, stack, training
+
+
+def written(path, data):
+    content = json.dumps(data).encode() if ".json" in path.suffixes else pickle.dumps(data)
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def held_of(path) -> Held:
+    return Held.of(Attributed.of(importers.load(path)))
+
+
+@pytest.fixture
+def device() -> Device:
+    return training(steps=6)
+
+
+@pytest.mark.parametrize("name", ["s.pickle", "s.json", "s.pickle.gz", "s.json.gz"])
+def test_totals_are_those_of_the_allocator(name, device, tmp_path):
+    other = training(seed=3, number=1)
+    held = held_of(written(tmp_path / name, snapshot(device, other)))
+    table = summary(held).set_index("device")
+    for one in (device, other):
+        row = table.loc[one.number]
+        assert (row["peak_bytes"], row["end_bytes"]) == (one.peak, one.used)
+        assert row["before_bytes"] == 0
+        assert row["peak_reserved_bytes"] == one.reserved
+        alive = by_allocation(held).query("state == 'alive at the end' and device == @one.number")
+        assert alive["bytes"].sum() == one.used
+    assert held.joined.report.facts[0].epoch_ns > 1_700_000_000 * 10**9
+
+
+def test_lines_of_the_program_are_ops(device, tmp_path):
+    held = held_of(written(tmp_path / "s.pickle", snapshot(device)))
+    ops = by_op(held).set_index("op")
+    assert ops.loc["model.py:12 forward", "allocations"] == 36
+    assert ops.loc["train.py:22 loss", "left_bytes"] == 6 * 4096
+    assert ops.loc["train.py:40 main", "total_allocations"] == 46
+    assert ops.loc["train.py:31 step", "releases"] == 6
+    assert ops.loc["(no op)", "releases"] == 18  # no stack of their own: that of the allocation
+    assert not any("_call_impl" in op for op in ops.index)
+    scopes = by_scope(held).set_index("path")
+    peak = summary(held)["peak_bytes"].iloc[0]
+    assert scopes.loc["train.py:40 main", "total_bytes"] == peak
+    assert scopes.loc["train.py:40 main", "bytes"] == 0
+    assert scopes["bytes"].sum() == peak == alive_at_peak(held)["bytes"].sum()
+    assert scopes.loc["train.py:40 main/train.py:22 loss", "count"] >= 1
+
+
+def test_what_the_history_has_forgotten_was_there_before(tmp_path):
+    device = training(steps=8, most=60)
+    held = held_of(written(tmp_path / "s.pickle", snapshot(device)))
+    [row] = summary(held).to_dict("records")
+    assert row["end_bytes"] == device.used
+    assert row["before_bytes"] > 0
+    assert row["peak_bytes"] <= device.peak
+    assert row["peak_reserved_bytes"] == device.reserved
+    before = by_allocation(held).query("state == 'before the capture'")
+    assert before["bytes"].sum() == row["before_bytes"]
+    assert "model.py:5 __init__" in set(before["op"])
+    assert (before["start_ns"] == -1).all()
+    alive = alive_at_peak(held)
+    assert alive["bytes"].sum() == row["peak_bytes"]
+    assert "model.py:6 __init__" in set(alive["op"])
+    assert by_op(held)["allocations"].sum() == row["allocations"] == held.is_made.sum()
+
+
+def test_segments_alone(device, tmp_path):
+    data = snapshot(device) | {"device_traces": []}
+    for shape in (data, data["segments"]):
+        path = written(tmp_path / "s.pickle", shape)
+        report = importers.load(path)
+        assert "no history" in report.warnings[0]
+        held = held_of(path)
+        [row] = summary(held).to_dict("records")
+        assert row["peak_bytes"] == row["end_bytes"] == row["before_bytes"] == device.used
+        assert (row["allocations"], row["peak_ns"]) == (0, -1)
+        alive = alive_at_peak(held)
+        assert alive["bytes"].sum() == device.used
+        assert set(alive["op"]) == {
+            "train.py:22 loss",
+            *(f"model.py:{n} __init__" for n in range(5, 9)),
+        }
+        assert row["peak_reserved_bytes"] == device.reserved
+
+
+def test_older_forms(device, tmp_path):
+    """No times; blocks without addresses and sizes asked for, or with a history."""
+    new = copy.deepcopy(snapshot(device))
+    new["device_traces"][0] = new["device_traces"][0][20:]
+    for form in ("bare", "history"):
+        old = copy.deepcopy(new)
+        for entry in old["device_traces"][0]:
+            del entry["time_us"]
+        for block in (block for segment in old["segments"] for block in segment["blocks"]):
+            del block["address"]
+            if form == "history" and block["state"] == "active_allocated":
+                real, frames_of = block.pop("requested_size"), block.pop("frames")
+                block["history"] = [{"addr": 0, "real_size": real, "frames": frames_of}]
+        path = written(tmp_path / "old.pickle", old)
+        assert "no times" in importers.load(path).warnings[0]
+        first, second = (held_of(p) for p in (path, written(tmp_path / "new.pickle", new)))
+        assert np.array_equal(first.used, second.used)
+        assert alive_at_peak(first).equals(alive_at_peak(second))
+
+
+def test_what_waits_to_be_freed_is_held(tmp_path):
+    device = Device()
+    kept = device.alloc(1000, stack(MAIN, FORWARD))
+    device.alloc(500, stack(MAIN, LOSS))
+    device.free(kept, complete=False)
+    held = held_of(written(tmp_path / "s.pickle", snapshot(device)))
+    assert summary(held)["end_bytes"].tolist() == [1500]
+
+
+def test_reserved_follows_segments(tmp_path):
+    device = Device()
+    first = device.alloc(8 << 20, [])
+    second = device.alloc(30 << 20, [])
+    device.free(second)
+    device.empty_cache()
+    third = device.alloc(1, [])
+    held = held_of(written(tmp_path / "s.pickle", snapshot(device)))
+    assert held.reserved.tolist() == [n << 20 for n in (20, 50, 50, 20)]
+    assert len({first, second, third}) == 3
+    assert "no stacks" in held.joined.report.warnings[0]
+
+
+def test_out_of_memory_is_said_and_marked(device, tmp_path):
+    device.out_of_memory(8 << 30, 1 << 20, stack(MAIN, FORWARD))
+    path = written(tmp_path / "s.pickle", snapshot(device))
+    report = importers.load(path)
+    assert report.marks["name"].tolist() == ["out of memory"]
+    assert report.marks["payload"].tolist() == [8 << 30]
+    done = CliRunner().invoke(main, ["memory", str(path), "--by", "summary"])
+    assert done.exit_code == 0, done.output
+    assert (
+        "out of memory once: 8589934592 bytes were asked of GPU 0 of which 1048576 were free"
+        in done.stderr
+    )
+    assert "peak" in done.stdout
+
+
+def test_every_table_and_drawing(device, tmp_path):
+    path = written(tmp_path / "s.pickle", snapshot(device, training(seed=1, number=1, most=30)))
+    for by in ("op", "allocation", "alive", "category", "scope", "trace", "summary"):
+        done = CliRunner().invoke(main, ["memory", str(path), "--by", by, "--format", "json"])
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["rows"]
+    for command in ("memory", "trace"):
+        for name in (
+            (f"{command}.svg", "timeline.svg") if command == "memory" else ("t.json", "t.pftrace")
+        ):
+            done = CliRunner().invoke(main, [command, str(path), "-o", str(tmp_path / name)])
+            assert done.exit_code == 0, done.output
+            assert (tmp_path / name).stat().st_size > 1000
+
+
+# -- stacks
+
+
+def test_a_line_is_open_while_stacks_have_it():
+    lines = np.array([[0, 1, -1], [0, 2, 3], [0, 2, -1], [-1, -1, -1]])
+    stack_of, time = np.array([0, 0, 1, 2, 3, 0]), np.array([10, 20, 30, 40, 50, 60])
+    found = [tuple(row) for row in np.stack(stacks.ranges(stack_of, time, lines), axis=1).tolist()]
+    assert sorted(found) == sorted(
+        [(0, 10, 50), (1, 10, 30), (2, 30, 50), (3, 30, 40), (0, 60, 61), (1, 60, 61)]
+    )
+
+
+@given(st.lists(st.lists(st.integers(0, 2), max_size=4), min_size=1, max_size=12))
+def test_ranges_of_stacks_hold_exactly_the_stack_of_each_entry(entries):
+    known = [*dict.fromkeys(map(tuple, entries))]
+    lines = np.full((len(known), 4), -1)
+    for row, codes in enumerate(known):
+        lines[row, : len(codes)] = codes
+    stack_of = np.array([known.index(tuple(e)) for e in entries])
+    line, start, end = stacks.ranges(stack_of, 10 * np.arange(len(entries)), lines)
+    for n, entry in enumerate(entries):
+        assert line[(start <= 10 * n) & (10 * n < end)].tolist() == entry
+
+
+def test_which_lines_are_shown():
+    def shown(*frames_of):
+        known = stacks.Stacks()
+        known.of([[frame(*one) for one in frames_of]])
+        return known.texts()
+
+    assert shown(("/x/model.py", 3, "f"), *[tuple(f.values()) for f in INTERNAL]) == [
+        "model.py:3 f"
+    ]
+    assert shown(("/x/site-packages/torch/nn/functional.py", 9, "linear")) == [
+        "functional.py:9 linear"
+    ]
+    cpp = [
+        ("??", 0, "c10::alloc"),
+        ("x.cpp", 1, "at::_ops::empty::call(...)"),
+        ("y.cpp", 2, "at::_ops::mm::call(...)"),
+    ]
+    assert shown(*cpp) == ["aten::mm"]
+    assert shown(*cpp, ("/x/a.py", 1, "g")) == ["a.py:1 g"]
+    assert shown(("??", 0, "start_thread")) == []
+    assert shown(("/x/a/m.py", 1, "f"), ("/x/b/m.py", 2, "g")) == ["b/m.py:2 g", "a/m.py:1 f"]
+    assert shown(("/home/me/torch/train.py", 5, "main")) == ["train.py:5 main"]
+
+
+# -- files that are something else
+
+
+class Harm:
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+def test_nothing_in_a_pickle_is_run(protocol, tmp_path):
+    path, harm = tmp_path / "s.pickle", tmp_path / "harm"
+    path.write_bytes(
+        pickle.dumps({"segments": [], "device_traces": [[Harm(harm)]]}, protocol=protocol)
+    )
+    with pytest.raises(ReportError, match="nothing of it was run"):
+        importers.load(path)
+    assert not harm.exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"segments": [], "device_traces": []}, "no allocations"),
+        ({"segments": [], "device_traces": [[]]}, "no allocations"),
+        ({"weights": [1.5]}, "no snapshot of torch.cuda.memory"),
+        ([1, 2], "no allocations"),
+        ({"segments": 5, "device_traces": []}, "no snapshot"),
+        ("text", "no snapshot"),
+    ],
+)
+def test_other_pickles(data, said, tmp_path):
+    with pytest.raises(ReportError, match=said):
+        importers.load(written(tmp_path / "s.pickle", data))
+
+
+def test_packed_files_that_are_cut_off(device, tmp_path):
+    whole = written(tmp_path / "s.pickle.gz", snapshot(device))
+    whole.write_bytes(whole.read_bytes()[:-100])
+    with pytest.raises(ReportError, match="cut off or damaged"):
+        importers.load(whole)
+
+
+def test_entries_that_make_no_sense_are_counted(device, tmp_path):
+    data = snapshot(device)
+    odd = [
+        None,
+        {},
+        {"action": "alloc"},
+        {"action": "alloc", "addr": -5, "size": 1, "time_us": 1},
+        {"action": ["alloc"]},
+    ]
+    data["device_traces"][0] = [*odd, *data["device_traces"][0]]
+    data["segments"] += [
+        None,
+        {"blocks": 3},
+        {"device": 0, "blocks": [None, {"state": "active_allocated", "size": 1 << 80}]},
+    ]
+    report = importers.load(written(tmp_path / "s.pickle", data))
+    assert any(f"{len(odd)} entries left out" in text for text in report.warnings)
+    assert len(report.memory) == 46 + 36
+
+
+@cache
+def whole() -> list[bytes]:
+    data = snapshot(training(steps=1), training(seed=2, steps=1, number=1, most=20))
+    return [pickle.dumps(data, protocol=p) for p in (2, 4)] + [json.dumps(data).encode()]
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 2), st.integers(0, 2**32), st.integers(1, 6))
+def test_damaged_files_are_errors_or_reports(tmp_path_factory, which, seed, changes):
+    dice = random.Random(seed)
+    data = bytearray(whole()[which])
+    for _ in range(changes):
+        at = dice.randrange(len(data))
+        match dice.randrange(4):
+            case 0:
+                data[at] = dice.randrange(256)
+            case 1:
+                del data[at : at + dice.randrange(1, 40)]
+            case 2:
+                data[at:at] = dice.choice(
+                    [
+                        b"r\xff\xff\xff\x7f",
+                        b"R",
+                        b"c",
+                        b"0",
+                        b"(",
+                        b"}",
+                        b"]",
+                        b"NaN",
+                        b"-1",
+                        b"1e999",
+                    ]
+                )
+            case _:
+                del data[at:]
+        if len(data) < 3:
+            break
+    path = tmp_path_factory.getbasetemp() / "fuzz.pickle"
+    path.write_bytes(data or b"x")
+    try:
+        held = held_of(path)
+    except ReportError:
+        return
+    summary(held), by_op(held), by_allocation(held)
+
+
+# -- PyTorch itself
+
+
+def test_pytorch_reads_what_is_made_here_and_finds_the_same(device):
+    viz = pytest.importorskip("torch.cuda._memory_viz", reason="PyTorch is not installed")
+    device.empty_cache()
+    said = viz.segsum(snapshot(device))
+    assert f"total_allocated: {viz.Bytes(device.used)!r}" in said
+    assert f"total_reserved: {viz.Bytes(device.reserved)!r}" in said
+    assert f"{len(device.trace)} entries" in viz.trace(snapshot(device))
+    assert "snapshot.pickle" in viz.trace_plot(snapshot(device))
+
+
+def test_frames_of_memory_are_whole(device, tmp_path):
+    table = importers.load(written(tmp_path / "s.pickle", snapshot(device))).memory
+    assert list(table.columns) == list(frames.FRAMES["memory"])
+    assert np.all(np.diff(table["time"].to_numpy()) > 0)

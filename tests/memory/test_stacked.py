@@ -1,0 +1,196 @@
+"""The timeline by category: drawn, thinned without losing a peak, and written as PyTorch writes it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+
+import bridge
+from bridge.analyze.memory import Held, by_category, summary
+from bridge.analyze.memory import stacked as stacking
+from bridge.analyze.memory.categories import CATEGORIES, Categories
+from bridge.analyze.memory.of_categories import levels
+from bridge.analyze.memory.stacked import stacked
+from bridge.cli import main
+from bridge.join.attributed import Attributed
+from bridge.render.memory_stacked import IN_TORCH, as_svg, as_torch
+from importers import frames
+from memory.histories import histories
+from memory.snapshots import snapshot, training
+from memory.test_snapshot import held_of, written
+
+TRAINING = Path(__file__).parent / "data" / "training.pt.trace.json.gz"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def held() -> Held:
+    return Held.of(bridge.load(TRAINING).attributed)
+
+
+def plain_levels(held, found, group) -> list[list[int]]:
+    """Go from event to event, a bag of bytes per category."""
+    bag = [0] * len(CATEGORIES)
+    alive = {}
+    said = []
+    for n in range(len(held.events)):
+        key, category = int(held.events.key[n]), int(found.of_event[n])
+        if not held.events.is_release[n] and key in alive:
+            where, old, size = alive.pop(key)
+            if where == group:
+                bag[old] -= size
+        size = int(held.size[n])
+        if held.events.is_release[n]:
+            alive.pop(key, None)
+            size = -size
+        else:
+            alive[key] = int(held.group[n]), category, size
+        if held.group[n] == group:
+            bag[category] += size
+            said.append([*bag])
+    return said
+
+
+@settings(max_examples=60)
+@given(histories())
+def test_levels_are_a_bag_per_category(history):
+    held = history.held
+    found = Categories(held)
+    for group in range(len(held.events.groups)):
+        rows, level = levels(found, group)
+        assert np.array_equal(level[1:-1].sum(axis=1), held.used[rows])
+        assert level[0].sum() == held.base[group]
+        expected = np.array(plain_levels(held, found, group)).reshape(-1, len(CATEGORIES))
+        assert np.array_equal(level[1:-1] - level[0], expected)
+        assert (level >= 0).all()
+    table, whole = by_category(held), summary(held)
+    assert table["at_peak_bytes"].sum() == whole["peak_bytes"].sum()
+    assert table["end_bytes"].sum() == whole["end_bytes"].sum()
+    assert table["allocated_bytes"].sum() == whole["allocated_bytes"].sum()
+
+
+def test_the_drawing_has_areas_axes_legend_and_the_peak(held):
+    tree = ET.fromstring(as_svg(stacked(held)))
+    areas = [p for p in tree.iter(f"{SVG}path") if p.get("fill")]
+    shown = [p.find(f"{SVG}title").text.split(":")[0] for p in areas]
+    assert set(shown) == set(by_category(held)["category"])
+    texts = [t.text for t in tree.iter(f"{SVG}text")]
+    assert any(re.fullmatch(r"peak .* at .* in aten::\w+", text or "") for text in texts)
+    assert "time since the first event" in texts
+    assert len([t for t in texts if re.fullmatch(r"[\w ]+: [\d.]+ (B|KiB)", t or "")]) == len(shown)
+    strips = [r for g in tree.iter(f"{SVG}g") if g.get("class") == "h" for r in g]
+    assert len(strips) == 200
+    assert all(r.find(f"{SVG}title").text for r in strips)
+
+
+def test_areas_lie_on_each_other(held):
+    """The height of an area in pixels is that of its bytes, at every corner."""
+    [panel] = stacked(held).panels
+    tree = ET.fromstring(as_svg(stacked(held)))
+    corner = re.compile(r"H([\d.]+)V([\d.-]+)")
+    total = np.zeros(len(panel.time))
+    for area in (p for p in tree.iter(f"{SVG}path") if p.get("fill")):
+        name = area.find(f"{SVG}title").text.split(":")[0]
+        start, rest = area.get("d")[1:].split("H", 1)
+        ups = [float(start.split()[1]), *(float(y) for _, y in corner.findall("H" + rest))]
+        total = total + panel.level[:, CATEGORIES.index(name)]
+        expected = 80 + 420 - total * 420 / (panel.peak_bytes + panel.peak_bytes // 16)
+        assert np.abs(np.array(ups[: len(total)]) - expected).max() < 0.06
+
+
+def test_many_events_are_thinned_and_keep_their_peaks(tmp_path, monkeypatch):
+    device = training(steps=300)
+    held = held_of(written(tmp_path / "s.pickle", snapshot(device)))
+    whole, thin = stacked(held, thin=False), stacked(held)
+    monkeypatch.setattr(stacking, "MOST", 100)
+    thinner = stacked(held)
+    assert len(whole.panels[0].time) == len(held.events) + 1
+    for drawn, most in ((thin, 1_600), (thinner, 120)):
+        [panel] = drawn.panels
+        assert len(panel.time) <= most
+        assert panel.level.sum(axis=1).max() == device.peak == panel.peak_bytes
+        assert panel.level[-1].sum() == device.used
+        assert np.isin(panel.time, whole.panels[0].time).all()
+    assert len(as_svg(thin)) < 2_000_000
+
+
+def test_the_json_is_what_pytorch_would_write(held):
+    times, sizes = json.loads(as_torch(stacked(held, thin=False)))
+    [panel] = stacked(held, thin=False).panels
+    assert len(times) == len(sizes) == len(set(times))
+    assert times == sorted(times)
+    assert {len(row) for row in sizes} == {9}
+    assert {row[0] for row in sizes} == {0}
+    assert sizes[-1][1:] == [int(panel.level[-1, CATEGORIES.index(name)]) for name in IN_TORCH]
+    assert max(map(sum, sizes)) <= held.used.max()
+    began = held.joined.report.facts[0].epoch_ns + held.joined.report.began
+    assert times[0] == began // 1_000
+
+
+def test_commands(tmp_path):
+    run = CliRunner()
+    outputs = {
+        "a.svg": ["--by", "category", "-o"],
+        "memory_timeline.svg": ["-o"],
+        "t.svg": ["--timeline"],
+    }
+    texts = []
+    for name, options in outputs.items():
+        done = run.invoke(main, ["memory", str(TRAINING), *options, str(tmp_path / name)])
+        assert done.exit_code == 0, done.output
+        texts.append((tmp_path / name).read_text())
+    assert len(set(texts)) == 1
+    done = run.invoke(main, ["memory", str(TRAINING), "--timeline", str(tmp_path / "t.json")])
+    assert done.exit_code == 0, done.output
+    assert len(json.loads((tmp_path / "t.json").read_text())) == 2
+    done = run.invoke(main, ["memory", str(TRAINING), "--timeline", str(tmp_path / "t.json")])
+    assert done.exit_code == 1
+    assert "--force" in done.stderr
+    done = run.invoke(
+        main, ["memory", str(TRAINING), "--by", "category", "--step", "1", "--format", "json"]
+    )
+    table = json.loads(done.stdout)["rows"]
+    assert {row["category"] for row in table} == set(by_category(
+        Held.of(bridge.load(TRAINING).within(steps=(1, 1)).attributed)
+    )["category"])  # fmt: skip
+
+
+# -- what is told of from before
+
+
+@settings(max_examples=60)
+@given(histories())
+def test_what_is_held_before_is_as_if_it_were_released_after_all(history):
+    """An address that nothing else uses: told of at first, or released at last, the levels between are the same."""
+    table = history.report.memory
+    time = frames.ints(table, "time")
+    one = {c: frames.ints(table, c)[[0]] for c in ("report", "process", "device")}
+    held_one = {
+        "address": np.array([999]),
+        "bytes": np.array([77]),
+        "kind": table["kind"].iloc[[0]].array,
+    }
+
+    def with_one(when: int, operation: int) -> Held:
+        own = frames.frame(
+            "memory",
+            {**one, **held_one, "time": np.array([when]), "operation": np.array([operation]),
+             "kind": frames.names(frames.codes(table["kind"])[[0]], frames.MEMORY_KINDS)},
+        )  # fmt: skip
+        parts = [own, table] if operation == frames.HELD else [table, own]
+        return Held.of(Attributed.of(replace(history.report, memory=frames.concat(parts))))
+
+    first = with_one(int(time.min()) - 1, frames.HELD)
+    last = with_one(int(time.max()) + 1, frames.RELEASE)
+    assert np.array_equal(first.used[1:], last.used[:-1])
+    assert np.array_equal(np.sort(first.base), np.sort(last.base))
+    assert first.is_made.sum() == last.is_made.sum()
+    assert summary(first)["end_bytes"].sum() == summary(last)["end_bytes"].sum() + 77

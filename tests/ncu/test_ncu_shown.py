@@ -1,0 +1,143 @@
+"""What was measured, where people look: arguments in traces, points on the page, rules among the advice."""
+
+from __future__ import annotations
+
+import json
+
+import counters
+import pytest
+from command import assert_misused, done
+from command import bridge as run
+
+import bridge
+from bridge.analyze.advice.counters import shortened
+from bridge.analyze.metrics.headline import HEADLINES
+
+
+@pytest.fixture
+def made(folder):
+    counters.timeline(folder / "t.sqlite")
+    counters.counters(folder / "c.csv", steps=2)
+    counters.advised(folder / "rules.csv")
+    return folder
+
+
+def args_of_kernels(path):
+    events = json.loads(path.read_text())["traceEvents"]
+    return [e["args"] for e in events if e.get("cat") == "kernel"]
+
+
+def test_kernels_of_a_trace_have_what_was_measured(made):
+    done("trace", "t.sqlite", "--ncu", "c.csv", "-o", "x.json")
+    found = args_of_kernels(made / "x.json")
+    assert len(found) == 6
+    for nth, args in enumerate(found):
+        assert args["occupancy (%)"] == 10.25 + nth
+        assert args["dram_bytes (byte)"] == 10 * (nth + 1)
+        assert args["flop_fp32 (inst)"] == 40 * (nth + 1)
+        assert args["match"] == "call"
+    assert {name.split(" (")[0] for name in found[0]} & set(HEADLINES) == {
+        *("occupancy", "dram_bytes", "l2_bytes", "l1_bytes", "flop_fp32")
+    }
+
+
+def test_kernels_without_metrics_have_none(made):
+    text = (made / "c.csv").read_text().replace("void add(", "void other(")
+    (made / "c.csv").write_text(text)
+    done("trace", "t.sqlite", "--ncu", "c.csv", "-o", "x.json")
+    for args in args_of_kernels(made / "x.json"):
+        assert ("occupancy (%)" in args) == ("match" in args) == (args["op"] != "op_add")
+    done("trace", "t.sqlite", "-o", "y.json")
+    assert not any("occupancy (%)" in args for args in args_of_kernels(made / "y.json"))
+
+
+def test_perfetto_reads_them_as_numbers(made, trace_processor):
+    done("trace", "t.sqlite", "--ncu", "c.csv", "-o", "x.pftrace")
+    sql = (
+        "SELECT s.name, a.display_value AS shown, a.value_type AS type FROM slice s JOIN args a USING (arg_set_id)"
+        " WHERE a.key = 'debug.{}' ORDER BY s.ts"
+    )
+    processor = trace_processor(made / "x.pftrace")
+    rows = processor.query(sql.format("occupancy (%)"))
+    assert [(row[0], float(row[1]), row[2]) for row in rows] == [
+        (counters.OPS[nth % 3][0], 10.25 + nth, "real") for nth in range(6)
+    ]
+
+
+def test_points_of_the_page(made):
+    done("html", "t.sqlite", "--ncu", "c.csv", "-o", "x.html")
+    text = (made / "x.html").read_text()
+    assert '"level":["DRAM","L2","L1","DRAM","L2","L1"]' in text.replace(" ", "")
+    assert_misused(
+        run("html", "t.sqlite", "t.sqlite", "--ncu", "c.csv", "-o", "y.html"), "--ncu goes with one"
+    )
+    (made / "x.json").touch()
+    assert_misused(run("view", "x.json", "--ncu", "c.csv"), "--ncu goes with a report")
+
+
+# -- advice
+
+
+def advice(*words):
+    return json.loads(done("advise", *words, "--rule", "nsight-compute", "--format", "json"))
+
+
+def test_rules_are_advice_of_nsight_compute(made):
+    """An estimate of half of each kernel; one of a unit alone saves nothing of itself."""
+    [one] = advice("t.sqlite", "--ncu", "rules.csv", "--over", "0")["advice"]
+    assert one["said"].startswith("LaunchConfiguration of Nsight Compute, on kernels: 6")
+    assert one["figures"]["says"] == "Too few blocks. Launch more of them."
+    taken = [3, 4, 5] * 2  # µs, of the timeline
+    assert one["ceiling_ns"] == sum(taken) * 1_000 // 2
+    assert one["saving_ns"] == -1
+    rows = {row["path"]: row for row in one["evidence"]}
+    assert rows["step/op_gemm"]["saves_ns"] == 8_000
+    assert rows["step/op_gemm"]["count"] == 4
+    assert rows["step/op_add"]["activity"] == "add"
+
+
+def test_of_the_counters_alone_it_is_a_share_of_kernel_time(made):
+    said = advice("rules.csv")
+    [one] = said["advice"]
+    assert (said["wall_ns"], one["ceiling_ns"], one["share"]) == (9_000, 4_500, 0.5)
+    text = done("advise", "rules.csv")
+    assert "on kernels of 9.000 µs" in text
+    assert "50.0 % of kernel time" in text
+    assert "not judged for want of a timeline" in text
+
+
+def test_another_grid_has_other_trouble(made):
+    text = (made / "rules.csv").read_text().replace("(16, 1, 1)", "(17, 1, 1)")
+    (made / "rules.csv").write_text(text)
+    [one] = advice("t.sqlite", "--ncu", "rules.csv", "--over", "0")["advice"]
+    assert one["figures"]["kernels"] == 4
+
+
+def test_without_rules_it_says_what_records_them(made):
+    [left] = advice("t.sqlite", "--ncu", "c.csv")["not_judged"]
+    assert left["missing"] == "rules of Nsight Compute"
+    assert "ncu --set full" in left["record"]
+
+
+def test_of_real_reports(corpus):
+    """Against the estimates of the report: of each rule the largest of a kernel, times its time."""
+    pytest.importorskip("ncu_report", reason="no ncu-report: pip install ncu-report")
+    joined = bridge.load(corpus / "ncu" / "cuda-graph.ncu-rep")
+    rules, time = joined.report.metrics.rules, joined.attributed.duration
+    expected: dict[str, dict[int, float]] = {}
+    for row in rules.to_dict("records"):
+        if row["kind"] == "OPT" and row["scope"] == "global" and row["speedup"] > 0:
+            of_rule = expected.setdefault(row["rule"], {})
+            of_rule[row["kernel"]] = max(of_rule.get(row["kernel"], 0), row["speedup"])
+    found = joined.advise(["nsight-compute"], worth=0).advice
+    assert {one.finding.figures["rule"]: one.finding.ceiling_ns for one in found} == {
+        name: sum(round(time[k] * min(s, 100) / 100) for k, s in each.items())
+        for name, each in expected.items()
+    }
+    assert len(expected) > 2
+
+
+def test_long_texts_are_quoted_by_their_first_sentences():
+    assert shortened("One. Two! Three?") == "One. Two! Three?"
+    assert shortened(f"One.\n Two. {'x' * 300}. Four.") == "One. Two."
+    assert shortened("y" * 400) == "y" * 400

@@ -1,0 +1,169 @@
+"""What a report of Nsight Compute alone shows, and what it refuses in one clear line: every command, file or run."""
+
+from __future__ import annotations
+
+import json
+
+import counters
+import pytest
+from command import assert_misused, assert_refused, done
+from command import bridge as run
+from made_ncu import kernel, raw
+
+import bridge
+from bridge.analyze.metrics.timeless import NoTimelineError
+from bridge.cli import COMMANDS
+from bridge.views import DIMENSIONS, VIEWS
+
+WHY = ("c.csv", "Nsight Compute ran each kernel alone", "no timeline", "--ncu beside")
+REFUSED = (  # the words after the report, and what is missing
+    (["trace", "-o", "x.json"], "no trace"),
+    (["trace", "-o", "x.pftrace", "--dialect", "native"], "no trace"),
+    (["view", "--no-browser"], "no trace"),
+    (["view", "--html", "--no-browser"], "no trace"),
+    (["html", "-o", "x.html"], "no page"),
+    (["memory"], "no allocations"),
+    (["why", "gemm"], "no explanation"),
+    (["flame", "--weight", "cpu"], "no CPU time"),
+    (["plot", "--kind", "timeline", "-o", "x.svg"], "no timeline plot"),
+    (["plot", "--kind", "memory", "-o", "x.svg"], "no memory plot"),
+)
+MISUSED = (
+    (["report", "--from", "1ms"], "no time from the first event"),
+    (["report", "--to", "1ms"], "no time from the first event"),
+    (["advise", "--to", "1ms"], "no time from the first event"),
+    (["report", "--columns", "cpu_total"], "no cpu_total_ns"),
+    *(
+        (["report", "--by", by], f"no {by} table")
+        for by in ("step", "gap", "idle", "api", "op,api")
+    ),
+)
+SHOWN = (
+    *(
+        ["report", "--by", by]
+        for by in ("op", "op-kernel", "kernel", "module", "op,step", "thread")
+    ),
+    ["report", "--range", "op_gemm"],
+    ["report", "--step", "1", "--by", "kernel"],
+    ["report", "--filter", "step=1"],
+    ["flame"],
+    ["flame", "--weight", "calls", "--format", "speedscope"],
+    ["plot", "--kind", "breakdown", "-o", "x.svg"],
+    ["plot", "--kind", "histogram", "-o", "x.svg"],
+    ["plot", "--kind", "roofline", "-o", "x.svg"],
+    ["advise"],
+)
+ELSEWHERE = {
+    "demo",
+    "doctor",
+    "run",
+    "import",
+    "runs",
+    "diff",
+}  # read no report, or are tested below
+
+
+@pytest.fixture(params=["file", "run"])
+def said(request, folder):
+    """Run a command on the file, or on the run that it was imported as."""
+    counters.counters(folder / "c.csv", steps=2)
+    if request.param == "file":
+        return lambda words: run(words[0], "c.csv", *words[1:])
+    done("import", "-q", "c.csv")
+    return lambda words: run(*words)
+
+
+@pytest.mark.parametrize(
+    ("words", "what"), REFUSED, ids=lambda one: " ".join(one) if isinstance(one, list) else ""
+)
+def test_refused(said, words, what):
+    assert_refused(said(words), what, *WHY)
+
+
+@pytest.mark.parametrize(
+    ("words", "what"), MISUSED, ids=lambda one: " ".join(one) if isinstance(one, list) else ""
+)
+def test_misused(said, words, what):
+    assert_misused(said(words), what, *WHY)
+
+
+@pytest.mark.parametrize("words", SHOWN, ids=" ".join)
+def test_shown(said, words):
+    if words[0] == "plot":
+        pytest.importorskip("matplotlib", reason="no matplotlib: pip install 'nsight-bridge[plot]'")
+    result = said(words)
+    assert result.exit_code == 0, result.output
+    assert "-o" in words or result.stdout
+
+
+def test_every_command_is_told_of():
+    told = (
+        {words[0] for words, _ in (*REFUSED, *MISUSED)} | {words[0] for words in SHOWN} | ELSEWHERE
+    )
+    others = {command.name for command in COMMANDS} - told
+    assert others <= {"bench", "onednn", "cluster", "scrub"}, (
+        "does it take a report of Nsight Compute?"
+    )
+
+
+@pytest.mark.parametrize("by", sorted({*VIEWS, *DIMENSIONS}))
+def test_every_table_is_made_or_refused(folder, by):
+    counters.counters(folder / "c.csv", steps=2)
+    result = run("report", "c.csv", "--by", by, "--format", "json")
+    if result.exit_code:
+        assert_misused(result, f"no {by} table", *WHY)
+        return
+    columns = {name for row in json.loads(result.stdout)["rows"] for name in row}
+    assert not {c for c in columns if c.startswith(("cpu_", "wall_", "start_", "launch"))}
+
+
+def test_steps_are_those_that_ranges_name(folder):
+    counters.counters(folder / "c.csv", steps=2)
+    rows = json.loads(done("report", "c.csv", "--step", "1", "--by", "kernel", "--format", "json"))
+    assert sum(row["count"] for row in rows["rows"]) == len(counters.OPS)
+    alike = [kernel(f"k{n % 2}") for n in range(40)]  # that repeat, and are no steps
+    (folder / "k.csv").write_text(raw(alike), encoding="utf-8")
+    assert_misused(run("report", "k.csv", "--step", "1"), "step")
+
+
+def test_programs_are_told_the_same(folder):
+    joined = bridge.load(counters.counters(folder / "c.csv"))
+    for ask in (
+        lambda: joined.export_trace(folder / "x.json"),
+        lambda: joined.export_chrome_trace(folder / "x.json"),
+        lambda: joined.export_tensorboard(folder),
+        lambda: joined.within(first_ns=5),
+        joined.key_averages,
+        lambda: joined.by("gap"),
+    ):
+        with pytest.raises(
+            NoTimelineError, match=r"c\.csv: no .*Nsight Compute ran each kernel alone"
+        ):
+            ask()
+
+
+def test_stacks_weigh_what_is_known(folder):
+    counters.counters(folder / "c.csv")
+    lines = done("flame", "c.csv").splitlines()
+    assert "step 0;op_add;add 2000" in lines
+    profiles = json.loads(done("flame", "c.csv", "--format", "speedscope"))["profiles"]
+    assert [one["name"] for one in profiles] == ["GPU time", "calls"]
+
+
+def test_two_of_them_compare_and_one_with_a_timeline_does_not(folder):
+    for name, steps in (("a.csv", 1), ("b.csv", 2)):
+        counters.counters(folder / name, steps=steps)
+    counters.timeline(folder / "t.sqlite")
+    rows = json.loads(done("diff", "a.csv", "b.csv", "--by", "kernel", "--format", "json"))["rows"]
+    assert {row["kernel"]: row["diff_ns"] for row in rows} == {"gemm": 4000 + 6000, "add": 5000}
+    for pair in (["a.csv", "t.sqlite"], ["t.sqlite", "a.csv"]):
+        assert_misused(run("diff", *pair), "a.csv: of Nsight Compute", "do not compare")
+    budget = folder / "b.toml"
+    budget.write_text('[ops."op_*"]\ncpu_total = "< 5 ms"\n')
+    assert run("diff", "a.csv", "--budget", "b.toml").exit_code == 2
+
+
+def test_the_store_keeps_that_there_is_no_timeline(folder):
+    counters.counters(folder / "c.csv")
+    assert "next: bridge report --by op | bridge report --by rule" in run("import", "c.csv").stderr
+    assert "step" not in done("runs", "show", "1")

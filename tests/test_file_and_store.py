@@ -18,7 +18,8 @@ def told(report, raw=False):
 
     joined = join(report, Choices(raw=raw))
     tables = [as_json(v, report.source, joined.totals, joined.by(v)) for v in VIEWS]
-    return tables, b"".join(chrome(timeline(joined.attributed), report.source))
+    trace = b"" if raw else b"".join(chrome(timeline(joined.attributed), report.source))
+    return tables, trace
 
 
 def assert_told_alike(path, folder):

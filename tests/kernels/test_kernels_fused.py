@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bridge import kernels
@@ -53,7 +53,9 @@ USUAL = (
 @given(st.sets(st.sampled_from(USUAL), min_size=1))
 def test_any_ops_come_back(ops):
     listed = sorted(ops)
-    assert list(kernels.source_ops(f"triton_red_fused_{'_'.join(listed)}_7")) == listed
+    joined = "_".join(listed)
+    assume("_log_sigmoid" not in f"_{joined}")  # an op as well: such a name says nothing else
+    assert list(kernels.source_ops(f"triton_red_fused_{joined}_7")) == listed
 
 
 @given(st.text("ad_lmu0", max_size=60))

@@ -20,7 +20,7 @@ def opening(height: int, style: str, title: str) -> str:
     """Return the beginning of a drawing, its title in it."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"'
-        f' viewBox="0 0 {WIDTH} {height}"><style>{style}</style>'
+        f' viewBox="0 0 {WIDTH} {height}" style="max-width:100%;height:auto"><style>{style}</style>'
         f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>'
         f'<text class="t" x="{LEFT}" y="24">{escape(title)}</text>'
     )

@@ -106,9 +106,9 @@ MEMORY = {
         Shown("at_peak_bytes", "at the peak", units.size, bar=True),
         Shown("share", "of peak", units.percent),
         Shown("peak_bytes", "own peak", units.size),
-        Shown("end_bytes", "at the end", units.size),
-        Shown("allocations", "allocations", units.count),
-        Shown("allocated_bytes", "allocated", units.size),
+        Shown("end_bytes", "at the end", units.size, extra=True),
+        Shown("allocations", "allocations", units.count, extra=True),
+        Shown("allocated_bytes", "allocated", units.size, extra=True),
     ),
     "memory scope": (
         Shown("path", "path"),

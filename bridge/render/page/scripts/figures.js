@@ -33,6 +33,7 @@ const CARDS = [
   ["Activities", (r) => r.figures.totals.activities || null, count, kinds],
   ["Op calls", (r) => r.figures.calls || null, count, () => "ranges that are ops"],
   ["Steps", (r) => r.figures.steps?.count ?? null, count, (r) => `median ${time(r.figures.steps.median_ns)}, longest ${time(r.figures.steps.max_ns)}`],
+  ["Capture quality", (r) => r.quality?.score ?? null, count, (r) => `of 100: ${r.quality.first}`],
   [LARGEST, (r) => largest(r)?.share ?? null, percent, (r) => largest(r).name],
 ];
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from bridge.render.diff import Shown
 
 FAILED = 3  # exit status
-READABLE = 1_000
 FORMATS = ("table", "json", "csv", "md", "junit")
 SUFFIXES = {".xml": "junit", **{f".{form}": form for form in FORMATS[1:4]}}
 
@@ -229,6 +228,8 @@ def _write(shown: Shown, form: str, output: Path | None, *, force: bool, unit: s
 
 def _of_time(shown: Shown) -> Shown:
     """Leave out what takes no time on either side, and what nobody reads on."""
+    from bridge.cli.readable import READABLE
+
     if shown.comparison is None:
         return shown
     rows = shown.rows[(shown.rows["before_ns"] != 0) | (shown.rows["after_ns"] != 0)]

@@ -177,7 +177,7 @@ def _table(held: Held, by: str, later: int) -> pd.DataFrame:
 
 def _text(held: Held, by: str, table: pd.DataFrame, form: str, *, to_terminal: bool) -> str:
     from bridge.analyze.memory import summary
-    from bridge.cli.printed import READABLE
+    from bridge.cli.readable import for_people
     from bridge.render import document, memory
     from bridge.render import table as tables
 
@@ -197,11 +197,7 @@ def _text(held: Held, by: str, table: pd.DataFrame, form: str, *, to_terminal: b
         return f"{above}\nnothing by {by} in the time looked at\n"
     if form == "md":
         return f"{above}\n{tables.as_markdown(f'memory {by}', table)}"
-    shown = table.head(READABLE) if to_terminal else table
-    left = len(table) - len(shown)
-    more = f"… and {left} more rows: --top, or --format csv for all\n" if left else ""
-    look = options.look(to_terminal=to_terminal)
-    return f"{above}\n{tables.for_terminal(f'memory {by}', shown, look)}{more}"
+    return f"{above}\n{for_people(f'memory {by}', table, '--top', to_terminal=to_terminal)}"
 
 
 def _draw(held: Held, path: Path, color: str, *, force: bool) -> None:

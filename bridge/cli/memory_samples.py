@@ -40,7 +40,7 @@ def show(
 
 def _text(samples: Samples, by: str, table: pd.DataFrame, form: str, *, to_terminal: bool) -> str:
     from bridge.analyze.memory.sampled import peaks
-    from bridge.cli.printed import READABLE
+    from bridge.cli.readable import for_people
     from bridge.render import document, memory
     from bridge.render import table as tables
 
@@ -54,9 +54,4 @@ def _text(samples: Samples, by: str, table: pd.DataFrame, form: str, *, to_termi
     above, name = memory.sampled(peaks(samples)), f"memory sampled {by}"
     if form == "md":
         return f"{above}\n{tables.as_markdown(name, table)}"
-    shown = table.head(READABLE) if to_terminal else table
-    left = len(table) - len(shown)
-    more = f"… and {left} more rows: --top, or --format csv for all\n" if left else ""
-    return (
-        f"{above}\n{tables.for_terminal(name, shown, options.look(to_terminal=to_terminal))}{more}"
-    )
+    return f"{above}\n{for_people(name, table, '--top', to_terminal=to_terminal)}"

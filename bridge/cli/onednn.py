@@ -101,7 +101,7 @@ def _text(  # noqa: PLR0913
     graph: bool,
     to_terminal: bool,
 ) -> str:
-    from bridge.cli.printed import READABLE
+    from bridge.cli.readable import for_people
     from bridge.render import document, primitives
     from bridge.render import table as tables
 
@@ -114,12 +114,7 @@ def _text(  # noqa: PLR0913
     below = f"\n{primitives.totals(table)}{_others(log, graph=graph)}\n"
     if form == "md":
         return tables.as_markdown("onednn", rows) + below
-    shown = rows.head(READABLE) if to_terminal else rows
-    left = len(rows) - len(shown)
-    more = f"… and {left} more rows: --top, or --format csv for all\n" if left else ""
-    return (
-        tables.for_terminal("onednn", shown, options.look(to_terminal=to_terminal)) + more + below
-    )
+    return for_people("onednn", rows, "--top", to_terminal=to_terminal) + below
 
 
 def _others(log: Log, *, graph: bool) -> str:

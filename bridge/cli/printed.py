@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pandas as pd
 
 from bridge.analyze.steps.pace import paces
-from bridge.cli import options
+from bridge.cli.readable import for_people
 from bridge.joined import Joined
 from bridge.render import accounting, document, steps
 from bridge.render import table as tables
 from bridge.views import VIEWS
-
-READABLE = 1_000  # rows that a terminal gets: nobody reads more, and to lay them out takes long
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,8 @@ class Printed:
             return tables.as_markdown(self.shown, table, self.unit) + below
         if not len(table) and (nothing := self._nothing()):
             return f"{nothing}{below}"
-        return self._for_people(table, to_terminal=to_terminal) + below
+        shown = for_people(self.shown, table, "a --filter", to_terminal=to_terminal, unit=self.unit)
+        return shown + below
 
     def _of_steps(self) -> str:
         """Return what is said of all steps together, whichever of them are shown."""
@@ -47,10 +46,3 @@ class Printed:
         if self.by == "step" and len(self.joined.attributed.iterations):
             return "no steps among what is asked for"  # the report has some
         return VIEWS[self.by].nothing if self.by in VIEWS else ""
-
-    def _for_people(self, table: pd.DataFrame, *, to_terminal: bool) -> str:
-        few = table.head(READABLE) if to_terminal else table
-        left = len(table) - len(few)
-        more = f"… and {left} more rows: a --filter, or --format csv for all\n" if left else ""
-        look = replace(options.look(to_terminal=to_terminal), unit=self.unit)
-        return tables.for_terminal(self.shown, few, look) + more

@@ -21,7 +21,7 @@ from bridge.bench.devices import Call, Device, Label
 from bridge.bench.devices import device as chosen
 from bridge.bench.errors import BenchError
 from bridge.bench.options import MANY, Options
-from bridge.bench.result import Group, Ints, Result
+from bridge.bench.result import UNKNOWN, Group, Ints, Result
 from bridge.bench.subject import Subject, backward, finished
 
 CATEGORY = "bench"
@@ -54,7 +54,7 @@ def op(  # noqa: PLR0913 - all but the call by keyword
     if streams is not None:
         together = [subject] * len(list(streams))
         whole = _group(together, tuple(streams), wanted, device, cache=cache).whole
-        return replace(whole, name=subject.title)
+        return replace(whole, name=subject.title, shapes=subject.shapes)
     where = _device(device, [subject])
     key = kept.key(where, (wanted, name, flops), fn, inputs, kwargs)
     measure = partial(_measured, subject, wanted, device, where)
@@ -190,7 +190,8 @@ def _measured_group(
     calls = [finished(s.call, result) for s, result in zip(subjects, results, strict=True)]
     costs = [subject.costs(result) for subject, result in zip(subjects, results, strict=True)]
     del results
-    number = wanted.number or max(long_enough(call, device) for call in calls)
+    # As often as makes the slowest long enough: the others would be done long before it, else.
+    number = wanted.number or min(long_enough(call, device) for call in calls)
     labels = [_label(title) for title in titles]
     with nvtx_op(f"bench:{JOINT.join(titles)}", category=CATEGORY):
         if wanted.warmup:
@@ -204,12 +205,19 @@ def _measured_group(
         elapsed=ends.max(axis=1) - starts.min(axis=1),
         number=number,
         options=wanted,
+        flops=_together([flops for flops, _ in costs]),
+        bytes=_together([moved for _, moved in costs]),
         loop_ns=device.loop_ns,
         streams=streams,
     )
     known = zip(subjects, workspaces, costs, (ends - starts).T, strict=True)
     ops = [_part(whole, place, *one) for place, one in enumerate(known)]
     return Group(whole, tuple(ops), starts, ends)
+
+
+def _together(costs: Sequence[int]) -> int:
+    """Return what all calls cost, -1 if that of one is not known."""
+    return UNKNOWN if UNKNOWN in costs else sum(costs)
 
 
 def _part(

@@ -13,7 +13,7 @@ from math import prod
 
 AXES = "dhw"
 EXTENT = re.compile(r"([a-z]+)(\d+)")
-MATRICES = re.compile(r"[\dx]+:[\dx]+")
+MATRICES = re.compile(r"[\dx]+:[\dx]+(?::[\dx]+)?")  # the last, if any, is what comes out
 MOST = 1 << 52  # what no execution takes: the line is damaged
 GEMM = re.compile(r"(?:b\d+)?m\d+n\d+k\d+")  # before 1.6
 

@@ -24,32 +24,38 @@ class Block(NamedTuple):
     segment: int  # its address
 
 
+class Named(NamedTuple):
+    """A live allocation, the scope that it was made in, and whether the allocator had its segment before it."""
+
+    block: Block
+    scope: str
+    reused: bool
+
+
 class Live:
-    """Which scope each live allocation belongs to."""
+    """Which scope each live allocation belongs to. Threads may look at once: what one saw is a value of its own."""
 
     def __init__(self) -> None:
-        self._scopes: dict[tuple[int, int], str] = {}  # by device and address
-        self._reused: set[tuple[int, int]] = set()
-        self._segments: set[int] = set()
+        self.forget()
 
-    def look(self, scope: str) -> list[Block]:
+    def forget(self) -> None:
+        """Begin anew."""
+        self._named: dict[tuple[int, int], Named] = {}  # by device and address
+        self._segments: frozenset[int] = frozenset()
+
+    def look(self, scope: str) -> list[Named]:
         """Give what is new to a scope, forget what is no more; return all that is alive."""
-        found = list(blocks())
-        alive = {(block.device, block.address): block for block in found}
-        new = [place for place in alive if place not in self._scopes]
-        self._reused = {place for place in self._reused if place in alive}
-        self._reused |= {place for place in new if alive[place].segment in self._segments}
-        self._scopes = {place: self._scopes.get(place, scope) for place in alive}
-        self._segments |= {block.segment for block in found}
-        return found
-
-    def scope(self, block: Block) -> str:
-        """Return the scope of an allocation that was seen."""
-        return self._scopes[block.device, block.address]
-
-    def reused(self, block: Block) -> bool:
-        """Tell whether it lies in a segment that was there before it: the GPU was asked for nothing."""
-        return (block.device, block.address) in self._reused
+        known, segments = self._named, self._segments
+        found = {}
+        for block in blocks():
+            place = (block.device, block.address)
+            before = known.get(place)
+            of = before.scope if before else scope
+            reused = before.reused if before else block.segment in segments
+            found[place] = Named(block, of, reused)
+        self._named = found
+        self._segments = segments | {one.block.segment for one in found.values()}
+        return list(found.values())
 
 
 def blocks() -> Iterator[Block]:

@@ -16,6 +16,13 @@ from bridge.annotate.label import Label
 from bridge.annotate.said import warn
 
 
+def checked_rate(rate: object, least: int) -> int:
+    """Return how many ops there are to a sample; raises ValueError for what is no count."""
+    if isinstance(rate, bool) or not isinstance(rate, int) or rate < least:
+        raise ValueError(f"sample_rate is a number of ops, {least} or more, not {rate!r}")
+    return rate
+
+
 class _Open(local):
     """What is open on the running thread, the domains mixed."""
 

@@ -1,15 +1,18 @@
 """Sample the memory of this process while it runs: `start`, `stop`, `reset`, and what was found.
 
-The invariant: one sampling runs at a time; annotations are handed on to whoever listened before.
+The invariant: one sampling runs at a time, its sampler before all else that hears of annotations, so that it looks while
+an op is open; annotations are handed on to whoever listened before, and sessions begin and end behind it.
 """
 
 from __future__ import annotations
 
+import os
+
 from bridge.annotate import emit
-from bridge.annotate.emit import state
+from bridge.annotate.emit import Emitter, state
 from bridge.memory import counters
 from bridge.memory.kept import Kept, Peaks
-from bridge.memory.sampler import Sampler
+from bridge.memory.sampler import Sampler, checked_rate
 from bridge.memory.uses import CPU, uses
 
 REASON = "memory is sampled"
@@ -26,22 +29,39 @@ def start(sample_rate: int = 1) -> None:
     Ops are ranges of this library's annotations. Each sample is a counter for whoever records, too. Raises
     ValueError for a rate below 1.
     """
-    if sample_rate < 1:
-        raise ValueError(f"memory: sample_rate is 1 or more, not {sample_rate!r}")
+    every = checked_rate(sample_rate, least=1)
     stop()
-    reason = state.reason or REASON
-    sampler = Sampler(emit.current(), sample_rate, sample)
-    _samplers.append(sampler)
-    emit.use(sampler, reason)
+    emitter, reason = emit.current(), state.reason
+    emit.use(_sampler(emitter, every), reason or REASON)
 
 
 def stop() -> None:
     """Sample no more; what was found is kept. If nothing samples, do nothing."""
     while _samplers:
         sampler = _samplers.pop()
-        sampler.every = 0  # a session that began meanwhile hands on to it still
+        sampler.every = 0  # ranges that are open close through it
         if state.emitter is sampler:
             emit.use(sampler.behind, state.reason)
+
+
+def around(emitter: Emitter) -> Emitter:
+    """Return what is to hear of annotations where ``emitter`` is to: a sampler before it, if memory is sampled now."""
+    if not _samplers:
+        return emitter
+    before = _samplers.pop()
+    every, before.every = before.every, 0
+    return _sampler(emitter, every)
+
+
+def behind(emitter: Emitter) -> Emitter:
+    """Return an emitter without the sampler before it."""
+    return emitter.behind if isinstance(emitter, Sampler) else emitter
+
+
+def _sampler(emitter: Emitter, every: int) -> Sampler:
+    sampler = Sampler(emitter, every, sample)
+    _samplers.append(sampler)
+    return sampler
 
 
 def running() -> bool:
@@ -60,6 +80,9 @@ def sample(tag: str = "") -> None:
 def reset() -> None:
     """Forget all samples; the next one is number 0."""
     _kept.forget()
+
+
+os.register_at_fork(after_in_child=reset)  # what was found is the parent's
 
 
 def max_info(device: str | None = None) -> Peaks:

@@ -24,6 +24,7 @@ REST = "nvml_amend"  # what the process has of a GPU besides: CUDA's context, li
 _scope: ContextVar[str] = ContextVar("scope", default=UNNAMED)
 _live = Live()
 _watched: list[bool] = []
+os.register_at_fork(after_in_child=_live.forget)
 
 
 @contextmanager
@@ -63,12 +64,12 @@ def snapshot(path: str | Path) -> int:
 
     found = _live.look(_scope.get())
     rows = [
-        (_live.scope(one), one.requested, one.device, one.size, int(_live.reused(one)))
+        (one.scope, one.block.requested, one.block.device, one.block.size, int(one.reused))
         for one in found
     ]
     known: dict[int, int] = {}
-    for one in found:
-        known[one.device] = known.get(one.device, 0) + one.size
+    for block, *_ in found:
+        known[block.device] = known.get(block.device, 0) + block.size
     rest = [(REST, size, gpu, size, 0) for gpu, size in _rest(known)]
     write(Path(path), "".join(map(_line, (HEAD, *rows, *rest))), force=True)
     return len(rows)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from bridge.annotate import emit
 from bridge.annotate.emit import Emitter, Silent, state
-from bridge.memory import counters
+from bridge.memory import counters, sampling
 from bridge.memory.sampler import Sampler
 from bridge.memory.uses import uses
 from bridge.recording.period import Period
@@ -59,7 +59,7 @@ class Cycle:
         if self.on:
             self._restore()
         self._capture.start()
-        tool = emit.current()
+        tool = sampling.behind(emit.current())
         self._before = Before(tool, state.reason, state.writer, state.details)
         writer = self._recorded.next()
         self._recorder = Recorder(writer, None if isinstance(tool, Silent) else tool)
@@ -127,9 +127,9 @@ class Cycle:
         """Hand all that is emitted to the recorder; while muted to nobody."""
         if self._muted or self._recorder is None:
             self._automatic.disable()
-            emit.use(Silent(), REASON)
+            emit.use(sampling.around(Silent()), REASON)
         else:
-            emit.use(self._heard_by(self._recorder), REASON)
+            emit.use(sampling.around(self._heard_by(self._recorder)), REASON)
             self._automatic.enable()
             self.sample()
 
@@ -148,7 +148,7 @@ class Cycle:
 
     def _fall_back(self) -> None:
         if self._before is not None:
-            emit.use(self._before.emitter, self._before.reason)
+            emit.use(sampling.around(self._before.emitter), self._before.reason)
             state.writer, state.details = self._before.writer, self._before.details
 
     def _finish(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from bridge.annotate.details import Wanted
 from bridge.capture.schedule_text import VARIABLE, parse
+from bridge.memory.sampler import checked_rate
 from bridge.recording.sink import ENDING
 from bridge.session.automatic import LEVELS
 from bridge.session.schedule import schedule as schedule_of
@@ -42,10 +43,7 @@ class Options:
         for name in ("schedule", "on_trace_ready"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise TypeError(f"profile: {name} is a function, not {getattr(self, name)!r}")
-        if not isinstance(self.sample_rate, int) or self.sample_rate < 0:
-            raise ValueError(
-                f"profile: sample_rate counts ops, 0 for none, not {self.sample_rate!r}"
-            )
+        checked_rate(self.sample_rate, least=0)
         if self.dump_period is not None:
             self._check_period(self.dump_period)
 

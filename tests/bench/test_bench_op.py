@@ -214,7 +214,7 @@ APART = {
     "another function": [(np.add, A, A), (np.subtract, A, A)],
     "closed over another number": [(made(1), 1), (made(2), 1)],
     "another partial": [(partial(work, 5),), (partial(work, 6),)],
-    "methods of two objects": [([1].copy,), ([2].copy,)],
+    "another number of NumPy's": [(np.arange, np.int64(10)), (np.arange, np.int64(20))],
 }
 
 
@@ -243,6 +243,21 @@ def test_what_is_alike_is_not_measured_twice():
     assert bench.op(made(1), 1, **options).cached  # another object, the same code and numbers
     bench.op(np.add, A, A, **options)
     assert bench.op(np.add, A.copy(), A + 1, **options).cached  # other numbers, the same shapes
+
+
+class Work:
+    def __init__(self, many):
+        self.many = many
+
+    def __call__(self):
+        return sum(range(self.many))
+
+
+@pytest.mark.parametrize("call", [(Work(5),), ([1].copy,), (str, Work(1))])
+def test_what_may_change_is_measured_anew(call):
+    found = [bench.op(*call, runs=1, number=1) for _ in range(2)]
+    assert [one.cached for one in found] == [False, False]
+    assert bench.cache_size() == 0
 
 
 @pytest.mark.parametrize(
@@ -314,6 +329,23 @@ def test_threads_stand_for_streams():
     assert (found.whole.elapsed == found.ends.max(axis=1) - found.starts.min(axis=1)).all()
     assert found.table().count("sleep") >= 3
     assert repr(found).startswith("sleep + sleep + sleep")
+
+
+def test_the_slowest_of_a_group_says_how_often():
+    found = bench.group([partial(time.sleep, 0.001), int], runs=1, warmup=0)
+    assert found.whole.number == 1
+
+
+def test_a_call_on_streams_says_what_all_of_it_costs():
+    alone = bench.op(np.matmul, A, A, runs=1)
+    twice = bench.op(np.matmul, A, A, runs=1, streams=[0, 1])
+    assert (twice.shapes, twice.flops, twice.bytes) == (
+        alone.shapes,
+        2 * alone.flops,
+        2 * alone.bytes,
+    )
+    assert alone.flops > 0
+    assert bench.group([(np.matmul, (A, A)), int], runs=1).whole.flops == -1
 
 
 def test_groups_are_kept_too():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,33 @@ def test_every_sample_has_its_op_and_step(
         assert of_ops == [(op, step, used[gpu]) for op, step, *used in truth]
         assert {r["reserved_bytes"] for r in own} == {1 << 20}
     assert {r["reserved_bytes"] for r in samples if r["device"] == "host"} == {-1}
+
+
+def test_samples_of_several_threads_are_in_order_of_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = Torch()
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    path = tmp_path / "run.jsonl"
+    turn = threading.Barrier(2)
+
+    def work() -> None:
+        for _ in range(20):
+            turn.wait()
+            with nvtx_op("a"):
+                torch.allocate(1)
+
+    with nsight_bridge.profile(level=0, sample_rate=1, path=path):
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    samples = [r for r in rows(path, "trace") if r["device"] == "cuda:0"]
+    assert [r["trace"] for r in samples] == list(range(len(samples)))
+    assert [r["time_ns"] for r in samples] == sorted(r["time_ns"] for r in samples)
+    assert {r["reserved_bytes"] for r in samples} == {1 << 20}
+    assert len(samples) >= 40
 
 
 def test_peaks_are_the_greatest_samples(

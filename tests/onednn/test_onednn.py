@@ -152,6 +152,7 @@ def test_damaged_files_never_fail_otherwise(
         ("matmul", "4x768:768x64", 393_216),
         ("matmul", "5x1x2x3:1x7x3x4", 1_680),
         ("matmul", "b2m3n4k5", 240),
+        ("matmul", "128x512:512x256:128x256", 33_554_432),
         ("matmul", "*x3:3x4", None),
         ("matmul", "2x3:4x5", None),
         ("reorder", "2x3x4", None),

@@ -149,30 +149,105 @@ def test_without_a_rate_a_session_samples_nothing() -> None:
     assert not len(session.joined.report.marks)
 
 
-@pytest.mark.parametrize("rate", [-1, 1.5, "2"])
+@pytest.mark.parametrize("rate", [-1, 1.5, "2", True, float("nan")])
 def test_a_rate_is_a_count(rate: Any) -> None:
     with pytest.raises(ValueError, match="sample_rate"):
         bridge.profile(sample_rate=rate)
+    with pytest.raises(ValueError, match="sample_rate"):
+        memory.start(sample_rate=rate)
 
 
-def test_sampling_refuses_no_rate() -> None:
-    with pytest.raises(ValueError, match="sample_rate is 1 or more"):
+def test_sampling_takes_some_rate() -> None:
+    with pytest.raises(ValueError, match="1 or more"):
         memory.start(sample_rate=0)
+    assert not sampling.running()
 
 
-def test_a_session_in_a_sampling_and_a_sampling_in_a_session(torch: Torch) -> None:
+def of_ops(session: bridge.Profile) -> list[str]:
+    """Return the op that each sample of GPU 0 lies in."""
+    from bridge.analyze.memory.sampled import Samples, by_sample
+
+    rows = by_sample(Samples.of(session.joined.attributed)).to_dict("records")
+    return [row["op"] for row in rows if row["device"] == "cuda:0"]
+
+
+def test_a_session_in_a_sampling_knows_whose_samples_are(torch: Torch) -> None:
     memory.start()
     with bridge.profile(level=0) as session:
         allocate(torch, 1)
+    allocate(torch, 1)
     memory.stop()
-    assert len(memory.trace().splitlines()) == 3
-    with session:
+    allocate(torch, 1)
+    assert len(memory.trace().splitlines()) == 2 + 2
+    assert of_ops(session) == ["allocate"]
+
+
+def test_a_sampling_in_a_session_goes_on_after_it(torch: Torch) -> None:
+    with bridge.profile(level=0) as session:
         memory.start()
         allocate(torch, 1)
-        memory.stop()
+    allocate(torch, 1)
+    assert len(memory.trace().splitlines()) == 2 + 2
+    assert of_ops(session) == ["allocate"]
+    memory.stop()
+    allocate(torch, 1)
+    assert len(memory.trace().splitlines()) == 2 + 2
+
+
+def test_a_sampling_goes_on_while_a_session_pauses(torch: Torch) -> None:
+    memory.start()
+    with bridge.profile(level=0, sample_rate=2) as session:
+        session.pause()
         allocate(torch, 1)
-    assert len(memory.trace().splitlines()) == 4
-    assert len(session.joined.report.ranges) == 2
+        session.resume()
+        allocate(torch, 1)
+    assert len(memory.trace().splitlines()) == 2 + 2
+    assert set(of_ops(session)) == {"allocate", "(no op)"}
+    assert len(session.joined.report.ranges) == 1
+
+
+def test_a_range_that_is_open_when_sampling_ends_closes(torch: Torch) -> None:
+    with bridge.profile(level=0) as session:
+        memory.start()
+        with nvtx_op("open"):
+            memory.stop()
+    assert session.joined.report.ranges["open"].tolist() == [False]
+
+
+def test_a_forked_child_has_its_own_samples(torch: Torch) -> None:
+    memory.start()
+    allocate(torch, 5000)
+    child = os.fork()
+    if not child:
+        empty = memory.trace("cuda:0") == ""
+        allocate(torch, 1)
+        own = len(memory.trace("cuda:0").splitlines()) == 3
+        os._exit(0 if empty and own else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(memory.trace("cuda:0").splitlines()) == 3
+
+
+def test_threads_may_scope_and_list_at_once(torch: Torch, tmp_path: Path) -> None:
+    memory.start()
+    torch.allocate(1)
+    stop = threading.Event()
+
+    def scopes_of_its_own() -> None:
+        while not stop.is_set():
+            with memory.scope("other"):
+                release(torch.allocate(1))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=scopes_of_its_own)
+    thread.start()
+    try:
+        for _ in range(100):
+            memory.snapshot(tmp_path / "live.csv")
+    finally:
+        stop.set()
+        thread.join()
+        sys.setswitchinterval(interval)
 
 
 def test_what_cannot_be_read_is_said_once_and_the_program_goes_on(torch: Torch) -> None:

@@ -28,7 +28,7 @@ USED = ("allocated", "resident", "in use")
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of a report in order of device and time: used bytes, and reserved ones, -1 where none were told."""
+    """The samples of a report in order of process, device and time: used bytes, and reserved ones, -1 where none were told."""
 
     joined: Attributed
     row: Ints  # of `marks`: where used memory was told
@@ -50,7 +50,11 @@ class Samples:
         after = np.minimum(at + 1, max(0, len(order) - 1))
         same = ~is_used[after] & (device[order][after] == device[order][at]) if len(at) else at
         reserved = np.where(same, value[after], NONE) if len(at) else at
-        return cls(joined, order[at], device[order[at]], devices, value[at], reserved)
+        own = order[at]
+        where = [frames.ints(marks, c)[own] for c in ("report", "process")]
+        in_time = by(*where, device[own], frames.ints(marks, "time")[own])
+        own, used, reserved = own[in_time], value[at][in_time], reserved[in_time]
+        return cls(joined, own, device[own], devices, used, reserved)
 
     def __len__(self) -> int:
         return len(self.row)

@@ -14,7 +14,7 @@ from bridge.analyze.overview.comparison import comparison
 from bridge.analyze.timeline import WHOLE, Selection, Timeline
 from bridge.joined import Joined
 from bridge.output import check, compressed, whole, write
-from bridge.render import advice, traces, units
+from bridge.render import advice, quality, traces, units
 from bridge.render.page.page import page as html
 
 PID_BITS = 0xFFFFFF
@@ -86,7 +86,12 @@ def page(reports: Sequence[Joined], path: str | Path, *, force: bool = False) ->
     for one in reports:
         timeless.refuse(one.report, "page")
     shown = [
-        {**overview(one.attributed), "advice": advice.for_page(one.advise())} for one in reports
+        {
+            **overview(one.attributed),
+            "advice": advice.for_page(one.advise()),
+            "quality": quality.for_page(one.quality),
+        }
+        for one in reports
     ]
     both = comparison(*shown) if len(shown) == SIDES else None
     title = " and ".join(", ".join(one["source"]) for one in shown) or output.stem

@@ -26,6 +26,7 @@ from importers.report import Report
 
 if TYPE_CHECKING:
     from bridge.analyze.advice import Advised
+    from bridge.analyze.quality import Quality
     from bridge.analyze.timeline import Timeline
     from bridge.averages.rows import Averages
 
@@ -155,6 +156,13 @@ class Joined:
         return advice.advise(
             self.attributed, advice.named(rules), advice.WORTH if worth is None else worth
         )
+
+    @cached_property
+    def quality(self) -> Quality:
+        """How far the capture can be trusted, from 0 to 100, and the reasons: see docs/quality.md."""
+        from bridge.analyze.quality import quality  # noqa: PLC0415 (tables need none of it)
+
+        return quality(self.attributed)
 
     def __repr__(self) -> str:
         """Say what it is of and how much, in a line."""

@@ -39,6 +39,7 @@ GEOMETRY = tuple(
 )
 # What has to be read for advice, and most do without.
 OF_ADVICE = frozenset(["json", "category", "source_kind", "target_kind", *GEOMETRY])
+OF_QUALITY = frozenset(["overhead", "diagnostics"])  # the same, for what a capture is worth
 VIEWS = {
     "op": View(("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"), OF_RANGES, directed=True),
     "op-kernel": View(("total_ns",), TIMES, directed=True),

@@ -29,6 +29,11 @@ from importers.texts import Ints, Texts
 PART_ROWS = 150_000  # fewer rows than this are not worth another connection
 BATCH_ROWS = 65_536
 LEAST_ROW_BYTES = 4  # no row of a table takes less of the file
+LONGEST_TEXT = (
+    1 << 26
+)  # bytes: no profiler writes longer ones, and each would be held several times
+LONGEST_REASON = 300  # characters: SQLite quotes the text of a schema that it cannot read
+MOST_TEXTS = 8  # times the size of the file: UTF-16 and numbers grow when they are read
 
 Columns = dict[str, Ints | Texts]
 
@@ -69,7 +74,7 @@ class Database:
         """Return the columns of every table, and of each whether it is declared never to be NULL."""
         sql = (
             'SELECT m.name, c.name, c."notnull" FROM sqlite_master m, pragma_table_info(m.name) c'
-            " WHERE m.type = 'table'"
+            " WHERE m.type = 'table' AND m.rootpage > 0"  # no view, no virtual table: those run what they like
         )
         tables: dict[str, dict[str, bool]] = {}
         with self._as_reports():
@@ -116,6 +121,7 @@ class Database:
         """Run one statement: integer columns go to ``into``, texts are returned by batch."""
         texts: dict[str, list[Texts]] = {name: [] for name in names if name not in into}
         left = min((len(c.parts[part].values) for c in into.values()), default=sys.maxsize)
+        room = max(MOST_TEXTS * self.path.stat().st_size, BATCH_ROWS)
         with self._as_reports():
             for batch in self._batches(sql):
                 left -= batch.length
@@ -126,6 +132,9 @@ class Database:
                         into[name].add(part, _integers(batch.child(i)))
                     else:
                         texts[name].append(_text(batch.child(i)))
+                        room -= len(texts[name][-1].data)
+                if room < 0:
+                    raise TypeError("more text than there is room for in the file")
         return texts
 
     def _batches(self, sql: str) -> Iterator[Any]:
@@ -154,7 +163,8 @@ class Database:
         try:
             yield
         except (adbc_driver_manager.Error, RuntimeError, TypeError) as error:  # nanoarrow: Runtime
-            reason = " ".join(str(error).split()).partition(" query: SELECT ")[0]
+            said = "".join(c if c.isprintable() else " " for c in str(error)[:LONGEST_REASON])
+            reason = " ".join(said.split()).partition(" query: SELECT ")[0]
             message = f"{self.path.name}: damaged ({reason}); export or copy it again"
             raise NotAReport(message) from error
 
@@ -222,5 +232,10 @@ def _text(child: Any) -> Texts:
     if child.storage_type != "string":
         raise TypeError(f"a {child.storage_type} where a text belongs")
     offsets = np.asarray(child.buffer(1))[child.offset : child.offset + child.length + 1]
+    sizes = np.diff(offsets)
+    if sizes.min(initial=0) < 0:
+        raise TypeError("texts of over 2 GiB in a row")
+    if sizes.max(initial=0) > LONGEST_TEXT:
+        raise TypeError(f"a text of {sizes.max()} bytes, the limit is {LONGEST_TEXT}")
     data = np.frombuffer(child.buffer(2), np.uint8)[offsets[0] : offsets[-1]]
     return Texts(data.copy(), offsets.astype(np.int64) - offsets[0])

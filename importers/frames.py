@@ -34,6 +34,8 @@ KINDS = {
 }
 OPERATIONS = ALLOCATE, RELEASE = (0, 1)  # what `operation` says of memory
 HELD = 2  # the same, of what was allocated before the capture and is not released in it
+RESERVED = 3  # and where only what is reserved changed: no address, no bytes
+SEVERITIES = ("unknown", "info", "warning", "error", "verbose")  # what `severity` numbers
 DEVICE_FACTS = tuple(  # of a GPU: bytes, bytes per second, Hz, counts
     "memory_bytes memory_bandwidth clock_hz l2_bytes compute_major compute_minor sm_count warp_size"
     " warps_per_sm blocks_per_sm threads_per_block registers_per_sm registers_per_block shared_per_sm"
@@ -59,6 +61,8 @@ FRAMES: Mapping[str, tuple[str, ...]] = {
         "time thread process domain domain_name name category payload json report".split()
     ),
     "graph_nodes": tuple("time thread process node original report".split()),
+    "overhead": tuple("start end thread process correlation name report".split()),
+    "diagnostics": tuple("time process source severity name report".split()),
     "threads": tuple("thread process name report".split()),
     "processes": tuple("process name report".split()),
     "devices": ("process", "device", "gpu", "name", *DEVICE_FACTS, "report"),

@@ -29,7 +29,7 @@ class Facts:
 
     ``epoch_ns`` is when the times are 0, in ns of the epoch, -1 if unknown; ``metadata`` what recordings
     say of the program: host, rank, and what it said of itself; ``recordings`` are the files with details
-    of its calls, not kept in a store.
+    of its calls, not kept in a store; ``beside`` is what else was recorded, by its name, and how many of it.
     """
 
     product: str = ""
@@ -39,6 +39,7 @@ class Facts:
     epoch_ns: int = frames.MISSING
     metadata: Mapping[str, Any] = field(default_factory=dict)
     recordings: tuple[Path, ...] = ()
+    beside: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def timeline(self) -> bool:
@@ -68,6 +69,8 @@ class Report:
     graph_nodes: pd.DataFrame = field(default_factory=lambda: frames.frame("graph_nodes", {}))
     waits: pd.DataFrame = field(default_factory=lambda: frames.frame("waits", {}))
     memory: pd.DataFrame = field(default_factory=lambda: frames.frame("memory", {}))
+    overhead: pd.DataFrame = field(default_factory=lambda: frames.frame("overhead", {}))
+    diagnostics: pd.DataFrame = field(default_factory=lambda: frames.frame("diagnostics", {}))
     texts: Texts = field(default_factory=lambda: Texts.of([]))
     metrics: Metrics = field(default_factory=Metrics)
 

@@ -132,6 +132,12 @@ class Made:
         self.kernel("backwards", 1_500, 100, 1_600, 1_550)
         for node in ({"node": 5}, {"node": 6, "original": 5}):
             self.tables["graph_nodes"].append({"time": 1_300, "thread": thread(100), **node})
+        own = {"thread": thread(100), "name": self.string("CUPTI Buffer flush")}
+        self.tables["overhead"].append({**own, "start": 1_990, "end": 1_996, "correlation": 1})
+        said = {"text": "Not all CUDA events might have been collected.", "severity": 2}
+        self.tables["diagnostics"].append(
+            {**said, "time": 3_000, "process": process(100), "source": 2}
+        )
         for gpu in (0, 1):
             self.tables["gpus"].append({"gpu": gpu, "device": gpu, "name": f"GPU {gpu}"})
 

@@ -15,6 +15,7 @@ from bridge.join.order import NONE, Flags, Ints, number
 from importers import frames
 from importers.keys import shared
 
+TIMED = ("ranges", "launches", "activities")
 ID_BITS = 40  # of a correlation id; CUPTI's have 32
 
 
@@ -34,16 +35,13 @@ def warnings(joined: Attributed) -> tuple[str, ...]:
 
 
 def _findings(joined: Attributed) -> Iterator[Finding]:
-    report = joined.report
-    for frame in ("ranges", "launches", "activities"):
-        table = getattr(report, frame)
-        early = np.flatnonzero(frames.ints(table, "start") < 0)
+    for frame in TIMED:
+        early = np.flatnonzero(_early(joined, frame))
         yield Finding(early, frame, "begin before the session does", "kept, at times below 0")
     for frame, handled in (("ranges", "never open, so they own nothing"), ("launches", "kept")):
-        table = getattr(report, frame)
-        ended = frames.ints(table, "end") < frames.ints(table, "start")
-        yield Finding(np.flatnonzero(ended), frame, "end before they start", handled)
-    invalid = np.flatnonzero(joined.attribution.reason == INVALID_TIME)
+        ended = np.flatnonzero(_backwards(joined, frame))
+        yield Finding(ended, frame, "end before they start", handled)
+    invalid = np.flatnonzero(_backwards(joined, "activities"))
     yield Finding(invalid, "activities", "end before they start, or at 0", "counted with 0 ns")
     crossing = _crossing(joined)
     handled = "cut into pieces that nest, so that what is open at any instant stays exact"
@@ -58,6 +56,26 @@ def _findings(joined: Attributed) -> Iterator[Finding]:
     yield Finding(
         _adopted(joined), "ranges", what, "confidence is low; without --adopt they do not"
     )
+
+
+def wrong_times(joined: Attributed) -> dict[str, Ints]:
+    """Return the rows of ranges, launches and activities whose times cannot be."""
+    return {f: np.flatnonzero(_early(joined, f) | _backwards(joined, f)) for f in TIMED}
+
+
+def _early(joined: Attributed, frame: str) -> Flags:
+    early: Flags = frames.ints(getattr(joined.report, frame), "start") < 0
+    return early
+
+
+def _backwards(joined: Attributed, frame: str) -> Flags:
+    """Tell what ends before it starts; of activities also what ends at 0."""
+    table = getattr(joined.report, frame)
+    if frame == "activities":
+        ended: Flags = joined.attribution.reason == INVALID_TIME
+    else:
+        ended = frames.ints(table, "end") < frames.ints(table, "start")
+    return ended
 
 
 def _lines(joined: Attributed, found: Finding) -> Iterator[str]:

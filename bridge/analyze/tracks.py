@@ -21,8 +21,8 @@ from importers.report import Report
 OURS = 10_000_000  # beyond any process or thread number of Linux (4 194 304)
 ID_BITS = 0xFFFFFF
 HOME_ROOM = 100  # places in the order of a process's tracks that a home has for its lanes
-ORDER = {"steps": 0, "ops": 0, "api": 50, "projection": 0, "stream": 50}
-SUFFIXES = {"api": " CUDA API", "projection": " ops"}
+ORDER = {"steps": 0, "ops": 0, "overhead": 49, "api": 50, "projection": 0, "stream": 50}
+SUFFIXES = {"api": " CUDA API", "overhead": " profiler", "projection": " ops"}
 RANK = re.compile(r"(?<![a-z])rank[ _-]?(\d+)(?!\d)", re.IGNORECASE)
 
 

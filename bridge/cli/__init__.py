@@ -22,6 +22,7 @@ from bridge.cli.import_ import import_
 from bridge.cli.memory import memory
 from bridge.cli.onednn import onednn
 from bridge.cli.plot import plot
+from bridge.cli.quality import quality
 from bridge.cli.report import report
 from bridge.cli.run import run
 from bridge.cli.runs import runs
@@ -29,6 +30,8 @@ from bridge.cli.scrub import scrub
 from bridge.cli.trace import trace
 from bridge.cli.view import view
 from bridge.cli.why import why
+
+LONGEST = 2_000  # characters of a message
 
 
 class Commands(click.Group):
@@ -38,7 +41,10 @@ class Commands(click.Group):
         """Run a subcommand."""
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except click.ClickException as error:
+            vars(error).update(message=_harmless(error.message))
+            raise
+        except (click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt as stop:
             click.echo("interrupted; nothing half-written was left", err=True)
@@ -49,9 +55,9 @@ class Commands(click.Group):
             _let_go_of_stdout()
             where = error.filename or "standard output"
             message = f"{where}: {error.strerror or error}"
-            raise click.ClickException(message) from error
+            raise click.ClickException(_harmless(message)) from error
         except _failures() as error:  # asked for only now: they cost the import of pandas
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(_harmless(str(error))) from error
 
 
 def _failures() -> tuple[type[Exception], ...]:
@@ -59,6 +65,12 @@ def _failures() -> tuple[type[Exception], ...]:
     from importers.errors import ReportError
 
     return (ReportError, OutputError)
+
+
+def _harmless(message: str) -> str:
+    """Return a message without what would command the terminal, for it may quote a file; of a long one the beginning."""
+    shown = "".join(c if c.isprintable() or c == "\n" else " " for c in message[:LONGEST])
+    return shown if len(message) <= LONGEST else f"{shown}…"
 
 
 def _let_go_of_stdout() -> None:
@@ -88,7 +100,7 @@ def main() -> None:
 
 COMMANDS = (
     *(demo, doctor, run, import_, report, diff, html),
-    *(trace, flame, view, plot, memory, advise, why, runs, onednn, scrub),
+    *(trace, flame, view, plot, memory, advise, quality, why, runs, onednn, scrub),
     bench,
 )
 for command in COMMANDS:

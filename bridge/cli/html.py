@@ -9,7 +9,7 @@ import click
 
 from bridge.cli import counters, options
 from bridge.cli.progress import doing
-from bridge.views import OF_ADVICE
+from bridge.views import OF_ADVICE, OF_QUALITY
 
 if TYPE_CHECKING:
     from bridge.join.choices import Choices
@@ -70,7 +70,7 @@ def write_page(  # noqa: PLR0913, PLR0917 - what `options.joined` takes
 ) -> None:
     """Load what the options name, two reports as two sides, and write the page of it."""
     sides: list[tuple[Path, ...]] = [(report,) for report in reports] or [()]
-    details = OF_ADVICE | {"memory", "metrics"}
+    details = OF_ADVICE | OF_QUALITY | {"memory", "metrics"}
     found = [options.joined(side, db, run, choices, details, sidecar) for side in sides]
     found = [counters.with_ncu(one, ncu, choices) for one in found]
     from bridge import exports

@@ -58,8 +58,18 @@ def import_(  # noqa: PLR0913, PLR0917 - what it takes
         _call(db, number, name)
     if not quiet:
         show(joined)
+        _worth(joined, number)
     next_one = "trace -o trace.json.gz" if _timed(joined) else "report --by rule"
     click.echo(f"run {number} of {db}; next: bridge report --by op | bridge {next_one}", err=True)
+
+
+def _worth(joined: Joined, run: int) -> None:
+    """Print what the capture is worth, unless nothing stands against it."""
+    from bridge.render import quality
+
+    line = quality.line(joined.quality, f"bridge quality --run {run}")
+    if line:
+        click.echo(line)
 
 
 def _call(db: Path, run: int, name: str) -> None:

@@ -171,6 +171,7 @@ def joined(
     """Load what the options name, warnings going to stderr."""
     from bridge.join.domains import UnknownDomainError
     from bridge.joined import join
+    from bridge.render.table import clean
 
     if reports and run is not None:
         raise click.UsageError("--run reads the store: name no report beside it")
@@ -187,7 +188,7 @@ def joined(
     except UnknownDomainError as error:
         raise click.UsageError(str(error)) from error
     for warning in (*report.warnings, *found.warnings):
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(f"warning: {clean(warning)}", err=True)
     _with_timeline(report)
     return found
 

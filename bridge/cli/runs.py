@@ -30,7 +30,7 @@ def list_(db: Path) -> None:
         share = run.attributed_ns / run.gpu_ns if run.gpu_ns else 0
         click.echo(
             f"{run.id:>4}  {run.created}  {units.count(run.activities):>12} activities"
-            f"  {units.time(run.gpu_ns):>10}  {units.percent(share):>7} in ops  {', '.join(run.source)}{_beside(run)}"
+            f"  {units.time(run.gpu_ns):>10}  {units.percent(share):>7} in ops  {_worth(run)}  {', '.join(run.source)}{_beside(run)}"
             f"{f'  ({run.name})' if run.name else ''}"
         )
 
@@ -40,13 +40,22 @@ def list_(db: Path) -> None:
 @click.argument("run")
 def show(db: Path, run: str) -> None:
     """Show one run, by number or name: its reports, its accounting and its ops."""
+    from bridge import store
     from bridge.cli.import_ import show as breakdown
     from bridge.join.choices import Choices
 
     joined = options.joined((), db, options.run_of(run), Choices())
+    worth = store.described(db, options.run_of(run)).quality
     for source, facts in zip(joined.report.source, joined.report.facts, strict=True):
         click.echo(f"{source}: {_made(facts)}")
     breakdown(joined)
+    if worth is not None:
+        click.echo(f"capture quality {worth} of 100")
+
+
+def _worth(run: Run) -> str:
+    """Say what the capture is worth; nothing of a run that was made before that was kept."""
+    return f"quality {'' if run.quality is None else run.quality:>3}"
 
 
 def _beside(run: Run) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DRAWN = frozenset(
     "category grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic"
-    " source_kind target_kind graph json memory metrics".split()
+    " source_kind target_kind graph json memory metrics overhead".split()
 )
 
 

@@ -33,7 +33,10 @@ def rules(text: str) -> tuple[Rule, ...]:
 
     Raises ValueError that says which rule is wrong and how.
     """
-    entries = tomllib.loads(text).get("rule")
+    try:
+        entries = tomllib.loads(text).get("rule")
+    except RecursionError as error:
+        raise ValueError("nested too deeply for rules") from error
     if not isinstance(entries, list) or not entries:
         raise ValueError("no [[rule]] in it")
     found = []
@@ -43,7 +46,7 @@ def rules(text: str) -> tuple[Rule, ...]:
         try:
             rule = Rule(re.compile(entry["match"]), entry["op"])
             re.sub(rule.pattern, rule.op, "")
-        except (re.error, TypeError, IndexError, OverflowError) as error:
+        except (re.error, TypeError, IndexError, OverflowError, RecursionError) as error:
             raise ValueError(f"rule {number}: {error}") from error
         found.append(rule)
     return tuple(found)

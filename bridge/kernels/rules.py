@@ -77,7 +77,10 @@ def rules(text: str) -> Rules:
 
     Raises ValueError that says which rule is wrong and how.
     """
-    found = tomllib.loads(text)
+    try:
+        found = tomllib.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply for rules") from error
     _only(found, OF_A_FILE, "the file")
     libraries = _tables(found, "library", "the file")
     uses = _tables(found, "tensor_cores", "the file")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 FORMAT = "bridge.report/1"
+END = "\r\n"
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what spreadsheets take for the beginning of one
 
 
 def as_json(by: str, source: Sequence[str], totals: Mapping[str, Any], table: pd.DataFrame) -> str:
@@ -29,12 +32,28 @@ def with_rows(head: Mapping[str, Any], table: pd.DataFrame) -> str:
 
 
 def as_csv(table: pd.DataFrame) -> str:
-    """Return the table as comma-separated values (RFC 4180), names and units as in the JSON."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(zip(*(table[c].tolist() for c in table.columns), strict=True))
-    return text.getvalue()
+    """Return the table as comma-separated values (RFC 4180), names and units as in the JSON.
+
+    A text that a spreadsheet would run as a formula has an apostrophe before it, which shows it as it is.
+    """
+    lines: list[str] = []
+    # With "\r\n" for the end of a line a cell that holds either is put in quotes; what is written ends with "\n" alone.
+    writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator=END)
+    writer.writerow(map(_harmless, table.columns))
+    writer.writerows(zip(*(_cells(table[c]) for c in table.columns), strict=True))
+    return "".join([f"{line.removesuffix(END)}\n" for line in lines])
+
+
+def _cells(column: pd.Series) -> Sequence[Any]:
+    values: list[Any] = column.tolist()
+    return values if is_numeric_dtype(column.dtype) else [_harmless(value) for value in values]
+
+
+def _harmless(value: Any) -> Any:
+    """Return a cell; a text that begins as formulas do comes with an apostrophe, numbers stay as they are."""
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return f"'{value}"
+    return value
 
 
 def _rows(table: pd.DataFrame) -> list[str]:

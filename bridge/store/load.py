@@ -114,4 +114,5 @@ def _facts(row: dict[str, object]) -> Facts:
         tuple(json.loads(str(row["warnings"]))),
         int(str(row["epoch_ns"])) if known else frames.MISSING,
         json.loads(str(row["metadata"])) if known else {},
+        beside=json.loads(str(row["beside"] or "{}")),
     )

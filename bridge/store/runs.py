@@ -18,7 +18,8 @@ LISTS = ("source", "ncu")  # of names, as JSON
 class Run:
     """One import: its number, when it was made, of what, its headline figures in ns, its rules, its name or None.
 
-    ``ncu`` are the reports of Nsight Compute that were matched to ``source``.
+    ``ncu`` are the reports of Nsight Compute that were matched to ``source``; ``quality`` is the score of the capture,
+    None if that was not kept yet.
     """
 
     id: int
@@ -32,6 +33,7 @@ class Run:
     rules: str
     name: str | None
     ncu: tuple[str, ...]
+    quality: int | None
 
 
 def listed(path: Path) -> list[Run]:

@@ -15,7 +15,7 @@ from bridge import __version__
 from bridge.joined import Joined
 from bridge.store.columns import Column, RunColumns
 from bridge.store.ingest import ingest
-from bridge.store.runs import clean
+from bridge.store.runs import clean, find
 from bridge.store.tables import MEASURED, SUMMARIES, alone, opened
 from importers import frames
 
@@ -26,13 +26,16 @@ ORDER = ("launches", *(kind for kind in frames.FRAMES if kind != "launches"), *M
 
 
 def save(joined: Joined, path: Path, identity: str, rules: str = "") -> int:
-    """Write a run and return its number.
+    """Write a run and return its number; that of the run there is, if another process has stored the same meanwhile.
 
     Raises OutputError if the store cannot be written; then it is as it was.
     """
     was_there = path.exists()
     with alone(path, create=True):
         is_new = not was_there and not path.stat().st_size
+        known = None if not path.stat().st_size else find(path, identity, rules)
+        if known:
+            return known.id
         try:
             return _saved(joined, path, identity, rules)
         except BaseException:
@@ -99,6 +102,7 @@ def _reports(joined: Joined, run: int) -> list[dict[str, Any]]:
             "warnings": json.dumps(facts.warnings, ensure_ascii=False),
             "epoch_ns": facts.epoch_ns,
             "metadata": json.dumps(facts.metadata, ensure_ascii=False, default=repr),
+            "beside": json.dumps(facts.beside, ensure_ascii=False),
         }
         for n, (source, facts) in enumerate(zip(report.source, report.facts, strict=True))
     ]  # fmt: skip
@@ -112,6 +116,7 @@ def _run(joined: Joined, run: int, identity: str, rules: str) -> dict[str, Any]:
         "activities": totals["activities"], "gpu_ns": totals["gpu_ns"],
         "attributed_ns": totals["attributed_ns"], "ops": joined.op_count, "rules": rules,
         "ncu": json.dumps(joined.report.metrics.source, ensure_ascii=False),
+        "quality": joined.quality.score,
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from bridge.output import OutputError
 from importers.errors import ReportError
 from importers.frames import FRAMES, NAMES
 
-VERSION = 7
+VERSION = 8
 PATIENCE_S = 30  # for the locks of others
 
 # The tables for the frames: the frame's own columns, but for those kept elsewhere, and what the join found.
@@ -221,8 +221,16 @@ def _seventh(database: Database) -> None:
         database.create_view(name, sql.strip(), ignore=True)
 
 
+def _eighth(database: Database) -> None:
+    """Add what the profiler says of itself, what else it recorded, and what captures are worth."""
+    _second(database)
+    for table, column, kind in (("runs", "quality", int), ("reports", "beside", str)):
+        if column not in {c.name for c in database.table(table).columns}:
+            database.table(table).add_column(column, kind)
+
+
 MIGRATIONS: list[Callable[[Database], None]] = [
-    *(_first, _second, _third, _second, _fifth, _second, _seventh),
+    *(_first, _second, _third, _second, _fifth, _second, _seventh, _eighth),
 ]
 
 

@@ -6,7 +6,6 @@ Numbers with a point stay texts, so that a time of 16 digits and three decimals 
 from __future__ import annotations
 
 import gc
-import gzip
 import json
 import zlib
 from collections.abc import Iterator
@@ -15,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from importers.errors import NotAReport
+from importers.packed import GZIP, unpacked
 
-GZIP = b"\x1f\x8b"
+LARGEST = 8 << 30  # bytes of JSON: what is made of them takes several times as much memory
 HEAD, CHUNK = 4096, 64  # bytes that tell what a file is, and how many are unpacked at a time
 SPACE = b"\xef\xbb\xbf \t\r\n"  # a byte order mark as well
 OPENINGS = (b"{", b"[")
@@ -63,15 +63,7 @@ def _unpacked(head: bytes) -> bytes:
 
 
 def _text(path: Path) -> str:
-    data = path.read_bytes()
-    if data.startswith(GZIP):
-        try:
-            data = gzip.decompress(data)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise NotAReport(
-                f"{path.name}: cut off or damaged ({error}); copy or export the trace again"
-            ) from error
-    return data.decode("utf-8-sig", errors="replace")
+    return unpacked(path, LARGEST).decode("utf-8-sig", errors="replace")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from importers.kineto.events import CALLS, MEMORY, RANGES, Events, Sorted, is_ou
 from importers.kineto.gpus import devices
 from importers.kineto.host import launches, ranges
 from importers.kineto.memory import memory
-from importers.kineto.numbers import LATEST, integers
+from importers.kineto.numbers import LATEST, LONGEST, integers
 from importers.kineto.owners import owners
 from importers.kineto.places import Places
 from importers.report import Facts, Report
@@ -28,6 +28,7 @@ VERSION, BASE = "schemaVersion", "baseTimeNanoseconds"
 PRODUCT = "PyTorch profiler"
 OF_THE_FILE = frozenset([VERSION, BASE, "displayTimeUnit", "traceName"])
 DISTRIBUTED, HOST = "distributedInfo", "host_name"
+MOST_KINDS = 20  # are named
 PLACE = ("rank", "world_size", "backend")  # what of it counts
 
 
@@ -121,6 +122,8 @@ def _left_out(name: str, found: Sorted) -> list[str]:
     if found.broken:
         said.append(f"{found.broken} events left out: no name, no time, or one that makes no sense")
     if found.unknown:
-        kinds = ", ".join(sorted(map(clean, found.unknown)))
-        said.append(f"{found.unknown.total()} events are of kinds that are not read: {kinds}")
+        kinds = [clean(kind)[:LONGEST] for kind in sorted(found.unknown)[:MOST_KINDS]]
+        more = ["…"] if len(found.unknown) > MOST_KINDS else []
+        listed = ", ".join(kinds + more)
+        said.append(f"{found.unknown.total()} events are of kinds that are not read: {listed}")
     return [f"{name}: {text}" for text in said]

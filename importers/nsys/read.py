@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +13,13 @@ import pandas as pd
 from importers import frames
 from importers.columns import Columns, Database, ints_of, texts_of
 from importers.errors import NotAReport, NothingRecorded
-from importers.nsys import schema
+from importers.nsys import itself, schema
 from importers.nsys.annotations import Annotations
 from importers.nsys.devices import activities, ended
 from importers.nsys.gpus import devices
 from importers.nsys.memory import memory
 from importers.nsys.names import Strings, api_name
-from importers.nsys.table import FLAG, MISSING, Column, Details, Table
+from importers.nsys.table import FLAG, MISSING, Column, Details, Table, asked
 from importers.nsys.waits import waits
 from importers.report import LONGEST_NS, Facts, Report
 from importers.texts import Ints, Texts
@@ -34,10 +36,12 @@ def read(path: Path, *, details: Details = True) -> Report:
     before = sound(path)
     with Database(path) as database:
         columns = _columns(path, database, details=details)
+        wanted = asked(details, schema.OVERHEAD.detail)
+        also = itself.beside(database, database.tables()) if wanted else {}
     after = path.stat()
     if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
         raise NotAReport(f"{path.name}: changed while it was read; wait until nsys has finished")
-    return _report(path, columns)
+    return _report(path, columns, also)
 
 
 def sound(path: Path) -> os.stat_result:
@@ -117,11 +121,12 @@ def _without_none(values: Ints | Texts, column: Column) -> Ints | Texts:
     return np.where(values == column.none, column.missing, values)
 
 
-def _report(path: Path, read: dict[str, Columns]) -> Report:
+def _report(path: Path, read: dict[str, Columns], also: Mapping[str, int]) -> Report:
     strings = Strings(ints_of(read["strings"], "id"), texts_of(read["strings"], "value"))
     annotations = Annotations.of(read["annotations"], strings)
     launches, on_device = _launches(read["launches"], strings), activities(read, strings)
     waited, held = waits(read, launches), memory(read["memory"], launches)
+    own = itself.overhead(read["overhead"], strings)
     session = int(ints_of(read["session"], "duration").max(initial=MISSING))
     ranges = annotations.ranges(_span(launches, on_device)[1], session)
     if not len(ranges) + len(launches) + len(on_device):
@@ -133,14 +138,15 @@ def _report(path: Path, read: dict[str, Columns]) -> Report:
     name = os.fsencode(path.name).decode(errors="replace")  # a name may hold any bytes
     marks = annotations.marks()
     span = _span(*found, marks)
-    outer = _span(*found, marks, waited, held) if len(waited) + len(held) else span
+    outer = _span(*found, marks, waited, held, own) if len(waited) + len(held) + len(own) else span
     if outer[1] - outer[0] > LONGEST_NS:
         raise NotAReport(
             f"{name}: damaged (its times are centuries apart); export or copy it again"
         )
+    facts = Facts(*versions, span, _warnings(name, *found), _epoch(read), _system(read))
     return Report(
         source=(name,),
-        facts=(Facts(*versions, span, _warnings(name, *found), _epoch(read), _system(read)),),
+        facts=(replace(facts, beside=also),),
         ranges=ranges,
         launches=launches,
         activities=on_device,
@@ -148,6 +154,8 @@ def _report(path: Path, read: dict[str, Columns]) -> Report:
         graph_nodes=_graph_nodes(read),
         waits=waited,
         memory=held,
+        overhead=own,
+        diagnostics=itself.diagnostics(read["diagnostics"], strings),
         threads=_threads(read["threads"], strings),
         processes=_processes(read["processes"]),
         devices=devices(read, on_device),

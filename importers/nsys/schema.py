@@ -170,6 +170,33 @@ GRAPH_NODES = (  # creations of graph nodes; the older name has come to stand fo
     Table("CUDA_GRAPH_NODE_EVENTS", _NODE),
     Table("CUDA_GRAPH_EVENTS", _NODE),
 )
+OVERHEAD = Table(  # the profiler's own work; the type and the call not in all versions
+    "PROFILER_OVERHEAD",
+    {
+        **_WHEN,
+        "thread": maybe("globalTid"),
+        "correlation": maybe("correlationId"),
+        "name": maybe("nameId"),
+    },
+    detail="overhead",
+)
+DIAGNOSTICS = Table(  # what the profiler says of the capture; an id of a string in some versions
+    "DIAGNOSTIC_EVENT",
+    {
+        "time": needed("timestamp"),
+        "process": maybe("globalPid"),
+        "source": maybe("source"),  # ENUM_DIAGNOSTIC_SOURCE_TYPE
+        "severity": maybe("severity"),  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL
+        "text_id": Column(("textId",), mixed=True),
+        "text": Column(("text", "textId"), text=True, mixed=True),
+    },
+    detail="diagnostics",
+)
+BESIDE = {  # what else may be recorded, at a cost: it is known how much of it there is, nothing more
+    "calls of the OS runtime": Table("OSRT_API", {}),
+    "samples of the CPU": Table("COMPOSITE_EVENTS", {}),
+    "context switches of threads": Table("SCHED_EVENTS", {}),
+}
 PROCESSES = Table("PROCESSES", {"process": maybe("globalPid"), "name": text("name")})
 THREADS = Table(
     "ThreadNames",
@@ -229,6 +256,8 @@ READ = {  # everything that a report is made of, by the name it is read under
     "annotations": ANNOTATIONS,
     "graph_nodes": GRAPH_NODES[0],
     "graph_nodes_old": GRAPH_NODES[1],
+    "overhead": OVERHEAD,
+    "diagnostics": DIAGNOSTICS,
     "processes": PROCESSES,
     "threads": THREADS,
     "gpus": GPUS,
@@ -245,6 +274,7 @@ EMPTIED = {  # table: what it holds
     "TARGET_INFO_SYSTEM_ENV": "facts of the machine and its environment variables",
     "META_DATA_CAPTURE": "settings of the capture: command line, environment, paths",
     "ProcessStreams": "what processes printed",
+    "DIAGNOSTIC_EVENT": "what the profiler said, with paths and names of processes",
 }
 SAYING = {  # texts that stay; a prefix of a table's name ends in *
     "ENUM_*": ("name", "label"),
@@ -266,4 +296,6 @@ SAYING = {  # texts that stay; a prefix of a table's name ends in *
 NAMING = frozenset(
     "shortName demangledName mangledName nameId textId jsonTextId name symbol".split()
 )
-ENVIRONMENT = ("DeviceEnvironment",)  # rows that hold variables, NAME=value with a NUL between
+IDENTIFYING = frozenset(
+    "guid uuid serial mac macaddress nodeguid portguid".split()
+)  # columns of hardware, in lower case

@@ -7,7 +7,7 @@ known cannot stay by mistake. Triggers, views, indexes and free pages of the ori
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -66,7 +66,9 @@ class _Copy:
         self._sql("BEGIN")
         rows = {t: self._count(t) for t in schema.EMPTIED if t in self._tables}
         for table, columns in self._tables.items():
-            if table != schema.STRINGS.name:
+            # One whose very name says it is none of nsys'.
+            telling = any(map(self._secrets.in_it, (table, *columns)))
+            if table != schema.STRINGS.name and not telling:
                 self._copy(table, columns)
         texts = self._copy_strings()
         self._sql("COMMIT")
@@ -86,16 +88,20 @@ class _Copy:
 
     def _learn(self) -> None:
         """Find out what must not stand in names."""
-        for table in schema.EMPTIED:
+        for name, value in self._said(schema.EMPTIED):
+            self._secrets.environment(value)
+            if "host" in name.lower():
+                self._secrets.host(value)
+        for name, value in self._said(ABOUT):
+            if name.endswith(("_HOST", "_USER")):
+                self._secrets.host(value)
+
+    def _said(self, tables: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Give what tables of names and values say."""
+        for table in tables:
             if {"name", "value"} <= self._tables.get(table, {}).keys():
                 for name, value in self._sql(f"SELECT name, value FROM old.{_quoted(table)}"):
-                    self._secrets.environment(str(value))
-                    self._secrets.learn([str(value)] if "host" in str(name).lower() else [])
-        for versions in schema.VERSIONS:
-            if versions.name in self._tables:
-                about = self._sql(f"SELECT name, value FROM old.{_quoted(versions.name)}")
-                whose = (str(v) for n, v in about if str(n).endswith(("_HOST", "_USER")))
-                self._secrets.learn(whose)
+                    yield str(name), str(value)
 
     def _copy(self, table: str, columns: dict[str, str]) -> None:
         made = ", ".join(f"{_quoted(c)} {_kind(kind)}" for c, kind in columns.items())
@@ -109,8 +115,10 @@ class _Copy:
         """Return what a column's value becomes, as SQL; counts the texts that go."""
         name, is_text = _quoted(column), TEXT.format(_quoted(column))
         if table == schema.PROCESSES.name and column == "name":
-            return f"CASE WHEN {is_text} THEN last_part({name}) ELSE {name} END"
+            return f"CASE WHEN {is_text} THEN cleaned(last_part({name})) ELSE {name} END"
         stays = VERSION if table in ABOUT else "0"
+        if column.lower() in schema.IDENTIFYING:
+            return "NULL"
         if column in _saying(table):
             return f"CASE WHEN typeof({name}) = 'text' THEN cleaned({name}) WHEN {is_text} THEN NULL ELSE {name} END"
         gone = f"{is_text} AND NOT {stays}"

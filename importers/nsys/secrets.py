@@ -13,13 +13,24 @@ from functools import cached_property
 
 REMOVED = "(removed)"
 SHORTEST = 4  # characters: "vm" as the name of a host would be found in every second word
-SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CRED|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
-PEOPLE = frozenset("USER LOGNAME USERNAME SUDO_USER SLURM_JOB_USER HOSTNAME HOST".split())
+SECRET = re.compile(
+    r"TOKEN|KEY|SECRET|PASS|PWD|CRED|AUTH|COOKIE|PRIVATE|_URL$|_URI$|DSN|CONN|WEBHOOK",
+    re.IGNORECASE,
+)
+WHOSE = frozenset("USER LOGNAME USERNAME SUDO_USER SLURM_JOB_USER HOSTNAME HOST".split())
+# Values that tell nothing, and that stand in names: a kernel's <float, false>, a function find_root.
+COMMON = frozenset("true false none null root user admin default localhost python".split())
 VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-# Folders of machines, not of models: "/layers/0/attn" is a fine name.
+LOGIN = re.compile(r"://([^/\s:@]+)(?::([^/\s@]+))?@")  # of an address
+# Folders of machines, not of models: "/layers/0/attn" is a fine name. A home's owner goes even where nothing follows.
+ROOTS = (
+    r"tmp|var|opt|usr|mnt|media|srv|etc|proc|run|work|workspace|workdir|scratch|project|projects|data|datasets"
+    r"|lustre|gpfs|nfs|fsx|efs|s3|gs|Volumes|private|content|kaggle|shared|storage|cluster"
+)
+PART = r"[^/\\:;,\"'()<>|\r\n]+"
 FOLDERS = re.compile(
-    r"(?:/(?:home|root|Users|tmp|var|opt|usr|mnt|media|srv|etc|proc|workspace|scratch|lustre|gpfs|nfs)|[A-Za-z]:(?=\\))"
-    r"(?:[/\\][^/\\\s:;,\"'()]+)*[/\\](?=[^/\\\s:;,\"'()]*)"
+    rf"(?:/(?:home\d*|homes|Users)/{PART}|[A-Za-z]:\\Users\\{PART}|/root|(?<![\w:])~\w+(?=/))(?:[/\\](?:{PART}[/\\])*|(?=$|[^\w/\\]))"
+    rf"|(?:/(?:{ROOTS})|[A-Za-z]:(?=\\))(?:[/\\]{PART})*[/\\]"
 )
 
 
@@ -33,16 +44,29 @@ class Secrets:
 
     def environment(self, text: str) -> None:
         """Learn from variables, NAME=value with a NUL or a line's end between."""
+        name = ""
         for entry in re.split(r"[\0\n]", text):
             found = VARIABLE.fullmatch(entry)
             if found:
-                self.variables.add(found[1])
-                if SECRET.search(found[1]) or found[1] in PEOPLE:
-                    self.learn([found[2]])
+                name = found[1]
+                self.variables.add(name)
+            # A line that names no variable goes on with the value of the last.
+            value = found[2] if found else entry
+            if SECRET.search(name) or name in WHOSE:
+                self.learn([value, *(word for pair in LOGIN.findall(value) for word in pair)])
+
+    def host(self, name: str) -> None:
+        """Learn the name of a machine, whole and without its domain."""
+        self.learn([name, name.partition(".")[0]])
 
     def learn(self, words: Iterable[str]) -> None:
         """Have these words go wherever they stand."""
-        self.words |= {word for word in words if len(word) >= SHORTEST}
+        told = (word.strip() for word in words)
+        self.words |= {
+            word
+            for word in told
+            if len(word) >= SHORTEST and word.lower() not in COMMON and not _is_number(word)
+        }
 
     def clean(self, text: str | None) -> str | None:
         """Return a text without any of them, its paths without their folders."""
@@ -52,8 +76,19 @@ class Secrets:
         self.cleaned += found != text
         return found
 
+    def in_it(self, text: str) -> bool:
+        """Tell whether one of the words stands in a text."""
+        return self._known.search(text) is not None
+
     @cached_property
     def _known(self) -> re.Pattern[str]:
-        """All words; to be asked for when all are learnt."""
+        """All words, as whole words; to be asked for when all are learnt."""
         longest_first = sorted(self.words, key=len, reverse=True)
-        return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        words = "|".join(map(re.escape, longest_first))
+        return re.compile(
+            rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])" if words else r"(?!)", re.IGNORECASE
+        )
+
+
+def _is_number(word: str) -> bool:
+    return word.replace(".", "").replace("-", "").isdigit()

@@ -63,7 +63,7 @@ def label(name: Any, domain: Any, category: Any, color: Any) -> Label:
 def ints(column: Sequence[Any]) -> Ints:
     """Read integers; raises TypeError for anything else."""
     found = np.array(column)
-    if found.size and (found.dtype.kind != "i" or found.ndim != 1):
+    if found.ndim != 1 or (found.size and found.dtype.kind != "i"):
         raise TypeError("an integer of 64 bits")
     return found.astype(np.int64, copy=False)
 

@@ -149,11 +149,11 @@ def test_curves_of_a_real_report(corpus):
 
 def test_a_curve_begins_with_the_value_it_had_before():
     curve = np.array([10, 20, 30]), np.array([1, 2, 0])
-    at_25 = curves._from(curve, (25, 100))
+    at_25 = curves.within(curve, (25, 100))
     assert [c.tolist() for c in at_25] == [[25, 30], [2, 0]]
-    assert [c.tolist() for c in curves._from(curve, (20, 25))] == [[20], [2]]
-    assert [c.tolist() for c in curves._from(curve, (22, 25))] == [[22], [2]]
-    assert [c.tolist() for c in curves._from(curve, (0, 15))] == [[10], [1]]
+    assert [c.tolist() for c in curves.within(curve, (20, 25))] == [[20], [2]]
+    assert [c.tolist() for c in curves.within(curve, (22, 25))] == [[22], [2]]
+    assert [c.tolist() for c in curves.within(curve, (0, 15))] == [[10], [1]]
 
 
 # -- windows

@@ -20,6 +20,16 @@ import importers
 from importers.nsys.scrub import scrub
 from importers.nsys.secrets import FOLDERS, Secrets
 
+# What variables and hosts teach, whole words of it, in whatever case; and what they do not.
+TAUGHT = {
+    "x hunter22 y": "x (removed) y",
+    "svc_user at pw12345": "(removed) at (removed)",
+    "NODE17 and node17.cluster.example.org": "(removed) and (removed)",
+    "the second line abcdefg12": "the second line (removed)",
+    "padded sp4ced": "padded (removed)",
+    "void k<float, false, true>(int)": "void k<float, false, true>(int)",
+    "find_root xterm hunter": "find_root xterm hunter",
+}
 PLANTED = (
     "planted-env-9137",
     "planted-arg-5551",
@@ -65,6 +75,10 @@ def planted(path: Path) -> Path:
         )
         run("CREATE TABLE OF_LATER_VERSIONS (id INTEGER, note TEXT, data BLOB)")
         run("INSERT INTO OF_LATER_VERSIONS VALUES (7, 'by alice', x'616c696365')")
+        run("CREATE TABLE TARGET_INFO_NIC_INFO (GUID INTEGER, name TEXT)")
+        run("INSERT INTO TARGET_INFO_NIC_INFO VALUES (883446597769376854, 'mlx5_0')")
+        run("CREATE TABLE of_alice (id INTEGER)")
+        run("UPDATE PROCESSES SET name = '/opt/alice/run-hunter2-node-17'")
         run("CREATE VIEW who AS SELECT 'alice' AS name")
         run("CREATE TRIGGER leak AFTER INSERT ON StringIds BEGIN SELECT 'alice'; END")
         run("CREATE TABLE gone (note TEXT)")
@@ -90,7 +104,7 @@ def test_planted_secrets_are_gone_from_every_byte(report: Path, tmp_path: Path) 
         "2 texts in META_DATA_EXPORT.value",
         "1 texts in OF_LATER_VERSIONS.note",
         "1 texts in OF_LATER_VERSIONS.data",
-        "in 1 names that stay",
+        "in 2 names that stay",
     ):
         assert line in said
     assert "step with (removed) of …/train.py" in done(
@@ -100,6 +114,9 @@ def test_planted_secrets_are_gone_from_every_byte(report: Path, tmp_path: Path) 
         kinds = {kind for (kind,) in database.execute("SELECT DISTINCT type FROM sqlite_schema")}
         assert kinds == {"table"}
         assert database.execute("SELECT id FROM OF_LATER_VERSIONS").fetchall() == [(7,)]
+        assert database.execute("SELECT GUID FROM TARGET_INFO_NIC_INFO").fetchall() == [(None,)]
+        names = {name for (name,) in database.execute("SELECT name FROM PROCESSES")}
+        assert names == {"run-(removed)-(removed)"}
 
 
 def test_figures_of_every_profile_stay(corpus: Path, tmp_path: Path) -> None:
@@ -196,12 +213,28 @@ def test_what_is_no_export_is_refused_and_nothing_written(report: Path, tmp_path
         ("/model/layers.0/self_attn/MatMul", "/model/layers.0/self_attn/MatMul"),
         ("a/b", "a/b"),
         ("void kernel<float, 128>(float*)", "void kernel<float, 128>(float*)"),
-        ("/home/alice", "…/alice"),
-        ("/home/", "…/"),
+        ("/home/alice", "…/"),
+        ("/home/John Doe/x.py", "…/x.py"),
+        ("C:\\Users\\John Doe\\train.py", "…/train.py"),
+        ("~bob/x/y.py and ~Destructor()", "…/y.py and ~Destructor()"),
+        ("/data/bob/x", "…/x"),
+        ("/run/user/1000", "…/1000"),
+        ("/root", "…/"),
     ],
 )
 def test_folders_of_machines_go_and_names_of_layers_stay(text: str, expected: str) -> None:
     assert FOLDERS.sub("…/", text) == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), TAUGHT.items())
+def test_values_of_secret_variables_and_hosts_go(text: str, expected: str) -> None:
+    secrets = Secrets()
+    secrets.environment(
+        "TOKENIZERS_PARALLELISM=false\0USER=root\0MYSQL_PWD=hunter22\0TERM=xterm\0HF_TOKEN= sp4ced "
+        "\0DATABASE_URL=postgres://svc_user:pw12345@db/x\0KEY=-----BEGIN\nabcdefg12"
+    )
+    secrets.host("node17.cluster.example.org")
+    assert secrets.clean(text) == expected
 
 
 @given(st.text(max_size=80), st.lists(st.text(min_size=1, max_size=12), max_size=4))

@@ -8,28 +8,43 @@ from bridge.analyze.advice import evidence
 from bridge.analyze.advice.rule import HERE, NOT_ESTIMATED, Finding, Rule
 from bridge.analyze.advice.seen import Seen
 from bridge.join.attribution import NO_RANGE
+from bridge.join.order import Ints
 from importers import frames
 
 OUTSIDE = 0.1  # of the time of all work
 
 
+def opaque(seen: Seen) -> Ints:
+    """Return the graphs that were recorded as a whole."""
+    return np.flatnonzero(seen.of_kind(frames.GRAPH))
+
+
+def outside(seen: Seen) -> Ints:
+    """Return the activities that were launched where no range was open."""
+    return np.flatnonzero(seen.counted & (seen.joined.attribution.reason == NO_RANGE))
+
+
+def share(seen: Seen, rows: Ints) -> float:
+    """Return which part of the time of all work that of some activities is."""
+    return int(seen.time[rows].sum()) / max(1, int(seen.time[seen.counted].sum()))
+
+
 def opaque_graphs(seen: Seen) -> Finding | None:
     """CUDA graphs that were recorded as a whole."""
-    rows = np.flatnonzero(seen.of_kind(frames.GRAPH))
+    rows = opaque(seen)
     if not len(rows):
         return None
-    spent, whole = int(seen.time[rows].sum()), int(seen.time[seen.counted].sum())
-    figures = {"graphs": len(rows), "work_share": spent / max(1, whole)}
+    figures = {"graphs": len(rows), "work_share": share(seen, rows)}
     return Finding(figures, evidence.of_activities(seen, rows))
 
 
 def outside_ops(seen: Seen) -> Finding | None:
     """Work launched where no range was open."""
-    rows = np.flatnonzero(seen.counted & (seen.joined.attribution.reason == NO_RANGE))
-    spent, whole = int(seen.time[rows].sum()), int(seen.time[seen.counted].sum())
-    if spent <= OUTSIDE * whole:
+    rows = outside(seen)
+    of_all = share(seen, rows)
+    if of_all <= OUTSIDE:
         return None
-    figures = {"activities": len(rows), "work_share": spent / whole}
+    figures = {"activities": len(rows), "work_share": of_all}
     return Finding(figures, evidence.of_activities(seen, rows))
 
 

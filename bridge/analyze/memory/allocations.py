@@ -27,7 +27,7 @@ def lives(held: Held) -> tuple[Ints, Ints, Ints]:
     begins them, those last.
     """
     events, pairs = held.events, held.pairs
-    first, before = np.flatnonzero(~events.is_release), np.flatnonzero(pairs.before)
+    first, before = np.flatnonzero(held.begins), np.flatnonzero(pairs.before)
     end = np.where(pairs.partner[first] != NONE, pairs.partner[first], pairs.next[first])
     state = np.where(end == NONE, STATES.index(ALIVE), STATES.index(RELEASED))
     state = np.where(pairs.next[first] != NONE, STATES.index(TAKEN), state)

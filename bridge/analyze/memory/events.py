@@ -20,13 +20,14 @@ class Events:
     ``key`` numbers addresses (of a report, process and device), ``group`` where memory is: ``groups`` holds
     a row of these columns for each (report, process, device, kind). ``node`` is the innermost range that
     was open, ``step`` the step of `Attributed.iterations`; NONE for none. What ``is_held`` was allocated
-    before the capture and is told of at its beginning.
+    before the capture and is told of at its beginning; ``is_level`` tells only what is reserved.
     """
 
     row: Ints
     time: Ints
     is_release: Flags
     is_held: Flags
+    is_level: Flags
     bytes: Ints
     key: Ints
     group: Ints
@@ -43,14 +44,18 @@ class Events:
         report, process, device, address = (
             frames.ints(table, c)[row] for c in ("report", "process", "device", "address")
         )
-        key, _ = number(report, process, device, address)
+        operation = frames.ints(table, "operation")[row]
+        is_level = operation == frames.RESERVED
+        apart = np.where(is_level, np.arange(len(row)), NONE)  # nothing ends them
+        key, _ = number(report, process, device, address, apart)
         group, groups = number(report, process, device, frames.codes(table["kind"])[row])
         node, called = _called(joined)
         return cls(
             row=row,
             time=time[row],
-            is_release=frames.ints(table, "operation")[row] == frames.RELEASE,
-            is_held=frames.ints(table, "operation")[row] == frames.HELD,
+            is_release=operation == frames.RELEASE,
+            is_held=operation == frames.HELD,
+            is_level=is_level,
             bytes=np.maximum(frames.ints(table, "bytes")[row], 0),
             key=key,
             group=group,

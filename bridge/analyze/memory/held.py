@@ -66,7 +66,12 @@ class Held:
     @cached_property
     def is_made(self) -> Flags:
         """Which events are allocations of the capture."""
-        return ~self.events.is_release & ~self.events.is_held
+        return self.begins & ~self.events.is_held
+
+    @cached_property
+    def begins(self) -> Flags:
+        """Which events are allocations, of the capture or told of at its beginning."""
+        return ~self.events.is_release & ~self.events.is_level
 
     @cached_property
     def lost(self) -> Ints:

@@ -79,7 +79,7 @@ def alive(held: Held) -> tuple[Ints, Ints, Ints]:
     """Return what was alive when most was used: the events that made it, and groups with bytes of which no event tells."""
     events, pairs = held.events, held.pairs
     peak = peaks(held, held.used)
-    first = np.flatnonzero(~events.is_release)
+    first = np.flatnonzero(held.begins)
     at = peak[held.group[first]]
     end = np.where(pairs.partner != NONE, pairs.partner, pairs.next)[first]
     there = (first <= at) | events.is_held[first]

@@ -20,7 +20,7 @@ def by_op(held: Held) -> pd.DataFrame:
     ``peak_bytes`` is the most by which memory of a process, device and kind rose above what it was when a
     call of the op began, until that call ended.
     """
-    rows = np.flatnonzero(held.counted)
+    rows = np.flatnonzero(held.counted & ~held.events.is_level)
     row, op = _on_stacks(held, rows)
     call_op, call_kind, rise = rises(held, rows)
     kinds = len(frames.MEMORY_KINDS)

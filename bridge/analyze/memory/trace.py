@@ -1,4 +1,4 @@
-"""The trace: a row per allocation and release, with what was held after it."""
+"""The trace: a row per allocation and release, and where what is reserved changed without one, with what was held after it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bridge.analyze.memory import said
 from bridge.analyze.memory.held import Held
 from importers import frames
 
-EVENTS = ("allocate", "release", "held before")
+EVENTS = ("allocate", "release", "held before", "reserve")
 
 
 def by_event(held: Held) -> pd.DataFrame:

@@ -55,13 +55,14 @@ def timeline(joined: Attributed, selection: Selection = WHOLE) -> Timeline:
         phases = host.phases(joined, tracks)
         marks, counters = host.marks(joined, tracks)
         everything, on_devices, samples = started.result()
+    own = [] if selection.slim else [host.overhead(joined, tracks)]
     held = [] if selection.slim else _memory(joined, tracks, of_devices, selection)
     behind = partial(parts.moved, by=len(tracks.made))
     everything, on_devices = behind(everything), [behind(s) for s in on_devices]
     whole = Timeline(
         base=joined.report.began,
         tracks=[*tracks.made, *of_devices.made],
-        slices=[steps, ops, calls, *on_devices],
+        slices=[steps, ops, calls, *own, *on_devices],
         phases=phases,
         marks=marks,
         counters=[*(behind(s) for s in samples), *held, *counters],

@@ -70,6 +70,21 @@ def calls(joined: Attributed, tracks: Tracks) -> Slices:
     return drawn("api", rows, track, (start, duration), named(launches["name"]), args)
 
 
+def overhead(joined: Attributed, tracks: Tracks) -> Slices:
+    """Draw the profiler's own work beside its threads: what began while anything was recorded."""
+    report = joined.report
+    table = report.overhead
+    of, start = (frames.ints(table, c) for c in ("report", "start"))
+    first, last = (np.array([facts.span[n] for facts in report.facts]) for n in (0, 1))
+    rows = np.flatnonzero((start >= first[of]) & (start <= last[of]))
+    host = tracks.host(*(frames.ints(table, c)[rows] for c in ("report", "thread")))
+    began, duration = times(table)
+    lane = lanes.nested(host, began[rows], (began + duration)[rows])
+    track = np.full(len(table), NONE)
+    track[rows] = tracks.lane(host, lane, "overhead")
+    return drawn("overhead", rows, track, (began, duration), named(table["name"]), {})
+
+
 def phases(joined: Attributed, tracks: Tracks) -> Slices:
     """Draw start/end ranges: any thread may end them, and they may overlap."""
     ranges = joined.report.ranges

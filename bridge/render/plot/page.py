@@ -12,6 +12,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bridge.render.table import clean
+
 # Okabe and Ito's colours, which people with any colour vision can tell apart; yellow is too light for lines.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 REST, NOTHING, INK = "#999999", "#DDDDDD", "#222222"
@@ -87,7 +89,8 @@ def time(ns: float) -> str:
 
 
 def short(name: str, most: int = 40) -> str:
-    """Return a name that fits beside a bar: its middle is left out where it is longer."""
+    """Return a name that fits beside a bar: its middle is left out where it is longer, and what no SVG may hold."""
+    name = clean(name)
     if len(name) <= most:
         return name
     head = (most - 1) * 2 // 3

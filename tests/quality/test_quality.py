@@ -1,0 +1,483 @@
+"""What captures are worth: every reason on a program that it is true of, the formula, and the words."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+from advice.story import US, Story
+from command import bridge as ran
+from command import done
+from hypothesis import given
+from hypothesis import strategies as st
+from made_reports import START_END, process, thread
+from made_reports import report as made_report
+from real_parts import CORPUS, ROOT
+
+import bridge
+import importers
+from bridge.analyze.quality import REASONS, Quality, quality
+from bridge.analyze.quality.overhead import Overhead
+from bridge.joined import Joined
+from bridge.render import units
+from bridge.render.quality import sentence
+from importers.nsys import schema
+
+PAGE = (ROOT / "docs" / "quality.md").read_text(encoding="utf-8")
+LOST = "Not all CUDA events might have been collected."
+BEFORE = 1_000  # µs until the first op
+
+
+def good(*, steps: int = 6, us: int = 500, **how: bool) -> Story:
+    """Steps of ten kernels each, all in ops, of which nothing bad can be said."""
+    story = Story(**how)
+    story.now = BEFORE
+    for number in range(steps):
+        with story.op(f"step {number}"):
+            for _ in range(10):
+                story.kernel(us=us)
+            story.now = story.done
+    return story
+
+
+def own(story: Story, start: int, end: int, name: str = "CUPTI Buffer flush", **of: int) -> None:
+    row = {"start": start * US, "end": end * US, "thread": thread(100), **of}
+    story.tables["overhead"].append({**row, "name": story.string(name)})
+
+
+def said(story: Story, text: str, severity: int = 2, pid: int = 100) -> None:
+    row = {"time": 5, "process": process(pid), "source": 2, "severity": severity}
+    story.tables["diagnostics"].append({**row, "text": text})
+
+
+def lost(*, of_helper: bool = False) -> Story:
+    story = good()
+    said(story, LOST, pid=999 if of_helper else 100)
+    return story
+
+
+def warned() -> Story:
+    story = good()
+    said(story, "The driver is newer than this nsys.")
+    return story
+
+
+def slowed(share: float) -> Story:
+    """A profiler that takes this share of the time from the first step to the end of the last kernel."""
+    story = good()
+    whole = story.now - BEFORE
+    own(story, BEFORE + 100, BEFORE + 100 + round(whole * share))
+    return story
+
+
+def dense() -> Story:
+    story = good()
+    for n in range(2_000):
+        at = 100_000 + 5 * n
+        story.annotation(59, at * US, at * US + 10, text="tiny", thread=thread(100, 2))
+    return story
+
+
+def called_alone() -> Story:
+    story = Story()
+    story.call("cudaMalloc_v3020")
+    return story
+
+
+def in_graphs() -> Story:
+    story = good()
+    with story.op("graphs"):
+        story.graph(us=30_000)
+    return story
+
+
+def without_calls() -> Story:
+    story = good()
+    del story.tables["launches"][:30]
+    return story
+
+
+def without_ops() -> Story:
+    story = good()
+    del story.tables["annotations"][:]
+    return story
+
+
+def half_outside() -> Story:
+    story = good()
+    del story.tables["annotations"][:3]
+    return story
+
+
+def cut() -> Story:
+    story = good()
+    story.annotation(59, 20_000 * US, None, text="never ended", thread=thread(100))
+    return story
+
+
+def backwards() -> Story:
+    story = good()
+    story.annotation(59, 20_000 * US, 10_000 * US, text="backwards", thread=thread(100))
+    return story
+
+
+def skewed() -> Story:
+    story = good()
+    for row in story.tables["kernels"][40:]:
+        row["start"] = row["start"] - 9_000 * US
+        row["end"] = row["end"] - 9_000 * US
+    return story
+
+
+def warming() -> Story:
+    story = good(steps=0)
+    story.now = BEFORE
+    for number, us in enumerate([2_000, *[500] * 7]):
+        with story.op(f"step {number}"):
+            for _ in range(10):
+                story.kernel(us=us)
+            story.now = story.done
+    return story
+
+
+TRUE_OF: dict[str, tuple[Callable[[], Story], int]] = {  # and how many points it costs there
+    "dropped-records": (lost, 20),
+    "profiler-warnings": (warned, 3),
+    "profiler-overhead": (lambda: slowed(0.105), 13),
+    "dense-ranges": (dense, 10),
+    "no-kernels": (called_alone, 80),
+    "opaque-graphs": (in_graphs, 20),
+    "no-api-record": (without_calls, 30),
+    "no-ops": (without_ops, 30),
+    "outside-ops": (half_outside, 14),
+    "open-ranges": (cut, 10),
+    "unlawful-times": (backwards, 3),
+    "skewed-clocks": (skewed, 15),
+    "no-gpu-names": (lambda: good(described=False), 5),
+    "short-capture": (lambda: good(us=100), 11),
+    "few-steps": (lambda: good(steps=4, us=1_000), 2),
+    "warm-up": (warming, 5),
+}
+
+
+BESIDES = {  # what is true of the program too
+    "outside-ops": {"few-steps": 4},
+}
+
+
+def costs(joined: Joined) -> dict[str, int]:
+    return {one.reason.name: one.cost for one in joined.quality.reasons}
+
+
+def test_nothing_stands_against_a_good_capture(tmp_path):
+    story = good()
+    own(story, 10, 900, "CUDA profiling initialization")  # before the first op
+    said(story, "Number of CUDA events collected: \t60.", severity=1)
+    found = story.load(tmp_path).quality
+    assert (found.score, found.reasons) == (100, ())
+    assert set(found.judged) == {r.name for r in REASONS} - {"host-tracing"}
+
+
+@pytest.mark.parametrize("name", TRUE_OF)
+def test_a_reason_costs_its_points_where_it_is_true(name, tmp_path):
+    tell, points = TRUE_OF[name]
+    assert costs(tell().load(tmp_path)) == {name: points, **BESIDES.get(name, {})}
+
+
+def test_every_reason_is_tried():
+    assert {*TRUE_OF, "host-tracing"} == {reason.name for reason in REASONS}
+
+
+@pytest.mark.parametrize(("rows", "points"), [(30, 0), (200, 1), (20_000, 5)])
+def test_what_else_was_recorded_counts_by_its_rate(rows, points, tmp_path):
+    path = good().written(tmp_path / "with.sqlite")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE OSRT_API (start INTEGER)")
+        database.executemany("INSERT INTO OSRT_API VALUES (?)", [(1,)] * rows)
+        database.commit()
+    joined = bridge.load(path)
+    assert joined.report.facts[0].beside == {"calls of the OS runtime": rows}
+    assert costs(joined).get("host-tracing", 0) == points
+    assert importers.load(path, details=False).facts[0].beside == {}
+
+
+def test_what_concerns_a_helper_alone_is_no_loss(tmp_path):
+    assert lost(of_helper=True).load(tmp_path).quality.score == 100
+
+
+def test_an_error_counts_of_whatever_process(tmp_path):
+    story = good()
+    said(story, "The agent crashed.", severity=3, pid=999)
+    assert costs(story.load(tmp_path)) == {"profiler-warnings": 3}
+
+
+@pytest.mark.parametrize("column", ["text", "textId"])
+def test_diagnostics_are_texts_or_ids(column, tmp_path):
+    story = good()
+    story.tables["diagnostics"].append(
+        {"time": 5, "process": process(100), "severity": 2}
+        | ({"text": LOST} if column == "text" else {"text_id": story.string(LOST)})
+    )
+    joined = story.load(tmp_path)
+    assert joined.report.diagnostics["name"].tolist() == [LOST]
+    [one] = joined.quality.reasons
+    assert LOST in sentence(one)
+
+
+@pytest.mark.parametrize("reason", REASONS, ids=lambda reason: reason.name)
+def test_points_grow_with_the_measure(reason):
+    low, high = sorted((reason.free, reason.full))
+    path = [low + (high - low) * n / 50 for n in range(51)]
+    found = [reason.cost(value) for value in path]
+    found = found if reason.full > reason.free else found[::-1]
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (0, reason.points)
+    assert reason.cost(reason.full * 9 + 9 if reason.full else -1) == reason.points
+
+
+EVENTS = st.lists(
+    st.tuples(st.integers(0, 9_000), st.integers(0, 4_000), st.integers(1, 3)), max_size=8
+)
+
+
+@given(events=EVENTS)
+def test_the_profilers_own_time_by_counting(events, tmp_path_factory):
+    """Microsecond by microsecond: which of them any overhead of the launching thread covers."""
+    story = good(steps=1, us=500)
+    story.now += 5_000
+    for start, length, number in events:
+        own(story, start, start + length, thread=thread(100, number))
+    joined = story.load(tmp_path_factory.mktemp("own"))
+    first, last = BEFORE, max(row["end"] for row in story.tables["kernels"]) // US
+    last = max(last, *(row["end"] // US for row in story.tables["annotations"]))
+    covered = {
+        at
+        for start, length, number in events
+        if number == 1
+        for at in range(max(start, first), min(start + length, last))
+    }
+    found = Overhead.of(joined.attributed)
+    assert found.own == len(covered) * US
+    if events:
+        assert found.window == (last - first) * US
+
+
+def test_overhead_of_no_known_thread_counts(tmp_path):
+    story = good()
+    own(story, BEFORE + 100, BEFORE + 5_000, thread=process(100))
+    assert "profiler-overhead" in costs(story.load(tmp_path))
+
+
+def test_two_processes_have_their_own_times(tmp_path):
+    story = good()
+    first = story.now
+    story.pid, story.now, story.done = 101, first + 100_000, 0
+    with story.op("step 0"):
+        for _ in range(10):
+            story.kernel(us=500)
+        story.now = story.done
+    own(story, first + 10, first + 90_000)  # the first is done, the second has not begun
+    own(story, first + 10, first + 90_000, thread=thread(101))
+    assert Overhead.of(story.load(tmp_path).attributed).own == 0
+
+
+def test_phases_are_no_dense_ranges(tmp_path):
+    story = good()
+    for n in range(2_000):
+        story.annotation(START_END, n, n + 1, text="phase", thread=thread(100))
+    assert costs(story.load(tmp_path)) == {}
+
+
+def test_a_recording_is_judged_by_what_it_has(tmp_path):
+    story = Story(described=False)
+    with story.op("host"):
+        story.rest(100)
+    found = story.load(tmp_path).quality
+    assert found.score == 100
+    assert found.judged == ("dense-ranges", "open-ranges", "unlawful-times")
+
+
+def test_the_same_report_has_the_same_score_from_the_store(folder):
+    path = made_report(folder / "made.sqlite")
+    first = bridge.load(path).quality
+    done("import", path, "--quiet")
+    kept = json.loads(done("quality", "--format", "json"))
+    again = json.loads(done("quality", path, "--format", "json"))
+    assert kept == again
+    assert kept["score"] == first.score
+    assert [one["reason"] for one in kept["reasons"]] == [one.reason.name for one in first.reasons]
+    assert f"quality {first.score:>3}  " in done("runs", "list")
+    assert f"capture quality {first.score} of 100\n" in done("runs", "show", "1")
+
+
+def test_import_says_it_in_a_line(folder):
+    good_one = good().written(folder / "good.sqlite")
+    other = half_outside().written(folder / "other.sqlite")
+    assert "quality" not in done("import", good_one)
+    other_lines = done("import", other).splitlines()
+    assert other_lines[-1] == (
+        "capture quality 82 of 100: 50.0 % of GPU time was launched outside any op, and 1 more"
+        " (bridge quality --run 2)"
+    )
+    assert "quality" not in done("import", other, "--quiet")
+
+
+def test_the_forms(folder):
+    path = slowed(0.105).written(folder / "slow|ed.sqlite")
+    text = done("quality", path)
+    assert text.startswith(
+        "capture quality 87 of 100, by 14 reasons that apply\n\n−13 profiler-overhead\n"
+    )
+    assert "10.5 % of the time is the profiler's own: " in text
+    assert "CUPTI Buffer flush      1" in text
+    markdown = done("quality", path, "--format", "md")
+    assert "| 13 | `profiler-overhead` | 10.5 % of the time" in markdown
+    document = json.loads(done("quality", path, "--format", "json"))
+    assert document["format"] == "bridge.quality/1"
+    [one] = document["overhead"]
+    assert one["total_ns"] == one["inside_ns"] == document["reasons"][0]["figures"]["own_ns"]
+    done("quality", path, "-o", "q.md")
+    assert (folder / "q.md").read_text(encoding="utf-8") == markdown
+    assert ran("quality", path, "-o", "q.md").exit_code == 1
+
+
+def test_the_page_has_it(folder):
+    path = slowed(0.105).written(folder / "slowed.sqlite")
+    done("html", path, "-o", "page.html")
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    assert '"quality":{"score":87,"first":"10.5 % of the time' in page
+
+
+def test_the_trace_draws_the_profilers_work(folder):
+    story = good()
+    own(story, 10, 900, "before the first event")
+    own(story, BEFORE + 100, BEFORE + 200, "flush")
+    own(story, BEFORE + 150, BEFORE + 250, "crossing")
+    own(story, story.now + 500, story.now + 600, "after the last")
+    path = story.written(folder / "owned.sqlite")
+    done("trace", path, "-o", "t.json")
+    events = json.loads((folder / "t.json").read_text(encoding="utf-8"))["traceEvents"]
+    drawn = [e for e in events if e.get("cat") == "overhead"]
+    assert [(e["name"], e["ts"], e["dur"]) for e in drawn] == [
+        ("flush", 100, 100),
+        ("crossing", 150, 100),
+    ]
+    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert [names[e["tid"]] for e in drawn] == ["thread 1 profiler", "thread 1 profiler (2)"]
+    done("trace", path, "-o", "s.json", "--slim")
+    assert '"overhead"' not in (folder / "s.json").read_text(encoding="utf-8")
+
+
+def test_work_that_begins_with_its_call_is_no_skew(tmp_path):
+    story = good()
+    called = {row["correlation"]: row["start"] for row in story.tables["launches"]}
+    for row in story.tables["kernels"]:
+        row["start"] = called[row["correlation"]]
+    assert "skewed-clocks" not in costs(story.load(tmp_path))
+
+
+def test_only_some_time_is_judged(tmp_path):
+    whole = half_outside().load(tmp_path)
+    assert "outside-ops" not in costs(whole.within(steps=(4, 5)))
+
+
+def amount(unit: str, value: float) -> str:
+    if not value:
+        return "0"
+    written: dict[str, Callable[[float], str]] = {
+        "ns": units.time,
+        "share": units.percent,
+        "count": units.count,
+        "per second": lambda number: f"{units.count(number)} per s",
+    }
+    return written[unit](value)
+
+
+def test_the_docs_list_all_reasons_as_they_are():
+    for r in REASONS:
+        limits = f"{amount(r.unit, r.free)} | {amount(r.unit, r.full)} | {r.points}"
+        assert f"| `{r.name}` | {r.measures} | {limits} | {r.remedy} |\n" in PAGE
+    listed = PAGE.partition("## The reasons")[2].partition("## On real profiles")[0]
+    assert listed.count("\n| `") == len(REASONS)
+
+
+ROW = re.compile(r"^\| `([\w-]+)` \| (\d+) \| ([^|]+) \| (?:right|as before)", re.MULTILINE)
+SCORES = {name: (int(score), why) for name, score, why in ROW.findall(PAGE)}
+PROFILES = sorted(
+    path for kind in ("nsys", "kineto") for path in CORPUS.glob(f"{kind}/*") if path.is_file()
+)
+NOT_READ = ("failed-export", "no-kernels-osrt")
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.name.partition(".")[0])
+def test_what_the_docs_say_of_real_profiles(path):
+    name = path.name.partition(".")[0]
+    if name in NOT_READ:
+        pytest.skip("nothing recorded in this file, by design")
+    found = bridge.load(path).quality
+    why = ", ".join(f"{one.reason.name} {one.cost}" for one in found.reasons) or "–"
+    assert SCORES[name] == (found.score, why)
+    assert found.score == max(0, 100 - sum(one.cost for one in found.reasons))
+
+
+def test_the_docs_have_scores_of_profiles_alone(corpus):
+    assert set(SCORES) <= {path.name.partition(".")[0] for path in PROFILES}
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.glob("ncu/*")), ids=lambda path: path.name)
+def test_a_report_of_nsight_compute_is_not_punished_for_what_it_is(path):
+    if path.suffix == ".ncu-rep":
+        pytest.importorskip("ncu_report", reason="ncu-report is not installed")
+    assert bridge.load(path).quality.score == 100
+
+
+def test_overhead_is_what_the_file_says(corpus):
+    for path in sorted(corpus.glob("nsys/*.sqlite")):
+        if path.stem in NOT_READ:
+            continue
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+            rows = database.execute(
+                f"SELECT start, end, globalTid FROM {schema.OVERHEAD.name}"
+            ).fetchall()
+        table = importers.load(path).overhead
+        assert [*zip(table["start"], table["end"], table["thread"], strict=True)] == rows
+
+
+def test_a_scrubbed_report_has_no_messages(folder):
+    story = good()
+    story.tables["diagnostics"].append(
+        {"time": 5, "process": process(100), "severity": 2, "text_id": story.string(LOST)}
+    )
+    path = story.written(folder / "lost.sqlite")
+    done("scrub", path, "shared.sqlite")
+    assert b"might have been" not in (folder / "shared.sqlite").read_bytes()
+    assert isinstance(bridge.load(folder / "shared.sqlite").quality, Quality)
+
+
+def test_a_store_of_before_has_no_score(folder):
+    path = made_report(folder / "made.sqlite")
+    done("import", path, "--quiet")
+    with closing(sqlite3.connect(folder / "bridge.db")) as database:
+        for statement in (
+            "DROP TABLE overhead",
+            "DROP TABLE diagnostics",
+            "DELETE FROM extents WHERE [table] IN ('overhead', 'diagnostics')",
+            "ALTER TABLE runs DROP COLUMN quality",
+            "ALTER TABLE reports DROP COLUMN beside",
+            "PRAGMA user_version = 7",
+        ):
+            database.execute(statement)
+        database.commit()
+    assert "quality      made.sqlite" in done("runs", "list")
+    assert "capture quality" not in done("runs", "show", "1")
+    assert 0 < json.loads(done("quality", "--format", "json"))["score"] < math.inf
+
+
+def test_quality_is_of_what_was_attributed(tmp_path):
+    joined = good().load(tmp_path)
+    assert quality(joined.attributed).score == joined.quality.score

@@ -88,14 +88,18 @@ def memory(  # noqa: PLR0913, PLR0917 - what every command takes
 ) -> None:
     """Print what the ops of REPORTS (or of a run of the store) allocated and released.
 
-    Sizes are of what the program asked for, in MiB of 2^20 bytes. 'rise in a call' is the most by which memory
+    Sizes are of what the program asked for, in KiB, MiB, GiB of 2^10, 2^20, 2^30 bytes. 'rise in a call' is the most by which memory
     grew while a call of the op was open. An output .svg is the drawing of --flow, or with --by category (or "timeline"
     in its name) that of --timeline.
     """
     if output and output.suffix == ".svg" and not (form or flow or timeline):
         by, flow, timeline = _drawing(output, by)
         output = None
-    for path in filter(None, (output, flow, timeline)):
+    outputs = [path.absolute() for path in (output, flow, timeline) if path]
+    if len(set(outputs)) < len(outputs):
+        raise click.UsageError(f"{outputs[0].name}: given twice; name a file for each output")
+    _check_used(by, drawn=flow is not None)
+    for path in outputs:
         options.check_output(path, reports, force=force)
     form = form or (SUFFIXES.get(output.suffix, "table") if output else "table")
     joined = options.joined(reports, db, run, choices, READ)
@@ -103,13 +107,23 @@ def memory(  # noqa: PLR0913, PLR0917 - what every command takes
     if samples is not None:
         memory_samples.show(samples, by, top, form, output, force=force)
         return
-    held = _held(joined, window)
+    held = _held(joined, window, drawn=bool(flow or timeline))
     if flow:
         _draw(held, flow, color, force=force)
     if timeline:
         _draw_timeline(held, timeline, force=force)
     table = _table(held, by, later)
     _print(held, by, table.head(top) if top else table, form, output, force=force)
+
+
+def _check_used(by: str, *, drawn: bool) -> None:
+    """Refuse an option that nothing would come of."""
+    asked = click.get_current_context().get_parameter_source
+    default = click.core.ParameterSource.DEFAULT
+    if by != "step" and asked("later") != default:
+        raise click.UsageError("--later goes with --by step")
+    if not drawn and asked("color") != default:
+        raise click.UsageError("--color goes with --flow")
 
 
 def _samples(joined: Joined, window: dict[str, Any], *, drawn: bool) -> Samples | None:
@@ -148,13 +162,17 @@ def _print(
     click.echo(f"{output}: {len(table)} rows", err=True)
 
 
-def _held(joined: Joined, window: dict[str, Any]) -> Held:
+def _held(joined: Joined, window: dict[str, Any], *, drawn: bool) -> Held:
     from bridge.analyze.memory import Held
 
     try:
         held = Held.of(times.within(joined, **window).attributed)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+    if drawn and not held.counted.any():
+        raise click.ClickException(
+            "no allocation or release in the time looked at: nothing to draw"
+        )
     return held
 
 

@@ -10,6 +10,8 @@ from importers.frames import KERNEL, MISSING
 
 DEFAULT_DOMAIN = "<default domain>"
 DURATION = ("gpu__time_duration.sum", "gpu__time_duration.avg", "Duration")
+LARGEST = 1 << 62  # what is beyond is damaged: sums stay within 64 bits
+LONGEST = 1 << 50  # ns, 13 days of one kernel: the times of thousands add up within 64 bits
 NO_EXTENT = (MISSING, MISSING, MISSING)
 
 
@@ -70,10 +72,11 @@ class Kernel:
         for name in names:
             value = self.metrics.get(name)
             if value is not None and not isnan(value.number):
-                return round(value.number)
+                return round(value.number) if abs(value.number) < LARGEST else MISSING
         return MISSING
 
     @property
     def duration(self) -> int:
-        """The time on the GPU in ns, -1 where it was not collected."""
-        return self.whole(*DURATION)
+        """The time on the GPU in ns, -1 where it was not collected, or cannot be."""
+        found = self.whole(*DURATION)
+        return found if 0 <= found < LONGEST else MISSING

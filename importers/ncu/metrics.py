@@ -41,6 +41,13 @@ class Metrics:
     def __len__(self) -> int:
         return len(self.table)
 
+    @property
+    def kernels(self) -> int:
+        """How many kernels were measured, whether or not an activity is one of them, or any metric is of it."""
+        tables = (self.table, self.rules)
+        last = max(int(frames.ints(table, "kernel").max(initial=MISSING)) for table in tables)
+        return max(last, int(self.of.max(initial=MISSING))) + 1
+
 
 def of(kernels: Sequence[Kernel]) -> Metrics:
     """Return what was measured of kernels, whose places are the rows of their activities."""
@@ -76,7 +83,7 @@ def concat(parts: Sequence[Metrics], activities: Sequence[int]) -> Metrics:
     """Put what was measured of several reports together, of which each has so many activities."""
     if not any(len(part.of) for part in parts):
         return Metrics()
-    first = np.cumsum([0, *(_kernels(part) for part in parts)]).tolist()
+    first = np.cumsum([0, *(part.kernels for part in parts)]).tolist()
     values, rules = (
         frames.concat(
             [
@@ -93,13 +100,6 @@ def concat(parts: Sequence[Metrics], activities: Sequence[int]) -> Metrics:
             [_moved(part.of, at, n) for part, at, n in zip(parts, first, activities, strict=False)]
         ),
     )
-
-
-def _kernels(part: Metrics) -> int:
-    """Return how many kernels were measured, whether or not an activity is one of them."""
-    tables = (part.table, part.rules)
-    last = max(int(frames.ints(table, "kernel").max(initial=MISSING)) for table in tables)
-    return max(last, int(part.of.max(initial=MISSING))) + 1
 
 
 def _moved(numbers: Ints, by: int, rows: int) -> Ints:

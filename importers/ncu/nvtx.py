@@ -16,8 +16,9 @@ AFTER = 6  # fields behind the name
 NUMBERED = re.compile(r"\s*(\d+)(?::|\s+)?(?=\"|\S)")
 BETWEEN = re.compile(r'("\s+")')
 INTEGER = re.compile(r"-?\d+")
-LARGEST = 2**63
+LARGEST, LONGEST = 2**63, 20  # characters of it
 FIRST_THREAD = 1
+DIGITS = 18  # so many fit into 64 bits
 
 
 def stack(cells: Iterable[str]) -> tuple[int, tuple[Open, ...]]:
@@ -25,7 +26,7 @@ def stack(cells: Iterable[str]) -> tuple[int, tuple[Open, ...]]:
     thread, found = FIRST_THREAD, []
     for cell in cells:
         number, frames = _parted(cell)
-        thread = int(number or thread)
+        thread = int(number[:DIGITS] or thread)
         found += [_open(frame) for frame in frames]
     return thread, tuple(found)
 
@@ -90,6 +91,6 @@ def _open(frame: str) -> Open:
         name, after = fields[:twice], fields[twice:]
     else:
         name, after = fields[:-AFTER], fields[-AFTER:]
-    payload = int(after[1]) if INTEGER.fullmatch(after[1]) else MISSING
+    payload = int(after[1]) if INTEGER.fullmatch(after[1]) and len(after[1]) <= LONGEST else MISSING
     payload = payload if -LARGEST <= payload < LARGEST else MISSING
     return Open(domain or DEFAULT_DOMAIN, ":".join(name), payload)

@@ -9,6 +9,7 @@ import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
 from importers.errors import NotAReport, NothingRecorded
@@ -24,6 +25,7 @@ OF_KERNEL = frozenset(
         *("Context", "Stream", "Block Size", "Grid Size", "Device", "CC"),
     ]
 )
+VALUE, SPEEDUP = NUMBERS = "Metric Value", "Estimated Speedup"
 PUSHED, STARTED = "Push/Pop_Range", "Start/Stop_Range"
 HEAD = re.compile(r'^"?ID"?,.*"?Kernel Name"?', re.MULTILINE)
 SNIFFED = (
@@ -33,6 +35,7 @@ OWN = re.compile(r"==[A-Z]+==")  # how lines of ncu begin
 UNAVAILABLE = frozenset(["", "n/a", "(!) n/a", "no data", "nan", "inf", "-nan", "-inf"])
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 INTEGERS = re.compile(r"\d+")
+DIGITS = 18  # more are damage: they do not fit into 64 bits
 
 Row = Mapping[str, str]
 
@@ -71,17 +74,35 @@ class Page:
             return Value(float("nan"), unit, cell)
         based, word = scaled(found, unit)
         value = float(based)
+        if not isfinite(value):
+            return Value(float("nan"), unit, cell)
         whole = based == based.to_integral_value()
         return Value(value, word, str(int(based)) if whole and int(value) != int(based) else "")
 
 
-def kernels(path: Path) -> tuple[list[Kernel], str]:
-    """Return the kernels in the order profiled, and the name of the page; raises a `ReportError`."""
+def kernels(path: Path) -> tuple[list[Kernel], str, str]:
+    """Return the kernels in the order profiled, the name of the page and a warning or ''; raises a `ReportError`."""
     page = _page(path)
     found = _of_details(page) if page.details else _of_raw(page)
     if not found:
         raise NothingRecorded(f"{path.name}: a table of Nsight Compute without a kernel")
-    return found, "details page" if page.details else "raw page"
+    if page.details:
+        return found, "details page", ""
+    return found, "raw page", _cut(page)
+
+
+def _cut(page: Page) -> str:
+    """Say what is left out of a raw page: rows shorter than its header."""
+    whole = [len(row) >= len(page.columns) for row in page.rows if _is_row(row)]
+    if all(whole):
+        return ""
+    left = whole.count(False)
+    return f"cut off after row {whole.index(False)}; {left} that are not whole left out"
+
+
+def _is_row(cells: Sequence[str]) -> bool:
+    """Tell whether a line of a raw page is of a kernel, whole or not: a program may print between them."""
+    return len(cells) > 1 and cells[0].isdecimal()
 
 
 def _decoded(data: bytes) -> str:
@@ -103,8 +124,16 @@ def _page(path: Path) -> Page:
         raise NotAReport(f"{path.name}: no sound CSV: {error}; print it again") from error
     if SUMMARY in columns:
         raise NotAReport(f"{path.name}: a summary over kernels; print it without --print-summary")
-    cells = (cell for row in rows for cell in row)
-    return Page(path.name, columns, rows, decimal_comma(cells))
+    return Page(path.name, columns, rows, decimal_comma(_measured(columns, rows)))
+
+
+def _measured(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Return the cells that hold metrics."""
+    if METRIC in columns:
+        places = [place for place, name in enumerate(columns) if name in NUMBERS]
+    else:
+        places = [place for place, name in enumerate(columns) if not _is_of_kernel(name)]
+    return (row[place] for row in rows for place in places if place < len(row))
 
 
 def _of_raw(page: Page) -> list[Kernel]:
@@ -116,7 +145,7 @@ def _of_raw(page: Page) -> list[Kernel]:
         row = page.of(cells)
         if not row[ID]:
             units = units or row
-        elif row[ID].isdecimal() and len(cells) > 1:
+        elif _is_row(cells) and len(cells) >= len(page.columns):
             kernel = _kernel(row)
             values = ((name, page.value(row[name], units.get(name, ""))) for name in metrics)
             kernel.metrics = {name: value for name, value in values if value is not None}
@@ -140,7 +169,7 @@ def _of_details(page: Page) -> list[Kernel]:
             found[key] = _kernel(row)
         kernel = found[key]
         if row[METRIC]:
-            value = page.value(row.get("Metric Value", ""), row.get("Metric Unit", ""))
+            value = page.value(row.get(VALUE, ""), row.get("Metric Unit", ""))
             if value is not None:
                 kernel.metrics[_named(row, sections)] = value
         if row.get("Rule Name"):
@@ -155,7 +184,7 @@ def _named(row: Row, sections: dict[str, str]) -> str:
 
 
 def _rule(page: Page, row: Row) -> Rule:
-    gain = number(row.get("Estimated Speedup", ""), comma=page.comma)
+    gain = number(row.get(SPEEDUP, ""), comma=page.comma)
     return Rule(
         row.get("Section Name", ""),
         row["Rule Name"],
@@ -190,10 +219,10 @@ def _cells(row: Row, column: str) -> Iterator[str]:
 
 
 def _integer(cell: str) -> int:
-    return int(cell) if cell.isdecimal() else MISSING
+    return int(cell) if cell.isdecimal() and len(cell) <= DIGITS else MISSING
 
 
 def _extent(cell: str) -> tuple[int, ...]:
     """Read ``(256, 1, 1)``."""
-    found = tuple(int(digits) for digits in INTEGERS.findall(cell))
+    found = tuple(_integer(digits) for digits in INTEGERS.findall(cell))
     return found if len(found) == len(NO_EXTENT) else NO_EXTENT

@@ -27,6 +27,8 @@ KINDS = ("", "INF", "OPT", "WRN", "ERR")  # of a rule's message, by number, as t
 SCOPES = ("", "local", "global")
 LINK = re.compile(r"@url:([^:@]*):([^@]*)@")
 WITHIN = re.compile(r"@(?:section|sass|source):[^@]*?:?([^:@]*)@")
+# What NVIDIA's library raises of a damaged file, and what its wrapper does with names and messages that are none.
+DAMAGE = (RuntimeError, ValueError, SystemError, TypeError, LookupError, OverflowError)
 LARGEST = 2**53  # integers up to here are exact as floats
 MISSING_LIBRARY = (
     "to read .ncu-rep files, NVIDIA's ncu-report is needed: pip install 'nsight-bridge[ncu]';"
@@ -40,7 +42,7 @@ def kernels(path: Path, *, metrics: bool) -> list[Kernel]:
     library = _library(path)
     try:
         found = [_kernel(library, action, metrics=metrics) for action in _actions(library, path)]
-    except (RuntimeError, ValueError, SystemError) as error:
+    except DAMAGE as error:
         raise NotAReport(
             f"{path.name}: Nsight Compute's library cannot read it: {error}"
         ) from error
@@ -74,9 +76,9 @@ def _kernel(library: Any, action: Any, *, metrics: bool) -> Kernel:
     names = action.metric_names() if metrics else _needed(action.metric_names())
     pushed, started = _ranges(action)
     found = Kernel(
-        name=action.name(library.IAction.NameBase_FUNCTION),
-        full_name=action.name(library.IAction.NameBase_DEMANGLED),
-        mangled=action.name(library.IAction.NameBase_MANGLED),
+        name=action.name(library.IAction.NameBase_FUNCTION) or "",  # None in a damaged file
+        full_name=action.name(library.IAction.NameBase_DEMANGLED) or "",
+        mangled=action.name(library.IAction.NameBase_MANGLED) or "",
         kind=GRAPH if action.workload_type() == library.IAction.WorkloadType_GRAPH else KERNEL,
         pushed=pushed,
         started=started,

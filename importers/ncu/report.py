@@ -26,7 +26,10 @@ from importers.report import NSIGHT_COMPUTE, Facts, Report
 from importers.texts import Ints, Texts
 
 METRICS = "metrics"  # the detail that all metrics and rules are read for
-PROCESS_SHIFT = 24  # ids of processes and threads are as those of Nsight Systems
+PROCESS_SHIFT, LOW_BITS = (
+    24,
+    (1 << 24) - 1,
+)  # ids of processes and threads are as those of Nsight Systems
 LAUNCH = "(not recorded)"  # Nsight Compute does not say which API call launched a kernel
 DEVICE_FACTS = {
     "l2_bytes": "l2_cache_size",
@@ -62,24 +65,24 @@ def load(path: Path, details: Details = True) -> Report:
     """
     wanted = asked(details, METRICS)
     if is_rep(path):
-        kernels, schema = rep.kernels(path, metrics=wanted), "ncu-rep"
+        kernels, schema, said = rep.kernels(path, metrics=wanted), "ncu-rep", ""
     else:
-        kernels, schema = printed.kernels(path)
+        kernels, schema, said = printed.kernels(path)
     name = os.fsencode(path.name).decode(errors="replace")
     if not kernels:
         raise NothingRecorded(f"{name}: no kernel was profiled; did a filter of ncu leave any?")
-    found = report(name, schema, kernels)
+    found = report(name, schema, kernels, said)
     return replace(found, metrics=metrics_of(kernels)) if wanted else found
 
 
-def report(name: str, schema: str, kernels: Sequence[Kernel]) -> Report:
-    """Return the frames of kernels."""
+def report(name: str, schema: str, kernels: Sequence[Kernel], said: str = "") -> Report:
+    """Return the frames of kernels; ``said`` is a warning about their file."""
     slots = Slots.of(kernels)
     ranges, texts = _ranges(kernels, slots)
     span = (0, int(slots.start[-1] + slots.length[-1]))
     return Report(
         source=(name,),
-        facts=(Facts(NSIGHT_COMPUTE, schema, span, _warnings(name, kernels)),),
+        facts=(Facts(NSIGHT_COMPUTE, schema, span, _warnings(name, kernels, said)),),
         ranges=ranges,
         launches=_launches(kernels, slots),
         activities=_activities(kernels, slots),
@@ -91,7 +94,7 @@ def report(name: str, schema: str, kernels: Sequence[Kernel]) -> Report:
     )
 
 
-def _warnings(name: str, kernels: Sequence[Kernel]) -> tuple[str, ...]:
+def _warnings(name: str, kernels: Sequence[Kernel], of_file: str) -> tuple[str, ...]:
     said = ["of Nsight Compute: each kernel ran alone, no timeline and no times of the CPU"]
     without = sum(kernel.duration == MISSING for kernel in kernels)
     if without:
@@ -99,11 +102,21 @@ def _warnings(name: str, kernels: Sequence[Kernel]) -> tuple[str, ...]:
             f"{without} of {len(kernels)} kernels without a time;"
             " collect gpu__time_duration.sum, or the section SpeedOfLight"
         )
+    said += [of_file] if of_file else []
     return tuple(f"{name}: {text}" for text in said)
 
 
 def _process(kernel: Kernel) -> int:
-    return max(kernel.process, 0) << PROCESS_SHIFT
+    return _number(kernel.process)
+
+
+def _number(pid: int) -> int:
+    return (max(pid, 0) & LOW_BITS) << PROCESS_SHIFT
+
+
+def _threads_of(parts: Sequence[Kernel] | Sequence[Span]) -> Ints:
+    """Return the number of each one's thread, in as many bits as there are for it below the process."""
+    return _ints([part.thread for part in parts]) & LOW_BITS
 
 
 def _ints(values: Sequence[int]) -> Ints:
@@ -152,7 +165,7 @@ def _launches(kernels: Sequence[Kernel], slots: Slots) -> pd.DataFrame:
     columns: dict[str, Any] = {
         "start": slots.began,
         "end": slots.began,
-        "thread": process | _ints([kernel.thread for kernel in kernels]),
+        "thread": process | _threads_of(kernels),
         "process": process,
         "correlation": np.arange(1, len(kernels) + 1),
         "name": frames.named([LAUNCH] * len(kernels)),
@@ -166,14 +179,14 @@ def _ranges(kernels: Sequence[Kernel], slots: Slots) -> tuple[pd.DataFrame, Text
     texts = Texts.of([span.range.name for span in spans])
     codes, names = texts.factorize(name_lengths(texts))
     domain, domain_name = _domains(spans)
-    process = _ints([max(span.process, 0) << PROCESS_SHIFT for span in spans])
+    process = _ints([_number(span.process) for span in spans])
     depth = _ints([span.depth for span in spans])
     first, last = _ints([span.first for span in spans]), _ints([span.last for span in spans])
     is_started = np.arange(len(spans)) >= len(pushed)
     columns: dict[str, Any] = {
         "start": slots.start[first] + depth,
         "end": (slots.start + slots.length)[last] - depth,
-        "thread": process | _ints([span.thread for span in spans]),
+        "thread": process | _threads_of(spans),
         "process": process,
         "domain": domain,
         "domain_name": domain_name,
@@ -193,7 +206,7 @@ def _domains(spans: Sequence[Span]) -> tuple[Ints, pd.Categorical]:
 
 
 def _threads(kernels: Sequence[Kernel]) -> pd.DataFrame:
-    pairs = list(dict.fromkeys((_process(kernel), kernel.thread) for kernel in kernels))
+    pairs = list(dict.fromkeys((_process(kernel), kernel.thread & LOW_BITS) for kernel in kernels))
     process, thread = (_ints(column) for column in zip(*pairs, strict=True))
     name = frames.named([""] * len(pairs))
     return frames.frame("threads", {"thread": process | thread, "process": process, "name": name})

@@ -278,12 +278,7 @@ EMPTIED = {  # table: what it holds
 }
 SAYING = {  # texts that stay; a prefix of a table's name ends in *
     "ENUM_*": ("name", "label"),
-    "NVTX_EVENTS": (
-        "text",
-        "jsonText",
-        "textId",
-        "jsonTextId",
-    ),  # some writers put texts where ids belong
+    "NVTX_EVENTS": ("text", "jsonText", "textId", "jsonTextId"),  # texts where ids belong, too
     "CUPTI_ACTIVITY_KIND_*": ("shortName", "demangledName", "mangledName", "nameId"),
     "CUDA_GPU_MEMORY_USAGE_EVENTS": ("name",),
     "NVTX_PAYLOAD_*": ("name", "description"),
@@ -296,6 +291,5 @@ SAYING = {  # texts that stay; a prefix of a table's name ends in *
 NAMING = frozenset(
     "shortName demangledName mangledName nameId textId jsonTextId name symbol".split()
 )
-IDENTIFYING = frozenset(
-    "guid uuid serial mac macaddress nodeguid portguid".split()
-)  # columns of hardware, in lower case
+# Columns of hardware, in lower case.
+IDENTIFYING = frozenset("guid uuid serial mac macaddress nodeguid portguid".split())

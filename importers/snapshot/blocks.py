@@ -62,7 +62,8 @@ def _used(device: int, segment: dict[str, Any]) -> Iterator[tuple[int, int, int,
     for row, at, whole, part in zip(
         rows, place.tolist(), size.tolist(), asked.tolist(), strict=True
     ):
-        if str(row.get("state")).startswith(USED) and at >= 0:
+        state = row.get("state")
+        if type(state) is str and state.startswith(USED) and at >= 0:
             real, frames = _history(row)
             yield device, at, next(n for n in (part, real, whole) if n >= 0), frames
 

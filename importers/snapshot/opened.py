@@ -6,7 +6,6 @@ texts, numbers, booleans and None is made of one: any other instruction ends the
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import pickle
@@ -18,13 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from importers.errors import NotAReport
+from importers.packed import GZIP, unpacked
 
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
 OPENING = re.compile(
-    rb'(?:\xef\xbb\xbf)?\s*\{\s*"(segments|device_traces|allocator_settings|external_annotations)"\s*:'
+    rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*"(segments|device_traces|allocator_settings|external_annotations)"'
+    rb'|\[\s*\{\s*"(device|address|total_size)")\s*:'
 )
-GZIP = b"\x1f\x8b"
 HEAD = 4096
+KEYS = frozenset([str, int])  # of dicts: tuples would be hashed in C, however deep they are
+KEYED = {"SETITEM": slice(-2, -1), "SETITEMS": slice(0, None, 2), "DICT": slice(0, None, 2)}
 LARGEST = 2 << 30  # bytes: what is made of them takes some ten times as much memory
 PLAIN = (
     "PROTO FRAME STOP MARK POP POP_MARK DUP NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT"
@@ -52,12 +54,13 @@ def is_snapshot(path: Path) -> bool:
 
 def read(path: Path) -> dict[str, Any]:
     """Return the snapshot in a file; raises NotAReport for anything else."""
-    data = _unpacked(path)
-    if len(data) > LARGEST:
+    data = unpacked(path, LARGEST)
+    try:
+        found = _unpickled(path.name, data) if PICKLE.match(data) else _parsed(path.name, data)
+    except MemoryError as error:
         raise NotAReport(
-            f"{path.name}: over {LARGEST >> 30} GiB: record fewer entries (max_entries) of shorter stacks"
-        )
-    found = _unpickled(path.name, data) if PICKLE.match(data) else _parsed(path.name, data)
+            f"{path.name}: what its {len(data)} bytes make does not fit into memory; record fewer entries (max_entries)"
+        ) from error
     if isinstance(found, list):  # torch.cuda.memory_snapshot(): segments alone
         found = {"segments": found}
     traces, segments = (_lists(found, key) for key in ("device_traces", "segments"))
@@ -65,20 +68,15 @@ def read(path: Path) -> dict[str, Any]:
         raise NotAReport(
             f"{path.name}: a pickle or JSON, but no snapshot of torch.cuda.memory (segments and device_traces)"
         )
+    if _entries(traces, segments) > len(data):
+        raise NotAReport(f"{path.name}: damaged: more entries than bytes; dump the snapshot again")
     return {"device_traces": traces, "segments": segments}
 
 
-def _unpacked(path: Path) -> bytes:
-    """Return what is in a file, packed or not, and a byte more than is read if there is more."""
-    with path.open("rb") as file:
-        if file.read(len(GZIP)) != GZIP:
-            file.seek(0)
-            return file.read(LARGEST + 1)
-    try:
-        with gzip.open(path) as packed:
-            return packed.read(LARGEST + 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise NotAReport(_damaged(path.name, error)) from error
+def _entries(traces: list[Any], segments: list[Any]) -> int:
+    """Count what will be read: a list that a pickle names again and again counts each time."""
+    blocks = [segment.get("blocks") for segment in segments if type(segment) is dict]
+    return sum(len(one) for one in (segments, *traces, *blocks) if isinstance(one, list))
 
 
 def _lists(found: object, key: str) -> list[Any] | None:
@@ -89,12 +87,27 @@ def _lists(found: object, key: str) -> list[Any] | None:
     return held if isinstance(held, list) else None
 
 
+def _instruction(name: str) -> Any:
+    run = pickle._Unpickler.dispatch[getattr(pickle, name)[0]]  # noqa: SLF001
+    return _keyed(run, KEYED[name]) if name in KEYED else run
+
+
+def _keyed(run: Any, place: slice) -> Any:
+    """Return an instruction that takes only some keys, which lie at a place of the stack."""
+
+    def checked(reader: Any) -> None:
+        if not KEYS.issuperset(map(type, reader.stack[place])):
+            raise pickle.UnpicklingError("a key that is no text")
+        run(reader)
+
+    return checked
+
+
 class _Plain(pickle._Unpickler):  # noqa: SLF001 - the one in C makes objects, and lists of whatever length a file says
     """Makes plain data of a pickle; its table has no instruction that could do more."""
 
     dispatch = {  # noqa: RUF012 - as the class above has it
-        getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]]  # noqa: SLF001
-        for name in PLAIN
+        getattr(pickle, name)[0]: _instruction(name) for name in PLAIN
     }
 
     def find_class(self, module: str, name: str) -> Any:

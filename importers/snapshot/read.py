@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from importers.frames import MISSING
 from importers.kineto.opened import without_collection
 from importers.report import Facts, Report
 from importers.snapshot import events as actions
-from importers.snapshot import opened, stacks
+from importers.snapshot import opened, reserved, stacks
 from importers.snapshot.blocks import Blocks
 from importers.snapshot.events import Events
 from importers.snapshot.stacks import Stacks
@@ -25,7 +26,6 @@ from importers.texts import Ints, Texts
 PRODUCT = "PyTorch memory snapshot"
 PROCESS = 0  # a snapshot does not tell which
 OUT_OF_MEMORY = "out of memory"
-GREW = {actions.GROWN: 1, actions.MAPPED: 1, actions.SHRUNK: -1, actions.UNMAPPED: -1}
 DEVICE = frames.MEMORY_KINDS.index("device")
 
 
@@ -40,6 +40,16 @@ class Made:
     bytes: Ints
     reserved: Ints
     stack: Ints
+
+    @classmethod
+    def joined(cls, *parts: Made) -> Made:
+        """Put parts together, in order of time."""
+        whole = {
+            one.name: np.concatenate([getattr(part, one.name) for part in parts])
+            for one in fields(cls)
+        }
+        order = np.argsort(whole["time"], kind="stable")
+        return cls(**{name: column[order] for name, column in whole.items()})
 
 
 def read(path: Path) -> Report:
@@ -60,30 +70,52 @@ def read(path: Path) -> Report:
 
 def _made(events: Events, blocks: Blocks, known: Stacks) -> Made:
     """Put what was held before the trace in front of what it tells."""
+    first = reserved.first_levels(events, blocks)
+    level = reserved.levels(events, first)
     given = np.flatnonzero(np.isin(events.action, (actions.ALLOC, actions.FREED)))
-    traced, level = events.take(given), _reserved(events, blocks)[given]
+    traced = events.take(given)
     stack = _own(traced, known.of([events.frames[row] for row in given.tolist()]))
-    before = np.flatnonzero(~_in(blocks, traced))
-    held_in = known.of([blocks.frames[row] for row in before.tolist()])
-    before = before[np.argsort(held_in, kind="stable")]
-    began = int(events.time.min()) if len(events) else 0
-    count, first = len(before), _first_levels(events, blocks)
-    return Made(
-        device=np.concatenate((blocks.device[before], traced.device)),
-        time=np.concatenate((began - count + np.arange(count), traced.time)),
-        operation=np.concatenate(
-            (
-                np.full(count, frames.HELD),
-                np.where(traced.action == actions.ALLOC, frames.ALLOCATE, frames.RELEASE),
-            )
-        ),
-        address=np.concatenate((blocks.address[before], traced.address)),
-        bytes=np.concatenate((blocks.bytes[before], traced.bytes)),
-        reserved=np.concatenate(
-            (np.array([first[d] for d in blocks.device[before].tolist()], np.int64), level)
-        ),
-        stack=np.concatenate((np.sort(held_in, kind="stable"), stack)),
+    operation = np.where(traced.action == actions.ALLOC, frames.ALLOCATE, frames.RELEASE)
+    told = Made(
+        traced.device, traced.time, operation, traced.address, traced.bytes, level[given], stack
     )
+    began = int(events.time.min()) if len(events) else 0
+    held = _held(blocks, np.flatnonzero(~_in(blocks, traced)), known, began, first)
+    alone = np.flatnonzero(reserved.alone(events, first))
+    unseen = np.array(reserved.unseen(events, first, held.device), np.int64)
+    return Made.joined(
+        _levels(unseen, np.full(len(unseen), began - 1), _of(first, unseen)),
+        held,
+        told,
+        _levels(events.device[alone], events.time[alone], level[alone]),
+    )
+
+
+def _held(blocks: Blocks, rows: Ints, known: Stacks, began: int, first: Mapping[int, int]) -> Made:
+    """Return what was held before the trace began."""
+    stack = known.of([blocks.frames[row] for row in rows.tolist()])
+    order = np.argsort(stack, kind="stable")
+    rows, count = rows[order], len(rows)
+    return Made(
+        device=blocks.device[rows],
+        time=began - count + np.arange(count),
+        operation=np.full(count, frames.HELD),
+        address=blocks.address[rows],
+        bytes=blocks.bytes[rows],
+        reserved=_of(first, blocks.device[rows]),
+        stack=stack[order],
+    )
+
+
+def _of(first: Mapping[int, int], device: Ints) -> Ints:
+    return np.array([first[one] for one in device.tolist()], np.int64)
+
+
+def _levels(device: Ints, time: Ints, level: Ints) -> Made:
+    """Return rows that tell only what is reserved."""
+    none, nothing = np.full(len(time), MISSING), np.zeros(len(time), np.int64)
+    operation = np.full(len(time), frames.RESERVED)
+    return Made(device, time, operation, none, nothing, level, nothing)
 
 
 def _in(blocks: Blocks, traced: Events) -> Ints:
@@ -102,32 +134,6 @@ def _own(traced: Events, stack: Ints) -> Ints:
     same = np.zeros(len(stack), bool)
     same[order[1:]] = alike
     return np.where((traced.action == actions.FREED) & same, 0, stack)
-
-
-def _first_levels(events: Events, blocks: Blocks) -> dict[int, int]:
-    """Return what each device had reserved before the trace: what it has at its end, less what came in between."""
-    grown = _growth(events)
-    devices = {*blocks.reserved, *np.unique(events.device).tolist()}
-    ends = {device: blocks.reserved.get(device, 0) for device in devices}
-    return {
-        device: max(0, end - int(grown[events.device == device].sum()))
-        for device, end in ends.items()
-    }
-
-
-def _growth(events: Events) -> Ints:
-    sign = np.array([GREW.get(code, 0) for code in range(len(actions.ACTIONS))])
-    return sign[events.action] * events.bytes
-
-
-def _reserved(events: Events, blocks: Blocks) -> Ints:
-    """Return what each entry's device had reserved after it."""
-    first, grown = _first_levels(events, blocks), _growth(events)
-    found = np.zeros(len(events), np.int64)
-    for device in np.unique(events.device).tolist():  # a turn per device
-        rows = events.device == device
-        found[rows] = first[device] + np.cumsum(grown[rows])
-    return found
 
 
 def _report(name: str, events: Events, blocks: Blocks, made: Made, known: Stacks) -> Report:

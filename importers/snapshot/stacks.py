@@ -17,6 +17,7 @@ from importers.kineto.clean import clean
 from importers.texts import Ints
 
 DEEPEST = 64  # lines of a stack that are kept, the innermost
+LAST = 1 << 31  # no file has as many lines
 OF_TORCH = re.compile(
     r"(?:site|dist)-packages[/\\]torch[/\\]"
     r"|[/\\]torch[/\\](?:nn|optim|autograd|utils|cuda|fx|jit|distributed|profiler|_\w+|functional\.py)(?:[/\\]|$|\.py)"
@@ -100,7 +101,7 @@ def _line(frame: Any) -> Line | None:
     file, line, name = frame.get("filename"), frame.get("line"), frame.get("name")
     if type(file) is not str or type(name) is not str:
         return None
-    return file, line if type(line) is int else 0, name
+    return file, line if type(line) is int and 0 <= line < LAST else 0, name
 
 
 def _parts(file: str) -> list[str]:

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from command import assert_refused, bridge, done
+from command import assert_misused, assert_refused, bridge, done
 from sampling.fakes import Torch, release
 
 import bridge as nsight_bridge
@@ -147,3 +147,20 @@ def test_without_either_it_says_how_to_record(tmp_path: Path) -> None:
     with nsight_bridge.profile(level=0, path=path), nvtx_op("a"):
         pass
     assert_refused(bridge("memory", path), "no allocations", "sample_rate=1")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--later", "7"], "--later goes with --by step"),
+        (["--color", "lifetime"], "--color goes with --flow"),
+        (["--flow", "x.svg", "--timeline", "x.svg"], "given twice"),
+    ],
+)
+def test_options_that_nothing_comes_of_are_refused(
+    words: list[str], says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "none.jsonl"
+    with nsight_bridge.profile(level=0, path=path), nvtx_op("a"):
+        pass
+    assert_misused(bridge("memory", path, *words), says)

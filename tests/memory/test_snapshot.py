@@ -17,7 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import importers
-from bridge.analyze.memory import Held, alive_at_peak, by_allocation, by_op, by_scope, summary
+from bridge.analyze.memory import (
+    Held,
+    alive_at_peak,
+    by_allocation,
+    by_event,
+    by_op,
+    by_scope,
+    summary,
+)
 from bridge.cli import main
 from bridge.join.attributed import Attributed
 from importers import ReportError, frames
@@ -92,8 +100,9 @@ def test_what_the_history_has_forgotten_was_there_before(tmp_path):
 
 def test_segments_alone(device, tmp_path):
     data = snapshot(device) | {"device_traces": []}
-    for shape in (data, data["segments"]):
-        path = written(tmp_path / "s.pickle", shape)
+    forms = [(name, one) for name in ("s.pickle", "s.json") for one in (data, data["segments"])]
+    for name, shape in forms:
+        path = written(tmp_path / name, shape)
         report = importers.load(path)
         assert "no history" in report.warnings[0]
         held = held_of(path)
@@ -146,9 +155,80 @@ def test_reserved_follows_segments(tmp_path):
     device.empty_cache()
     third = device.alloc(1, [])
     held = held_of(written(tmp_path / "s.pickle", snapshot(device)))
-    assert held.reserved.tolist() == [n << 20 for n in (20, 50, 50, 20)]
+    assert held.reserved.tolist() == [n << 20 for n in (20, 50, 50, 20, 20)]
+    assert by_event(held)["event"].tolist() == "allocate allocate release reserve allocate".split()
+    assert summary(held)["allocations"].tolist() == [3]
+    assert by_op(held)["allocations"].sum() == len(by_allocation(held)) == 3
     assert len({first, second, third}) == 3
     assert "no stacks" in held.joined.report.warnings[0]
+
+
+MIB = 1 << 20
+
+
+def entries(*said):
+    """A trace of (action, address, MiB)."""
+    return [
+        {"action": action, "addr": at, "size": size * MIB, "frames": [], "time_us": 10 * n + 10}
+        for n, (action, at, size) in enumerate(said)
+    ]
+
+
+def segment(size, *blocks):
+    return {"device": 0, "address": 1, "total_size": size * MIB, "blocks": [*blocks]}
+
+
+@pytest.mark.parametrize(
+    ("trace", "segments", "peak", "levels"),
+    [
+        (  # what was there before goes before anything is allocated
+            entries(("segment_free", 900, 100), ("segment_alloc", 1, 20), ("alloc", 1, 5)),
+            [segment(20)],
+            100,
+            [100, 0, 20],
+        ),
+        (  # comes and goes between two allocations
+            entries(
+                ("segment_alloc", 1, 20), ("alloc", 1, 5), ("segment_map", 900, 60), ("segment_unmap", 900, 60),
+                ("free_completed", 1, 5),
+            ),
+            [segment(20)],
+            80,
+            [20, 80, 20, 20],
+        ),
+        (entries(("segment_alloc", 1, 20), ("alloc", 1, 5)), [], -1, [-1]),  # no segments
+        (entries(("alloc", 1, 5)), [], -1, [-1]),
+        (
+            entries(("alloc", 1, 5), ("free_completed", 1, 5), ("segment_free", 1, 20)),
+            [],
+            20,
+            [20, 20, 20, 0],
+        ),
+    ],
+)  # fmt: skip
+def test_the_most_reserved_may_be_between_allocations(trace, segments, peak, levels, tmp_path):
+    held = held_of(written(tmp_path / "s.pickle", {"segments": segments, "device_traces": [trace]}))
+    assert held.reserved.tolist() == [n if n < 0 else n * MIB for n in levels]
+    assert summary(held)["peak_reserved_bytes"].tolist() == [peak if peak < 0 else peak * MIB]
+    assert by_op(held)["allocations"].sum() == len(by_allocation(held)) == 1
+    assert not len(held.lost)
+    for by in ("op", "allocation", "alive", "category", "scope", "trace", "summary"):
+        done = CliRunner().invoke(main, ["memory", str(tmp_path / "s.pickle"), "--by", by])
+        assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    "words", [["--timeline", "w.svg"], ["--timeline", "w.json"], ["--flow", "w.svg"], ["-o", "w.svg", "--by", "category"]]
+)  # fmt: skip
+def test_nothing_is_drawn_of_a_time_without_allocations(device, tmp_path, words):
+    path = written(tmp_path / "s.pickle", snapshot(device))
+    words = [str(tmp_path / word) if word.startswith("w.") else word for word in words]
+    done = CliRunner().invoke(main, ["memory", str(path), "--from", "10s", *words])
+    assert done.exit_code == 1
+    assert done.stderr.endswith(
+        "Error: no allocation or release in the time looked at: nothing to draw\n"
+    )
+    assert [one.name for one in tmp_path.iterdir()] == ["s.pickle"]
 
 
 def test_out_of_memory_is_said_and_marked(device, tmp_path):
@@ -265,6 +345,59 @@ def test_nothing_in_a_pickle_is_run(protocol, tmp_path):
 def test_other_pickles(data, said, tmp_path):
     with pytest.raises(ReportError, match=said):
         importers.load(written(tmp_path / "s.pickle", data))
+
+
+@pytest.mark.parametrize("item", [b"s", b"u", b"d"])
+def test_keys_are_no_tuples_a_million_deep(item, tmp_path):
+    key = b")" + b"\x85" * 1_000_000 + b"N"
+    opening = {b"s": b"}", b"u": b"}(", b"d": b"("}[item]
+    path = tmp_path / "s.pickle"
+    path.write_bytes(b"\x80\x04" + opening + key + item + b".")
+    with pytest.raises(ReportError, match="a key that is no text"):
+        importers.load(path)
+
+
+def test_states_may_be_as_deep_as_they_like(tmp_path):
+    state = b")" + b"\x85" * 100_000
+    block = b"}(\x8c\x05state" + state + b"\x8c\x07addressK\x01u"
+    path = tmp_path / "s.pickle"
+    path.write_bytes(b"\x80\x04}\x8c\x08segments](}(\x8c\x06blocks](" + block + b"eues.")
+    with pytest.raises(ReportError, match="no allocations"):
+        importers.load(path)
+
+
+def test_numbers_of_lines_have_few_digits(device, tmp_path):
+    data = snapshot(device)
+    data["device_traces"][0][1]["frames"] = [frame("a.py", 1 << 99999, "f")]
+    report = importers.load(written(tmp_path / "s.pickle", data))
+    assert "a.py:0 f" in set(report.ranges["name"])
+
+
+@pytest.mark.parametrize("what", ["segments", "device_traces", "blocks"])
+def test_lists_named_again_and_again_are_no_entries(what, device, tmp_path):
+    """A file of kilobytes may stand for 10 GB."""
+    block = {"size": 1, "state": "active_allocated"}
+    one = {"device": 0, "address": 1, "total_size": 1, "blocks": [block] * 3000}
+    data = {
+        "segments": {"segments": [one] * 3000, "device_traces": []},
+        "blocks": {"segments": [one | {"blocks": [block] * 300_000}], "device_traces": []},
+        "device_traces": {"segments": [], "device_traces": [[{"action": "alloc"}] * 3000] * 3000},
+    }[what]
+    path = written(tmp_path / "s.pickle", data)
+    if what == "blocks":  # each takes its bytes in the file
+        assert len(importers.load(path).memory) == 300_000
+        return
+    with pytest.raises(ReportError, match="more entries than bytes"):
+        importers.load(path)
+
+
+def test_what_does_not_fit_into_memory(device, tmp_path, monkeypatch):
+    def full(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("importers.snapshot.opened._unpickled", full)
+    with pytest.raises(ReportError, match="does not fit into memory"):
+        importers.load(written(tmp_path / "s.pickle", snapshot(device)))
 
 
 def test_packed_files_that_are_cut_off(device, tmp_path):

@@ -109,6 +109,12 @@ def instructions(kind, add, mul, fma, unit="smsp", end=""):
             None,
             "",
         ),
+        ({f"{TENSOR}_src_fp16.sum": 9, f"{TENSOR}_src_fp16_dst_fp32.sum": 9}, 9, "fp16"),
+        (
+            {f"{TENSOR}_op_a_src_fp16_dst_fp16.sum": 2, f"{TENSOR}_src_fp16_dst_fp32.sum": 3},
+            5,
+            "fp16",
+        ),
         ({}, None, ""),
     ],
 )
@@ -119,6 +125,21 @@ def test_flops(tmp_path, metrics, flops, dtype):
     )
     if flops is not None:
         assert [DTYPES[code] if code >= 0 else "" for code in counted.dtype] == [dtype]
+
+
+@pytest.mark.parametrize("measured", [0, 1, 2])
+def test_kernels_without_any_metric_may_come_last(folder, measured):
+    each = {n: (str(v), "inst") for n, v in instructions("f", 5, 0, 0).items()}
+    each |= {DURATION: ("1000", "ns"), "dram__bytes.sum": ("64", "byte")}
+    some = kernel("k", metrics=each, pushed=["op"])
+    rows = [kernel("z", metrics={FADD: ("", "inst")}, pushed=["op"])] * 3
+    rows[measured] = some
+    (folder / "k.csv").write_text(raw(rows), encoding="utf-8")
+    counted = Counted(importers.load(folder / "k.csv").metrics)
+    assert len(counted) == len(counted.flops) == 3
+    for words in (["--metrics", "dram_bytes"], ["--metrics", FADD], ["--columns", "flops"]):
+        done("report", "k.csv", *words)
+    done("plot", "k.csv", "--kind", "roofline", "-o", "r.svg")
 
 
 def test_each_kernel_has_what_was_counted_of_it(tmp_path):

@@ -192,3 +192,56 @@ def test_each_process_counts_its_own_calls(folder):
     (folder / "x.csv").write_text(raw(rows), encoding="utf-8")
     match = matched(bridge.joined.join(report).attributed, bridge.load(folder / "x.csv").attributed)
     assert match.by[0] == 2
+
+
+GEMM = "void gemm<float>(float *)"
+
+
+def of_processes(folder, ours, theirs):
+    """Match kernels given by (process, device), in order; the metric of each is its place."""
+    made = Made()
+    for pid in dict.fromkeys(pid for pid, _ in ours):
+        made.names_of(pid)
+    for place, (pid, device) in enumerate(ours):
+        at = 1_000 * (place + 1)
+        texts = {
+            n: made.string(text)
+            for n, text in (("name", "gemm"), ("full_name", "void gemm<float>(float *)"))
+        }
+        extent = dict.fromkeys(("grid_y", "grid_z", "block_y", "block_z"), 1)
+        extent |= {"grid_x": 8, "block_x": 128}
+        made.launched("kernels", at, pid, at + 100, at + 150, device=device, **texts, **extent)
+    left = bridge.joined.join(importers.load(made.written(folder / "r.sqlite"))).attributed
+    texts = [raw([kernel(GEMM, pid=pid, grid=(8, 1, 1))]) for pid, _ in theirs]
+    rows = [text.splitlines()[-1] for text in texts]
+    rows = [
+        row.replace('"0","9.0"', f'"{device}","9.0"')
+        for row, (_, device) in zip(rows, theirs, strict=True)
+    ]
+    head = texts[0].splitlines()[:2]
+    (folder / "x.csv").write_text("\n".join([*head, *rows, ""]), encoding="utf-8")
+    return matched(left, bridge.load(folder / "x.csv").attributed)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "of", "by", "line"),
+    [
+        # the n-th process is the n-th one, whatever it is called
+        ([(101, 0), (100, 0)], [(6, 0), (5, 0)], [0, 1], 2, ""),
+        ([(100, 0), (101, 0), (100, 0)], [(5, 0), (5, 0), (6, 0)], [0, 2, 1], 3, ""),
+        # and its devices likewise
+        ([(100, 3), (100, 1), (100, 3)], [(5, 0), (5, 0), (5, 1)], [0, 2, 1], 3, ""),
+        ([(100, 0), (101, 1)], [(5, 0), (6, 1)], [0, 1], 2, ""),
+        # as many devices of others, or fewer processes: which one it is nobody knows
+        ([(100, 0), (101, 0)], [(5, 0)], [0, 0], 0, ""),
+        ([(100, 0)], [(5, 0), (6, 0)], [1], 0, ""),
+        ([(100, 0), (100, 1), (101, 0)], [(5, 0), (6, 0), (6, 1)], [2, 2, 2], 0, ""),
+        ([(100, 0)], [(5, 0), (5, 0)], [0], 1, "1 of 2 measured ones not in the report"),
+    ],
+)
+def test_processes_and_devices_stand_for_those_of_the_same_rank(folder, ours, theirs, of, by, line):
+    match = of_processes(folder, ours, theirs)
+    start = match.report.activities["start"].to_numpy()
+    assert match.report.metrics.of[start.argsort()].tolist() == of
+    assert match.by == (by, len(ours) - by, 0, 0)
+    assert match.line.partition("; ")[2] == line

@@ -85,6 +85,10 @@ def test_numbers(cell, comma, value):
         (["1,024", "2.5"], False),
         (["1,024"], False),
         (["0,5"], True),
+        (["0,125"], True),
+        (["-0,5"], True),
+        (["012,125"], True),
+        (["-1,024"], False),
         (["1.024,25"], True),
         (["1,024,512"], False),
         (["(1, 2, 3)", "a,b", ""], False),
@@ -124,6 +128,59 @@ def test_decimal_commas(tmp_path):
     report = loaded(tmp_path, raw([kernel(metrics=metrics)]))
     assert times(report) == [1_024_500]
     assert report.metrics.table["value"].tolist() == [1_024_500, 2048]
+
+
+@pytest.mark.parametrize("page", [raw, details])
+def test_only_metrics_tell_whose_comma_it_is(tmp_path, page):
+    name = "Duration" if page is details else DURATION
+    metrics = {("s", name) if page is details else name: ("1,024", "ns")}
+    report = loaded(tmp_path, page([kernel("1,5", metrics=metrics, pushed=["0,5"])], nvtx=True))
+    assert times(report) == [1024]
+
+
+@pytest.mark.parametrize(("unit", "ns"), [("minute", 60 * 10**9), ("hour", 3600 * 10**9)])
+def test_long_units(tmp_path, unit, ns):
+    metrics = {DURATION: ("1.5", unit), "x.sum": ("2", unit)}
+    report = loaded(tmp_path, raw([kernel(metrics=metrics)]))
+    assert times(report) == [3 * ns // 2]
+    assert report.metrics.table["unit"].tolist() == ["ns", "ns"]
+    assert report.metrics.table["value"].tolist() == [1.5 * ns, 2 * ns]
+
+
+def test_a_raw_page_that_is_cut_off(tmp_path):
+    text = raw([kernel(name, pushed=["op"]) for name in "abc"])
+    for less in range(2, 40):
+        report = loaded(tmp_path, text[:-less])
+        rows = len(report.activities)
+        cut = [warning for warning in report.warnings if "cut off" in warning]
+        if rows < 3:
+            assert rows == 2
+            assert cut == ["x.csv: cut off after row 2; 1 that are not whole left out"]
+        else:
+            assert not cut
+    assert len(loaded(tmp_path, text + "3, loss 0.5\n").activities) == 3
+    with pytest.raises(importers.ReportError, match="without a kernel"):
+        loaded(tmp_path, raw([kernel("a")])[:-20])
+
+
+HUGE = ["1e400", "-1e400", "9" * 20, "9" * 5000, "1e999999999", "4e18", "1e308"]
+
+
+@pytest.mark.parametrize("page", [raw, details])
+@pytest.mark.parametrize("cell", HUGE)
+@pytest.mark.parametrize("unit", ["ns", "hour", "Tbyte"])
+def test_numbers_that_are_too_large_are_not_known(tmp_path, page, cell, unit):
+    names = ["Duration" if page is details else DURATION, "launch__stream_id", "x"]
+    metrics = {("s", n) if page is details else n: (cell, unit) for n in names}
+    large = kernel("k", metrics=metrics, grid=(cell, 1, 1), pid=cell, thread="9" * 30, pushed=["o"])
+    text = page([large, large], nvtx=True)
+    path = tmp_path / "x.csv"
+    path.write_text(text.replace('"1","7"', f'"{cell}","{cell}"'), encoding="utf-8")
+    report = importers.load(path)
+    assert times(report) == [0] * len(report.activities)
+    assert report.activities["stream"].max() < 1 << 62
+    assert report.activities["grid_x"].max() < 1 << 62
+    assert join(report).by("kernel", metrics=["x"])["count"].tolist() == [len(report.activities)]
 
 
 def test_geometry_and_whose_it_is(tmp_path):

@@ -115,11 +115,10 @@ def test_what_was_matched_is_part_of_what_a_run_is_known_by(made):
     for words in (["t.sqlite"], ["t.sqlite", "--ncu", "c.csv"]):
         assert "already imported" in run("import", "-q", *words).stderr
     listed = done("runs", "list").splitlines()
-    assert [line.rpartition("ops")[2].strip() for line in listed] == [
-        "t.sqlite",
-        "t.sqlite, with c.csv",
-        "t.sqlite, with c.csv, rules.csv",
-    ]
+    sources = ["t.sqlite", "t.sqlite, with c.csv", "t.sqlite, with c.csv, rules.csv"]
+    assert len(listed) == len(sources)
+    for line, source in zip(listed, sources, strict=True):
+        assert line.endswith(f"  {source}")
     assert_refused(run("diff", "t.sqlite"), "no run of another report to compare with")
 
 

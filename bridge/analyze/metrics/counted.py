@@ -17,7 +17,6 @@ from bridge.analyze.groups import Floats
 from bridge.analyze.metrics.measured import numbers_of
 from bridge.hardware import DTYPES
 from bridge.join.order import NONE, Flags, Ints
-from importers import frames
 from importers.ncu.metrics import Metrics
 
 # FLOPs of an instruction of a thread; one of half precision works on two numbers.
@@ -91,7 +90,7 @@ class Counted:
     metrics: Metrics
 
     def __len__(self) -> int:
-        return int(frames.ints(self.metrics.table, "kernel").max(initial=NONE)) + 1
+        return self.metrics.kernels
 
     def numbers(self, name: str) -> Floats:
         """Return a metric of each kernel, NaN for none."""
@@ -179,21 +178,25 @@ class Counted:
         return total
 
     def _tensor(self) -> Iterator[tuple[str, Floats]]:
-        """Give the operations of Tensor Cores by dtype; what is told apart by instruction or sparsity counts once."""
-        kinds: dict[tuple[str, str], dict[tuple[bool, bool], list[str]]] = {}
+        """Give the operations of Tensor Cores by dtype; what is told apart by instruction, sparsity or result counts once."""
+        kinds: dict[str, dict[str, dict[tuple[bool, bool], list[str]]]] = {}
         for name in sorted(self.names):  # a turn per metric
             if found := TENSOR.fullmatch(name):
-                kind = found["src"], found["dst"] or ""
+                of_source = kinds.setdefault(found["src"], {})
                 told = found["op"] is not None, found["sparse"] is not None
-                kinds.setdefault(kind, {}).setdefault(told, []).append(name)
-        for (source, _), ways in kinds.items():
-            total = np.full(len(self), np.nan)
-            for told in WHOLE_FIRST:
-                parts = [self.numbers(name) for name in ways.get(told, ())]
-                if parts:
-                    some = np.where(np.isnan(parts).all(axis=0), np.nan, np.nansum(parts, axis=0))
-                    total = np.where(np.isnan(total), some, total)
-            yield dtype_of(source), total
+                of_source.setdefault(found["dst"] or "", {}).setdefault(told, []).append(name)
+        for source, by_result in kinds.items():
+            total = self._whole(by_result.pop("", {}))
+            parts = _added([self._whole(ways) for ways in by_result.values()], len(self))
+            yield dtype_of(source), np.where(np.isnan(total), parts, total)
+
+    def _whole(self, ways: Mapping[tuple[bool, bool], Sequence[str]]) -> Floats:
+        """Return the operations of one kind, as the way that tells least apart counted them."""
+        total = np.full(len(self), np.nan)
+        for told in WHOLE_FIRST:
+            some = _added([self.numbers(name) for name in ways.get(told, ())], len(self))
+            total = np.where(np.isnan(total), some, total)
+        return total
 
     @cached_property
     def _uncounted(self) -> Flags:
@@ -210,6 +213,12 @@ class Counted:
                 works |= self.numbers(name) > 0
             found |= works & ~counted[what]
         return found
+
+
+def _added(parts: Sequence[Floats], size: int) -> Floats:
+    """Return the sums of those that are known, NaN where none is."""
+    every = np.array(parts, np.float64).reshape(len(parts), size)
+    return np.where(np.isnan(every).all(axis=0), np.nan, np.nansum(every, axis=0))
 
 
 def dtype_of(source: str) -> str:

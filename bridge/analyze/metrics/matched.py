@@ -21,7 +21,7 @@ from importers.report import Report
 STEP = "step"  # what all steps are called where their number does not matter
 EXTENT = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
 KEYS: Sequence[Sequence[str]] = (  # what is alike, surest first: as many as `SURE`
-    ("path", "kernel", *EXTENT, "call"),
+    ("process", "device", "path", "kernel", *EXTENT, "call"),
     ("place", "kernel", *EXTENT),
     ("kernel", *EXTENT),
     ("kernel",),
@@ -33,7 +33,7 @@ class Matched:
     """A timeline's report with metrics; ``kernels`` of it and ``measured`` ones, and how many found another.
 
     ``by`` counts the timeline's kernels by how sure each match is, in the order of `SURE`; ``unused``
-    are measured kernels that none of the timeline is by call.
+    are measured kernels that none of the timeline is by call, or if calls are not known, by path and geometry.
     """
 
     report: Report
@@ -61,17 +61,19 @@ class Matched:
 def matched(timeline: Attributed, measured: Attributed) -> Matched:
     """Match the kernels of a timeline to measured ones.
 
-    By the path of ops, the kernel's name, grid, block, and which of these calls it is in its process, in
-    order of time; where no such call was measured, by the last one with the same path, in whatever step;
-    then by name and geometry; then by name.
+    By the path of ops, the kernel's name, grid, block, and which of these calls it is on its device in its
+    process, in order of time; where no such call was measured, by the last one with the same path, in whatever
+    step; then by name and geometry; then by name. The n-th process is the n-th measured one, and its devices
+    likewise, if both runs had as many; else no call is known to be another.
     """
     (rows, their_rows), columns = _together(timeline, measured)
     of, sure = np.full(len(rows), NONE), np.full(len(rows), NONE)
-    for code, keys in enumerate(KEYS):
+    surest = 0 if _as_many(columns, len(rows)) else 1
+    for code, keys in enumerate(KEYS[surest:], surest):
         found = np.where(of == NONE, _last_alike([columns[key] for key in keys], len(rows)), NONE)
         sure[found != NONE] = code
         of = np.where(found == NONE, of, found)
-    exact = np.unique(of[sure == 0])
+    there = _there([columns[key] for key in KEYS[surest]], len(rows))
     their, size = measured.report.metrics, len(timeline.report.activities)
     number_of = np.append(their.of[their_rows], NONE)
     metrics = replace(
@@ -85,7 +87,7 @@ def matched(timeline: Attributed, measured: Attributed) -> Matched:
         len(rows),
         len(their_rows),
         tuple(int((sure == code).sum()) for code in range(len(SURE))),
-        len(their_rows) - len(exact),
+        len(their_rows) - there,
     )
 
 
@@ -103,6 +105,18 @@ def _last_alike(keys: Sequence[Ints], ours: int) -> Ints:
     return last[code[:ours]]
 
 
+def _there(keys: Sequence[Ints], ours: int) -> int:
+    """Count those of their rows that have the same keys as one of ours."""
+    code, _ = number(*keys)
+    return int(np.isin(code[ours:], code[:ours]).sum())
+
+
+def _as_many(columns: dict[str, Ints], ours: int) -> bool:
+    """Tell whether both had kernels in as many processes, and on as many devices of each."""
+    code, _ = number(columns["process"], columns["device"])
+    return set(code[:ours].tolist()) == set(code[ours:].tolist())
+
+
 def _together(ours: Attributed, theirs: Attributed) -> tuple[tuple[Ints, Ints], dict[str, Ints]]:
     """Return the rows of the kernels of both, in order of time, and what they are matched by, ours first."""
     both = (ours, theirs)
@@ -111,13 +125,15 @@ def _together(ours: Attributed, theirs: Attributed) -> tuple[tuple[Ints, Ints], 
         name: np.concatenate(
             [frames.ints(j.report.activities, name)[r] for j, r in zip(both, rows, strict=True)]
         )
-        for name in (*EXTENT, "process", "report")
+        for name in (*EXTENT, "process", "device", "report")
     }
+    whose = np.repeat([0, 1], [len(r) for r in rows])
+    columns["process"] = _ranks([whose], [columns["report"], columns["process"]])
+    columns["device"] = _ranks([whose, columns["process"]], [columns["device"]])
     columns["kernel"] = np.concatenate(_names(ours, theirs, rows))
     columns["path"] = np.concatenate(_paths(both, rows, [j.node_path for j in both]))
     columns["place"] = np.concatenate(_paths(both, rows, [_places(j) for j in both]))
-    whose = np.repeat([0, 1], [len(r) for r in rows])
-    same = [columns[name] for name in ("report", "process", "path", "kernel", *EXTENT)]
+    same = [columns[name] for name in ("process", "device", "path", "kernel", *EXTENT)]
     columns["call"] = _nth(number(whose, *same)[0])
     return rows, columns
 
@@ -127,6 +143,16 @@ def _kernels(joined: Attributed) -> Ints:
     activities = joined.report.activities
     rows = np.flatnonzero(frames.is_kind(activities, frames.KERNEL))
     return rows[stable(frames.ints(activities, "start")[rows])]
+
+
+def _ranks(within: Sequence[Ints], keys: Sequence[Ints]) -> Ints:
+    """Return of each row which one its keys are of those within the same, in the order they come first."""
+    code, first = number(*within, *keys)
+    outer = number(*within)[0][first]
+    order = np.lexsort((first, outer))
+    rank = np.empty(len(first), np.int64)
+    rank[order] = _nth(outer[order])
+    return rank[code]
 
 
 def _nth(code: Ints) -> Ints:

@@ -34,8 +34,8 @@ def wanted(report: Report, names: Sequence[str]) -> list[Measured]:
     """Return the metrics of these names; ValueError, in words for the user, for what there is not."""
     if not len(report.metrics):
         raise ValueError(
-            "no metrics in the report, and a store keeps none: give a report of Nsight Compute"
-            " (.ncu-rep, or what ncu --csv prints), or one beside the report with --ncu"
+            "no metrics in the report: give a report of Nsight Compute (.ncu-rep, or what ncu --csv prints),"
+            " one beside the report with --ncu, or a run that was imported with one"
         )
     return [_measured(report.metrics, name) for name in names]
 
@@ -45,15 +45,11 @@ def _measured(metrics: Metrics, name: str) -> Measured:
     headline = HEADLINES.get(name)
     if headline is None:
         return _own(metrics, name)
-    found = np.full(_kernels(metrics), np.nan)
+    found = np.full(metrics.kernels, np.nan)
     for source in reversed(headline.sources):  # those named first have the last word
         numbers = _sum(values, source, headline.unit, len(found))
         found = np.where(np.isnan(numbers), found, numbers)
     return Measured(headline.how, headline.unit, found)
-
-
-def _kernels(metrics: Metrics) -> int:
-    return int(frames.ints(metrics.table, "kernel").max(initial=-1)) + 1
 
 
 def _sum(values: pd.DataFrame, source: Source, unit: str, kernels: int) -> Floats:
@@ -98,7 +94,7 @@ def _own(metrics: Metrics, name: str) -> Measured:
     if not len(rows):
         raise ValueError(f"no metric {name!r}: --metrics list shows those there are")
     unit = str(values["unit"].iloc[rows[0]])
-    numbers = _numbers(values, rows, _kernels(metrics))
+    numbers = _numbers(values, rows, metrics.kernels)
     if np.isnan(numbers[frames.ints(values, "kernel")[rows]]).all():
         said = texts([""] * len(numbers))
         said[frames.ints(values, "kernel")[rows]] = values["text"].astype(object).to_numpy()[rows]

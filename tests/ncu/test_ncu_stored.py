@@ -15,6 +15,7 @@ from command import bridge as run
 import importers
 from bridge import store
 from bridge.joined import join
+from bridge.store.tables import VERSION
 
 FILES = (
     *("cutlass-gemm-nvtx.ncu-rep", "cutlass-gemm-int8.ncu-rep", "cuda-graph.ncu-rep"),
@@ -190,4 +191,4 @@ def test_a_store_of_version_6_goes_on(made):
     done("import", "-q", "t.sqlite", "--ncu", "c.csv")
     assert done("report", "--run", "1", "--format", "json") == before
     assert len(store.load(made / "bridge.db", 2).metrics) == len(importers.load("c.csv").metrics)
-    assert ask("bridge.db", "PRAGMA user_version") == [(7,)]
+    assert ask("bridge.db", "PRAGMA user_version") == [(VERSION,)]

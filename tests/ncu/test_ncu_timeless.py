@@ -39,6 +39,7 @@ MISUSED = (
     ),
 )
 SHOWN = (
+    ["quality"],
     *(
         ["report", "--by", by]
         for by in ("op", "op-kernel", "kernel", "module", "op,step", "thread")

@@ -13,7 +13,9 @@ import pandas as pd
 from importers.errors import ReportError
 from importers.report import Report
 
-COMMANDS = frozenset("report import run diff show plot flame advise quality".split())  # that show something
+COMMANDS = frozenset(
+    "report import run diff show plot flame advise quality".split()
+)  # that show something
 PLOTS = frozenset("breakdown roofline histogram".split())
 WEIGHTS = frozenset("gpu calls".split())  # of stacks
 RULES = frozenset(  # of advice that look at kernels alone, one by one

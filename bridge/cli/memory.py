@@ -95,12 +95,8 @@ def memory(  # noqa: PLR0913, PLR0917 - what every command takes
     if output and output.suffix == ".svg" and not (form or flow or timeline):
         by, flow, timeline = _drawing(output, by)
         output = None
-    outputs = [path.absolute() for path in (output, flow, timeline) if path]
-    if len(set(outputs)) < len(outputs):
-        raise click.UsageError(f"{outputs[0].name}: given twice; name a file for each output")
     _check_used(by, drawn=flow is not None)
-    for path in outputs:
-        options.check_output(path, reports, force=force)
+    _check_outputs([path for path in (output, flow, timeline) if path], reports, force=force)
     form = form or (SUFFIXES.get(output.suffix, "table") if output else "table")
     joined = options.joined(reports, db, run, choices, READ)
     samples = _samples(joined, window, drawn=bool(flow or timeline))
@@ -114,6 +110,13 @@ def memory(  # noqa: PLR0913, PLR0917 - what every command takes
         _draw_timeline(held, timeline, force=force)
     table = _table(held, by, later)
     _print(held, by, table.head(top) if top else table, form, output, force=force)
+
+
+def _check_outputs(paths: list[Path], reports: tuple[Path, ...], *, force: bool) -> None:
+    if len({path.absolute() for path in paths}) < len(paths):
+        raise click.UsageError(f"{paths[0].name}: given twice; name a file for each output")
+    for path in paths:
+        options.check_output(path, reports, force=force)
 
 
 def _check_used(by: str, *, drawn: bool) -> None:

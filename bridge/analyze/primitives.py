@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,26 @@ DIMENSIONS = {  # what a row may be, and the field of a line that tells
     "engine": "engine",
 }
 EXECUTED = "exec"
+
+
+class Totals(NamedTuple):
+    """How much ran and was made, in how many ns."""
+
+    calls: int
+    total_ns: int
+    creations: int
+    creation_ns: int
+
+
+def totals(table: pd.DataFrame) -> Totals:
+    """Return the totals of a table that `by` made."""
+    return Totals(*(int(table[column].sum()) for column in Totals._fields))
+
+
+def executed(log: Log, component: str) -> int:
+    """Return how often something of a component ran."""
+    ran = (log.events["component"] == component) & (log.events["operation"] == EXECUTED)
+    return int(ran.sum())
 
 
 def by(log: Log, dimensions: Sequence[str], component: str) -> pd.DataFrame:

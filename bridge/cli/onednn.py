@@ -101,6 +101,7 @@ def _text(  # noqa: PLR0913
     graph: bool,
     to_terminal: bool,
 ) -> str:
+    from bridge.analyze.primitives import totals
     from bridge.cli.readable import for_people
     from bridge.render import document, primitives
     from bridge.render import table as tables
@@ -111,7 +112,7 @@ def _text(  # noqa: PLR0913
         return document.with_rows({**head, "library": list(log.info)}, rows)
     if form == "csv":
         return document.as_csv(rows)
-    below = f"\n{primitives.totals(table)}{_others(log, graph=graph)}\n"
+    below = f"\n{primitives.line(totals(table))}{_others(log, graph=graph)}\n"
     if form == "md":
         return tables.as_markdown("onednn", rows) + below
     return for_people("onednn", rows, "--top", to_terminal=to_terminal) + below
@@ -119,8 +120,9 @@ def _text(  # noqa: PLR0913
 
 def _others(log: Log, *, graph: bool) -> str:
     """Say what is in the log and not in the table."""
-    events = log.events
-    ran = int(((events["component"] == "graph") & (events["operation"] == "exec")).sum())
+    from bridge.analyze.primitives import executed
+
+    ran = executed(log, "graph")
     if graph or not ran:
         return ""
     return f"; {ran} executions of graphs, by their primitives: --graph for them as a whole"

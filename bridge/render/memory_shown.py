@@ -111,7 +111,7 @@ MEMORY = {
         Shown("allocated_bytes", "allocated", units.size, extra=True),
     ),
     "memory scope": (
-        Shown("path", "path"),
+        Shown("path", "path", is_path=True),
         *PLACE,
         Shown("count", "allocations", known(units.count)),
         Shown("bytes", "bytes", units.size, bar=True),

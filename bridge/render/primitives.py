@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
+from bridge.analyze.primitives import Totals
 from bridge.render import units
 
 
-def totals(table: pd.DataFrame) -> str:
+def line(totals: Totals) -> str:
     """Return one line: how much ran and how long, and what it took to make it."""
-    ran = _times(table, "calls", "total_ns", "execution")
-    return (
-        f"{ran}; {_times(table, 'creations', 'creation_ns', 'creation')}"
-        if table["creations"].any()
-        else ran
-    )
+    ran = _times(totals.calls, totals.total_ns, "execution")
+    made = _times(totals.creations, totals.creation_ns, "creation")
+    return f"{ran}; {made}" if totals.creations else ran
 
 
-def _times(table: pd.DataFrame, count: str, time: str, what: str) -> str:
-    many = int(table[count].sum())
-    return f"{units.count(many)} {what}{'' if many == 1 else 's'}, {units.time(int(table[time].sum()))}"
+def _times(many: int, ns: int, what: str) -> str:
+    return f"{units.count(many)} {what}{'' if many == 1 else 's'}, {units.time(ns)}"

@@ -1,7 +1,7 @@
 """Columns out of an SQLite file as NumPy arrays and Texts, without a Python object per row.
 
 The file is opened read-only and immutable, so nothing is ever written beside it; large tables are
-read in rowid ranges by several threads (SQLite runs outside the GIL).
+read in rowid ranges by several threads.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,10 +19,10 @@ from typing import Any, Self
 
 import adbc_driver_manager
 import adbc_driver_sqlite
-import nanoarrow
 import numpy as np
 from numpy.typing import NDArray
 
+from importers.batches import batches
 from importers.errors import NotAReport
 from importers.gather import Gathered
 from importers.texts import Ints, Texts
@@ -35,6 +36,9 @@ LONGEST_TEXT = (
 LONGEST_REASON = 300  # characters: SQLite quotes the text of a schema that it cannot read
 MOST_TEXTS = 8  # times the size of the file: UTF-16 and numbers grow when they are read
 
+# How many read one file at most: less where several files are read side by side.
+THREADS: ContextVar[int] = ContextVar("THREADS", default=4)
+
 Columns = dict[str, Ints | Texts]
 
 
@@ -47,10 +51,12 @@ class Query:
     texts: frozenset[str] = frozenset()
     rows: tuple[int, int] | None = None  # first and last rowid; all without
 
-    def sql(self, rows: tuple[int, int]) -> str:
-        """Return the statement for the rowids first <= rowid < last."""
+    def sql(self, first: int | None, last: int | None) -> str:
+        """Return the statement for the rowids first <= rowid < last; without one of them, all that side."""
         wanted = ", ".join(f'{sql} AS "{ours}"' for ours, sql in self.columns.items())
-        return f'SELECT {wanted} FROM "{self.table}" WHERE rowid >= {rows[0]} AND rowid < {rows[1]}'
+        ends = ((">=", first), ("<", last))
+        within = " AND ".join(f"rowid {than} {end}" for than, end in ends if end is not None)
+        return f'SELECT {wanted} FROM "{self.table}"' + (f" WHERE {within}" if within else "")
 
 
 class Database:
@@ -61,7 +67,7 @@ class Database:
 
     def __init__(self, path: Path, *, immutable: bool = True, threads: int | None = None) -> None:
         self.path, self.immutable = path, immutable
-        self.threads = threads or min(4, os.cpu_count() or 1)
+        self.threads = threads or min(THREADS.get(), os.cpu_count() or 1)
         self.pool = ThreadPoolExecutor(self.threads)
 
     def __enter__(self) -> Self:
@@ -89,8 +95,8 @@ class Database:
         """Run all queries, side by side where it pays; rows come in rowid order."""
         bounds = self.bounds(query.table for query in queries.values() if not query.rows)
         reading = {
-            ours: _Reading(self, q, *((q.rows[0], q.rows[1] + 1) if q.rows else bounds[q.table]))
-            for ours, q in queries.items()
+            ours: _Reading(self, query, query.rows or bounds[query.table])
+            for ours, query in queries.items()
         }
         return {ours: of.columns() for ours, of in reading.items()}
 
@@ -101,9 +107,11 @@ class Database:
         return np.concatenate([np.empty(0), *parts])
 
     def bounds(self, tables: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """Return each table's first rowid and the one after the last."""
+        """Return each table's first and last rowid, as its index has them: in a damaged file they may be any."""
         sql = " UNION ALL ".join(
-            f"SELECT '{table}', coalesce(min(rowid), 0), coalesce(max(rowid), -1) + 1 FROM \"{table}\""
+            # Each alone: SQLite looks one of them up, and scans the table for both together.
+            f"SELECT '{table}', coalesce((SELECT min(rowid) FROM \"{table}\"), 0),"
+            f' coalesce((SELECT max(rowid) FROM "{table}"), -1)'
             for table in tables
         )
         found: dict[str, tuple[int, int]] = {}
@@ -142,9 +150,7 @@ class Database:
         with self._statement() as statement:
             statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)})
             statement.set_sql_query(sql)
-            with nanoarrow.c_array_stream(statement.execute_query()[0]) as batches:
-                for batch in batches:
-                    yield batch.view()
+            yield from batches(statement.execute_query()[0])
 
     @contextmanager
     def _statement(self) -> Iterator[Any]:
@@ -162,7 +168,7 @@ class Database:
     def _as_reports(self) -> Iterator[None]:
         try:
             yield
-        except (adbc_driver_manager.Error, RuntimeError, TypeError) as error:  # nanoarrow: Runtime
+        except (adbc_driver_manager.Error, RuntimeError, TypeError) as error:  # Arrow's: Runtime
             said = "".join(c if c.isprintable() else " " for c in str(error)[:LONGEST_REASON])
             reason = " ".join(said.split()).partition(" query: SELECT ")[0]
             message = f"{self.path.name}: damaged ({reason}); export or copy it again"
@@ -172,17 +178,20 @@ class Database:
 class _Reading:
     """One query under way, in as many parts as pay."""
 
-    def __init__(self, database: Database, query: Query, first: int, last: int) -> None:
+    def __init__(self, database: Database, query: Query, rows: tuple[int, int]) -> None:
         self.query = query
         names = list(query.columns)
+        first, last = rows[0], max(rows[0], rows[1] + 1)
         count = min(database.threads, 1 + (last - first) // PART_ROWS)
         edges = [first + (last - first) * i // count for i in range(count + 1)]
         most = database.path.stat().st_size // LEAST_ROW_BYTES
         room = [min(b - a, most) for a, b in pairwise(edges)]
+        # All rows but of a part of a table: nothing that lies outside is passed over in silence.
+        ends = edges if query.rows else [None, *edges[1:-1], None]
         self.ints = {name: Gathered(room) for name in names if name not in query.texts}
         self.parts: list[Future[dict[str, list[Texts]]]] = [
-            database.pool.submit(database.fetch, query.sql((a, b)), names, self.ints, part)
-            for part, (a, b) in enumerate(pairwise(edges))
+            database.pool.submit(database.fetch, query.sql(a, b), names, self.ints, part)
+            for part, (a, b) in enumerate(pairwise(ends))
         ]
 
     def columns(self) -> Columns:

@@ -43,7 +43,7 @@ def beside(database: Database, tables: Mapping[str, Present]) -> dict[str, int]:
     """Return how many rows there are of what else was recorded, by what it is; what was not is left out."""
     there = {what: of.name for what, of in schema.BESIDE.items() if of.name in tables}
     bounds = database.bounds(there.values())
-    found = {what: bounds[name][1] - bounds[name][0] for what, name in there.items()}
+    found = {what: bounds[name][1] - bounds[name][0] + 1 for what, name in there.items()}
     return {what: rows for what, rows in found.items() if rows > 0}
 
 

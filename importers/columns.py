@@ -28,7 +28,7 @@ from importers.gather import Gathered
 from importers.texts import Ints, Texts
 
 PART_ROWS = 150_000  # fewer rows than this are not worth another connection
-BATCH_ROWS = 65_536
+BATCH_ROWS = 16_384  # buffers of a size that is used again, not mapped anew
 LEAST_ROW_BYTES = 4  # no row of a table takes less of the file
 LONGEST_TEXT = (
     1 << 26

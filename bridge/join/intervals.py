@@ -8,6 +8,8 @@ import numpy as np
 
 from bridge.join.order import Ints, by, runs
 
+BLOCK = 1 << 18  # intervals united at a time: what is made of them stays in the cache
+
 
 def busy(group: Ints, start: Ints, end: Ints, groups: int) -> Ints:
     """Return the length of the union of each group's intervals; groups are 0 … groups - 1.
@@ -18,18 +20,25 @@ def busy(group: Ints, start: Ints, end: Ints, groups: int) -> Ints:
     if not len(group):
         return total
     order = by(group, start)
-    group, start, end = group[order], start[order], np.maximum(end, start)[order]
-    span = int(end.max()) - int(start.min()) + 1
+    span = int(max(end.max(), start.max())) - int(start.min()) + 1
     step = max(1, (1 << 62) // span)  # as many groups at a time as fit into 63 bits
     for first in range(0, groups, step):
-        a, b = np.searchsorted(group, (first, first + step))
-        np.add.at(total, group[a:b], _added(group[a:b] - first, start[a:b], end[a:b], span))
+        a, b = np.searchsorted(group, (first, first + step), sorter=order)
+        # Groups are laid one after another on one axis, so that one running maximum serves all.
+        reached = np.iinfo(np.int64).min
+        for block in range(a, b, BLOCK):
+            rows = order[block : min(block + BLOCK, b)]
+            shift = (group[rows] - first) * span - start.min()
+            added, reached = _added(start[rows] + shift, end[rows] + shift, reached)
+            np.add.at(total, group[rows], added)
     return total
 
 
 def busy_apart(group: Ints, clock: Ints, start: Ints, end: Ints, groups: int) -> Ints:
     """Return the same where times of several clocks (0, 1 …) share none: theirs add up."""
     clocks = int(clock.max(initial=0)) + 1
+    if clocks == 1:
+        return busy(group, start, end, groups)
     apart = busy(group * clocks + clock, start, end, groups * clocks)
     together: Ints = apart.reshape(groups, clocks).sum(axis=1)
     return together
@@ -51,13 +60,9 @@ def unions(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     return group[begin], start[begin], reached[stop]
 
 
-def _added(group: Ints, start: Ints, end: Ints, span: int) -> Ints:
-    """Return what each interval adds to the union of those before it in its group."""
-    if not len(group):
-        return group
-    # Groups are laid one after another on one axis, so that one running maximum serves all.
-    shift = group * span - start.min()
-    reached = np.maximum.accumulate(end + shift)
-    before = np.concatenate(([np.iinfo(np.int64).min], reached[:-1]))
-    added: Ints = np.maximum(0, end + shift - np.maximum(start + shift, before))
-    return added
+def _added(start: Ints, end: Ints, reached: int) -> tuple[Ints, int]:
+    """Return what each interval adds to the union of those before it, which reaches so far, and how far all do."""
+    running = np.maximum(np.maximum.accumulate(end), reached)
+    before = np.concatenate(([reached], running[:-1]))
+    added: Ints = np.maximum(0, end - np.maximum(start, before))
+    return added, int(running[-1])

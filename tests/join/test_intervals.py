@@ -1,10 +1,13 @@
 """Lengths of unions against counting instants."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bridge.join import intervals as intervals_of
 from bridge.join.intervals import busy
 from join.brute import union
 
@@ -31,6 +34,14 @@ def test_busy_is_the_length_of_the_union_of_each_group(rows, scale):
     rows = [(group, start * scale, end * scale) for group, start, end in rows]
     expected = [union((s, e) for g, s, e in rows if g == group) for group in range(GROUPS)]
     assert busy(*columns(rows), GROUPS).tolist() == expected
+
+
+@given(rows=grouped, block=st.integers(1, 4))
+@example(rows=[(0, 0, 9), (0, 1, 2), (0, 3, 12), (1, 0, 2)], block=2)
+def test_a_union_goes_on_from_block_to_block(rows, block):
+    expected = [union((s, e) for g, s, e in rows if g == group) for group in range(GROUPS)]
+    with mock.patch.object(intervals_of, "BLOCK", block):
+        assert busy(*columns(rows), GROUPS).tolist() == expected
 
 
 def test_many_groups_with_huge_spans():

@@ -60,7 +60,7 @@ _LATER = {  # by the room that they are in
     **dict.fromkeys(("Profile", "is_profiling", "profile"), "bridge.session.profile"),
     **dict.fromkeys(("Action", "schedule"), "bridge.session.schedule"),
 }
-_ROOMS = ("bench", "memory")  # themselves
+_ROOMS = ("bench", "fleet", "memory")  # themselves
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from bridge.analyze.dialects.torch import torch
 from bridge.analyze.metrics import timeless
 from bridge.analyze.overview import overview
 from bridge.analyze.overview.comparison import comparison
-from bridge.analyze.timeline import WHOLE, Selection, Timeline
+from bridge.analyze.timeline import WHOLE, Selection, Timeline, lasting, of_ranks
 from bridge.joined import Joined
 from bridge.output import check, compressed, whole, write
 from bridge.render import advice, quality, traces, units
@@ -32,7 +32,7 @@ def trace(
     """Write one timeline of ops, API calls and device work: ``.json``, ``.json.gz`` or ``.pftrace``.
 
     ``dialect`` "torch" writes what PyTorch's profiler would have; ``selection`` draws a part. Return what
-    was drawn. Raises ValueError for another suffix or dialect and for windows without anything, `OutputError` if the file is there and
+    was drawn. Raises ValueError for another suffix or dialect, for windows without anything and ranks that are not there, `OutputError` if the file is there and
     not to be replaced, or cannot be written.
     """
     output = Path(path)
@@ -52,7 +52,8 @@ def tensorboard(
     Raises as `trace` does, before anything is written.
     """
     timeless.refuse(joined.report, "trace")
-    drawn = selection.of(torch(joined.attributed, together=False))
+    whole = of_ranks(joined.attributed, torch(joined.attributed, together=False), selection)
+    drawn = selection.of(whole)
     _check_not_empty(drawn, joined, selection)
     processes = sorted({(t.group.report, t.group.process) for t in drawn.tracks})
     files = [Path(folder) / _worker_file(joined, *process) for process in processes]
@@ -70,8 +71,7 @@ def tensorboard(
 def _check_not_empty(drawn: Timeline, joined: Joined, selection: Selection) -> None:
     """Raise ValueError where windows leave nothing."""
     if selection.windows and not any(len(s) for s in drawn.every()):
-        spans = [facts.span for facts in joined.report.facts]
-        lasts = max(last for _, last in spans) - min(first for first, _ in spans)
+        lasts = lasting(joined.attributed)
         raise ValueError(f"nothing happens in that window; the report lasts {units.time(lasts)}")
 
 

@@ -15,6 +15,7 @@ import importers
 from bridge.analyze import during, lawful
 from bridge.analyze.breakdown import RANGES, rows_of
 from bridge.analyze.metrics import timeless
+from bridge.analyze.ranks import Ranks
 from bridge.analyze.totals import Totals, totals
 from bridge.join.attributed import DEFAULT, DIRECTIONS, Attributed
 from bridge.join.attribution import REASONS, RULES
@@ -54,6 +55,11 @@ class Joined:
         """How many ops own at least one activity."""
         op = self.attributed.activity_op
         return len(np.unique(op[op != NONE]))
+
+    @cached_property
+    def ranks(self) -> Ranks:
+        """Which rank each process is, and by what that is known."""
+        return Ranks.of(self.report, self.attributed.place)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:

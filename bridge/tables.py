@@ -25,6 +25,7 @@ from bridge.analyze.modules import by_forward_op, by_module
 from bridge.analyze.ops import by_op
 from bridge.analyze.phases import by_phase
 from bridge.analyze.ranges import by_range
+from bridge.analyze.ranks.skew import by_skew
 from bridge.analyze.steps import by_step
 from bridge.analyze.waits import by_wait
 from bridge.join.attributed import BOTH, Attributed
@@ -41,6 +42,7 @@ from bridge.views import (
 )
 
 Table = Callable[[Attributed], pd.DataFrame]
+Made = Callable[[Sequence[str]], pd.DataFrame]
 ROWS = {  # what the rows of a view with columns by choice are made of
     "op": breakdown.RANGES,
     "op-kernel": breakdown.ACTIVITIES,
@@ -48,7 +50,7 @@ ROWS = {  # what the rows of a view with columns by choice are made of
     "copy": breakdown.ACTIVITIES,
 }
 STEP_COSTS = ("wall_ns", *OF_STEPS)
-IDS = frozenset(["step", "pid", "process", "thread"])  # numbers that name a row
+IDS = frozenset(["step", "pid", "process", "thread", "rank"])  # numbers that name a row
 
 
 @dataclass(frozen=True)
@@ -84,12 +86,12 @@ def table(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
 def _table(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
     """Return a table as it comes, with whatever it has for any report."""
     if by not in VIEWS:
-        return _broken_down(joined, by, options)
+        return arranged(by, options, making(joined, by, options))
     if options.direction != BOTH and by not in DIRECTED:
         raise ValueError(f"no direction for view {by!r}: only for {', '.join(DIRECTED)}")
-    counted = joined.only(options.direction)
     if by in ROWS:
-        return _with_columns(counted, by, options)
+        return arranged(by, options, making(joined, by, options))
+    counted = joined.only(options.direction)
     tables: Mapping[str, Table] = {
         "range": partial(by_range, with_arguments=options.arguments),
         "module": by_module,
@@ -103,6 +105,7 @@ def _table(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
         "device": by_device,
         "rule": partial(by_rule, kernel_names=options.kernel_names),
         "collective": by_collective,
+        "skew": by_skew,
     }
     found = tables[by](counted)
     if VIEWS[by].sorted_by:
@@ -122,8 +125,7 @@ def _costs_of_steps(options: Options) -> Costs | None:
 
 def sorted_by(by: str, found: pd.DataFrame) -> str:
     """Return the column that a table comes sorted by; its last one if that was not asked for."""
-    view = VIEWS[by] if by in VIEWS else BROKEN_DOWN[breakdown.rows_of(dimensions_of(by))]
-    return next((c for c in view.sorted_by if c in found.columns), str(found.columns[-1]))
+    return next((c for c in _view(by).sorted_by if c in found.columns), str(found.columns[-1]))
 
 
 def with_running_sum(found: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -154,47 +156,52 @@ def ordered(
     )
 
 
-def _with_columns(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
-    """Return a view of which other columns may be asked for."""
-    view, names = VIEWS[by], options.kernel_names
+def making(joined: Attributed, by: str, options: Options) -> Made:
+    """Return what makes the rows of a table of which columns may be asked for, of the columns that it is given."""
+    counted, names = joined.only(options.direction), options.kernel_names
+    if by not in ROWS:
+        dimensions = dimensions_of(by)
+        return lambda wanted: breakdown.breakdown(counted, dimensions, wanted, names, options.costs)
     tables: Mapping[str, Callable[..., pd.DataFrame]] = {
         "op": partial(by_op, costs=options.costs),
         "op-kernel": partial(by_op_kernel, kernel_names=names, inclusive=options.inclusive),
         "kernel": partial(by_kernel, kernel_names=names),
         "copy": partial(by_copy, memory_kinds=options.memory_kinds),
     }
-    return _sorted(by, ROWS[by], view, options, lambda wanted: tables[by](joined, columns=wanted))
+    return lambda wanted: tables[by](counted, columns=wanted)
 
 
-def _broken_down(joined: Attributed, by: str, options: Options) -> pd.DataFrame:
-    """Return the table of some dimensions."""
-    dimensions = dimensions_of(by)
-    rows = breakdown.rows_of(dimensions)
-    counted = joined.only(options.direction)
-    return _sorted(
-        by,
-        rows,
-        BROKEN_DOWN[rows],
-        options,
-        lambda wanted: breakdown.breakdown(
-            counted, dimensions, wanted, options.kernel_names, options.costs
-        ),
-    )
+def rows_of(by: str) -> str:
+    """Return what the rows of a table of which columns may be asked for are made of, of `breakdown.COLUMNS`."""
+    return ROWS[by] if by in ROWS else breakdown.rows_of(dimensions_of(by))
 
 
-def _sorted(
-    by: str, rows: str, view: View, options: Options, made: Callable[[Sequence[str]], pd.DataFrame]
-) -> pd.DataFrame:
-    """Make a table with the columns asked for after those that name its rows, sorted by those that it always is."""
-    every, labels = breakdown.COLUMNS[rows], labels_of(by)
+def wanted(by: str, options: Options) -> list[str]:
+    """Return the columns of figures that such a table shows; ValueError, in words for the user, for what there is not."""
+    rows, view, labels = rows_of(by), _view(by), labels_of(by)
+    every = breakdown.COLUMNS[rows]
     if "median_ns" in view.columns:
         every = [c for c in every if c not in of_activities.ALSO_MEDIAN]
     asked = chosen(options.columns, view.columns, [*labels, *every], breakdown.SETS[rows])
-    wanted = [c for c in asked if c not in labels]
-    wanted += _also(options, [*view.columns, *every], wanted)
-    found = made([*wanted, *(c for c in view.sorted_by if c not in wanted)])
+    found = [c for c in asked if c not in labels]
+    return found + _also(options, [*view.columns, *every], found)
+
+
+def made_of(by: str, shown: Sequence[str]) -> list[str]:
+    """Return the columns that such a table is made with: those shown, and those that it is sorted by."""
+    return [*shown, *(c for c in _view(by).sorted_by if c not in shown)]
+
+
+def arranged(by: str, options: Options, made: Made) -> pd.DataFrame:
+    """Make a table with the columns asked for after those that name its rows, sorted by those that it always is."""
+    labels, shown = labels_of(by), wanted(by, options)
+    found = made(made_of(by, shown))
     names = [c for c in found.columns if c in labels]
-    return ordered(found, view.sorted_by, names)[[*names, *wanted]]
+    return ordered(found, _view(by).sorted_by, names)[[*names, *shown]]
+
+
+def _view(by: str) -> View:
+    return VIEWS[by] if by in VIEWS else BROKEN_DOWN[rows_of(by)]
 
 
 def _also(options: Options, every: Sequence[str], wanted: Sequence[str]) -> list[str]:

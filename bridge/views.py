@@ -73,12 +73,16 @@ VIEWS = {
         details=("json",),
         nothing="no kernels of a communication library in the report",
     ),
+    "skew": View(
+        ("lost_ns", "total_ns"), details=("json",), nothing="no op with work on a GPU in the report"
+    ),
 }
 # What rows can be told apart by, alone or together (op,shape), and what has to be read for it.
 DIMENSIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys("op path direction step phase thread process report api".split(), ()),
     **dict.fromkeys("kernel copy kind library fused device stream".split(), ()),
     "module": ("category",),
+    **dict.fromkeys(("rank", "host"), ("json",)),  # of recordings
     "shape": ("json",),
     "dtype": ("json",),
     "geometry": GEOMETRY,

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from importers.errors import NotAReport, ReportError
-from importers.kineto.opened import is_json
-from importers.kineto.read import read as read_kineto
-from importers.ncu.report import is_ncu
-from importers.ncu.report import load as load_ncu
-from importers.nsys import export
-from importers.nsys.read import read as read_nsys
-from importers.nsys.table import JSON, Details, asked
-from importers.recording import beside
-from importers.recording.lines import is_recording
-from importers.recording.report import load as load_recording
+from importers.formats import read
+from importers.nsys.table import Details
 from importers.report import Facts, Report, concat
-from importers.snapshot.opened import is_snapshot
-from importers.snapshot.read import read as read_snapshot
 
 __all__ = ["Facts", "Report", "ReportError", "load"]
 
@@ -40,33 +31,22 @@ def load(*paths: str | Path, details: Details = True, sidecar: Sequence[str | Pa
         raise ReportError("no report given")
     _apart([Path(path) for path in paths])
     given = [Path(path) for path in sidecar]
-    reports = [_load(Path(path), details, given) for path in paths]
+    reports = [_from(path, _load(Path(path), details, given)) for path in paths]
     _of_a_kind(reports)
     return concat(reports)
+
+
+def _from(path: str | Path, report: Report) -> Report:
+    """Return a report whose facts know its file."""
+    return replace(report, facts=tuple(replace(f, path=str(path)) for f in report.facts))
 
 
 def _load(path: Path, details: Details, sidecar: Sequence[Path]) -> Report:
     try:
         _readable(path)
-        if is_recording(path):
-            return load_recording(path)
-        if is_snapshot(path):
-            return read_snapshot(path)
-        if is_json(path):
-            return read_kineto(path)
-        if is_ncu(path):
-            return load_ncu(path, details)
-        report = _profiled(path, details)
-        return beside.found(report, path, sidecar) if asked(details, JSON) else report
+        return read(path, details, sidecar)
     except OSError as error:
         raise NotAReport(f"{path}: {error.strerror or error}") from error
-
-
-def _profiled(path: Path, details: Details) -> Report:
-    if path.suffix not in export.SUFFIXES:
-        return read_nsys(path, details=details)
-    with export.exported(path) as sqlite:
-        return read_nsys(sqlite, details=details)
 
 
 def _apart(paths: list[Path]) -> None:

@@ -30,6 +30,7 @@ class Facts:
     ``epoch_ns`` is when the times are 0, in ns of the epoch, -1 if unknown; ``metadata`` what recordings
     say of the program: host, rank, and what it said of itself; ``recordings`` are the files with details
     of its calls, not kept in a store; ``beside`` is what else was recorded, by its name, and how many of it.
+    ``path`` is the file's as it was given, not kept either, and never shown.
     """
 
     product: str = ""
@@ -40,6 +41,7 @@ class Facts:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     recordings: tuple[Path, ...] = ()
     beside: Mapping[str, int] = field(default_factory=dict)
+    path: str = field(default="", compare=False)
 
     @property
     def timeline(self) -> bool:

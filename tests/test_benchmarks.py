@@ -45,3 +45,36 @@ def test_the_benchmark_prints_its_ratios():
         "trace .pftrace",
     ):
         assert done.stdout.count(f"| {command} |") == 2
+
+
+def history(folder, *arguments):
+    return subprocess.run(
+        [
+            *(sys.executable, ROOT / "benchmarks" / "history.py", "--kernels", "4000"),
+            *("--rounds", "1", "--history", folder / "history.csv", *arguments),
+        ],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+def test_a_ratio_that_grew_fails(tmp_path):
+    """Against itself recorded, a run passes; against a history of half the ratio it does not."""
+    recorded = history(tmp_path, "--record", "as it is")
+    assert recorded.returncode == 0, recorded.stderr
+    file = tmp_path / "history.csv"
+    head, *rows = file.read_text().splitlines()
+    assert head == "date,kernels,job,ratio,peak_mb,what"
+    first, rest = rows[0].split(","), rows[1:]
+    assert first[2] == "report --by op-kernel"
+    first[3] = str(float(first[3]) / 2)
+    file.write_text("\n".join([head, ",".join(first), *rest, ""]))
+    checked = history(tmp_path, "--check")
+    assert checked.returncode == 1
+    assert checked.stdout.count("GREW  report --by op-kernel: ") == 1
+
+
+def test_every_job_has_a_history():
+    from history import HISTORY, newest
+    from main_job import TARGETS
+
+    assert set(newest(HISTORY, 300_000)) == set(TARGETS)

@@ -34,5 +34,5 @@ def test_a_page_shows_what_its_commands_print(page: Path, corpus: Path, tmp_path
     assert compared
 
 
-def test_the_walkthrough_is_shown() -> None:
-    assert "walkthrough" in [page.stem for page in SHOWING]
+def test_the_tutorial_is_shown() -> None:
+    assert "tutorial" in [page.stem for page in SHOWING]

@@ -6,7 +6,6 @@ devices get numbers that no operating system gives.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -14,6 +13,7 @@ from itertools import count
 import numpy as np
 import pandas as pd
 
+from bridge.analyze.ranks import Ranks, said
 from bridge.join.order import NONE, Ints, number
 from importers import frames
 from importers.report import Report
@@ -23,7 +23,6 @@ ID_BITS = 0xFFFFFF
 HOME_ROOM = 100  # places in the order of a process's tracks that a home has for its lanes
 ORDER = {"steps": 0, "ops": 0, "overhead": 49, "api": 50, "projection": 0, "stream": 50}
 SUFFIXES = {"api": " CUDA API", "overhead": " profiler", "projection": " ops"}
-RANK = re.compile(r"(?<![a-z])rank[ _-]?(\d+)(?!\d)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -71,6 +70,7 @@ class Tracks:
         self.process_names = _names(report.processes, "process")
         self.thread_names = _names(report.threads, "thread")
         self.gpu_names = _names(report.devices, "process", "device")
+        self.ranks = _shown(report)
         self.several_contexts = len(np.unique(report.activities["context"])) > 1
 
     def of_devices(self) -> Tracks:
@@ -174,14 +174,13 @@ class Tracks:
             name = self.process_names.get(key, "").rpartition("/")[2] or "process"
             pid = next(self.numbers) if taken else own
             order = 2 * len(self.processes)
-            self.processes[key] = Group(pid, name + self._where(report), order, report, process)
+            self.processes[key] = Group(pid, name + self._where(key), order, report, process)
         return self.processes[key]
 
-    def _where(self, report: int) -> str:
-        """Return the rank of a capture, as it says itself or its file is called, and where there are several its file."""
-        sources = self.report.source
-        rank = rank_of(self.report, report)
-        shown = "" if rank is None else f" rank {rank}"
+    def _where(self, key: tuple[int, int]) -> str:
+        """Return the rank of a process, and where there are several captures its file, with the host if they have several."""
+        report, sources = key[0], self.report.source
+        shown = self.ranks.get(key, "")
         if len(sources) == 1:
             return shown
         nth = f" ({report + 1})" if sources.count(sources[report]) > 1 else ""
@@ -199,13 +198,25 @@ class Tracks:
         return self.devices[key]
 
 
+def _shown(report: Report) -> dict[tuple[int, int], str]:
+    """Return ``rank 3 on host`` for each process of which that is known; the host where there are several.
+
+    In one capture the place alone is no rank.
+    """
+    members = Ranks.of(report).members
+    several, hosts = len(report.source) > 1, {one.host for one in members if one.host}
+    found = {}
+    for one in members:  # a turn per process
+        rank = f" rank {one.rank}" if several or one.known_by != said.PLACE else ""
+        host = f" on {one.host}" if one.host and len(hosts) > 1 else ""
+        found[one.report, one.process] = (rank if one.rank != NONE else "") + host
+    return found
+
+
 def rank_of(report: Report, nth: int) -> int | None:
-    """Return the rank of a capture, as it says itself or as its file is called; None if neither does."""
-    said = report.facts[nth].metadata.get("rank")
-    if isinstance(said, int) and not isinstance(said, bool):
-        return said
-    named = RANK.search(report.source[nth])
-    return int(named[1]) if named else None
+    """Return the rank of a capture as a whole, as best known: see docs/ranks.md; None if nothing says it."""
+    found = said.of_file(report.facts[nth], report.source[nth])
+    return found[0][0] if found else None
 
 
 def _names(table: pd.DataFrame, *keys: str) -> dict[tuple[int, ...], str]:

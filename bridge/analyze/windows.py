@@ -42,8 +42,20 @@ class Windows:
 
     @property
     def hull(self) -> tuple[int, int]:
-        """The first start and the last end."""
+        """The first start and the last end; an instant where there is none."""
+        if not len(self.start):
+            return 0, 0
         return int(self.start.min()), int(self.end.max())
+
+    def of_report(self, report: int) -> Windows:
+        """Return those of one report."""
+        own = self.report == report
+        return Windows(self.report[own], self.start[own], self.end[own])
+
+    def moved(self, by: Ints) -> Windows:
+        """Return the same by clocks that show so much more per report, in ns; what never ends does not then either."""
+        end = np.where(self.end == LAST, LAST, self.end + by[self.report])
+        return Windows(self.report, self.start + by[self.report], end)
 
     def meet(self, report: Ints, start: Ints, end: Ints) -> Flags:
         """Tell which intervals have any time in common with a window; of no length: lie in one."""
@@ -58,15 +70,21 @@ class Windows:
         return found
 
 
-def between(joined: Attributed, first: int | None, last: int | None) -> Windows:
-    """Return the time from ``first`` to ``last``, in ns since the first event of all reports."""
+def between(
+    joined: Attributed, first: int | None, last: int | None, offset: Ints | None = None
+) -> Windows:
+    """Return the time from ``first`` to ``last``, in ns since the first event of all reports.
+
+    ``offset`` is what is added to each report's clock to get one that all have; without it times are compared as they are.
+    """
     facts = joined.report.facts
-    base, count = joined.report.began, len(facts)
+    added = [0] * len(facts) if offset is None else offset.tolist()
+    base = min(one.span[0] + more for one, more in zip(facts, added, strict=True))
     if first is not None and last is not None and first >= last:
         raise ValueError("the window ends before it starts")
-    start = np.full(count, min(base + (first or 0), LAST))
-    end = np.full(count, LAST if last is None else min(base + last, LAST))
-    return Windows(np.arange(count), start, end)
+    start = [min(base + (first or 0) - more, LAST) for more in added]
+    end = [LAST if last is None else min(base + last - more, LAST) for more in added]
+    return Windows(np.arange(len(facts)), np.array(start, np.int64), np.array(end, np.int64))
 
 
 def of_steps(joined: Attributed, first: int, last: int) -> Windows:

@@ -23,6 +23,7 @@ from bridge.cli.memory import memory
 from bridge.cli.onednn import onednn
 from bridge.cli.plot import plot
 from bridge.cli.quality import quality
+from bridge.cli.ranks import ranks
 from bridge.cli.report import report
 from bridge.cli.run import run
 from bridge.cli.runs import runs
@@ -100,7 +101,7 @@ def main() -> None:
 
 COMMANDS = (
     *(demo, doctor, run, import_, report, diff, html),
-    *(trace, flame, view, plot, memory, advise, quality, why, runs, onednn, scrub),
+    *(trace, ranks, flame, view, plot, memory, advise, quality, why, runs, onednn, scrub),
     bench,
 )
 for command in COMMANDS:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from bridge.cli import rank_options
 from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+rank_from = rank_options.rank_from
 FILE = click.Path(path_type=Path)
 FILE_WIDTH = 160
 SHOWN = {
@@ -171,26 +173,34 @@ def joined(
     """Load what the options name, warnings going to stderr."""
     from bridge.join.domains import UnknownDomainError
     from bridge.joined import join
-    from bridge.render.table import clean
 
     if reports and run is not None:
         raise click.UsageError("--run reads the store: name no report beside it")
     if sidecar and not reports:
         raise click.UsageError("--sidecar goes with a report: name the report beside it")
     if reports:
+        rank_options.check(choices.rank_from, list(map(str, reports)))
         report = imported(reports, details, sidecar)
     else:
         report, kept = _stored(db, run, details)
+        rank_options.check(choices.rank_from, report.source)
         choices = replace(choices, rules=choices.rules or kept)
     try:
         with doing("joining"):
             found = join(report, choices)
     except UnknownDomainError as error:
         raise click.UsageError(str(error)) from error
-    for warning in (*report.warnings, *found.warnings):
-        click.echo(f"warning: {clean(warning)}", err=True)
+    warn((*report.warnings, *found.warnings))
     _with_timeline(report)
     return found
+
+
+def warn(lines: Iterable[str]) -> None:
+    """Say on stderr what the user should know, a line each."""
+    from bridge.render.table import clean
+
+    for line in lines:
+        click.echo(f"warning: {clean(line)}", err=True)
 
 
 def _with_timeline(report: Report) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from bridge.analyze.steps.pace import paces
 from bridge.cli.readable import for_people
+from bridge.fleet.together import Together
 from bridge.joined import Joined
 from bridge.render import accounting, document, steps
 from bridge.render import table as tables
@@ -18,15 +20,22 @@ from bridge.views import VIEWS
 class Printed:
     """``shown`` says which headings a table gets, ``unit`` that of its times, None for what fits each."""
 
-    joined: Joined
+    joined: Joined | Together
     by: str
     shown: str
     unit: str | None
 
+    @property
+    def source(self) -> Sequence[str]:
+        """The names of the files."""
+        return (
+            self.joined.source if isinstance(self.joined, Together) else self.joined.report.source
+        )
+
     def text(self, table: pd.DataFrame, form: str, *, to_terminal: bool) -> str:
         """Return the table in a format: json, csv, md or table."""
         if form == "json":
-            return document.as_json(self.by, self.joined.report.source, self.joined.totals, table)
+            return document.as_json(self.by, self.source, self.joined.totals, table)
         if form == "csv":
             return document.as_csv(table)
         below = f"\n{self._of_steps()}{accounting.line(self.joined.totals, self.joined.op_count)}\n"
@@ -43,6 +52,10 @@ class Printed:
 
     def _nothing(self) -> str:
         """Return what to say where there is no row; '' for a bare table."""
-        if self.by == "step" and len(self.joined.attributed.iterations):
+        if (
+            self.by == "step"
+            and isinstance(self.joined, Joined)
+            and len(self.joined.attributed.iterations)
+        ):
             return "no steps among what is asked for"  # the report has some
         return VIEWS[self.by].nothing if self.by in VIEWS else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import counters, options, times
+from bridge.cli import counters, many, options, times
 from bridge.cli.costs import costs
 from bridge.views import DIMENSIONS, DIRECTED, GEOMETRY, TIME_UNITS, VIEWS, details_of
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bridge.analyze.filters import Condition
+    from bridge.fleet.together import Together
     from bridge.join.choices import Choices
     from bridge.joined import Joined
 
 FLAGS = {"inclusive": "op-kernel", "memory_kinds": "copy", "arguments": "range"}
 DETAILS = {"memory_kinds": ("source_kind", "target_kind"), "arguments": ("json",)}
 TELL_STEPS = ("step", "gap")  # views with a column of steps
+TELL_RANKS = frozenset(["rank", "host", "skew"])  # tables that count on who is who
 LIST = "list"  # instead of metrics: which there are
 FORMATS = ("table", "json", "csv", "md")
 VIEW = (  # what goes to Joined.by
@@ -106,8 +108,10 @@ VIEW = (  # what goes to Joined.by
     help="Unit of all times in tables. [default: what fits]",
 )
 @costs
+@options.rank_from
 @options.choices
 @options.sidecar
+@many.workers
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), help="Default: table, or by -o's suffix."
 )
@@ -131,21 +135,35 @@ def report(  # noqa: PLR0913, PLR0917 - what every command takes
     with _in_a_line():
         conditions, steps = _conditions(by, asked.pop("conditions"), arguments=asked["arguments"])
         details = _details(by, [c.column for c in conditions], **asked)
+    reports = many.expanded(reports)
     if output:
         options.check_output(output, reports, force=force)
-    choices = replace(choices, raw=asked["names"] == "raw")
-    joined = options.joined(reports, db, run, choices, details, sidecar)
-    joined = counters.with_ncu(joined, asked.pop("ncu"), choices)
-    if asked["metrics"] == [LIST]:
-        _list_metrics(joined, output, force=force, **asked)
-        return
+    choices = replace(choices, raw=asked["names"] == "raw", rank_from=asked.pop("rank_from"))
+    where = many.Where(asked.pop("workers"), asked.pop("scheduler"), asked.pop("strict"))
+    how = {name: asked[name] for name in VIEW}
+    how["also"] = [*(c.column for c in conditions), (asked["sort"] or "").removeprefix("+")]
+    ncu, times_of = asked.pop("ncu"), {**asked, "steps": asked["steps"] or steps}
     with _in_a_line():
-        joined = times.within(joined, **asked).within(steps=steps)
-        sort = (asked["sort"] or "").removeprefix("+")
-        also = [c.column for c in conditions] + [sort]
-        table = joined.by(by, also=also, **{name: asked[name] for name in VIEW})
-        table = _chosen(table, by, conditions, **asked)
-    _print(joined, by, table, output, force=force, **asked)
+        found: Joined | Together | None = many.together(
+            where, by, reports, db, run, choices, sidecar, how, ncu=ncu, **times_of
+        )
+    if found is None:
+        found = options.joined(reports, db, run, choices, details, sidecar)
+        found = _of_time(by, counters.with_ncu(found, ncu, choices), steps, **asked)
+        if asked["metrics"] == [LIST]:
+            _list_metrics(found, output, force=force, **asked)
+            return
+    with _in_a_line():
+        table = _chosen(found.by(by, **how), by, conditions, **asked)
+    _print(found, by, table, output, force=force, **asked)
+
+
+def _of_time(by: str, joined: Joined, steps: tuple[int, int] | None, /, **asked: Any) -> Joined:
+    """Return what is asked for of a report; say what makes one doubt who is who."""
+    if TELL_RANKS.intersection(by.split(",")):
+        options.warn(joined.ranks.warnings)
+    with _in_a_line():
+        return times.within(joined, **asked).within(steps=steps)
 
 
 @contextmanager
@@ -225,7 +243,13 @@ def _list_metrics(joined: Joined, output: Path | None, *, force: bool, **asked: 
 
 
 def _print(
-    joined: Joined, by: str, table: pd.DataFrame, output: Path | None, *, force: bool, **asked: Any
+    joined: Joined | Together,
+    by: str,
+    table: pd.DataFrame,
+    output: Path | None,
+    *,
+    force: bool,
+    **asked: Any,
 ) -> None:
     from bridge.cli.printed import Printed
 

@@ -31,7 +31,7 @@ def list_(db: Path) -> None:
         click.echo(
             f"{run.id:>4}  {run.created}  {units.count(run.activities):>12} activities"
             f"  {units.time(run.gpu_ns):>10}  {units.percent(share):>7} in ops  {_worth(run)}  {', '.join(run.source)}{_beside(run)}"
-            f"{f'  ({run.name})' if run.name else ''}"
+            f"{'  (aggregates)' if run.tables else ''}{f'  ({run.name})' if run.name else ''}"
         )
 
 
@@ -44,8 +44,14 @@ def show(db: Path, run: str) -> None:
     from bridge.cli.import_ import show as breakdown
     from bridge.join.choices import Choices
 
-    joined = options.joined((), db, options.run_of(run), Choices())
-    worth = store.described(db, options.run_of(run)).quality
+    number = options.run_of(run)
+    if (together := store.load_aggregates(db, number)) is not None:
+        for part in together.parts:
+            click.echo(f"{part.source}: {_made(part.facts)}")
+        breakdown(together)
+        return
+    joined = options.joined((), db, number, Choices())
+    worth = store.described(db, number).quality
     for source, facts in zip(joined.report.source, joined.report.facts, strict=True):
         click.echo(f"{source}: {_made(facts)}")
     breakdown(joined)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +18,37 @@ if TYPE_CHECKING:
     from bridge.join.choices import Choices
     from bridge.joined import Joined
 
+RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+MOST_RANKS = 1_000_000
 DRAWN = frozenset(
     "category grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic"
     " source_kind target_kind graph json memory metrics overhead".split()
 )
 
 
+def _ranks(_context: click.Context, _option: click.Parameter, text: str) -> tuple[int, ...]:
+    """Read ranks and ranges of ranks, with commas between them."""
+    found: set[int] = set()
+    for part in filter(None, map(str.strip, text.split(","))):
+        read = RANGE.fullmatch(part)
+        first, last = (int(read[1]), int(read[2] or read[1])) if read else (1, 0)
+        if not 0 <= last - first < MOST_RANKS:
+            raise click.BadParameter(f"{part!r}: ranks are written as 0,3-5")
+        found.update(range(first, last + 1))
+    return tuple(sorted(found))
+
+
 @click.command()
 @options.source
 @times.window
+@options.rank_from
+@click.option(
+    "--ranks",
+    metavar="RANKS",
+    default="",
+    callback=_ranks,
+    help="Only these ranks, as 0,3-5; bridge ranks lists them.",
+)
 @click.option("--slim", is_flag=True, help="Steps, ops and device work alone, with op and reason.")
 @click.option(
     "--max-events", "most", type=click.IntRange(min=1), help="Only so many slices, the longest."
@@ -52,10 +76,13 @@ def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
     most: int | None,
     dialect: str,
     ncu: tuple[Path, ...],
+    rank_from: str | None,
+    ranks: tuple[int, ...],
     **window: Any,
 ) -> None:
     """Write one timeline of REPORTS (or of a run of the store): ops, API calls, kernels, arrows.
 
+    Several reports, of a rank each say, are drawn on one clock.
     The file is a Perfetto trace if its name ends in .pftrace, Chrome trace JSON if in .json, compressed
     if in .json.gz; all open at ui.perfetto.dev.
     """
@@ -64,13 +91,16 @@ def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
     if not _for_tensorboard(output, dialect):
         _check(output, dialect)
         options.check_output(output, reports, force=force)
+    choices = replace(choices, rank_from=rank_from)
     joined = options.joined(reports, db, run, choices, DRAWN, sidecar)
     joined = counters.with_ncu(joined, ncu, choices)
-    selection = _selection(joined, slim, most, **window)
+    if ranks:
+        options.warn(joined.ranks.warnings)
+    selection = replace(_selection(joined, slim, most, **window), ranks=ranks)
     try:
         with doing(f"writing {output}"):
             said = _write(joined, output, dialect, selection, force=force)
-    except ValueError as error:  # a window without anything
+    except ValueError as error:  # a window without anything, a rank that is not there
         raise click.UsageError(str(error)) from error
     click.echo(f"{output}: {said}", err=True)
 
@@ -115,10 +145,12 @@ def _windows(
     name: str | None,
 ) -> list[Windows]:
     from bridge.analyze import windows
+    from bridge.analyze.concurrency.clocks import Clocks
 
     found = []
     if first is not None or last is not None:
-        found.append(windows.between(joined.attributed, first, last))
+        offset = Clocks.of(joined.attributed).offset
+        found.append(windows.between(joined.attributed, first, last, offset))
     if steps:
         found.append(windows.of_steps(joined.attributed, *steps))
     if name is not None:

@@ -29,6 +29,7 @@ from bridge.join.graphs import NodeEvents, creation_of
 from bridge.join.modules import Modules
 from bridge.join.order import NONE, Flags, Ints
 from bridge.join.paths import paths
+from bridge.join.ranked import ranked
 from bridge.join.repetition import with_repetition
 from bridge.join.steps import Steps
 from bridge.kernels import Rules
@@ -49,7 +50,8 @@ class Attributed:
 
     ``ops`` are the distinct names; ``op`` is a code into them per range, NONE for a range that is
     no op (a phase, a library's own range). What analyses count may be less than there is: one
-    ``direction``, the rows that are ``chosen``. ``kernel_rules`` are the user's, of what kernels are.
+    ``direction``, the rows that are ``chosen``. ``kernel_rules`` are the user's, of what kernels are;
+    ``place`` is the number of the first report in the whole run.
     """
 
     report: Report
@@ -59,10 +61,12 @@ class Attributed:
     direction: str = BOTH
     chosen: Chosen | None = None
     kernel_rules: Rules | None = None
+    place: int = 0
 
     @classmethod
     def of(cls, report: Report, choices: Choices = DEFAULT) -> Attributed:
         """Attribute a report's activities to ops (or to raw texts)."""
+        report = ranked(report, choices.rank_from)
         names, codes = naming.raw(report) if choices.raw else naming.ops(report, choices.rules)
         stacked = frames.is_kind(report.ranges, frames.PUSH_POP)  # phases are never on a stack
         is_op = stacked & accepted(report.ranges, choices.only, choices.without)
@@ -78,7 +82,8 @@ class Attributed:
             of_range = frames.ints(report.ranges, "report"), frames.ints(report.ranges, "process")
             attribution = with_adoption(attribution, of_range, launches)
         op = np.where(is_op, codes, NONE)
-        return cls(report, attribution, tuple(names), op, kernel_rules=choices.kernel_rules)
+        more = choices.kernel_rules, choices.place
+        return cls(report, attribution, tuple(names), op, BOTH, None, *more)
 
     def within(self, chosen: Chosen) -> Attributed:
         """Return what analyses count of some time: accounting is of that, attribution stays the whole's."""

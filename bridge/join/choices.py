@@ -22,7 +22,8 @@ class Choices:
     ``domains`` are those whose ranges are ops ("all" for every one), without any all but libraries'
     own; ``without`` are left out of them. ``adopt`` gives work of threads without a range to the
     range that one other thread waits in: a guess by time. ``kernel_rules`` say what kernels are, before
-    the built-in ones.
+    the built-in ones. ``rank_from`` is a regular expression that finds the rank in the path of a file, ``place``
+    the number of the first report among those of the whole run, of which others may be read elsewhere.
     """
 
     rules: Sequence[Rule] = ()
@@ -32,6 +33,8 @@ class Choices:
     without: Sequence[str] = ()
     adopt: bool = False
     kernel_rules: Rules | None = None
+    rank_from: str | None = None
+    place: int = 0
 
     @property
     def only(self) -> Sequence[str]:

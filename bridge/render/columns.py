@@ -10,9 +10,11 @@ from bridge.render import headings
 from bridge.render.headings import given
 from bridge.render.measured import measured, unknown
 from bridge.render.memory_shown import MEMORY
+from bridge.render.ranks_shown import RANKS
 from bridge.render.shown import SHOWN, Shown
 from bridge.views import BROKEN_DOWN, VIEWS
 
+FIXED = {**MEMORY, **RANKS}  # no other columns can be asked for
 PATHS = ("path", "module")
 OF_RANGE = (
     "name path start_ns duration_ns thread gpu_start_ns gpu_span_ns gpu_busy_ns activities".split()
@@ -35,8 +37,8 @@ def _shown(by: str, table: pd.DataFrame) -> tuple[Shown, ...]:
 
     Of ranges also what calls say; of a table broken down, first what tells its rows apart.
     """
-    if by in MEMORY:
-        return tuple(s for s in MEMORY[by] if s.column in table and _says(s, table))
+    if by in FIXED:
+        return tuple(s for s in FIXED[by] if s.column in table and _says(s, table))
     if by not in SHOWN:
         return _all(table)
     names, more = _unusual(by, list(table.columns))

@@ -32,7 +32,7 @@ SHARES = {
 }
 UPPER = {"gpu": "GPU", "cpu": "CPU", "api": "API", "ns": "", "mfu": "MFU", "flop": "FLOP"}
 IDENTITIES = frozenset(
-    "pid tid stream context step registers".split()
+    "pid tid stream context step registers rank".split()
 )  # numbers that count nothing
 OF_LITTLE_USE = frozenset(
     "context registers shared_bytes formula peak_dtype".split()
@@ -41,7 +41,7 @@ MISSING = -1
 # Columns in which this says that it is not known; in other times it is a time.
 UNKNOWABLE = frozenset(
     "bytes shared_bytes gb_per_s bus_gb_per_s wait_ns transfer_ns queue_min_ns queue_max_ns sm_efficiency occupancy"
-    " flop flop_once tflop_per_s moved_bytes intensity peak_share bandwidth_share mfu peak_tflops workspace_bytes".split()
+    " arrival_mean_ns arrival_max_ns clock_spread_ns flop flop_once tflop_per_s moved_bytes intensity peak_share bandwidth_share mfu peak_tflops workspace_bytes".split()
 )
 
 
@@ -71,6 +71,7 @@ UNITS: dict[str, Callable[[Any], str]] = {
     "sm_efficiency": units.percent,
     "occupancy": units.percent,
     "change": change,
+    "skew": change,
     "example": row,
     "flop": units.flop,
     "flop_once": units.flop,

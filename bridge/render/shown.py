@@ -260,9 +260,22 @@ SHOWN = {
         Shown("wait_ns", "waiting", known(units.time), extra=True, quiet=True),
         Shown("transfer_ns", "transfer", known(units.time), extra=True, quiet=True),
         Shown("straggler", "straggler", extra=True, quiet=True),
+        Shown("arrival_mean_ns", "apart", known(units.time), extra=True, quiet=True),
+        Shown("last", "comes last", extra=True, quiet=True),
         Shown("bytes", "bytes", known(units.size), extra=True, quiet=True),
         Shown("gb_per_s", "speed", known(units.rate), extra=True, quiet=True),
         Shown("bus_gb_per_s", "on the bus", known(units.rate), extra=True, quiet=True),
+    ),
+    "skew": (
+        Shown("op", "op"),
+        Shown("ranks", "ranks", units.count, extra=True),
+        Shown("total_ns", "GPU self", units.time, extra=True),
+        Shown("median_ns", "median", units.time),
+        Shown("slowest", "slowest"),
+        Shown("slowest_ns", "took", units.time),
+        Shown("skew", "more", headings.change),
+        Shown("lost_ns", "lost", units.time, bar=True),
+        Shown("communication_ns", "communication", units.time, extra=True, quiet=True),
     ),
     "onednn": (
         *(

@@ -5,6 +5,7 @@ behind is taken out before the next one. The file is never held open by two SQLi
 closing one would drop the other's locks.
 """
 
+from bridge.store.aggregated import known_by, load_aggregates, save_aggregates
 from bridge.store.identity import identity, without_ncu
 from bridge.store.load import load
 from bridge.store.runs import Run, check_name, described, find, listed, named, remove
@@ -18,10 +19,13 @@ __all__ = [
     "described",
     "find",
     "identity",
+    "known_by",
     "listed",
     "load",
+    "load_aggregates",
     "named",
     "remove",
     "save",
+    "save_aggregates",
     "without_ncu",
 ]

@@ -11,7 +11,7 @@ import pandas as pd
 
 from bridge.store import measured
 from bridge.store.runs import chosen
-from bridge.store.tables import NAMED, SYMBOL, UNSAID, opened
+from bridge.store.tables import NAMED, SYMBOL, UNSAID, StoreError, opened
 from importers import frames
 from importers.columns import Columns, Database, Query, ints_of, texts_of
 from importers.ncu.metrics import Metrics
@@ -28,10 +28,15 @@ def load(path: Path, run: int | str | None = None, *, metrics: bool = True) -> R
     """
     with opened(path) as database:
         found = chosen(database, path, run)
+        if found.tables:
+            raise StoreError(
+                f"{path}: run {found.id} holds aggregates of {len(found.source)} reports, which bridge report"
+                " and runs show; for anything else give the reports themselves"
+            )
         rows = database.table("extents").rows_where("run = ?", [found.id])
         extents = {r["table"]: (int(r["first"]), int(r["last"])) for r in rows}
         facts = [
-            _facts(r)
+            facts_of(r)
             for r in database.table("reports").rows_where("run = ?", [found.id], order_by="report")
         ]
     nothing = (0, -1)  # a table that came after the run was made
@@ -104,7 +109,8 @@ def _named(ids: Ints, strings: Strings, unsaid: str | None = None) -> pd.Categor
     return frames.names(np.where(none, len(column.categories), codes), [*column.categories, unsaid])
 
 
-def _facts(row: dict[str, object]) -> Facts:
+def facts_of(row: dict[str, object]) -> Facts:
+    """Return what is known of a report, of its row."""
     span = (int(str(row["span_start"])), int(str(row["span_end"])))
     known = row["epoch_ns"] is not None  # else stored before that was read
     return Facts(

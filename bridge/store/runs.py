@@ -11,7 +11,8 @@ from sqlite_utils import Database
 from bridge.store.tables import MEASURED, SUMMARIES, StoreError, alone, opened
 from importers.frames import FRAMES
 
-LISTS = ("source", "ncu")  # of names, as JSON
+OTHERS = ("names", "extents", "reports", "aggregates")
+LISTS = ("source", "ncu", "tables")  # of names, as JSON
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Run:
     """One import: its number, when it was made, of what, its headline figures in ns, its rules, its name or None.
 
     ``ncu`` are the reports of Nsight Compute that were matched to ``source``; ``quality`` is the score of the capture,
-    None if that was not kept yet.
+    None if that was not kept. ``tables`` are those that a run of aggregates has; such a run has no rows.
     """
 
     id: int
@@ -34,6 +35,7 @@ class Run:
     name: str | None
     ncu: tuple[str, ...]
     quality: int | None
+    tables: tuple[str, ...]
 
 
 def listed(path: Path) -> list[Run]:
@@ -101,7 +103,7 @@ def remove(path: Path, run: int | str) -> Run:
 
 def clean(database: Database) -> None:
     """Delete all rows that belong to no run."""
-    for table in (*FRAMES, *MEASURED, "names", "extents", "reports", *SUMMARIES.values()):
+    for table in (*FRAMES, *MEASURED, *OTHERS, *SUMMARIES.values()):
         database.execute(f"DELETE FROM [{table}] WHERE run NOT IN (SELECT id FROM runs)")
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from sqlite_utils import Database
 
 from bridge import __version__
+from bridge.analyze.totals import Totals
 from bridge.joined import Joined
 from bridge.store.columns import Column, RunColumns
 from bridge.store.ingest import ingest
 from bridge.store.runs import clean, find
 from bridge.store.tables import MEASURED, SUMMARIES, alone, opened
 from importers import frames
+from importers.report import Facts
 
 Made = dict[str, Column]
 
@@ -30,6 +33,11 @@ def save(joined: Joined, path: Path, identity: str, rules: str = "") -> int:
 
     Raises OutputError if the store cannot be written; then it is as it was.
     """
+    return once(path, identity, rules, lambda: _saved(joined, path, identity, rules))
+
+
+def once(path: Path, identity: str, rules: str, write: Callable[[], int]) -> int:
+    """Write a run unless the same is there, and return its number; a store that cannot be written is as it was."""
     was_there = path.exists()
     with alone(path, create=True):
         is_new = not was_there and not path.stat().st_size
@@ -37,7 +45,7 @@ def save(joined: Joined, path: Path, identity: str, rules: str = "") -> int:
         if known:
             return known.id
         try:
-            return _saved(joined, path, identity, rules)
+            return write()
         except BaseException:
             if is_new:
                 path.unlink(missing_ok=True)
@@ -52,16 +60,16 @@ def save(joined: Joined, path: Path, identity: str, rules: str = "") -> int:
 def _saved(joined: Joined, path: Path, identity: str, rules: str) -> int:
     with opened(path, create=True) as database:
         clean(database)
-        run = int(database.execute("SELECT coalesce(max(id), 0) + 1 FROM runs").fetchone()[0])
+        run = next_run(database)
         last = {table: _last(database, table) for table in ORDER}
     columns = RunColumns(joined, run, last)
     worker = ThreadPoolExecutor(1)  # makes tables, then the summaries, while SQLite writes
     try:
         tables = [(table, worker.submit(columns.table, table)) for table in ORDER]
-        summaries = worker.submit(_summaries, joined, run)
+        small = worker.submit(summaries, joined.by, run)
         rows = ingest(path, _made(tables))
         with opened(path) as database:
-            for table, found in summaries.result().items():
+            for table, found in small.result().items():
                 database.table(table).insert_all(found)
             database.table("reports").insert_all(_reports(joined, run))
             database.table("extents").insert_all(
@@ -81,10 +89,11 @@ def _made(tables: list[tuple[str, Future[Made]]]) -> Iterator[tuple[str, Made]]:
         yield table, made.result()
 
 
-def _summaries(joined: Joined, run: int) -> dict[str, list[dict[str, Any]]]:
+def summaries(by: Callable[[str], pd.DataFrame], run: int) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of the tables for people who query the store; ``by`` gives each table."""
     found = {}
     for view, table in SUMMARIES.items():
-        rows = joined.by(view)
+        rows = by(view)
         rows.insert(0, "run", run)
         columns = [rows[c].tolist() for c in rows.columns]
         found[table] = [
@@ -97,26 +106,46 @@ def _reports(joined: Joined, run: int) -> list[dict[str, Any]]:
     report = joined.report
     return [
         {
-            "run": run, "report": n, "source": source, "product": facts.product, "schema": facts.schema,
-            "span_start": facts.span[0], "span_end": facts.span[1],
-            "warnings": json.dumps(facts.warnings, ensure_ascii=False),
-            "epoch_ns": facts.epoch_ns,
-            "metadata": json.dumps(facts.metadata, ensure_ascii=False, default=repr),
-            "beside": json.dumps(facts.beside, ensure_ascii=False),
+            "run": run, "report": n, "source": source, **facts_row(facts),
         }
         for n, (source, facts) in enumerate(zip(report.source, report.facts, strict=True))
     ]  # fmt: skip
 
 
-def _run(joined: Joined, run: int, identity: str, rules: str) -> dict[str, Any]:
-    totals = joined.totals
+def facts_row(facts: Facts) -> dict[str, Any]:
+    """Return what is known of a report, as its row has it."""
     return {
-        "id": run, "created": datetime.now(UTC).isoformat(timespec="seconds"), "identity": identity,
-        "source": json.dumps(joined.report.source, ensure_ascii=False), "version": __version__,
-        "activities": totals["activities"], "gpu_ns": totals["gpu_ns"],
-        "attributed_ns": totals["attributed_ns"], "ops": joined.op_count, "rules": rules,
+        "product": facts.product, "schema": facts.schema,
+        "span_start": facts.span[0], "span_end": facts.span[1],
+        "warnings": json.dumps(facts.warnings, ensure_ascii=False),
+        "epoch_ns": facts.epoch_ns,
+        "metadata": json.dumps(facts.metadata, ensure_ascii=False, default=repr),
+        "beside": json.dumps(facts.beside, ensure_ascii=False),
+    }  # fmt: skip
+
+
+def _run(joined: Joined, run: int, identity: str, rules: str) -> dict[str, Any]:
+    return {
+        **run_row(run, identity, rules, joined.report.source, joined.totals, joined.op_count),
         "ncu": json.dumps(joined.report.metrics.source, ensure_ascii=False),
         "quality": joined.quality.score,
+    }  # fmt: skip
+
+
+def next_run(database: Database) -> int:
+    """Return the number that the next run gets."""
+    return int(database.execute("SELECT coalesce(max(id), 0) + 1 FROM runs").fetchone()[0])
+
+
+def run_row(
+    run: int, identity: str, rules: str, source: Sequence[str], totals: Totals, ops: int
+) -> dict[str, Any]:
+    """Return what is said of any run, as its row has it."""
+    return {
+        "id": run, "created": datetime.now(UTC).isoformat(timespec="seconds"), "identity": identity,
+        "source": json.dumps(source, ensure_ascii=False), "version": __version__,
+        "activities": totals["activities"], "gpu_ns": totals["gpu_ns"],
+        "attributed_ns": totals["attributed_ns"], "ops": ops, "rules": rules,
     }  # fmt: skip
 
 

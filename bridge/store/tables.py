@@ -14,7 +14,7 @@ from bridge.output import OutputError
 from importers.errors import ReportError
 from importers.frames import FRAMES, NAMES
 
-VERSION = 8
+VERSION = 9
 PATIENCE_S = 30  # for the locks of others
 
 # The tables for the frames: the frame's own columns, but for those kept elsewhere, and what the join found.
@@ -41,6 +41,8 @@ MEASURED: Mapping[str, Mapping[str, type]] = {
     },
     "measured": {"activity": int, "kernel": int, "match": int},
 }
+# What was made of a report without keeping its rows: its tables, each in a row, by the report's number.
+AGGREGATES = {"run": int, "report": int, "table": str, "data": bytes}
 VIEWS = {
     "kernels": """
 SELECT a.run, a.id, k.text AS kernel, o.text AS op, r.text AS reason,
@@ -229,8 +231,18 @@ def _eighth(database: Database) -> None:
             database.table(table).add_column(column, kind)
 
 
+def _ninth(database: Database) -> None:
+    """Add runs of aggregates, of many reports."""
+    for table, column in (("runs", "tables"), ("reports", "aggregates")):
+        if column not in {c.name for c in database.table(table).columns}:
+            database.table(table).add_column(column, str)
+    database.table("aggregates").create(
+        AGGREGATES, pk=("run", "report", "table"), if_not_exists=True
+    )
+
+
 MIGRATIONS: list[Callable[[Database], None]] = [
-    *(_first, _second, _third, _second, _fifth, _second, _seventh, _eighth),
+    *(_first, _second, _third, _second, _fifth, _second, _seventh, _eighth, _ninth),
 ]
 
 

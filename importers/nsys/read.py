@@ -13,7 +13,7 @@ import pandas as pd
 from importers import frames
 from importers.columns import Columns, Database, ints_of, texts_of
 from importers.errors import NotAReport, NothingRecorded
-from importers.nsys import itself, schema
+from importers.nsys import environment, itself, schema
 from importers.nsys.annotations import Annotations
 from importers.nsys.devices import activities, ended
 from importers.nsys.gpus import devices
@@ -143,7 +143,7 @@ def _report(path: Path, read: dict[str, Columns], also: Mapping[str, int]) -> Re
         raise NotAReport(
             f"{name}: damaged (its times are centuries apart); export or copy it again"
         )
-    facts = Facts(*versions, span, _warnings(name, *found), _epoch(read), _system(read))
+    facts = Facts(*versions, span, _warnings(name, *found), _epoch(read), environment.said(read))
     return Report(
         source=(name,),
         facts=(replace(facts, beside=also),),
@@ -201,12 +201,6 @@ def _epoch(read: dict[str, Columns]) -> int:
     """Return when the times of the report are 0, in ns of the epoch; of several sessions' unknown."""
     found = set(ints_of(read["epoch"], "epoch").tolist())
     return int(found.pop()) if len(found) == 1 else MISSING
-
-
-def _system(read: dict[str, Columns]) -> dict[str, str]:
-    names, values = (texts_of(read["system"], column) for column in ("name", "value"))
-    found = {values.decode([row])[0] for row, n in enumerate(names.decode()) if n == schema.HOST}
-    return {"host": found.pop()} if len(found) == 1 else {}
 
 
 def _threads(columns: Columns, strings: Strings) -> pd.DataFrame:

@@ -5,7 +5,7 @@ What differs between versions 2021 to 2026 is said beside the column.
 
 from __future__ import annotations
 
-from importers.nsys.table import JSON, Column, Table, detail, maybe, needed, text
+from importers.nsys.table import Column, Table, detail, maybe, needed, text
 
 NONE = 2**32 - 1  # what CUPTI writes where a record has no stream or no event
 NO_END = -(2**63 - 1)  # stands for an end that is NULL: before any start, so never a valid one
@@ -232,13 +232,14 @@ DEVICES = Table(  # from 3.20 on: which GPU a process calls device 0
 )
 SESSION = Table("ANALYSIS_DETAILS", {"duration": Column(("duration",), mixed=True)})
 EPOCH = Table("TARGET_INFO_SESSION_START_TIME", {"epoch": maybe("utcEpochNs")})
-SYSTEM = Table(
-    "TARGET_INFO_SYSTEM_ENV", {"name": text("name"), "value": text("value")}, detail=JSON
-)
-HOST = "Hostname"  # the name of a row of it
+_SAID = {"name": text("name"), "value": text("value")}
+SYSTEM = Table("TARGET_INFO_SYSTEM_ENV", _SAID)
+HOST, ENVIRONMENT = "Hostname", "DeviceEnvironment"  # rows of it; NAME=value with NULs between
+CAPTURE = Table("META_DATA_CAPTURE", _SAID)  # in newer exports
+OF_PROGRAM = "PROCESS_0:ENVIRONMENT_VARIABLE"  # rows of it, the program's own: NAME="value"
 VERSIONS = (  # renamed after 3.1
-    Table("META_DATA_EXPORT", {"name": text("name"), "value": text("value")}),
-    Table("EXPORT_META_DATA", {"name": text("name"), "value": text("value")}),
+    Table("META_DATA_EXPORT", _SAID),
+    Table("EXPORT_META_DATA", _SAID),
 )
 PRODUCT_VERSION, SCHEMA_VERSION = "EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION"
 
@@ -265,6 +266,7 @@ READ = {  # everything that a report is made of, by the name it is read under
     "session": SESSION,
     "epoch": EPOCH,
     "system": SYSTEM,
+    "capture": CAPTURE,
     "versions": VERSIONS[0],
     "versions_old": VERSIONS[1],
 }

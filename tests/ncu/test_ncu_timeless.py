@@ -23,6 +23,7 @@ REFUSED = (  # the words after the report, and what is missing
     (["view", "--html", "--no-browser"], "no trace"),
     (["html", "-o", "x.html"], "no page"),
     (["memory"], "no allocations"),
+    (["ranks"], "no ranks"),
     (["why", "gemm"], "no explanation"),
     (["flame", "--weight", "cpu"], "no CPU time"),
     (["plot", "--kind", "timeline", "-o", "x.svg"], "no timeline plot"),
@@ -42,7 +43,7 @@ SHOWN = (
     ["quality"],
     *(
         ["report", "--by", by]
-        for by in ("op", "op-kernel", "kernel", "module", "op,step", "thread")
+        for by in ("op", "op-kernel", "kernel", "module", "op,step", "thread", "rank,op", "skew")
     ),
     ["report", "--range", "op_gemm"],
     ["report", "--step", "1", "--by", "kernel"],

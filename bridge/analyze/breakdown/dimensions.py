@@ -96,6 +96,8 @@ OF_RANGES: Mapping[str, Dimension] = {
     "thread": places.thread,
     "process": places.process,
     "report": places.report,
+    "rank": places.rank,
+    "host": places.host,
 }
 OF_CALLS: Mapping[str, Dimension] = {"api": _api}
 OF_ACTIVITIES: Mapping[str, Dimension] = {

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridge.analyze import tensor_cores
-from bridge.analyze.breakdown.statistics import Columns, computed, named, span_apart, spread
+from bridge.analyze.breakdown.statistics import (
+    TIMES,
+    Columns,
+    computed,
+    named,
+    span_apart,
+    spread,
+    times_of,
+)
 from bridge.analyze.groups import counts, quantiles, ratio, sums
 from bridge.join.attributed import Attributed
 from bridge.join.intervals import busy_apart
@@ -28,7 +36,7 @@ class Groups:
 
     def columns(self, wanted: Collection[str]) -> Columns:
         """Return the columns that are wanted, in the order of `COLUMNS`."""
-        return computed(self, FIGURES, (*COLUMNS, "median_ns"), wanted)
+        return computed(self, FIGURES, (*COLUMNS, "median_ns", TIMES), wanted)
 
     @property
     def time(self) -> Ints:
@@ -73,6 +81,10 @@ def _median(groups: Groups) -> Columns:
     return {"median_ns": p50}
 
 
+def _times(groups: Groups) -> Columns:
+    return {TIMES: times_of(groups.group, groups.time, groups.count)}
+
+
 def _tensor_cores(groups: Groups) -> Columns:
     return tensor_cores.figures(groups.joined, groups.rows, groups.group, groups.count)
 
@@ -83,6 +95,7 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     named(""): _spread,
     ("bytes", "gb_per_s"): _bytes,
     ("median_ns",): _median,
+    (TIMES,): _times,
     tensor_cores.COLUMNS: _tensor_cores,
 }
 COLUMNS = (

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bridge.analyze.breakdown.statistics import Columns, computed, named, spread
+from bridge.analyze.breakdown.statistics import (
+    TIMES,
+    Columns,
+    computed,
+    named,
+    spread,
+    times_of,
+)
 from bridge.analyze.groups import counts, ratio, sums
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Ints
@@ -25,7 +32,7 @@ class Groups:
 
     def columns(self, wanted: Collection[str]) -> Columns:
         """Return the columns that are wanted, in the order of `COLUMNS`."""
-        return computed(self, FIGURES, COLUMNS, wanted)
+        return computed(self, FIGURES, (*COLUMNS, TIMES), wanted)
 
     @property
     def time(self) -> Ints:
@@ -54,6 +61,10 @@ def _spread(groups: Groups) -> Columns:
     return spread("", groups.group, groups.time, groups.count)
 
 
+def _times(groups: Groups) -> Columns:
+    return {TIMES: times_of(groups.group, groups.time, groups.count)}
+
+
 def _launched(groups: Groups) -> Columns:
     """The work that the calls launched, whenever it ran."""
     joined = groups.joined
@@ -71,6 +82,7 @@ def _launched(groups: Groups) -> Columns:
 FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     ("count", "total_ns", "share"): _sums,
     named(""): _spread,
+    (TIMES,): _times,
     ("activities", "gpu_ns"): _launched,
 }
 COLUMNS = ("count", "total_ns", *named(""), "activities", "gpu_ns", "share")

@@ -12,7 +12,15 @@ from functools import cached_property
 import numpy as np
 
 from bridge.analyze import causes, flops, tensor_cores
-from bridge.analyze.breakdown.statistics import Columns, computed, named, span_apart, spread
+from bridge.analyze.breakdown.statistics import (
+    TIMES,
+    Columns,
+    computed,
+    named,
+    span_apart,
+    spread,
+    times_of,
+)
 from bridge.analyze.calltree import own_time
 from bridge.analyze.concurrency.exposure import exposed
 from bridge.analyze.groups import counts, ratio, sums
@@ -43,7 +51,7 @@ class Groups:
 
     def columns(self, wanted: Collection[str]) -> Columns:
         """Return the columns that are wanted, in the order of `COLUMNS`."""
-        return computed(self, FIGURES, COLUMNS, wanted)
+        return computed(self, FIGURES, (*COLUMNS, f"gpu_{TIMES}", f"cpu_{TIMES}"), wanted)
 
     @cached_property
     def outer(self) -> Flags:
@@ -157,6 +165,17 @@ def _cpu_calls(groups: Groups) -> Columns:
     return spread("cpu_", _of_call(groups), length, groups.count)
 
 
+def _gpu_times(groups: Groups) -> Columns:
+    times = _per_call(groups, groups.node_totals)
+    return {f"gpu_{TIMES}": times_of(_of_call(groups), times, groups.count)}
+
+
+def _cpu_times(groups: Groups) -> Columns:
+    nesting = groups.joined.attribution.nesting
+    times = _per_call(groups, nesting.end - nesting.start)
+    return {f"cpu_{TIMES}": times_of(_of_call(groups), times, groups.count)}
+
+
 def _of_call(groups: Groups) -> Ints:
     """Return the group of each call: of the first of its slices."""
     return groups.of_range[first_slices(groups.joined)]
@@ -201,6 +220,8 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     ("cpu_self_ns", "cpu_total_ns", "cpu_share"): _cpu,
     named("gpu_"): _gpu_calls,
     named("cpu_"): _cpu_calls,
+    (f"gpu_{TIMES}",): _gpu_times,
+    (f"cpu_{TIMES}",): _cpu_times,
     causes.COLUMNS: _causes,
     EXPOSED: _communication,
     tensor_cores.COLUMNS: _tensor_cores,

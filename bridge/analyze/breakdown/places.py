@@ -1,17 +1,19 @@
-"""Dimensions of time and place: step, phase, thread, process, report, device, stream, launch geometry."""
+"""Dimensions of time and place: step, phase, thread, process, report, rank, host, device, stream, geometry."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
 from bridge.analyze.breakdown.coded import Coded
 from bridge.analyze.breakdown.events import Events
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import texts
 from bridge.analyze.names import files
+from bridge.analyze.ranks.members import Member, Ranks
 from bridge.analyze.tracks import ID_BITS
 from bridge.join.attributed import Attributed
 from bridge.join.nesting import Nesting
@@ -73,6 +75,27 @@ def process(joined: Attributed, events: Sequence[Events]) -> Coded:
 def report(joined: Attributed, events: Sequence[Events]) -> Coded:
     """Code events by the file that they are from."""
     return Coded({"report": texts(files(joined.report))}, [e.report for e in events])
+
+
+def rank(joined: Attributed, events: Sequence[Events]) -> Coded:
+    """Code events by the rank of their process; -1 where that is not known."""
+    return _by_member(joined, events, "rank", lambda one: one.rank)
+
+
+def host(joined: Attributed, events: Sequence[Events]) -> Coded:
+    """Code events by the host that their file is of; '' where nothing says it."""
+    return _by_member(joined, events, "host", lambda one: one.host)
+
+
+def _by_member(
+    joined: Attributed, events: Sequence[Events], name: str, told: Callable[[Member], int | str]
+) -> Coded:
+    """Code events by what is told of their process."""
+    ranks = Ranks.of(joined.report, joined.place)
+    said = [told(one) for one in ranks.members]
+    code, names = pd.factorize(np.array(said, np.int64 if name == "rank" else object), sort=True)
+    labels = {name: names.astype(np.int64) if name == "rank" else texts(names)}
+    return Coded(labels, [code.astype(np.int64)[ranks.place(e.report, e.process)] for e in events])
 
 
 def device(joined: Attributed, events: Sequence[Events]) -> Coded:

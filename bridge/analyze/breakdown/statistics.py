@@ -8,10 +8,11 @@ from typing import TypeVar
 import numpy as np
 
 from bridge.analyze.groups import counts, highest, lowest, quantiles, ratio, sums
-from bridge.join.order import NONE, Ints
+from bridge.join.order import NONE, Ints, by
 
 Rows = TypeVar("Rows")
 Columns = dict[str, np.ndarray]
+TIMES = "times"  # of each group, as `times_of` gives them: nothing that a table shows
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
@@ -41,6 +42,15 @@ def spread(prefix: str, group: Ints, values: Ints, groups: int) -> Columns:
     found |= zip(QUANTILES, quantiles(group, values, groups, *QUANTILES.values()), strict=True)
     found["max"] = highest(group, values, groups, empty=0)
     return {f"{prefix}{name}_ns": column for name, column in found.items()}
+
+
+def times_of(group: Ints, values: Ints, groups: int) -> np.ndarray:
+    """Return the values of each group, in order: what `spread` of several reports together is made of."""
+    there = group != NONE
+    group, values = group[there], values[there]
+    ends = np.cumsum(counts(group, groups))
+    parts = np.split(values[by(group, values)], ends[:-1]) if groups else []
+    return np.fromiter(parts, object, groups)
 
 
 def named(prefix: str) -> tuple[str, ...]:

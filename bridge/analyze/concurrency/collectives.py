@@ -2,87 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 import pandas as pd
 
+from bridge.analyze.concurrency.arrivals import arrivals
+from bridge.analyze.concurrency.communication import Calls, sequences
 from bridge.analyze.concurrency.exposure import exposed_times
 from bridge.analyze.concurrency.matching import transfers
-from bridge.analyze.concurrency.messages import (
-    OP,
-    UNKNOWN,
-    Said,
-    bus_factor,
-    bytes_of,
-    named,
-    of_kernel,
-)
-from bridge.analyze.concurrency.sizes import Sent
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import Floats, counts, lowest, sums, texts, times
-from bridge.analyze.roles import is_communication
 from bridge.analyze.tracks import rank_of
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Flags, Ints, number
-from importers import frames
+from bridge.join.order import Flags, Ints, number
 
-NO_OP = "(no op)"
-UNNAMED = "(unnamed)"
+UNKNOWN = -1
 NAMES = ("collective", "op", "dtype", "algorithm")
-
-
-@dataclass(frozen=True)
-class Calls:
-    """The kernels of communication libraries: the ``row`` of each, what it runs, its size in bytes.
-
-    ``bus_factor`` times bytes is what the slowest link carries; both are -1 where unknown.
-    """
-
-    row: Ints
-    collective: np.ndarray
-    op: np.ndarray
-    dtype: np.ndarray
-    algorithm: np.ndarray
-    bytes: Ints
-    bus_factor: Floats
-
-    @classmethod
-    def of(cls, joined: Attributed) -> Calls:
-        """Read names, texts and details: each combination of them once."""
-        row = np.flatnonzero(is_communication(joined))
-        kernel = joined.report.activities["name"]
-        name, names = frames.codes(kernel)[row], kernel.cat.categories
-        sent, op = Sent.of(joined, row), joined.attribution.node[row]
-        op = np.append(joined.node_op, NONE)[op]
-        code, first = number(name, op, sent.code, sent.elements)
-        read = [
-            _read(
-                names[name[n]],
-                joined.ops[op[n]] if op[n] != NONE else NO_OP,
-                sent.details[sent.code[n]],
-                int(sent.elements[n]),
-            )
-            for n in first.tolist()
-        ]
-        columns = [*zip(*read, strict=True)] or [()] * 6
-        collective, own, dtype, algorithm = (texts(column)[code] for column in columns[:4])
-        size, factor = np.array(columns[4], np.int64)[code], np.array(columns[5], np.float64)[code]
-        return cls(row, collective, own, dtype, algorithm, size, factor)
-
-
-def _read(kernel: str, op: str, said: Said, elements: int) -> tuple[str, str, str, str, int, float]:
-    """Return collective, op, type, algorithm, bytes and bus factor of a kernel: from its own name what that says."""
-    message = of_kernel(kernel)
-    in_op = named(op) if OP.match(op) else ""
-    told = in_op or said.collective
-    collective = message.collective
-    if collective in ("", "SendRecv"):  # of which NCCL makes all-to-all, gather and scatter
-        collective = told or collective or UNNAMED
-    said = said if said.sent != UNKNOWN else replace(said, sent=elements)
-    dtype = said.dtype or message.dtype
-    size = bytes_of(collective, dtype, said)
-    return collective, op, dtype, message.algorithm, size, bus_factor(collective, said.ranks)
 
 
 def by_collective(joined: Attributed) -> pd.DataFrame:
@@ -90,12 +24,14 @@ def by_collective(joined: Attributed) -> pd.DataFrame:
 
     ``bytes`` and the bandwidths are -1 unless the report says the size of every call. ``transfer_ns`` is
     what the same calls took on the rank that waited least, ``wait_ns`` the rest, -1 unless the ranks are
-    known to run the same; ``straggler`` is the rank that waited least in all, so that others waited for it.
+    known to run the same; ``straggler`` is the rank that waited least in all, so that others waited for it. Of
+    the last three columns `arrivals` tells.
     """
     calls, devices = Calls.of(joined), Devices.of_report(joined)
     keys = {name: getattr(calls, name) for name in NAMES}
     codes = [pd.factorize(key)[0].astype(np.int64) for key in keys.values()]
-    least = transfers(*_sequences(joined, calls, devices))
+    ran, ranks = sequences(joined, calls, devices), _ranks(joined, devices)
+    least = transfers(*ran)
     listed = np.flatnonzero(joined.counted[calls.row])
     group, first = number(*(code[listed] for code in codes))
     rows, many, device = calls.row[listed], len(first), devices.of[calls.row[listed]]
@@ -111,7 +47,8 @@ def by_collective(joined: Attributed) -> pd.DataFrame:
             **_bandwidths(calls, listed, group, total),
             "transfer_ns": np.where(matched, spent, UNKNOWN),
             "wait_ns": np.where(matched, total - spent, UNKNOWN),
-            "straggler": _stragglers(_ranks(joined, devices), group, device, time - least, matched),
+            "straggler": _stragglers(ranks, group, device, time - least, matched),
+            **arrivals(joined, calls, ran, listed, group, ranks),
         }
     )
 
@@ -119,20 +56,10 @@ def by_collective(joined: Attributed) -> pd.DataFrame:
 def waits(joined: Attributed) -> tuple[Ints, Ints]:
     """Return the rows of communication that is counted and matched across ranks, and how long each waited, in ns."""
     calls, devices = Calls.of(joined), Devices.of_report(joined)
-    least = transfers(*_sequences(joined, calls, devices))
+    least = transfers(*sequences(joined, calls, devices))
     known = joined.counted[calls.row] & (least >= 0)
     rows = calls.row[known]
     return rows, joined.duration[rows] - least[known]
-
-
-def _sequences(joined: Attributed, calls: Calls, devices: Devices) -> tuple[Ints, ...]:
-    """Return rank, stream, kind, start and time of each call; a rank is a GPU."""
-    activities = joined.report.activities
-    columns = ("process", "context", "stream")
-    stream, _ = number(*(frames.ints(activities, c)[calls.row] for c in columns))
-    kind = frames.codes(activities["name"])[calls.row]
-    start = frames.ints(activities, "start")[calls.row]
-    return devices.of[calls.row], stream, kind, start, joined.duration[calls.row]
 
 
 def _bandwidths(calls: Calls, listed: Ints, group: Ints, total: Ints) -> dict[str, Ints | Floats]:

@@ -18,6 +18,15 @@ def transfers(rank: Ints, stream: Ints, kind: Ints, start: Ints, time: Ints) -> 
     """
     if not len(rank):
         return time
+    same = together(rank, stream, kind, start)
+    ran = np.bincount(same)
+    least = lowest(same, time, len(ran))
+    found: Ints = np.where(ran > 1, least, NONE)[same]
+    return found
+
+
+def together(rank: Ints, stream: Ints, kind: Ints, start: Ints) -> Ints:
+    """Number the collectives: alike those that are one on several ranks, and none else. There is at least one."""
     order = by(rank, stream, start)
     home, _ = number(rank[order], stream[order])
     edges = runs(home)
@@ -27,11 +36,8 @@ def transfers(rank: Ints, stream: Ints, kind: Ints, start: Ints, time: Ints) -> 
         _same(rank, kind, start, order, edges), pairwise(edges.tolist()), strict=True
     ):
         sequence[first:last] = one
-    same, _ = number(sequence, place)
-    ran = np.bincount(same)
-    least = lowest(same, time[order], len(ran))
     found = np.empty(len(order), np.int64)
-    found[order] = np.where(ran > 1, least, NONE)[same]
+    found[order] = number(sequence, place)[0]
     return found
 
 

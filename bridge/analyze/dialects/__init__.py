@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from bridge.analyze.dialects.paired import megengine, mxnet, raf
 from bridge.analyze.dialects.torch import torch
-from bridge.analyze.timeline import WHOLE, Selection, Timeline, timeline
+from bridge.analyze.timeline import WHOLE, Selection, Timeline, of_ranks, timeline
 from bridge.join.attributed import Attributed
 
 NATIVE, TORCH = "native", "torch"
@@ -25,4 +25,4 @@ def drawn(joined: Attributed, dialect: str = NATIVE, selection: Selection = WHOL
         raise ValueError(f"no dialect {dialect!r}: one of {', '.join(DIALECTS)}")
     if dialect == NATIVE:
         return timeline(joined, selection)
-    return selection.of(OTHERS[dialect](joined))
+    return selection.of(of_ranks(joined, OTHERS[dialect](joined), selection))

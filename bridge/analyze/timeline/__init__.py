@@ -1,7 +1,8 @@
 """The unified timeline: what is drawn on which track, and the arrows between.
 
 Host tracks are grouped by process, device tracks by (process, device); every capture has its own.
-Times are rebased to the first event, for viewers read them as doubles of microseconds.
+Times are rebased to the first event, for viewers read them as doubles of microseconds; several captures are drawn
+on one clock.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from functools import partial
 
 import numpy as np
 
+from bridge.analyze.concurrency.clocks import Clocks
+from bridge.analyze.ranks import Ranks
 from bridge.analyze.timeline import allocated, curves, device, host, parts
 from bridge.analyze.timeline.parts import (
     Arrows,
@@ -41,6 +44,8 @@ __all__ = [
     "Selection",
     "Slices",
     "Timeline",
+    "lasting",
+    "of_ranks",
     "timeline",
 ]
 
@@ -68,7 +73,35 @@ def timeline(joined: Attributed, selection: Selection = WHOLE) -> Timeline:
         counters=[*(behind(s) for s in samples), *held, *counters],
         arrows=_arrows(joined, ops, calls, everything),
     )
-    return selection.of(whole)
+    whole = of_ranks(joined, aligned(joined, whole), selection)
+    return (selection.by(Clocks.of(joined)) if selection.windows else selection).of(whole)
+
+
+def aligned(joined: Attributed, whole: Timeline) -> Timeline:
+    """Draw all captures on the clock of the reference."""
+    clocks = Clocks.of(joined)
+    if not clocks.moves:
+        return whole
+    return replace(whole.by(clocks.offset), base=_edges(joined, clocks)[0])
+
+
+def lasting(joined: Attributed) -> int:
+    """Return how long all captures together last on one clock, in ns."""
+    first, last = _edges(joined, Clocks.of(joined))
+    return last - first
+
+
+def _edges(joined: Attributed, clocks: Clocks) -> tuple[int, int]:
+    spans = [*zip(joined.report.facts, clocks.offset.tolist(), strict=True)]
+    firsts, lasts = ([facts.span[n] + more for facts, more in spans] for n in (0, 1))
+    return min(firsts), max(lasts)
+
+
+def of_ranks(joined: Attributed, whole: Timeline, selection: Selection) -> Timeline:
+    """Return what the ranks asked for have, all without any; ValueError, for the user, for one that is not there."""
+    if not selection.ranks:
+        return whole
+    return whole.of_processes(Ranks.of(joined.report, joined.place).chosen(selection.ranks))
 
 
 def _of_devices(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from bridge.analyze.memory import Held
 from bridge.analyze.memory.said import kind_of
 from bridge.analyze.timeline import curves
-from bridge.analyze.timeline.curves import EVER, Curve, Span
+from bridge.analyze.timeline.curves import Curve, Span
 from bridge.analyze.timeline.parts import Slices
 from bridge.analyze.tracks import Track, Tracks
 from bridge.join.attributed import Attributed
@@ -20,9 +20,12 @@ USED, RESERVED = "used", "reserved"
 
 
 def of_memory(
-    joined: Attributed, tracks: Tracks, before: Sequence[Track] = (), span: Span = EVER
+    joined: Attributed,
+    tracks: Tracks,
+    before: Sequence[Track] = (),
+    span: Callable[[int], Span] = curves.ever,
 ) -> list[Slices]:
-    """Return the curves of all processes, devices and kinds of memory within a span of time.
+    """Return the curves of all processes, devices and kinds of memory within a span of time of each report.
 
     They lie on the first track of their group, ``before`` those of ``tracks`` or among these; where there
     is none, one is made.
@@ -40,9 +43,9 @@ def of_memory(
         home = tracks.group(report, process, device)
         if home not in first:
             first[home] = len(before) + tracks.bare(home, "memory")
-        for what, curve in _levels(held, group):
+        for what, curve in _levels(held, group, joined.report.facts[report].span[0]):
             name = curve_name(kind, what)
-            shown = curves.thinned(*curves.within(curve, span))
+            shown = curves.thinned(*curves.within(curve, span(report)))
             found.append(curves.shown(name, [(first[home], shown)]))
     return found
 
@@ -57,13 +60,13 @@ def curve_name(kind: str, what: str) -> str:
     return f"{kind} memory {what} (bytes)"
 
 
-def _levels(held: Held, group: int) -> Iterator[tuple[str, Curve]]:
-    """Yield what was used and, where that is known, reserved; used begins with what was held before the capture."""
+def _levels(held: Held, group: int, began: int) -> Iterator[tuple[str, Curve]]:
+    """Yield what was used and, where that is known, reserved; used begins with what was held before its capture ``began``."""
     rows = np.flatnonzero(held.group == group)
     if not len(rows):
         return
     time = held.events.time[rows]
-    first = min(held.joined.report.began, int(time[0]))
+    first = min(began, int(time[0]))
     yield USED, (np.append(first, time), np.append(held.base[group], held.used[rows]))
     known = rows[held.reserved[rows] != NONE]
     if len(known):

@@ -6,7 +6,7 @@ highest value and the last one, so that no peak and no level is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -29,14 +29,22 @@ EVER = (int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max))
 Curve = tuple[Ints, Ints]  # times in ns, and the value from each on
 
 
-def of_devices(joined: Attributed, tracks: Tracks, span: Span = EVER) -> list[Slices]:
-    """Return the curves of all devices within a span of time, a kind at a time."""
+def ever(_report: int) -> Span:
+    """Return the whole time of a report."""
+    return EVER
+
+
+def of_devices(
+    joined: Attributed, tracks: Tracks, span: Callable[[int], Span] = ever
+) -> list[Slices]:
+    """Return the curves of all devices within a span of time of each report, a kind at a time."""
     activities = joined.report.activities
     device, homes = tracks.devices_of(activities)
     found: dict[str, list[tuple[int, Curve]]] = {RUNNING: [], QUEUED: [], BUSY: [], BEHIND: []}
     order = by(device, frames.ints(activities, "start"))
     for home, (first, last) in zip(homes, pairwise(runs(device[order]).tolist()), strict=True):
-        for name, curve in _of_device(joined, order[first:last], span):
+        report = int(activities["report"].iloc[order[first]])
+        for name, curve in _of_device(joined, order[first:last], span(report)):
             found[name].append((home, curve))
     return [shown(name, of) for name, of in found.items() if of]
 

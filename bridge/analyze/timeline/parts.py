@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -158,7 +158,11 @@ class Timeline:
 
     def of_process(self, report: int, process: int) -> Timeline:
         """Return what one process of one capture has, on tracks numbered anew."""
-        owned = [(t.group.report, t.group.process) == (report, process) for t in self.tracks]
+        return self.of_processes([(report, process)])
+
+    def of_processes(self, kept: Collection[tuple[int, int]]) -> Timeline:
+        """Return what some processes (of a capture each) have, on tracks numbered anew."""
+        owned = [(t.group.report, t.group.process) in kept for t in self.tracks]
         place = np.append(np.where(owned, np.cumsum(owned) - 1, NONE), NONE)
 
         def own(s: Slices) -> Slices:
@@ -179,6 +183,30 @@ class Timeline:
             instants=tuple(own(s) for s in self.instants),
             arrows=replace(self.arrows, rows=rows, activities=activities, calls=calls, ops=ops),
             links=tuple(links.among(own(links.slices)) for links in self.links),
+        )
+
+    def by(self, offset: Ints) -> Timeline:
+        """Return the same on one clock: ``offset`` is what each report's lacks of it, in ns."""
+        of = np.append([offset[t.group.report] for t in self.tracks], 0).astype(np.int64)
+
+        def timed(s: Slices) -> Slices:
+            return replace(s, start=s.start + of[s.track])
+
+        arrows = replace(
+            self.arrows,
+            ops=timed(self.arrows.ops),
+            calls=timed(self.arrows.calls),
+            activities=timed(self.arrows.activities),
+        )
+        return replace(
+            self,
+            slices=[timed(s) for s in self.slices],
+            phases=timed(self.phases),
+            marks=timed(self.marks),
+            counters=[timed(s) for s in self.counters],
+            instants=tuple(timed(s) for s in self.instants),
+            links=tuple(replace(one, slices=timed(one.slices)) for one in self.links),
+            arrows=arrows,
         )
 
     def every(self) -> Iterator[Slices]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bridge.analyze.concurrency.clocks import Clocks
 from bridge.analyze.timeline.curves import EVER, Span
 from bridge.analyze.timeline.parts import Arrows, Links, Slices, Timeline
 from bridge.analyze.windows import Windows
@@ -25,18 +26,22 @@ class Selection:
 
     ``windows`` are times, all of which a slice must meet; ``slim`` leaves out API calls, arrows,
     projections, curves, and all arguments but op and reason; ``most`` is how many slices there may be,
-    of which the longest are kept.
+    of which the longest are kept; ``ranks`` are those whose processes are drawn, without any all.
     """
 
     windows: tuple[Windows, ...] = ()
     slim: bool = False
     most: int | None = None
+    ranks: tuple[int, ...] = ()
 
-    @property
-    def span(self) -> Span:
-        """The time that all windows lie in."""
-        hulls = [EVER, *(windows.hull for windows in self.windows)]
+    def span(self, report: int) -> Span:
+        """The time of a report that all windows lie in, by its own clock."""
+        hulls = [EVER, *(windows.of_report(report).hull for windows in self.windows)]
         return max(first for first, _ in hulls), min(last for _, last in hulls)
+
+    def by(self, clocks: Clocks) -> Selection:
+        """Return the same of a timeline whose clocks are aligned."""
+        return replace(self, windows=tuple(one.moved(clocks.offset) for one in self.windows))
 
     def of(self, whole: Timeline) -> Timeline:
         """Return the part of a timeline."""

@@ -1,0 +1,212 @@
+"""The processes of a run as ranks: which rank each is, on which host and GPU, and by what that is known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from bridge.analyze.ranks import said
+from bridge.join.order import NONE, Ints, number
+from importers import frames
+from importers.report import Report
+
+PID_BITS = 0xFFFFFF
+TIMED = ("activities", "launches", "ranges")
+Key = tuple[int, int]
+KEY = ("report", "process")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A process of a report; ``works`` tells whether it is what the run is about, and no helper of such a one.
+
+    ``local`` is its place on its host, else its GPU; ``gpus`` are those that it used. NONE and '' for what is not known.
+    """
+
+    report: int
+    process: int
+    works: bool
+    name: str = ""
+    rank: int = NONE
+    known_by: str = said.UNKNOWN
+    host: str = ""
+    local: int = NONE
+    gpus: tuple[int, ...] = ()
+
+    @property
+    def pid(self) -> int:
+        """The number that its system gave it."""
+        return self.process >> 24 & PID_BITS
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """All processes of a report that did anything, by report and process."""
+
+    report: Report
+    members: list[Member] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, report: Report, place: int = 0) -> Ranks:
+        """Find out who is who; ``place`` is the number of the first report in the whole run.
+
+        What is said of a report never depends on another one, but for its place.
+        """
+        seen = _Seen(report)
+        found = [m for nth in range(len(report.facts)) for m in seen.members(nth, place + nth)]
+        return cls(report, found)
+
+    @cached_property
+    def keys(self) -> tuple[Ints, Ints]:
+        """Report and process of each."""
+        columns = (np.array([getattr(m, c) for m in self.members], np.int64) for c in KEY)
+        report, process = columns
+        return report, process
+
+    @cached_property
+    def workers(self) -> list[int]:
+        """Those that the run is about, by place in ``members``: in order of rank, what has none last."""
+        known = ((m.rank == NONE, m.rank, n) for n, m in enumerate(self.members) if m.works)
+        return [n for *_, n in sorted(known)]
+
+    def place(self, report: Ints, process: Ints) -> Ints:
+        """Return the place in ``members`` of each process; all must be there."""
+        code, rows = number(report, process)
+        of = {key: n for n, key in enumerate(zip(*(k.tolist() for k in self.keys), strict=True))}
+        distinct = zip(report[rows].tolist(), process[rows].tolist(), strict=True)
+        return np.array([of[key] for key in distinct], np.int64)[code]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """What each is called, no two alike: ``rank 3``, with its file or number where that is not enough."""
+        plain = [f"rank {m.rank}" if m.rank != NONE else f"process {m.pid}" for m in self.members]
+        several, alike = len(self.report.source) > 1, Counter(plain)
+        files = [f" in {name}" for name in self.report.source]
+        longer = [
+            f"{name}{files[m.report] if several else f' ({m.pid})'}" if alike[name] > 1 else name
+            for name, m in zip(plain, self.members, strict=True)
+        ]
+        again = Counter(longer)
+        return [
+            f"{name} ({m.pid})" if again[name] > 1 else name
+            for name, m in zip(longer, self.members, strict=True)
+        ]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return a line if several have one rank."""
+        of: dict[int, list[int]] = {}
+        for n in self.workers:
+            of.setdefault(self.members[n].rank, []).append(n)
+        twice = [(rank, several) for rank, several in of.items() if rank != NONE and several[1:]]
+        if not twice:
+            return []
+        rank, (one, other, *_) = twice[0]
+        more = f", and so for {len(twice) - 1} more" if twice[1:] else ""
+        both = " and ".join(f"{self._home(n)}, by {self.members[n].known_by}" for n in (one, other))
+        return [f"rank {rank} is both {both}{more}: --rank-from tells ranks by the files' paths"]
+
+    def chosen(self, ranks: tuple[int, ...]) -> list[Key]:
+        """Return report and process of some ranks, with their helpers; ValueError, for the user, for one that is not there."""
+        there = {m.rank for m in self.members}
+        for rank in ranks:
+            if rank not in there:
+                known = ", ".join(map(str, sorted(there - {NONE}))) or "none is known"
+                raise ValueError(f"no rank {rank} in the run; its ranks: {known}")
+        return [(m.report, m.process) for m in self.members if m.rank in ranks]
+
+    def _home(self, n: int) -> str:
+        member = self.members[n]
+        return f"process {member.pid} of {self.report.source[member.report]}"
+
+
+class _Seen:
+    """What a report has of each process."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.names = _named(report)
+        self.gpus: dict[Key, set[int]] = {}
+        for key, gpu in _used(report):
+            self.gpus.setdefault(key, set()).add(gpu)
+        self.keys = sorted({key for table in TIMED for key in _keys(report, table)})
+
+    def members(self, nth: int, place: int) -> Iterator[Member]:
+        """Return the processes of a report; ``place`` is its number in the run."""
+        keys = [key for key in self.keys if key[0] == nth]
+        work = [key for key in keys if key in self.gpus] or keys
+        facts, alone = self.report.facts[nth], len(work) == 1
+        local = said.local_rank_of(facts) if alone else NONE
+        for key in keys:
+            gpus = tuple(sorted(self.gpus.get(key, ())))
+            own = work[0] if alone else key  # a helper is of its only worker's rank
+            rank, known = self._rank(own, work, place)
+            used = gpus[0] if len(gpus) == 1 else NONE
+            yield Member(
+                *key, key in work, self.names.get(key, ""), rank, known,
+                said.host_of(facts), local if local != NONE else used, gpus,
+            )  # fmt: skip
+
+    def _rank(self, key: Key, work: list[Key], place: int) -> tuple[int, str]:
+        """Return the rank of a process and by what it is known."""
+        nth, alone = key[0], len(work) == 1
+        found = said.of_file(self.report.facts[nth], self.report.source[nth])
+        found = [one for one in found if alone or one[1] in said.OF_ALL]
+        own = (said.of_name(self.names.get(key, "")), said.PROCESS), (self._nccl(key), said.NCCL)
+        found += [one for one in own if one[0] != NONE]
+        if found:
+            return min(found, key=lambda one: said.KNOWN_BY.index(one[1]))
+        return self._placed(key, work, place)
+
+    def _placed(self, key: Key, work: list[Key], place: int) -> tuple[int, str]:
+        """Return the rank by the place of the file, and where several work in it by the GPU that each has for itself."""
+        gpus = {one: min(self.gpus.get(one, {NONE})) for one in work}
+        if key not in gpus or len(set(gpus.values())) < len(work):
+            return NONE, said.UNKNOWN
+        return place * len(work) + sorted(work, key=lambda one: gpus[one]).index(key), said.PLACE
+
+    def _nccl(self, key: Key) -> int:
+        return said.of_communicators(self.told.get(key, ()))
+
+    @cached_property
+    def told(self) -> dict[Key, list[str]]:
+        """The details of the ranges in which each process began a communicator."""
+        ranges = self.report.ranges
+        names = ranges["name"].cat.categories
+        begins = np.array([*(name.startswith(said.BEGUN) for name in names), False], bool)
+        rows = np.flatnonzero(begins[frames.codes(ranges["name"])])
+        json = ranges["json"].iloc[rows].astype(object).tolist()
+        found: dict[Key, list[str]] = {}
+        columns = (frames.ints(ranges, c)[rows].tolist() for c in KEY)
+        for *key, text in zip(*columns, json, strict=True):
+            found.setdefault((key[0], key[1]), []).append(str(text))
+        return found
+
+
+def _keys(report: Report, table: str) -> list[Key]:
+    rows = getattr(report, table)
+    columns = [frames.ints(rows, c) for c in KEY]
+    _, first = number(*columns)
+    return list(zip(*(c[first].tolist() for c in columns), strict=True))
+
+
+def _used(report: Report) -> Iterator[tuple[Key, int]]:
+    """Return each process with each GPU that it used: the GPU's number, else that by which the process calls it."""
+    devices = report.devices
+    ids = zip(*(devices[c].tolist() for c in (*KEY, "device", "gpu")), strict=True)
+    known = {(nth, process, device): gpu for nth, process, device, gpu in ids}
+    columns = [frames.ints(report.activities, c) for c in (*KEY, "device")]
+    _, first = number(*columns)
+    for nth, process, device in zip(*(c[first].tolist() for c in columns), strict=True):
+        gpu = known.get((nth, process, device), NONE)
+        yield (nth, process), gpu if gpu != NONE else device
+
+
+def _named(report: Report) -> dict[Key, str]:
+    rows = report.processes
+    keys = zip(*(rows[c].tolist() for c in KEY), strict=True)
+    return dict(zip(keys, rows["name"].astype(str).tolist(), strict=True))

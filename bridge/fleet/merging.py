@@ -1,0 +1,102 @@
+"""Aggregates of several reports become those of all together: sums add up, times are put together, names are matched.
+
+The invariant: whichever way reports are grouped, and in whatever order, the same rows come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from bridge.join.order import Ints, by, number
+
+Labels = Mapping[str, np.ndarray]
+Wholes = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Times:
+    """A multiset of ns per row of a table: ``times`` × ``value`` in ``row``, by row and value, no pair twice."""
+
+    row: Ints
+    value: Ints
+    times: Ints
+
+    @classmethod
+    def of(cls, parts: Sequence[Ints]) -> Times:
+        """Count the values of each row, which come in order."""
+        sizes = np.array([len(part) for part in parts], np.int64)
+        values = np.concatenate([np.empty(0, np.int64), *parts])
+        return cls._counted(np.repeat(np.arange(len(parts)), sizes), values, np.ones_like(values))
+
+    @classmethod
+    def together(cls, parts: Sequence[Times], rows: Sequence[Ints]) -> Times:
+        """Put multisets together: row r of part i is row ``rows[i][r]`` of all."""
+        row = np.concatenate([to[part.row] for part, to in zip(parts, rows, strict=True)])
+        value, times = (np.concatenate([getattr(p, c) for p in parts]) for c in ("value", "times"))
+        order = by(row, value)
+        return cls._counted(row[order], value[order], times[order])
+
+    @classmethod
+    def _counted(cls, row: Ints, value: Ints, times: Ints) -> Times:
+        """Add up what equals its neighbour."""
+        if not len(row):
+            return cls(row, value, times)
+        new = np.ones(len(row), bool)
+        new[1:] = (row[1:] != row[:-1]) | (value[1:] != value[:-1])
+        return cls(row[new], value[new], np.add.reduceat(times, np.flatnonzero(new)))
+
+    def every(self) -> tuple[Ints, Ints]:
+        """Return row and value of every single time."""
+        return np.repeat(self.row, self.times), np.repeat(self.value, self.times)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A table as columns: ``labels`` that name its rows (texts or integers), ``sums`` that add up, ``times``."""
+
+    labels: Labels
+    sums: Mapping[str, Ints]
+    times: Mapping[str, Times] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(next(iter(self.labels.values())))
+
+
+def together(parts: Sequence[Merged], *, apart: bool = False) -> Merged:
+    """Put tables with the same columns together, rows that are called the same become one; ``apart``: none do.
+
+    Raises ValueError without any table.
+    """
+    if not parts:
+        raise ValueError("nothing to put together")
+    labels = {c: np.concatenate([part.labels[c] for part in parts]) for c in parts[0].labels}
+    sizes = np.array([part.rows for part in parts], np.int64)
+    row, first = _alike(labels, int(sizes.sum()), apart=apart)
+    rows = [row[a:b] for a, b in pairwise([0, *np.cumsum(sizes).tolist()])]
+    sums = {
+        c: _added(row, np.concatenate([part.sums[c] for part in parts]), len(first))
+        for c in parts[0].sums
+    }
+    times = {c: Times.together([part.times[c] for part in parts], rows) for c in parts[0].times}
+    return Merged({c: column[first] for c, column in labels.items()}, sums, times)
+
+
+def _alike(labels: Labels, rows: int, *, apart: bool) -> tuple[Ints, Ints]:
+    """Return the row that each row becomes, and the first of each."""
+    if apart:
+        return np.arange(rows), np.arange(rows)
+    codes = [pd.factorize(column)[0].astype(np.int64) for column in labels.values()]
+    return number(*codes)
+
+
+def _added(row: Ints, values: Ints, rows: int) -> Ints:
+    total = np.zeros(rows, np.int64)
+    np.add.at(total, row, values)
+    return total

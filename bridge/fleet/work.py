@@ -1,0 +1,79 @@
+"""The work of one worker on one report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import importers
+from bridge.analyze.metrics import timeless
+from bridge.fleet.aggregates import Aggregates, aggregates
+from bridge.fleet.task import Broken, Task
+from bridge.join.choices import Choices
+from bridge.join.domains import ALL, DEFAULT, UnknownDomainError, accepted
+from bridge.joined import join
+from importers.columns import THREADS
+from importers.errors import ReportError
+from importers.report import Report
+
+
+def work(task: Task) -> Aggregates | Broken:
+    """Load, join and aggregate one report; one that cannot be read is told, in a line."""
+    try:
+        with _threads(task.threads):
+            return _work(task)
+    except ReportError as error:
+        return Broken(task.place, task.path, str(error))
+    except MemoryError:
+        return Broken(task.place, task.path, f"{task.path.name}: not enough memory to read it")
+
+
+def _work(task: Task) -> Aggregates:
+    report = importers.load(task.path, details=task.details, sidecar=task.sidecar)
+    if not timeless.has_timeline(report):
+        raise ReportError(f"{report.source[0]}: of Nsight Compute; give it without --workers")
+    choices = replace(task.choices, place=task.place)
+    undeclared = _undeclared(report, choices)
+    joined = join(report, _without(choices, undeclared) if undeclared else choices)
+    found = replace(aggregates(joined, task.place, task.tables), undeclared=undeclared)
+    return replace(found, known_by=_known_by(task)) if task.identify else found
+
+
+def _known_by(task: Task) -> str:
+    from bridge.store.identity import identity  # noqa: PLC0415 - the store takes a while to load
+
+    return identity([task.path], whole=task.whole)
+
+
+@contextmanager
+def _threads(most: int) -> Iterator[None]:
+    """Within the block, no more threads read a file."""
+    before = THREADS.set(most)
+    try:
+        yield
+    finally:
+        THREADS.reset(before)
+
+
+def _undeclared(report: Report, choices: Choices) -> frozenset[str]:
+    """Return the domains that are asked for and not in this report: another may have them."""
+    names = {*choices.only, *choices.without} - {ALL}
+    return frozenset(name for name in names if not _there(report, name))
+
+
+def _there(report: Report, name: str) -> bool:
+    try:
+        accepted(report.ranges, (name,), ())
+    except UnknownDomainError:
+        return False
+    return True
+
+
+def _without(choices: Choices, undeclared: frozenset[str]) -> Choices:
+    """Return the choices as far as they concern a report without some domains."""
+    only = tuple(name for name in choices.only if name not in undeclared)
+    without = tuple(name for name in choices.without if name not in undeclared)
+    if choices.only and not only:  # none of its ranges is an op
+        return replace(choices, domains=(DEFAULT,), without=(DEFAULT,))
+    return replace(choices, domains=only, without=without)

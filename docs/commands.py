@@ -1,0 +1,48 @@
+"""Write docs/commands.md: what every command says of itself with --help.
+
+python docs/commands.py
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from bridge.cli import main
+
+PAGE = Path(__file__).with_suffix(".md")
+WIDTH = 78  # of click, in a terminal of 80 columns or more
+HEAD = """# Commands
+
+What `bridge COMMAND --help` prints, of every command. What the tables hold is told in [tables and commands](report.md).
+This page is made by `docs/commands.py`.
+"""
+
+
+def text() -> str:
+    """Return the page."""
+    whole = click.Context(main, info_name="bridge", **settings(main))
+    return "\n".join([HEAD, *(section(name, said) for name, said in helps(whole))])
+
+
+def helps(context: click.Context) -> Iterator[tuple[str, str]]:
+    """Give each command's name and what it says, a group before what is in it."""
+    yield context.command_path, context.get_help()
+    commands = getattr(context.command, "commands", {})
+    for name in sorted(commands):
+        below = click.Context(commands[name], parent=context, info_name=name, **settings(main))
+        yield from helps(below)
+
+
+def settings(group: click.Group) -> dict:
+    """Return how help is laid out: as the program does it, but of one width whatever the terminal."""
+    return group.context_settings | {"terminal_width": WIDTH, "max_content_width": WIDTH}
+
+
+def section(name: str, said: str) -> str:
+    """Return the part of one command."""
+    return f"## {name}\n\n```\n{said.rstrip()}\n```\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text(), encoding="utf-8")

@@ -1,0 +1,156 @@
+"""What is said of aggregates is, byte for byte, what one process says of the reports together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from command import done
+
+import importers
+from bridge.analyze.breakdown import COLUMNS
+from bridge.cli.printed import Printed
+from bridge.fleet.asked import Asked, kept
+from bridge.fleet.figures import needed
+from bridge.fleet.loading import Workers, run, tasks_of
+from bridge.fleet.together import Together
+from bridge.join.choices import Choices
+from bridge.joined import Joined, join
+from bridge.tables import Options, rows_of, wanted
+from fleet.reports import several
+from fleet.split import processes, split
+
+TABLES = kept(["path", "shape,op,kernel", "kernel,step", "op,module"])
+FORMS = ("csv", "md", "table")
+ASKED = (
+    """
+--by op --direction forward
+--by op,kernel --direction backward
+--by op-kernel --inclusive
+--by op-kernel --kernel-names mangled --running
+--by kernel --kernel-names demangled --columns p95,p99,mean,share,count,busy,span
+--by copy --memory-kinds
+--by op --columns communication,host,api,sync,queue,launch_gap,starved
+--by op,phase --columns tensor-cores
+--by op,path,direction --sort gpu_busy --top 5
+--by api --columns default,p99
+--by thread,kernel
+--by report,device,stream --columns count,gb_per_s
+--by op --names raw --filter gpu>1us
+--by op --domain mine
+--by op --exclude-domain nccl --graphs launch
+--by op --adopt
+""".strip()
+    .replace("tensor-cores", "tensor-cores")
+    .splitlines()
+)
+
+
+def together(paths: list[Path], tables: tuple[Asked, ...] = TABLES) -> Together:
+    tasks = tasks_of(paths, tables, Choices(), 1)
+    return run(tasks, Workers(1), lambda _: None)
+
+
+def computable(asked: Asked) -> list[str]:
+    """List the columns that a table can show of what is kept."""
+    found = []
+    for column in COLUMNS[rows_of(asked.by)]:
+        try:
+            parts = needed(rows_of(asked.by), [column])
+            wanted(asked.by, Options(columns=[column]))
+        except ValueError:
+            continue
+        found += [column] if set(parts) <= set(asked.columns) else []
+    return found
+
+
+def assert_same(apart: Together, one: Joined) -> None:
+    assert apart.totals == one.totals
+    assert apart.op_count == one.op_count
+    assert warned(apart.warnings) == warned((*one.report.warnings, *one.warnings))
+    for asked in TABLES:
+        how = {"inclusive": asked.inclusive, "memory_kinds": asked.memory_kinds}
+        columns = computable(asked)
+        table = apart.by(asked.by, columns=columns, **how)
+        expected = one.by(asked.by, columns=columns, **how)
+        assert list(table.dtypes) == list(expected.dtypes), asked.name
+        assert printed(apart, asked, table, "json") == printed(one, asked, expected, "json")
+        table, expected = apart.by(asked.by, **how), one.by(asked.by, **how)
+        assert table.equals(expected), asked.name
+        for form in FORMS:  # of few rows: to lay out many takes long
+            shown = (
+                printed(apart, asked, table[:9], form),
+                printed(one, asked, expected[:9], form),
+            )
+            assert shown[0] == shown[1], asked.name
+
+
+def warned(lines: Sequence[str]) -> list[str]:
+    """Give warnings in order, without the row of an example, which is that of its own report."""
+    return sorted(re.sub(r"first: #\d+", "first:", line) for line in lines)
+
+
+def printed(found: Together | Joined, asked: Asked, rows: pd.DataFrame, form: str) -> str:
+    text = Printed(found, asked.by, found.headings(asked.by), None)
+    return text.text(rows, form, to_terminal=False)
+
+
+def readable(corpus: Path) -> list[Path]:
+    found = []
+    for path in sorted((corpus / "nsys").glob("*.sqlite")):
+        try:
+            importers.load(path, details=False)
+        except importers.ReportError:
+            continue
+        found.append(path)
+    return found
+
+
+def test_the_whole_corpus(corpus):
+    paths = readable(corpus)
+    assert len(paths) == 20
+    assert_same(together(paths), join(importers.load(*paths)))
+
+
+def test_made_reports_two_of_one_name(tmp_path):
+    paths = several(tmp_path, 5)
+    apart = together(paths)
+    assert_same(apart, join(importers.load(*paths)))
+    assert len(set(apart.by("report")["report"])) == 5
+
+
+def test_one_report_alone(tmp_path):
+    [path] = several(tmp_path, 1)
+    assert_same(together([path]), join(importers.load(path)))
+
+
+@pytest.mark.parametrize("words", ASKED)
+def test_a_command_prints_the_same(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    several(tmp_path, 3)
+    command = ["report", "node*/*.sqlite", *words.split(), "--format", "json"]
+    assert done(*command, "--workers", 1) == done(*command)
+
+
+def by_op_and_kernel(found: Together | Joined) -> list[list]:
+    return [found.by(by).to_numpy().tolist() for by in ("op", "op-kernel", "kernel", "copy", "api")]
+
+
+def test_processes_split_into_reports_amount_to_the_same(corpus, tmp_path):
+    paths = [path for path in readable(corpus) if len(processes(path)) > 1]
+    assert len(paths) == 4
+    for path in paths:
+        parts = split(path, tmp_path)
+        assert len(parts) == 2
+        whole, apart = join(importers.load(path)), together(parts)
+        assert apart.totals == whole.totals
+        columns = "count,total,min,p50,p95,max,share"
+        for by in ("op-kernel", "kernel,op", "copy", "api", "kind", "direction,kernel"):
+            found = apart.by(by, columns=columns.replace("p50,", ""))
+            assert found.to_csv() == whole.by(by, columns=columns.replace("p50,", "")).to_csv(), by
+        assert apart.by("op").drop(columns="gpu_busy_ns").to_csv() == (
+            whole.by("op").drop(columns="gpu_busy_ns").to_csv()
+        )

@@ -1,0 +1,214 @@
+"""A run of aggregates in the store: made, shown, refused where rows are needed; broken reports and odd requests."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from command import assert_misused, assert_refused, bridge, done
+
+import bridge as library
+from bridge import store
+from bridge.fleet.paths import expanded
+from fleet.reports import several
+from importers.errors import ReportError
+
+
+@pytest.fixture
+def run(folder: Path) -> Path:
+    """Work in a folder with three reports."""
+    several(folder, 3)
+    return folder
+
+
+def imported(*words: str | Path) -> str:
+    return done("import", "node*/*.sqlite", "--workers", 1, "-q", *words)
+
+
+def test_a_run_of_aggregates_is_asked_as_the_reports_are(run):
+    imported()
+    for by in (
+        "op",
+        "op-kernel",
+        "kernel",
+        "copy",
+        "report,op",
+        "op,report",
+        "op,kernel",
+        "stream",
+    ):
+        command = ("report", "--by", by, "--format", "json")
+        assert done(*command) == done(*command, "node*/*.sqlite")
+    assert done("report", "--by", "copy", "--memory-kinds") == done(
+        "report", "node*/*.sqlite", "--by", "copy", "--memory-kinds"
+    )
+
+
+def test_it_prints_what_an_import_prints(run):
+    rows = done("import", "node*/*.sqlite")
+    apart = done("import", "node*/*.sqlite", "--workers", 1)
+    assert apart == rows.partition("capture quality")[0]
+    assert done("runs", "show", 2).endswith(apart)
+    assert "(aggregates)" in done("runs", "list").splitlines()[1]
+
+
+def test_the_summaries_are_there_for_people(run):
+    imported()
+    with closing(sqlite3.connect("bridge.db")) as db:
+        count = db.execute("SELECT sum(count) FROM op_kernel_summary WHERE run = 1").fetchone()[0]
+        assert db.execute("SELECT count(*) FROM activities").fetchone() == (0,)
+    assert count == library.load(*sorted(run.rglob("*.sqlite"))).by("op-kernel")["count"].sum()
+
+
+def test_what_needs_rows_says_so(run):
+    imported()
+    for words in (
+        ("trace", "-o", "x.json"),
+        ("why", "--kernel", "x"),
+        ("quality",),
+        ("diff", "1", "1"),
+    ):
+        result = bridge(*words)
+        if result.exit_code == 1:
+            assert "holds aggregates of 3 reports" in result.stderr
+            assert "give the reports themselves" in result.stderr
+    assert_refused(bridge("quality"), "holds aggregates of 3 reports", "the reports themselves")
+    assert_misused(bridge("report", "--by", "gap"), "no table 'gap' over reports apart")
+    assert_misused(bridge("report", "--by", "op,thread"), "no table 'op,thread' is kept", "--keep")
+    assert_misused(bridge("report", "--columns", "causes"), "bound")
+    assert_misused(bridge("report", "--columns", "host"), "no host_ns is kept")
+    assert_misused(bridge("report", "--from", "1ms"), "--from needs the rows of run 1")
+    assert_misused(bridge("report", "--names", "raw"), "run 1 of bridge.db", "in no other way")
+
+
+def test_a_table_is_kept_that_is_asked_for(run):
+    imported("--keep", "thread,op")
+    found = done("report", "--by", "op,thread", "--format", "csv")
+    assert found == done("report", "node*/*.sqlite", "--by", "op,thread", "--format", "csv")
+    assert_misused(bridge("import", "node*/*.sqlite", "--workers", 1, "--keep", "gap"), "--keep")
+
+
+def test_the_same_is_stored_once_and_beside_the_rows(run):
+    imported()
+    assert "already imported as run 1" in bridge("import", "node*/*.sqlite", "--workers", 1).stderr
+    imported("--keep", "op,thread")
+    done("import", "node*/*.sqlite", "-q")
+    assert [bool(one.tables) for one in store.listed(Path("bridge.db"))] == [True, True, False]
+    done("runs", "rm", 1)
+    with closing(sqlite3.connect("bridge.db")) as db:
+        assert db.execute("SELECT DISTINCT run FROM aggregates").fetchall() == [(2,)]
+
+
+def broken(run: Path) -> Path:
+    path = run / "node0" / "bad.sqlite"
+    path.write_bytes((run / "node0" / "rank0.sqlite").read_bytes()[:5000])
+    return path
+
+
+def test_a_broken_report_is_named_and_the_others_go_on(run):
+    broken(run)
+    result = bridge("report", "node*/*.sqlite", "--workers", 1, "--format", "json")
+    assert result.exit_code == 0
+    assert result.stdout == done("report", "node*/rank*.sqlite", "--format", "json")
+    [line] = [line for line in result.stderr.splitlines() if line.startswith("broken: ")]
+    assert "bad.sqlite: " in line
+    assert "1 of 4 reports left out: they cannot be read" in result.stderr
+
+
+def test_strict_stops_and_stores_nothing(run, monkeypatch):
+    monkeypatch.setattr("bridge.fleet.cluster.available", lambda: False)
+    broken(run)
+    result = bridge("import", "node*/*.sqlite", "--workers", 2, "--strict")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1].startswith("Error: bad.sqlite: ")
+    assert not (run / "bridge.db").exists()
+
+
+def test_all_broken_is_an_error(run):
+    path = broken(run)
+    result = bridge("import", path, "--workers", 1)
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == "Error: none of 1 reports could be read"
+    assert not (run / "bridge.db").exists()
+
+
+def test_odd_requests_are_refused(run):
+    one = "node0/rank0.sqlite"
+    assert_misused(bridge("report", one, "--workers", 1, "--scheduler", "x"), "not both")
+    assert_misused(bridge("report", one, "--strict"), "--strict goes with --workers")
+    assert_misused(bridge("report", "--workers", 1), "name them")
+    assert_misused(bridge("import", one, "--keep", "op,thread"), "--keep goes with --workers")
+    assert_misused(bridge("import", one, "--workers", 1, "--ncu", one), "--ncu")
+    assert_misused(bridge("report", one, "--workers", 1, "--by", "range"), "no table 'range'")
+    assert_misused(bridge("report", one, "--workers", 1, "--columns", "flops"), "no flop")
+    assert_misused(bridge("report", one, "--workers", 1, "--step", "1"), "--step needs the rows")
+    assert_misused(bridge("report", one, "--workers", 1, "--domain", "none"), "'none' in any")
+    assert_refused(bridge("report", one, one, "--workers", 1), "given twice")
+
+
+def test_patterns_and_folders(run):
+    names = [path.relative_to(run).as_posix() for path in expanded([run / "node*/*.sqlite"])]
+    assert names == sorted(names)
+    assert len(names) == 3
+    assert expanded([run / "node0", run / "node1"]) == expanded([run / "*" / "*.sqlite"])
+    assert expanded([run / "**/rank0.sqlite"]) == sorted(run.rglob("rank0.sqlite"))
+    odd = run / "a[1].sqlite"
+    shutil.copy(run / "node0/rank0.sqlite", odd)
+    (run / "a1.nsys-rep").touch()
+    (run / "a[1].nsys-rep").touch()
+    assert expanded([odd]) == [odd]
+    assert expanded([run]) == [run / "a1.nsys-rep", odd]
+    assert expanded([run / "none*"]) == [run / "none*"]
+    assert_refused(bridge("report", "none*"), "none*", "no such file")
+    assert "broken: " in bridge("report", "none*", "--workers", 1).stderr
+
+
+def test_a_program_asks_for_aggregates(run):
+    from bridge import fleet
+
+    found = fleet.load("node*/*.sqlite", by="op,thread", workers=1)
+    one = library.load(*sorted(run.rglob("*.sqlite")))
+    assert found.by("op,thread").equals(one.by("op,thread"))
+    assert found.totals == one.totals
+    with pytest.raises(ReportError, match=r"bad\.sqlite"):
+        fleet.load(broken(run), "node1", workers=1)
+    told = []
+    fleet.load("node0", workers=1, broken=told.append)
+    assert [one.path.name for one in told] == ["bad.sqlite"]
+
+
+def test_imports_at_once_lose_nothing(run):
+    command = [sys.executable, "-m", "bridge", "import", "--workers", "1", "-q"]
+    files = sorted(run.rglob("*.sqlite"))
+    running = [subprocess.Popen([*command, file], stderr=subprocess.PIPE) for file in files]
+    for process in running:
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said.decode()
+    db = Path("bridge.db")
+    assert sorted(one.source for one in store.listed(db)) == sorted((f.name,) for f in files)
+    for one in store.listed(db):
+        found = store.load_aggregates(db, one.id)
+        assert found is not None
+        assert found.totals["activities"] == one.activities
+
+
+def test_an_import_killed_while_it_stores_leaves_a_store_that_opens(run):
+    imported("--name", "first")
+    program = (
+        "import os, signal\nfrom bridge.store import aggregated\nreal = aggregated.summaries\n"
+        "aggregated.summaries = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from bridge.cli import main\nmain(['import', 'node0', '--workers', '1'])"
+    )
+    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert [one.name for one in store.listed(Path("bridge.db"))] == ["first"]
+    imported("--keep", "op,thread")
+    assert len(store.listed(Path("bridge.db"))) == 2
+    with closing(sqlite3.connect("bridge.db")) as db:
+        assert db.execute("SELECT DISTINCT run FROM reports").fetchall() == [(1,), (2,)]

@@ -1,0 +1,121 @@
+"""Putting aggregates together, against plain loops; packing loses nothing."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.analyze.breakdown.statistics import times_of
+from bridge.fleet.merging import Merged, Times, together
+from bridge.fleet.packed import packed, unpacked
+
+NAMES = st.sampled_from(["", "mm", "add", "ü", "a,b", "\ud800", "x" * 300])
+INTS = st.integers(-(2**62), 2**62)
+SUMS = st.integers(-(2**40), 2**40)
+ROW = st.tuples(NAMES, st.integers(-1, 3), SUMS, st.lists(INTS | st.integers(0, 3), max_size=6))
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> list[tuple[str, int, int, list[int]]]:
+    """Draw the rows of one report's table: no two are called the same."""
+    return draw(st.lists(ROW, max_size=5, unique_by=lambda row: row[:2]))
+
+
+def made(rows: list[tuple[str, int, int, list[int]]]) -> Merged:
+    labels = {
+        "op": np.array([*(row[0] for row in rows), None], object)[:-1],
+        "step": np.array([row[1] for row in rows], np.int64),
+    }
+    times = [np.array(sorted(row[3]), np.int64) for row in rows]
+    total = np.array([row[2] for row in rows], np.int64)
+    return Merged(labels, {"total_ns": total}, {"times": Times.of(times)})
+
+
+def plain(table: Merged) -> dict[tuple[str, int], tuple[int, list[int]]]:
+    """Give a table as a dictionary, one Python value at a time."""
+    row, value = (column.tolist() for column in table.times["times"].every())
+    of_row: dict[int, list[int]] = defaultdict(list)
+    for r, v in zip(row, value, strict=True):
+        of_row[r].append(v)
+    keys = zip(table.labels["op"].tolist(), table.labels["step"].tolist(), strict=True)
+    sums = table.sums["total_ns"].tolist()
+    return {key: (sums[r], of_row[r]) for r, key in enumerate(keys)}
+
+
+def brute(reports: list[list[tuple[str, int, int, list[int]]]]) -> dict:
+    sums: Counter = Counter()
+    times: dict = defaultdict(list)
+    for rows in reports:
+        for op, step, total, values in rows:
+            sums[op, step] += total
+            times[op, step] += values
+    return {key: (sums[key], sorted(times[key])) for key in times}
+
+
+@settings(max_examples=40)
+@given(st.lists(tables(), min_size=1, max_size=5))
+def test_merging_adds_up_what_is_called_the_same(reports):
+    merged = together([made(rows) for rows in reports])
+    assert plain(merged) == brute(reports)
+    assert len(plain(merged)) == merged.rows
+
+
+@settings(max_examples=40)
+@given(st.lists(tables(), min_size=2, max_size=5), st.randoms(), st.data())
+def test_neither_order_nor_grouping_changes_anything(reports, random, data):
+    parts = [made(rows) for rows in reports]
+    whole = plain(together(parts))
+    cut = data.draw(st.integers(1, len(parts) - 1))
+    random.shuffle(parts)
+    assert plain(together(parts)) == whole
+    assert plain(together([together(parts[:cut]), together(parts[cut:])])) == whole
+
+
+@settings(max_examples=40)
+@given(st.lists(tables(), min_size=1, max_size=4))
+def test_rows_that_are_apart_stay_apart(reports):
+    parts = [made(rows) for rows in reports]
+    merged = together(parts, apart=True)
+    assert merged.rows == sum(part.rows for part in parts)
+    assert merged.labels["op"].tolist() == [row[0] for rows in reports for row in rows]
+    assert merged.sums["total_ns"].tolist() == [row[2] for rows in reports for row in rows]
+    row, value = merged.times["times"].every()
+    assert value.tolist() == [v for rows in reports for one in rows for v in sorted(one[3])]
+    counts = [len(one[3]) for rows in reports for one in rows]
+    assert np.bincount(row, minlength=merged.rows).tolist() == (counts or [])
+
+
+@settings(max_examples=40)
+@given(tables())
+def test_packing_loses_nothing(rows):
+    table, back = made(rows), unpacked(packed(made(rows)))
+    assert plain(back) == plain(table)
+    assert list(back.labels) == list(table.labels)
+    assert [c.dtype for c in back.labels.values()] == [c.dtype for c in table.labels.values()]
+    assert back.times["times"].times.tolist() == table.times["times"].times.tolist()
+
+
+@settings(max_examples=40)
+@given(st.binary(max_size=50))
+def test_other_bytes_are_refused(data):
+    with pytest.raises(ValueError, match="damaged"):
+        unpacked(data)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.integers(-1, 3), INTS), max_size=20))
+def test_times_of_a_group_are_all_of_them_in_order(pairs):
+    group, value = (np.array([p[i] for p in pairs], np.int64) for i in range(2))
+    found = times_of(group, value, 4)
+    assert [part.tolist() for part in found] == [
+        sorted(v for g, v in pairs if g == n) for n in range(4)
+    ]
+
+
+def test_nothing_is_no_table():
+    with pytest.raises(ValueError, match="nothing"):
+        together([])

@@ -1,0 +1,214 @@
+"""Workers: of Dask, of our own pool; one that is killed loses nothing, and none is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib.util import find_spec
+from multiprocessing import active_children
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+from command import bridge, done
+from real_parts import need
+
+from bridge.fleet import cluster, pool
+from bridge.fleet.aggregates import Aggregates
+from bridge.fleet.asked import kept
+from bridge.fleet.loading import tasks_of
+from bridge.fleet.task import Broken, Task
+from bridge.join.choices import Choices
+from fleet.reports import several
+
+REPORTS = 16
+PROGRAM = """
+import sys
+if sys.argv.pop(1) == "pool":
+    sys.modules["distributed"] = None
+if __name__ == "__main__":
+    from bridge.cli import main
+    main(prog_name="bridge")
+"""
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    several(folder, REPORTS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    """Start a Dask cluster of two workers once, and give its address."""
+    need("dask", find_spec("distributed"), "Dask's distributed is not installed")
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=cluster.LOOPBACK, silence_logs=50
+    ) as running:
+        yield running.scheduler_address
+
+
+def workers_of_ours() -> list[BaseProcess]:
+    return [child for child in active_children() if child.name == pool.NAME]
+
+
+def tasks(reports: Path) -> list[Task]:
+    return tasks_of(sorted(reports.rglob("*.sqlite")), kept()[:3], Choices(), 1)
+
+
+def pattern(reports: Path) -> str:
+    return f"{reports}/**/*.sqlite"
+
+
+def one_process(reports: Path) -> str:
+    return done("report", pattern(reports), "--by", "op-kernel", "--format", "json")
+
+
+def test_a_cluster_of_two_workers_says_what_one_process_says(reports, scheduler):
+    command = ("report", pattern(reports), "--by", "op-kernel", "--format", "json")
+    result = bridge(*command, "--scheduler", scheduler)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == one_process(reports)
+    assert f"{REPORTS} of {REPORTS}: rank" in result.stderr
+
+
+def test_a_pool_of_two_workers_says_what_one_process_says(reports, monkeypatch):
+    monkeypatch.setattr(cluster, "available", lambda: False)
+    command = ("report", pattern(reports), "--by", "op-kernel", "--format", "json")
+    assert done(*command, "--workers", 2) == one_process(reports)
+    assert not workers_of_ours()
+
+
+def after_a_kill(
+    outcomes: Iterator[Aggregates | Broken], kill: Callable[[], None]
+) -> list[Aggregates | Broken]:
+    """Take all outcomes, and kill what works once the first is there."""
+    found = [next(outcomes)]
+    kill()
+    return [*found, *outcomes]
+
+
+def assert_complete(found: list[Aggregates | Broken], work: list[Task]) -> None:
+    assert all(isinstance(one, Aggregates) for one in found)
+    assert sorted(one.place for one in found) == [task.place for task in work]
+
+
+def test_a_killed_worker_of_a_cluster_loses_nothing(reports, scheduler):
+    from distributed import Client
+
+    def kill() -> None:
+        with Client(scheduler) as client:
+            workers = client.run(os.getpid)
+            os.kill(next(iter(workers.values())), signal.SIGKILL)
+
+    work = tasks(reports)
+    assert_complete(after_a_kill(cluster.on_cluster(work, scheduler), kill), work)
+
+
+def test_killed_workers_of_the_pool_lose_nothing(reports):
+    killed: list[int] = []
+
+    def kill() -> None:
+        for child in workers_of_ours():
+            killed.append(child.pid or 0)
+            os.kill(child.pid or 0, signal.SIGKILL)
+
+    work = tasks(reports)
+    assert_complete(after_a_kill(pool.in_processes(work, 2), kill), work)
+    assert len(killed) == 2
+    assert not workers_of_ours()
+
+
+def test_a_report_that_kills_its_worker_every_time_is_named(reports):
+    over, deaths = threading.Event(), set[int]()
+
+    def kill_all() -> None:
+        while not over.wait(0.05):
+            for child in workers_of_ours():
+                deaths.add(child.pid or 0)
+                with suppress(ProcessLookupError):
+                    os.kill(child.pid or 0, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_all)
+    killer.start()
+    try:
+        [found] = pool.in_processes(tasks(reports)[:1], 1)
+    finally:
+        over.set()
+        killer.join()
+    assert isinstance(found, Broken)
+    assert "died 3 times (killed by SIGKILL)" in found.line
+    assert len(deaths) >= 3
+    assert not workers_of_ours()
+
+
+def test_nobody_answers_at_the_address(reports, monkeypatch):
+    import dask
+
+    need("dask", find_spec("distributed"), "Dask's distributed is not installed")
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
+        result = bridge("report", pattern(reports), "--scheduler", "tcp://127.0.0.1:9")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1].startswith("Error: tcp://127.0.0.1:9: no scheduler")
+
+
+def test_without_dask_a_scheduler_is_refused(reports, monkeypatch):
+    monkeypatch.setattr(cluster, "available", lambda: False)
+    result = bridge("report", pattern(reports), "--scheduler", "tcp://127.0.0.1:9")
+    assert result.exit_code == 1
+    assert "nsight-bridge[cluster]" in result.stderr
+
+
+@pytest.fixture
+def started(tmp_path: Path, reports: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start an import in a pool, in a session of its own, and wait until a report is done."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    words = ["pool", "import", pattern(reports), "--workers", "2", "--db", tmp_path / "x.db"]
+    process = subprocess.Popen(
+        [sys.executable, program, *words], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stderr
+    assert process.stderr.readline().startswith("1 of 16")
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def living(group: int) -> list[str]:
+    """List the processes of a group that are no zombies."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, of = stat.read_text().rpartition(")")[2].split()[:3]
+            found += [stat.parent.name] if int(of) == group and state != "Z" else []
+    return found
+
+
+def test_an_interrupt_leaves_nothing(started, tmp_path):
+    os.killpg(started.pid, signal.SIGINT)
+    _, said = started.communicate(timeout=30)
+    assert started.returncode == 130
+    assert "interrupted; nothing half-written was left" in said
+    assert "Traceback" not in said
+    assert not living(started.pid)
+    assert not (tmp_path / "x.db").exists()
+
+
+def test_workers_end_with_a_parent_that_is_killed(started, tmp_path):
+    assert len(living(started.pid)) >= 3
+    os.kill(started.pid, signal.SIGKILL)
+    started.wait()
+    ends = time.monotonic() + 20
+    while living(started.pid) and time.monotonic() < ends:
+        time.sleep(0.1)
+    assert not living(started.pid)

@@ -1,0 +1,196 @@
+"""Who a rank is: what is said of it in which order, what secrets are not kept, what is told twice."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from command import assert_misused, done
+from command import bridge as command
+from fleet.split import split
+
+import bridge
+from bridge.analyze.ranks import Ranks, said
+from bridge.join import ranked
+from bridge.recording.header import RANKS
+from importers.nsys import environment
+from ranks.run import Rank, run
+
+SECRETS = ("API_TOKEN=planted-9137", "AWS_SECRET=planted-5551", "HOSTNAME=planted-71")
+
+
+def ranks(paths, **choices):
+    return bridge.load(*paths, **choices).ranks
+
+
+def told(paths, **choices):
+    """Give (rank, by what it is known) of the only process of each report."""
+    return [(one.rank, one.known_by) for one in ranks(paths, **choices).members]
+
+
+def test_launchers_variables_are_those_of_recordings():
+    assert dict(environment.PLACES) == RANKS
+
+
+def test_what_is_said_best_counts(folder):
+    every = {"file": "run_rank4.sqlite", "name": "worker rank 5", "environment": ["RANK=3"]}
+    [path], _ = run(folder, [Rank(0, **every)])
+    named = path.rename(folder / "node2-run_rank4.sqlite")
+    assert told([named], rank_from=r"node(\d)") == [(2, "--rank-from")]
+    assert told([named]) == [(3, "environment")]
+    for left, best in (
+        ("environment", (5, "process name")),
+        ("name", (4, "file name")),
+        ("file", (0, "place")),
+    ):
+        every.pop(left)
+        [path], _ = run(folder, [Rank(0, **every)])
+        assert told([path]) == [best]
+        path.unlink()
+
+
+def test_recordings_know_better_than_the_environment(folder):
+    [path], _ = run(folder, [Rank(0, environment=["RANK=3"])])
+    joined = bridge.load(path)
+    facts = replace(joined.report.facts[0], metadata={**joined.report.facts[0].metadata, "rank": 9})
+    report = replace(joined.report, facts=(facts,))
+    assert [(m.rank, m.known_by) for m in Ranks.of(report).members] == [(9, "recording")]
+    report = replace(report, facts=(replace(facts, product="PyTorch profiler"),))
+    assert [(m.rank, m.known_by) for m in Ranks.of(report).members] == [(9, "profiler")]
+
+
+@pytest.mark.parametrize(
+    ("entries", "own", "found"),
+    [
+        (["RANK=3", "LOCAL_RANK=1", "WORLD_SIZE=8"], [], {"rank": 3, "local_rank": 1, "world_size": 8}),
+        (["SLURM_PROCID=5", "RANK=3"], [], {"rank": 3}),
+        (["SLURM_PROCID=5", "RANK=x"], [], {"rank": 5}),
+        (["RANK=3"], ['RANK="4"'], {"rank": 4}),  # the program's own environment
+        ([], ["PMI_RANK=0"], {"rank": 0}),
+        (["XRANK=3", "RANK", "RANK=", "RANK=-1", "RANK=1e3", f"RANK={'9' * 40}"], [], None),
+    ],
+)  # fmt: skip
+def test_of_the_environment_places_alone_are_kept(folder, entries, own, found):
+    one = Rank(0, environment=[*SECRETS, *entries], own=[*own, 'TOKEN="planted-3"'], host="node7")
+    [path], _ = run(folder, [one])
+    joined = bridge.load(path)
+    assert joined.report.facts[0].metadata.get("environment") == found
+    assert joined.report.facts[0].metadata["host"] == "node7"
+    assert "planted" not in repr(joined.report.facts)
+    assert "planted" not in done("ranks", path, "--format", "json")
+    done("trace", path, "-o", "t.json")
+    assert "planted" not in (folder / "t.json").read_text(encoding="utf-8")
+
+
+def test_a_launchers_environment_is_no_ranks(corpus, folder):
+    """Of two processes in one report the environment is the launcher's; their GPUs tell them apart."""
+    joined = bridge.load(corpus / "nsys" / "pytorch-2gpu-before.sqlite")
+    facts = replace(joined.report.facts[0], metadata={"environment": {"rank": 1}})
+    found = Ranks.of(replace(joined.report, facts=(facts,)))
+    assert [(m.rank, m.known_by, m.gpus, m.pid) for m in found.members] == [
+        (0, "place", (0,), 144), (1, "place", (1,), 145),
+    ]  # fmt: skip
+    assert [m.rank for m in Ranks.of(joined.report, place=3).members] == [6, 7]
+
+
+def test_processes_that_share_a_gpu_are_not_told_apart(corpus):
+    found = bridge.load(corpus / "nsys" / "two-processes.sqlite").ranks
+    assert [(m.rank, m.known_by) for m in found.members if m.works] == [(-1, "")] * 2
+    assert found.names == ["process 1679", "process 1680"]
+
+
+def test_a_report_says_the_same_whatever_is_beside_it(folder):
+    paths, _ = run(folder, [Rank(n, pid=100 + n) for n in range(3)])
+    assert [rank for rank, _ in told(paths)] == [0, 1, 2]
+    assert [told([path], place=n)[0] for n, path in enumerate(paths)] == told(paths)
+
+
+def test_nccl_says_the_rank_in_its_largest_communicator():
+    def init(rank, size):
+        return json.dumps({"NCCL communicator ID": 7, "No. of ranks": size, "Rank": rank})
+
+    assert said.of_communicators([init(0, 2), init(5, 8), init(1, 4)]) == 5
+    assert said.of_communicators([init(1, 8), init(2, 8)]) == -1
+    assert said.of_communicators(["{", '{"Rank": "x"}', '["Rank"]', ""]) == -1
+
+
+@pytest.mark.parametrize(
+    ("expression", "path", "found"),
+    [
+        (r"r(\d+)", "a/r12.sqlite", {"rank": 12}),
+        (r"(node\d)/r(?P<rank>\d+)", "node1/r12.sqlite", {"rank": 12}),
+        (r"(?P<host>node\d)/r(\d+)", "node1/r12.sqlite", {"rank": 12, "host": "node1"}),
+        (r"(?P<host>node\d)", "node1/r12.sqlite", {"host": "node1"}),
+        (r"(\w+)\.sqlite", "x.sqlite", {}),
+        (r"q(\d+)", "a/r12.sqlite", {}),
+    ],
+)
+def test_paths_tell_ranks(expression, path, found):
+    assert ranked.told(ranked.compiled(expression), path) == found
+
+
+def test_the_path_counts_and_is_not_shown(folder):
+    paths, _ = run(folder, [Rank(n, pid=100 + n, file=f"secret/r{n + 3}/a.sqlite") for n in (0, 1)])
+    option = ("--rank-from", r"/r(\d+)/")
+    rows = json.loads(done("ranks", *paths, *option, "--format", "json"))["rows"]
+    assert [(row["rank"], row["known_by"]) for row in rows] == [
+        (3, "--rank-from"),
+        (4, "--rank-from"),
+    ]
+    assert "secret" not in json.dumps(rows)
+
+
+@pytest.mark.parametrize("name", ["ranks", "report", "trace"])
+def test_a_wrong_expression_is_a_usage_error(folder, name):
+    [path], _ = run(folder, [Rank(0)])
+    more = ["-o", "t.json"] if name == "trace" else []
+    for expression, why in (
+        ("(", "no regular expression"),
+        ("r", "no group"),
+        (r"q(\d)", "finds no rank"),
+    ):
+        assert_misused(command(name, path, "--rank-from", expression, *more), why)
+
+
+def test_two_of_one_rank_are_said(folder):
+    paths, _ = run(folder, [Rank(n, pid=100 + n, environment=["RANK=3"]) for n in (0, 1)])
+    for words in (["ranks"], ["report", "--by", "op,rank"], ["report", "--by", "skew"]):
+        [line] = command(words[0], *paths, *words[1:]).stderr.splitlines()
+        assert line.startswith(
+            "warning: rank 3 is both process 100 of report-0.sqlite, by environment and"
+        )
+        assert "process 101 of report-1.sqlite" in line
+    assert command("report", *paths).stderr == ""
+
+
+def test_a_run_of_the_store_knows_its_ranks(folder):
+    paths, _ = run(
+        folder, [Rank(n, pid=100 + n, environment=[f"RANK={n + 5}"], host=f"h{n}") for n in (0, 1)]
+    )
+    done("import", "-q", *paths)
+    rows = json.loads(done("ranks", "--format", "json"))["rows"]
+    assert [(row["rank"], row["host"]) for row in rows] == [(5, "h0"), (6, "h1")]
+
+
+def test_an_import_keeps_what_paths_said(folder):
+    paths, _ = run(folder, [Rank(n, pid=100 + n, file=f"r{n + 3}/a.sqlite") for n in (0, 1)])
+    done("import", "-q", *paths)
+    done("import", "-q", *paths, "--rank-from", r"/r(\d+)/")
+    ranks_of = [
+        [
+            row["rank"]
+            for row in json.loads(done("ranks", "--run", str(n), "--format", "json"))["rows"]
+        ]
+        for n in (1, 2)
+    ]
+    assert ranks_of == [[0, 1], [3, 4]]
+    assert_misused(command("import", "-q", *paths, "--rank-from", r"q(\d)"), "finds no rank")
+
+
+def test_a_report_split_by_process_has_the_same_ranks(corpus, folder):
+    whole = corpus / "nsys" / "pytorch-2gpu-before.sqlite"
+    one, several = bridge.load(whole), bridge.load(*split(whole, folder))
+    for by in ("rank", "rank,op", "rank,kernel"):
+        a, b = (joined.by(by) for joined in (one, several))
+        assert a.to_csv() == b.to_csv()
+    columns = ["op", "ranks", "total_ns", "slowest", "slowest_ns", "skew", "lost_ns"]
+    assert one.by("skew")[columns].equals(several.by("skew")[columns])

@@ -20,9 +20,11 @@ from bridge.analyze.totals import Totals, totals
 from bridge.join.attributed import DEFAULT, DIRECTIONS, Attributed
 from bridge.join.attribution import REASONS, RULES
 from bridge.join.choices import Choices
+from bridge.join.nesting import TangledError
 from bridge.join.order import NONE, Ints
 from bridge.tables import Options, table
 from bridge.views import VIEWS, dimensions_of
+from importers.errors import ReportError
 from importers.report import Report
 
 if TYPE_CHECKING:
@@ -215,7 +217,10 @@ class Joined:
 
 def join(report: Report, choices: Choices = DEFAULT) -> Joined:
     """Attribute a report that is already loaded."""
-    return Joined(Attributed.of(report, choices))
+    try:
+        return Joined(Attributed.of(report, choices))
+    except TangledError as error:
+        raise ReportError(f"{', '.join(report.source)}: {error}") from error
 
 
 def load(*paths: str | Path, **choices: Any) -> Joined:

@@ -14,6 +14,13 @@ import numpy as np
 
 from bridge.join.order import NONE, Ints, by, outer_first, runs, stable
 
+ROUNDS = 1_000  # of cutting; a range of a real program crosses a few others
+PIECES = 4, 100_000  # per range, and besides
+
+
+class TangledError(ValueError):
+    """Ranges that cross each other so often that their pieces would fill the memory; says so in words for the user."""
+
 
 @dataclass(frozen=True)
 class Nesting:
@@ -36,6 +43,7 @@ class Nesting:
 
         Ranges of no length are never open and get no node. Of two with the same start the longer is
         outer; of two with the same interval the earlier row, which is the order of their pushes.
+        Raises TangledError.
         """
         rows = np.arange(len(start)) if rows is None else rows
         open_ever = end > start
@@ -48,7 +56,8 @@ class Nesting:
     def _nested(cls, stack: Ints, start: Ints, end: Ints, rows: Ints) -> Nesting:
         crossed: list[Ints] = []
         rank = np.arange(len(rows))
-        while True:
+        most = PIECES[0] * len(rows) + PIECES[1]
+        while len(crossed) < ROUNDS and len(rows) <= most:
             parent = parents(stack, start, end)
             crossing = np.flatnonzero((parent != NONE) & (end > end[parent]))
             if not len(crossing):
@@ -62,6 +71,9 @@ class Nesting:
             start, end = np.append(start, at), np.append(end, rest)
             order = by(stack, start, rank)
             stack, start, end, rows, rank = (c[order] for c in (stack, start, end, rows, rank))
+        raise TangledError(
+            "ranges of one thread cross each other by the thousand; is the export damaged?"
+        )
 
     def __len__(self) -> int:
         return len(self.start)

@@ -1,12 +1,17 @@
 """Which ranges are open at an instant: the nesting against looking at every range."""
 
+import made_reports
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bridge.join.nesting import Nesting
+import bridge
+from bridge.join.nesting import Nesting, TangledError
 from bridge.join.order import NONE
 from bridge.join.paths import paths
+from importers.errors import ReportError
+from importers.nsys import schema
 from join.brute import Range, outer_first, stack_at, union
 from join.compare import chain
 
@@ -110,3 +115,33 @@ def test_a_path_names_all_ops_on_the_stack(intervals, ops):
     assert len(set(distinct)) == len(distinct)
     for node, code in enumerate(codes):
         assert distinct[code] == "/".join(names[op[row]] for row in chain(nesting, node))
+
+
+def tangled(count):
+    """Ranges each of which crosses all the others."""
+    start = np.arange(count)
+    return np.zeros(count, np.int64), start, start + count
+
+
+def test_some_hundreds_that_all_cross_are_cut_into_pieces():
+    nesting = Nesting.of(*tangled(200))
+    assert len(nesting) == 200 * 201 // 2
+    assert len(nesting.crossed) == 199
+
+
+def test_thousands_that_all_cross_are_refused_soon():
+    with pytest.raises(TangledError, match="cross each other"):
+        Nesting.of(*tangled(5_000))
+
+
+def test_a_tangled_report_is_refused_in_a_line(tmp_path):
+    path = made_reports.small(tmp_path / "report.sqlite")
+    made_reports.changed(
+        path,
+        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)"
+        f" INSERT INTO {schema.READ['annotations'].name} (start, end, eventType, text, globalTid, domainId)"
+        f" SELECT i * 10, i * 10 + 1000000, eventType, 'tangled', globalTid, 0 FROM n,"
+        f" (SELECT * FROM {schema.READ['annotations'].name} WHERE eventType = 59 LIMIT 1)",
+    )
+    with pytest.raises(ReportError, match=r"report\.sqlite: ranges of one thread cross"):
+        bridge.load(path)

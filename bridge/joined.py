@@ -13,7 +13,6 @@ import pandas as pd
 
 import importers
 from bridge.analyze import during, lawful
-from bridge.analyze.breakdown import RANGES, rows_of
 from bridge.analyze.metrics import timeless
 from bridge.analyze.ranks import Ranks
 from bridge.analyze.totals import Totals, totals
@@ -23,7 +22,7 @@ from bridge.join.choices import Choices
 from bridge.join.nesting import TangledError
 from bridge.join.order import NONE, Ints
 from bridge.tables import Options, table
-from bridge.views import VIEWS, dimensions_of
+from bridge.views import heading
 from importers.errors import ReportError
 from importers.report import Report
 
@@ -62,6 +61,11 @@ class Joined:
     def ranks(self) -> Ranks:
         """Which rank each process is, and by what that is known."""
         return Ranks.of(self.report, self.attributed.place)
+
+    @property
+    def ranges(self) -> int:
+        """How many ranges there are."""
+        return len(self.report.ranges)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -193,10 +197,8 @@ class Joined:
         )
 
     def headings(self, view: str) -> str:
-        """Return which headings a table gets for people: without device work, those of ranges are of the CPU."""
-        kind = view if view in VIEWS else rows_of(dimensions_of(view))
-        bare = kind in ("op", RANGES) and not len(self.report.activities)
-        return f"{kind} without activities" if bare else kind
+        """Return which headings a table gets for people, by `bridge.views.heading`."""
+        return heading(view, activities=len(self.report.activities))
 
     def export_trace(self, path: str | Path, **how: Any) -> Timeline:
         """Write one timeline of ops, API calls and device work: see `bridge.exports.trace`."""

@@ -162,3 +162,13 @@ def details_of(by: str, words: Iterable[str] = ()) -> frozenset[str]:
 
 TIME_UNITS = ("ns", "us", "ms", "s")
 DIRECTED = tuple(name for name, view in VIEWS.items() if view.directed)
+
+
+def heading(view: str, *, activities: int) -> str:
+    """Return which headings a table gets for people: without device work, those of ranges are of the CPU."""
+    kind = view
+    if view not in VIEWS:
+        from bridge.analyze.breakdown import rows_of  # noqa: PLC0415 - not light
+
+        kind = rows_of(dimensions_of(view))
+    return f"{kind} without activities" if kind in ("op", "ranges") and not activities else kind

@@ -373,8 +373,8 @@ WHILE_IT_IMPORTS = {
     "reads": ("importers.columns:Database.read", 1),
     "begins to store": ("bridge.store.ingest:_append", 1),
     "stores": ("bridge.store.ingest:_append", 4),
-    "stores the summaries": ("bridge.store.save:_reports", 1),
-    "is about to finish": ("bridge.store.save:_run", 1),
+    "stores the summaries": ("bridge.store.saving:_reports", 1),
+    "is about to finish": ("bridge.store.saving:_run", 1),
 }
 WHILE_IT_MAKES_A_STORE = {
     **WHILE_IT_IMPORTS,

@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from bridge.cli import counters, many, options, rank_options
+from bridge.cli import counters, known, many, options, rank_options
 from bridge.cli.import_many import import_many
 from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
     from bridge.fleet.together import Together
+    from bridge.join.choices import Choices
     from bridge.joined import Joined
+    from bridge.store import Kept
 
 TOP = 15
+TRACE = "bridge trace -o trace.json.gz"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be imported, and how; ``whole``: known by every byte."""
+
+    reports: tuple[Path, ...]
+    db: Path
+    rules: Path | None
+    rank_from: str | None
+    sidecar: tuple[Path, ...]
+    ncu: tuple[Path, ...]
+    whole: bool
+
+    def choices(self) -> Choices:
+        """Return what is chosen of the attribution; a usage error for rules that are none."""
+        from bridge.join.choices import Choices
+
+        return Choices(options.read_rules(self.rules), rank_from=self.rank_from)
+
+    def grouped(self) -> str:
+        """Return the text of the rules, which a run keeps."""
+        return self.rules.read_text(encoding="utf-8") if self.rules else ""
+
+
+class Imported(NamedTuple):
+    """The run's number and what is shown of it; what to ask next; what the capture is worth, '' if nothing is wrong."""
+
+    run: int
+    found: Joined | Kept | Together
+    next: str
+    worth: str = ""
 
 
 @click.command("import")
@@ -59,78 +95,64 @@ def import_(  # noqa: PLR0913, PLR0917 - what it takes
     if name is not None:
         store.check_name(name)
     workers = many.Where(**where, quiet=quiet)
-    reports = many.expanded(reports)
-    found: Joined | Together
-    if workers.asked:
-        if ncu:
-            raise click.UsageError("--ncu needs the rows of a report: no --workers with it")
-        number, found = import_many(
-            workers, reports, db, rules, keep, rank_from, sidecar=sidecar, whole=verify
-        )
-    else:
-        if keep:
-            raise click.UsageError("--keep goes with --workers or --scheduler: else rows are kept")
-        number, found = _import(reports, db, rules, sidecar, ncu, verify, rank_from)
+    asked = Asked(many.expanded(reports), db, rules, rank_from, sidecar, ncu, verify)
+    imported = _in_workers(asked, workers, keep) if workers.asked else _whole(asked, keep)
     if name is not None:
-        _call(db, number, name)
+        _call(db, imported.run, name)
     if not quiet:
-        show(found)
-        _worth(found, number)
-    _said(found, number, db)
+        show(imported.found)
+        if imported.worth:
+            click.echo(f"{imported.worth} (bridge quality --run {imported.run})")
+    click.echo(
+        f"run {imported.run} of {db}; next: bridge report --by op | {imported.next}", err=True
+    )
 
 
-def _import(  # noqa: PLR0913, PLR0917 - the same
-    reports: tuple[Path, ...],
-    db: Path,
-    rules: Path | None,
-    sidecar: tuple[Path, ...],
-    ncu: tuple[Path, ...],
-    verify: bool,
-    rank_from: str | None,
-) -> tuple[int, Joined]:
-    """Store reports with all their rows; return the run's number and what it is of."""
+def _in_workers(asked: Asked, workers: many.Where, keep: tuple[str, ...]) -> Imported:
+    """Store what workers made of reports."""
+    if asked.ncu:
+        raise click.UsageError("--ncu needs the rows of a report: no --workers with it")
+    number, together = import_many(
+        workers, asked.reports, asked.db, asked.rules, keep, asked.rank_from,
+        sidecar=asked.sidecar, whole=asked.whole,
+    )  # fmt: skip
+    return Imported(number, together, "bridge report --by report,op")
+
+
+def _whole(asked: Asked, keep: tuple[str, ...]) -> Imported:
+    """Store reports with all their rows, unless they are there."""
+    if keep:
+        raise click.UsageError("--keep goes with --workers or --scheduler: else rows are kept")
+    choices, grouped = asked.choices(), asked.grouped()
+    if not asked.sidecar:
+        there = known.kept(
+            asked.reports, asked.db, grouped, asked.ncu, whole=asked.whole, ranks=asked.rank_from
+        )
+        if there:
+            run, kept = there
+            options.warn(kept.warnings)
+            known.said(run, asked.db)
+            return Imported(run.id, kept, TRACE, kept.worth)
+    return _read(asked, choices, grouped)
+
+
+def _read(asked: Asked, choices: Choices, grouped: str) -> Imported:
+    """Read reports and store them; those that only a recording beside them tells apart may be there."""
     from bridge import store
-    from bridge.join.choices import Choices
-
-    choices = Choices(options.read_rules(rules), rank_from=rank_from)
-    joined = options.joined(reports, db, None, choices, sidecar=sidecar)
-    joined = counters.with_ncu(joined, ncu, choices)
-    grouped = rules.read_text(encoding="utf-8") if rules else ""
-    recordings = [path for facts in joined.report.facts for path in facts.recordings]
-    known = store.identity((*reports, *recordings), ncu=ncu, whole=verify)
-    known = rank_options.identity(known, rank_from)
-    run = store.find(db, known, grouped)
-    if run:
-        click.echo(f"already imported as run {run.id} of {db}, on {run.created}", err=True)
-        return run.id, joined
-    with doing(f"storing in {db}"):
-        return store.save(joined, db, known, grouped), joined
-
-
-def _said(found: Joined | Together, number: int, db: Path) -> None:
-    """Say which run it is, and what to ask of it."""
-    if _is_joined(found):
-        next_one = "bridge trace -o trace.json.gz" if _timed(found) else "bridge report --by rule"
-    else:
-        next_one = "bridge report --by report,op"
-    click.echo(f"run {number} of {db}; next: bridge report --by op | {next_one}", err=True)
-
-
-def _is_joined(found: Joined | Together) -> TypeGuard[Joined]:
-    from bridge.joined import Joined
-
-    return isinstance(found, Joined)
-
-
-def _worth(joined: Joined | Together, run: int) -> None:
-    """Print what the capture is worth, unless nothing stands against it; of aggregates nothing is known."""
     from bridge.render import quality
 
-    if not _is_joined(joined):
-        return
-    line = quality.line(joined.quality, f"bridge quality --run {run}")
-    if line:
-        click.echo(line)
+    joined = options.joined(asked.reports, asked.db, None, choices, sidecar=asked.sidecar)
+    joined = counters.with_ncu(joined, asked.ncu, choices)
+    recordings = [path for facts in joined.report.facts for path in facts.recordings]
+    identity = store.identity((*asked.reports, *recordings), ncu=asked.ncu, whole=asked.whole)
+    identity = rank_options.identity(identity, asked.rank_from)
+    run, worth = store.find(asked.db, identity, grouped), quality.line(joined.quality)
+    if run:
+        known.said(run, asked.db)
+    with doing(f"storing in {asked.db}"):
+        number = run.id if run else store.save(joined, asked.db, identity, grouped, worth)
+    timed = all(facts.timeline for facts in joined.report.facts)
+    return Imported(number, joined, TRACE if timed else "bridge report --by rule", worth)
 
 
 def _call(db: Path, run: int, name: str) -> None:
@@ -142,17 +164,11 @@ def _call(db: Path, run: int, name: str) -> None:
         click.echo(f"{name} was run {had.id}; it is run {run} from now on", err=True)
 
 
-def _timed(joined: Joined) -> bool:
-    return all(facts.timeline for facts in joined.report.facts)
-
-
-def show(found: Joined | Together) -> None:
+def show(found: Joined | Kept | Together) -> None:
     """Print the kernels of each op, and where every activity went."""
-    from bridge.fleet.together import Together
     from bridge.render import accounting, table, units
 
-    ranges = found.ranges if isinstance(found, Together) else len(found.report.ranges)
-    by = "op-kernel" if ranges else "kernel"
+    by = "op-kernel" if found.ranges else "kernel"
     by = by if found.totals["activities"] else "op"
     rows = found.by(by)
     look = options.look()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import options, rank_options
+from bridge.cli import known, options, rank_options
 from bridge.cli.many import Where
 from bridge.cli.progress import doing
 
@@ -36,14 +36,21 @@ def import_many(
         raise click.BadParameter(str(error), param_hint="--keep") from error
     rank_options.check(rank_from, list(map(str, reports)))
     choices = Choices(options.read_rules(rules), rank_from=rank_from)
-    found = where.together(reports, tables, choices, identify=True, **more)
     grouped = rules.read_text(encoding="utf-8") if rules else ""
     names = [one.name for one in tables]
-    known = store.known_by([part.known_by for part in found.parts], names)
-    known = rank_options.identity(known, rank_from)
-    run = store.find(db, known, grouped)
+    if not more["sidecar"] and (
+        there := known.aggregated(
+            reports, db, grouped, names, whole=bool(more["whole"]), ranks=rank_from
+        )
+    ):
+        known.said(there[0], db)
+        return there[0].id, there[1]
+    found = where.together(reports, tables, choices, identify=True, **more)
+    identity = store.known_by([part.known_by for part in found.parts], names)
+    identity = rank_options.identity(identity, rank_from)
+    run = store.find(db, identity, grouped)
     if run:
-        click.echo(f"already imported as run {run.id} of {db}, on {run.created}", err=True)
+        known.said(run, db)
         return run.id, found
     with doing(f"storing in {db}"):
-        return store.save_aggregates(found, db, known, names, grouped), found
+        return store.save_aggregates(found, db, identity, names, grouped), found

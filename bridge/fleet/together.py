@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.breakdown import RANGES
 from bridge.analyze.totals import Share, Totals
 from bridge.fleet.aggregates import Aggregates
 from bridge.fleet.asked import OF_ONE, REPORT, checked, named
@@ -21,7 +20,7 @@ from bridge.fleet.packed import unpacked
 from bridge.join.attribution import REASONS
 from bridge.join.domains import UnknownDomainError
 from bridge.tables import Options, arranged, rows_of
-from bridge.views import VIEWS, dimensions_of, labels_of
+from bridge.views import VIEWS, dimensions_of, heading, labels_of
 
 
 @dataclass(frozen=True)
@@ -49,21 +48,7 @@ class Together:
     @cached_property
     def totals(self) -> Totals:
         """The accounting: all activities, and where they went."""
-        every = [part.totals for part in self.parts]
-        rest = {
-            reason: Share(
-                activities=sum(t["unattributed"][reason]["activities"] for t in there),
-                gpu_ns=sum(t["unattributed"][reason]["gpu_ns"] for t in there),
-            )
-            for reason in REASONS
-            if (there := [t for t in every if reason in t["unattributed"]])
-        }
-        return Totals(
-            activities=sum(t["activities"] for t in every),
-            gpu_ns=sum(t["gpu_ns"] for t in every),
-            attributed_ns=sum(t["attributed_ns"] for t in every),
-            unattributed=rest,
-        )
+        return added([part.totals for part in self.parts])
 
     @property
     def op_count(self) -> int:
@@ -71,10 +56,8 @@ class Together:
         return len(frozenset[str]().union(*(part.ops for part in self.parts)))
 
     def headings(self, view: str) -> str:
-        """Return which headings a table gets for people, as `bridge.Joined.headings` does."""
-        kind = view if view in VIEWS else rows_of(view)
-        bare = kind in ("op", RANGES) and not self.totals["activities"]
-        return f"{kind} without activities" if bare else kind
+        """Return which headings a table gets for people, by `bridge.views.heading`."""
+        return heading(view, activities=self.totals["activities"])
 
     def by(
         self, view: str | Sequence[str], *, columns: str | Sequence[str] = (), **how: Any
@@ -139,6 +122,24 @@ def _placed(table: Merged, by: str, file: str, *, several: bool) -> Merged:
             :-1
         ]
     return replace(table, labels={c: labels[c] for c in labels_of(by) if c in labels})
+
+
+def added(every: Sequence[Totals]) -> Totals:
+    """Return the accounting of several parts together."""
+    rest = {
+        reason: Share(
+            activities=sum(t["unattributed"][reason]["activities"] for t in there),
+            gpu_ns=sum(t["unattributed"][reason]["gpu_ns"] for t in there),
+        )
+        for reason in REASONS
+        if (there := [t for t in every if reason in t["unattributed"]])
+    }
+    return Totals(
+        activities=sum(t["activities"] for t in every),
+        gpu_ns=sum(t["gpu_ns"] for t in every),
+        attributed_ns=sum(t["attributed_ns"] for t in every),
+        unattributed=rest,
+    )
 
 
 def assembled(parts: Sequence[Aggregates], called: str = "these reports") -> Together:

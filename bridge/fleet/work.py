@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import importers
 from bridge.analyze.metrics import timeless
@@ -30,20 +31,27 @@ def work(task: Task) -> Aggregates | Broken:
 
 
 def _work(task: Task) -> Aggregates:
+    if task.memory:
+        from bridge.windowed.work import in_windows  # noqa: PLC0415 - few reports take windows
+
+        found = in_windows(task)
+        if found is not None:
+            return replace(found, known_by=_known_by(task)) if task.identify else found
     report = importers.load(task.path, details=task.details, sidecar=task.sidecar)
     if not timeless.has_timeline(report):
         raise ReportError(f"{report.source[0]}: of Nsight Compute; give it without --workers")
     choices = replace(task.choices, place=task.place)
-    undeclared = _undeclared(report, choices)
-    joined = join(report, _without(choices, undeclared) if undeclared else choices)
+    undeclared = undeclared_in(report, choices)
+    joined = join(report, without(choices, undeclared) if undeclared else choices)
     found = replace(aggregates(joined, task.place, task.tables), undeclared=undeclared)
-    return replace(found, known_by=_known_by(task)) if task.identify else found
+    recordings = report.facts[0].recordings
+    return replace(found, known_by=_known_by(task, *recordings)) if task.identify else found
 
 
-def _known_by(task: Task) -> str:
+def _known_by(task: Task, *recordings: Path) -> str:
     from bridge.store.identity import identity  # noqa: PLC0415 - the store takes a while to load
 
-    return identity([task.path], whole=task.whole)
+    return identity([task.path, *recordings], whole=task.whole)
 
 
 @contextmanager
@@ -56,7 +64,7 @@ def _threads(most: int) -> Iterator[None]:
         THREADS.reset(before)
 
 
-def _undeclared(report: Report, choices: Choices) -> frozenset[str]:
+def undeclared_in(report: Report, choices: Choices) -> frozenset[str]:
     """Return the domains that are asked for and not in this report: another may have them."""
     names = {*choices.only, *choices.without} - {ALL}
     return frozenset(name for name in names if not _there(report, name))
@@ -70,7 +78,7 @@ def _there(report: Report, name: str) -> bool:
     return True
 
 
-def _without(choices: Choices, undeclared: frozenset[str]) -> Choices:
+def without(choices: Choices, undeclared: frozenset[str]) -> Choices:
     """Return the choices as far as they concern a report without some domains."""
     only = tuple(name for name in choices.only if name not in undeclared)
     without = tuple(name for name in choices.without if name not in undeclared)

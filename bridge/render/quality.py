@@ -28,13 +28,13 @@ def _written(name: str, value: object) -> str:
     return headings.text(name, pd.Series([value]))(value)
 
 
-def line(quality: Quality, where: str) -> str:
-    """Return the score and the reason that costs most, '' where there is none; ``where`` says what shows all."""
+def line(quality: Quality) -> str:
+    """Return the score and the reason that costs most, '' where there is none."""
     if not quality.reasons:
         return ""
     more = len(quality.reasons) - 1
     rest = f", and {more} more" if more else ""
-    return f"{_head(quality)}: {sentence(quality.reasons[0])}{rest} ({where})"
+    return f"{_head(quality)}: {sentence(quality.reasons[0])}{rest}"
 
 
 def _head(quality: Quality) -> str:

@@ -5,20 +5,30 @@ behind is taken out before the next one. The file is never held open by two SQLi
 closing one would drop the other's locks.
 """
 
-from bridge.store.aggregated import known_by, load_aggregates, save_aggregates
-from bridge.store.identity import identity, without_ncu
-from bridge.store.load import load
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from bridge.store.identity import identity, known_by, without_ncu
+from bridge.store.kept import Kept, kept
 from bridge.store.runs import Run, check_name, described, find, listed, named, remove
-from bridge.store.save import save
 from bridge.store.tables import StoreError
 
+if TYPE_CHECKING:
+    from bridge.store.aggregated import load_aggregates, save_aggregates
+    from bridge.store.loading import load
+    from bridge.store.saving import save
+
 __all__ = [
+    "Kept",
     "Run",
     "StoreError",
     "check_name",
     "described",
     "find",
     "identity",
+    "kept",
     "known_by",
     "listed",
     "load",
@@ -29,3 +39,17 @@ __all__ = [
     "save_aggregates",
     "without_ncu",
 ]
+
+_LATER = {  # what needs the analysis, which a run that is only shown does not
+    **dict.fromkeys(("load_aggregates", "save_aggregates"), "aggregated"),
+    "load": "loading",
+    "save": "saving",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load the rest at its first use."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'bridge.store' has no attribute {name!r}")
+    globals()[name] = found = getattr(import_module(f"bridge.store.{_LATER[name]}"), name)
+    return found

@@ -5,7 +5,6 @@ The invariant: each report's tables are kept apart, as they came, so that report
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,18 +14,10 @@ from sqlite_utils import Database
 
 from bridge.fleet.aggregates import Aggregates
 from bridge.fleet.together import Together, assembled
-from bridge.store.load import facts_of
+from bridge.store.loading import facts_of
 from bridge.store.runs import Run, chosen, clean
-from bridge.store.save import facts_row, next_run, once, run_row, summaries
+from bridge.store.saving import facts_row, next_run, once, run_row, summaries
 from bridge.store.tables import StoreError, opened
-
-OF_AGGREGATES = "aggregates:"  # before what such a run is known by, and a hash of its tables
-
-
-def known_by(parts: Iterable[str], tables: Iterable[str]) -> str:
-    """Return what a run of these tables of reports is known by, given what each report is known by."""
-    digest = hashlib.blake2b("\n".join(sorted(tables)).encode(), digest_size=8).hexdigest()
-    return "+".join([f"{OF_AGGREGATES}{digest}", *sorted(parts)])
 
 
 def save_aggregates(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 PAGE = 4096
 SAMPLES = 256
 
 
+OF_AGGREGATES = "aggregates:"  # before what such a run is known by, and a hash of its tables
 OF_NCU = "ncu:"  # before what a file is known by that was matched to the others
 
 
@@ -26,6 +27,12 @@ def identity(paths: Sequence[Path], *, ncu: Sequence[Path] = (), whole: bool = F
 def without_ncu(identity: str) -> str:
     """Return what a run is known by, whatever was matched to it."""
     return "+".join(part for part in identity.split("+") if not part.startswith(OF_NCU))
+
+
+def known_by(parts: Iterable[str], tables: Iterable[str]) -> str:
+    """Return what a run of these tables of reports is known by, given what each report is known by."""
+    digest = hashlib.blake2b("\n".join(sorted(tables)).encode(), digest_size=8).hexdigest()
+    return "+".join([f"{OF_AGGREGATES}{digest}", *sorted(parts)])
 
 
 def _of(path: Path, *, whole: bool) -> str:

@@ -232,8 +232,9 @@ def _eighth(database: Database) -> None:
 
 
 def _ninth(database: Database) -> None:
-    """Add runs of aggregates, of many reports."""
-    for table, column in (("runs", "tables"), ("reports", "aggregates")):
+    """Add runs of aggregates, of many reports; and what an import says, to be said again."""
+    added = (("runs", "tables"), ("reports", "aggregates"), ("runs", "totals"), ("runs", "worth"))
+    for table, column in added:
         if column not in {c.name for c in database.table(table).columns}:
             database.table(table).add_column(column, str)
     database.table("aggregates").create(

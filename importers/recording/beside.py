@@ -58,6 +58,11 @@ def found(report: Report, path: Path, given: Sequence[Path] = ()) -> Report:
     return replace(report, facts=(first, *others))
 
 
+def any_of(path: Path) -> bool:
+    """Tell whether there is any file where recordings of a report are looked for, of it or not."""
+    return any(one.exists() for one in _files(path, ()))
+
+
 def _files(path: Path, given: Sequence[Path]) -> Iterator[Path]:
     folders = [path.parent, Path(os.environ.get(FOLDER) or path.parent)]
     files = (one for place in given or folders for one in _in(place))

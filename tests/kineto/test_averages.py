@@ -201,7 +201,7 @@ def test_rows_are_a_sequence(corpus):
 
 def test_a_stored_run_has_the_same_rows(corpus, folder):
     from bridge.joined import join
-    from bridge.store.load import load
+    from bridge.store.loading import load
 
     path = plain.path(corpus, "sampled-rank0")
     done("import", path)

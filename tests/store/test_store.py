@@ -480,7 +480,7 @@ def test_an_import_killed_half_way_is_cleared_by_the_next(
     imported(db, made)
     code = (
         "import os, signal, sys, importlib; from bridge.cli import main;"
-        " save = importlib.import_module('bridge.store.save');"
+        " save = importlib.import_module('bridge.store.saving');"
         " save._run = lambda *_: os.kill(os.getpid(), signal.SIGKILL); main(sys.argv[1:])"
     )
     words = [sys.executable, "-c", code, "import", str(other)]

@@ -28,12 +28,13 @@ Made = dict[str, Column]
 ORDER = ("launches", *(kind for kind in frames.FRAMES if kind != "launches"), *MEASURED, "names")
 
 
-def save(joined: Joined, path: Path, identity: str, rules: str = "") -> int:
+def save(joined: Joined, path: Path, identity: str, rules: str = "", worth: str = "") -> int:
     """Write a run and return its number; that of the run there is, if another process has stored the same meanwhile.
 
+    ``worth`` is what is said of the capture's quality whenever the run is imported anew.
     Raises OutputError if the store cannot be written; then it is as it was.
     """
-    return once(path, identity, rules, lambda: _saved(joined, path, identity, rules))
+    return once(path, identity, rules, lambda: _saved(joined, path, identity, rules, worth))
 
 
 def once(path: Path, identity: str, rules: str, write: Callable[[], int]) -> int:
@@ -57,7 +58,7 @@ def once(path: Path, identity: str, rules: str, write: Callable[[], int]) -> int
             raise
 
 
-def _saved(joined: Joined, path: Path, identity: str, rules: str) -> int:
+def _saved(joined: Joined, path: Path, identity: str, rules: str, worth: str) -> int:
     with opened(path, create=True) as database:
         clean(database)
         run = next_run(database)
@@ -76,7 +77,8 @@ def _saved(joined: Joined, path: Path, identity: str, rules: str) -> int:
                 {"run": run, "table": t, "first": last[t] + 1, "last": last[t] + rows[t]}
                 for t in ORDER
             )
-            database.table("runs").insert(_run(joined, run, identity, rules))
+            row = _run(joined, run, identity, rules)
+            database.table("runs").insert({**row, "worth": worth})
     finally:
         worker.shutdown(cancel_futures=True)
     return run
@@ -144,7 +146,7 @@ def run_row(
     return {
         "id": run, "created": datetime.now(UTC).isoformat(timespec="seconds"), "identity": identity,
         "source": json.dumps(source, ensure_ascii=False), "version": __version__,
-        "activities": totals["activities"], "gpu_ns": totals["gpu_ns"],
+        "totals": json.dumps(totals), "activities": totals["activities"], "gpu_ns": totals["gpu_ns"],
         "attributed_ns": totals["attributed_ns"], "ops": ops, "rules": rules,
     }  # fmt: skip
 

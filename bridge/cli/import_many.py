@@ -13,6 +13,7 @@ from bridge.cli.many import Where
 from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
+    from bridge.fleet.asked import Asked
     from bridge.fleet.together import Together
 
 
@@ -34,6 +35,7 @@ def import_many(
         tables = kept(keep)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--keep") from error
+    tables = _made(where, reports, tables, keep)
     rank_options.check(rank_from, list(map(str, reports)))
     choices = Choices(options.read_rules(rules), rank_from=rank_from)
     grouped = rules.read_text(encoding="utf-8") if rules else ""
@@ -46,7 +48,9 @@ def import_many(
         known.said(there[0], db)
         return there[0].id, there[1]
     found = where.together(reports, tables, choices, identify=True, **more)
-    identity = store.known_by([part.known_by for part in found.parts], names)
+    parts = [part.known_by for part in found.parts]
+    left = len(reports) - len(parts)  # a run without some is another one than the run of those that it has
+    identity = store.known_by([*parts, *([f"left-out:{left}"] if left else [])], names)
     identity = rank_options.identity(identity, rank_from)
     run = store.find(db, identity, grouped)
     if run:
@@ -54,3 +58,23 @@ def import_many(
         return run.id, found
     with doing(f"storing in {db}"):
         return store.save_aggregates(found, db, identity, names, grouped), found
+
+
+def _made(
+    where: Where, reports: Sequence[Path], tables: tuple[Asked, ...], keep: Sequence[str]
+) -> tuple[Asked, ...]:
+    """Return the tables that are kept: of a report that goes in windows, those that are told of windows."""
+    if not where.larger(reports, tables):
+        return tables
+    from bridge.fleet.asked import key
+    from bridge.windowed.asking import made, why_not
+
+    of = {one.by: one for one in tables}
+    for by in keep:
+        if why := why_not(of[key(by)]):
+            message = f"{by}: larger than --memory, and {why}; without --memory it works"
+            raise click.BadParameter(message, param_hint="--keep")
+    found = made(tables)
+    left = sorted({one.by for one in tables} - {one.by for one in found})
+    click.echo(f"larger than --memory: without the tables by {', '.join(left)}", err=True)
+    return found

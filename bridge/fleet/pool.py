@@ -11,7 +11,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -35,7 +35,8 @@ class Worker:
         self.process: SpawnProcess = context.Process(
             target=serve, args=(theirs,), name=NAME, daemon=True
         )
-        self.process.start()
+        with _uninterrupted():
+            self.process.start()
         theirs.close()  # or its end would never be seen
         self.task: Task | None = None
 
@@ -100,6 +101,16 @@ def in_processes(tasks: Iterable[Task], workers: int) -> Iterator[Aggregates | B
     finally:
         for worker in (*idle, *busy.values()):
             worker.end()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """What is started in the block never hears an interrupt, not even while it loads: its parent answers that."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def lost(task: Task, how: str) -> str:

@@ -160,3 +160,10 @@ def test_one_report_is_its_own_clock(folder, count):
     clock = found(paths[:1])
     assert (clock.known_by, clock.offset.tolist(), clock.spread.tolist()) == ([REFERENCE], [0], [0])
     assert not clock.moves
+
+
+def test_collectives_of_another_day_bring_nothing_together(folder):
+    """Two captures of one program end their collectives alike, whenever they ran."""
+    ranks = [Rank(0, host="a"), Rank(1, wrong=3_600 * SECOND, pid=101, host="a")]
+    clock = found(run(folder, ranks)[0])
+    assert (clock.known_by[1], clock.offset[1]) == (APART, 0)

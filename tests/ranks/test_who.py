@@ -194,3 +194,13 @@ def test_a_report_split_by_process_has_the_same_ranks(corpus, folder):
         assert a.to_csv() == b.to_csv()
     columns = ["op", "ranks", "total_ns", "slowest", "slowest_ns", "skew", "lost_ns"]
     assert one.by("skew")[columns].equals(several.by("skew")[columns])
+
+
+def test_files_processes_and_ranks_called_alike_are_told_apart(folder):
+    """As containers have them: each with process 100, its report called as all are."""
+    ranks_of = [Rank(n, file=f"n{n}/r.sqlite", environment=["RANK=3"]) for n in (0, 1)]
+    paths, _ = run(folder, ranks_of)
+    assert bridge.load(*paths).ranks.names == ["rank 3 in r.sqlite (1)", "rank 3 in r.sqlite (2)"]
+    [line] = command("ranks", *paths).stderr.splitlines()
+    assert "process 100 of r.sqlite (1), by" in line
+    assert "process 100 of r.sqlite (2), by" in line

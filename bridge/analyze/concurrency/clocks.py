@@ -150,7 +150,9 @@ def _refined(found: Clocks, ends: Ends, facts: Sequence[Facts]) -> Clocks:
 
 def _farthest(found: Clocks, facts: Sequence[Facts], n: int) -> float:
     """Return how far from what its session's start says the clock of a report is believed to be, in ns."""
-    if found.known_by[n] != START:
+    if found.known_by[n] == APART:  # other runs of the same program end their collectives alike
+        return -1
+    if found.known_by[n] == UNKNOWN:
         return float("inf")
     reference = facts[found.known_by.index(REFERENCE)]
     same = host_of(facts[n]) == host_of(reference) != ""

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from bridge.analyze import names
 from bridge.analyze.ranks import said
 from bridge.join.order import NONE, Ints, number
 from importers import frames
@@ -85,7 +86,7 @@ class Ranks:
         """What each is called, no two alike: ``rank 3``, with its file or number where that is not enough."""
         plain = [f"rank {m.rank}" if m.rank != NONE else f"process {m.pid}" for m in self.members]
         several, alike = len(self.report.source) > 1, Counter(plain)
-        files = [f" in {name}" for name in self.report.source]
+        files = [f" in {name}" for name in names.files(self.report)]
         longer = [
             f"{name}{files[m.report] if several else f' ({m.pid})'}" if alike[name] > 1 else name
             for name, m in zip(plain, self.members, strict=True)
@@ -121,7 +122,7 @@ class Ranks:
 
     def _home(self, n: int) -> str:
         member = self.members[n]
-        return f"process {member.pid} of {self.report.source[member.report]}"
+        return f"process {member.pid} of {names.files(self.report)[member.report]}"
 
 
 class _Seen:

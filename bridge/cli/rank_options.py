@@ -21,10 +21,12 @@ def rank_from(command: F) -> F:
 
 
 def _expression(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+    if text is None:
+        return None
     from bridge.join.ranked import compiled
 
     try:
-        return text if text is None else compiled(text).pattern
+        return compiled(text).pattern
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 

@@ -26,10 +26,10 @@ DRAWN = frozenset(
 )
 
 
-def _ranks(_context: click.Context, _option: click.Parameter, text: str) -> tuple[int, ...]:
-    """Read ranks and ranges of ranks, with commas between them."""
+def _ranks(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[int, ...]:
+    """Read ranks and ranges of ranks, with commas between them; none where nothing is asked for."""
     found: set[int] = set()
-    for part in filter(None, map(str.strip, text.split(","))):
+    for part in [] if text is None else map(str.strip, text.split(",")):
         read = RANGE.fullmatch(part)
         first, last = (int(read[1]), int(read[2] or read[1])) if read else (1, 0)
         if not 0 <= last - first < MOST_RANKS:
@@ -45,7 +45,6 @@ def _ranks(_context: click.Context, _option: click.Parameter, text: str) -> tupl
 @click.option(
     "--ranks",
     metavar="RANKS",
-    default="",
     callback=_ranks,
     help="Only these ranks, as 0,3-5; bridge ranks lists them.",
 )

@@ -69,6 +69,7 @@ def _computed(dask: Any, tasks: Sequence[Task], cluster: Any) -> Iterator[Aggreg
 def _found(dask: Any, future: Any, task: Task) -> Aggregates | Broken:
     try:
         found: Aggregates | Broken = future.result()
-    except dask.KilledWorker:
-        return Broken(task.place, task.path, lost(task, "as Dask counts"))
+    except dask.KilledWorker as error:
+        times = error.allowed_failures + 1
+        return Broken(task.place, task.path, lost(task, "as Dask counts", times))
     return found

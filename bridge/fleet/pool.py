@@ -113,10 +113,10 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def lost(task: Task, how: str) -> str:
+def lost(task: Task, how: str, times: int = TRIES) -> str:
     """Return the line for a report that takes its worker down every time."""
     return (
-        f"{task.path.name}: its worker died {TRIES} times ({how}); is there memory enough?"
+        f"{task.path.name}: its worker died {times} times ({how}); is there memory enough?"
         " Fewer --workers leave each more"
     )
 

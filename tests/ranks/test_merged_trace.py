@@ -101,7 +101,7 @@ def test_a_pftrace_is_on_the_same_clock(folder, trace_processor):
 
 @pytest.mark.parametrize(
     ("ranks", "why"),
-    [("7", "no rank 7 in the run; its ranks: 0, 1, 2, 3"), ("3-1", "as 0,3-5"), ("x", "as 0,3-5"), ("1-", "as 0,3-5")],
+    [("7", "no rank 7 in the run; its ranks: 0, 1, 2, 3"), ("3-1", "as 0,3-5"), ("x", "as 0,3-5"), ("1-", "as 0,3-5"), ("", "as 0,3-5")],
 )  # fmt: skip
 def test_ranks_that_are_not_there(folder, ranks, why):
     paths, _ = four(folder)

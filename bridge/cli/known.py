@@ -55,9 +55,11 @@ def aggregated(
     return (run, found) if run and found else None
 
 
-def said(run: Run, db: Path) -> None:
-    """Say that there is nothing to import."""
-    click.echo(f"already imported as run {run.id} of {db}, on {run.created}", err=True)
+def said(run: Run, db: Path, reports: Sequence[Path]) -> None:
+    """Say that there is nothing to import; and if names or order, by which ranks may be known, are others there."""
+    names = tuple(path.name for path in reports)
+    there = "" if names == run.source else f", where they are called {', '.join(run.source)}"
+    click.echo(f"already imported as run {run.id} of {db}, on {run.created}{there}", err=True)
 
 
 def _run(

@@ -86,16 +86,22 @@ def named(by: str, options: Options) -> str:
     return _of(by, (), options).name
 
 
+def only(tables: Sequence[str]) -> list[Asked]:
+    """Return tables by name, with all columns that are put together; ValueError, in words for the user, for one that is not."""
+    for by in tables:
+        checked(by, Options())
+    return [_of(by, KEPT[rows_of(by)], Options()) for by in tables]
+
+
 def kept(also: Sequence[str] = ()) -> tuple[Asked, ...]:
     """Return the tables that a store keeps: views, dimensions, some pairs of them, and those asked for besides.
 
     Raises ValueError, in words for the user, for one that is not put together.
     """
-    for by in also:
-        checked(by, Options())
     pairs = [by for by in TOGETHER if all(name in DIMENSIONS for name in by.split(","))]
     alone = [name for name in ALONE if name in DIMENSIONS]
-    found = [_of(by, KEPT[rows_of(by)], Options()) for by in (*ROWS, *alone, *pairs, *also)]
+    found = [_of(by, KEPT[rows_of(by)], Options()) for by in (*ROWS, *alone, *pairs)]
+    found += only(also)
     found += [
         _of("op-kernel", KEPT[rows_of("op-kernel")], Options(inclusive=True)),
         _of("copy", KEPT[rows_of("copy")], Options(memory_kinds=True)),

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from bridge import __version__
 from bridge.fleet.pool import lost
-from bridge.fleet.task import Broken, Task, done
+from bridge.fleet.task import Broken, Task, done, version
 from importers.errors import ReportError
 
 if TYPE_CHECKING:
     from bridge.fleet.aggregates import Aggregates
 
 NEEDED = "pip install 'nsight-bridge[cluster]'"
+PATIENCE_S = 60.0  # for the first answer: workers may still be starting
 LOOPBACK = "127.0.0.1:0"  # any free port, and for nobody else
 DASK = "distributed"  # loaded at use: it takes a second, and few have it
 
@@ -58,6 +61,7 @@ def _computed(dask: Any, tasks: Sequence[Task], cluster: Any) -> Iterator[Aggreg
     except (OSError, ValueError) as error:
         raise NoClusterError(f"{cluster}: no scheduler answers there") from error
     with client:
+        _ready(client)
         of = dict(zip(client.map(done, tasks, pure=False), tasks, strict=True))
         try:
             for future in dask.as_completed(list(of)):
@@ -66,10 +70,30 @@ def _computed(dask: Any, tasks: Sequence[Task], cluster: Any) -> Iterator[Aggreg
             client.cancel(list(of))
 
 
+def _ready(client: Any) -> None:
+    """Wait for a worker that knows this package; raises NoClusterError where none comes, or none does."""
+    asked = client.submit(version, pure=False)
+    try:
+        there = asked.result(timeout=PATIENCE_S)
+    except Exception as error:  # of any kind: it comes from another machine
+        why = "no worker answers" if isinstance(error, TimeoutError) else f"its workers: {error}"
+        raise NoClusterError(
+            f"{client.scheduler.address}: {why}; is nsight-bridge {__version__} installed there?"
+        ) from error
+    finally:
+        asked.cancel()
+    if there != __version__:
+        raise NoClusterError(
+            f"{client.scheduler.address}: its workers have nsight-bridge {there}, this is {__version__}"
+        )
+
+
 def _found(dask: Any, future: Any, task: Task) -> Aggregates | Broken:
     try:
         found: Aggregates | Broken = future.result()
     except dask.KilledWorker as error:
         times = error.allowed_failures + 1
         return Broken(task.place, task.path, lost(task, "as Dask counts", times))
+    except CancelledError as error:
+        raise NoClusterError("the scheduler is gone; is its machine up, and memory enough?") from error
     return found

@@ -94,9 +94,21 @@ def test_differences_that_are_all_over_tell_nothing(folder):
 
 def test_two_collectives_are_too_few(folder):
     ranks = [Rank(0), Rank(1, 5, pid=101)]
-    assert found(run(folder, ranks, steps=clocks.FEWEST - 1)[0]).known_by[1] == START
+    assert found(run(folder, ranks, steps=2)[0]).known_by[1] == START
     (folder / "b").mkdir()
-    assert found(run(folder / "b", ranks, steps=clocks.FEWEST)[0]).known_by[1] == COLLECTIVES
+    assert found(run(folder / "b", ranks, steps=3)[0]).known_by[1] == COLLECTIVES
+
+
+def test_a_broadcast_tells_nothing(folder, monkeypatch):
+    """Its root leaves before the others have come."""
+    monkeypatch.setattr("ranks.run.ALL_REDUCE", "ncclDevKernel_Broadcast_RING_LL")
+    assert found(run(folder, [Rank(0), Rank(1, 5, pid=101)])[0]).known_by[1] == START
+
+
+def test_hosts_without_a_name_are_not_one(folder):
+    paths, _ = run(folder, [Rank(0), Rank(1, wrong=20_000_000, pid=101)])
+    clock = found(paths)
+    assert (clock.known_by[1], clock.offset[1]) == (COLLECTIVES, 0)
 
 
 def test_clocks_are_told_from_one_to_the_next(folder):

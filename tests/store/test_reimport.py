@@ -107,3 +107,13 @@ def test_another_name_is_the_same_run(tmp_path: Path, unread: Callable[[], None]
     unread()
     _, said = imported(tmp_path, shutil.copy(report, tmp_path / "b.sqlite"))
     assert "already imported as run 1 of" in said
+
+
+def test_other_names_and_another_order_are_said(tmp_path: Path) -> None:
+    reports = [made_reports.small(tmp_path / f"{name}.sqlite") for name in "ab"]
+    made_reports.changed(reports[1], f"UPDATE {KERNELS} SET end = end + 1000")
+    imported(tmp_path, *reports)
+    assert "called" not in imported(tmp_path, *reports)[1]
+    _, said = imported(tmp_path, *reversed(reports))
+    assert "already imported as run 1 of" in said
+    assert "where they are called a.sqlite, b.sqlite" in said

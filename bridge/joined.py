@@ -63,6 +63,11 @@ class Joined:
         return Ranks.of(self.report, self.attributed.place)
 
     @property
+    def rank_warnings(self) -> list[str]:
+        """Return a line if several processes have one rank."""
+        return self.ranks.warnings
+
+    @property
     def ranges(self) -> int:
         """How many ranges there are."""
         return len(self.report.ranges)

@@ -31,10 +31,11 @@ class Finding:
 
 def warnings(joined: Attributed) -> tuple[str, ...]:
     """Return a line for each kind of unlawful row and report that has any, the first row as example."""
-    return tuple(line for found in _findings(joined) for line in _lines(joined, found))
+    return tuple(line for found in findings(joined) for line in _lines(joined, found))
 
 
-def _findings(joined: Attributed) -> Iterator[Finding]:
+def findings(joined: Attributed) -> Iterator[Finding]:
+    """Return every rule, in order, with the rows that break it."""
     for frame in TIMED:
         early = np.flatnonzero(_early(joined, frame))
         yield Finding(early, frame, "begin before the session does", "kept, at times below 0")
@@ -83,14 +84,16 @@ def _lines(joined: Attributed, found: Finding) -> Iterator[str]:
     of = frames.ints(table, "report")[found.rows]
     for n in np.unique(of).tolist():
         rows = found.rows[of == n]
-        example = f"#{rows[0]} {_shown(table, int(rows[0]))}"
-        yield (
-            f"{report.source[n]}: {len(rows)} {found.frame} {found.what}: {found.handled}"
-            f" (first: {example})"
-        )
+        yield line(report.source[n], found, len(rows), f"#{rows[0]} {shown(table, int(rows[0]))}")
 
 
-def _shown(table: pd.DataFrame, row: int) -> str:
+def line(source: str, found: Finding, rows: int, example: str) -> str:
+    """Return what is said of so many rows of a report."""
+    return f"{source}: {rows} {found.frame} {found.what}: {found.handled} (first: {example})"
+
+
+def shown(table: pd.DataFrame, row: int) -> str:
+    """Return a row as an example: its name and times."""
     one = table.iloc[row]
     return f"{one['name']}, {one['start']} to {one['end']} ns"
 

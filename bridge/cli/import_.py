@@ -96,6 +96,7 @@ def import_(  # noqa: PLR0913, PLR0917 - what it takes
         store.check_name(name)
     workers = many.Where(**where, quiet=quiet)
     asked = Asked(many.expanded(reports), db, rules, rank_from, sidecar, ncu, verify)
+    workers = workers.within(asked.reports)
     imported = _in_workers(asked, workers, keep) if workers.asked else _whole(asked, keep)
     if name is not None:
         _call(db, imported.run, name)
@@ -131,7 +132,7 @@ def _whole(asked: Asked, keep: tuple[str, ...]) -> Imported:
         if there:
             run, kept = there
             options.warn(kept.warnings)
-            known.said(run, asked.db)
+            known.said(run, asked.db, asked.reports)
             return Imported(run.id, kept, TRACE, kept.worth)
     return _read(asked, choices, grouped)
 
@@ -148,7 +149,7 @@ def _read(asked: Asked, choices: Choices, grouped: str) -> Imported:
     identity = rank_options.identity(identity, asked.rank_from)
     run, worth = store.find(asked.db, identity, grouped), quality.line(joined.quality)
     if run:
-        known.said(run, asked.db)
+        known.said(run, asked.db, asked.reports)
     with doing(f"storing in {asked.db}"):
         number = run.id if run else store.save(joined, asked.db, identity, grouped, worth)
     timed = all(facts.timeline for facts in joined.report.facts)

@@ -28,14 +28,9 @@ def import_many(
 ) -> tuple[int, Together]:
     """Aggregate reports and store what comes back; return the run's number and what it is of."""
     from bridge import store
-    from bridge.fleet.asked import kept
     from bridge.join.choices import Choices
 
-    try:
-        tables = kept(keep)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--keep") from error
-    tables = _made(where, reports, tables, keep)
+    tables = _tables(where, reports, keep)
     rank_options.check(rank_from, list(map(str, reports)))
     choices = Choices(options.read_rules(rules), rank_from=rank_from)
     grouped = rules.read_text(encoding="utf-8") if rules else ""
@@ -45,36 +40,44 @@ def import_many(
             reports, db, grouped, names, whole=bool(more["whole"]), ranks=rank_from
         )
     ):
-        known.said(there[0], db)
+        known.said(there[0], db, reports)
         return there[0].id, there[1]
     found = where.together(reports, tables, choices, identify=True, **more)
     parts = [part.known_by for part in found.parts]
-    left = len(reports) - len(parts)  # a run without some is another one than the run of those that it has
+    left = len(reports) - len(
+        parts
+    )  # a run without some is another one than the run of those that it has
     identity = store.known_by([*parts, *([f"left-out:{left}"] if left else [])], names)
     identity = rank_options.identity(identity, rank_from)
     run = store.find(db, identity, grouped)
     if run:
-        known.said(run, db)
+        known.said(run, db, reports)
         return run.id, found
     with doing(f"storing in {db}"):
         return store.save_aggregates(found, db, identity, names, grouped), found
 
 
-def _made(
-    where: Where, reports: Sequence[Path], tables: tuple[Asked, ...], keep: Sequence[str]
-) -> tuple[Asked, ...]:
-    """Return the tables that are kept: of a report that goes in windows, those that are told of windows."""
+def _tables(where: Where, reports: Sequence[Path], keep: Sequence[str]) -> tuple[Asked, ...]:
+    """Return the tables that are kept: of reports that go in windows, those that windows tell."""
+    from bridge.fleet.asked import kept, key
+
+    try:
+        tables = kept(keep)
+    except ValueError as error:
+        raise _no_table(str(error)) from error
     if not where.larger(reports, tables):
         return tables
-    from bridge.fleet.asked import key
-    from bridge.windowed.asking import made, why_not
+    from bridge.windowed.asking import made, refusal, why_not
 
     of = {one.by: one for one in tables}
     for by in keep:
         if why := why_not(of[key(by)]):
-            message = f"{by}: larger than --memory, and {why}; without --memory it works"
-            raise click.BadParameter(message, param_hint="--keep")
+            raise _no_table(f"{by}: {refusal(why)}")
     found = made(tables)
     left = sorted({one.by for one in tables} - {one.by for one in found})
-    click.echo(f"larger than --memory: without the tables by {', '.join(left)}", err=True)
+    click.echo(f"larger than --memory: without the tables by {' '.join(left)}", err=True)
     return found
+
+
+def _no_table(why: str) -> click.BadParameter:
+    return click.BadParameter(why, param_hint="--keep")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,6 +37,17 @@ def workers(command: F) -> F:
     return command
 
 
+def _bytes(_context: click.Context, _option: click.Parameter, text: str | None) -> int:
+    if text is None:
+        return 0
+    from bridge.windowed.limit import amount
+
+    try:
+        return amount(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 OPTIONS = (
     click.option(
         "--workers",
@@ -47,6 +58,13 @@ OPTIONS = (
         "--scheduler",
         metavar="ADDRESS",
         help="The same on a Dask cluster, as tcp://host:8786, whose workers see the files by the same path.",
+    ),
+    click.option(
+        "--memory",
+        metavar="SIZE",
+        callback=_bytes,
+        help="Take no more memory, as 2GB or 512MiB, each worker: a larger report goes in windows of host time,"
+        " with equal results: see docs/memory-limit.md.",
     ),
     click.option(
         "--strict", is_flag=True, help="With these: stop at a report that cannot be read."
@@ -62,6 +80,13 @@ class Where:
     scheduler: str | None
     strict: bool
     quiet: bool = False
+    memory: int = 0
+
+    @classmethod
+    def of(cls, asked: dict[str, Any]) -> Where:
+        """Take what is asked for out of the options of a command."""
+        names = ("workers", "scheduler", "strict", "memory")
+        return cls(**{name: asked.pop(name) for name in names})
 
     def __post_init__(self) -> None:
         if self.workers and self.scheduler:
@@ -73,6 +98,28 @@ class Where:
     def asked(self) -> bool:
         """Whether any are asked for."""
         return bool(self.workers or self.scheduler)
+
+    def larger(self, reports: Sequence[Path], tables: Sequence[Asked]) -> bool:
+        """Whether reports are to be read within some memory, and take more: of workers any of them, else all together."""
+        if not self.memory:
+            return False
+        from bridge.windowed.limit import BASE, MANY, needed
+
+        sizes = [needed(path, tables) for path in reports if path.is_file()]
+        most = max(sizes, default=0) if self.asked else sum(sizes)
+        return BASE + MANY * (len(tables) > 1) + most > self.memory
+
+    def within(self, reports: Sequence[Path]) -> Where:
+        """Return where all rows of some reports are read: in one worker what takes more memory than asked for."""
+        if not self.memory or self.asked:
+            return self
+        from bridge.fleet.asked import kept
+
+        return self.alone() if self.larger(reports, kept()) else self
+
+    def alone(self) -> Where:
+        """Return this process as the only worker: the first report that cannot be read stops all."""
+        return replace(self, workers=1, strict=True, quiet=True)
 
     @property
     def _of_fleet(self) -> Workers:
@@ -87,9 +134,12 @@ class Where:
         from bridge.fleet.loading import run, tasks_of
         from bridge.join.domains import UnknownDomainError
 
+        more |= {"memory": self.memory}
         tasks = tasks_of(reports, tables, choices, self._of_fleet.threads, **more)
         try:
-            found = run(tasks, self._of_fleet, Told(len(tasks), self.strict, self.quiet))
+            # A recording that is given and fits no report is an error, as it is of one process.
+            strict = self.strict or bool(more.get("sidecar"))
+            found = run(tasks, self._of_fleet, Told(len(tasks), strict, self.quiet))
         except UnknownDomainError as error:
             raise click.UsageError(str(error)) from error
         options.warn(found.warnings)
@@ -116,11 +166,18 @@ class Told:
         if isinstance(outcome, Broken):
             if self.strict:
                 raise ReportError(outcome.line)
-            click.echo(f"broken: {clean(outcome.line)}", err=True)
+            click.echo(f"broken: {clean(_with_folder(outcome))}", err=True)
         elif not self.quiet:
             activities = units.count(outcome.totals["activities"])
             said = f"{self.ended} of {self.reports}: {outcome.source}, {activities} activities"
             click.echo(clean(said), err=True)
+
+
+def _with_folder(broken: Broken) -> str:
+    """Return what is wrong with a report under its whole name: many are called alike."""
+    if str(broken.path) in broken.line:
+        return broken.line
+    return f"{broken.path.parent}: {broken.line}"
 
 
 def expanded(reports: Sequence[Path]) -> tuple[Path, ...]:
@@ -147,6 +204,8 @@ def together(  # noqa: PLR0913, PLR0917 - what a report is asked for
 
     None where rows are read as ever. Raises ValueError, in a line for the user, for what takes rows.
     """
+    if not where.asked and reports and run is None and where.memory:
+        return _within(where, by, reports, choices, sidecar, how, windows)
     if not where.asked:
         found = None if reports else _stored(db, run, choices)
         if found is not None:
@@ -162,17 +221,40 @@ def together(  # noqa: PLR0913, PLR0917 - what a report is asked for
     return where.together(reports, [one], choices, sidecar=sidecar)
 
 
+def _within(  # noqa: PLR0913, PLR0917 - the same
+    where: Where,
+    by: str,
+    reports: Sequence[Path],
+    choices: Choices,
+    sidecar: tuple[Path, ...],
+    how: dict[str, Any],
+    windows: dict[str, Any],
+) -> Together | None:
+    """Return what is made of reports that do not fit into the memory asked for; None if they do."""
+    from bridge.fleet.asked import Asked
+    from bridge.tables import Options
+    from bridge.windowed.asking import checked
+
+    if not where.larger(reports, [Asked("op", ())]):
+        return None
+    _check("reports larger than --memory", windows, "without --memory it works")
+    one = checked(by, Options(**{**how, "columns": _words(how["columns"])}))
+    if not where.larger(reports, [one]):
+        return None
+    return where.alone().together(reports, [one], choices, sidecar=sidecar)
+
+
 def _words(columns: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in columns.split(",") if word.strip())
 
 
-def _check(what: str, windows: dict[str, Any]) -> None:
+def _check(
+    what: str, windows: dict[str, Any], else_: str = "give the reports, without --workers"
+) -> None:
     """Refuse what needs the rows of all reports at once."""
     for name, option in ROWS_ONLY.items():
         if windows.get(name):
-            raise ValueError(
-                f"{option} needs the rows of {what}: give the reports, without --workers"
-            )
+            raise ValueError(f"{option} needs the rows of {what}: {else_}")
 
 
 def _stored(db: Path, run: int | str | None, choices: Choices) -> Together | None:

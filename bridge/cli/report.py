@@ -139,7 +139,7 @@ def report(  # noqa: PLR0913, PLR0917 - what every command takes
     if output:
         options.check_output(output, reports, force=force)
     choices = replace(choices, raw=asked["names"] == "raw", rank_from=asked.pop("rank_from"))
-    where = many.Where(asked.pop("workers"), asked.pop("scheduler"), asked.pop("strict"))
+    where = many.Where.of(asked)
     how = {name: asked[name] for name in VIEW}
     how["also"] = [*(c.column for c in conditions), (asked["sort"] or "").removeprefix("+")]
     ncu, times_of = asked.pop("ncu"), {**asked, "steps": asked["steps"] or steps}
@@ -149,19 +149,18 @@ def report(  # noqa: PLR0913, PLR0917 - what every command takes
         )
     if found is None:
         found = options.joined(reports, db, run, choices, details, sidecar)
-        found = _of_time(by, counters.with_ncu(found, ncu, choices), steps, **asked)
+        found = _of_time(counters.with_ncu(found, ncu, choices), steps, **asked)
         if asked["metrics"] == [LIST]:
             _list_metrics(found, output, force=force, **asked)
             return
     with _in_a_line():
         table = _chosen(found.by(by, **how), by, conditions, **asked)
+    options.warn(found.rank_warnings if TELL_RANKS.intersection(by.split(",")) else ())
     _print(found, by, table, output, force=force, **asked)
 
 
-def _of_time(by: str, joined: Joined, steps: tuple[int, int] | None, /, **asked: Any) -> Joined:
-    """Return what is asked for of a report; say what makes one doubt who is who."""
-    if TELL_RANKS.intersection(by.split(",")):
-        options.warn(joined.ranks.warnings)
+def _of_time(joined: Joined, steps: tuple[int, int] | None, /, **asked: Any) -> Joined:
+    """Return what is asked for of a report."""
     with _in_a_line():
         return times.within(joined, **asked).within(steps=steps)
 

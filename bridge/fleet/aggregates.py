@@ -11,6 +11,7 @@ import pandas as pd
 from bridge.analyze.breakdown.of_calls import call_time
 from bridge.analyze.breakdown.statistics import TIMES
 from bridge.analyze.calltree import own_time
+from bridge.analyze.ranks.members import Home
 from bridge.analyze.totals import Totals
 from bridge.fleet.asked import Asked
 from bridge.fleet.merging import Merged, Times, Wholes
@@ -29,6 +30,7 @@ class Aggregates:
 
     ``wholes`` are the times in ns that shares are of; ``ops`` the ops that own an activity; ``known_by`` is what its
     content is known by, '' unless that was asked for; ``undeclared`` are domains that were asked for and are not in it.
+    ``homes`` say who is which rank.
     """
 
     place: int
@@ -42,6 +44,7 @@ class Aggregates:
     tables: Mapping[str, bytes]
     known_by: str = ""
     undeclared: frozenset[str] = frozenset()
+    homes: tuple[Home, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -57,38 +60,44 @@ def aggregates(joined: Joined, place: int, tables: Sequence[Asked]) -> Aggregate
         report.source[0],
         replace(report.facts[0], recordings=()),
         joined.totals,
-        _wholes(joined),
+        wholes(joined),
         len(report.ranges),
-        _ops(joined),
+        ops_of(joined),
         (*report.warnings, *joined.warnings),
         {one.name: packed(table(joined, one)) for one in tables},
+        homes=tuple(joined.ranks.homes),
     )
 
 
 def table(joined: Joined, asked: Asked) -> Merged:
     """Return one table of one report, its rows in any order."""
-    options = Options(
-        inclusive=asked.inclusive,
-        kernel_names=asked.kernel_names,
-        memory_kinds=asked.memory_kinds,
-        direction=asked.direction,
-    )
-    found = making(joined.attributed, asked.by, options)(asked.columns)
+    found = making(joined.attributed, asked.by, options(asked))(asked.columns)
     times = [c for c in asked.columns if c.endswith(TIMES)]
     labels = [c for c in found.columns if c not in asked.columns]
     return Merged(
-        {c: _label(found[c]) for c in labels},
+        {c: label(found[c]) for c in labels},
         {c: found[c].to_numpy(np.int64) for c in asked.columns if c not in times},
         {c: Times.of(found[c].tolist()) for c in times},
     )
 
 
-def _label(column: pd.Series) -> np.ndarray:
+def options(asked: Asked) -> Options:
+    """Return what changes the rows of a table."""
+    return Options(
+        inclusive=asked.inclusive,
+        kernel_names=asked.kernel_names,
+        memory_kinds=asked.memory_kinds,
+        direction=asked.direction,
+    )
+
+
+def label(column: pd.Series) -> np.ndarray:
+    """Return a column that names rows as integers or objects."""
     values = column.to_numpy()
     return values.astype(np.int64) if values.dtype.kind in "iu" else values.astype(object)
 
 
-def _wholes(joined: Joined) -> dict[str, int]:
+def wholes(joined: Joined) -> dict[str, int]:
     """Return the times that shares are of: of all activities, of all kernels, of API calls, and of ranges on the host."""
     found = joined.attributed.only(BOTH)
     kernels = frames.is_kind(joined.report.activities, frames.KERNEL)
@@ -101,6 +110,7 @@ def _wholes(joined: Joined) -> dict[str, int]:
     }
 
 
-def _ops(joined: Joined) -> frozenset[str]:
+def ops_of(joined: Joined) -> frozenset[str]:
+    """Return the ops that own an activity."""
     op = joined.attributed.activity_op
     return frozenset(joined.attributed.ops[code] for code in np.unique(op[op != NONE]).tolist())

@@ -95,5 +95,7 @@ def _found(dask: Any, future: Any, task: Task) -> Aggregates | Broken:
         times = error.allowed_failures + 1
         return Broken(task.place, task.path, lost(task, "as Dask counts", times))
     except CancelledError as error:
-        raise NoClusterError("the scheduler is gone; is its machine up, and memory enough?") from error
+        raise NoClusterError(
+            "the scheduler is gone; is its machine up, and memory enough?"
+        ) from error
     return found

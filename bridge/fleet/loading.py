@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.fleet import cluster, pool
 from bridge.fleet.aggregates import Aggregates
-from bridge.fleet.asked import Asked, kept
+from bridge.fleet.asked import Asked, only
 from bridge.fleet.paths import expanded
 from bridge.fleet.task import Broken, Task, done
 from bridge.fleet.together import Together, assembled
@@ -57,7 +57,11 @@ def tasks_of(
         seen.add(path.resolve())
     details = details_for(tables)
     return [
-        Task(place, path.absolute(), tuple(tables), choices, details, threads=threads, **more)
+        Task(
+            *(place, path.absolute(), str(path), tuple(tables), choices, details),
+            threads=threads,
+            **more,
+        )
         for place, path in enumerate(paths)
     ]
 
@@ -103,8 +107,7 @@ def load(
 ) -> Together:
     """Aggregate reports: `bridge.fleet.load`."""
     where = Workers(workers or os.cpu_count() or 1, scheduler)
-    asked = [one for one in kept(tables) if one.by]
-    work = tasks_of(expanded(paths), asked, Choices(**how), where.threads)
+    work = tasks_of(expanded(paths), only(tables), Choices(**how), where.threads)
 
     def told(outcome: Aggregates | Broken) -> None:
         if isinstance(outcome, Broken):

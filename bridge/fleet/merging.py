@@ -74,6 +74,11 @@ def together(parts: Sequence[Merged], *, apart: bool = False) -> Merged:
 
     Raises ValueError without any table.
     """
+    return matched(parts, apart=apart)[0]
+
+
+def matched(parts: Sequence[Merged], *, apart: bool = False) -> tuple[Merged, list[Ints]]:
+    """Return the same, and the row that each row of each table has become."""
     if not parts:
         raise ValueError("nothing to put together")
     labels = {c: np.concatenate([part.labels[c] for part in parts]) for c in parts[0].labels}
@@ -85,7 +90,7 @@ def together(parts: Sequence[Merged], *, apart: bool = False) -> Merged:
         for c in parts[0].sums
     }
     times = {c: Times.together([part.times[c] for part in parts], rows) for c in parts[0].times}
-    return Merged({c: column[first] for c, column in labels.items()}, sums, times)
+    return Merged({c: column[first] for c, column in labels.items()}, sums, times), rows
 
 
 def _alike(labels: Labels, rows: int, *, apart: bool) -> tuple[Ints, Ints]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bridge import __version__
 from bridge.own import importers_are_ours
 
 if TYPE_CHECKING:
@@ -18,11 +19,15 @@ if TYPE_CHECKING:
 class Task:
     """One report: the tables asked of it, how it is joined, and how many threads may read it.
 
-    ``identify`` says what its content is known by, of ``whole`` every byte.
+    ``given`` is its path as the user named it, by which ranks may be known.
+
+    ``identify`` says what its content is known by, of ``whole`` every byte; ``memory`` is how many bytes it may
+    take, 0 for any.
     """
 
     place: int
     path: Path
+    given: str
     tables: tuple[Asked, ...]
     choices: Choices
     details: frozenset[str] = frozenset()
@@ -30,6 +35,7 @@ class Task:
     threads: int = 1
     identify: bool = False
     whole: bool = False
+    memory: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,11 @@ class Broken:
     place: int
     path: Path
     line: str
+
+
+def version() -> str:
+    """Return which version a worker has."""
+    return __version__
 
 
 def done(task: Task) -> Aggregates | Broken:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bridge.analyze.ranks.members import twice
 from bridge.analyze.totals import Share, Totals
 from bridge.fleet.aggregates import Aggregates
 from bridge.fleet.asked import OF_ONE, REPORT, checked, named
@@ -39,6 +40,12 @@ class Together:
     def warnings(self) -> tuple[str, ...]:
         """What the user should know before trusting the figures, one line each."""
         return tuple(line for part in self.parts for line in part.warnings)
+
+    @property
+    def rank_warnings(self) -> list[str]:
+        """Return a line if several processes have one rank."""
+        files = zip(self._files, self.parts, strict=True)
+        return twice([(file, home) for file, part in files for home in part.homes])
 
     @property
     def ranges(self) -> int:
@@ -73,7 +80,9 @@ class Together:
         def made(wanted: Sequence[str]) -> pd.DataFrame:
             for column in needed(rows_of(by), wanted):
                 if column not in merged.sums and column not in merged.times:
-                    raise ValueError(f"{self.called}: no {column} is kept; {HINT}")
+                    raise ValueError(
+                        f"{self.called}: no {column} is kept; give the reports themselves"
+                    )
             return pd.DataFrame({**merged.labels, **figures(rows_of(by), merged, whole, wanted)})
 
         return arranged(by, options, made)
@@ -99,11 +108,11 @@ class Together:
 
     @property
     def _files(self) -> list[str]:
-        """What the files are called; of several by one name each with its place."""
+        """What the files are called; of several by one name each with its place among those given."""
         several = Counter(self.source)
         return [
-            f"{name} ({place})" if several[name] > 1 else name
-            for place, name in enumerate(self.source, 1)
+            f"{part.source} ({part.place + 1})" if several[part.source] > 1 else part.source
+            for part in self.parts
         ]
 
 

@@ -40,6 +40,7 @@ def _work(task: Task) -> Aggregates:
     report = importers.load(task.path, details=task.details, sidecar=task.sidecar)
     if not timeless.has_timeline(report):
         raise ReportError(f"{report.source[0]}: of Nsight Compute; give it without --workers")
+    report = replace(report, facts=(replace(report.facts[0], path=task.given),))
     choices = replace(task.choices, place=task.place)
     undeclared = undeclared_in(report, choices)
     joined = join(report, without(choices, undeclared) if undeclared else choices)

@@ -73,6 +73,7 @@ def _report(part: Aggregates, run: int) -> dict[str, Any]:
         "ops": sorted(part.ops),
         "warnings": part.warnings,
         "known_by": part.known_by,
+        "homes": part.homes,
     }
     row = {"run": run, "report": part.place, "source": part.source, **facts_row(part.facts)}
     return {**row, "aggregates": json.dumps(said)}
@@ -93,4 +94,5 @@ def _part(row: dict[str, Any], database: Database, run: Run) -> Aggregates:
         tuple(said["warnings"]),
         {one["table"]: one["data"] for one in tables},
         said["known_by"],
+        homes=tuple((rank, pid, known_by) for rank, pid, known_by in said.get("homes", [])),
     )

@@ -12,8 +12,13 @@ from importers.nsys.names import Strings
 from importers.texts import Ints
 
 
-def activities(read: dict[str, Columns], strings: Strings) -> pd.DataFrame:
-    """Return everything that ran on a device: kernels, then copies, fills and whole graphs."""
+def activities(
+    read: dict[str, Columns], strings: Strings, callers: Ints | None = None
+) -> pd.DataFrame:
+    """Return everything that ran on a device: kernels, then copies, fills and whole graphs.
+
+    ``callers`` are the processes that there are, without them those of the API calls that were read.
+    """
     parts = [
         (frames.KERNEL, _kernels(ended(_ints(read["kernels"])), strings)),
         (frames.COPY, _copies(ended(_ints(read["copies"])))),
@@ -23,7 +28,8 @@ def activities(read: dict[str, Columns], strings: Strings) -> pd.DataFrame:
     ]
     found = [_kind(columns, kind) for kind, columns in parts]
     table = frames.concat([f for f in found if len(f)] or found[:1])
-    callers = _ints(read["launches"])["thread"] & ~schema.THREAD_BITS
+    if callers is None:
+        callers = _ints(read["launches"])["thread"] & ~schema.THREAD_BITS
     return table.assign(process=only_process(frames.ints(table, "process"), callers))
 
 

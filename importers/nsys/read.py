@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from importers import frames
-from importers.columns import Columns, Database, ints_of, texts_of
+from importers.columns import Columns, Database, Query, ints_of, texts_of
 from importers.errors import NotAReport, NothingRecorded
 from importers.nsys import environment, itself, schema
 from importers.nsys.annotations import Annotations
@@ -19,7 +19,7 @@ from importers.nsys.devices import activities, ended
 from importers.nsys.gpus import devices
 from importers.nsys.memory import memory
 from importers.nsys.names import Strings, api_name
-from importers.nsys.table import FLAG, MISSING, Column, Details, Table, asked
+from importers.nsys.table import FLAG, MISSING, Column, Details, Present, Table, asked
 from importers.nsys.waits import waits
 from importers.report import LONGEST_NS, Facts, Report
 from importers.texts import Ints, Texts
@@ -41,7 +41,7 @@ def read(path: Path, *, details: Details = True) -> Report:
     after = path.stat()
     if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
         raise NotAReport(f"{path.name}: changed while it was read; wait until nsys has finished")
-    return _report(path, columns, also)
+    return report_of(path, columns, also)
 
 
 def sound(path: Path) -> os.stat_result:
@@ -77,21 +77,26 @@ def _whole(path: Path, head: bytes) -> None:
         )
 
 
-def _columns(path: Path, database: Database, *, details: Details) -> dict[str, Columns]:
-    tables = database.tables()
+def queries_of(path: Path, tables: Mapping[str, Present], *, details: Details) -> dict[str, Query]:
+    """Return how to read each table that is there; NotAReport for what is no export, or of an unknown schema."""
     if schema.STRINGS.name not in tables:
         raise NotAReport(f"{path.name}: an SQLite database, but not an Nsight Systems export")
     try:
         queries = {o: table.query(tables, details=details) for o, table in schema.READ.items()}
     except NotAReport as error:
         raise NotAReport(f"{path.name}: {error}") from error
-    found = database.read({ours: query for ours, query in queries.items() if query})
-    if _flags(found.get("annotations", {})) and (rest := schema.ANNOTATIONS.rest(tables)):
+    return {ours: query for ours, query in queries.items() if query}
+
+
+def _columns(path: Path, database: Database, *, details: Details) -> dict[str, Columns]:
+    tables = database.tables()
+    found = database.read(queries_of(path, tables, details=details))
+    if flags(found.get("annotations", {})) and (rest := schema.ANNOTATIONS.rest(tables)):
         found["annotations"] |= database.read({"rest": rest})["rest"]
-    return {ours: _complete(table, found.get(ours, {})) for ours, table in schema.READ.items()}
+    return {ours: complete(table, found.get(ours, {})) for ours, table in schema.READ.items()}
 
 
-def _flags(columns: Columns) -> bool:
+def flags(columns: Columns) -> bool:
     """Take the flags out of the types of annotations; return whether there were any."""
     types = ints_of(columns, "type") if columns else np.empty(0, np.int64)
     flagged = bool((types >= FLAG).any())
@@ -100,7 +105,7 @@ def _flags(columns: Columns) -> bool:
     return flagged
 
 
-def _complete(table: Table, found: Columns) -> Columns:
+def complete(table: Table, found: Columns) -> Columns:
     """Return all columns of a table, those not read missing in every row."""
     rows = len(next(iter(found.values()))) if found else 0
     return {
@@ -121,31 +126,35 @@ def _without_none(values: Ints | Texts, column: Column) -> Ints | Texts:
     return np.where(values == column.none, column.missing, values)
 
 
-def _report(path: Path, read: dict[str, Columns], also: Mapping[str, int]) -> Report:
+@dataclass(frozen=True)
+class Whole:
+    """What is known of an export of which a part is read: its facts, when what never ended does, who called or worked."""
+
+    facts: Facts
+    last: int
+    callers: Ints
+
+
+def report_of(
+    path: Path,
+    read: dict[str, Columns],
+    also: Mapping[str, int],
+    whole: Whole | None = None,
+) -> Report:
+    """Return what columns of an export are, or those of a part of the ``whole``."""
     strings = Strings(ints_of(read["strings"], "id"), texts_of(read["strings"], "value"))
     annotations = Annotations.of(read["annotations"], strings)
-    launches, on_device = _launches(read["launches"], strings), activities(read, strings)
+    launches = _launches(read["launches"], strings)
+    on_device = activities(read, strings, whole.callers if whole else None)
     waited, held = waits(read, launches), memory(read["memory"], launches)
     own = itself.overhead(read["overhead"], strings)
     session = int(ints_of(read["session"], "duration").max(initial=MISSING))
-    ranges = annotations.ranges(_span(launches, on_device)[1], session)
-    if not len(ranges) + len(launches) + len(on_device):
-        raise NothingRecorded(
-            f"{path.name}: no ranges, no CUDA calls and no kernels;"
-            " was it recorded with --trace=cuda,nvtx, and did the export succeed?"
-        )
-    versions, found = _versions(read), (ranges, launches, on_device)
-    name = os.fsencode(path.name).decode(errors="replace")  # a name may hold any bytes
-    marks = annotations.marks()
-    span = _span(*found, marks)
-    outer = _span(*found, marks, waited, held, own) if len(waited) + len(held) + len(own) else span
-    if outer[1] - outer[0] > LONGEST_NS:
-        raise NotAReport(
-            f"{name}: damaged (its times are centuries apart); export or copy it again"
-        )
-    facts = Facts(*versions, span, _warnings(name, *found), _epoch(read), environment.said(read))
+    last = whole.last if whole else _span(launches, on_device)[1]
+    ranges, marks = annotations.ranges(last, session), annotations.marks()
+    seen = (ranges, launches, on_device, marks)
+    facts = whole.facts if whole else _facts(path, read, seen, (waited, held, own))
     return Report(
-        source=(name,),
+        source=(name_of(path),),
         facts=(replace(facts, beside=also),),
         ranges=ranges,
         launches=launches,
@@ -161,6 +170,49 @@ def _report(path: Path, read: dict[str, Columns], also: Mapping[str, int]) -> Re
         devices=devices(read, on_device),
         texts=annotations.texts,
     )
+
+
+def _facts(
+    path: Path,
+    read: Mapping[str, Columns],
+    seen: Sequence[pd.DataFrame],
+    beside: Sequence[pd.DataFrame],
+) -> Facts:
+    """Return the facts of an export; ``seen`` are ranges, API calls, activities and marks."""
+    span, opaque = _span(*seen), int((seen[2]["kind"] == frames.GRAPH).sum())
+    outside = _span(*seen, *beside) if sum(map(len, beside)) else span
+    return facts_of(path, read, [len(table) for table in seen[:3]], opaque, (span, outside))
+
+
+def name_of(path: Path) -> str:
+    """Return what a file is called; a name may hold any bytes."""
+    return os.fsencode(path.name).decode(errors="replace")
+
+
+def facts_of(
+    path: Path,
+    read: Mapping[str, Columns],
+    rows: Sequence[int],
+    opaque: int,
+    spans: tuple[tuple[int, int], tuple[int, int]],
+) -> Facts:
+    """Return the facts of an export with so many ranges, API calls and activities, of these graphs as a whole.
+
+    ``spans`` are what was recorded and what the profiler saw beside it. Raises a `ReportError` where that is nothing, or
+    centuries.
+    """
+    if not sum(rows):
+        raise NothingRecorded(
+            f"{path.name}: no ranges, no CUDA calls and no kernels;"
+            " was it recorded with --trace=cuda,nvtx, and did the export succeed?"
+        )
+    name, (span, outside) = name_of(path), spans
+    if outside[1] - outside[0] > LONGEST_NS:
+        raise NotAReport(
+            f"{name}: damaged (its times are centuries apart); export or copy it again"
+        )
+    said = _warnings(name, rows, opaque)
+    return Facts(*_versions(read), span, said, _epoch(read), environment.said(read))
 
 
 def _launches(columns: Columns, strings: Strings) -> pd.DataFrame:
@@ -189,7 +241,7 @@ def _span(*found: pd.DataFrame) -> tuple[int, int]:
     return min(int(c.min()) for c in timed), max(int(c.max()) for c in timed)
 
 
-def _versions(read: dict[str, Columns]) -> tuple[str, str]:
+def _versions(read: Mapping[str, Columns]) -> tuple[str, str]:
     known: dict[str, str] = {}
     for name in ("versions_old", "versions"):
         pairs = texts_of(read[name], "name").decode(), texts_of(read[name], "value").decode()
@@ -197,7 +249,7 @@ def _versions(read: dict[str, Columns]) -> tuple[str, str]:
     return known.get(schema.PRODUCT_VERSION, ""), known.get(schema.SCHEMA_VERSION, "")
 
 
-def _epoch(read: dict[str, Columns]) -> int:
+def _epoch(read: Mapping[str, Columns]) -> int:
     """Return when the times of the report are 0, in ns of the epoch; of several sessions' unknown."""
     found = set(ints_of(read["epoch"], "epoch").tolist())
     return int(found.pop()) if len(found) == 1 else MISSING
@@ -223,15 +275,14 @@ def _processes(columns: Columns) -> pd.DataFrame:
     return frames.frame("processes", {"process": ints_of(columns, "process"), "name": name})
 
 
-def _warnings(name: str, *found: pd.DataFrame) -> tuple[str, ...]:
-    """Say what is missing; ``found`` are ranges, launches and activities."""
+def _warnings(name: str, rows: Sequence[int], opaque: int) -> tuple[str, ...]:
+    """Say what is missing; ``rows`` are those of ranges, launches and activities."""
     advice = (
         "no NVTX ranges: nothing to attribute kernels to; was it recorded with --trace=nvtx?",
         "no CUDA API calls: kernels cannot be led back to their ops",
         "no kernels, copies or fills; was it recorded with --trace=cuda?",
     )
-    said = [text for text, table in zip(advice, found, strict=True) if not len(table)]
-    opaque = int((found[-1]["kind"] == "graph").sum())
+    said = [text for text, there in zip(advice, rows, strict=True) if not there]
     if opaque:
         said.append(
             f"{opaque} CUDA graph launches are recorded as a whole;"

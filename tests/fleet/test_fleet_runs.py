@@ -212,3 +212,52 @@ def test_an_import_killed_while_it_stores_leaves_a_store_that_opens(run):
     assert len(store.listed(Path("bridge.db"))) == 2
     with closing(sqlite3.connect("bridge.db")) as db:
         assert db.execute("SELECT DISTINCT run FROM reports").fetchall() == [(1,), (2,)]
+
+
+def test_paths_tell_ranks_as_they_are_given(run):
+    command = ("report", "--by", "rank", "--rank-from", r"^node(\d)", "--format", "csv")
+    found = done(*command, "node*/*.sqlite", "--workers", 1)
+    assert found == done(*command, "node*/*.sqlite")
+
+
+def test_a_run_that_lacks_a_report_is_another(run):
+    bad = broken(run)
+    imported()
+    bad.unlink()
+    imported()
+    assert [one.id for one in store.listed(Path("bridge.db"))] == [1, 2]
+
+
+def test_reports_called_alike_keep_their_places(run):
+    for n, folder in enumerate(("a", "b", "c")):
+        Path(folder).mkdir()
+        shutil.copy(sorted(run.glob("node*/*.sqlite"))[n], Path(folder) / "r.sqlite")
+    Path("b/r.sqlite").write_bytes(b"")
+    result = bridge("report", "?/r.sqlite", "--by", "report", "--format", "csv", "--workers", 1)
+    assert [row.split(",")[0] for row in result.stdout.splitlines()[1:]] != []
+    assert {row.split(",")[0] for row in result.stdout.splitlines()[1:]} == {
+        "r.sqlite (1)",
+        "r.sqlite (3)",
+    }
+    assert f"broken: {run / 'b'}: r.sqlite: empty" in result.stderr
+
+
+def test_two_of_one_rank_are_said(run):
+    """Of all reports are two in node0, one in node1."""
+    command = ("report", "node*/*.sqlite", "--by", "rank", "--rank-from", r"node(\d)")
+    whole = [x for x in bridge(*command).stderr.splitlines() if "is both" in x]
+    apart = [x for x in bridge(*command, "--workers", 1).stderr.splitlines() if "is both" in x]
+    assert whole == apart
+    assert len(whole) == 1
+    done("import", "node*/*.sqlite", "-q", "--rank-from", r"node(\d)", "--workers", 1)
+    assert "is both" in bridge("report", "--by", "rank").stderr
+    assert "is both" not in bridge("report", "--by", "op").stderr
+
+
+def test_a_recording_of_one_report_stops_the_others(run):
+    """As in one process: what is given with --sidecar has to fit."""
+    Path("bridge-1.jsonl").write_text("{}\n")
+    command = ("import", "node*/*.sqlite", "--sidecar", "bridge-1.jsonl")
+    assert bridge(*command).exit_code == 1
+    assert bridge(*command, "--workers", 1).exit_code == 1
+    assert not Path("bridge.db").exists()

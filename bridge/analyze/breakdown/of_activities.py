@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridge.analyze import tensor_cores
+from bridge.analyze.breakdown import partial
 from bridge.analyze.breakdown.statistics import (
     TIMES,
     Columns,
@@ -36,7 +37,7 @@ class Groups:
 
     def columns(self, wanted: Collection[str]) -> Columns:
         """Return the columns that are wanted, in the order of `COLUMNS`."""
-        return computed(self, FIGURES, (*COLUMNS, "median_ns", TIMES), wanted)
+        return computed(self, FIGURES, (*COLUMNS, "median_ns", TIMES, *partial.NAMES), wanted)
 
     @property
     def time(self) -> Ints:
@@ -61,6 +62,11 @@ def _intervals(groups: Groups) -> Columns:
     clock, start = groups.ints("report"), groups.ints("start")
     intervals = (groups.group, clock, start, start + groups.time, groups.count)
     return {"busy_ns": busy_apart(*intervals), "span_ns": span_apart(*intervals)}
+
+
+def _union(groups: Groups) -> Columns:
+    start = groups.ints("start")
+    return partial.intervals(groups.group, start, start + groups.time, groups.count)
 
 
 def _spread(groups: Groups) -> Columns:
@@ -96,6 +102,7 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     ("bytes", "gb_per_s"): _bytes,
     ("median_ns",): _median,
     (TIMES,): _times,
+    (partial.FIRST, partial.LAST, partial.UNION): _union,
     tensor_cores.COLUMNS: _tensor_cores,
 }
 COLUMNS = (

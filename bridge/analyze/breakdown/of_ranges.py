@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from bridge.analyze import causes, flops, tensor_cores
+from bridge.analyze.breakdown import partial
 from bridge.analyze.breakdown.statistics import (
     TIMES,
     Columns,
@@ -51,7 +52,8 @@ class Groups:
 
     def columns(self, wanted: Collection[str]) -> Columns:
         """Return the columns that are wanted, in the order of `COLUMNS`."""
-        return computed(self, FIGURES, (*COLUMNS, f"gpu_{TIMES}", f"cpu_{TIMES}"), wanted)
+        order = (*COLUMNS, f"gpu_{TIMES}", f"cpu_{TIMES}", *partial.NAMES)
+        return computed(self, FIGURES, order, wanted)
 
     @cached_property
     def outer(self) -> Flags:
@@ -139,6 +141,20 @@ def _gpu_time(groups: Groups) -> Columns:
     return {"gpu_busy_ns": busy_apart(*intervals), "gpu_span_ns": span_apart(*intervals)}
 
 
+def _gpu_intervals(groups: Groups) -> Columns:
+    row, group = groups.under
+    start = frames.ints(groups.joined.report.activities, "start")[row]
+    return partial.intervals(group, start, groups.joined.end[row], groups.count)
+
+
+def _there(groups: Groups) -> Columns:
+    return partial.there(groups.of_range, groups.of_activity, groups.count)
+
+
+def _calls_of(groups: Groups) -> Columns:
+    return partial.calls(_of_call(groups), first_slices(groups.joined), groups.count)
+
+
 def _cpu(groups: Groups) -> Columns:
     nesting, outer = groups.joined.attribution.nesting, groups.outer_listed
     own, length = own_time(nesting), nesting.end - nesting.start
@@ -195,8 +211,9 @@ def first_slices(joined: Attributed) -> Ints:
 def _per_call(groups: Groups, of_node: Ints) -> Ints:
     """Return the sum of what the nodes of each call have."""
     call, listed = groups.joined.call, groups.joined.listed
-    node_call = call[groups.joined.attribution.nesting.range][listed]
-    return sums(node_call, of_node[listed], int(call.max(initial=NONE)) + 1)
+    node_call = call[groups.joined.attribution.nesting.range]
+    listed = listed & (node_call != NONE)
+    return sums(node_call[listed], of_node[listed], int(call.max(initial=NONE)) + 1)
 
 
 def _causes(groups: Groups) -> Columns:
@@ -222,6 +239,9 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     named("cpu_"): _cpu_calls,
     (f"gpu_{TIMES}",): _gpu_times,
     (f"cpu_{TIMES}",): _cpu_times,
+    (partial.THERE,): _there,
+    (partial.CALLS_OF,): _calls_of,
+    (partial.FIRST, partial.LAST, partial.UNION): _gpu_intervals,
     causes.COLUMNS: _causes,
     EXPOSED: _communication,
     tensor_cores.COLUMNS: _tensor_cores,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from importers.report import Report
 PID_BITS = 0xFFFFFF
 TIMED = ("activities", "launches", "ranges")
 Key = tuple[int, int]
+Home = tuple[int, int, str]  # rank, pid, and by what that is known
 KEY = ("report", "process")
 
 
@@ -98,18 +99,16 @@ class Ranks:
         ]
 
     @property
+    def homes(self) -> list[Home]:
+        """Return rank, pid and by what that is known, of each that the run is about."""
+        return [(m.rank, m.pid, m.known_by) for m in (self.members[n] for n in self.workers)]
+
+    @property
     def warnings(self) -> list[str]:
         """Return a line if several have one rank."""
-        of: dict[int, list[int]] = {}
-        for n in self.workers:
-            of.setdefault(self.members[n].rank, []).append(n)
-        twice = [(rank, several) for rank, several in of.items() if rank != NONE and several[1:]]
-        if not twice:
-            return []
-        rank, (one, other, *_) = twice[0]
-        more = f", and so for {len(twice) - 1} more" if twice[1:] else ""
-        both = " and ".join(f"{self._home(n)}, by {self.members[n].known_by}" for n in (one, other))
-        return [f"rank {rank} is both {both}{more}: --rank-from tells ranks by the files' paths"]
+        files = names.files(self.report)
+        of = [files[self.members[n].report] for n in self.workers]
+        return twice(list(zip(of, self.homes, strict=True)))
 
     def chosen(self, ranks: tuple[int, ...]) -> list[Key]:
         """Return report and process of some ranks, with their helpers; ValueError, for the user, for one that is not there."""
@@ -120,9 +119,20 @@ class Ranks:
                 raise ValueError(f"no rank {rank} in the run; its ranks: {known}")
         return [(m.report, m.process) for m in self.members if m.rank in ranks]
 
-    def _home(self, n: int) -> str:
-        member = self.members[n]
-        return f"process {member.pid} of {names.files(self.report)[member.report]}"
+
+def twice(homes: Sequence[tuple[str, Home]]) -> list[str]:
+    """Return a line if one rank is several processes, given the file and what is known of each."""
+    of: dict[int, list[str]] = {}
+    for file, (rank, pid, known_by) in homes:
+        of.setdefault(rank, []).append(f"process {pid} of {file}, by {known_by}")
+    found = sorted((rank, both) for rank, both in of.items() if rank != NONE and both[1:])
+    if not found:
+        return []
+    rank, (one, other, *_) = found[0]
+    more = f", and so for {len(found) - 1} more" if found[1:] else ""
+    return [
+        f"rank {rank} is both {one} and {other}{more}: --rank-from tells ranks by the files' paths"
+    ]
 
 
 class _Seen:

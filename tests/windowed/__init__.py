@@ -1,0 +1,1 @@
+"""Reports larger than memory, read in windows of host time."""

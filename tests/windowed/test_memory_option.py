@@ -1,0 +1,161 @@
+"""``--memory``: what fits is read as ever, what does not goes in windows and prints the same, or is refused in one line."""
+
+from __future__ import annotations
+
+import pytest
+from command import assert_misused, assert_refused, bridge, done
+from made_reports import report
+
+from bridge.fleet.asked import Asked
+from bridge.windowed import limit
+from importers.nsys import windows
+
+ASKED = """
+--by op
+--by op --direction forward --columns default,gpu_p99,tensor-cores
+--by op-kernel --inclusive
+--by op-kernel --kernel-names demangled --running
+--by kernel --columns median,p95,mean,share,count,busy,span
+--by copy --memory-kinds
+--by op,path,direction --sort gpu_busy --top 5
+--by op,phase
+--by api --columns default,p99
+--by thread,kernel
+--by device,stream --columns count,gb_per_s
+--by rank,kind
+--by op --names raw --filter gpu>1us
+--by op --exclude-domain nccl --graphs launch
+""".strip().splitlines()
+REFUSED = {
+    "--by step": "--by step takes a look at all of it",
+    "--by op,step": "rows by step take a look at all of it",
+    "--by op,module": "rows by module take a look at all of it",
+    "--by op --columns launch_gap": "launch_gap_ns takes a look at all of it",
+    "--by op --columns flop": "flop takes a look at all of it",
+    "--by op --from 1us": "--from needs the rows",
+}
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """A report of which every table takes three windows of the least memory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(limit, "BASE", 0)
+    monkeypatch.setattr(limit, "MANY", 0)
+    monkeypatch.setattr(limit, "LEAST", 1)
+    monkeypatch.setattr(limit, "PER_CALL", 0)
+    monkeypatch.setattr(limit, "needed", lambda _path, _tables: 2_500)
+    return report(tmp_path / "made.sqlite", steps=5)
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """How many windows were read."""
+    found = []
+    window = windows.Windows.window
+    monkeypatch.setattr(
+        windows.Windows, "window", lambda self, n: found.append(n) or window(self, n)
+    )
+    return found
+
+
+@pytest.mark.parametrize("words", ASKED)
+def test_a_report_in_windows_prints_the_same(words, path, read):
+    command = ["report", path, *words.split(), "--format", "json"]
+    expected = done(*command)
+    assert not read
+    assert done(*command, "--memory", "1KB") == expected
+    assert read == [0, 1, 2]
+
+
+def test_two_reports_in_windows_print_the_same(path, read, tmp_path):
+    command = ["report", path, report(tmp_path / "other.sqlite", pids=(7,)), "--by", "report,op"]
+    expected = done(*command)
+    assert done(*command, "--memory", "1KB") == expected
+    assert read == [0, 1, 2] * 2
+    assert done(*command, "--memory", "1KB", "--workers", "1") == expected
+
+
+def test_what_fits_is_read_as_ever(path, read):
+    command = ["report", path, "--by", "step"]
+    assert done(*command, "--memory", "3KB") == done(*command)
+    assert not read
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_takes_a_look_at_all_of_it_is_refused(words, path):
+    result = bridge("report", path, *words.split(), "--memory", "1KB")
+    assert_misused(result, "larger than --memory", REFUSED[words], "without --memory it works")
+
+
+def test_a_column_that_there_is_not_is_said(path):
+    assert_misused(bridge("report", path, "--columns", "x", "--memory", "1KB"), "no column 'x'")
+
+
+def test_a_guess_is_refused(path):
+    result = bridge("report", path, "--adopt", "--memory", "1KB")
+    assert_refused(result, "made.sqlite", "--adopt takes a look at all of it")
+
+
+def test_too_little_is_refused_with_the_least_that_works(path, monkeypatch):
+    monkeypatch.setattr(limit, "BASE", 170_000_000)
+    monkeypatch.setattr(limit, "LEAST", 40_000_000)
+    result = bridge("report", path, "--memory", "100MB")
+    assert_refused(result, "made.sqlite", "--memory 100MB is too little: 210MB is the least")
+
+
+def test_a_file_that_is_no_export_is_refused(path, tmp_path):
+    trace = tmp_path / "trace.json"
+    trace.write_text('{"traceEvents": []}', encoding="utf-8")
+    assert path.exists()
+    assert_refused(
+        bridge("report", trace, "--memory", "1KB"), "windows are read of exports of Nsight Systems"
+    )
+
+
+def test_an_import_in_windows_keeps_aggregates(path, read):
+    expected = done("import", path, "--db", "one.db", "--workers", "1")
+    result = bridge("import", path, "--db", "two.db", "--memory", "1KB")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == expected
+    without = "without the tables by module,report op,step report,step"
+    assert f"larger than --memory: {without}" in result.stderr
+    assert read == [0, 1, 2]
+    for by in ("op", "op-kernel", "kernel,op", "shape", "rank,kind"):
+        asked = ["report", "--by", by, "--format", "json", "--db"]
+        assert done(*asked, "two.db") == done(*asked, "one.db")
+    result = bridge("report", "--by", "op,step", "--db", "two.db")
+    assert_misused(result, "no table 'op,step' is kept")
+
+
+def test_an_import_keeps_no_table_that_windows_do_not_tell(path):
+    result = bridge("import", path, "--memory", "1KB", "--keep", "op,step")
+    assert_misused(result, "op,step: larger than --memory, and rows by step")
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("2GB", 2 * 10**9),
+        ("1.5G", 15 * 10**8),
+        ("512MiB", 1 << 29),
+        ("300 mb", 3 * 10**8),
+        ("1000", 1000),
+    ],
+)
+def test_amounts(text, amount):
+    assert limit.amount(text) == amount
+
+
+@pytest.mark.parametrize("text", ["", "2 apples", "-1GB", "1iB", "GB", "1e9", "nan"])
+def test_what_is_no_amount_is_refused(text, path):
+    with pytest.raises(ValueError, match="is no amount of memory"):
+        limit.amount(text)
+    assert_misused(bridge("report", path, "--memory", text), "is no amount of memory")
+
+
+def test_more_rows_take_more_windows(tmp_path):
+    path, tables = report(tmp_path / "made.sqlite", steps=50), [Asked("op", ())]
+    rows = limit.needed(path, tables)
+    assert limit.count(path, tables, limit.BASE + rows) == 1
+    assert limit.BASE + rows > limit.BASE

@@ -1,0 +1,75 @@
+"""What comes of windows is what comes of the whole report, wherever the cuts are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from made_reports import report, small
+
+from importers.errors import NothingRecorded, ReportError
+from windowed.equal import TABLES, assert_equal, both
+from windowed.programs import LONG, Program
+
+CORPUS = 22
+BROKEN = {"failed-export.sqlite", "no-kernels-osrt.sqlite"}  # with nothing in them
+SOME = tuple(
+    one for one in TABLES if one.by in {"path", "op-kernel", "api", "stream", "phase,report"}
+)
+FEW = tuple(one for one in SOME if not one.inclusive)
+
+
+def test_the_whole_corpus(corpus):
+    paths = sorted((corpus / "nsys").glob("*.sqlite"))
+    assert len(paths) == CORPUS
+    for n, path in enumerate(paths):
+        if path.name not in BROKEN:
+            assert_equal(*both(path, (2, 3, 7)[n % 3], tables=FEW))
+
+
+@pytest.mark.parametrize(("make", "windows"), [(report, 1), (report, 3), (small, 7)])
+def test_made_reports_by_every_table(tmp_path, make, windows):
+    assert_equal(*both(make(tmp_path / "made.sqlite", steps=4), windows))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    seed=st.integers(0, 10**6), cuts=st.lists(st.integers(-10, LONG + 400), min_size=1, max_size=5)
+)
+def test_any_program_cut_anywhere(tmp_path_factory, seed, cuts):
+    path = Program(seed).written(tmp_path_factory.mktemp("programs") / "made.sqlite")
+    assert_equal(*both(path, 0, at=cuts, tables=SOME))
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"raw": True},
+        {"graphs": "launch"},
+        {"domains": ("mine",)},
+        {"domains": ("all",)},
+        {"without": ("Mine",)},
+        {"domains": ("unheard of",)},
+    ],
+    ids=str,
+)
+def test_however_it_is_joined(tmp_path, choices):
+    for seed in range(3):
+        path = Program(seed).written(tmp_path / f"{seed}.sqlite")
+        assert_equal(*both(path, 3, tables=FEW, **choices))
+
+
+@pytest.mark.parametrize("lacking", ["launches", "annotations", "annotations launches", "kernels"])
+def test_reports_that_lack_a_table(tmp_path, lacking):
+    path = report(tmp_path / "made.sqlite", steps=3, without=lacking)
+    assert_equal(*both(path, 3, tables=SOME))
+
+
+def test_a_report_with_nothing_in_it(tmp_path):
+    everything = "annotations launches kernels copies fills graphs"
+    path: Path = report(tmp_path / "made.sqlite", without=everything)
+    with pytest.raises(ReportError, match="no ranges, no CUDA calls and no kernels"):
+        both(path, 2)
+    assert issubclass(NothingRecorded, ReportError)

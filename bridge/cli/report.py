@@ -155,7 +155,6 @@ def report(  # noqa: PLR0913, PLR0917 - what every command takes
             return
     with _in_a_line():
         table = _chosen(found.by(by, **how), by, conditions, **asked)
-    options.warn(found.rank_warnings if TELL_RANKS.intersection(by.split(",")) else ())
     _print(found, by, table, output, force=force, **asked)
 
 
@@ -252,6 +251,8 @@ def _print(
 ) -> None:
     from bridge.cli.printed import Printed
 
+    if TELL_RANKS.intersection(by.split(",")):  # what makes one doubt who is who
+        options.warn(joined.rank_warnings)
     form = asked["form"] or (_by_suffix(output) if output else "table")
     headings = "copy by memory" if asked["memory_kinds"] else ""
     shown = "" if asked["columns"] else headings or joined.headings(by)

@@ -20,10 +20,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 BRIDGE = str(Path(sys.executable).with_name("bridge"))
 TARGETS = {
-    "report --by op-kernel": 2.5,
+    "report --by op-kernel": 2.0,
     "report --by op, all columns": 3.5,
     "import": 5.0,
-    "trace .json.gz": 4.0,
+    "trace .json.gz": 3.0,
     "trace .pftrace": 3.0,
 }
 MEMORY_PER_KERNEL = 0.8e3

@@ -133,12 +133,22 @@ def _gpu_total(groups: Groups) -> Columns:
     return {"gpu_total_ns": total, "total_share": ratio(total, groups.joined.whole_ns)}
 
 
-def _gpu_time(groups: Groups) -> Columns:
+def _gpu_busy(groups: Groups) -> Columns:
+    return {"gpu_busy_ns": busy_apart(*_intervals(groups), groups.count)}
+
+
+def _gpu_span(groups: Groups) -> Columns:
+    return {"gpu_span_ns": span_apart(*_intervals(groups), groups.count)}
+
+
+def _intervals(groups: Groups) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return group, clock, start and end of each activity in each group that it is under or in."""
     row, group = groups.under
-    activities = groups.joined.report.activities
-    clock, start = (frames.ints(activities, c)[row] for c in ("report", "start"))
-    intervals = (group, clock, start, groups.joined.end[row], groups.count)
-    return {"gpu_busy_ns": busy_apart(*intervals), "gpu_span_ns": span_apart(*intervals)}
+    joined = groups.joined
+    several = len(joined.report.facts) > 1  # clocks: one takes no memory
+    of, start = (frames.ints(joined.report.activities, c) for c in ("report", "start"))
+    clock = of[row] if several else np.broadcast_to(np.int64(0), row.shape)
+    return group, clock, start[row], joined.end[row]
 
 
 def _gpu_intervals(groups: Groups) -> Columns:
@@ -233,7 +243,8 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     ("activities", *KINDS): _counts,
     ("gpu_self_ns", "share"): _gpu_self,
     ("gpu_total_ns", "total_share"): _gpu_total,
-    ("gpu_busy_ns", "gpu_span_ns"): _gpu_time,
+    ("gpu_busy_ns",): _gpu_busy,
+    ("gpu_span_ns",): _gpu_span,
     ("cpu_self_ns", "cpu_total_ns", "cpu_share"): _cpu,
     named("gpu_"): _gpu_calls,
     named("cpu_"): _cpu_calls,

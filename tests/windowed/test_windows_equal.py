@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_reports import report, small
 
+import importers
 from importers.errors import NothingRecorded, ReportError
 from windowed.equal import TABLES, assert_equal, both
 from windowed.programs import LONG, Program
 
-CORPUS = 22
-BROKEN = {"failed-export.sqlite", "no-kernels-osrt.sqlite"}  # with nothing in them
 SOME = tuple(
     one for one in TABLES if one.by in {"path", "op-kernel", "api", "stream", "phase,report"}
 )
@@ -22,11 +22,18 @@ FEW = tuple(one for one in SOME if not one.inclusive)
 
 
 def test_the_whole_corpus(corpus):
-    paths = sorted((corpus / "nsys").glob("*.sqlite"))
-    assert len(paths) == CORPUS
+    paths = [path for path in sorted((corpus / "nsys").glob("*.sqlite")) if recorded(path)]
+    assert paths
     for n, path in enumerate(paths):
-        if path.name not in BROKEN:
-            assert_equal(*both(path, (2, 3, 7)[n % 3], tables=FEW))
+        assert_equal(*both(path, (2, 3, 7)[n % 3], tables=FEW))
+
+
+def recorded(path):
+    """Tell whether there is anything in a profile."""
+    with suppress(NothingRecorded):
+        importers.load(path, details=False)
+        return True
+    return False
 
 
 @pytest.mark.parametrize(("make", "windows"), [(report, 1), (report, 3), (small, 7)])
@@ -34,7 +41,7 @@ def test_made_reports_by_every_table(tmp_path, make, windows):
     assert_equal(*both(make(tmp_path / "made.sqlite", steps=4), windows))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10**6), cuts=st.lists(st.integers(-10, LONG + 400), min_size=1, max_size=5)
 )
@@ -56,7 +63,7 @@ def test_any_program_cut_anywhere(tmp_path_factory, seed, cuts):
     ids=str,
 )
 def test_however_it_is_joined(tmp_path, choices):
-    for seed in range(3):
+    for seed in range(2):
         path = Program(seed).written(tmp_path / f"{seed}.sqlite")
         assert_equal(*both(path, 3, tables=FEW, **choices))
 

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from real_parts import corpus_reports
 
 import bridge.joined
 from bridge.join.attributed import Attributed
+from bridge.join.ranked import KEY
 from bridge.joined import Joined
 from bridge.views import VIEWS
+from importers.report import Facts
 from join.programs import PROCESSES, Program, attributed, programs
 
 TABLES = [view for view in VIEWS if view not in ("range", "wait")]
@@ -29,11 +30,11 @@ def reordered(program: Program, processes: list[int], *, swapped: bool) -> Progr
 
 
 def named(joined: Attributed, *, swapped: bool) -> Attributed:
-    """Let the files, which changed places, keep their names."""
+    """Let the files, which changed places, keep their names and the ranks that their paths tell."""
     source = joined.report.source
-    return replace(
-        joined, report=replace(joined.report, source=source[::-1] if swapped else source)
-    )
+    facts = tuple(Facts(metadata={KEY: {"rank": rank}}) for rank in range(len(source)))
+    way = -1 if swapped else 1
+    return replace(joined, report=replace(joined.report, source=source[::way], facts=facts[::way]))
 
 
 def tables(joined: Joined) -> dict[str, list[tuple[object, ...]]]:
@@ -45,7 +46,7 @@ def tables(joined: Joined) -> dict[str, list[tuple[object, ...]]]:
 @settings(max_examples=150)
 @given(programs(), st.permutations(PROCESSES), st.booleans())
 def test_no_table_depends_on_the_order_of_processes_and_files(program, processes, swapped):
-    one = Joined(attributed(program))
+    one = Joined(named(attributed(program), swapped=False))
     other = Joined(
         named(attributed(reordered(program, processes, swapped=swapped)), swapped=swapped)
     )
@@ -53,10 +54,12 @@ def test_no_table_depends_on_the_order_of_processes_and_files(program, processes
     assert tables(one) == tables(other)
 
 
-def test_no_table_depends_on_the_order_of_real_files(corpus):
-    wanted = ("pytorch-backward", "mnist-training", "two-processes")
-    paths = [of.values[0] for of in corpus_reports() if of.id in wanted]
-    assert len(paths) == len(wanted)
+def test_no_table_depends_on_the_order_of_real_files(corpus, tmp_path):
+    """Their names tell their ranks: without, a rank is the place of a file among the others."""
+    paths = []
+    for rank, name in enumerate(("pytorch-backward", "mnist-training", "two-processes")):
+        paths.append(tmp_path / f"rank{rank}-{name}.sqlite")
+        paths[-1].symlink_to(corpus / "nsys" / f"{name}.sqlite")
     one, other = bridge.joined.load(*paths), bridge.joined.load(*reversed(paths))
     assert one.totals == other.totals
     assert tables(one) == tables(other)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import counters, options, times
+from bridge.cli import counters, options, outputs, times
 from bridge.views import OF_ADVICE
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from bridge.join.choices import Choices
 
 FORMATS = ("text", "json", "md", "sarif")
-SUFFIXES = {".json": "json", ".md": "md", ".sarif": "sarif"}
 
 
 def _share(_context: click.Context, _option: click.Parameter, text: str) -> float:
@@ -55,10 +54,8 @@ def _share(_context: click.Context, _option: click.Parameter, text: str) -> floa
 @counters.ncu
 @options.choices
 @options.sidecar
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Default: text, or by -o's suffix."
-)
-@options.output
+@outputs.formats(FORMATS)
+@outputs.option
 def advise(  # noqa: PLR0913, PLR0917 - a parameter per option
     reports: tuple[Path, ...],
     names: tuple[str, ...],
@@ -83,27 +80,16 @@ def advise(  # noqa: PLR0913, PLR0917 - a parameter per option
     if listed:
         click.echo(_list(), nl=False)
         return
-    if output:
-        options.check_output(output, reports, force=force)
+    outputs.check(output, reports, force=force)
     joined = options.joined(reports, db, run, choices, OF_ADVICE | {"metrics"}, sidecar)
     joined = counters.with_ncu(joined, ncu, choices)
     try:
         advised = times.within(joined, **window).advise(names, least)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    form = form or (SUFFIXES.get(output.suffix, "text") if output else "text")
+    form = outputs.form_of(form, output, FORMATS)
     text = _text(advised, form, rows, to_terminal=output is None)
-    if output is None:
-        click.echo(text, nl=False, color=options.look().color)
-    else:
-        _write(output, text, len(advised.advice), force=force)
-
-
-def _write(output: Path, text: str, pieces: int, *, force: bool) -> None:
-    from bridge.output import write
-
-    write(output, text, force=force)
-    click.echo(f"{output}: {pieces} pieces of advice", err=True)
+    outputs.give(text, output, f"{len(advised.advice)} pieces of advice", force=force)
 
 
 def _list() -> str:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import options
+from bridge.cli import options, outputs
 
 if TYPE_CHECKING:
     from bridge.bench.result import Result
 
 FORMATS = ("table", "json", "csv", "md", "recording")
-SUFFIXES = {".jsonl": "recording", **{f".{form}": form for form in FORMATS[1:4]}}
+SUFFIXES = {"jsonl": "recording"}
 
 
 @click.command()
@@ -83,10 +83,8 @@ SUFFIXES = {".jsonl": "recording", **{f".{form}": form for form in FORMATS[1:4]}
 )
 @click.option("--name", help="Call the stored run by this name; it is kept then.")
 @options.store
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Default: table, or by -o's suffix."
-)
-@options.output
+@outputs.formats(FORMATS)
+@outputs.option
 def bench(  # noqa: PLR0913, PLR0917 - a parameter per option
     functions: tuple[str, ...],
     form: str | None,
@@ -104,13 +102,10 @@ def bench(  # noqa: PLR0913, PLR0917 - a parameter per option
     bridge bench ops.py::solve --sweep n=16,32,64      solve(n=16) makes its own inputs
     bridge bench ops.py::old ops.py::new --inputs make  each with what make() returns
     """  # noqa: D301 - the backspace keeps click from filling the lines
-    form = form or (SUFFIXES.get(output.suffix, "table") if output else "table")
+    form = outputs.form_of(form, output, FORMATS, SUFFIXES)
     if form == "recording" and output is None:
         raise click.UsageError("--format recording goes to a file: -o FILE.jsonl")
-    if output:
-        options.check_output(
-            output, [Path(one.rpartition("::")[0]) for one in functions], force=force
-        )
+    outputs.check(output, [Path(one.rpartition("::")[0]) for one in functions], force=force)
     if name is not None:
         from bridge import store
 
@@ -163,13 +158,7 @@ def _say_where(found: list[Result]) -> None:
 
 def _write(found: list[Result], form: str, output: Path | None, *, force: bool) -> None:
     text = _text(found, form, to_terminal=output is None)
-    if output is None:
-        click.echo(text, nl=False, color=options.look().color)
-        return
-    from bridge.output import write
-
-    write(output, text, force=force)
-    click.echo(f"{output}: {len(found)} rows", err=True)
+    outputs.give(text, output, f"{len(found)} rows", force=force)
 
 
 def _text(found: list[Result], form: str, *, to_terminal: bool) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import options, times
+from bridge.cli import options, outputs, times
 from bridge.cli.sides import Side
 from bridge.views import TIME_UNITS
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FAILED = 3  # exit status
 FORMATS = ("table", "json", "csv", "md", "junit")
-SUFFIXES = {".xml": "junit", **{f".{form}": form for form in FORMATS[1:4]}}
+SUFFIXES = {"xml": "junit"}
 
 
 @click.command()
@@ -76,10 +76,8 @@ SUFFIXES = {".xml": "junit", **{f".{form}": form for form in FORMATS[1:4]}}
     help="Unit of all times in tables. [default: what fits]",
 )
 @options.choices
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Default: table, or by -o's suffix."
-)
-@options.output
+@outputs.formats(FORMATS)
+@outputs.option
 @click.pass_context
 def diff(  # noqa: PLR0913, PLR0917 - what every command takes
     context: click.Context,
@@ -103,11 +101,10 @@ def diff(  # noqa: PLR0913, PLR0917 - what every command takes
     named = [Side.of(text, db) for text in reports]
     limits = _budget(budget)
     _gates(fail_over)
-    form = asked["form"] or (SUFFIXES.get(output.suffix, "table") if output else "table")
+    form = outputs.form_of(asked["form"], output, FORMATS, SUFFIXES)
     if form == "junit" and not (fail_over or limits):
         raise click.UsageError("--format junit says what gates found: add --fail-over or --budget")
-    if output:
-        options.check_output(output, [path for side in named for path in side.reports], force=force)
+    outputs.check(output, [path for side in named for path in side.reports], force=force)
     with _in_a_line():
         sides = [side.loaded(db, choices, **asked) for side in named]
         if len(named) == 1 and (fail_over or not limits):
@@ -217,13 +214,7 @@ def _write(shown: Shown, form: str, output: Path | None, *, force: bool, unit: s
         look = replace(options.look(to_terminal=output is None), unit=unit)
         said = shown.verdicts if output else [v for v in shown.verdicts if v.passed]
         text = texts.for_terminal(replace(_of_time(shown), verdicts=said), look)
-    if output is None:
-        click.echo(text, nl=False, color=options.look().color)
-        return
-    from bridge.output import write
-
-    write(output, text, force=force)
-    click.echo(f"{output}: {len(shown.rows)} rows, {len(shown.verdicts)} judged", err=True)
+    outputs.give(text, output, f"{len(shown.rows)} rows, {len(shown.verdicts)} judged", force=force)
 
 
 def _of_time(shown: Shown) -> Shown:

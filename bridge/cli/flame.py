@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import options
+from bridge.cli import options, outputs
 from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
@@ -34,10 +34,8 @@ READ = frozenset({"category"})  # what ranges say of themselves: whether they ar
     "--steps/--no-steps", default=True, show_default=True, help="Keep the steps of a run apart."
 )
 @options.choices
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Default: folded, or by -o's suffix."
-)
-@options.output
+@outputs.formats(FORMATS)
+@outputs.option
 def flame(  # noqa: PLR0913, PLR0917 - a parameter per option
     reports: tuple[Path, ...],
     db: Path,
@@ -54,8 +52,7 @@ def flame(  # noqa: PLR0913, PLR0917 - a parameter per option
     Folded stacks are a line each, for flamegraph.pl and others; a file .speedscope.json is for
     speedscope.app, with all three weights in it.
     """
-    if output:
-        options.check_output(output, reports, force=force)
+    outputs.check(output, reports, force=force)
     joined = options.joined(reports, db, run, choices, READ)
     from bridge.analyze.calltree import calltree
     from bridge.analyze.metrics import timeless

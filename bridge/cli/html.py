@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import counters, options
+from bridge.cli import counters, options, outputs
 from bridge.cli.progress import doing
 from bridge.views import OF_ADVICE, OF_QUALITY
 
@@ -22,7 +22,7 @@ MOST = 2
 @counters.ncu
 @options.choices
 @options.sidecar
-@options.output
+@outputs.option
 def html(  # noqa: PLR0913, PLR0917 - a parameter per option
     reports: tuple[Path, ...],
     db: Path,
@@ -52,7 +52,7 @@ def html(  # noqa: PLR0913, PLR0917 - a parameter per option
         raise click.UsageError(
             "--ncu goes with one report: import two with theirs, and compare runs"
         )
-    options.check_output(output, reports, force=force)
+    outputs.check(output, reports, force=force)
     write_page(output, reports, db, run, choices, sidecar, ncu, force=force)
     click.echo(f"{output}: open it in a browser", err=True)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import memory_samples, options, times
+from bridge.cli import memory_samples, options, outputs, times
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 TABLES = ("op", "allocation", "alive", "category", "scope", "step", "trace", "summary")
 FORMATS = ("table", "json", "csv", "md")
-SUFFIXES = {".json": "json", ".csv": "csv", ".md": "md", ".svg": "svg"}
 READ = frozenset({"memory"})
 NOTHING = (
     "no allocations in the report: record it with nsys profile --cuda-memory-usage=true,"
@@ -66,10 +65,8 @@ NOTHING = (
 )
 @times.window
 @options.choices
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Default: table, or by -o's suffix."
-)
-@options.output
+@outputs.formats(FORMATS)
+@outputs.option
 def memory(  # noqa: PLR0913, PLR0917 - what every command takes
     reports: tuple[Path, ...],
     db: Path,
@@ -97,7 +94,7 @@ def memory(  # noqa: PLR0913, PLR0917 - what every command takes
         output = None
     _check_used(by, drawn=flow is not None)
     _check_outputs([path for path in (output, flow, timeline) if path], reports, force=force)
-    form = form or (SUFFIXES.get(output.suffix, "table") if output else "table")
+    form = outputs.form_of(form, output, FORMATS)
     joined = options.joined(reports, db, run, choices, READ)
     samples = _samples(joined, window, drawn=bool(flow or timeline))
     if samples is not None:
@@ -116,7 +113,7 @@ def _check_outputs(paths: list[Path], reports: tuple[Path, ...], *, force: bool)
     if len({path.absolute() for path in paths}) < len(paths):
         raise click.UsageError(f"{paths[0].name}: given twice; name a file for each output")
     for path in paths:
-        options.check_output(path, reports, force=force)
+        outputs.check(path, reports, force=force)
 
 
 def _check_used(by: str, *, drawn: bool) -> None:
@@ -156,13 +153,7 @@ def _print(
     held: Held, by: str, table: pd.DataFrame, form: str, output: Path | None, *, force: bool
 ) -> None:
     text = _text(held, by, table, form, to_terminal=output is None)
-    if output is None:
-        click.echo(text, nl=False, color=options.look().color)
-        return
-    from bridge.output import write
-
-    write(output, text, force=force)
-    click.echo(f"{output}: {len(table)} rows", err=True)
+    outputs.give(text, output, f"{len(table)} rows", force=force)
 
 
 def _held(joined: Joined, window: dict[str, Any], *, drawn: bool) -> Held:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import options
+from bridge.cli import outputs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,6 @@ def show(
 ) -> None:
     """Print or write a table of samples; ClickException for what only allocations tell."""
     from bridge.analyze.memory import sampled
-    from bridge.output import write
 
     tables = {"op": sampled.by_op, "trace": sampled.by_sample, "summary": sampled.peaks}
     if by not in tables:
@@ -31,11 +30,7 @@ def show(
         )
     table = tables[by](samples)
     text = _text(samples, by, table.head(top) if top else table, form, to_terminal=output is None)
-    if output is None:
-        click.echo(text, nl=False, color=options.look().color)
-        return
-    write(output, text, force=force)
-    click.echo(f"{output}: {len(table)} rows", err=True)
+    outputs.give(text, output, f"{len(table)} rows", force=force)
 
 
 def _text(samples: Samples, by: str, table: pd.DataFrame, form: str, *, to_terminal: bool) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import options
+from bridge.cli import options, outputs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 DIMENSIONS = ("primitive", "impl", "prop", "problem", "layout", "attributes", "aux", "engine")
 FORMATS = ("table", "json", "csv", "md")
-SUFFIXES = {".json": "json", ".csv": "csv", ".md": "md"}
 STDIN = Path("/dev/stdin")
 LONGEST = 120  # characters of a line that could not be read
 
@@ -45,10 +44,8 @@ def _dimensions(_context: click.Context, _option: click.Parameter, text: str) ->
     help="The partitions of graphs instead of primitives; those within them are primitives too.",
 )
 @click.option("--top", type=click.IntRange(min=1), help="Show only this many rows.")
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Default: table, or by -o's suffix."
-)
-@options.output
+@outputs.formats(FORMATS)
+@outputs.option
 def onednn(  # noqa: PLR0913, PLR0917 - a parameter per option
     logs: tuple[Path, ...],
     by: tuple[str, ...],
@@ -67,21 +64,14 @@ def onednn(  # noqa: PLR0913, PLR0917 - a parameter per option
     from bridge.cli.progress import doing
     from importers.onednn import load
 
-    if output:
-        options.check_output(output, logs, force=force)
+    outputs.check(output, logs, force=force)
     with doing("reading"):
         log = load(*(STDIN if path == Path("-") else path for path in logs))
     table = primitives.by(log, by, "graph" if graph else "primitive")
     _warn(log)
-    form = form or (SUFFIXES.get(output.suffix, "table") if output else "table")
+    form = outputs.form_of(form, output, FORMATS)
     text = _text(log, by, table, form, top, graph=graph, to_terminal=output is None)
-    if output is None:
-        click.echo(text, nl=False, color=options.look().color)
-        return
-    from bridge.output import write
-
-    write(output, text, force=force)
-    click.echo(f"{output}: {min(len(table), top or len(table))} rows", err=True)
+    outputs.give(text, output, f"{min(len(table), top or len(table))} rows", force=force)
 
 
 def _warn(log: Log) -> None:

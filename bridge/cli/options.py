@@ -147,21 +147,6 @@ CHOICES = (
 )
 
 
-def output(command: F) -> F:
-    """Where a command writes to."""
-    command = click.option("--force", is_flag=True, help="Replace an output that exists.")(command)
-    return click.option("-o", "--output", type=FILE, help="Write to this file.")(command)
-
-
-def check_output(output: Path, reports: Sequence[Path], *, force: bool) -> None:
-    """Refuse, before any work, what cannot be written, and one of the inputs, --force or not."""
-    from bridge.output import check
-
-    if output.exists() and any(path.exists() and path.samefile(output) for path in reports):
-        raise click.UsageError(f"{output}: the report itself; name another output")
-    check(output, force=force)
-
-
 def joined(
     reports: Sequence[Path],
     db: Path,

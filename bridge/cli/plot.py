@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import counters, options
+from bridge.cli import counters, options, outputs
 from bridge.cli.costs import costs
 from bridge.cli.progress import doing
 from bridge.views import GEOMETRY
@@ -56,7 +56,7 @@ NOT_THERE = {
 @counters.ncu
 @options.choices
 @options.sidecar
-@options.output
+@outputs.option
 def plot(  # noqa: PLR0913, PLR0917 - a parameter per option
     reports: tuple[Path, ...],
     db: Path,
@@ -80,7 +80,7 @@ def plot(  # noqa: PLR0913, PLR0917 - a parameter per option
     if output.suffix not in SUFFIXES:
         raise click.UsageError(f"{output}: a picture is written as {', '.join(SUFFIXES)}")
     _check(kind, ncu, **how)
-    options.check_output(output, reports, force=force)
+    outputs.check(output, reports, force=force)
     if find_spec("matplotlib") is None:
         raise click.ClickException("matplotlib is needed: pip install 'nsight-bridge[plot]'")
     from bridge.analyze.metrics import timeless

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import options
+from bridge.cli import options, outputs
 from bridge.views import OF_QUALITY
 
 if TYPE_CHECKING:
@@ -15,17 +15,14 @@ if TYPE_CHECKING:
     from bridge.join.choices import Choices
 
 FORMATS = ("text", "json", "md")
-SUFFIXES = {".json": "json", ".md": "md"}
 
 
 @click.command()
 @options.source
 @options.choices
 @options.sidecar
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Default: text, or by -o's suffix."
-)
-@options.output
+@outputs.formats(FORMATS)
+@outputs.option
 def quality(  # noqa: PLR0913, PLR0917 - a parameter per option
     reports: tuple[Path, ...],
     db: Path,
@@ -41,22 +38,11 @@ def quality(  # noqa: PLR0913, PLR0917 - a parameter per option
     Each reason says what it costs, what was found, and what to do for the next capture. What does not apply to a kind of report is
     no reason.
     """
-    if output:
-        options.check_output(output, reports, force=force)
+    outputs.check(output, reports, force=force)
     found = options.joined(reports, db, run, choices, OF_QUALITY, sidecar).quality
-    form = form or (SUFFIXES.get(output.suffix, "text") if output else "text")
+    form = outputs.form_of(form, output, FORMATS)
     text = _text(found, form, to_terminal=output is None)
-    if output is None:
-        click.echo(text, nl=False, color=options.look().color)
-    else:
-        _write(output, text, found.score, force=force)
-
-
-def _write(output: Path, text: str, score: int, *, force: bool) -> None:
-    from bridge.output import write
-
-    write(output, text, force=force)
-    click.echo(f"{output}: {score} of 100", err=True)
+    outputs.give(text, output, f"{found.score} of 100", force=force)
 
 
 def _text(found: Quality, form: str, *, to_terminal: bool) -> str:

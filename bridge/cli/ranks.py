@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import options
+from bridge.cli import options, outputs
 
 if TYPE_CHECKING:
     from bridge.analyze.ranks.table import Run
@@ -24,10 +24,8 @@ DETAILS = frozenset(["json"])  # recordings know ranks, and what a collective is
 @options.rank_from
 @options.choices
 @options.sidecar
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Default: table, or by -o's suffix."
-)
-@options.output
+@outputs.formats(FORMATS)
+@outputs.option
 def ranks(  # noqa: PLR0913, PLR0917 - a parameter per option
     reports: tuple[Path, ...],
     db: Path,
@@ -44,19 +42,12 @@ def ranks(  # noqa: PLR0913, PLR0917 - a parameter per option
     How each is known; what its clock differs by, and within which spread; how busy its GPU was, how much of its time is in ops, how
     much of its communication nothing hid.
     """
-    if output:
-        options.check_output(output, reports, force=force)
+    outputs.check(output, reports, force=force)
     choices = replace(choices, rank_from=rank_from)
     found = options.joined(reports, db, run, choices, DETAILS, sidecar)
-    form = form or (_by_suffix(output) if output else "table")
+    form = outputs.form_of(form, output, FORMATS)
     text = _text(found, form, to_terminal=output is None)
-    if output is None:
-        click.echo(text, nl=False, color=options.look().color)
-        return
-    from bridge.output import write
-
-    write(output, text, force=force)
-    click.echo(f"{output}: written", err=True)
+    outputs.give(text, output, "written", force=force)
 
 
 def _text(joined: Joined, form: str, *, to_terminal: bool) -> str:
@@ -80,8 +71,3 @@ def _table(run: Run, form: str, *, to_terminal: bool) -> str:
     if form == "md":
         return table.as_markdown("ranks", run.rows)
     return for_people("ranks", run.rows, "--ranks", to_terminal=to_terminal)
-
-
-def _by_suffix(path: Path) -> str:
-    suffix = path.suffix.removeprefix(".")
-    return suffix if suffix in FORMATS else "table"

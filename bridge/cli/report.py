@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import counters, many, options, times
+from bridge.cli import counters, many, options, outputs, times
 from bridge.cli.costs import costs
 from bridge.views import DIMENSIONS, DIRECTED, GEOMETRY, TIME_UNITS, VIEWS, details_of
 
@@ -112,10 +112,8 @@ VIEW = (  # what goes to Joined.by
 @options.choices
 @options.sidecar
 @many.workers
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Default: table, or by -o's suffix."
-)
-@options.output
+@outputs.formats(FORMATS)
+@outputs.option
 def report(  # noqa: PLR0913, PLR0917 - what every command takes
     reports: tuple[Path, ...],
     db: Path,
@@ -136,8 +134,7 @@ def report(  # noqa: PLR0913, PLR0917 - what every command takes
         conditions, steps = _conditions(by, asked.pop("conditions"), arguments=asked["arguments"])
         details = _details(by, [c.column for c in conditions], **asked)
     reports = many.expanded(reports)
-    if output:
-        options.check_output(output, reports, force=force)
+    outputs.check(output, reports, force=force)
     choices = replace(choices, raw=asked["names"] == "raw", rank_from=asked.pop("rank_from"))
     where = many.Where.of(asked)
     how = {name: asked[name] for name in VIEW}
@@ -253,19 +250,8 @@ def _print(
 
     if TELL_RANKS.intersection(by.split(",")):  # what makes one doubt who is who
         options.warn(joined.rank_warnings)
-    form = asked["form"] or (_by_suffix(output) if output else "table")
+    form = outputs.form_of(asked["form"], output, FORMATS)
     headings = "copy by memory" if asked["memory_kinds"] else ""
     shown = "" if asked["columns"] else headings or joined.headings(by)
     text = Printed(joined, by, shown, asked["unit"]).text(table, form, to_terminal=output is None)
-    if output is None:
-        click.echo(text, nl=False, color=options.look().color)
-        return
-    from bridge.output import write
-
-    write(output, text, force=force)
-    click.echo(f"{output}: {len(table)} rows", err=True)
-
-
-def _by_suffix(path: Path) -> str:
-    suffix = path.suffix.removeprefix(".")
-    return suffix if suffix in FORMATS else "table"
+    outputs.give(text, output, f"{len(table)} rows", force=force)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import options
+from bridge.cli import options, outputs
 
 if TYPE_CHECKING:
     from importers.nsys.scrub import Removed
@@ -29,7 +29,7 @@ def scrub(source: Path, target: Path, force: bool) -> None:
     from importers.nsys import export
     from importers.nsys.scrub import scrub as copied
 
-    options.check_output(target, (source,), force=force)
+    outputs.check(target, (source,), force=force)
     with doing("copying"), whole(target, force=force) as draft:
         if source.suffix in export.SUFFIXES:
             with export.exported(source) as exported:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import counters, options, times
+from bridge.cli import counters, options, outputs, times
 from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _ranks(_context: click.Context, _option: click.Parameter, text: str | None) 
 @counters.ncu
 @options.choices
 @options.sidecar
-@options.output
+@outputs.option
 def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
     reports: tuple[Path, ...],
     db: Path,
@@ -89,7 +89,7 @@ def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
         raise click.UsageError("name the output: -o trace.json.gz")
     if not _for_tensorboard(output, dialect):
         _check(output, dialect)
-        options.check_output(output, reports, force=force)
+        outputs.check(output, reports, force=force)
     choices = replace(choices, rank_from=rank_from)
     joined = options.joined(reports, db, run, choices, DRAWN, sidecar)
     joined = counters.with_ncu(joined, ncu, choices)

@@ -28,10 +28,10 @@ def text() -> str:
 def helps(context: click.Context) -> Iterator[tuple[str, str]]:
     """Give each command's name and what it says, a group before what is in it."""
     yield context.command_path, context.get_help()
-    commands = getattr(context.command, "commands", {})
-    for name in sorted(commands):
-        below = click.Context(commands[name], parent=context, info_name=name, **settings(main))
-        yield from helps(below)
+    group = context.command
+    for name in group.list_commands(context) if isinstance(group, click.Group) else ():
+        command = group.get_command(context, name)
+        yield from helps(click.Context(command, parent=context, info_name=name, **settings(main)))
 
 
 def settings(group: click.Group) -> dict:

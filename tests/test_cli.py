@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import made_reports
 import pytest
 from command import COMMANDS, assert_misused, assert_refused, bridge, done, inside, on, unwarned
@@ -517,11 +518,14 @@ def test_import_shows_the_largest_and_says_how_many_more(tmp_path: Path) -> None
 
 
 def test_every_command_explains_itself() -> None:
-    groups = {(): main, ("runs",): main.commands["runs"]}
+    whole = click.Context(main)
+    groups = {(): main, ("runs",): main.get_command(whole, "runs")}
     for path, group in groups.items():
-        for name, command in group.commands.items():  # type: ignore[attr-defined]
+        for name in group.list_commands(whole):  # type: ignore[union-attr]
+            command = group.get_command(whole, name)  # type: ignore[union-attr]
             shown = done(*path, name, "--help")
             assert shown.startswith("Usage: ")
+            assert command.name == name
             assert command.help
             assert done(*path, name, "-h") == shown
             for option in command.params:

@@ -121,4 +121,4 @@ def test_a_command_takes_what_is_written(line):
     whole = click.Context(
         main, help_option_names=["-h", "--help"]
     )  # which a command keeps from its first use
-    main.commands[command].make_context(command, words, parent=whole)
+    main.get_command(whole, command).make_context(command, words, parent=whole)

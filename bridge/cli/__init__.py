@@ -1,4 +1,4 @@
-"""The command ``bridge``: one file per subcommand, each importing what it needs when it runs."""
+"""The command ``bridge``: one file per subcommand, loaded when it is asked for, each importing what it needs when it runs."""
 
 from __future__ import annotations
 
@@ -6,37 +6,34 @@ import errno
 import os
 import signal
 import sys
+from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
 from bridge import __version__
-from bridge.cli.advise import advise
-from bridge.cli.bench import bench
-from bridge.cli.demo import demo
-from bridge.cli.diff import diff
-from bridge.cli.doctor import doctor
-from bridge.cli.flame import flame
-from bridge.cli.html import html
-from bridge.cli.import_ import import_
-from bridge.cli.memory import memory
-from bridge.cli.onednn import onednn
-from bridge.cli.plot import plot
-from bridge.cli.quality import quality
-from bridge.cli.ranks import ranks
-from bridge.cli.report import report
-from bridge.cli.run import run
-from bridge.cli.runs import runs
-from bridge.cli.scrub import scrub
-from bridge.cli.trace import trace
-from bridge.cli.view import view
-from bridge.cli.why import why
 
 LONGEST = 2_000  # characters of a message
+COMMANDS = (
+    *("demo", "doctor", "run", "import", "report", "diff", "html"),
+    *("trace", "ranks", "flame", "view", "plot", "memory", "advise"),
+    *("quality", "why", "runs", "onednn", "scrub", "bench"),
+)
 
 
 class Commands(click.Group):
-    """Turns every failure that a user can cause into one line and exit status 1."""
+    """Loads a subcommand by its name; turns every failure that a user can cause into one line and exit status 1."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a subcommand, None if there is none of the name."""
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            name = "import_" if cmd_name == "import" else cmd_name
+            self.add_command(getattr(import_module(f"bridge.cli.{name}"), name))
+        return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand."""
@@ -97,12 +94,3 @@ def main() -> None:
     """  # noqa: D301 - the backspace keeps click from filling the lines
     # Ending like an interrupt lets half-written files be removed.
     signal.signal(signal.SIGTERM, _stop)
-
-
-COMMANDS = (
-    *(demo, doctor, run, import_, report, diff, html),
-    *(trace, ranks, flame, view, plot, memory, advise, quality, why, runs, onednn, scrub),
-    bench,
-)
-for command in COMMANDS:
-    main.add_command(command)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import made_reports
 import yaml
 from real_parts import ROOT
@@ -66,7 +67,8 @@ def test_the_workflow_uses_commands_and_options_that_there_are() -> None:
     assert len(lines) == 3
     for line in lines:
         _, name, *words = shlex.split(line.partition("||")[0])
-        options = {opt for parameter in main.commands[name].params for opt in parameter.opts}
+        params = main.get_command(click.Context(main), name).params
+        options = {opt for parameter in params for opt in parameter.opts}
         assert {word for word in words if word.startswith("-")} <= options, line
 
 

@@ -30,7 +30,7 @@ def load(*paths: str | Path, details: Details = True, sidecar: Sequence[str | Pa
     if not paths:
         raise ReportError("no report given")
     _apart([Path(path) for path in paths])
-    given = [Path(path) for path in sidecar]
+    given = [_there(Path(path)) for path in sidecar]  # also where no column needs them
     reports = [_from(path, _load(Path(path), details, given)) for path in paths]
     _of_a_kind(reports)
     return concat(reports)
@@ -47,6 +47,14 @@ def _load(path: Path, details: Details, sidecar: Sequence[Path]) -> Report:
         return read(path, details, sidecar)
     except OSError as error:
         raise NotAReport(f"{path}: {error.strerror or error}") from error
+
+
+def _there(path: Path) -> Path:
+    try:
+        path.stat()
+    except OSError as error:
+        raise NotAReport(f"{path}: {error.strerror}") from error
+    return path
 
 
 def _apart(paths: list[Path]) -> None:

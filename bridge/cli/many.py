@@ -63,8 +63,8 @@ OPTIONS = (
         "--memory",
         metavar="SIZE",
         callback=_bytes,
-        help="Take no more memory, as 2GB or 512MiB, each worker: a larger report goes in windows of host time,"
-        " with equal results: see docs/memory-limit.md.",
+        help="Take no more memory, as 2GB or 512MiB, each worker, or stop: a larger report goes in windows of"
+        " host time, with equal results: see docs/memory-limit.md.",
     ),
     click.option(
         "--strict", is_flag=True, help="With these: stop at a report that cannot be read."

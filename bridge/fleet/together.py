@@ -21,7 +21,7 @@ from bridge.fleet.packed import unpacked
 from bridge.join.attribution import REASONS
 from bridge.join.domains import UnknownDomainError
 from bridge.tables import Options, arranged, rows_of
-from bridge.views import VIEWS, dimensions_of, heading, labels_of
+from bridge.views import LABELS, VIEWS, dimensions_of, heading
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,9 @@ def _placed(table: Merged, by: str, file: str, *, several: bool) -> Merged:
         labels["device"] = np.array([*(f"{n} in {file}" for n in labels["device"]), None], object)[
             :-1
         ]
-    return replace(table, labels={c: labels[c] for c in labels_of(by) if c in labels})
+    # Rows of one file are not named by it but where that is asked for: in its own place.
+    order = [c for n in names for c in LABELS.get(n, (n,)) if several or n == c or c != REPORT]
+    return replace(table, labels={c: labels[c] for c in order if c in labels})
 
 
 def added(every: Sequence[Totals]) -> Totals:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -64,7 +64,7 @@ class Attributed:
     place: int = 0
 
     @classmethod
-    def of(cls, report: Report, choices: Choices = DEFAULT) -> Attributed:
+    def of(cls, report: Report, choices: Choices = DEFAULT) -> Self:
         """Attribute a report's activities to ops (or to raw texts)."""
         report = ranked(report, choices.rank_from)
         names, codes = naming.raw(report) if choices.raw else naming.ops(report, choices.rules)

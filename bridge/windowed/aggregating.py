@@ -15,6 +15,7 @@ from bridge.fleet.task import Task
 from bridge.fleet.together import added
 from bridge.fleet.work import undeclared_in, without
 from bridge.joined import Joined
+from bridge.windowed import limit
 from bridge.windowed.alike import Alike
 from bridge.windowed.carried import Carried, Slices
 from bridge.windowed.errors import WindowsError
@@ -33,9 +34,11 @@ def aggregated(task: Task, path: Path, count: int, at: Sequence[int] | None = No
     Raises `WindowsError` for what would not be exact, NotAReport for what is no sound export.
     """
     with windows.opened(path, task.details, count, at) as found:
-        whole = _Whole(task, found)
-        for window in found:
+        whole, before = _Whole(task, found), limit.taken()
+        for number, window in enumerate(found, 1):
             whole.add(window)
+            most = limit.taken()  # of a process that had more before, nobody can tell
+            limit.hold(whole.name, task.memory, most * (most > before), f"{number} of {count}")
         return whole.aggregates()
 
 
@@ -50,7 +53,7 @@ class _Whole:
         _refuse(task, found, self.skeleton)
         self.alike = Alike(self.skeleton, task.place, task.choices.rank_from, task.tables)
         self.tables = [Gathered(one) for one in task.tables]
-        self.carried = {one.direction: Carried() for one in task.tables}
+        self.carried = {one.direction: Carried(self.name) for one in task.tables}
         self.slices, self.warned = Slices(self.name), Warned()
         self.totals: list[Totals] = []
         self.wholes: Counter[str] = Counter()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -24,7 +24,8 @@ MIX = [np.uint64(odd) for odd in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x1656
 class Carried:
     """What calls of one direction amount to in the windows that they are in, by the row of their range."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.began: list[Mapping[str, Ints]] = []  # where they began: number, GPU, CPU
         self.went_on: list[Mapping[str, Ints]] = []  # where they went on
         self.slices: list[
@@ -53,28 +54,39 @@ class Carried:
         """Return the times of calls; ``calls`` are the numbers of those that went on, in the rows of ``times``."""
         if not len(calls.row):
             return times
-        number, had = (np.concatenate([part[c] for part in self.began]) for c in ("number", which))
-        order = np.argsort(number)
-        number, had = number[order], had[order]
-        more = np.zeros(len(number), np.int64)
-        slice_, first = (np.concatenate(c) for c in zip(*self.slices, strict=True))
-        sliced = np.argsort(slice_)
-        slice_, first = slice_[sliced], first[sliced]
-        on, added = (np.concatenate([part[c] for part in self.went_on]) for c in ("number", which))
-        place = np.searchsorted(slice_, on)
-        there = place < len(slice_)
-        there[there] = (
-            slice_[place[there]] == on[there]
-        )  # of the others none is a call that is counted
-        np.add.at(more, np.searchsorted(number, first[place[there]]), added[there])
+        number, had = _sorted(_column(self.began, c) for c in ("number", which))
         asked = np.searchsorted(number, calls.value)
+        more = self._more(number, which)
         before = Times(calls.row, had[asked], -calls.times)
         after = Times(calls.row, (had + more)[asked], calls.times)
         rows = np.arange(1 + int(max(calls.row.max(), times.row.max(initial=0))))
         found = Times.together([times, before, after], [rows] * 3)
+        if (found.times < 0).any():  # better no figure than a wrong one
+            raise WindowsError(self.name, "calls in several of its windows do not add up")
         left = found.times != 0
-        assert (found.times >= 0).all()
         return Times(found.row[left], found.value[left], found.times[left])
+
+    def _more(self, number: Ints, which: str) -> Ints:
+        """Return what calls, by the sorted numbers of their first slices, amount to where they only went on."""
+        slice_, first = _sorted(np.concatenate(c) for c in zip(*self.slices, strict=True))
+        on, added = (_column(self.went_on, c) for c in ("number", which))
+        place = np.searchsorted(slice_, on)
+        there = place < len(slice_)
+        there[there] = slice_[place[there]] == on[there]  # no other is a call that is counted
+        more = np.zeros(len(number), np.int64)
+        np.add.at(more, np.searchsorted(number, first[place[there]]), added[there])
+        return more
+
+
+def _column(parts: Iterable[Mapping[str, Ints]], name: str) -> Ints:
+    return np.concatenate([part[name] for part in parts])
+
+
+def _sorted(columns: Iterable[Ints]) -> tuple[Ints, ...]:
+    """Return columns in the order of the first one."""
+    first, *others = columns
+    order = np.argsort(first)
+    return first[order], *(column[order] for column in others)
 
 
 def _of_ranges(joined: Attributed, ranges: int) -> dict[str, Ints]:

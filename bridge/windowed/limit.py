@@ -27,16 +27,19 @@ PER_ROW = {False: 200, True: 340}  # of a table of activities or calls; of range
 PER_ROW_OF_MANY = 500  # of several tables, as a store keeps them
 LEAST = 40 * MB  # for a window
 MOST_WINDOWS = 1_000
+SPARE = 1.1  # times the limit that a process may come to take: rows are counted beforehand, memory is not
+STATUS = Path("/proc/self/status")  # proc(5)
 BYTES_PER_BYTE = 8  # of a file that is no export: what it may take when it is read
 
 
 def amount(text: str) -> int:
     """Read an amount of memory, ``2GB``, ``512MiB``, ``1.5G``, in bytes; ValueError for what is none."""
     found = AMOUNT.fullmatch(text.strip())
-    if not found or (found[3] and not found[2]):
+    of = BINARY if found and found[3] else UNITS
+    bytes_ = int(float(found[1]) * of[found[2].upper()]) if found else 0
+    if not found or not bytes_ or (found[3] and not found[2]):
         raise ValueError(f"{text!r} is no amount of memory: write 2GB, 512MiB or 1.5G")
-    of = BINARY if found[3] else UNITS
-    return int(float(found[1]) * of[found[2].upper()])
+    return bytes_
 
 
 def is_export(path: Path) -> bool:
@@ -68,6 +71,24 @@ def count(path: Path, tables: Collection[Asked], limit: int) -> int:
             f"{path.name}: --memory {limit // MB}MB is too little: {least}MB is the least"
         )
     return -(-rows // room)
+
+
+def taken() -> int:
+    """Return the most memory that this process ever had, in bytes; 0 where the system does not say."""
+    try:
+        found = re.search(r"^VmHWM:\s+(\d+) kB$", STATUS.read_text(encoding="ascii"), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[1]) << 10 if found else 0
+
+
+def hold(name: str, limit: int, most: int, window: str) -> None:
+    """Refuse to go on if ``most``, the memory taken so far, is over the limit."""
+    if limit and most > SPARE * limit:
+        raise ReportError(
+            f"{name}: --memory {limit // MB}MB is too little: {most // MB}MB are taken after window {window}, by what"
+            " is kept of all of them: distinct times, names, ranges that stay open"
+        )
 
 
 def _per_row(tables: Collection[Asked]) -> int:

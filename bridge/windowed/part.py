@@ -10,8 +10,9 @@ import numpy as np
 from bridge.analyze.ranks.members import Ranks
 from bridge.join.attributed import Attributed
 from bridge.join.choices import Choices
-from bridge.join.nesting import Nesting
+from bridge.join.nesting import Nesting, TangledError
 from bridge.join.order import NONE, Flags
+from importers.errors import ReportError
 from importers.nsys.windows import Window
 
 
@@ -34,8 +35,10 @@ class Part(Attributed):
 
 def part(window: Window, choices: Choices, ranks: Ranks) -> Part:
     """Attribute what is in a window; its ranges then have the time alone that they have in it."""
-    joined = Part.of(window.report, choices)
-    assert isinstance(joined, Part)
+    try:
+        joined = Part.of(window.report, choices)
+    except TangledError as error:
+        raise ReportError(f"{window.report.source[0]}: {error}") from error
     found = joined.attribution
     within = replace(found, nesting=_within(found.nesting, *window.edges))
     return replace(joined, attribution=within, begun=window.begun, ranks=ranks)

@@ -18,6 +18,7 @@ from importers.nsys import schema
 from importers.nsys.calling import Calling
 from importers.nsys.chunks import Chunk, chunks, distinct, integers
 from importers.nsys.devices import ended, only_process
+from importers.nsys.table import Table
 from importers.nsys.wanted import FOREVER, Flags, Instants, Wanted, in_order, wanted
 from importers.texts import Ints
 
@@ -97,20 +98,26 @@ class Survey:
 
 
 def cuts(database: Database, queries: Mapping[str, Query], windows: int) -> Ints:
-    """Return times that part the calls into about equal windows, by a sample of their starts."""
-    table = next((t for t in ("launches", "kernels", "annotations") if t in queries), None)
-    if table is None or windows <= 1:
+    """Return times that part the rows of all long tables into about equal windows, by samples of their starts."""
+    found = [_sampled(database, queries[t], schema.READ[t]) for t in LONG if t in queries]
+    if windows <= 1 or not found:
         return np.empty(0, np.int64)
-    query = queries[table]
+    times, weights = (np.concatenate(c) for c in zip(*found, strict=True))
+    order = np.argsort(times, kind="stable")
+    below = np.cumsum(weights[order])
+    at = np.searchsorted(below, below[-1:] * (np.arange(1, windows) / windows))
+    found_cuts: Ints = np.unique(times[order][at]) if len(times) else times
+    return found_cuts
+
+
+def _sampled(database: Database, query: Query, table: Table) -> tuple[Ints, NDArray[np.float64]]:
+    """Return the starts of some rows of a table, and how many rows each stands for."""
     first, last = database.bounds([query.table])[query.table]
     at = np.linspace(first, max(first, last - PROBE_ROWS), PROBES).astype(np.int64)
     probes = [Chunk(a, a + PROBE_ROWS - 1) for a in np.unique(at).tolist()]
-    starts = integers(database, query, schema.READ[table], probes, "start")
-    times = np.sort(np.concatenate([c["start"] for c in starts]))
-    if not len(times):
-        return times
-    found: Ints = np.unique(times[[len(times) * k // windows for k in range(1, windows)]])
-    return found
+    every = integers(database, query, table, probes, "start")
+    starts = np.concatenate([np.empty(0, np.int64), *(c["start"] for c in every)])
+    return starts, np.full(len(starts), max(0, last - first + 1) / max(1, len(starts)))
 
 
 def surveyed(

@@ -150,6 +150,8 @@ def test_odd_requests_are_refused(run):
     assert_misused(bridge("report", one, "--workers", 1, "--step", "1"), "--step needs the rows")
     assert_misused(bridge("report", one, "--workers", 1, "--domain", "none"), "'none' in any")
     assert_refused(bridge("report", one, one, "--workers", 1), "given twice")
+    Path("link.sqlite").symlink_to(one)
+    assert_refused(bridge("report", one, "link.sqlite", "--workers", 1), "given twice")
 
 
 def test_patterns_and_folders(run):
@@ -167,6 +169,15 @@ def test_patterns_and_folders(run):
     assert expanded([run / "none*"]) == [run / "none*"]
     assert_refused(bridge("report", "none*"), "none*", "no such file")
     assert "broken: " in bridge("report", "none*", "--workers", 1).stderr
+
+
+def test_a_pattern_and_a_folder_mean_files_in_order_of_their_names(tmp_path):
+    """Whatever order a file system lists them in: made in none, so that few list them by name."""
+    names = [f"{(7 * n) % 40:02}.sqlite" for n in range(40)]
+    for name in names:
+        (tmp_path / name).touch()
+    in_order = [tmp_path / name for name in sorted(names)]
+    assert expanded([tmp_path / "*.sqlite"]) == expanded([tmp_path]) == in_order
 
 
 def test_a_program_asks_for_aggregates(run):

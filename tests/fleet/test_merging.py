@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -15,7 +16,7 @@ from bridge.fleet.packed import packed, unpacked
 
 NAMES = st.sampled_from(["", "mm", "add", "ü", "a,b", "\ud800", "x" * 300])
 INTS = st.integers(-(2**62), 2**62)
-SUMS = st.integers(-(2**40), 2**40)
+SUMS = st.integers(-(2**59), 2**59)  # of which no float tells all apart
 ROW = st.tuples(NAMES, st.integers(-1, 3), SUMS, st.lists(INTS | st.integers(0, 3), max_size=6))
 
 
@@ -104,6 +105,25 @@ def test_packing_loses_nothing(rows):
 def test_other_bytes_are_refused(data):
     with pytest.raises(ValueError, match="damaged"):
         unpacked(data)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        '{"labels": [], "texts": {}, "columns": [["sum n", 3, 0]]}',  # no integers have three bytes
+        '{"labels": [], "texts": {}, "columns": [["sum n", 8, 9]]}',  # shorter than it says
+        '{"labels": ["op"], "texts": {}, "columns": []}',
+        '{"labels": [], "texts": {}, "columns": [["value t", 1, 0]]}',
+        '{"labels": []}',
+        "[]",
+        "7",
+        "{",
+    ],
+)
+def test_a_table_that_lacks_something_is_refused(head):
+    data = len(head).to_bytes(8, "little") + head.encode()
+    with pytest.raises(ValueError, match="damaged"):
+        unpacked(zlib.compress(data))
 
 
 @settings(max_examples=40)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -90,3 +90,16 @@ def _step(made: Made, one: Rank, step: int, came: int, end: int) -> None:
     made.annotation(PUSH_POP, start - 10, start + 20, text="nccl:all_reduce", **host)
     made.kernel("gemm_kernel", start - 30, one.pid, start, came)
     made.kernel(ALL_REDUCE, start, one.pid, came, end)
+
+
+def meeting(path: Path, left: Mapping[Rank, Sequence[int]], without: str = "") -> Path:
+    """Write a report of ranks, a GPU each, that do nothing but all-reduce: when each leaves, by the report's clock."""
+    made = begun(next(iter(left)))
+    for one in [*left][1:]:
+        made.tables["devices"].append({"gpu": one.gpu, "device": 0, "pid": one.pid})
+    for one, ends in left.items():
+        for end in ends:
+            host = {"thread": thread(one.pid), "text": "nccl:all_reduce"}
+            made.annotation(PUSH_POP, end - 710, end - 690, **host)
+            made.kernel(ALL_REDUCE, end - 700, one.pid, end - 500, end)
+    return made.written(path, without)

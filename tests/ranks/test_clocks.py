@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import bridge
 from bridge.analyze.concurrency import clocks
 from bridge.analyze.concurrency.clocks import APART, COLLECTIVES, REFERENCE, START, UNKNOWN, Clocks
 from importers.report import Facts
-from ranks.run import EPOCH, Rank, run
+from ranks.run import BEGIN_NS, EPOCH, STEP_NS, Rank, meeting, run
 
 SECOND = 1_000_000_000
 ZEROS = (0, 3 * SECOND, -2 * SECOND, 7)
@@ -121,6 +123,17 @@ def test_clocks_are_told_from_one_to_the_next(folder):
     assert clock.known_by == [REFERENCE, COLLECTIVES, COLLECTIVES]
 
 
+def test_of_several_ranks_in_a_report_the_last_to_leave_counts(folder):
+    """The clock of the second report begins 50 ns later; one of its two GPUs leaves early."""
+    times = [BEGIN_NS + n * STEP_NS for n in range(5)]
+    early, late = ([t - 50 - before for t in times] for before in (300, 0))
+    paths = [
+        meeting(folder / "a.sqlite", {Rank(0): times}),
+        meeting(folder / "b.sqlite", {Rank(1, pid=101): early, Rank(2, pid=102, gpu=1): late}),
+    ]
+    assert found(paths).offset.tolist() == [0, 50]
+
+
 def merged(one, other, path):
     """Write what one report has, and the kernels of another on a stream of their own."""
     import shutil
@@ -160,6 +173,26 @@ def test_captures_of_other_days_are_not_brought_together():
     assert clock.offset.tolist() == [0, 0, 30 * SECOND, 0]
 
 
+@settings(max_examples=80)
+@given(st.lists(st.tuples(st.integers(0, 600), st.integers(0, 300)), min_size=1, max_size=7))
+def test_a_sitting_goes_on_from_report_to_report(captures):
+    """A minute at most is between each and some other of it; ``captures`` are start and length in seconds."""
+    spans = [(start, start + length) for start, length in captures]
+    sitting, before = {0}, set()
+    while sitting != before:
+        before = set(sitting)
+        sitting |= {
+            n
+            for n, (first, last) in enumerate(spans)
+            if any(first - spans[m][1] <= 60 and spans[m][0] - last <= 60 for m in before)
+        }
+    clock = clocks.by_start([facts(EPOCH + s * SECOND, 0, n * SECOND) for s, n in captures])
+    apart = [n for n, known in enumerate(clock.known_by) if known == APART]
+    assert apart == [n for n in range(len(spans)) if n not in sitting]
+    moved = [start - captures[0][0] if n in sitting else 0 for n, (start, _) in enumerate(captures)]
+    assert clock.offset.tolist() == [by * SECOND for by in moved]
+
+
 def test_a_damaged_epoch_does_no_harm():
     clock = clocks.by_start([facts(EPOCH), facts(2**63 - 1), facts(0)])
     assert clock.offset.tolist() == [0, 0, 0]
@@ -179,3 +212,11 @@ def test_collectives_of_another_day_bring_nothing_together(folder):
     ranks = [Rank(0, host="a"), Rank(1, wrong=3_600 * SECOND, pid=101, host="a")]
     clock = found(run(folder, ranks)[0])
     assert (clock.known_by[1], clock.offset[1]) == (APART, 0)
+
+
+def test_collectives_tell_clocks_where_nothing_has_a_range(folder):
+    times = [BEGIN_NS + n * STEP_NS for n in range(5)]
+    one = meeting(folder / "a.sqlite", {Rank(0): times}, without="annotations")
+    late = {Rank(1, 50, pid=101): [t - 50 for t in times]}
+    other = meeting(folder / "b.sqlite", late, without="annotations")
+    assert found([one, other]).offset.tolist() == [0, 50]

@@ -12,9 +12,11 @@ import bridge
 from bridge.analyze.ranks.table import Run
 from bridge.join.order import NONE
 from importers import ReportError
-from ranks.run import Rank, begun, run
+from ranks.run import ALL_REDUCE, BEGIN_NS, STEP_NS, Rank, begun, meeting, run
 
 SECOND = 1_000_000_000
+TIMES = [BEGIN_NS + n * STEP_NS for n in range(5)]
+NOBODY = (-1, -1, "")
 WITHOUT_WORK = ("failed-export", "no-kernels-osrt")
 
 
@@ -110,8 +112,52 @@ def test_who_comes_last_to_collectives(folder, wrong):
 def test_without_clocks_that_compare_nobody_is_last(folder):
     ranks = [Rank(n, pid=100 + n, wrong=n * 3 * SECOND) for n in range(2)]
     [row] = bridge.load(*run(folder, ranks)[0]).by("collective").to_dict("records")
-    assert (row["arrival_mean_ns"], row["arrival_max_ns"], row["last"]) == (-1, -1, "")
+    assert came(row) == NOBODY
     assert row["wait_ns"] >= 0  # which needs no clock
+
+
+def test_of_an_op_communication_is_told_apart(folder):
+    """Kernels of communication of 500 ns each, beside others of 30 ns in one op."""
+    made = begun(Rank(0))
+    for n in range(3):
+        made.annotation(PUSH_POP, 1_000 * n, 1_000 * n + 50, text="both", thread=thread(100))
+        made.kernel("gemm", 1_000 * n + 5, 100, 1_000 * n + 60, 1_000 * n + 90)
+        made.kernel(ALL_REDUCE, 1_000 * n + 20, 100, 1_000 * n + 100, 1_000 * n + 600)
+    [row] = bridge.load(made.written(folder / "r.sqlite")).by("skew").to_dict("records")
+    assert (row["op"], row["total_ns"], row["communication_ns"]) == ("both", 3 * 530, 3 * 500)
+
+
+def came(row):
+    return row["arrival_mean_ns"], row["arrival_max_ns"], row["last"]
+
+
+def test_a_rank_alone_is_not_last(folder):
+    path = meeting(folder / "a.sqlite", {Rank(0): TIMES})
+    [row] = bridge.load(path).by("collective").to_dict("records")
+    assert came(row) == NOBODY
+
+
+def test_a_row_with_any_call_of_a_rank_alone_says_nothing(folder):
+    """The third rank's calls are none of the others': they are fewer."""
+    one = meeting(folder / "a.sqlite", {Rank(0): TIMES})
+    late = [TIMES[0] + 90, *TIMES[1:]]
+    two = meeting(folder / "b.sqlite", {Rank(1, pid=101): late})
+    [row] = bridge.load(one, two).by("collective").to_dict("records")
+    assert came(row)[:2] == (90 / 5, 90)
+    both = {Rank(1, pid=101): late, Rank(2, pid=102, gpu=1): TIMES[:2]}
+    [row] = bridge.load(one, meeting(folder / "c.sqlite", both)).by("collective").to_dict("records")
+    assert came(row) == NOBODY
+
+
+def test_who_meets_in_one_report_needs_no_other_clock(folder):
+    """The other report has no collectives, so that its clock and this one's are not brought together."""
+    made = begun(Rank(0))
+    made.kernel("gemm", 10, 100, 20, 50)
+    late = [t + 120 for t in TIMES]
+    both = meeting(folder / "b.sqlite", {Rank(1, pid=101): TIMES, Rank(2, pid=102, gpu=1): late})
+    [row] = bridge.load(made.written(folder / "a.sqlite"), both).by("collective").to_dict("records")
+    assert came(row)[:2] == (120, 120)
+    assert row["last"].startswith("GPU 1")
 
 
 def test_two_ranks_of_one_report_share_a_clock(corpus):

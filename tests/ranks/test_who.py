@@ -7,13 +7,16 @@ import pytest
 from command import assert_misused, done
 from command import bridge as command
 from fleet.split import split
+from made_reports import PUSH_POP, process, thread
 
 import bridge
 from bridge.analyze.ranks import Ranks, said
+from bridge.analyze.ranks.members import twice
 from bridge.join import ranked
 from bridge.recording.header import RANKS
 from importers.nsys import environment
-from ranks.run import Rank, run
+from importers.report import Facts
+from ranks.run import Rank, begun, run
 
 SECRETS = ("API_TOKEN=planted-9137", "AWS_SECRET=planted-5551", "HOSTNAME=planted-71")
 
@@ -113,6 +116,74 @@ def test_nccl_says_the_rank_in_its_largest_communicator():
     assert said.of_communicators(["{", '{"Rank": "x"}', '["Rank"]', ""]) == -1
 
 
+def test_nccls_ranges_say_the_rank_of_their_process(folder):
+    made = begun(Rank(0, file="run_rank4.sqlite"))
+    made.kernel("gemm", 10, 100, 20, 50)
+    for number, name in enumerate(("ncclCommInitRank", "ncclAllReduce")):
+        details = json.dumps({"No. of ranks": 8 + number, "Rank": 6 + number})
+        made.annotation(PUSH_POP, 1, 5, text=name, json=details, thread=thread(100))
+    assert told([made.written(folder / "run_rank4.sqlite")]) == [(6, "NCCL")]
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [("rank3", 3), ("my_Rank-12", 12), ("RANK 007.x", 7), ("a.rank_4", 4), ("rank123456789", 123456789),
+     ("frank3", -1), ("rank", -1), ("rank--3", -1), ("rank1234567890", -1), ("", -1)],
+)  # fmt: skip
+def test_names_say_ranks(name, rank):
+    assert said.of_name(name) == rank
+
+
+@pytest.mark.parametrize("rank", [True, -1, 10**9, 3.0, "3", None])
+def test_a_rank_is_a_number_from_0(rank):
+    assert said.of_file(Facts(metadata={"rank": rank}), "") == []
+
+
+def test_the_path_says_the_host_before_the_report_does():
+    recorded = {"host": "recorded"}
+    assert said.host_of(Facts(metadata=recorded)) == "recorded"
+    assert said.host_of(Facts(metadata={**recorded, "rank_from": {"host": "path"}})) == "path"
+    assert said.host_of(Facts(metadata={"host": 3})) == ""
+
+
+def two_processes(folder, *, kernels, environment=("RANK=5",)):
+    """Write a report in which a second process does something, too."""
+    made = begun(Rank(0, environment=environment))
+    for pid in (100, 200):
+        made.annotation(PUSH_POP, 1, 90, text="load", thread=thread(pid))
+    for n in range(kernels):
+        made.kernel("gemm", 10, 100, 20 + n, 21 + n)
+    return made.written(folder / "r.sqlite")
+
+
+def test_a_process_beside_the_one_with_a_gpu_is_of_its_rank(folder):
+    found = ranks([two_processes(folder, kernels=3)])
+    assert [(m.pid, m.rank, m.works) for m in found.members] == [(100, 5, True), (200, 5, False)]
+    assert found.workers == [0]
+    (folder / "r.sqlite").unlink()
+    found = ranks([two_processes(folder, kernels=3, environment=())])
+    assert [(m.rank, m.known_by) for m in found.members] == [(0, "place")] * 2
+
+
+def test_where_none_used_a_gpu_each_that_did_anything_counts(folder):
+    found = ranks([two_processes(folder, kernels=0)])
+    assert [(m.pid, m.rank, m.works) for m in found.members] == [(100, -1, True), (200, -1, True)]
+
+
+def test_who_has_no_rank_comes_last_and_is_not_twice_one(folder):
+    paths, _ = run(folder / "a", [Rank(0, environment=["RANK=1"])])
+    found = ranks([two_processes(folder, kernels=0), *paths])
+    assert [rank for rank, *_ in found.homes] == [1, -1, -1]
+    assert found.warnings == []
+
+
+def test_of_several_ranks_that_are_twice_the_first_is_shown():
+    homes = [(f"{n}.sqlite", (rank, n, "place")) for n, rank in enumerate((7, 2, 7, 2, 3, 2))]
+    [line] = twice(homes)
+    said_of = "rank 2 is both process 1 of 1.sqlite, by place and process 3 of 3.sqlite, by place"
+    assert line.startswith(f"{said_of}, and so for 1 more: --rank-from")
+
+
 @pytest.mark.parametrize(
     ("expression", "path", "found"),
     [
@@ -204,3 +275,17 @@ def test_files_processes_and_ranks_called_alike_are_told_apart(folder):
     [line] = command("ranks", *paths).stderr.splitlines()
     assert "process 100 of r.sqlite (1), by" in line
     assert "process 100 of r.sqlite (2), by" in line
+
+
+@pytest.mark.parametrize("name", ["python", "rank 3"])
+def test_processes_of_one_number_in_one_report_are_told_apart(folder, name):
+    """As those of several virtual machines are, whose bits are above the number's."""
+    made = begun(Rank(0, pid=7, name=name))
+    twin = 7 | 1 << 24
+    made.tables["processes"].append({"process": process(twin), "name": name})
+    for pid in (7, twin):
+        made.kernel("gemm", 10, pid, 20, 30)
+    path = made.written(folder / "r.sqlite")
+    assert len(set(ranks([path]).names)) == 2
+    [other], _ = run(folder / "b", [Rank(0, pid=7)])
+    assert len(set(ranks([path, other]).names)) == 3

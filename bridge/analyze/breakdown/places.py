@@ -91,6 +91,7 @@ def _by_member(
     joined: Attributed, events: Sequence[Events], name: str, told: Callable[[Member], int | str]
 ) -> Coded:
     """Code events by what is told of their process."""
+    # A window of a report has those of the whole one.
     ranks = getattr(joined, "ranks", None) or Ranks.of(joined.report, joined.place)
     said = [told(one) for one in ranks.members]
     code, names = pd.factorize(np.array(said, np.int64 if name == "rank" else object), sort=True)

@@ -89,7 +89,6 @@ def _sitting(facts: Sequence[Facts], known: Sequence[int], first: int) -> list[i
     for n in sorted(known, key=lambda n: spans[n]):  # a turn per report
         if not sittings or spans[n][0] > last + SITTING_NS:
             sittings.append([])
-            last = spans[n][1]
         sittings[-1].append(n)
         last = max(last, spans[n][1])
     return next((sitting for sitting in sittings if first in sitting), [])

@@ -53,7 +53,8 @@ class Sent:
 def _of_shapes(joined: Attributed, rows: Ints) -> Ints:
     """Return how many elements the shapes in the texts of some ranges make, -1 where they say none."""
     report, found = joined.report, np.full(len(rows), UNKNOWN, np.int64)
-    there = np.flatnonzero(_is_collective(joined)[joined.op[rows]] & (rows != NONE))
+    op = np.append(joined.op, NONE)[rows]
+    there = np.flatnonzero(_is_collective(joined)[op])
     text, of = np.unique(frames.ints(report.ranges, "text")[rows[there]], return_inverse=True)
     said = [dict(parse(one).arguments).get(SIZES) for one in report.texts.decode(text)]
     counted = [elements(shapes) for shapes in said]

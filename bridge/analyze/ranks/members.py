@@ -84,19 +84,20 @@ class Ranks:
 
     @cached_property
     def names(self) -> list[str]:
-        """What each is called, no two alike: ``rank 3``, with its file or number where that is not enough."""
-        plain = [f"rank {m.rank}" if m.rank != NONE else f"process {m.pid}" for m in self.members]
-        several, alike = len(self.report.source) > 1, Counter(plain)
-        files = [f" in {name}" for name in names.files(self.report)]
-        longer = [
-            f"{name}{files[m.report] if several else f' ({m.pid})'}" if alike[name] > 1 else name
-            for name, m in zip(plain, self.members, strict=True)
+        """What each is called, no two alike: ``rank 3``, with file, number or place as far as that is not enough."""
+        found = [f"rank {m.rank}" if m.rank != NONE else f"process {m.pid}" for m in self.members]
+        files = [
+            f" in {name}" if len(self.report.source) > 1 else ""
+            for name in names.files(self.report)
         ]
-        again = Counter(longer)
-        return [
-            f"{name} ({m.pid})" if again[name] > 1 else name
-            for name, m in zip(longer, self.members, strict=True)
-        ]
+        for more in (
+            [files[m.report] for m in self.members],
+            [f" ({m.pid})" if m.rank != NONE else "" for m in self.members],
+            [f" #{n}" for n, _ in enumerate(self.members, 1)],  # numbers of several machines
+        ):
+            alike = Counter(found)
+            found = [f"{n}{one}" if alike[n] > 1 else n for n, one in zip(found, more, strict=True)]
+        return found
 
     @property
     def homes(self) -> list[Home]:

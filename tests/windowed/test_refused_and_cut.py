@@ -1,0 +1,89 @@
+"""What windows refuse, how they are cut, and where the name of a file stands in their tables."""
+
+from __future__ import annotations
+
+import pytest
+from command import assert_refused, bridge, done
+from made_reports import PUSH_POP, Made, report, thread
+
+from bridge.join import nesting
+from bridge.windowed import limit
+from importers.columns import Database
+from importers.nsys.read import queries_of
+from importers.nsys.survey import cuts
+
+
+@pytest.fixture
+def in_windows(monkeypatch):
+    """Let every report take three windows."""
+    for name in ("BASE", "MANY", "PER_CALL"):
+        monkeypatch.setattr(limit, name, 0)
+    monkeypatch.setattr(limit, "LEAST", 1)
+    monkeypatch.setattr(limit, "needed", lambda _path, _tables: 25_000_000)
+
+
+@pytest.mark.parametrize("by", ["thread,op,report", "process,shape,report"])
+@pytest.mark.parametrize("also", [["--memory", "10MB"], ["--workers", "1"]], ids=str)
+def test_the_file_of_a_row_stands_where_it_was_asked_for(in_windows, tmp_path, by, also):
+    command = ["report", report(tmp_path / "made.sqlite"), "--by", by, "--format", "csv"]
+    assert done(*command, *also) == done(*command)
+
+
+def test_tangled_ranges_are_refused_with_the_name_of_their_file(in_windows, tmp_path, monkeypatch):
+    monkeypatch.setattr(nesting, "ROUNDS", 2)
+    made = Made()
+    for at in (10, 600):
+        for n in range(40):
+            made.annotation(PUSH_POP, at + n, at + 300 + n, text="a", thread=thread(100))
+        made.kernel("gemm", at + 100, 100, at + 110, at + 120)
+    path = made.written(tmp_path / "tangled.sqlite")
+    assert_refused(bridge("report", path), "tangled.sqlite", "cross each other")
+    assert_refused(bridge("report", path, "--memory", "10MB"), "tangled.sqlite", "cross each other")
+
+
+@pytest.mark.parametrize("text", ["0", "0GB", "0.0000000001"])
+def test_no_memory_at_all_is_no_amount(tmp_path, text):
+    result = bridge("report", report(tmp_path / "made.sqlite"), "--memory", text)
+    assert result.exit_code in {1, 2}, result.stdout
+
+
+def test_cuts_part_ranges_too(tmp_path):
+    made = Made()
+    for n in range(20):  # calls now and then, and thousands of ranges between two of them
+        made.kernel("gemm", n * 10_000, 100, n * 10_000 + 10, n * 10_000 + 20)
+    for n in range(5_000):
+        made.annotation(PUSH_POP, 100_001 + n, 100_002 + n, text="a", thread=thread(100))
+    path = made.written(tmp_path / "made.sqlite")
+    with Database(path) as database:
+        found = cuts(database, queries_of(path, database.tables(), details=False), 5)
+    most = max(
+        sum(a <= 100_001 + n < b for n in range(5_000))
+        for a, b in zip([0, *found], [*found, 10**9], strict=True)
+    )
+    assert most <= 2 * 5_020 // 5
+
+
+def test_a_limit_that_what_is_kept_exceeds_is_said(in_windows, tmp_path, monkeypatch):
+    taken = iter([100, 5_000, 11_100_000])  # before, and after two windows
+    monkeypatch.setattr(limit, "taken", lambda: next(taken))
+    path = report(tmp_path / "made.sqlite")
+    refused = bridge("report", path, "--memory", "10MB")
+    assert_refused(refused, "made.sqlite: --memory 10MB is too little", "after window 2 of 3")
+
+
+def test_of_a_process_that_had_more_before_nothing_is_said(in_windows, tmp_path, monkeypatch):
+    monkeypatch.setattr(limit, "taken", lambda: 11_100_000)
+    path = report(tmp_path / "made.sqlite")
+    assert done("report", path, "--memory", "10MB") == done("report", path)
+
+
+@pytest.mark.skipif(
+    not limit.STATUS.exists(), reason="/proc says what a process had on Linux alone"
+)
+def test_what_was_taken_is_what_the_system_says():
+    before = limit.taken()
+    assert before > 10**7
+    held = bytearray(300 * 10**6)
+    held[::4096] = b"x" * len(held[::4096])
+    assert limit.taken() > 300 * 10**6
+    assert limit.taken() >= before

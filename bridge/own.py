@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 NAME = "importers"
 HOME = Path(__file__).resolve().parent.parent
@@ -27,6 +28,7 @@ def importers_are_ours() -> Iterator[None]:
     sys.path.insert(0, str(HOME))
     try:
         yield
+        _loaded_whole()
     finally:
         sys.path.remove(str(HOME))
         _taken_out()
@@ -36,6 +38,13 @@ def importers_are_ours() -> Iterator[None]:
 def _is_ours() -> bool:
     spec = find_spec(NAME)
     return bool(spec and spec.origin) and Path(spec.origin).resolve().parent == HOME / NAME  # type: ignore[union-attr,arg-type]
+
+
+def _loaded_whole() -> None:
+    """Load what our package would load later, when its name means the user's again."""
+    formats: Any = sys.modules.get(f"{NAME}.formats")
+    if formats is not None:
+        formats.all_loaded()
 
 
 def _taken_out() -> dict[str, ModuleType]:

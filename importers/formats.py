@@ -1,25 +1,22 @@
-"""Which importer reads a file, by its first bytes and its name."""
+"""Which importer reads a file, by its first bytes and its name.
+
+Most files are SQLite exports of Nsight Systems: what reads others is loaded with the first of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
-from importers.kineto import read as kineto
-from importers.kineto.opened import is_json
-from importers.ncu.report import is_ncu
-from importers.ncu.report import load as load_ncu
 from importers.nsys import export
 from importers.nsys.read import read as read_nsys
 from importers.nsys.table import JSON, Details, asked
-from importers.recording import beside
-from importers.recording import report as recording
-from importers.recording.lines import is_recording
 from importers.report import Report
-from importers.snapshot import read as snapshot
-from importers.snapshot.opened import is_snapshot
 
 SQLITE = b"SQLite format 3\0"
+Reader = tuple[Callable[[Path], bool], Callable[[Path, Details], Report]]  # what is its, and how
+Beside = Callable[[Report, Path, Sequence[Path]], Report]
 
 
 def read(path: Path, details: Details, sidecar: Sequence[Path]) -> Report:
@@ -30,21 +27,26 @@ def read(path: Path, details: Details, sidecar: Sequence[Path]) -> Report:
     return _other(path, details) or _profiled(path, details, sidecar)
 
 
+def all_loaded() -> None:
+    """Load every importer, for a program in which `import importers` will mean another package."""
+    _beside()
+    for reader in OTHERS:
+        reader()
+
+
 def _other(path: Path, details: Details) -> Report | None:
     """Read what is of anything but Nsight Systems; None if nothing says that it is."""
-    if is_recording(path):
-        return recording.load(path)
-    if is_snapshot(path):
-        return snapshot.read(path)
-    if is_json(path):
-        return kineto.read(path)
-    return load_ncu(path, details) if is_ncu(path) else None
+    for reader in OTHERS:
+        fits, load = reader()
+        if fits(path):
+            return load(path, details)
+    return None
 
 
 def _profiled(path: Path, details: Details, sidecar: Sequence[Path]) -> Report:
     """Read a report of Nsight Systems, with the recordings beside it."""
     report = _exported(path, details)
-    return beside.found(report, path, sidecar) if asked(details, JSON) else report
+    return _beside()(report, path, sidecar) if asked(details, JSON) else report
 
 
 def _exported(path: Path, details: Details) -> Report:
@@ -52,3 +54,44 @@ def _exported(path: Path, details: Details) -> Report:
         return read_nsys(path, details=details)
     with export.exported(path) as sqlite:
         return read_nsys(sqlite, details=details)
+
+
+@cache
+def _beside() -> Beside:
+    from importers.recording import beside  # noqa: PLC0415 - see the module's first lines; so below
+
+    return beside.found
+
+
+@cache
+def _recordings() -> Reader:
+    from importers.recording import report  # noqa: PLC0415
+    from importers.recording.lines import is_recording  # noqa: PLC0415
+
+    return is_recording, lambda path, _: report.load(path)
+
+
+@cache
+def _snapshots() -> Reader:
+    from importers.snapshot.opened import is_snapshot  # noqa: PLC0415
+    from importers.snapshot.read import read as load  # noqa: PLC0415
+
+    return is_snapshot, lambda path, _: load(path)
+
+
+@cache
+def _traces() -> Reader:
+    from importers.kineto.opened import is_json  # noqa: PLC0415
+    from importers.kineto.read import read as load  # noqa: PLC0415
+
+    return is_json, lambda path, _: load(path)
+
+
+@cache
+def _of_kernels() -> Reader:
+    from importers.ncu.report import is_ncu, load  # noqa: PLC0415
+
+    return is_ncu, load
+
+
+OTHERS = (_recordings, _snapshots, _traces, _of_kernels)

@@ -167,8 +167,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
                 end_agents()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let no try of a capture run beside what an earlier one has left."""
+    if captures(item):
+        end_agents()
+
+
 def end_agents() -> None:
-    """End the agents that `nsys profile` has left behind: now and then one spins on when all is done."""
+    """End the agents that `nsys profile` has left behind: now and then one spins on when all is done, or its program was killed."""
     for line in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             agent = LEFT.search(line.read_bytes())

@@ -486,7 +486,7 @@ def test_the_real_nsys_exports_a_report_and_refuses_half_of_it(
     options = ("--trace=nvtx", "--sample=none", "--cpuctxsw=none", "-o", str(folder / "real"))
     python = (sys.executable, "-c", code)
     subprocess.run(
-        [nsys, "profile", *options, *python], check=True, capture_output=True, timeout=120
+        [nsys, "profile", *options, *python], check=True, capture_output=True, timeout=60
     )
     real = folder / "real.nsys-rep"
     before = listing(folder)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from bridge.analyze.steps.pace import paces
 from bridge.cli.readable import for_people
-from bridge.fleet.together import Together
 from bridge.joined import Joined
 from bridge.render import accounting, document, steps
 from bridge.render import table as tables
 from bridge.views import VIEWS
+
+if TYPE_CHECKING:
+    from bridge.fleet.together import Together
 
 
 @dataclass(frozen=True)
@@ -28,9 +31,7 @@ class Printed:
     @property
     def source(self) -> Sequence[str]:
         """The names of the files."""
-        return (
-            self.joined.source if isinstance(self.joined, Together) else self.joined.report.source
-        )
+        return self.joined.report.source if isinstance(self.joined, Joined) else self.joined.source
 
     def text(self, table: pd.DataFrame, form: str, *, to_terminal: bool) -> str:
         """Return the table in a format: json, csv, md or table."""

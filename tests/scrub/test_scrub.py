@@ -142,10 +142,13 @@ def test_a_real_capture_keeps_its_ranges_and_no_secret(nsys: str, tmp_path: Path
         "from bridge import nvtx_op\nwith nvtx_op('visible'):\n    print('the password is hunter2')\n",
         encoding="utf-8",
     )
-    words = [nsys, "profile", "-o", "r", "--trace=nvtx,osrt", sys.executable, program.name, "--key", "planted-arg-5551"]  # fmt: skip
+    words = [
+        nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none", "-o", "r",
+        sys.executable, program.name, "--key", "planted-arg-5551",
+    ]  # fmt: skip
     environment = {**os.environ, "API_TOKEN": "planted-env-9137"}
     subprocess.run(
-        words, cwd=tmp_path, env=environment, check=True, timeout=120, capture_output=True
+        words, cwd=tmp_path, env=environment, check=True, timeout=60, capture_output=True
     )
     source, target = tmp_path / "r.sqlite", tmp_path / "shared.sqlite"
     subprocess.run(

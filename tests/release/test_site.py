@@ -146,7 +146,8 @@ def test_a_browser_asks_only_the_site_itself(chromium, site, address):
         page.on("pageerror", lambda error: errors.append(str(error)))
         for name in ("index.html", "tutorial.html", "reference/annotate.html", "commands.html"):
             page.goto(f"{address}/{name}")
-        page.locator("[data-md-component=search-query]").fill("stragglers")
+        page.wait_for_load_state("networkidle")  # it hears nothing of what is typed before
+        page.locator("[data-md-component=search-query]").press_sequentially("stragglers")
         page.wait_for_selector(".md-search-result__item")
         page.wait_for_load_state("networkidle")
         browser.close()

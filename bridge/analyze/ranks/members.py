@@ -93,11 +93,17 @@ class Ranks:
         for more in (
             [files[m.report] for m in self.members],
             [f" ({m.pid})" if m.rank != NONE else "" for m in self.members],
-            [f" #{n}" for n, _ in enumerate(self.members, 1)],  # numbers of several machines
+            [f" #{n}" for n in self._nth],  # of several machines
         ):
             alike = Counter(found)
             found = [f"{n}{one}" if alike[n] > 1 else n for n, one in zip(found, more, strict=True)]
         return found
+
+    @property
+    def _nth(self) -> list[int]:
+        """Return which process of its report each is, from 1."""
+        of = [m.report for m in self.members]
+        return [n - of.index(report) for n, report in enumerate(of, 1)]
 
     @property
     def homes(self) -> list[Home]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import count
 
 import numpy as np
@@ -60,11 +59,11 @@ class Home:
 class Tracks:
     """Hands out tracks; a track's number is its place in ``made``."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, first: int = OURS) -> None:
         self.report = report
         self.made: list[Track] = []
         self.homes: list[Home] = []
-        self.numbers = count(OURS)
+        self.numbers = count(first)
         self.known: dict[tuple[str, tuple[int, ...]], int] = {}
         self.processes: dict[tuple[int, int], Group] = {}
         self.devices: dict[tuple[int, int, int], Group] = {}
@@ -74,6 +73,20 @@ class Tracks:
         self.ranks = _shown(report)
         self.several_contexts = len(np.unique(report.activities["context"])) > 1
 
+    def of_devices(self) -> Tracks:
+        """Return tracks for devices, which can be handed out at the same time as these.
+
+        The processes that they belong to are known before, and their numbers are others.
+        """
+        activities = self.report.activities
+        for report, process in (
+            activities[["report", "process"]].drop_duplicates().to_numpy().tolist()
+        ):
+            self._process(report, process)
+        apart = Tracks(self.report, 2 * OURS)
+        apart.processes = self.processes
+        return apart
+
     def host(self, report: Ints, thread: Ints) -> Ints:
         """Return the home of each row's thread."""
         return self._each("thread", self._thread, report, thread)
@@ -82,11 +95,6 @@ class Tracks:
         """Return the home of each activity's stream; contexts and processes have their own."""
         columns = ("report", "process", "device", "context", "stream")
         return self._each("stream", self._stream, *(frames.ints(activities, c) for c in columns))
-
-    @cached_property
-    def of_activities(self) -> Ints:
-        """The home of each activity's stream, of all of the report."""
-        return self.streams(self.report.activities)
 
     def steps(self, report: Ints, process: Ints) -> Ints:
         """Return the home of the steps of each row's process."""

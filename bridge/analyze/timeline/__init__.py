@@ -7,13 +7,15 @@ on one clock.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from bridge.analyze.concurrency.clocks import Clocks
 from bridge.analyze.ranks import Ranks
-from bridge.analyze.timeline import allocated, curves, device, host
+from bridge.analyze.timeline import allocated, curves, device, host, parts
 from bridge.analyze.timeline.parts import (
     Arrows,
     Chain,
@@ -51,19 +53,24 @@ __all__ = [
 def timeline(joined: Attributed, selection: Selection = WHOLE) -> Timeline:
     """Lay out a report, or what is selected of it."""
     tracks = Tracks(joined.report)
-    steps, ops, calls = (draw(joined, tracks) for draw in (host.steps, host.ops, host.calls))
-    phases = host.phases(joined, tracks)
-    marks, counters = host.marks(joined, tracks)
+    of_devices = tracks.of_devices()
+    with ThreadPoolExecutor(1) as other:  # sorting goes on beside sorting
+        started = other.submit(_of_devices, joined, of_devices, selection)
+        steps, ops, calls = (draw(joined, tracks) for draw in (host.steps, host.ops, host.calls))
+        phases = host.phases(joined, tracks)
+        marks, counters = host.marks(joined, tracks)
+        everything, on_devices, samples = started.result()
     own = [] if selection.slim else [host.overhead(joined, tracks)]
-    everything, on_devices, samples = _of_devices(joined, tracks, selection)
-    held = [] if selection.slim else allocated.of_memory(joined, tracks, selection.span)
+    held = [] if selection.slim else _memory(joined, tracks, of_devices, selection)
+    behind = partial(parts.moved, by=len(tracks.made))
+    everything, on_devices = behind(everything), [behind(s) for s in on_devices]
     whole = Timeline(
         base=joined.report.began,
-        tracks=tracks.made,
+        tracks=[*tracks.made, *of_devices.made],
         slices=[steps, ops, calls, *own, *on_devices],
         phases=phases,
         marks=marks,
-        counters=[*samples, *held, *counters],
+        counters=[*(behind(s) for s in samples), *held, *counters],
         arrows=_arrows(joined, ops, calls, everything),
     )
     whole = of_ranks(joined, aligned(joined, whole), selection)
@@ -107,6 +114,12 @@ def _of_devices(
         return everything, kinds, []
     kinds.append(device.projections(joined, tracks))
     return everything, kinds, curves.of_devices(joined, tracks, selection.span)
+
+
+def _memory(
+    joined: Attributed, tracks: Tracks, of_devices: Tracks, selection: Selection
+) -> list[Slices]:
+    return allocated.of_memory(joined, of_devices, tracks.made, selection.span)
 
 
 def _arrows(joined: Attributed, ops: Slices, calls: Slices, activities: Slices) -> Arrows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from bridge.analyze.memory.said import kind_of
 from bridge.analyze.timeline import curves
 from bridge.analyze.timeline.curves import Curve, Span
 from bridge.analyze.timeline.parts import Slices
-from bridge.analyze.tracks import Tracks
+from bridge.analyze.tracks import Track, Tracks
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE
 from importers import frames
@@ -22,16 +22,18 @@ USED, RESERVED = "used", "reserved"
 def of_memory(
     joined: Attributed,
     tracks: Tracks,
+    before: Sequence[Track] = (),
     span: Callable[[int], Span] = curves.ever,
 ) -> list[Slices]:
     """Return the curves of all processes, devices and kinds of memory within a span of time of each report.
 
-    They lie on the first track of their group; where there is none, one is made.
+    They lie on the first track of their group, ``before`` those of ``tracks`` or among these; where there
+    is none, one is made.
     """
     if not len(joined.report.memory):
         return []
     held = Held.of(joined)
-    first = {track.group: n for n, track in reversed([*enumerate(tracks.made)])}
+    first = {track.group: n for n, track in reversed([*enumerate([*before, *tracks.made])])}
     table, row = joined.report.memory, held.events.row[held.events.groups]
     columns = (frames.ints(table, c)[row].tolist() for c in ("report", "process", "device"))
     keys = zip(*columns, strict=True)
@@ -40,7 +42,7 @@ def of_memory(
         kind = kind_name(held, group)
         home = tracks.group(report, process, device)
         if home not in first:
-            first[home] = tracks.bare(home, "memory")
+            first[home] = len(before) + tracks.bare(home, "memory")
         for what, curve in _levels(held, group, joined.report.facts[report].span[0]):
             name = curve_name(kind, what)
             shown = curves.thinned(*curves.within(curve, span(report)))

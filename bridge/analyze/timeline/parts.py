@@ -229,6 +229,11 @@ def drawn(
     return Slices(kind, rows, track, start, duration, name, args or {}, kind)
 
 
+def moved(s: Slices, *, by: int) -> Slices:
+    """Return slices whose tracks come behind so many others."""
+    return replace(s, track=np.where(s.track == NONE, NONE, s.track + by))
+
+
 def times(table: pd.DataFrame) -> tuple[Ints, Ints]:
     """Return starts and durations; what ends before it starts is drawn without length."""
     start, end = frames.ints(table, "start"), frames.ints(table, "end")

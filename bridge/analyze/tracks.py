@@ -6,8 +6,9 @@ devices get numbers that no operating system gives.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 
 import numpy as np
@@ -59,7 +60,9 @@ class Home:
 class Tracks:
     """Hands out tracks; a track's number is its place in ``made``."""
 
-    def __init__(self, report: Report, first: int = OURS) -> None:
+    def __init__(
+        self, report: Report, first: int = OURS, ranks: Mapping[tuple[int, int], str] | None = None
+    ) -> None:
         self.report = report
         self.made: list[Track] = []
         self.homes: list[Home] = []
@@ -70,7 +73,7 @@ class Tracks:
         self.process_names = _names(report.processes, "process")
         self.thread_names = _names(report.threads, "thread")
         self.gpu_names = _names(report.devices, "process", "device")
-        self.ranks = _shown(report)
+        self.ranks = _shown(report) if ranks is None else ranks
         self.several_contexts = len(np.unique(report.activities["context"])) > 1
 
     def of_devices(self) -> Tracks:
@@ -83,7 +86,7 @@ class Tracks:
             activities[["report", "process"]].drop_duplicates().to_numpy().tolist()
         ):
             self._process(report, process)
-        apart = Tracks(self.report, 2 * OURS)
+        apart = Tracks(self.report, 2 * OURS, self.ranks)
         apart.processes = self.processes
         return apart
 
@@ -95,6 +98,11 @@ class Tracks:
         """Return the home of each activity's stream; contexts and processes have their own."""
         columns = ("report", "process", "device", "context", "stream")
         return self._each("stream", self._stream, *(frames.ints(activities, c) for c in columns))
+
+    @cached_property
+    def of_activities(self) -> Ints:
+        """The home of each activity's stream, of all of the report."""
+        return self.streams(self.report.activities)
 
     def steps(self, report: Ints, process: Ints) -> Ints:
         """Return the home of the steps of each row's process."""

@@ -33,7 +33,7 @@ FEWEST = 2  # activities of a projected op: a single one tells its op itself
 def activities(joined: Attributed, tracks: Tracks) -> Slices:
     """Draw all work of devices on its streams."""
     table = joined.report.activities
-    stream = tracks.streams(table)
+    stream = tracks.of_activities
     start, duration = times(table)
     track = tracks.lane(stream, lanes.apart(stream, start, start + duration), "stream")
     node, reason = joined.attribution.node, joined.attribution.reason
@@ -93,7 +93,7 @@ class _Projected:
         """Project all ranges, level by level up from those that launched."""
         rows = np.flatnonzero(joined.node != NONE)
         start = frames.ints(joined.report.activities, "start")[rows]
-        stream = tracks.streams(joined.report.activities)[rows]
+        stream = tracks.of_activities[rows]
         ones = np.ones(len(rows), np.int64)
         nesting = joined.attribution.nesting
         level = nesting.levels()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from command import assert_misused, assert_refused, bridge, done
 from made_reports import report
 
+from bridge import nvtx_op, profile
 from bridge.fleet.asked import Asked
 from bridge.windowed import limit
 from importers.nsys import windows
@@ -96,6 +100,17 @@ def test_a_column_that_there_is_not_is_said(path):
 def test_a_guess_is_refused(path):
     result = bridge("report", path, "--adopt", "--memory", "1KB")
     assert_refused(result, "made.sqlite", "--adopt takes a look at all of it")
+
+
+def test_a_recording_of_its_process_is_refused(path):
+    with profile(path="bridge-100.jsonl"), nvtx_op("a"):
+        pass
+    head, _, lines = Path("bridge-100.jsonl").read_text(encoding="utf-8").partition("\n")
+    head = json.dumps(json.loads(head) | {"pid": 100}, separators=(",", ":"))
+    Path("bridge-100.jsonl").write_text(f"{head}\n{lines}", encoding="utf-8")
+    result = bridge("report", path, "--memory", "1KB", "--sidecar", "bridge-100.jsonl")
+    assert_refused(result, "made.sqlite: larger than --memory, and recordings lie beside it")
+    done("report", path, "--sidecar", "bridge-100.jsonl")
 
 
 def test_too_little_is_refused_with_the_least_that_works(path, monkeypatch):

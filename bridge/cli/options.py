@@ -199,7 +199,9 @@ def _with_timeline(report: Report) -> None:
 def imported(reports: Sequence[Path], details: Details, sidecar: Sequence[Path]) -> Report:
     """Read report files."""
     import importers
+    from bridge import heap
 
+    heap.keep_for(reports)
     what = str(reports[0]) if len(reports) == 1 else f"{len(reports)} reports"
     with doing(f"reading {what}"):
         return importers.load(*reports, details=details, sidecar=sidecar)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import made_reports
 import pytest
 from real_parts import ROOT
 
@@ -203,6 +204,18 @@ def test_help_is_instant():
 
     # The house's limit is 0.3 s: this one is for a change of kind, not for a busy machine.
     assert min(seconds() for _ in range(3)) < 1.5
+
+
+def test_a_command_seldom_looks_for_garbage(tmp_path: Path):
+    report = made_reports.small(tmp_path / "small.sqlite")
+    program = (
+        "import atexit, gc\n"
+        "seen = lambda: print(sum(one['collections'] for one in gc.get_stats()), gc.isenabled())\n"
+        f"atexit.register(seen)\nfrom bridge.cli import main\nmain(['report', {str(report)!r}])"
+    )
+    collections, enabled = run(sys.executable, "-c", program).stdout.split()[-2:]
+    assert int(collections) < 100  # 220 at Python's own threshold
+    assert enabled == "False"  # at the end
 
 
 # -- each scanner finds what it is for

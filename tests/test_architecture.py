@@ -211,9 +211,10 @@ def test_a_command_seldom_looks_for_garbage(tmp_path: Path):
     program = (
         "import atexit, gc\n"
         "seen = lambda: print(sum(one['collections'] for one in gc.get_stats()), gc.isenabled())\n"
-        f"atexit.register(seen)\nfrom bridge.cli import main\nmain(['report', {str(report)!r}])"
+        "atexit.register(seen)\nfrom bridge.__main__ import command\ncommand()"
     )
-    collections, enabled = run(sys.executable, "-c", program).stdout.split()[-2:]
+    words = (sys.executable, "-c", program, "report", str(report))
+    collections, enabled = run(*words).stdout.split()[-2:]
     assert int(collections) < 100  # 220 at Python's own threshold
     assert enabled == "False"  # at the end
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import errno
-import gc
 import os
 import signal
 import sys
@@ -16,7 +14,6 @@ import click
 from bridge import __version__
 
 LONGEST = 2_000  # characters of a message
-UNCOLLECTED = 50_000  # objects between two looks for garbage: what the libraries make when they load stays
 COMMANDS = (
     *("demo", "doctor", "run", "import", "report", "diff", "html"),
     *("trace", "ranks", "flame", "view", "plot", "memory", "advise"),
@@ -97,5 +94,3 @@ def main() -> None:
     """  # noqa: D301 - the backspace keeps click from filling the lines
     # Ending like an interrupt lets half-written files be removed.
     signal.signal(signal.SIGTERM, _stop)
-    gc.set_threshold(UNCOLLECTED)
-    atexit.register(gc.disable)  # or all is looked through once more before the process ends

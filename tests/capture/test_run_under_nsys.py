@@ -45,10 +45,8 @@ def run(nsys: str, folder: Path) -> Run:
 
 
 def said(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Give what the program said."""
-    return [
-        line.removeprefix("SAID ") for line in done.stdout.splitlines() if line.startswith("SAID ")
-    ]
+    """Give what the program said; the bar of nsys may stand in front of it."""
+    return [line.partition("SAID ")[2] for line in done.stdout.splitlines() if "SAID " in line]
 
 
 def errors(done: subprocess.CompletedProcess[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -99,9 +99,9 @@ def test_a_name_of_the_corpus_keeps_its_words():
     ids=lambda name: name[:12],
 )
 def test_no_name_takes_long(name):
-    began = perf_counter()
+    began = process_time()
     assert all(isinstance(form(name), str) for form in FORMS)
-    assert perf_counter() - began < 2
+    assert process_time() - began < 2
 
 
 def test_counters_go_together():

@@ -7,7 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 from random import Random
 from statistics import mean
-from time import perf_counter
+from time import process_time
 
 import made_reports
 import numpy as np
@@ -162,9 +162,9 @@ def test_exact_tests_are_of_few_pairs():
         before, after = values[:, :8], values[:, 8 : 8 + many]
         p, _ = differs(before, after)
         assert p[0] == mannwhitneyu(after[0], before[0], method=method).pvalue
-    began = perf_counter()
+    began = process_time()
     differs(values[:, :8], values[:, 8:])
-    assert perf_counter() - began < 1
+    assert process_time() - began < 1
 
 
 def test_resamples_are_held_of_few_rows_at_a_time():

@@ -148,9 +148,9 @@ def test_a_hundred_thousand_stacks_are_written_in_no_time():
     ones = np.ones(many, np.int64)
     names = [f"op {n}" for n in range(1_000)]
     tree = CallTree(parent, np.arange(many) % 1_000, names, ones * 2, ones, ones, ones)
-    start = time.perf_counter()
+    start = time.process_time()
     assert sum(piece.count("\n") for piece in folded(tree)) == many
-    assert time.perf_counter() - start < 10  # a change of kind, not a busy machine
+    assert time.process_time() - start < 10  # a change of kind
 
 
 # -- what programs make of it

@@ -480,12 +480,20 @@ def test_an_interrupt_in_this_process_leaves_nothing(
     assert not inside(folder)
 
 
+SLOW_DISK = """
+import time
+from bridge.render import traces
+made = traces.printed
+traces.printed = lambda *given: (time.sleep(0.3) or piece for piece in made(*given))
+"""
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_an_interrupt_from_outside_while_it_writes_leaves_nothing(
     number: signal.Signals, large: Path, folder: Path
 ) -> None:
     with subprocess.Popen(
-        command("trace", large, "-o", "x.json.gz"), stderr=subprocess.PIPE
+        command("trace", large, "-o", "x.json.gz", first=SLOW_DISK), stderr=subprocess.PIPE
     ) as ran:
         until = time.monotonic() + 30
         while not inside(folder) and time.monotonic() < until:

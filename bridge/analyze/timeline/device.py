@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from bridge.analyze.timeline.parts import Chain, Column, Named, Slices, drawn, n
 from bridge.analyze.tracks import Tracks
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import ATTRIBUTED, REASONS
-from bridge.join.order import NONE, Ints, number
+from bridge.join.order import NONE, Ints, number, stable
 from importers import frames
 
 SHOWN = {  # what each kind of activity shows besides its op
@@ -96,20 +97,17 @@ class _Projected:
         stream = tracks.of_activities[rows]
         ones = np.ones(len(rows), np.int64)
         nesting = joined.attribution.nesting
-        level = nesting.levels()
         own = joined.node[rows]
         # What is alone in its range is drawn from the next one up: most ranges launch one kernel.
         alone = counts(own, len(nesting))[own] == 1
         alone &= ~np.isin(own, nesting.parent)
         left = cls(np.where(alone, nesting.parent[own], own), stream, start, joined.end[rows], ones)
         left = left.taken(left.node != NONE)
-        found = []
-        for depth in range(int(level.max(initial=NONE)), -1, -1):
-            is_deepest = level[left.node] == depth
-            one = left.taken(is_deepest).grouped()
+        found, above = [], left.taken(np.zeros(0, np.int64))
+        for level in reversed(left.parted(nesting.levels()[left.node])):
+            one = _joined([level, above]).grouped()
             found.append(one.taken(one.activities >= FEWEST))
             above = cls(nesting.parent[one.node], *one.figures)
-            left = _joined([left.taken(~is_deepest), above])
         # Outer ones first: of equal intervals the earlier is drawn around the later.
         return _joined(found[::-1] or [left])
 
@@ -121,6 +119,12 @@ class _Projected:
     def taken(self, rows: np.ndarray) -> _Projected:
         """Return some of them."""
         return _Projected(self.node[rows], *(column[rows] for column in self.figures))
+
+    def parted(self, level: Ints) -> list[_Projected]:
+        """Return those of each level, from 0 on."""
+        order = stable(level)
+        edges = np.searchsorted(level[order], np.arange(level.max(initial=NONE) + 2))
+        return [self.taken(order[first:last]) for first, last in pairwise(edges)]
 
     def grouped(self) -> _Projected:
         """Make one of all that have a node and a stream in common."""

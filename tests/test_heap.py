@@ -55,8 +55,9 @@ def test_pages_are_used_again_for_a_large_report(large, tmp_path):
     kept, few = faults(large)
     left, many = faults(small)
     assert (kept, left) == ("True", "False")
-    assert many > 100_000  # 10 240 for each array
-    assert few < many / 5
+    assert (
+        few < many / 5
+    )  # of 10 240 for each array, fewer where the system makes large pages by itself
 
 
 def test_what_is_no_file_is_not_counted(tmp_path):

@@ -20,6 +20,7 @@ SECRET = re.compile(
 WHOSE = frozenset("USER LOGNAME USERNAME SUDO_USER SLURM_JOB_USER HOSTNAME HOST".split())
 # Values that tell nothing, and that stand in names: a kernel's <float, false>, a function find_root.
 COMMON = frozenset("true false none null root user admin default localhost python".split())
+LETTER = re.compile(r"[A-Za-z0-9]")
 VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 LOGIN = re.compile(r"://([^/\s:@]+)(?::([^/\s@]+))?@")  # of an address
 # Folders of machines, not of models: "/layers/0/attn" is a fine name. A home's owner goes even where nothing follows.
@@ -84,10 +85,13 @@ class Secrets:
     def _known(self) -> re.Pattern[str]:
         """All words, as whole words; to be asked for when all are learnt."""
         longest_first = sorted(self.words, key=len, reverse=True)
-        words = "|".join(map(re.escape, longest_first))
-        return re.compile(
-            rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])" if words else r"(?!)", re.IGNORECASE
-        )
+        return re.compile("|".join(map(_whole, longest_first)) or r"(?!)", re.IGNORECASE)
+
+
+def _whole(word: str) -> str:
+    """Return a pattern for a word as a whole; an end that is no letter or digit parts it from whatever follows."""
+    before, after = (LETTER.match(end) is not None for end in (word[0], word[-1]))
+    return f"{'(?<![A-Za-z0-9])' if before else ''}{re.escape(word)}{'(?![A-Za-z0-9])' if after else ''}"
 
 
 def _is_number(word: str) -> bool:

@@ -7,9 +7,7 @@ import gc
 
 from bridge.cli import main
 
-UNCOLLECTED = (
-    50_000  # objects between two looks for garbage: what libraries make when they load stays
-)
+UNCOLLECTED = 50_000  # objects between two looks for garbage: those of libraries stay anyway
 
 
 def command(name: str | None = None) -> None:

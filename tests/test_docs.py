@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command import bridge
 from real_parts import ROOT
 
 README = ROOT / "README.md"
@@ -36,14 +38,34 @@ def bridge_lines(body: str) -> list[str]:
     return [line for line in joined.splitlines() if re.match(r"(\$ )?bridge\b", line)]
 
 
+PLAIN = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+QUOTED = re.compile(r"""'[^']*'|"[^"$`]*\"""")
+SHELL = re.compile(r"[|&;<>$`(){}*?~!]")  # what a shell would do something with
+ABOUT_PROCESSES = ("run", "view", "doctor")
+
+
 def run(line: str, folder: Path) -> str:
-    """Run one command as a reader would, with this environment's `bridge`, and give what it printed."""
+    """Run one command as a reader would, and give what it printed: in this process, where that is the same."""
+    line = line.removeprefix("$ ")
+    words = shlex.split(line, comments=True)[1:]
+    if SHELL.search(QUOTED.sub("", line)) or not words or words[0] in ABOUT_PROCESSES:
+        return run_in_shell(line, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name, value in PLAIN.items():
+            patch.setenv(name, value)
+        result = bridge(*words)
+    assert result.exit_code == 0, f"{line}\n{result.output}"
+    return result.stdout
+
+
+def run_in_shell(line: str, folder: Path) -> str:
+    """Run a line in a shell, with this environment's `bridge`."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    plain = {"PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", line.removeprefix("$ ")],
+        ["bash", "-euo", "pipefail", "-c", line],
         cwd=folder,
-        env=os.environ | plain,
+        env=os.environ | PLAIN | {"PATH": path},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -89,6 +111,7 @@ def test_every_command_has_help():
     assert [name for name, told in commands(main) if not told.strip()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES or [README], ids=lambda page: page.name)
 def test_a_page_does_what_it_says(page, tmp_path):
     follow(page.read_text(encoding="utf-8"), tmp_path)
@@ -128,6 +151,12 @@ def test_blocks_and_commands_are_found():
     commands = [line.removeprefix("$ ").split() for line in bridge_lines(body)]
     assert commands == [["bridge", "--version", "--x"], ["bridge", "demo"]]
     assert output == ("output", "shown\n")
+
+
+def test_only_what_a_shell_must_do_is_left_to_one():
+    assert SHELL.search(QUOTED.sub("", "bridge report | head"))
+    assert SHELL.search(QUOTED.sub("", 'bridge report "$x"'))
+    assert not SHELL.search(QUOTED.sub("", "bridge report --filter 'op == \"a|b\"' --top 5"))
 
 
 def test_a_failing_command_is_found(tmp_path):

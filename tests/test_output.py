@@ -411,6 +411,7 @@ def assert_interrupted(status: int, said: str, number: int = signal.SIGINT) -> N
 
 @pytest.mark.parametrize("when", WHILE_IT_TRACES)
 @pytest.mark.parametrize(("name", "force"), [("new.json", []), ("old.json.gz", ["--force"])])
+@pytest.mark.racy("a signal comes at a random moment")
 def test_a_trace_interrupted_leaves_what_was_there(
     name: str,
     force: list[str],
@@ -428,6 +429,7 @@ def test_a_trace_interrupted_leaves_what_was_there(
 
 
 @pytest.mark.parametrize("when", WHILE_IT_MAKES_A_STORE)
+@pytest.mark.racy("a signal comes at a random moment")
 def test_an_import_interrupted_leaves_no_new_store(
     when: str, report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -438,6 +440,7 @@ def test_an_import_interrupted_leaves_no_new_store(
 
 
 @pytest.mark.parametrize("when", WHILE_IT_IMPORTS)
+@pytest.mark.racy("a signal comes at a random moment")
 def test_an_import_interrupted_leaves_a_store_as_it_was(
     when: str, report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -458,6 +461,7 @@ def test_an_import_interrupted_leaves_a_store_as_it_was(
         (["import"], WHILE_IT_IMPORTS["stores"]),
     ],
 )
+@pytest.mark.racy("a signal comes at a random moment")
 def test_a_process_interrupted_leaves_nothing(
     number: signal.Signals, words: list[str], place: tuple[str, int], report: Path, folder: Path
 ) -> None:
@@ -489,6 +493,7 @@ traces.printed = lambda *given: (time.sleep(0.3) or piece for piece in made(*giv
 
 
 @pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.racy("a signal comes at a random moment")
 def test_an_interrupt_from_outside_while_it_writes_leaves_nothing(
     number: signal.Signals, large: Path, folder: Path
 ) -> None:
@@ -517,6 +522,7 @@ def gone(process: int) -> bool:
     return False
 
 
+@pytest.mark.racy("a signal comes at a random moment")
 def test_an_interrupt_while_nsys_exports_ends_nsys_too(tmp_path: Path, folder: Path) -> None:
     nsys, begun, temporary = tmp_path / "bin" / "nsys", tmp_path / "begun", tmp_path / "temporary"
     nsys.parent.mkdir()

@@ -52,3 +52,47 @@ def test_the_fixtures_use_it(required, tmp_path):
     assert run.returncode == bool(required), run.stdout + run.stderr
     assert ("2 errors" if required else "2 skipped") in run.stdout
     assert [reason for reason in absent.values() if reason not in run.stdout] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("most", "status"), [("2", 0), ("1", 1), ("", 0)])
+def test_a_run_that_skips_more_than_it_may_fails(most, status, tmp_path):
+    program = tmp_path / "test_skipping.py"
+    program.write_text(
+        "import pytest\ndef test_a(): pytest.skip('a')\ndef test_b(): pytest.skip('b')\ndef test_c(): pass"
+    )
+    environ = {"PATH": "", "PYTHONPATH": str(real_parts.ROOT / "tests"), "BRIDGE_MOST_SKIPS": most}
+    command = [sys.executable, "-m", "pytest", "-p", "conftest", "-c", "/dev/null", str(program)]
+    run = subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == status, run.stdout + run.stderr
+    assert ("2 tests were skipped; BRIDGE_MOST_SKIPS allows 1" in run.stdout) == bool(status)
+
+
+@pytest.mark.slow
+def test_the_shards_of_a_run_are_the_whole(tmp_path):
+    for name in "abcdef":
+        (tmp_path / f"test_{name}.py").write_text(
+            f"def test_{name}(): pass\ndef test_{name}{name}(): pass"
+        )
+    seen = []
+    for part in ("1/3", "2/3", "3/3"):
+        environ = {"PATH": "", "PYTHONPATH": str(real_parts.ROOT / "tests"), "BRIDGE_SHARD": part}
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "--collect-only",
+            "-p",
+            "conftest",
+            "-c",
+            "/dev/null",
+            str(tmp_path),
+        ]
+        run = subprocess.run(
+            command, env=environ, capture_output=True, text=True, timeout=120, check=False
+        )
+        seen.append({line for line in run.stdout.splitlines() if "::" in line})
+    assert len(set.union(*seen)) == sum(map(len, seen)) == 12

@@ -101,6 +101,7 @@ print("done")
 """
 
 
+@pytest.mark.racy("progress is shown by the clock")
 def test_what_takes_long_says_what_it_is_at_and_leaves_no_trace():
     shown = in_terminal("-c", SLOW.format(patience=0.1))
     assert "reading [all] of it" in shown
@@ -113,6 +114,7 @@ def test_what_is_quick_says_nothing():
     assert "reading" not in in_terminal("-c", SLOW.format(patience=5))
 
 
+@pytest.mark.racy("progress is shown by the clock")
 def test_an_end_is_not_waited_for():
     began = time.monotonic()
     in_terminal("-c", SLOW.format(patience=30))

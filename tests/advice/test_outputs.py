@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from real_parts import CORPUS, ROOT
+from real_parts import ROOT, corpus_reports, named
 from sarif_pydantic import Sarif
 
 import bridge
@@ -160,13 +160,10 @@ def test_the_docs_list_all_rules_as_they_are():
 
 ROW = re.compile(r"^\| `([\w-]+)` \| ([\w-]+(?:, [\w-]+)*) \| (?:right|as before)", re.MULTILINE)
 VERDICTS = dict(ROW.findall((ROOT / "docs" / "advise.md").read_text(encoding="utf-8")))
-PROFILES = sorted(
-    path for folder in ("nsys", "kineto") for path in CORPUS.glob(f"{folder}/*") if path.is_file()
-)
 NO_PROFILES = ("failed-export", "no-kernels-osrt")
 
 
-@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("path", corpus_reports("nsys/*.sqlite", "kineto/*"))
 def test_what_the_docs_say_of_real_profiles(path):
     name = path.name.partition(".")[0]
     if name in NO_PROFILES:
@@ -179,5 +176,5 @@ def test_what_the_docs_say_of_real_profiles(path):
 
 
 def test_the_docs_have_verdicts_on_profiles_alone(corpus):
-    assert set(VERDICTS) <= {path.name.partition(".")[0] for path in PROFILES}
+    assert set(VERDICTS) <= {named(path) for path in corpus.glob("*/*.*")}
     assert len(VERDICTS) > 20

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.analyze import lanes
@@ -43,7 +43,6 @@ def cross(a, b):
 @given(slices)
 @example([(0, 0, 9), (0, 0, 0)])
 @example([(0, 5, 0), (0, 0, 9), (0, 5, 0)])
-@settings(max_examples=400, deadline=None)
 def test_no_two_of_a_lane_overlap_and_no_lane_is_too_many(slices):
     lane = laned(lanes.apart, slices)
     assert not [pair for pair in pairs(slices, lane) if overlap(*pair)]
@@ -61,7 +60,6 @@ def most_at_once(slices):
 
 
 @given(slices)
-@settings(max_examples=400, deadline=None)
 def test_those_of_a_lane_nest(slices):
     lane = laned(lanes.nested, slices)
     assert not [pair for pair in pairs(slices, lane) if cross(*pair)]
@@ -73,7 +71,6 @@ def test_those_of_a_lane_nest(slices):
 
 @pytest.mark.parametrize("lay_out", [lanes.apart, lanes.nested])
 @given(slices=slices, seed=st.integers(0, 5))
-@settings(max_examples=100, deadline=None)
 def test_a_lane_depends_on_the_slices_not_on_their_order(lay_out, slices, seed):
     order = np.random.default_rng(seed).permutation(len(slices))
     shuffled = [slices[row] for row in order]

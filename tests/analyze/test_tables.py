@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import fields, replace
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from join.compare import keyed, only, same
 from join.programs import Program, attributed, programs, raw, report_of, without_libraries
@@ -17,11 +17,8 @@ from bridge.join.attributed import Attributed
 from bridge.views import VIEWS
 from importers.report import Report, concat
 
-tables = settings(max_examples=100, deadline=None)
-
 
 @given(programs())
-@tables
 def test_by_op(program):
     table = by_op(attributed(program))
     assert tuple(table.columns) == ("op", *VIEWS["op"].columns)
@@ -29,21 +26,18 @@ def test_by_op(program):
 
 
 @given(programs())
-@settings(max_examples=60, deadline=None)
 def test_by_op_of_raw_names(program):
     same(keyed(by_op(attributed(program, raw=True)), "op"), only(raw(program).brute().by_op()))
 
 
 @pytest.mark.parametrize("inclusive", [False, True])
 @given(program=programs())
-@tables
 def test_by_op_kernel(program, inclusive):
     table = by_op_kernel(attributed(program), inclusive=inclusive)
     same(keyed(table, "op", "kernel"), program.brute().by_op_kernel(inclusive=inclusive))
 
 
 @given(programs())
-@tables
 def test_by_kernel_and_by_copy(program):
     joined, brute = attributed(program), program.brute()
     for name in ("short", "demangled", "mangled"):
@@ -52,13 +46,11 @@ def test_by_kernel_and_by_copy(program):
 
 
 @given(programs())
-@tables
 def test_by_range(program):
     assert by_range(attributed(program)).to_dict("records") == program.brute().by_range()
 
 
 @given(programs())
-@tables
 def test_totals(program):
     assert totals(attributed(program)) == program.brute().totals()
 
@@ -67,7 +59,6 @@ def test_totals(program):
 
 
 @given(programs())
-@tables
 def test_nothing_is_lost_and_nothing_counted_twice(program):
     joined = attributed(program)
     account, ops, ranges = totals(joined), by_op(joined), by_range(joined)
@@ -98,7 +89,6 @@ def everything(joined):
 
 
 @given(programs(), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
 def test_the_order_of_rows_changes_nothing(program, random):
     """But where only the order of rows can tell: twins, and calls of one key that begin together."""
     twins = Counter((r.report, r.thread, r.start, r.end) for r in program.ranges)
@@ -130,7 +120,6 @@ def single(report, name):
 
 
 @given(programs())
-@settings(max_examples=60, deadline=None)
 def test_the_order_of_reports_changes_nothing(program):
     one, other = (single(report_of(only_report(program, number)), str(number)) for number in (0, 1))
     together = everything(attributed(program))
@@ -139,7 +128,6 @@ def test_the_order_of_reports_changes_nothing(program):
 
 
 @given(programs())
-@settings(max_examples=40, deadline=None)
 def test_no_analysis_writes_into_the_frames(program):
     """Frames share their memory with whoever made them."""
     report = report_of(program)

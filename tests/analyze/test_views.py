@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from join.brute import Activity, Call, Range
 from join.brute_more import WAYS, Wait
 from join.compare import keyed, only, same
@@ -19,8 +19,6 @@ from bridge.views import DIRECTED, VIEWS
 P = 7 << 24
 MAIN, AUTOGRAD, OTHER = (P | number for number in (1, 2, 3))
 
-many = settings(max_examples=150, deadline=None)
-few = settings(max_examples=100, deadline=None)
 
 # The sums that two tables with other activities and ranges may be added by.
 ADDING = "calls kernels copies fills graphs gpu_self_ns cpu_self_ns count total_ns".split()
@@ -44,7 +42,6 @@ def counted(rows):
 
 @pytest.mark.parametrize("way", WAYS)
 @given(made=trainings(nested=True))
-@few
 def test_a_table_of_one_direction_is_that_of_its_ranges_and_activities(made, way):
     joined, truth = joined_of(made), made.brute().one_way(way)
     ops, kernels = (joined.by(view, direction=way) for view in ("op", "kernel"))
@@ -69,7 +66,6 @@ def assert_shares(table, part, whole):
 
 
 @given(trainings())
-@few
 def test_the_two_directions_are_the_whole(made):
     """Whatever crosses: each kernel, call and instant on the CPU is of one direction."""
     joined = joined_of(made)
@@ -148,7 +144,6 @@ def test_only_some_views_have_a_direction():
 
 
 @given(trainings())
-@many
 def test_by_module_and_by_forward_op(made):
     joined, truth = joined_of(made), made.brute()
     paths, ops = (joined.by(view) for view in ("module", "forward-op"))
@@ -169,7 +164,6 @@ def test_by_module_and_by_forward_op(made):
 
 
 @given(trainings(phases=6))
-@many
 def test_by_phase_and_by_wait(made):
     joined, truth = joined_of(made), made.brute()
     same(without(["open"], keyed(joined.by("phase"), "phase")), only(truth.by_phase()))
@@ -424,7 +418,6 @@ def test_each_range_that_crosses_is_counted():
 
 
 @given(trainings())
-@many
 def test_unlawful_rows_are_counted_report_by_report(made):
     said = Counter()
     for line in joined_of(made).warnings:

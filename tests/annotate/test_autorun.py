@@ -116,6 +116,7 @@ def test_it_can_be_told_to_put_no_folder_on_the_path(here):
     assert ours.stdout == plain.stdout
 
 
+@pytest.mark.racy("processes are spawned and waited for")
 def test_main_lasts_to_the_end_and_spawned_children_find_it(here):
     (here / "spawning.py").write_text(
         textwrap.dedent("""
@@ -179,6 +180,7 @@ def test_an_import_that_fails_fails_as_before_and_can_be_tried_again(here):
     assert found == ["library.load"] * 2
 
 
+@pytest.mark.racy("processes are spawned and waited for")
 def test_child_processes_are_armed_by_the_environment(here):
     child = f"{RECORDING}\nimport bridge.autorun\nbridge.autorun.autostart()\nimport library\nlibrary.train(1)"
     (here / "child.py").write_text(child)

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from recorder import Recorder
 
@@ -392,7 +392,6 @@ async def branch(name: str, parts: list[Any]) -> None:
         await grow(f"{name}.{number}", part)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.lists(TREES, max_size=3), max_size=4))
 def test_any_tasks_keep_to_themselves(tasks: list[list[Any]]) -> None:
     async def main() -> None:

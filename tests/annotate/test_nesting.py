@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from recorder import Recorder
 
@@ -200,7 +200,6 @@ class Program:
             generator.close()
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(ACTS, max_size=40))
 def test_any_interleaving_is_lawful(acts: list[tuple[str, int, int]]) -> None:
     tool = Recorder()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from recorder import Recorder
 
@@ -236,7 +236,6 @@ ACTS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(ACTS)
 def test_functions_and_blocks_in_any_order_nest(acts: list[tuple[str, int]]) -> None:
     tool = Recorder()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from join import plain_export
 from join.brute_more import BruteMore, Said
@@ -75,8 +75,6 @@ THREADS = {
 }
 PROGRAMS = {(0, PROCESSES[0]): "/usr/bin/python", (1, PROCESSES[0]): "train"}
 WORDS = NAMES | FURTHER | {"ProfilerStep#2": Said("step", False, "ProfilerStep")}
-
-many = settings(max_examples=60, deadline=None)
 
 
 @dataclass(frozen=True)
@@ -280,7 +278,6 @@ def assert_same(joined: Joined, truth: Breakdown, dimensions) -> None:
 
 @pytest.mark.parametrize("way", ["both", "forward", "backward"])
 @given(one=made(), data=st.data())
-@many
 def test_of_a_whole_program(way, one, data):
     joined = one.joined()
     truth = one.truth(joined, replace(everything(one.more()), way=way))
@@ -292,7 +289,6 @@ def test_of_a_whole_program(way, one, data):
 
 @pytest.mark.parametrize("way", ["both", "forward", "backward"])
 @given(one=made(), data=st.data())
-@many
 def test_of_a_part_of_its_time(way, one, data):
     within, counted = window(data, one.joined(), one.more())
     truth = one.truth(within, replace(counted, way=way))
@@ -354,7 +350,7 @@ def details_of(export, read: plain_export.Plain, source: str) -> Details:
     )
 
 
-@pytest.mark.parametrize("path", [of for of in corpus_reports() if of.id is None or of.id in SMALL])
+@pytest.mark.parametrize("path", corpus_reports(names=SMALL))
 def test_of_real_profiles(path):
     """Whole, and of the second quarter of its time."""
     joined = bridge.load(path)

@@ -43,17 +43,13 @@ def joined(tmp_path_factory: pytest.TempPathFactory) -> Joined:
     return bridge.load(one, made_reports.small(folder / "rank1.sqlite", steps=5))
 
 
-def real(pattern: str) -> list[object]:
-    return [one for one in corpus_reports() if one.id is None or one.id in pattern]
-
-
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 def test_a_finer_table_adds_up_to_the_coarser_one(one: str, other: str, joined: Joined) -> None:
     for coarse, dropped in ((one, other), (other, one)):
         adds_up(joined, coarse, dropped)
 
 
-@pytest.mark.parametrize("path", real(SOME))
+@pytest.mark.parametrize("path", corpus_reports(names=SOME))
 def test_so_do_those_of_real_profiles(path: Path) -> None:
     real_one = bridge.load(path)
     for one, other in PAIRS[::3]:

@@ -54,7 +54,7 @@ def test_two_parts_of_the_time_are_the_whole(view: str, cut: int, made: Path) ->
     assert sum(part.totals["gpu_ns"] for part in parts) == joined.totals["gpu_ns"]
 
 
-@pytest.mark.parametrize("path", [p for p in corpus_reports() if p.id is None or p.id in SOME])
+@pytest.mark.parametrize("path", corpus_reports(names=SOME))
 @pytest.mark.parametrize("view", sorted(ADDING))
 def test_so_are_those_of_real_profiles(view: str, path: Path) -> None:
     joined = bridge.load(path)
@@ -65,7 +65,7 @@ def test_so_are_those_of_real_profiles(view: str, path: Path) -> None:
     assert 0 < parts[0].totals["activities"] < joined.totals["activities"]
 
 
-@pytest.mark.parametrize("path", [p for p in corpus_reports() if p.id is None or p.id == "mnist-training"])  # fmt: skip
+@pytest.mark.parametrize("path", corpus_reports("nsys/mnist-training.sqlite"))
 def test_steps_are_the_rows_of_the_table_by_step(path: Path) -> None:
     joined = bridge.load(path)
     told = joined.by("op,step", columns="default,gpu_min,gpu_p99,gpu_span,api,sync,queue")

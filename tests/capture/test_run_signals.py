@@ -38,6 +38,7 @@ def test_statuses_of_a_command_and_what_it_inherits():
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
 
 
+@pytest.mark.racy("a signal comes at a random moment")
 def test_the_program_under_a_tool_is_what_leads_a_session():
     script = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    print(os.getpid(), flush=True)\ntime.sleep(30)"
     with subprocess.Popen(
@@ -110,6 +111,7 @@ def test_keys_of_the_terminal_reach_the_program_once(nsys, folder, key, number):
     assert b"run 1 of bridge.db" in shown
 
 
+@pytest.mark.racy("a signal comes at a random moment")
 def test_a_launcher_that_ignores_a_signal_leaves_it_to_be_ignored(nsys, folder):
     script = 'trap "" HUP; exec "$@"'
     program = (

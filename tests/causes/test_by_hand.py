@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from join.brute import Activity, Call, Range
 from join.programs import Program
 
@@ -295,7 +295,6 @@ def test_what_an_op_is_bound_by(word, kernels, copies, times):
 
 
 @given(made())
-@settings(max_examples=60, deadline=None)
 def test_groups_may_be_any(of):
     """Two groups of all ranges have what all of them have; what has no group is left out."""
     joined = of.attributed()
@@ -314,7 +313,6 @@ def test_groups_may_be_any(of):
 
 
 @given(made())
-@settings(max_examples=60, deadline=None)
 def test_gaps_and_launches_of_some_time_are_of_the_work_in_it(of):
     joined = of.attributed()
     report = joined.report

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from real_parts import corpus_reports
 
@@ -18,7 +18,6 @@ from bridge.join.attributed import Attributed
 from causes.brute import History
 from causes.histories import history_of, made
 
-many = settings(max_examples=200, deadline=None)
 EMPTY = ("failed-export", "no-kernels-osrt")
 reports = pytest.mark.parametrize("path", [of for of in corpus_reports() if of.id not in EMPTY])
 
@@ -83,7 +82,6 @@ def same_sums(joined: Attributed, truth: History) -> None:
 
 
 @given(made(), st.booleans(), st.sampled_from([0, 1, 3]))
-@many
 def test_made_up_programs(of, adopt, over):
     joined = of.attributed(adopt=adopt)
     truth = history_of(joined)

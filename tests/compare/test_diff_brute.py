@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from join.programs import attributed, programs
 
@@ -16,7 +16,6 @@ from compare.brute_diff import matched, outside, rows_of, u_test
 
 NAMES = ["gemm_64x32", "gemm_32x32_v2", "gemm<float>", "void gemm<half>(int)", "triton_poi_fused_3", "triton_poi_fused_4"]  # fmt: skip
 VIEWS = ["op", "path", "op-kernel", "kernel"]
-few = settings(max_examples=40, deadline=None)
 
 
 @st.composite
@@ -48,7 +47,6 @@ def keyed(found: Comparison) -> dict[tuple[str, ...], dict[str, object]]:
     return rows
 
 
-@few
 @given(pairs(), st.sampled_from(VIEWS))
 def test_rows_are_those_of_plain_loops(two, by):
     brutes = [program.brute() for program in two]
@@ -71,7 +69,6 @@ def test_rows_are_those_of_plain_loops(two, by):
             assert [ours["calls_before"], ours["calls_after"]] == row.calls
 
 
-@few
 @given(pairs(), st.sampled_from(["op", "path"]))
 def test_calls_are_matched_as_plain_loops_match_them(two, by):
     if not any(program.activities for program in two):
@@ -85,7 +82,6 @@ def test_calls_are_matched_as_plain_loops_match_them(two, by):
         assert rows[key]["matched_calls"] == 0
 
 
-@few
 @given(
     pairs(), st.sampled_from([*VIEWS, "copy", "device", "step", "phase", "op,kind", "shape", "api"])
 )
@@ -117,7 +113,6 @@ def test_the_parts_add_up_to_the_whole(two, by):
         )
 
 
-@few
 @given(pairs(), st.sampled_from(VIEWS))
 def test_the_other_way_round_is_the_negative(two, by):
     if not any(program.activities for program in two):
@@ -146,7 +141,6 @@ def test_the_other_way_round_is_the_negative(two, by):
                 assert row[name] == pytest.approx(-other[name])
 
 
-@few
 @given(programs(), st.sampled_from(VIEWS))
 def test_a_report_against_itself_is_all_zeros(program, by):
     if not program.activities:
@@ -160,7 +154,6 @@ def test_a_report_against_itself_is_all_zeros(program, by):
 times = st.integers(0, 6)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.integers(4, 9).flatmap(
         lambda n: st.lists(st.lists(times, min_size=n, max_size=n), min_size=1, max_size=4)

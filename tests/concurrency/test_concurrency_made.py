@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from join.brute import Activity, Call, Range
 from join.programs import Program, attributed, programs, report_of
@@ -44,7 +44,6 @@ def ran(one):
 
 
 @given(communicating())
-@settings(max_examples=300, deadline=None)
 def test_a_gpu_is_as_busy_as_defined(made):
     joined = attributed(made)
     work = [ran(one) for one in made.activities]
@@ -65,7 +64,6 @@ NOT_SWEPT = ["device", "processes", "streams", "kernels", "sm_efficiency", "occu
 
 
 @given(communicating())
-@settings(max_examples=300, deadline=None)
 def test_exposed_communication_of_ops(made):
     joined = attributed(made)
     work = [ran(one) for one in made.activities]
@@ -91,7 +89,6 @@ def test_exposed_communication_of_ops(made):
         unique_by=lambda call: (call[0], call[1], call[3]),  # a stream runs one at a time
     )
 )
-@settings(max_examples=400, deadline=None)
 def test_the_nth_collective_is_the_same_on_ranks_that_run_the_same(calls):
     starts = [start for *_, start, _ in calls]
     if len(set(starts)) < len(starts):  # which of two streams is the first one would be open
@@ -109,7 +106,6 @@ def test_the_nth_collective_is_the_same_on_ranks_that_run_the_same(calls):
         max_size=12,
     )
 )
-@settings(max_examples=200, deadline=None)
 def test_multiprocessors_used(kernels):
     work = [Ran(gpu, COMPUTE, start, start + time, blocks) for gpu, start, time, blocks in kernels]
     of, start, end = (

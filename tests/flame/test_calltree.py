@@ -4,7 +4,7 @@ from functools import cache
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from join import plain_export
 from join.brute import Activity, Call, Range
 from join.brute_more import BruteMore, Said
@@ -21,8 +21,6 @@ from flame.true_stacks import Step, TrueStacks, hold, paths_of
 P = 7 << 24
 MAIN, AUTOGRAD = P | 1, P | 2
 WAYS = list(product([True, False], repeat=2))
-
-many = settings(max_examples=60, deadline=None)
 
 
 def steps_of(joined):
@@ -49,20 +47,17 @@ def held(joined, more, ways=WAYS):
 
 
 @given(programs())
-@many
 def test_stacks_of_any_program_are_those_of_its_records(made):
     texts = made.texts
     held(attributed(made), BruteMore(made.brute(), texts, texts, [""] * len(texts), said))
 
 
 @given(trainings())
-@many
 def test_stacks_of_any_training_are_those_of_its_records(made):
     held(made.attributed(), made.brute())
 
 
 @given(trainings())
-@settings(max_examples=25, deadline=None)
 def test_the_two_directions_are_the_whole(made):
     joined = made.attributed()
     ways = [calltree(joined.only(way)) for way in ("forward", "backward")]

@@ -194,6 +194,7 @@ def test_a_program_asks_for_aggregates(run):
     assert [one.path.name for one in told] == ["bad.sqlite"]
 
 
+@pytest.mark.racy("several processes write one store")
 def test_imports_at_once_lose_nothing(run):
     command = [sys.executable, "-m", "bridge", "import", "--workers", "1", "-q"]
     files = sorted(run.rglob("*.sqlite"))
@@ -209,6 +210,7 @@ def test_imports_at_once_lose_nothing(run):
         assert found.totals["activities"] == one.activities
 
 
+@pytest.mark.racy("processes are killed while others wait for them")
 def test_an_import_killed_while_it_stores_leaves_a_store_that_opens(run):
     imported("--name", "first")
     program = (

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.analyze.breakdown.statistics import times_of
@@ -57,7 +57,6 @@ def brute(reports: list[list[tuple[str, int, int, list[int]]]]) -> dict:
     return {key: (sums[key], sorted(times[key])) for key in times}
 
 
-@settings(max_examples=40)
 @given(st.lists(tables(), min_size=1, max_size=5))
 def test_merging_adds_up_what_is_called_the_same(reports):
     merged = together([made(rows) for rows in reports])
@@ -65,7 +64,6 @@ def test_merging_adds_up_what_is_called_the_same(reports):
     assert len(plain(merged)) == merged.rows
 
 
-@settings(max_examples=40)
 @given(st.lists(tables(), min_size=2, max_size=5), st.randoms(), st.data())
 def test_neither_order_nor_grouping_changes_anything(reports, random, data):
     parts = [made(rows) for rows in reports]
@@ -76,7 +74,6 @@ def test_neither_order_nor_grouping_changes_anything(reports, random, data):
     assert plain(together([together(parts[:cut]), together(parts[cut:])])) == whole
 
 
-@settings(max_examples=40)
 @given(st.lists(tables(), min_size=1, max_size=4))
 def test_rows_that_are_apart_stay_apart(reports):
     parts = [made(rows) for rows in reports]
@@ -90,7 +87,6 @@ def test_rows_that_are_apart_stay_apart(reports):
     assert np.bincount(row, minlength=merged.rows).tolist() == (counts or [])
 
 
-@settings(max_examples=40)
 @given(tables())
 def test_packing_loses_nothing(rows):
     table, back = made(rows), unpacked(packed(made(rows)))
@@ -100,7 +96,6 @@ def test_packing_loses_nothing(rows):
     assert back.times["times"].times.tolist() == table.times["times"].times.tolist()
 
 
-@settings(max_examples=40)
 @given(st.binary(max_size=50))
 def test_other_bytes_are_refused(data):
     with pytest.raises(ValueError, match="damaged"):
@@ -126,7 +121,6 @@ def test_a_table_that_lacks_something_is_refused(head):
         unpacked(zlib.compress(data))
 
 
-@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(-1, 3), INTS), max_size=20))
 def test_times_of_a_group_are_all_of_them_in_order(pairs):
     group, value = (np.array([p[i] for p in pairs], np.int64) for i in range(2))

@@ -73,6 +73,7 @@ def one_process(reports: Path) -> str:
     return done("report", pattern(reports), "--by", "op-kernel", "--format", "json")
 
 
+@pytest.mark.racy("processes are killed while others wait for them")
 def test_a_cluster_of_two_workers_says_what_one_process_says(reports, scheduler):
     command = ("report", pattern(reports), "--by", "op-kernel", "--format", "json")
     result = bridge(*command, "--scheduler", scheduler)
@@ -102,6 +103,7 @@ def assert_complete(found: list[Aggregates | Broken], work: list[Task]) -> None:
     assert sorted(one.place for one in found) == [task.place for task in work]
 
 
+@pytest.mark.racy("processes are killed while others wait for them")
 def test_a_killed_worker_of_a_cluster_loses_nothing(reports, scheduler):
     from distributed import Client
 
@@ -114,6 +116,7 @@ def test_a_killed_worker_of_a_cluster_loses_nothing(reports, scheduler):
     assert_complete(after_a_kill(cluster.on_cluster(work, scheduler), kill), work)
 
 
+@pytest.mark.racy("processes are killed while others wait for them")
 def test_killed_workers_of_the_pool_lose_nothing(reports):
     killed: list[int] = []
 
@@ -128,6 +131,7 @@ def test_killed_workers_of_the_pool_lose_nothing(reports):
     assert not workers_of_ours()
 
 
+@pytest.mark.racy("processes are killed while others wait for them")
 def test_a_report_that_kills_its_worker_every_time_is_named(reports):
     over, deaths = threading.Event(), set[int]()
 
@@ -206,6 +210,7 @@ def left(group: int, patience_s: float) -> list[str]:
     return found
 
 
+@pytest.mark.racy("processes are killed while others wait for them")
 def test_an_interrupt_leaves_nothing(started, tmp_path):
     os.killpg(started.pid, signal.SIGINT)
     _, said = started.communicate(timeout=30)
@@ -216,6 +221,7 @@ def test_an_interrupt_leaves_nothing(started, tmp_path):
     assert not (tmp_path / "x.db").exists()
 
 
+@pytest.mark.racy("processes are killed while others wait for them")
 def test_workers_end_with_a_parent_that_is_killed(started, tmp_path):
     assert len(living(started.pid)) >= 3
     os.kill(started.pid, signal.SIGKILL)

@@ -155,6 +155,18 @@ def test_the_peak_is_that_of_the_gpu_and_the_dtype(made, tmp_path):
     assert found["bandwidth_share"] == pytest.approx(moved / 1_000 / 2_039)
 
 
+@pytest.mark.parametrize("names", [(GPU, "Tesla T4"), ("Tesla T4", GPU)])
+def test_gpus_of_one_process_that_differ_have_no_peak_in_common(made, tmp_path, names):
+    pushed(made, 0, 900, "mm", {"shapes": MM, "dtypes": FP16})
+    for device in range(2):
+        made.kernel("gemm", 100 + device, 100, 2_000, 3_000)
+        made.tables["kernels"][-1]["device"] = device
+    gpus(made, *names)
+    found = table(made, tmp_path).loc["mm"]
+    assert found["flop"] == OF_MM
+    assert (found["peak_share"], found["bandwidth_share"]) == (-1, -1)
+
+
 @pytest.mark.parametrize(
     ("dtypes", "asked", "peak"),
     [

@@ -7,7 +7,7 @@ from math import prod
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.formulas import Call, bytes_moved, flops
@@ -74,7 +74,6 @@ def convolutions(draw):
 
 
 @given(convolutions())
-@settings(deadline=None)
 def test_forward_and_backward_against_loops(conv):
     expected = 2 * conv.loops()
     name = f"aten::conv{len(conv.kernel)}d"
@@ -88,7 +87,6 @@ def test_forward_and_backward_against_loops(conv):
 
 
 @given(convolutions())
-@settings(deadline=None)
 def test_transposed_is_the_gradient_of_the_input(conv):
     """A transposed convolution does what the backward pass does to the gradient of the output."""
     name = f"aten::conv_transpose{len(conv.kernel)}d"
@@ -108,7 +106,6 @@ def test_transposed_is_the_gradient_of_the_input(conv):
 
 
 @given(convolutions())
-@settings(deadline=None)
 def test_groups_divide_the_work(conv):
     whole = conv._replace(groups=1, wide=conv.groups * conv.wide, made=conv.groups * conv.made)
     grouped = Call("conv", (conv.input, conv.weight), outputs=(conv.output,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bridge.formulas import Call, bytes_moved, flops
@@ -166,7 +166,6 @@ def test_heads_that_stand_last():
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=60)
 def test_windows_slide_as_in_pytorch(data):
     def some(low, high):
         return data.draw(st.integers(low, high))

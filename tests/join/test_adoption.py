@@ -1,7 +1,7 @@
 """Work of threads without ranges, given to who waits for it; and the domains whose ranges are ops."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.analyze.ops import by_op
@@ -17,8 +17,6 @@ from join.trainings import trainings
 
 P, Q = 7 << 24, 8 << 24
 MAIN, AUTOGRAD, OTHER = (P | number for number in (1, 2, 3))
-
-many = settings(max_examples=150, deadline=None)
 
 
 def opened(start, end, op, thread=MAIN, **more):
@@ -178,13 +176,11 @@ def test_what_was_guessed_is_said():
 
 
 @given(trainings(nested=True))
-@settings(max_examples=200, deadline=None)
 def test_where_ranges_nest_adoption_is_what_its_rule_says(made):
     assert stacks_of(made.attributed(adopt=True)) == Adopting(made.program.brute()).stacks
 
 
 @given(trainings())
-@many
 def test_adoption_takes_nothing_from_anybody(made):
     alone, joined = made.attributed(), made.attributed(adopt=True)
     before, after = alone.attribution, joined.attribution
@@ -216,7 +212,6 @@ ASKED = {"default": 0, "mine": 1, "nccl": 2, "#3": 3}
 
 
 @given(programs(), st.sets(st.sampled_from([*ASKED, "all"])), st.sets(st.sampled_from([*ASKED])))
-@many
 def test_the_ops_are_the_ranges_of_the_domains_asked_for(program, domains, without):
     there = {one.domain for one in program.ranges}
     domains, without = (

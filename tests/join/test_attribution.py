@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.join.order import NONE
@@ -15,7 +15,6 @@ from join.programs import CALL_IDS, Program, attributed, programs, raw
 
 
 @given(programs())
-@settings(max_examples=300, deadline=None)
 def test_every_activity_gets_its_range_or_the_reason(program):
     joined = attributed(program)
     assert list(found_of(joined)) == said(program.brute())
@@ -23,7 +22,6 @@ def test_every_activity_gets_its_range_or_the_reason(program):
 
 
 @given(programs())
-@settings(max_examples=100, deadline=None)
 def test_raw_names_are_whole_texts_over_all_domains(program):
     joined, brute = attributed(program, raw=True), raw(program).brute()
     assert list(found_of(joined)) == said(brute)
@@ -32,7 +30,6 @@ def test_raw_names_are_whole_texts_over_all_domains(program):
 
 
 @given(programs())
-@settings(max_examples=100, deadline=None)
 def test_op_kernels_has_a_row_per_activity(program):
     table, brute = Joined(attributed(program)).op_kernels, program.brute()
     assert len(table) == len(program.activities)
@@ -46,7 +43,6 @@ def test_op_kernels_has_a_row_per_activity(program):
 
 
 @given(programs())
-@settings(max_examples=100, deadline=None)
 def test_slices_of_one_call_share_its_number(program):
     joined, brute = attributed(program), program.brute()
     rows = brute.op_rows()
@@ -59,7 +55,6 @@ def test_slices_of_one_call_share_its_number(program):
 
 
 @given(programs())
-@settings(max_examples=100, deadline=None)
 def test_the_sooner_opinion_is_the_slow_one(program):
     records = program.ranges, program.calls, program.activities
     assert said(indexed(*records)) == said(Brute(*records))
@@ -120,7 +115,6 @@ def test_the_rules_are_as_written_down():
 
 
 @given(st.sampled_from(["range", "call", "activity"]), programs())
-@settings(max_examples=50, deadline=None)
 def test_a_profile_may_lack_anything(without, program):
     lists = {"range": program.ranges, "call": program.calls, "activity": program.activities}
     lists[without].clear()

@@ -3,7 +3,7 @@
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from real_parts import corpus_reports
 
 import bridge.joined
@@ -43,7 +43,6 @@ def held_to(joined, brute):
 
 
 @given(trainings())
-@settings(max_examples=200, deadline=None)
 def test_every_activity_has_its_direction_its_forward_range_and_its_module(made):
     held_to(made.attributed(), made.brute())
 

@@ -67,9 +67,7 @@ def as_stored(program: Program) -> Program:
 
 
 @given(program=programs())
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_two_files_say_what_the_program_did(tmp_path, program):
     program = as_stored(program)
     rows = program.ranges, program.calls, program.activities

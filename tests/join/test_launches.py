@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.join import launches
@@ -20,7 +20,6 @@ def columns(rows, width):
 
 @pytest.mark.parametrize("spread", [1, FAR], ids=["dense", "sparse"])
 @given(asked=st.lists(keys, max_size=20), calls=calls)
-@settings(max_examples=300, deadline=None)
 def test_the_earliest_call_of_the_same_process_and_id(asked, calls, spread):
     activities = [Activity(0, process, number * spread, 0, 1) for process, number in asked]
     issued = [

@@ -3,7 +3,7 @@
 import made_reports
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import bridge
@@ -35,7 +35,6 @@ def as_ranges(intervals):
 @given(intervals)
 @example(CROSSING)
 @example(TWINS)
-@settings(max_examples=300, deadline=None)
 def test_the_chain_of_parents_is_what_is_open_at_every_instant(intervals):
     nesting, ranges = nested(intervals), as_ranges(intervals)
     asked = [(stack, instant) for stack in range(4) for instant in range(-6, 28)]
@@ -46,7 +45,6 @@ def test_the_chain_of_parents_is_what_is_open_at_every_instant(intervals):
 
 @given(intervals)
 @example(CROSSING)
-@settings(max_examples=300, deadline=None)
 def test_nodes_lie_inside_their_parents(intervals):
     nesting = nested(intervals)
     has = np.flatnonzero(nesting.parent != NONE)
@@ -63,7 +61,6 @@ def test_nodes_lie_inside_their_parents(intervals):
 
 @given(intervals)
 @example(CROSSING)
-@settings(max_examples=300, deadline=None)
 def test_the_pieces_of_a_range_cover_it_exactly(intervals):
     nesting, ranges = nested(intervals), as_ranges(intervals)
     pieces = {row: [] for row in range(len(ranges))}
@@ -78,7 +75,6 @@ def test_the_pieces_of_a_range_cover_it_exactly(intervals):
 
 
 @given(intervals)
-@settings(max_examples=200, deadline=None)
 def test_only_ranges_that_cross_are_cut(intervals):
     ranges = as_ranges(intervals)
     crossing = {
@@ -91,7 +87,6 @@ def test_only_ranges_that_cross_are_cut(intervals):
 
 
 @given(intervals)
-@settings(max_examples=200, deadline=None)
 def test_nodes_come_in_the_order_of_stacks_then_outer_first(intervals):
     nesting, ranges = nested(intervals), as_ranges(intervals)
     keys = list(zip(nesting.stack.tolist(), nesting.start.tolist(), strict=True))
@@ -106,7 +101,6 @@ def test_nodes_come_in_the_order_of_stacks_then_outer_first(intervals):
 
 @given(intervals, st.lists(st.integers(0, 2), min_size=3, max_size=3))
 @example([(0, 0, 5), (0, 1, 2), (0, 8, 1)], [0, 1, 2])
-@settings(max_examples=200, deadline=None)
 def test_a_path_names_all_ops_on_the_stack(intervals, ops):
     """Names hold slashes too: two ways to one path have one code."""
     nesting, names = nested(intervals), ["a", "b", "a/b"]

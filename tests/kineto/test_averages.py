@@ -95,7 +95,7 @@ def expected(roots: list[Node]) -> dict[str, list[int]]:
     return found
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.lists(trees, min_size=1, max_size=3))
 def test_every_row_is_what_a_walk_over_the_calls_says(tmp_path, roots):
     events: list = []

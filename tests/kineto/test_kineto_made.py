@@ -53,8 +53,6 @@ def fill(_name, ts, dur, correlation):
 
 
 @settings(
-    max_examples=60,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(events())
@@ -75,7 +73,7 @@ def test_every_figure_is_that_of_its_definition(tmp_path, found):
     assert joined.totals["gpu_ns"] == sum(plain.ns(e["dur"]) for e in work)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(events(), st.randoms(use_true_random=False))
 def test_the_order_of_what_runs_on_devices_and_of_calls_is_of_no_matter(tmp_path, found, chance):
     tables = []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import bridge
 from bridge.analyze.dialects import drawn
@@ -37,7 +37,6 @@ def sampled(made) -> dict:
     return found
 
 
-@settings(max_examples=50)
 @given(histories())
 def test_curves_are_what_was_held(history):
     held = history.held

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from join.brute import Call, Range
 from join.programs import Program
 
@@ -169,7 +169,6 @@ def steps_and_what_outlives_them(history):
 
 
 @given(histories())
-@settings(max_examples=40, deadline=None)
 def test_what_the_replay_says(history):
     running_totals_ops_and_sizes(history)
     every_allocation_lives_as_long_as_the_replay_says(history)

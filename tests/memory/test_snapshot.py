@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import importers
@@ -433,7 +433,6 @@ def whole() -> list[bytes]:
     return [pickle.dumps(data, protocol=p) for p in (2, 4)] + [json.dumps(data).encode()]
 
 
-@settings(max_examples=300)
 @given(st.integers(0, 2), st.integers(0, 2**32), st.integers(1, 6))
 def test_damaged_files_are_errors_or_reports(tmp_path_factory, which, seed, changes):
     dice = random.Random(seed)

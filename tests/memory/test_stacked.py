@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 
 import bridge
 from bridge.analyze.memory import Held, by_category, summary
@@ -59,7 +59,6 @@ def plain_levels(held, found, group) -> list[list[int]]:
     return said
 
 
-@settings(max_examples=60)
 @given(histories())
 def test_levels_are_a_bag_per_category(history):
     held = history.held
@@ -166,7 +165,6 @@ def test_commands(tmp_path):
 # -- what is told of from before
 
 
-@settings(max_examples=60)
 @given(histories())
 def test_what_is_held_before_is_as_if_it_were_released_after_all(history):
     """An address that nothing else uses: told of at first, or released at last, the levels between are the same."""

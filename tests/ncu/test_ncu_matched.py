@@ -7,7 +7,7 @@ import json
 import pytest
 from command import bridge as run
 from command import done
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_ncu import DURATION, kernel, raw
 from made_reports import PUSH_POP, Made, process, thread
@@ -83,7 +83,6 @@ def by_hand(ours, theirs):
     return found
 
 
-@settings(max_examples=25)
 @given(ours=KERNELS, theirs=KERNELS, late=st.integers(0, 3))
 def test_every_match_is_the_one_found_by_hand(tmp_path_factory, ours, theirs, late):
     folder = tmp_path_factory.mktemp("matched")

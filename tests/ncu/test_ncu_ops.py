@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_ncu import kernel, raw
 
@@ -39,7 +39,6 @@ def made(stacks):
     ]
 
 
-@settings(max_examples=40)
 @given(STACKS)
 def test_every_kernel_keeps_its_stack_and_its_time(stacks):
     report = ncu_report.report("x", "raw page", made(stacks))
@@ -53,7 +52,6 @@ def test_every_kernel_keeps_its_stack_and_its_time(stacks):
     assert (ranges["end"] > ranges["start"]).all()
 
 
-@settings(max_examples=40)
 @given(STACKS)
 def test_ranges_are_as_few_as_the_stacks_allow(stacks):
     """Brute force: walk the kernels, keep a stack per thread, open and close."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.analyze.metrics.several import united
@@ -64,7 +64,6 @@ def by_hand(found: list[Metrics], activity: int, what: str, name: str) -> dict[s
 
 
 @given(parts())
-@settings(max_examples=150)
 def test_as_by_hand(found):
     together = united(found)
     for activity in range(ACTIVITIES):

@@ -10,7 +10,7 @@ import made_pages
 import made_reports
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.analyze.overview import overview
@@ -344,7 +344,6 @@ def test_the_full_name_is_that_with_most_time(tmp_path):
 # -- memory and roofline
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 1 << 40)), min_size=2, max_size=30))
 def test_memory_keeps_every_sample_of_few(tmp_path_factory, samples):
     path = made_pages.memory(tmp_path_factory.mktemp("made") / "memory.sqlite", samples)

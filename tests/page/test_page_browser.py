@@ -35,6 +35,8 @@ FILES = (
 WINDOW = "() => { const {from, to} = document.querySelector('.timeline .scroll canvas').dataset; return [+from, +to]; }"
 CRUMBS = "() => [...document.querySelectorAll('.crumbs > *')].map(one => one.textContent)"
 
+pytestmark = pytest.mark.racy("a browser lays out and paints in its own time")
+
 
 def panels(page) -> list[str]:
     return page.evaluate("() => [...document.querySelectorAll('section.panel')].map(one => one.id)")

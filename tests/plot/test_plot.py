@@ -13,7 +13,7 @@ import made_reports
 import numpy as np
 import pytest
 from command import assert_misused, assert_refused, bridge, done, inside
-from hypothesis import given, settings
+from hypothesis import given
 from join.trainings import trainings
 from made_reports import MARK, PUSH_POP, Made, thread
 
@@ -140,7 +140,6 @@ def test_only_the_room_of_plots_imports_matplotlib():
 
 
 @given(trainings())
-@settings(max_examples=50, deadline=None)
 def test_bars_are_the_times_of_ops_and_reasons(made):
     truth, brute = made.brute(), made.program.brute()
     parts = {"copy": 2, "fill": 3, "graph": 4}
@@ -171,7 +170,6 @@ def test_bars_are_the_times_of_ops_and_reasons(made):
 
 
 @given(trainings())
-@settings(max_examples=40, deadline=None)
 def test_lanes_are_filled_while_their_stream_works(made):
     joined = made.attributed()
     found = over_time(joined, 2)
@@ -196,7 +194,6 @@ def test_overlaps_share_a_bin_and_the_rest_is_one_group(report):
 
 
 @given(trainings())
-@settings(max_examples=40, deadline=None)
 def test_durations_are_counted_in_the_bin_that_holds_them(made):
     brute = made.program.brute()
     found = durations(made.attributed(), 50)

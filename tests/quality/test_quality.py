@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_reports import START_END, process, thread
 from made_reports import report as made_report
-from real_parts import CORPUS, ROOT
+from real_parts import ROOT, corpus_reports, named
 
 import bridge
 import importers
@@ -408,13 +408,10 @@ def test_the_docs_list_all_reasons_as_they_are():
 
 ROW = re.compile(r"^\| `([\w-]+)` \| (\d+) \| ([^|]+) \| (?:right|as before)", re.MULTILINE)
 SCORES = {name: (int(score), why) for name, score, why in ROW.findall(PAGE)}
-PROFILES = sorted(
-    path for kind in ("nsys", "kineto") for path in CORPUS.glob(f"{kind}/*") if path.is_file()
-)
 NOT_READ = ("failed-export", "no-kernels-osrt")
 
 
-@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("path", corpus_reports("nsys/*.sqlite", "kineto/*"))
 def test_what_the_docs_say_of_real_profiles(path):
     name = path.name.partition(".")[0]
     if name in NOT_READ:
@@ -426,10 +423,10 @@ def test_what_the_docs_say_of_real_profiles(path):
 
 
 def test_the_docs_have_scores_of_profiles_alone(corpus):
-    assert set(SCORES) <= {path.name.partition(".")[0] for path in PROFILES}
+    assert set(SCORES) <= {named(path) for path in corpus.glob("*/*.*")}
 
 
-@pytest.mark.parametrize("path", sorted(CORPUS.glob("ncu/*")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", corpus_reports("ncu/*"))
 def test_a_report_of_nsight_compute_is_not_punished_for_what_it_is(path):
     if path.suffix == ".ncu-rep":
         pytest.importorskip("ncu_report", reason="ncu-report is not installed")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bridge
@@ -173,7 +173,6 @@ def test_captures_of_other_days_are_not_brought_together():
     assert clock.offset.tolist() == [0, 0, 30 * SECOND, 0]
 
 
-@settings(max_examples=80)
 @given(st.lists(st.tuples(st.integers(0, 600), st.integers(0, 300)), min_size=1, max_size=7))
 def test_a_sitting_goes_on_from_report_to_report(captures):
     """A minute at most is between each and some other of it; ``captures`` are start and length in seconds."""

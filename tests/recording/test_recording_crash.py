@@ -42,6 +42,7 @@ def killed(folder: Path, after: float) -> int:
     return int(said[: said.rindex(b"\n")].split(b"\n")[-1])
 
 
+@pytest.mark.racy("processes are killed while others wait for them")
 def test_killed_at_any_moment_it_holds_what_was_written(tmp_path) -> None:
     moments = random.Random(1)
     for trial in range(25):
@@ -187,6 +188,7 @@ def test_what_cannot_be_written_is_no_exception(tmp_path) -> None:
     writer.flush()
 
 
+@pytest.mark.racy("threads and timers meet at random")
 def test_a_recording_says_when_it_was_begun_not_when_it_was_written(tmp_path) -> None:
     """Else one of a program that ends long after its last range would be no recording of that time."""
     noted = int(

@@ -14,6 +14,7 @@ def numbers(folder: Path) -> list[list[int]]:
     return sorted(sorted(arguments(one).values()) for one in recordings(folder).values())
 
 
+@pytest.mark.racy("a fork comes at a random moment of other threads")
 def test_a_fork_in_the_midst_of_threads_that_annotate(tmp_path) -> None:
     ran(
         tmp_path,
@@ -54,6 +55,7 @@ def test_a_fork_in_the_midst_of_threads_that_annotate(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.racy("a fork comes at a random moment of other threads")
 def test_children_of_multiprocessing_end_without_atexit_but_not_without_their_lines(
     tmp_path, method
 ) -> None:
@@ -85,6 +87,7 @@ if __name__ == "__main__":
     ]
 
 
+@pytest.mark.racy("a fork comes at a random moment of other threads")
 def test_a_sessions_recording_in_children_of_multiprocessing(tmp_path) -> None:
     ran(
         tmp_path,
@@ -120,6 +123,7 @@ def test_a_sessions_recording_in_children_of_multiprocessing(tmp_path) -> None:
     assert all(one.metadata == {"run": 7} for one in (parent, *children))
 
 
+@pytest.mark.racy("a fork comes at a random moment of other threads")
 def test_an_abrupt_end_loses_at_most_what_was_not_written(tmp_path) -> None:
     ran(
         tmp_path,
@@ -133,6 +137,7 @@ def test_an_abrupt_end_loses_at_most_what_was_not_written(tmp_path) -> None:
     assert numbers(tmp_path) == [list(range(10))]
 
 
+@pytest.mark.racy("a fork comes at a random moment of other threads")
 def test_a_child_of_a_child(tmp_path) -> None:
     ran(
         tmp_path,
@@ -149,6 +154,7 @@ def test_a_child_of_a_child(tmp_path) -> None:
     assert numbers(tmp_path) == [[n] for n in range(5)]
 
 
+@pytest.mark.racy("a fork comes at a random moment of other threads")
 def test_a_child_that_annotates_nothing_leaves_nothing(tmp_path) -> None:
     ran(
         tmp_path,
@@ -161,6 +167,7 @@ def test_a_child_that_annotates_nothing_leaves_nothing(tmp_path) -> None:
     assert numbers(tmp_path) == [[1]]
 
 
+@pytest.mark.racy("a fork comes at a random moment of other threads")
 def test_a_fork_within_a_signal_handler_in_the_midst_of_a_flush(tmp_path) -> None:
     done = run(
         tmp_path,

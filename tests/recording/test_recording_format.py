@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.annotate.callid import CALL_ID_BASE
@@ -167,7 +167,6 @@ def marks(found: Recording) -> list[tuple[Any, ...]]:
     return sorted(zip(named, thread, payloads(found, "marks"), strict=True), key=repr)
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     steps=STEPS,
     on=st.lists(st.integers(0, 2), min_size=40, max_size=40),
@@ -270,7 +269,6 @@ def as_written(value: Any) -> Any:
     return [as_written(one) for one in value] if isinstance(value, list | tuple) else repr(value)
 
 
-@settings(max_examples=200, deadline=None)
 @given(values=st.lists(VALUES, max_size=8))
 def test_arguments_of_every_kind(values) -> None:
     state.writer = writer = Writer(Memory())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from processes import arguments, ran, recordings
 
 import importers
@@ -62,6 +63,7 @@ def test_a_thousand_threads_with_times(tmp_path) -> None:
     assert ranges["payload"].is_unique
 
 
+@pytest.mark.racy("a signal comes at a random moment")
 def test_a_session_that_ends_while_threads_annotate(tmp_path) -> None:
     ran(
         tmp_path,
@@ -95,6 +97,7 @@ def test_a_session_that_ends_while_threads_annotate(tmp_path) -> None:
         assert not ranges.duplicated(["thread", "start"]).any()
 
 
+@pytest.mark.racy("a signal comes at a random moment")
 def test_signal_handlers_that_annotate_in_the_midst_of_a_flush(tmp_path) -> None:
     out = ran(
         tmp_path,
@@ -149,6 +152,7 @@ def test_finalizers_that_annotate_in_the_midst_of_a_flush(tmp_path) -> None:
     assert sorted(arguments(found).values()) == list(range(-made, 0)) + list(range(20_000))
 
 
+@pytest.mark.racy("a signal comes at a random moment")
 def test_a_handler_comes_twice_in_one_flush(tmp_path) -> None:
     """The first may not open the way for the second: what it wrote would come before the first line."""
     ran(

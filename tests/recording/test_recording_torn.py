@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import importers
@@ -112,7 +112,6 @@ def test_lines_of_definitions_left_out_are_missing() -> None:
             parse("r", [line for line in LINES if not line.startswith(kind)])
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=3))
 def test_any_damage_is_read_or_refused_in_one_line(at: int, bytes_: bytes) -> None:
     damaged = WHOLE[:at] + bytes_ + WHOLE[at + len(bytes_) :]

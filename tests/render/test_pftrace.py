@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import real_parts
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bridge.joined
@@ -431,7 +431,6 @@ def test_arguments_that_are_missing_leave_no_trace():
     ]
 
 
-@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 2**30), st.integers(0, 3)), min_size=1), st.data())
 def test_paths_are_the_names_from_the_root_down(tree, data):
     parent = ints([above % (n + 1) - 1 for n, (above, _) in enumerate(tree)])

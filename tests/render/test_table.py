@@ -172,3 +172,45 @@ def test_a_name_gets_what_a_shorter_one_does_not_need():
     rows = pd.DataFrame({"op": [name], "wait": ["sync"], "count": [1], **times})
     assert name in table.for_terminal("wait", rows, Look(80))
     assert name not in table.for_terminal("wait", rows, Look(60))
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        ((1 << 20) - 1, "1024.0 KiB"),
+        (1 << 20, "1.0 MiB"),
+        (3 << 29, "1.5 GiB"),
+        (5 << 30, "5.0 GiB"),
+        (1 << 40, "1024.0 GiB"),
+    ],
+)
+def test_sizes_have_binary_units(count, text):
+    assert units.size(count) == text
+
+
+@pytest.mark.parametrize("view", ["op", "kernel", "module"])
+def test_a_figure_gives_way_only_where_there_is_no_room_for_it(joined, view):
+    """The last ones first, down to the main one; a name keeps eight characters as long as others give way."""
+    rows = joined.by(view)
+    plain = [s for s in shown_of(view, rows) if not s.extra]
+    names = [s for s in plain if s.is_name]
+    figures = [s for s in plain if not s.is_name]
+    main = next(s for s in figures if s.bar)
+    leaving = [*(s for s in figures if s is not main)]
+    widths = {
+        s.heading: max(cell_len(t) for t in (s.heading, *map(s.text, rows[s.column])))
+        for s in plain
+    }
+    for kept in range(len(leaving) + 1):
+        some = [*names, main, *leaving[:kept]]
+        taken = [min(8, widths[s.heading]) if s.is_name else widths[s.heading] for s in some]
+        exactly = sum(taken) + 2 * (len(some) - 1)
+        at, below = (
+            table.for_terminal(view, rows, Look(width)).splitlines()[0]
+            for width in (exactly, exactly - 1)
+        )
+        assert [s for s in some if s.heading[:4] not in at] == []
+        assert not kept or leaving[kept - 1].heading not in below

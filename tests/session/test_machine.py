@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.session.machine import Machine
@@ -126,7 +126,6 @@ def test_the_table_is_that_of_torch(before: Action, now: Action | None) -> None:
 
 
 @needs_torch
-@settings(max_examples=100, deadline=None)
 @given(actions=st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=12))
 def test_whole_sessions_are_those_of_torch(actions: list[Action]) -> None:
     assert history(actions) == history_of_torch(actions)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.session.schedule import Action, action_at, every_step, schedule
@@ -53,7 +53,6 @@ def test_steps_are_what_torch_made_of_them(given_: dict[str, int], letters: str)
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
-@settings(max_examples=300, deadline=None)
 @given(given_=parameters)
 def test_every_step_is_torchs(given_: dict[str, int]) -> None:
     from torch.profiler import schedule as torchs
@@ -67,7 +66,6 @@ def test_every_step_is_torchs(given_: dict[str, int]) -> None:
     assert {actions(step).value for step in steps} == {expected(step).value for step in steps}
 
 
-@settings(max_examples=100, deadline=None)
 @given(given_=parameters, step=st.integers(0, 10**30))
 def test_cycles_come_again_without_end(given_: dict[str, int], step: int) -> None:
     actions = schedule(**{**given_, "repeat": 0})

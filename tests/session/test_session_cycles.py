@@ -8,7 +8,7 @@ import threading
 from itertools import chain
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from watched import names, ranges, steps
 
@@ -49,7 +49,6 @@ SCHEDULES = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("acc_events", [False, True])
-@settings(max_examples=40, deadline=None)
 @given(numbers=SCHEDULES, count=st.integers(1, 12))
 def test_cycles_hold_their_own_steps(acc_events, numbers, count):
     schedule = bridge.schedule(**numbers)

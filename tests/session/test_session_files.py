@@ -67,6 +67,7 @@ def test_with_cycles_that_accumulate_there_is_one_file(tmp_path):
     assert names(importers.load(tmp_path / "a.jsonl")) == ["in 0", "in 1", "in 2"]
 
 
+@pytest.mark.racy("threads and timers meet at random")
 def test_a_recording_grows_and_is_readable_at_any_moment(tmp_path):
     path = tmp_path / "made" / "here" / "a.jsonl"
     seen = []
@@ -81,6 +82,7 @@ def test_a_recording_grows_and_is_readable_at_any_moment(tmp_path):
     assert len(seen) == 5
 
 
+@pytest.mark.racy("processes are killed while others wait for them")
 def test_after_a_kill_the_recording_is_readable(tmp_path):
     program = """
 import bridge, os, signal, time

@@ -56,6 +56,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS)
+@pytest.mark.racy("a fork comes at a random moment of other threads")
 def test_a_forked_child_has_a_file_of_its_own(end, tmp_path):
     said = run(
         f"""
@@ -79,6 +80,7 @@ else:
     assert recorded(tmp_path) == {"parent": ["before", "of the parent"], "child": expected}
 
 
+@pytest.mark.racy("a fork comes at a random moment of other threads")
 def test_a_child_in_a_block_that_is_left_in_both(tmp_path):
     said = run(
         """
@@ -98,6 +100,7 @@ else:
     assert recorded(tmp_path) == {"parent": ["of the parent"], "child": ["of the child"]}
 
 
+@pytest.mark.racy("a fork comes at a random moment of other threads")
 def test_workers_of_multiprocessing(tmp_path):
     said = run(
         """
@@ -116,6 +119,7 @@ with session:
     assert recorded(tmp_path) == {"parent": ["of the parent", "later"], "child": ["of the child"]}
 
 
+@pytest.mark.racy("a fork comes at a random moment of other threads")
 def test_a_trace_is_the_parents_alone(tmp_path):
     said = run(
         """
@@ -134,6 +138,7 @@ if child:
 
 
 @pytest.mark.parametrize("within", [True, False])
+@pytest.mark.racy("a fork comes at a random moment of other threads")
 def test_a_child_may_begin_a_session_itself(within, tmp_path):
     """The same one as well: its file is the child's own."""
     said = run(
@@ -161,6 +166,7 @@ else:
     assert ["of the child's own"] in files.values()
 
 
+@pytest.mark.racy("a fork comes at a random moment of other threads")
 def test_decorated_functions_in_workers(tmp_path):
     run(
         """
@@ -182,6 +188,7 @@ assert worker != parent
     assert names(importers.load(tmp_path / "a.jsonl")) == ["of the parent"]
 
 
+@pytest.mark.racy("a fork comes at a random moment of other threads")
 def test_a_child_forked_while_other_threads_annotate(tmp_path):
     run(
         """

@@ -150,6 +150,7 @@ def test_something_that_cannot_be_undone_is_said_and_the_rest_undone():
     assert not second.on
 
 
+@pytest.mark.racy("threads and timers meet at random")
 def test_stop_from_another_thread():
     # Level 0: PyTorch's dispatch mode, where PyTorch is loaded, would stay on the thread that began.
     session = bridge.profile(level=0, schedule=bridge.schedule(**(ONE | {"active": 9})))
@@ -165,6 +166,7 @@ def test_stop_from_another_thread():
     assert [one["open"] for one in ranges(session)] == [True, True, False]
 
 
+@pytest.mark.racy("threads and timers meet at random")
 def test_many_threads_stop_at_once():
     calls = []
     for _ in range(50):
@@ -189,6 +191,7 @@ def test_many_threads_stop_at_once():
     assert len(calls) == 50
 
 
+@pytest.mark.racy("a signal comes at a random moment")
 def test_stop_from_a_signal_handler():
     session, found = bridge.profile(level=2), set()
     before = signal.signal(signal.SIGALRM, lambda *_: session.stop())
@@ -207,6 +210,7 @@ def test_stop_from_a_signal_handler():
     assert found == {"a"}
 
 
+@pytest.mark.racy("a signal comes at a random moment")
 def test_an_interrupt_at_any_moment_leaves_nothing_that_a_second_stop_cannot_undo():
     done = subprocess.run(
         [sys.executable, interrupted.__file__],

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from join.brute import Activity, Call, Range
 from join.programs import Program, attributed
@@ -108,14 +108,12 @@ def test_one_activity_again_and_again_is_no_step():
     st.integers(LEAST, 6),
     st.lists(st.sampled_from("xyz"), max_size=3),
 )
-@settings(deadline=None)
 def test_what_repeats_is_found(body, times, before):
     steps = found([*before, *(["begin", *body, HOST] * times)], pause={"begin": 9})
     assert steps == [["begin", *body, HOST]] * times
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", HOST]), min_size=1, max_size=60))
-@settings(max_examples=300, deadline=None)
 def test_steps_are_apart_and_equal_ones_hold_most(names):
     steps = found(names)
     if not steps:

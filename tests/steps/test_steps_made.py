@@ -6,7 +6,7 @@ from statistics import median
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from join.brute import Activity, Call, Range
 from join.programs import Program, attributed, programs
@@ -70,7 +70,6 @@ def as_records(made, joined):
 
 
 @given(trainings())
-@settings(max_examples=300, deadline=None)
 def test_the_time_of_steps_is_parted_as_defined(made):
     joined = attributed(made)
     found, work, host = as_records(made, joined)

@@ -474,6 +474,7 @@ def test_what_a_dead_import_left_is_not_seen_and_goes_with_the_next(
     assert rows_of(db, 2)["activities"] == 5 * made_reports.ACTIVITIES_PER_STEP
 
 
+@pytest.mark.racy("processes are killed while others wait for them")
 def test_an_import_killed_half_way_is_cleared_by_the_next(
     made: Path, other: Path, db: Path
 ) -> None:
@@ -493,6 +494,7 @@ def test_an_import_killed_half_way_is_cleared_by_the_next(
     assert inside(db.parent) == ["bridge.db"]
 
 
+@pytest.mark.racy("several processes write one store")
 def test_imports_at_the_same_time_do_not_take_each_other_for_dead(tmp_path: Path, db: Path) -> None:
     reports = [made_reports.small(tmp_path / f"{n}.sqlite", steps=n) for n in range(1, 7)]
     code = "from bridge.cli import main; main()"
@@ -507,6 +509,7 @@ def test_imports_at_the_same_time_do_not_take_each_other_for_dead(tmp_path: Path
     assert inside(db.parent) == ["bridge.db"]
 
 
+@pytest.mark.racy("threads and timers meet at random")
 def test_an_import_waits_for_who_reads(made: Path, other: Path, db: Path) -> None:
     imported(db, made)
     reader = sqlite3.connect(db, check_same_thread=False)
@@ -520,6 +523,7 @@ def test_an_import_waits_for_who_reads(made: Path, other: Path, db: Path) -> Non
     assert [run.id for run in store.listed(db)] == [1, 2]
 
 
+@pytest.mark.racy("threads and timers meet at random")
 def test_a_store_appears_whole(db: Path) -> None:
     maker = sqlite3.connect(db, isolation_level=None, check_same_thread=False)
     maker.execute("BEGIN IMMEDIATE")

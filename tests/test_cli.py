@@ -77,6 +77,7 @@ def by_name(rows: list[Row], key: str = "op") -> dict[str, Row]:
 # -- the document
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
 def test_rows_have_the_keys_of_the_contract_in_order(by: str, report: Path) -> None:
     found = document(report, "--by", by)
@@ -89,6 +90,7 @@ def test_rows_have_the_keys_of_the_contract_in_order(by: str, report: Path) -> N
         assert list(row) == KEYS[by].split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
 def test_integers_stay_integers(by: str, report: Path, bare: Path) -> None:
     for row in rows(report, bare, "--by", by):
@@ -97,6 +99,7 @@ def test_integers_stay_integers(by: str, report: Path, bare: Path) -> None:
             assert type(value) is expected, key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
 def test_rows_come_by_time_the_largest_first_and_then_by_name(by: str, report: Path) -> None:
     found = rows(report, "--by", by)
@@ -108,6 +111,7 @@ def test_rows_come_by_time_the_largest_first_and_then_by_name(by: str, report: P
     assert keys == sorted(keys)
 
 
+@pytest.mark.slow
 def test_rows_of_the_same_time_come_by_name(tmp_path: Path) -> None:
     path = made_reports.small(tmp_path / "ties.sqlite")
     kernels = made_reports.schema.KERNELS.name
@@ -117,6 +121,7 @@ def test_rows_of_the_same_time_come_by_name(tmp_path: Path) -> None:
     assert [row["op"] for row in rows(path, "--by", "op-kernel")] == ["aten::mm", "gemm"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
 def test_totals_cover_every_activity_whatever_is_shown(by: str, report: Path) -> None:
     steps = 6  # three of each process
@@ -148,6 +153,7 @@ def test_figures_per_op_are_right(report: Path) -> None:
     assert set(found) == {"aten::mm", "gemm", "step", "mine | 'ü'", "open", "<unnamed>"}
 
 
+@pytest.mark.slow
 def test_figures_of_the_other_tables_are_right(report: Path) -> None:
     assert rows(report, "--by", "op-kernel")[0] == {
         "op": "gemm", "kernel": "gemm_kernel", "count": 6, "total_ns": 480, "mean_ns": 80.0,
@@ -180,6 +186,7 @@ def test_standard_output_is_the_document_alone(by: str, bare: Path) -> None:
     assert warning.startswith("warning: bare.sqlite: no NVTX ranges")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", "table"])
 def test_the_same_input_gives_the_same_bytes(form: str, report: Path) -> None:
     code = "from bridge.cli import main; main()"
@@ -192,6 +199,7 @@ def test_the_same_input_gives_the_same_bytes(form: str, report: Path) -> None:
     assert outputs.pop().decode() == done("report", report, "--format", form)
 
 
+@pytest.mark.slow
 def test_several_reports_are_one_table(report: Path, bare: Path) -> None:
     found = document(report, bare, "--by", "kernel")
     assert found["source"] == ["report.sqlite", "bare.sqlite"]
@@ -218,6 +226,7 @@ def test_a_report_without_rows_is_a_document_without_rows(by: str, tmp_path: Pat
 # -- other formats
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
 def test_csv_holds_the_same_rows(by: str, report: Path) -> None:
     expected = rows(report, "--by", by)
@@ -226,6 +235,7 @@ def test_csv_holds_the_same_rows(by: str, report: Path) -> None:
     assert [{key: kinds[key](value) for key, value in row.items()} for row in read] == expected
 
 
+@pytest.mark.slow
 def test_csv_keeps_names_of_any_kind(tmp_path: Path) -> None:
     odd = 'a "quoted", name\nof two lines'
     path = made_reports.small(tmp_path / "odd.sqlite")
@@ -245,6 +255,7 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in inner]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
 def test_markdown_holds_the_same_rows(by: str, report: Path) -> None:
     expected = rows(report, "--by", by)
@@ -257,6 +268,7 @@ def test_markdown_holds_the_same_rows(by: str, report: Path) -> None:
     assert lines[-1].startswith("43 activities, 918 ns: 85.0 % in 3 ops")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_the_table_fits_the_terminal_and_shows_every_row(
@@ -274,6 +286,7 @@ def test_the_table_fits_the_terminal_and_shows_every_row(
         assert line.startswith(row[name][:6])
 
 
+@pytest.mark.slow
 def test_the_suffix_of_the_output_chooses_the_format(report: Path, folder: Path) -> None:
     for suffix in ("json", "csv", "md"):
         result = bridge("report", report, "-o", f"x.{suffix}")
@@ -290,6 +303,7 @@ def test_the_suffix_of_the_output_chooses_the_format(report: Path, folder: Path)
 # -- options
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
 def test_top_keeps_the_first_rows(by: str, report: Path) -> None:
     every = rows(report, "--by", by)
@@ -297,6 +311,7 @@ def test_top_keeps_the_first_rows(by: str, report: Path) -> None:
         assert rows(report, "--by", by, "--top", str(count)) == every[:count]
 
 
+@pytest.mark.slow
 def test_sort_takes_any_column_either_way(report: Path) -> None:
     def sorted_by(column: str) -> list[str]:
         return [row["kernel"] for row in rows(report, "--by", "kernel", "--sort", column)]
@@ -337,6 +352,7 @@ def test_filter_keeps_what_meets_every_condition(
     assert [row["kernel"] for row in found] == kernels
 
 
+@pytest.mark.slow
 def test_filter_takes_names_with_commas_and_brackets(report: Path) -> None:
     raw = ["--names", "raw", "--filter", "op=aten::mm*[[2, 3]], calls>=1"]
     assert [row["calls"] for row in rows(report, *raw)] == [2, 2, 2]
@@ -344,6 +360,7 @@ def test_filter_takes_names_with_commas_and_brackets(report: Path) -> None:
     assert not rows(report, "--filter", "op=[")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["kernel", "copy", "op", "op-kernel", "range"])
 def test_filter_and_sort_work_on_no_rows(by: str, bare: Path) -> None:
     name, number = KEYS[by].split()[0], KEYS[by].split()[3]
@@ -391,6 +408,7 @@ def test_import_needs_a_report() -> None:
     assert_misused(bridge("imports"), "No such command 'imports'")
 
 
+@pytest.mark.slow
 def test_inclusive_counts_a_kernel_for_every_op_on_its_stack(report: Path) -> None:
     found = rows(report, "--by", "op-kernel", "--inclusive")
     owners = {(row["op"], row["kernel"]): row["total_ns"] for row in found}
@@ -401,6 +419,7 @@ def test_inclusive_counts_a_kernel_for_every_op_on_its_stack(report: Path) -> No
     assert list(found[0]) == KEYS["op-kernel"].split()
 
 
+@pytest.mark.slow
 def test_raw_names_are_whole_texts_of_all_domains(report: Path) -> None:
     found = by_name(rows(report, "--names", "raw"))
     assert "aten::mm, seq = 2, op_id = 52, sizes = [[2, 3]]" in found
@@ -412,6 +431,7 @@ def test_raw_names_are_whole_texts_of_all_domains(report: Path) -> None:
     assert ranges == set(found)
 
 
+@pytest.mark.slow
 def test_kernel_names_come_in_three_kinds(report: Path) -> None:
     names = {
         "short": "gemm_kernel",
@@ -429,6 +449,7 @@ def test_kernel_names_come_in_three_kinds(report: Path) -> None:
 # -- rules
 
 
+@pytest.mark.slow
 def test_rules_regroup_ops(report: Path, folder: Path) -> None:
     (folder / "rules.toml").write_text(
         "[[rule]]\nmatch = '^aten::(\\w+)$'\nop = 'torch \\1'\n"
@@ -492,6 +513,7 @@ def test_rules_that_cannot_be_read_are_said_in_one_line(
 # -- what a user sees besides
 
 
+@pytest.mark.slow
 def test_import_prints_the_breakdown_and_what_to_do_next(report: Path, bare: Path) -> None:
     result = bridge("import", report)
     assert result.stdout.splitlines()[0].split()[:3] == ["op", "kernel", "count"]
@@ -505,6 +527,7 @@ def test_import_prints_the_breakdown_and_what_to_do_next(report: Path, bare: Pat
     assert bridge("import", bare).stdout.splitlines()[0].split()[0] == "kernel"
 
 
+@pytest.mark.slow
 def test_import_shows_the_largest_and_says_how_many_more(tmp_path: Path) -> None:
     path = made_reports.small(tmp_path / "many.sqlite", steps=20)
     kernels, strings = made_reports.schema.KERNELS.name, made_reports.schema.STRINGS.name
@@ -517,6 +540,7 @@ def test_import_shows_the_largest_and_says_how_many_more(tmp_path: Path) -> None
     assert "… and 25 more rows: bridge report --by op-kernel" in shown
 
 
+@pytest.mark.slow
 def test_every_command_explains_itself() -> None:
     whole = click.Context(main)
     groups = {(): main, ("runs",): main.get_command(whole, "runs")}
@@ -555,6 +579,7 @@ def test_a_report_given_twice_is_refused(report: Path) -> None:
     assert_refused(bridge("report", report, report), report.name, "given twice")
 
 
+@pytest.mark.slow
 def test_it_runs_as_a_module_too() -> None:
     words = [sys.executable, "-m", "bridge", "--help"]
     said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
@@ -569,6 +594,7 @@ def test_a_report_without_device_work_shows_the_cpu(tmp_path: Path) -> None:
     assert said.splitlines()[-1] == "nothing ran on a device"
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_no_more_than_can_be_read(tmp_path: Path) -> None:
     made = made_reports.Made()
     for n in range(1_234):

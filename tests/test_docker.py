@@ -15,6 +15,7 @@ def run(*command):
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 def test_the_scripts_are_bash(script):
     assert run("bash", "-n", script).stderr == ""
@@ -45,6 +46,7 @@ def test_installing_chromium_again_does_nothing(chromium):
     assert (again.returncode, "nothing to do" in again.stdout) == (0, True), again.stderr
 
 
+@pytest.mark.slow
 def test_installing_npm_again_does_nothing():
     if not shutil.which("npm"):
         pytest.skip("npm is not installed")

@@ -9,11 +9,14 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import command
 import pytest
 from real_parts import ROOT
 
 import bridge
 from bridge import demo
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = ROOT / "tests" / "annotate" / "decorated.py"
 # The script counts call ids; its one block with a payload of its own has none.
@@ -142,9 +145,17 @@ def test_a_users_importers_package_is_profiled_too(nsys, tmp_path):
     assert calls("r.nsys-rep", tmp_path) == {"load": 3}
 
 
-def test_parity_with_nvidias_own_figures(parity_script):
-    done = subprocess.run(
-        [sys.executable, parity_script, "--bridge", COMMAND],
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.stdout.splitlines()[-1] == "53 of 53 agree", done.stdout
+def test_parity_with_nvidias_own_figures(parity_script, monkeypatch, capsys):
+    """The script's own comparison, its commands run in this process."""
+
+    def rows(_, report, *options):
+        result = command.bridge("report", report, "--format", "json", *options)
+        if result.exit_code:
+            raise RuntimeError(result.stderr)
+        return json.loads(result.stdout)["rows"]
+
+    script = runpy.run_path(str(parity_script))
+    monkeypatch.setitem(script["main"].__globals__, "bridge", rows)
+    monkeypatch.setattr(sys, "argv", ["parity.py"])
+    assert script["main"]() == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "53 of 53 agree"

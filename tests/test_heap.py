@@ -47,6 +47,7 @@ def large(tmp_path: Path) -> Path:
     return report
 
 
+@pytest.mark.slow
 def test_pages_are_used_again_for_a_large_report(large, tmp_path):
     if not hasattr(ctypes.CDLL(None), "mallopt"):
         pytest.skip("the C library has no mallopt")

@@ -57,6 +57,7 @@ def rows(store: Path) -> list[str]:
 # -- where it may be written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_an_output_that_exists_is_replaced_only_by_force(
     name: str, report: Path, folder: Path
@@ -98,6 +99,7 @@ def test_a_pipe_or_device_is_not_replaced_by_a_file(
     assert (folder / name).is_fifo()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_folder_that_takes_no_files_is_one_line(name: str, report: Path) -> None:
     """Nobody may make a file in /proc, root neither."""
@@ -107,6 +109,7 @@ def test_a_folder_that_takes_no_files_is_one_line(name: str, report: Path) -> No
     assert_refused(bridge(*WRITERS[name], report, "-o", target), target, "nothing was written")
 
 
+@pytest.mark.slow
 def test_a_store_where_none_can_be_is_one_line(report: Path, folder: Path) -> None:
     (folder / "file").touch()
     (folder / "folder").mkdir()
@@ -131,6 +134,7 @@ def test_a_trace_has_to_be_named(report: Path, folder: Path) -> None:
 # -- what is written
 
 
+@pytest.mark.slow
 def test_a_packed_trace_is_the_plain_one_in_the_same_bytes_every_time(
     report: Path, folder: Path
 ) -> None:
@@ -145,6 +149,7 @@ def test_a_packed_trace_is_the_plain_one_in_the_same_bytes_every_time(
     assert gzip.decompress(packed) == one
 
 
+@pytest.mark.slow
 def test_a_trace_is_packed_alike_without_the_fast_gzip(
     report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +217,7 @@ def full_after(pieces: int, error: BaseException) -> Callable[..., Iterator[byte
     return render
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
 def test_a_disk_full_half_way_leaves_what_was_there(
     name: str, report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -260,6 +266,7 @@ def assert_one_line(ran: subprocess.CompletedProcess[str], *words: str) -> None:
         assert word in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["report.json", "trace.json", "trace.json.gz"])
 def test_a_file_that_cannot_grow_leaves_nothing(name: str, report: Path, folder: Path) -> None:
     ran = run_limited(100, *WRITERS[name], report, "-o", name)
@@ -267,6 +274,7 @@ def test_a_file_that_cannot_grow_leaves_nothing(name: str, report: Path, folder:
     assert not inside(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 100_000])
 def test_a_store_that_cannot_grow_is_as_it_was(size: int, report: Path, folder: Path) -> None:
     assert_one_line(run_limited(size, "import", report, "--quiet"), "bridge.db")
@@ -300,6 +308,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
         subprocess.run(["umount", place], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["4k", "64k", "128k", "200k"])
 def test_a_full_disk_keeps_what_was_on_it_and_nothing_else(
     size: str, report: Path, folder: Path, tiny_disk: Callable[[str], Path]
@@ -317,6 +326,7 @@ def test_a_full_disk_keeps_what_was_on_it_and_nothing_else(
     assert (disk / "trace.json").read_text() == "precious"
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_later_keeps_no_journal_either(
     large: Path, tiny_disk: Callable[[str], Path]
 ) -> None:
@@ -325,6 +335,7 @@ def test_a_disk_that_fills_up_later_keeps_no_journal_either(
     assert not inside(disk)
 
 
+@pytest.mark.slow
 def test_a_store_on_a_full_disk_keeps_its_runs(
     report: Path, folder: Path, tiny_disk: Callable[[str], Path]
 ) -> None:
@@ -336,6 +347,7 @@ def test_a_store_on_a_full_disk_keeps_its_runs(
     assert inside(store.parent) == ["bridge.db"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_standard_output_that_is_full_is_one_line(form: str, report: Path) -> None:
     if not Path("/dev/full").exists():
@@ -349,6 +361,7 @@ def test_standard_output_that_is_full_is_one_line(form: str, report: Path) -> No
     assert unwarned(said) == "Error: standard output: No space left on device\n"
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_is_no_failure_worth_a_word(report: Path) -> None:
     words = command("report", report, "--by", "range", "--format", "json")
     to = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": buffered()}
@@ -428,6 +441,7 @@ def test_a_trace_interrupted_leaves_what_was_there(
     assert (folder / "old.json.gz").read_text() == "precious"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", WHILE_IT_MAKES_A_STORE)
 @pytest.mark.racy("a signal comes at a random moment")
 def test_an_import_interrupted_leaves_no_new_store(
@@ -439,6 +453,7 @@ def test_an_import_interrupted_leaves_no_new_store(
     assert not inside(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", WHILE_IT_IMPORTS)
 @pytest.mark.racy("a signal comes at a random moment")
 def test_an_import_interrupted_leaves_a_store_as_it_was(
@@ -453,6 +468,7 @@ def test_an_import_interrupted_leaves_a_store_as_it_was(
     assert inside(folder) == ["bridge.db", "first.sqlite"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize(
     ("words", "place"),
@@ -492,6 +508,7 @@ traces.printed = lambda *given: (time.sleep(0.3) or piece for piece in made(*giv
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.racy("a signal comes at a random moment")
 def test_an_interrupt_from_outside_while_it_writes_leaves_nothing(
@@ -522,6 +539,7 @@ def gone(process: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.racy("a signal comes at a random moment")
 def test_an_interrupt_while_nsys_exports_ends_nsys_too(tmp_path: Path, folder: Path) -> None:
     nsys, begun, temporary = tmp_path / "bin" / "nsys", tmp_path / "begun", tmp_path / "temporary"

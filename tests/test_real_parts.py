@@ -26,10 +26,15 @@ def test_the_corpus_is_listed_or_its_absence_is_said(monkeypatch, tmp_path):
         real_parts.corpus_reports()
     (tmp_path / "nsys").mkdir()
     (tmp_path / "nsys" / "a.sqlite").touch()
+    with pytest.raises(RuntimeError, match="no corpus"):
+        real_parts.corpus_reports()  # none of the sample
+    assert [one.id for one in real_parts.corpus_reports(names=["a"])] == ["a"]
+    monkeypatch.setattr(real_parts, "NIGHT", True)
     [present] = real_parts.corpus_reports()
     assert (present.id, present.values) == ("a", (tmp_path / "nsys" / "a.sqlite",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("required", ["", "nsys,chromium,corpus"])
 def test_the_fixtures_use_it(required, tmp_path):
     """Ask for the parts in a pytest of its own, where nothing is on the path and there is no corpus."""

@@ -10,6 +10,8 @@ import pytest
 
 from bridge import demo
 
+pytestmark = pytest.mark.slow
+
 ESCAPE = "\x1b["
 
 

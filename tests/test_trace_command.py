@@ -54,6 +54,7 @@ def test_other_files_are_refused(report, name, options, said):
     assert_misused(bridge("trace", report, "-o", name, *options), said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["native", "torch", "raf", "mxnet", "megengine"])
 def test_every_dialect_can_be_slim_and_of_one_step(report, dialect):
     def drawn(*options):
@@ -102,6 +103,7 @@ def test_ranks(source, metadata, rank):
     assert rank_of(Named(source, **metadata), 0) == rank
 
 
+@pytest.mark.slow
 def test_several_reports_are_one_trace_with_their_ranks(folder):
     for n in (1, 2):
         demo.make(folder / f"rank{n}.sqlite")

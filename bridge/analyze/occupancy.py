@@ -13,10 +13,16 @@ from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Ints, number
 from importers import frames
 
+# The limits and units of NVIDIA's cuda_occupancy.h (CUDA 13).
 REGISTERS_AT_A_TIME = 256  # for a warp
-SHARED_AT_A_TIME = 128  # bytes, for a block
+PARTITIONS = 4  # of a multiprocessor, each with its own part of the registers
+PARTITIONS_OF_6_0 = 2
+SHARED_AT_A_TIME = 128  # bytes, for a block, from compute capability 8.0 on
+SHARED_AT_A_TIME_BEFORE = 256
 SHARED_OF_THE_SYSTEM = 1024  # bytes a block, from compute capability 8.0 on
-WITH_SYSTEM_SHARED = 8
+SINCE_AMPERE = 8
+BLOCKS = {3: 16, 5: 32, 6: 32, 7: 32, 8: 16, 9: 32, 10: 32, 11: 32, 12: 24}  # a multiprocessor
+BLOCKS_OF_MINOR = {(7, 5): 16, (8, 0): 32, (8, 9): 24, (10, 1): 24, (11, 0): 24}
 SIZES = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 
 
@@ -49,19 +55,41 @@ class Occupancy:
 
 def _blocks_that_fit(table: pd.DataFrame, gpu: dict[str, Ints], warps: Ints) -> Ints:
     """Return how many blocks a multiprocessor holds at once: what runs out first limits them."""
-    registers = frames.ints(table, "registers") * np.maximum(gpu["warp_size"], 1)
-    per_warp = _up(np.maximum(registers, 1), REGISTERS_AT_A_TIME)
     shared = sum(np.maximum(frames.ints(table, c), 0) for c in ("shared_static", "shared_dynamic"))
-    system = np.where(gpu["compute_major"] >= WITH_SYSTEM_SHARED, SHARED_OF_THE_SYSTEM, 0)
-    per_block = np.maximum(_up(shared + system, SHARED_AT_A_TIME), 1)
+    ampere = gpu["compute_major"] >= SINCE_AMPERE
+    system = np.where(ampere, SHARED_OF_THE_SYSTEM, 0)
+    unit = np.where(ampere, SHARED_AT_A_TIME, SHARED_AT_A_TIME_BEFORE)
+    per_block = np.maximum(_up(shared + system, unit), 1)
     limits = (
         gpu["warps_per_sm"] // np.maximum(warps, 1),
-        _limit(gpu["blocks_per_sm"]),
-        _limit(gpu["registers_per_sm"]) // per_warp // np.maximum(warps, 1),
+        _limit(_blocks(gpu)),
+        _warps_with_registers(table, gpu) // np.maximum(warps, 1),
         _limit(gpu["shared_per_sm"]) // per_block,
     )
     fit: Ints = np.minimum.reduce(limits)
     return fit
+
+
+def _warps_with_registers(table: pd.DataFrame, gpu: dict[str, Ints]) -> Ints:
+    """Return how many warps a multiprocessor has registers for: a warp takes all its registers from one partition."""
+    registers = frames.ints(table, "registers") * np.maximum(gpu["warp_size"], 1)
+    per_warp = _up(np.maximum(registers, 1), REGISTERS_AT_A_TIME)
+    has_two = (gpu["compute_major"] == 6) & (gpu["compute_minor"] == 0)  # noqa: PLR2004
+    partitions = np.where(has_two, PARTITIONS_OF_6_0, PARTITIONS)
+    in_each = _limit(gpu["registers_per_sm"]) // partitions // per_warp
+    warps: Ints = in_each * partitions
+    return warps
+
+
+def _blocks(gpu: dict[str, Ints]) -> Ints:
+    """Return how many blocks a multiprocessor takes: as the report tells, else by compute capability; -1 if unknown."""
+    blocks = gpu["blocks_per_sm"].copy()
+    for major, most in BLOCKS.items():
+        blocks[(gpu["blocks_per_sm"] <= 0) & (gpu["compute_major"] == major)] = most
+    for (major, minor), most in BLOCKS_OF_MINOR.items():
+        is_one = (gpu["compute_major"] == major) & (gpu["compute_minor"] == minor)
+        blocks[(gpu["blocks_per_sm"] <= 0) & is_one] = most
+    return blocks
 
 
 def _facts(joined: Attributed) -> dict[str, Ints]:
@@ -81,7 +109,7 @@ def _limit(value: Ints) -> Ints:
     return np.where(value > 0, value, np.iinfo(np.int64).max)
 
 
-def _up(value: Ints, unit: int) -> Ints:
+def _up(value: Ints, unit: int | Ints) -> Ints:
     return -(-value // unit) * unit
 
 

@@ -35,6 +35,7 @@ def ask(tmp_path: Path) -> Ask:
     return asked
 
 
+@pytest.mark.slow
 def test_text(ask):
     said = ask().stdout
     assert said.splitlines()[0].endswith(
@@ -47,6 +48,7 @@ def test_text(ask):
     assert "not judged for want of ops of PyTorch: made-on-host, " in said
 
 
+@pytest.mark.slow
 def test_json_says_all_of_it(ask):
     document = json.loads(ask("--format", "json").stdout)
     assert document["format"] == "bridge.advice/1"
@@ -70,6 +72,7 @@ def test_markdown(ask):
     assert "| op | path | total | count | example |\n" in said
 
 
+@pytest.mark.slow
 def test_sarif_is_lawful(ask, tmp_path):
     said = Sarif.model_validate_json(ask("--format", "sarif").stdout)
     [run] = said.runs
@@ -88,6 +91,7 @@ def test_sarif_is_lawful(ask, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_form_is_told_by_the_suffix(ask, tmp_path):
     for name, begins in (("a.json", "{"), ("a.sarif", "{"), ("a.md", "3 of"), ("a.txt", "3 of")):
         ask("-o", str(tmp_path / name))
@@ -113,6 +117,7 @@ def test_what_is_small_is_named_alone(ask):
         assert "write a share of the run, as 1%" in ask("--over", wrong, status=2).stderr
 
 
+@pytest.mark.slow
 def test_of_some_steps_alone(ask):
     document = json.loads(ask("--step", "2..4", "--format", "json").stdout)
     [loads] = [one for one in document["advice"] if one["rule"] == "data-loading"]
@@ -163,6 +168,7 @@ VERDICTS = dict(ROW.findall((ROOT / "docs" / "advise.md").read_text(encoding="ut
 NO_PROFILES = ("failed-export", "no-kernels-osrt")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/*.sqlite", "kineto/*"))
 def test_what_the_docs_say_of_real_profiles(path):
     name = path.name.partition(".")[0]

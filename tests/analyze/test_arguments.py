@@ -76,6 +76,7 @@ def test_no_column_hides_another(tmp_path: Path) -> None:
     assert table["seq of the call"].tolist() == [4, -1]
 
 
+@pytest.mark.slow
 def test_integers_can_be_compared(tmp_path: Path) -> None:
     path = tmp_path / "x.sqlite"
     calls(path, "ProfilerStep#1", "ProfilerStep#2")

@@ -17,6 +17,8 @@ from bridge.join.attributed import Attributed
 from bridge.views import VIEWS
 from importers.report import Report, concat
 
+pytestmark = pytest.mark.slow
+
 
 @given(programs())
 def test_by_op(program):

@@ -40,6 +40,7 @@ def counted(rows):
 # -- one direction
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @given(made=trainings(nested=True))
 def test_a_table_of_one_direction_is_that_of_its_ranges_and_activities(made, way):
@@ -65,6 +66,7 @@ def assert_shares(table, part, whole):
     assert table["share"].tolist() == parts
 
 
+@pytest.mark.slow
 @given(trainings())
 def test_the_two_directions_are_the_whole(made):
     """Whatever crosses: each kernel, call and instant on the CPU is of one direction."""
@@ -125,6 +127,7 @@ def test_slices_of_one_call_are_one():
         assert joined.by(view)[["calls", "gpu_self_ns"]].to_numpy().tolist()[0] == [1, 20]
 
 
+@pytest.mark.slow
 def test_only_some_views_have_a_direction():
     joined = joined_of(training([]))
     for view in VIEWS:
@@ -143,6 +146,7 @@ def test_only_some_views_have_a_direction():
 # -- both directions together
 
 
+@pytest.mark.slow
 @given(trainings())
 def test_by_module_and_by_forward_op(made):
     joined, truth = joined_of(made), made.brute()
@@ -163,6 +167,7 @@ def test_by_module_and_by_forward_op(made):
         assert (both == table["gpu_self_ns"]).all()
 
 
+@pytest.mark.slow
 @given(trainings(phases=6))
 def test_by_phase_and_by_wait(made):
     joined, truth = joined_of(made), made.brute()
@@ -417,6 +422,7 @@ def test_each_range_that_crosses_is_counted():
     assert line.startswith("one: 2 ranges cross")
 
 
+@pytest.mark.slow
 @given(trainings())
 def test_unlawful_rows_are_counted_report_by_report(made):
     said = Counter()
@@ -467,6 +473,7 @@ def _crosses(one, other):
 EMPTY = ("failed-export", "no-kernels-osrt")  # they hold no profile
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [of for of in corpus_reports() if of.id not in EMPTY])
 def test_real_reports_are_lawful(path):
     assert bridge.joined.load(path).warnings == ()

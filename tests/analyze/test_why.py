@@ -123,6 +123,7 @@ def test_phases_and_ranges_that_never_ended(made, tmp_path):
     assert "at 10 ns (never ended)\n" in said
 
 
+@pytest.mark.slow
 def test_ranges_that_are_no_ops_say_why(made, tmp_path):
     opened(made, 110, 190, "ncclBroadcast", domain=9)
     path = made.written(tmp_path / "x.sqlite")
@@ -143,6 +144,7 @@ def test_what_is_printed_stays_on_its_line(made, tmp_path):
     assert "range #1 two lines [31m, 80 ns" in said
 
 
+@pytest.mark.slow
 def test_a_rule_may_find_the_op_on_another_thread(made, tmp_path):
     opened(made, 10, 400, "elsewhere", of=WORKER)
     joined = whole.load(made.written(tmp_path / "x.sqlite")).attributed
@@ -163,6 +165,7 @@ def names_of(path, asked):
     return joined.report.activities["name"].iloc[rows_of(joined.attributed, asked)].tolist()
 
 
+@pytest.mark.slow
 def test_names_equal_then_parts_then_any_case(made, tmp_path):
     made.kernel("side", 150, PID, 200, 201)
     made.kernel("inside too", 150, PID, 210, 240)
@@ -177,6 +180,7 @@ def test_names_equal_then_parts_then_any_case(made, tmp_path):
     assert names_of(path, "#3") == names_of(path, "#x") == names_of(path, "nothing") == []
 
 
+@pytest.mark.slow
 def test_the_longest_is_explained_and_the_others_counted(path, made, tmp_path):
     made.kernel("sooner", 150, PID, 600, 610)
     made.kernel("longest", 150, PID, 700, 800)
@@ -188,6 +192,7 @@ def test_the_longest_is_explained_and_the_others_counted(path, made, tmp_path):
     assert "the longest of" not in done("why", path, "#4")
 
 
+@pytest.mark.slow
 def test_what_is_not_there_is_refused_with_what_comes_near(path, tmp_path):
     assert_refused(asked_for("gem_kernel", path), "small.sqlite", "'gem_kernel'", "'gemm_kernel'")
     assert_refused(asked_for("last", path), "'lost_kernel'")  # like a word of the name
@@ -219,6 +224,7 @@ def test_a_wrong_command_line_is_a_usage_error(path, tmp_path, monkeypatch):
     assert_misused(asked_for("#0", path, "--run", "1"), "--run reads the store")
 
 
+@pytest.mark.slow
 def test_help_needs_no_frames():
     program = (
         "import sys; from bridge.cli import main\n"
@@ -234,6 +240,7 @@ def test_help_needs_no_frames():
 # -- no op
 
 
+@pytest.mark.slow
 def test_what_was_annotated_around_a_call_without_an_op(path):
     said = done("why", path, "late_kernel")
     assert (
@@ -277,6 +284,7 @@ def test_the_last_op_before_a_call(made, tmp_path):
     assert [(hint.kind, hint.row, hint.ns) for hint in found.hints] == [("op_before", 1, 5)]
 
 
+@pytest.mark.slow
 def test_nothing_was_ever_annotated(made, tmp_path):
     made.kernel("first", 50, PID, 60, 70)
     path = made.written(tmp_path / "x.sqlite")
@@ -308,6 +316,7 @@ def test_a_call_that_was_not_recorded(made, tmp_path):
     assert "launched by" not in said
 
 
+@pytest.mark.slow
 def test_the_capture_began_after_the_launch(tmp_path):
     made = Made()
     made.kernel("before", -1, PID, 100, 110)
@@ -327,6 +336,7 @@ def test_the_capture_began_after_the_launch(tmp_path):
     assert "came later by 400 ns\n" in done("why", path, "before")
 
 
+@pytest.mark.slow
 def test_a_migration_of_unified_memory(made, tmp_path):
     made.launched("copies", -1, PID, 300, 320, bytes=4_096, copy_kind=11)
     made.tables["copies"][0]["correlation"] = 0
@@ -337,6 +347,7 @@ def test_a_migration_of_unified_memory(made, tmp_path):
     assert "cudaMalloc" in said.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_an_end_before_the_start(tmp_path):
     said = done("why", report(tmp_path / "x.sqlite"), "backwards")
     assert said.startswith("kernel #16 backwards, from 700 ns to 650 ns\n")
@@ -385,6 +396,7 @@ def test_both_places_of_a_graph_node_are_told(graph):
     assert "\nop: replay, by launch: " in done("why", graph, "captured", "--graphs", "launch")
 
 
+@pytest.mark.slow
 def test_a_graph_node_with_one_place_or_none(graph):
     loose, older, late = (explained(graph, name) for name in ("loose", "older", "late"))
     assert (loose.op, loose.rule, loose.captured.op) == ("replay", "launch", "")
@@ -397,6 +409,7 @@ def test_a_graph_node_with_one_place_or_none(graph):
 # -- where reports come from
 
 
+@pytest.mark.slow
 def test_the_store_tells_what_the_file_tells(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = report(tmp_path / "x.sqlite")
@@ -408,6 +421,7 @@ def test_the_store_tells_what_the_file_tells(tmp_path, monkeypatch):
             assert done("why", asked, "--run", "1", "--format", form) == told
 
 
+@pytest.mark.slow
 def test_of_several_reports_it_says_which(tmp_path):
     one, other = (
         small(tmp_path / f"{name}.sqlite", steps=n) for name, n in (("one", 1), ("other", 2))
@@ -418,6 +432,7 @@ def test_of_several_reports_it_says_which(tmp_path):
     assert "  in one.sqlite" in done("why", one, other, "#3")
 
 
+@pytest.mark.slow
 def test_reports_do_not_mix(made, tmp_path):
     """Threads, processes and ids of two captures may have the same numbers."""
     other = Made()
@@ -452,6 +467,7 @@ def test_warnings_go_to_stderr(tmp_path):
 # -- real profiles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [of for of in corpus_reports() if of.id not in EMPTY])
 def test_real_activities_are_explained_as_they_were_attributed(path):
     joined = whole.load(path)
@@ -477,6 +493,7 @@ def assert_open(found, truth):
     assert "/".join(r.op for r in ops) == truth["path"]
 
 
+@pytest.mark.slow
 def test_backward_work_tells_its_forward_range_its_module_and_who_adopted_it(tmp_path):
     path = tmp_path / "demo.sqlite"
     demo.make(path)

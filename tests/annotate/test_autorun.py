@@ -19,6 +19,8 @@ import bridge
 from bridge import autorun
 from bridge.autorun.options import Options, parsed, written
 
+pytestmark = pytest.mark.slow
+
 TESTS = ROOT / "tests"
 MAIN = "bridge.autorun"
 

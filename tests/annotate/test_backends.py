@@ -191,6 +191,7 @@ def test_nvtx_keeps_no_payload_and_no_name_for_ever() -> None:
     assert cached.cache_info().currsize < 10
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_before_it_is_needed() -> None:
     program = """
 import sys

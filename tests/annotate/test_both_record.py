@@ -19,6 +19,8 @@ import importers
 from importers import frames
 from importers.report import Report
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ("name", "domain_name", "category", "kind")
 NEAR_NS = 20_000_000  # the two clocks are read one after the other, on a busy machine
 OF_SESSION = "nsight-bridge"  # the domain of the capture range, which only nsys is told of

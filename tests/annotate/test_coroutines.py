@@ -303,6 +303,7 @@ def test_breaking_out_of_an_async_generator(tool: Recorder, attached: bool, keep
     assert problems == []
 
 
+@pytest.mark.slow
 def test_an_exception_that_passes_an_async_generator_leaves_no_cycle(tool: Recorder) -> None:
     class Thrown(Exception):  # noqa: N818
         pass

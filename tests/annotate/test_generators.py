@@ -177,6 +177,7 @@ def test_a_return_value_passes(tool: Recorder) -> None:
         next(generator)
 
 
+@pytest.mark.slow
 def test_a_generator_that_is_collected_runs_its_finally(tool: Recorder) -> None:
     log: list[Any] = []
     generator = nvtx_op("g")(echo)(log)
@@ -230,6 +231,7 @@ def test_arguments_are_let_go_too(tool: Recorder, kind: str) -> None:
     asyncio.run(await_({2}))
 
 
+@pytest.mark.slow
 def test_an_exception_that_passes_through_leaves_no_cycle(tool: Recorder) -> None:
     class Thrown(Exception):  # noqa: N818
         pass
@@ -322,6 +324,7 @@ def test_a_block_that_outlives_its_generator_goes_on_outside(tool: Recorder) -> 
     assert tool.calls() == {"g": 1, "block": 1}
 
 
+@pytest.mark.slow
 def test_it_leaves_nothing_to_the_garbage_collector(tool: Recorder) -> None:
     gc.collect()
     gc.disable()

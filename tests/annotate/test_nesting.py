@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from recorder import Recorder
@@ -128,6 +129,7 @@ def test_a_finalizer_in_the_midst_of_an_act_waits(tool: Recorder) -> None:
     assert tool.open() == ()
 
 
+@pytest.mark.slow
 def test_a_forked_child_keeps_to_the_law(tool: Recorder) -> None:
     with nvtx_op("parent"):
         child = os.fork()

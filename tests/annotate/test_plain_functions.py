@@ -104,6 +104,7 @@ def test_asyncio_imported_later_is_noticed(tool: Recorder, monkeypatch: pytest.M
     assert tool.names() == ["function"] * 2
 
 
+@pytest.mark.slow
 def test_a_generator_left_suspended_in_a_function(tool: Recorder) -> None:
     @nvtx_op("numbers")
     def numbers() -> Iterator[int]:
@@ -200,6 +201,7 @@ def test_a_recursion_too_deep_leaves_nothing_open() -> None:
     assert (table["end"].max(), stack.here.stack.live) == (later["end"], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_interrupts_leave_nothing_open(seed: int) -> None:
     """Ctrl-C at any moment of a loop that does nothing but annotate."""

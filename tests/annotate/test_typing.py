@@ -12,6 +12,8 @@ import pytest
 
 import bridge
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 from collections.abc import AsyncIterator, Iterator
 from bridge import backend, nvtx_op

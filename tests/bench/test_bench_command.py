@@ -115,6 +115,7 @@ def test_several_functions_one_after_another_and_at_once(ops):
     assert [row["streams"] for row in found] == ["0 1", "0", "1"]
 
 
+@pytest.mark.slow
 def test_formats(ops, folder):
     words = ["bench", f"{ops}::total", "--sweep", "n=5,6", *QUICK]
     table = done(*words)
@@ -191,6 +192,7 @@ def test_a_recording_wants_a_file(ops):
     assert_misused(bridge("bench", f"{ops}::total", "--format", "recording"), "-o FILE.jsonl")
 
 
+@pytest.mark.slow
 def test_under_nsys_the_runs_are_ranges(ops, folder, nsys):
     program = [sys.executable, "-m", "bridge", "bench", f"{ops}::total", "--set", "n=50", *QUICK]
     quiet = ["-t", "nvtx", "-s", "none", "--cpuctxsw=none", "-o", "report"]
@@ -215,6 +217,7 @@ def timed(ops: str, n: int, *more: str) -> str:
     return done("bench", f"{ops}::total", "--set", f"n={n}", *runs, *more)
 
 
+@pytest.mark.slow
 def test_what_became_slower_is_found_by_a_diff(ops, folder):
     timed(ops, 5000, "-o", "before.jsonl")
     timed(ops, 20_000, "-o", "after.jsonl")  # so much that a busy machine does not hide it
@@ -235,6 +238,7 @@ def test_what_became_slower_is_found_by_a_diff(ops, folder):
     assert "latencies of a benchmark, by host perf_counter_ns" in failed.stderr
 
 
+@pytest.mark.slow
 def test_runs_of_the_store(ops, folder):
     timed(ops, 5000, "--name", "baseline")
     timed(ops, 10_000, "--save")

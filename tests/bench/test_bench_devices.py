@@ -73,6 +73,7 @@ def test_warm_up_and_runs_are_counted(gpu, device):
     assert gpu.kernels == first_and_workspace + 3 + 4 * 2
 
 
+@pytest.mark.slow
 def test_what_takes_no_time_on_the_device_ends_too(gpu, device):
     found = bench.op(lambda: None, device=device, runs=2)
     assert found.latencies.tolist() == [0, 0]

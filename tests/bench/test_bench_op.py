@@ -77,6 +77,7 @@ def test_it_agrees_with_timeit():
     assert agreeing(ours, theirs)
 
 
+@pytest.mark.slow
 def test_it_agrees_with_pytorch():
     benchmark = pytest.importorskip("torch.utils.benchmark", reason="PyTorch is not installed")
 
@@ -320,6 +321,7 @@ def test_what_the_function_raises_comes_through_and_nothing_is_kept(tool):
 # -- groups
 
 
+@pytest.mark.slow
 def test_threads_stand_for_streams():
     naps = [(time.sleep, (0.04,)), (time.sleep, (0.06,)), (time.sleep, (0.04,))]
     found = bench.group(naps, streams=[0, 1, 0], runs=3, warmup=0, number=1)

@@ -276,6 +276,7 @@ def assert_same(joined: Joined, truth: Breakdown, dimensions) -> None:
     same(ours, truth.rows(dimensions))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["both", "forward", "backward"])
 @given(one=made(), data=st.data())
 def test_of_a_whole_program(way, one, data):
@@ -287,6 +288,7 @@ def test_of_a_whole_program(way, one, data):
         assert_same(joined, truth, dimensions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["both", "forward", "backward"])
 @given(one=made(), data=st.data())
 def test_of_a_part_of_its_time(way, one, data):

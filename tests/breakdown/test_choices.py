@@ -41,6 +41,7 @@ def test_dimensions_go_together(report: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", DIMENSIONS)
 def test_every_dimension_prints_in_every_format(dimension: str, report: Path) -> None:
     found = rows(report, "--by", dimension)
@@ -50,6 +51,7 @@ def test_every_dimension_prints_in_every_format(dimension: str, report: Path) ->
         assert len(done("report", report, "--by", dimension, "--format", form).splitlines()) > len(found)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_columns_come_as_they_are_asked_for(report: Path) -> None:
     found = rows(report, "--columns", "gpu_p99, calls,op,share")
     assert list(found[0]) == ["op", "gpu_p99_ns", "calls", "share"]

@@ -61,6 +61,7 @@ def rows(*words: str | Path) -> list[dict[str, Any]]:
 # -- names
 
 
+@pytest.mark.slow
 def test_what_says_nothing_is_one_row_whoever_does_not_say_it(report: Path) -> None:
     """Work in no range, ranges without shapes."""
     for dimension in ("shape", "dtype", "path", "direction"):
@@ -83,6 +84,7 @@ def test_memory_is_shared_whichever_way_it_was_asked_for(report: Path) -> None:
     assert sorted(table["shared_bytes"]) == [-1, 1024]
 
 
+@pytest.mark.slow
 def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
     paths = []
     for rank in ("one", "two"):
@@ -94,6 +96,7 @@ def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
     assert sorted(devices) == ["GPU 0 in r.sqlite (1)", "GPU 0 in r.sqlite (2)"]
 
 
+@pytest.mark.slow
 def test_gpus_that_are_called_alike_are_told_apart(tmp_path: Path) -> None:
     """Each process has its own device 0 where the report does not number the GPUs."""
     path = made_reports.report(tmp_path / "r.sqlite", without="devices gpus")
@@ -107,6 +110,7 @@ def test_work_without_a_call_has_a_process_all_the_same(report: Path) -> None:
     assert [(row["pid"], row["kernel"]) for row in bare] == [(100, "lost_kernel"), (101, "lost_kernel")]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_odd_names_come_through_every_format(odd: Path) -> None:
     assert {row["op"] for row in rows(odd)} == {*ODD}
     text = done("report", odd, "--format", "csv")
@@ -155,6 +159,7 @@ def test_a_call_counts_where_the_slice_that_began_first_does(order: int) -> None
 # -- columns
 
 
+@pytest.mark.slow
 def test_what_names_a_row_is_no_figure(report: Path) -> None:
     assert [*rows(report, "--columns", "op")[0]] == ["op"]
     assert [*rows(report, "--by", "geometry", "--columns", "grid,count")[0]] == ["grid", "block", "registers", "shared_bytes", "count"]  # fmt: skip
@@ -283,6 +288,7 @@ def test_a_range_of_no_length_has_a_direction_by_its_name(tmp_path: Path) -> Non
     assert (row["path"], row["calls"]) == ("loss.backward", 1)
 
 
+@pytest.mark.slow
 def test_a_direction_goes_with_what_it_is_said_to(report: Path) -> None:
     said = bridge("report", report, "--by", "step", "--direction", "forward").stderr.splitlines()[
         -1
@@ -293,6 +299,7 @@ def test_a_direction_goes_with_what_it_is_said_to(report: Path) -> None:
     assert rows(report, "--by", "op,step", "--direction", "forward")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/vector-add.sqlite"))
 def test_gaps_know_the_steps_that_are_found_by_repetition(path: Path) -> None:
     every = rows(path, "--by", "gap", "--idle-over", "0")
@@ -302,6 +309,7 @@ def test_gaps_know_the_steps_that_are_found_by_repetition(path: Path) -> None:
     assert rows(path, "--by", "gap", "--idle-over", "0", "--step", "2") == told
 
 
+@pytest.mark.slow
 def test_kernels_go_by_the_names_that_are_asked_for(report: Path) -> None:
     for words in (["--by", "kernel"], ["--by", "stream,kernel"], ["--by", "op,kernel"]):
         found = {row["kernel"] for row in rows(report, *words, "--kernel-names", "demangled")}
@@ -318,6 +326,7 @@ SHOWN += [("op", "all"), ("stream", "all"), ("op,shape", "causes"), ("api", "all
 SHOWN += [("kernel,geometry", ""), ("op,path,module,shape,dtype", ""), ("thread,stream", "")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("by", "columns"), SHOWN)
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_no_figure_is_cut(by: str, columns: str, width: int, report: Path) -> None:

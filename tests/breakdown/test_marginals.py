@@ -31,7 +31,7 @@ EXACT = {  # our columns, and those of NVIDIA's cuda_api_sum
 }
 ROUNDED = {"mean_ns": "Avg:dur_ns", "p50_ns": "Med:dur_ns"}
 LEAVE_OUT = {"op", "kernel", "copy", "library", "fused"}  # these have no row for what has none
-SOME = {"mnist-training", "pytorch-2gpu-window", "nvfuser", "torch-compile-graphs", "pytorch-backward"}  # fmt: skip
+SOME = {"pytorch-forward", "nvfuser", "torch-compile-graphs"}
 PAIRS = sorted(combinations(sorted(DIMENSIONS), 2))
 
 
@@ -43,12 +43,14 @@ def joined(tmp_path_factory: pytest.TempPathFactory) -> Joined:
     return bridge.load(one, made_reports.small(folder / "rank1.sqlite", steps=5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 def test_a_finer_table_adds_up_to_the_coarser_one(one: str, other: str, joined: Joined) -> None:
     for coarse, dropped in ((one, other), (other, one)):
         adds_up(joined, coarse, dropped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports(names=SOME))
 def test_so_do_those_of_real_profiles(path: Path) -> None:
     real_one = bridge.load(path)

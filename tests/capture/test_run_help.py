@@ -79,6 +79,7 @@ def test_a_text_without_options_has_none():
     assert parse("usage: something else\n  with words\n") == {}
 
 
+@pytest.mark.slow
 def test_a_tool_that_does_not_run_is_an_error(tmp_path, monkeypatch):
     broken = tmp_path / "nsys"
     broken.write_text("#!/no/such/interpreter\n")

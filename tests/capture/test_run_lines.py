@@ -12,6 +12,8 @@ from click.testing import Result
 from command import assert_misused, assert_refused, bridge
 from pretended import VERSIONS, install
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = {
     "latency": ["--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--cuda-graph-trace=node"],
     "memory": [

@@ -56,6 +56,7 @@ def test_a_command_is_no_program_of_this_python(how):
         made("./a.out", plain=True, **how)
 
 
+@pytest.mark.slow
 def test_dashes_are_seen_only_before_the_program(folder, tmp_path, monkeypatch):
     from command import bridge
 

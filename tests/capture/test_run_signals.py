@@ -17,6 +17,8 @@ from test_run_under_nsys import environ
 
 from bridge.capture import launch
 
+pytestmark = pytest.mark.slow
+
 COMMAND = [sys.executable, "-m", "bridge", "run"]
 WAITING = b"waiting"
 

@@ -17,6 +17,8 @@ from pretended import install
 
 import bridge
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(bridge.__file__).parent.parent
 PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 SCRIPT = launched.__file__
@@ -139,9 +141,10 @@ def test_a_program_is_annotated(run, folder):
     assert " -m bridge.autorun whole.py --x" in done.stderr.splitlines()[0]
 
 
-@pytest.mark.parametrize(
-    "name", ["sp ace", "100%p%h", "-dash", "üñí", "a.b.c", "it's", 'qu"o&te', "new\nline"]
-)
+ODD_NAMES = ["a.b 100%p%h", "-d üñí", 'it\'s a "qu&ote"\n']
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
 def test_folders_and_reports_with_odd_names(run, folder, name):
     (folder / f"f{name}").mkdir()
     report = Path(f"f{name}") / f"{name}"

@@ -294,6 +294,7 @@ def test_what_an_op_is_bound_by(word, kernels, copies, times):
     assert word in WORDS
 
 
+@pytest.mark.slow
 @given(made())
 def test_groups_may_be_any(of):
     """Two groups of all ranges have what all of them have; what has no group is left out."""
@@ -312,6 +313,7 @@ def test_groups_may_be_any(of):
     assert nothing["bound"].tolist() == ["host"]
 
 
+@pytest.mark.slow
 @given(made())
 def test_gaps_and_launches_of_some_time_are_of_the_work_in_it(of):
     joined = of.attributed()

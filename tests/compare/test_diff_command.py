@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 import made_reports
 import pytest
 from command import assert_misused, assert_refused, bridge, done, unwarned
-from real_parts import corpus_reports
+from real_parts import corpus_reports, skip_what_holds_no_profile
 
 import bridge as library
 from importers import ReportError
@@ -52,6 +52,7 @@ def adds_up(found: dict) -> None:
 # -- the real pair
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["op", "op-kernel", "kernel", "path", "op,kind", "copy", "module"])
 def test_the_parts_of_the_real_pair_add_up_to_the_change_of_the_whole(pair, by):
     found = document(*pair, "--by", by)
@@ -61,6 +62,7 @@ def test_the_parts_of_the_real_pair_add_up_to_the_change_of_the_whole(pair, by):
     assert whole == {"before_ns": 541_106_145, "after_ns": 494_109_503, "diff_ns": -46_996_642}
 
 
+@pytest.mark.slow
 def test_each_side_is_what_the_report_says(pair):
     found = document(*pair)
     for side, path in zip(("before", "after"), pair, strict=True):
@@ -73,6 +75,7 @@ def test_each_side_is_what_the_report_says(pair):
             assert ours[op][f"calls_{side}"] == row["calls"]
 
 
+@pytest.mark.slow
 def test_the_gate_fails_from_after_to_before_alone(pair):
     before, after = pair
     assert bridge("diff", before, after, "--fail-over", "5%").exit_code == 0
@@ -93,6 +96,7 @@ def test_the_gate_fails_from_after_to_before_alone(pair):
     assert over == [op for op in large if rows[op]["diff_ns"] > 0.09 * rows[op]["before_ns"]]
 
 
+@pytest.mark.slow
 def test_the_other_way_round_is_the_negative(pair):
     there, back = document(*pair), document(*pair[::-1])
     turned = {row["op"]: row for row in back["rows"]}
@@ -106,7 +110,7 @@ def test_a_report_against_itself_is_all_zeros(path):
     try:
         joined = library.load(path)
     except ReportError:
-        return  # nothing is recorded in it
+        skip_what_holds_no_profile(path)
     for by in ("op", "op-kernel") if len(joined.report.activities) else ("op",):
         found = library.diff(joined, joined, by)
         assert not found.rows["diff_ns"].any()
@@ -121,6 +125,7 @@ def test_a_report_against_itself_is_all_zeros(path):
 # -- what is shown
 
 
+@pytest.mark.slow
 def test_the_table_says_where_the_change_went(reports):
     text = done("diff", *reports)
     assert re.search(
@@ -130,6 +135,7 @@ def test_the_table_says_where_the_change_went(reports):
     assert text.endswith("no p: it takes 4 steps on each side, and there are 2 before, 3 after\n")
 
 
+@pytest.mark.slow
 def test_csv_markdown_and_json_hold_the_same_rows(reports):
     rows = document(*reports)["rows"]
     table = list(csv.DictReader(io.StringIO(done("diff", *reports, "--format", "csv"))))
@@ -140,6 +146,7 @@ def test_csv_markdown_and_json_hold_the_same_rows(reports):
     assert "| gemm | 2 → 3 | 160 ns | 240 ns | +80 ns | +50.0 % |" in text
 
 
+@pytest.mark.slow
 def test_rows_are_chosen_as_those_of_a_report_are(reports):
     found = document(*reports, "--filter", "op=gemm", "--sort", "+after", "--top", "1")
     assert [row["op"] for row in found["rows"]] == ["gemm"]
@@ -152,6 +159,7 @@ def test_a_window_is_of_both_sides(reports):
     adds_up(found)
 
 
+@pytest.mark.slow
 def test_a_step_that_one_side_lacks_is_refused(reports):
     result = bridge("diff", *reports, "--step", "0..2", "--fail-over", "5%")
     assert_misused(result, "not the same steps of 0..2", "0..1 before, 0..2 after", "all have 0..1")
@@ -159,6 +167,7 @@ def test_a_step_that_one_side_lacks_is_refused(reports):
     assert_misused(bridge("diff", *reports, "--step", "2..5"), "no such step")
 
 
+@pytest.mark.slow
 def test_what_is_unknown_is_not_small(reports):
     """Two steps are too few for a p."""
     assert document(*reports, "--filter", "p<0.05")["rows"] == []
@@ -167,6 +176,7 @@ def test_what_is_unknown_is_not_small(reports):
     assert document(*reports, "--filter", "ratio>1,op=gemm")["rows"] != []
 
 
+@pytest.mark.slow
 def test_a_name_stays_on_its_line_and_is_no_markup(reports, folder):
     name = "a <b> *c* @d `e` __f__ \x1b[31m\n# g"
     paths = []
@@ -185,6 +195,7 @@ def test_a_name_stays_on_its_line_and_is_no_markup(reports, folder):
     assert f"\n| {safe} | 2 → 3 |" in marked
 
 
+@pytest.mark.slow
 def test_junit_is_read_by_an_independent_parser(reports, folder):
     (folder / "b.yaml").write_text('ops: {gemm: {calls: 2}, "a<b & \\"c\\" \\x01": {calls: 1}}')
     result = bridge(
@@ -206,6 +217,7 @@ def test_junit_is_read_by_an_independent_parser(reports, folder):
     assert broken[0].find("failure").get("message") == "gemm calls: 3, over the budget of 2"
 
 
+@pytest.mark.slow
 def test_a_renamed_kernel_is_one_row(reports, folder):
     other = shutil.copy(reports[0], folder / "renamed.sqlite")
     made_reports.changed(
@@ -226,6 +238,7 @@ def test_a_renamed_kernel_is_one_row(reports, folder):
 # -- one report alone
 
 
+@pytest.mark.slow
 def test_a_budget_is_of_one_report(reports, folder):
     (folder / "b.toml").write_text('total = "1ms"\nops.gemm.gpu_total = "160ns"')
     assert done("diff", "--budget", "b.toml", reports[0]).splitlines() == [
@@ -243,6 +256,7 @@ def test_a_budget_is_of_one_report(reports, folder):
 # -- runs of the store
 
 
+@pytest.mark.slow
 def test_a_run_of_the_store_goes_by_its_number_or_its_name(reports):
     done("import", reports[0], "--name", "baseline", "--quiet")
     done("import", reports[1], "--quiet")
@@ -257,6 +271,7 @@ def test_a_run_of_the_store_goes_by_its_number_or_its_name(reports):
     assert done("report", "--run", "baseline") == done("report", "--run", "1")
 
 
+@pytest.mark.slow
 def test_a_name_goes_to_the_run_that_got_it_last(reports):
     done("import", reports[0], "--name", "main", "--quiet")
     moved = bridge("import", reports[1], "--name", "main", "--quiet")
@@ -273,6 +288,7 @@ def test_what_cannot_name_a_run_is_refused_before_the_import(reports, folder, na
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_run_that_is_not_there_is_said_with_those_that_are(reports):
     done("import", reports[0], "--name", "baseline", "--quiet")
     assert_refused(bridge("diff", "main", reports[1]), "no run main", "1 (baseline)")
@@ -288,6 +304,7 @@ def test_without_a_store_what_is_no_file_is_missing(reports):
 # -- what is refused
 
 
+@pytest.mark.slow
 def test_misuse_is_said_in_a_line(reports, folder):
     assert_misused(bridge("diff"), "AFTER")
     assert_misused(bridge("diff", *reports, reports[0]), "a,b")
@@ -300,6 +317,7 @@ def test_misuse_is_said_in_a_line(reports, folder):
     assert_misused(bridge("diff", *reports, "--filter", "speed>1"), "speed")
 
 
+@pytest.mark.slow
 def test_several_files_of_a_side_go_with_commas(reports):
     both = ",".join(map(str, reports))
     found = document(both, both)
@@ -308,6 +326,7 @@ def test_several_files_of_a_side_go_with_commas(reports):
     assert {row["state"] for row in found["rows"]} == {"same"}
 
 
+@pytest.mark.slow
 def test_programs_have_it_too(reports):
     found = library.diff(*reports, by="op-kernel")
     assert found.whole["diff_ns"] == 153

@@ -211,6 +211,7 @@ def test_too_little_is_said_as_such():
     ]
 
 
+@pytest.mark.slow
 def test_figures_are_the_columns_that_hold_numbers(tmp_path: Path):
     joined = bridge.load(made_reports.small(tmp_path / "r.sqlite"))
     table = by_op(joined.attributed, of_ranges.COLUMNS)
@@ -270,6 +271,7 @@ def test_a_budget_is_read_from_yaml_toml_and_json(tmp_path: Path, name, text):
     assert found.columns == ("gpu_total_ns", "calls", "share")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text"),
     [

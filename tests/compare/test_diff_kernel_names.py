@@ -86,6 +86,7 @@ def test_a_name_of_the_corpus_keeps_its_words():
     assert without_arguments(name) == "at::native::anonymous::vectorized_layer_norm_kernel"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import made_reports
+import pytest
 import yaml
 from real_parts import ROOT
 from test_docs import blocks, bridge_lines, run
@@ -39,6 +40,7 @@ def test_the_page_shows_what_its_commands_print(corpus: Path, tmp_path: Path) ->
     assert compared == 1
 
 
+@pytest.mark.slow
 def test_the_page_lists_every_column_and_dimension(tmp_path: Path) -> None:
     report = made_reports.small(tmp_path / "a.sqlite")
     text = PAGE.read_text(encoding="utf-8")
@@ -72,6 +74,7 @@ def test_the_workflow_uses_commands_and_options_that_there_are() -> None:
         assert {word for word in words if word.startswith("-")} <= options, line
 
 
+@pytest.mark.slow
 def test_the_workflow_compares_and_reports(tmp_path: Path) -> None:
     for name, count in (("baseline", 30), ("after", 30)):
         made_reports.small(tmp_path / f"{name}.sqlite", steps=count)

@@ -20,6 +20,8 @@ from bridge.analyze.compare.significance import differs
 from bridge.joined import Joined
 from compare.brute_diff import u_test
 
+pytestmark = pytest.mark.slow
+
 LONGER = (
     'UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET "end" = "end" + {by} WHERE "end" - start = 80 {only}'
 )

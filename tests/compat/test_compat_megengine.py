@@ -26,6 +26,7 @@ def own_file(path: str = "profile"):
     return read(Path(path) / f"{os.getpid()}.{CHROME}")
 
 
+@pytest.mark.slow
 def test_a_whole_program(tmp_path, trace_processor):
     from viewers.trace_processor import check_trace
 
@@ -115,6 +116,7 @@ def test_what_was_given_up_is_written():
     assert not is_profiling()
 
 
+@pytest.mark.slow
 def test_what_was_not_dumped_is_written_at_the_end(tmp_path):
     program = "from bridge.compat.megengine import Profiler\np = Profiler()\np.start()"
     old_programs.run(program, tmp_path)

@@ -39,6 +39,7 @@ def rows(table: str) -> dict[str, list[str]]:
     return {cells[0]: cells[1:] for cells in split if len(cells) > 3}
 
 
+@pytest.mark.slow
 def test_a_whole_program(tmp_path, trace_processor):
     from viewers.trace_processor import check_trace
 
@@ -123,6 +124,7 @@ def test_without_aggregates_there_is_no_text():
     assert profiler.dumps(reset=True) == ""
 
 
+@pytest.mark.slow
 def test_runs_add_up_until_a_dump_finishes():
     for name in ("first", "second"):
         profiler.set_state("run")
@@ -204,6 +206,7 @@ def test_names():
     assert mxnet.profiler.Task(domain, "x").name == "x"
 
 
+@pytest.mark.slow
 def test_a_run_is_written_at_the_end_and_begun_by_the_environment(tmp_path):
     program = "from bridge.compat.mxnet import profiler\nprofiler.Event('e').start()"
     old_programs.run(program, tmp_path)
@@ -212,6 +215,7 @@ def test_a_run_is_written_at_the_end_and_begun_by_the_environment(tmp_path):
     assert [name for name, _ in pairs(read(tmp_path / "profile.json")["traceEvents"])] == ["e"]
 
 
+@pytest.mark.slow
 def test_a_continuous_dump_grows_and_survives_a_kill(tmp_path):
     program = """
 import os, pathlib, time

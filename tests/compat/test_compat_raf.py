@@ -32,6 +32,7 @@ def op(name: str, **more) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_whole_program(tmp_path):
     old_programs.run(old_programs.RAF, tmp_path)
     data = read(tmp_path / "profile.json")

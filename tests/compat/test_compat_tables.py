@@ -125,6 +125,7 @@ def test_what_has_no_value_comes_last_either_way(
     assert operators(joined, "device", Asked(order=order))["type"].tolist() == types
 
 
+@pytest.mark.slow
 def test_what_is_printed(path: Path) -> None:
     result = run(path, "-t", "2", "--show-host", "--copy-time")
     assert result.exit_code == 0
@@ -156,6 +157,7 @@ def test_operators_alone_can_be_compared(path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -66,6 +66,7 @@ def lines(table: str) -> dict[str, list[str]]:
     return {cells(line)[0]: cells(line)[1:] for line in table.splitlines() if "  " in line}
 
 
+@pytest.mark.slow
 def test_a_whole_program(tmp_path, trace_processor):
     from viewers.trace_processor import check_trace
 
@@ -242,6 +243,7 @@ def test_steps_without_a_schedule_are_counted_only():
     assert [row.key for row in prof.key_averages()] == ["a::outer", "a::inner"]
 
 
+@pytest.mark.slow
 def test_the_trace_has_pytorchs_keys():
     ids = iter("ab")
     with profile(activities=CPU, record_shapes=True, custom_trace_id_callback=ids.__next__) as prof:

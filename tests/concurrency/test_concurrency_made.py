@@ -43,6 +43,7 @@ def ran(one):
     return Ran((one.report, one.process), kind, one.start, end)
 
 
+@pytest.mark.slow
 @given(communicating())
 def test_a_gpu_is_as_busy_as_defined(made):
     joined = attributed(made)
@@ -63,6 +64,7 @@ def test_a_gpu_is_as_busy_as_defined(made):
 NOT_SWEPT = ["device", "processes", "streams", "kernels", "sm_efficiency", "occupancy"]
 
 
+@pytest.mark.slow
 @given(communicating())
 def test_exposed_communication_of_ops(made):
     joined = attributed(made)

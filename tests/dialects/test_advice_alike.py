@@ -36,6 +36,7 @@ def test_tensorboard_recommends_the_same(name, corpus, tool_says):
     assert theirs == TRACES[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRACES)
 def test_we_say_what_tensorboard_does(name, corpus):
     advised = bridge.load(corpus / "kineto" / f"{name}.pt.trace.json.gz").advise(worth=0)

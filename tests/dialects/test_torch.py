@@ -42,6 +42,7 @@ def events(trace, category, ph="X"):
     return [e for e in trace["traceEvents"] if e.get("cat") == category and e["ph"] == ph]
 
 
+@pytest.mark.slow
 def test_kinds_of_events_are_those_of_kineto(reports, tmp_path):
     joined = reports(TRAINING)
     trace = written(joined, tmp_path / "t.json.gz")
@@ -64,6 +65,7 @@ def test_kinds_of_events_are_those_of_kineto(reports, tmp_path):
     assert steps == sorted(f"ProfilerStep#{n}" for n in range(59))
 
 
+@pytest.mark.slow
 def test_ids_hold_an_op_its_calls_and_its_kernels_together(reports, tmp_path):
     joined = reports(TRAINING)
     trace = written(joined, tmp_path / "t.json.gz")
@@ -83,11 +85,13 @@ def test_ids_hold_an_op_its_calls_and_its_kernels_together(reports, tmp_path):
         assert around["ts"] <= issued["ts"] < around["ts"] + around["dur"]
         assert around["tid"] == issued["tid"]
         found[around["name"]] += 1
-    annotated = [name for name in owner if name not in {e["name"] for e in op.values()}]
+    drawn = {e["name"] for e in op.values()}
+    annotated = [name for name in owner if name not in drawn]
     assert found.pop("annotated", 0) == len(annotated) < 1_000
     assert found == Counter(owner) - Counter(annotated)
 
 
+@pytest.mark.slow
 def test_kernels_have_their_geometry(reports, tmp_path):
     trace = written(reports(TRAINING), tmp_path / "t.json.gz")
     args = events(trace, "kernel")[0]["args"]
@@ -105,6 +109,7 @@ def test_kernels_have_their_geometry(reports, tmp_path):
     assert copy["args"]["memory bandwidth (GB/s)"] == pytest.approx(speed, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_arrows_lead_from_forward_to_backward(reports, tmp_path):
     joined = reports("pytorch-backward")
     trace = written(joined, tmp_path / "t.json.gz")
@@ -117,6 +122,7 @@ def test_arrows_lead_from_forward_to_backward(reports, tmp_path):
     assert max(sequence) > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [TRAINING, "pytorch-backward", "two-processes", "simplex-streams"])
 def test_perfetto_loses_nothing(name, reports, tmp_path, trace_processor):
     from viewers.trace_processor import check_trace
@@ -137,6 +143,7 @@ def test_perfetto_loses_nothing(name, reports, tmp_path, trace_processor):
     ) + len(joined.report.marks)
 
 
+@pytest.mark.slow
 def test_a_part_of_it(reports, tmp_path):
     joined = reports(TRAINING)
     step = Selection((of_steps(joined.attributed, 3, 3),))
@@ -155,6 +162,7 @@ def test_a_part_of_it(reports, tmp_path):
     assert len(events(slim, "kernel")) == 9345
 
 
+@pytest.mark.slow
 def test_two_processes_are_a_file_each_for_tensorboard(reports, tmp_path):
     joined = reports("two-processes")
     files = joined.export_tensorboard(tmp_path)
@@ -178,6 +186,7 @@ def test_numbers_of_two_processes_do_not_meet_in_one_file(reports, tmp_path):
     assert {e["pid"] for e in events(trace, "kernel")} == {0, 1000}
 
 
+@pytest.mark.slow
 def test_two_reports_of_one_name_are_files_of_their_own(corpus, tmp_path):
     paths = []
     for rank, name in enumerate(("pytorch-2gpu-before", "mnist-training")):

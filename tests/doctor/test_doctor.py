@@ -17,6 +17,8 @@ from bridge.doctor import machine, traps
 from bridge.doctor.machine import Machine, Program
 from bridge.doctor.selftest import CALLS, SelfTest
 
+pytestmark = pytest.mark.slow
+
 HERE = Machine("3.11.7", Program(Path("/usr/bin/nsys"), "2022.4.2.1"), None, "535.1", {}, 2, "")
 PASSED = SelfTest("interop 13.0: a tool is attached", CALLS)
 

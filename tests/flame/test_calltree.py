@@ -46,17 +46,20 @@ def held(joined, more, ways=WAYS):
         assert tree.gpu_self_ns.sum() == joined.duration.sum()
 
 
+@pytest.mark.slow
 @given(programs())
 def test_stacks_of_any_program_are_those_of_its_records(made):
     texts = made.texts
     held(attributed(made), BruteMore(made.brute(), texts, texts, [""] * len(texts), said))
 
 
+@pytest.mark.slow
 @given(trainings())
 def test_stacks_of_any_training_are_those_of_its_records(made):
     held(made.attributed(), made.brute())
 
 
+@pytest.mark.slow
 @given(trainings())
 def test_the_two_directions_are_the_whole(made):
     joined = made.attributed()
@@ -67,6 +70,7 @@ def test_the_two_directions_are_the_whole(made):
     assert sum(way.cpu_self_ns.sum() for way in ways) == whole.cpu_self_ns.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/[mpt]*.sqlite"))
 def test_real_profiles_have_the_stacks_that_are_true(path):
     plain, joined = plain_export.read(path), bridge.joined.load(path)

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from command import done
 from made_reports import changed, report
+from real_parts import NIGHT, sampled
 
 import importers
 from bridge.analyze.breakdown import COLUMNS
@@ -24,6 +25,8 @@ from bridge.joined import Joined, join
 from bridge.tables import Options, rows_of, wanted
 from fleet.reports import several
 from fleet.split import processes, split
+
+pytestmark = pytest.mark.slow
 
 TABLES = kept(["path", "shape,op,kernel", "kernel,step", "op,module"])
 FORMS = ("csv", "md", "table")
@@ -113,8 +116,8 @@ def readable(corpus: Path) -> list[Path]:
 
 
 def test_the_whole_corpus(corpus):
-    paths = readable(corpus)
-    assert len(paths) == 20
+    paths = sampled(readable(corpus))
+    assert len(paths) == (20 if NIGHT else 4)
     assert_same(together(paths), join(importers.load(*paths)))
 
 
@@ -177,7 +180,7 @@ def by_op_and_kernel(found: Together | Joined) -> list[list]:
 def test_processes_split_into_reports_amount_to_the_same(corpus, tmp_path):
     paths = [path for path in readable(corpus) if len(processes(path)) > 1]
     assert len(paths) == 4
-    for path in paths:
+    for path in paths if NIGHT else paths[-1:]:
         parts = split(path, tmp_path)
         assert len(parts) == 2
         whole, apart = join(importers.load(path)), together(parts)

@@ -19,6 +19,8 @@ from bridge.fleet.paths import expanded
 from fleet.reports import several
 from importers.errors import ReportError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def run(folder: Path) -> Path:

@@ -57,6 +57,7 @@ def brute(reports: list[list[tuple[str, int, int, list[int]]]]) -> dict:
     return {key: (sums[key], sorted(times[key])) for key in times}
 
 
+@pytest.mark.slow
 @given(st.lists(tables(), min_size=1, max_size=5))
 def test_merging_adds_up_what_is_called_the_same(reports):
     merged = together([made(rows) for rows in reports])
@@ -64,6 +65,7 @@ def test_merging_adds_up_what_is_called_the_same(reports):
     assert len(plain(merged)) == merged.rows
 
 
+@pytest.mark.slow
 @given(st.lists(tables(), min_size=2, max_size=5), st.randoms(), st.data())
 def test_neither_order_nor_grouping_changes_anything(reports, random, data):
     parts = [made(rows) for rows in reports]

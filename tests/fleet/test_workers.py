@@ -27,6 +27,8 @@ from bridge.fleet.task import Broken, Task
 from bridge.join.choices import Choices
 from fleet.reports import several
 
+pytestmark = pytest.mark.slow
+
 REPORTS = 16
 PROGRAM = """
 import sys

@@ -57,6 +57,7 @@ def test_other_tables_read_no_details():
     assert details_of("op", ["counted"]) == details_of("step", ["mfu"]) == {"json", "metrics"}
 
 
+@pytest.mark.slow
 def test_shown_with_units(report):
     text = done("report", report, "--columns", "flop,tflop_per_s,peak_share,moved_bytes")
     for shown in ("12.00 MFLOP", "12 TFLOP/s", "3.8 %", "214.8 KiB"):
@@ -66,6 +67,7 @@ def test_shown_with_units(report):
     assert done("report", report, "--by", "step", "--columns", "peak_dtype").count("bf16") == 1
 
 
+@pytest.mark.slow
 def test_peaks_as_asked(report, tmp_path):
     def share(*words):
         return rows(report, "--columns", "peak_share", "--filter", "op=mm", *words)[0]["peak_share"]

@@ -91,6 +91,7 @@ def test_rates_are_of_the_calls_that_are_known(made, tmp_path):
     assert found.loc["aten::mm", "formula"] == "2·M·N·K, too little recorded"
 
 
+@pytest.mark.slow
 def test_recorded_figures_come_first(made, tmp_path):
     details = {"flops": 5_000, "bytes": 70, "shapes": MM, "dtypes": FP16}
     pushed(made, 0, 900, "mm", details)
@@ -215,6 +216,7 @@ def test_steps_say_their_utilisation_and_against_what(made, tmp_path):
     assert own["peak_tflops"].tolist() == [100, 100]
 
 
+@pytest.mark.slow
 def test_forward_alone(made, tmp_path):
     pushed(made, 0, 900, text("aten::mm", MM))
     pushed(made, 1_000, 1_900, "MmBackward0")
@@ -245,6 +247,7 @@ def test_wrong_words_are_refused():
     assert Costs(dtype=DTYPES[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sizes",
     [

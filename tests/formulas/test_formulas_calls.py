@@ -285,6 +285,7 @@ places = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(
     names, plausible | anything, st.dictionaries(places, anything) | anything, anything, anything
 )
@@ -327,6 +328,7 @@ def test_what_cannot_be_registered_is_said(own, names, function):
         register(names, function)
 
 
+@pytest.mark.slow
 def test_it_is_light():
     program = "import bridge.formulas, sys; print(*sys.modules)"
     done = subprocess.run(

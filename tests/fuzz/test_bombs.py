@@ -14,6 +14,8 @@ from importers import columns, packed
 from importers.errors import NotAReport
 from importers.nsys import schema
 
+pytestmark = pytest.mark.slow
+
 ZEROS = 1 << 20
 DEEP = 1_000_000
 NVTX, STRINGS = schema.ANNOTATIONS.name, schema.STRINGS.name

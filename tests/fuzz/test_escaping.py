@@ -18,6 +18,8 @@ from markdown_it import MarkdownIt
 from bridge import load
 from fuzz.hostile import NAMES, TABLES, hostile
 
+pytestmark = pytest.mark.slow
+
 FORMULA = re.compile(r"[=+\-@\t\r\n]")
 OF_TABLES = {"table", "thead", "tbody", "tr", "th", "td", "p", "pre", "code", "br"}
 

@@ -7,10 +7,13 @@ import signal
 from pathlib import Path
 
 import pytest
+from real_parts import NIGHT
 
 from fuzz.inputs import IMPORTERS
 from fuzz.judge import READ, REFUSED, judged
 from fuzz.mutants import Mutants
+
+pytestmark = pytest.mark.slow
 
 SEEDS = Path(__file__).with_name("seeds")
 LARGEST = 130_000  # bytes of an input: a case of a large one takes seconds
@@ -27,7 +30,7 @@ def test_mutants_are_read_or_refused_in_a_line(name: str, tmp_path: Path) -> Non
     mutants = Mutants(name, tmp_path, largest=LARGEST)
     if not mutants.sources:
         pytest.skip("no corpus beside the checkout, which these inputs are of")
-    for seed in range(CASES[name]):
+    for seed in range(CASES[name] if NIGHT else CASES[name] // 2):
         verdict = mutants.judged(seed)
         assert not verdict.wrong, f"seed {seed} of {name}: {verdict.what}\n{verdict.said}"
 

@@ -26,6 +26,7 @@ def ncu(folder: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value", ["1e400", "-1e400", DIGITS, "1e300", "1e999999", "9" * 5_000, "1e-400"]
 )
@@ -39,6 +40,7 @@ def test_a_metric_beyond_all_numbers_is_read(value: str, tmp_path: Path) -> None
     assert load(path).report.activities["registers"].tolist() in ([-1], [0])
 
 
+@pytest.mark.slow
 def test_numbers_of_processes_threads_and_extents_beyond_64_bits_are_read(tmp_path: Path) -> None:
     one = made_ncu.kernel(
         pid=DIGITS,

@@ -15,6 +15,8 @@ from command import bridge, done, inside
 
 from bridge import store
 
+pytestmark = pytest.mark.slow
+
 KILLS = 5
 PROCESSES = 8
 

@@ -388,6 +388,7 @@ def test_all_that_runs_on_a_device_in_one_frame(loaded):
     assert report["bytes"].tolist() == [-1, -1, 8, 9, 3, -1]
 
 
+@pytest.mark.slow
 def test_columns_of_nothing_in_a_table_of_many_rows(loaded):
     """The type of a column is told from its first rows; here those say nothing."""
     rows = [kernel(correlationId=None, streamId=None) for _ in range(70_000)] + [kernel(streamId=3)]
@@ -424,6 +425,7 @@ KINDS_OF_ROWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", KINDS_OF_ROWS)
 @pytest.mark.parametrize("one", KINDS_OF_ROWS)
 def test_what_one_report_lacks_another_may_have(tmp_path, one, other):

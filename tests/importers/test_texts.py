@@ -35,6 +35,7 @@ def grouped(names):
     return [distinct.index(name) for name in names], distinct
 
 
+@pytest.mark.slow
 @given(columns)
 def test_texts_come_back(column):
     packed = Texts.of(column)
@@ -52,12 +53,14 @@ def test_strings_are_packed_as_utf8(column):
     assert Texts.of(column).decode() == column
 
 
+@pytest.mark.slow
 @given(columns.filter(bool), st.data())
 def test_take(column, data):
     rows = data.draw(st.lists(st.integers(0, len(column) - 1)))
     assert raw(Texts.of(column).take(np.array(rows, np.int64))) == [column[row] for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [2, texts.BLOCK])
 @given(column=columns, data=st.data())
 def test_slices(column, data, block):
@@ -94,6 +97,7 @@ def test_factorize_numbers_distinct_names_by_first_occurrence(column, hashes):
     assert (codes.tolist(), names) == grouped([shown(piece) for piece in column])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hashes", [None, weak], ids=["hashed", "colliding"])
 @given(column=columns, data=st.data())
 def test_factorize_of_heads(column, data, hashes):

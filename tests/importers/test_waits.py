@@ -106,6 +106,7 @@ def test_without_details_they_are_not_read(tmp_path):
     assert tuple(found["kind"].cat.categories) == frames.WAIT_KINDS
 
 
+@pytest.mark.slow
 def test_kinds_mean_the_same_in_every_report(tmp_path):
     some = ({SYNCS: [sync(syncType=4)]}, {EVENTS: [event()]}, {SYNCS: [sync(syncType=3)]}, {})
     reports = [

@@ -124,6 +124,7 @@ def test_an_outermost_range_is_adopted_with_what_is_in_it():
             assert ours[op,][column] == alone[op,][column]
 
 
+@pytest.mark.slow
 def test_when_an_outermost_range_is_not_adopted():
     around = opened(20, 50, "engine", AUTOGRAD)
     kernel = (AUTOGRAD, 25)
@@ -175,11 +176,13 @@ def test_what_was_guessed_is_said():
     assert guessed() == []
 
 
+@pytest.mark.slow
 @given(trainings(nested=True))
 def test_where_ranges_nest_adoption_is_what_its_rule_says(made):
     assert stacks_of(made.attributed(adopt=True)) == Adopting(made.program.brute()).stacks
 
 
+@pytest.mark.slow
 @given(trainings())
 def test_adoption_takes_nothing_from_anybody(made):
     alone, joined = made.attributed(), made.attributed(adopt=True)
@@ -211,6 +214,7 @@ def assert_no_cycle(parent):
 ASKED = {"default": 0, "mine": 1, "nccl": 2, "#3": 3}
 
 
+@pytest.mark.slow
 @given(programs(), st.sets(st.sampled_from([*ASKED, "all"])), st.sets(st.sampled_from([*ASKED])))
 def test_the_ops_are_the_ranges_of_the_domains_asked_for(program, domains, without):
     there = {one.domain for one in program.ranges}

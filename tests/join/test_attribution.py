@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,8 @@ from join.brute import Activity, Brute, Call, Range
 from join.compare import found_of, said
 from join.indexed import indexed
 from join.programs import CALL_IDS, Program, attributed, programs, raw
+
+pytestmark = pytest.mark.slow
 
 
 @given(programs())

@@ -29,6 +29,7 @@ def opened(path):
     return bridge.joined.load(path), plain, indexed(plain.ranges, plain.calls, plain.activities)
 
 
+@pytest.mark.slow
 @reports
 def test_rows_are_as_recorded(path):
     joined, plain, _ = opened(path)
@@ -57,6 +58,7 @@ def test_every_activity_is_where_it_belongs(path):
     assert [op if isinstance(op, str) else None for op in table["op"]] == ops
 
 
+@pytest.mark.slow
 @reports
 def test_every_table_is_true(path):
     joined, _, brute = opened(path)
@@ -89,6 +91,7 @@ def test_the_laws_hold(path):
     assert (ranges["gpu_busy_ns"] <= ranges["gpu_span_ns"]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/pytorch-2gpu-after.sqlite"))
 def test_no_kernel_has_two_innermost_ops(path):
     """Here all ranges of a thread nest: of those around a launch, one lies inside all others."""
@@ -115,6 +118,7 @@ def test_what_holds_no_profile_is_refused(path):
         bridge.joined.load(path)
 
 
+@pytest.mark.slow
 def test_any_two_reports_read_as_one(corpus):
     """What the one lacks the other may have."""
     paths = [of.values[0] for of in REPORTS]

@@ -42,6 +42,7 @@ def held_to(joined, brute):
     assert texts_of(table["module"]) == [brute.module(row) for row in rows]
 
 
+@pytest.mark.slow
 @given(trainings())
 def test_every_activity_has_its_direction_its_forward_range_and_its_module(made):
     held_to(made.attributed(), made.brute())
@@ -54,6 +55,7 @@ def test_the_names_say_what_the_truth_takes_them_to_say():
 # -- real profiles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/[mpt]*.sqlite"))
 def test_real_profiles_have_the_directions_links_and_modules_that_are_true(path):
     plain = plain_export.read(path)

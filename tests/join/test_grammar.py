@@ -43,6 +43,7 @@ texts = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(texts)
 @example("")
 @example(", seq = 1")
@@ -60,6 +61,7 @@ def test_what_is_read_can_be_written_again(text):
     assert label.dialect in BY_NAME
 
 
+@pytest.mark.slow
 @given(st.lists(texts, max_size=8))
 def test_the_name_ends_where_the_importer_cuts(many):
     cuts = zip(many, name_lengths(Texts.of(many)).tolist(), strict=True)
@@ -180,6 +182,7 @@ def test_every_dialect_has_labels():
     assert list(labels) == [dialect.name for dialect in DIALECTS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", labels)
 def test_what_is_written_can_be_read_again(dialect):
     @given(labels[dialect], per_call)
@@ -374,6 +377,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_text_is_read_at_once(text):
     start = time.process_time()
@@ -385,6 +389,7 @@ def test_a_hostile_text_is_read_at_once(text):
 # -- real texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [of for of in corpus_reports() if of.id not in EMPTY])
 def test_real_texts(path):
     report = importers.load(path)
@@ -400,6 +405,7 @@ def test_real_texts(path):
             assert label.kind in ("operator", "communication")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/pytorch-backward.sqlite"))
 def test_real_values_are_read_as_values(path):
     texts = importers.load(path).texts.factorize()[1]

@@ -73,6 +73,7 @@ def test_reports_have_their_own():
     assert steps_of(opened(0, 4, "step 3"), opened(0, 4, "step 3", report=1)) == [(0, 3), (1, 3)]
 
 
+@pytest.mark.slow
 @given(programs(), st.lists(st.tuples(st.integers(-3, 9), st.integers(1, 4)), max_size=5))
 def test_work_belongs_to_the_step_open_at_its_launch(program, spans):
     threads = [(one.report, one.process, one.thread) for one in program.ranges] or [
@@ -105,6 +106,7 @@ def test_work_belongs_to_the_step_open_at_its_launch(program, spans):
         assert len(around) < 2
 
 
+@pytest.mark.slow
 def test_batches_of_a_real_training(corpus):
     joined = bridge.load(corpus / "nsys" / "mnist-training.sqlite").attributed
     assert joined.steps.number.tolist() == list(range(59))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from real_parts import NIGHT
 
 from bridge import kernels
 from bridge.kernels.classes import built_in, matching
@@ -55,6 +56,7 @@ def test_a_name_of_newer_gpus_and_other_libraries(name):
     assert kernels.kinds_of([name]) == [NEWER[name]]
 
 
+@pytest.mark.slow
 def test_every_name_of_the_corpus_is_what_the_table_says(recorded):
     assert len(recorded) > 600
     told = kernels.kinds_of(recorded)
@@ -170,6 +172,7 @@ def test_a_bad_file_is_said_in_a_line(text, said):
 # -- laws
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200))
 def test_any_text_is_something(name):
     (kernel,) = kernels.kinds_of([name])
@@ -177,6 +180,7 @@ def test_any_text_is_something(name):
     assert kernel.tensor_cores in (kernels.YES, kernels.NO, kernels.UNKNOWN)
 
 
+@pytest.mark.slow
 @given(st.sampled_from([*NEWER, *CORPUS]), st.integers(0, 60), st.integers(0, 60))
 def test_a_part_of_a_name_is_something(name, first, last):
     assert kernels.kinds_of([name[first : len(name) - last]])[0].kind in kernels.KINDS
@@ -207,6 +211,7 @@ def seconds(function):
     return time.process_time() - began
 
 
+@pytest.mark.slow
 def test_long_names_take_no_time():
     """Of 100 kB, whatever is repeated in them: all that rules look for."""
     known = built_in()
@@ -214,17 +219,20 @@ def test_long_names_take_no_time():
     words |= {
         re.sub(r"\W", "", rule.match.text)[:40] for one in known.libraries for rule in one.rules
     }
-    for word in sorted({*words, "a::", "_", "a", "void ", "triton_poi_fused_add_"} - {""}):
+    tried = sorted({*words, "a::", "_", "a", "void ", "triton_poi_fused_add_"} - {""})
+    for word in tried[:: 1 if NIGHT else 8]:
         name = (word * (100_000 // len(word) + 1))[:100_000]
         fastest = min(seconds(lambda n=f"{name}{again}"[-100_000:]: kernels.kinds_of([n])) for again in range(2))  # fmt: skip
         assert fastest < 0.05, word
 
 
+@pytest.mark.slow
 def test_many_names_take_little_time():
     names = [f"{name[:120]}#{place}" for place in range(40) for name in (*NEWER, *CORPUS)]
     assert seconds(lambda: kernels.kinds_of(names)) / len(names) < 100e-6
 
 
+@pytest.mark.slow
 def test_nothing_heavy_is_loaded():
     import subprocess
     import sys

@@ -69,6 +69,7 @@ def told(joined):
         yield row, kernels.kinds_of([row["full_name"]])[0] if is_kernel else None
 
 
+@pytest.mark.slow
 def test_every_activity_has_its_kind_and_its_library(real):
     joined = real.attributed
     code, names = kinds.kind(joined)
@@ -84,6 +85,7 @@ def test_every_activity_has_its_kind_and_its_library(real):
         assert of_communication[row] == (kernel is not None and kernel.kind == "communication")
 
 
+@pytest.mark.slow
 def test_by_kind_adds_up_to_all_activities(real):
     time, count = defaultdict(int), defaultdict(int)
     for activity, kernel in told(real):
@@ -96,6 +98,7 @@ def test_by_kind_adds_up_to_all_activities(real):
     assert table["total_ns"].sum() == real.totals["gpu_ns"]
 
 
+@pytest.mark.slow
 def test_figures_of_tensor_cores_by_op_are_what_loops_find(real):
     expected = defaultdict(lambda: dict.fromkeys(("yes", "unknown", "whole", "eligible"), 0))
     ops = real.op_kernels["op"].astype(object)
@@ -174,6 +177,7 @@ def shown(*words, env=None):
     return done.exit_code, done.output
 
 
+@pytest.mark.slow
 def test_rules_of_the_user_by_option_and_by_environment(made, tmp_path):
     own = tmp_path / "own.toml"
     own.write_text(OWN)
@@ -213,6 +217,7 @@ def test_a_bad_file_is_one_line(made, tmp_path, text, said):
     assert "Traceback" not in output
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_data(tmp_path):
     hatchling = pytest.importorskip("hatchling.builders.wheel", reason="hatchling is not installed")
     (wheel,) = hatchling.WheelBuilder(str(Path(bridge.__file__).parents[1])).build(directory=str(tmp_path), versions=["standard"])  # fmt: skip

@@ -9,10 +9,12 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+from real_parts import NIGHT
 
 NAMES = (
     "alexnet", "gpu-user-annotation", "llm-ns-resolution", "resnet50-workers0", "resnet50-workers4", "sampled-rank0",
 )  # fmt: skip
+SOME = NAMES if NIGHT else ("alexnet", "gpu-user-annotation", "sampled-rank0")
 WITH_IDS = ("llm-ns-resolution", "resnet50-workers0", "resnet50-workers4")  # where they are an op's
 RANGES = ("cpu_op", "user_annotation", "Operator")
 CALLS = ("cuda_runtime", "cuda_driver", "Runtime")

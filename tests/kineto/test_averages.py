@@ -95,6 +95,7 @@ def expected(roots: list[Node]) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=list(HealthCheck))
 @given(st.lists(trees, min_size=1, max_size=3))
 def test_every_row_is_what_a_walk_over_the_calls_says(tmp_path, roots):
@@ -122,12 +123,13 @@ def test_every_row_is_what_a_walk_over_the_calls_says(tmp_path, roots):
     assert {name: row.device_time_total for name, row in on_device.items()} == dict(works)
 
 
-REPORTS = [f"kineto/{name}.pt.trace.json.gz" for name in plain.NAMES] + [
+REPORTS = [f"kineto/{name}.pt.trace.json.gz" for name in plain.SOME] + [
     f"nsys/{name}.sqlite" for name in
     ("pytorch-backward", "pytorch-2gpu-window", "mnist-training", "nvfuser", "two-processes", "torch-compile-graphs", "no-kernels-api")
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPORTS)
 def test_self_times_add_up(name, corpus):
     joined = bridge.load(corpus / name)
@@ -199,6 +201,7 @@ def test_rows_are_a_sequence(corpus):
         rows.table(sort_by="nonsense")
 
 
+@pytest.mark.slow
 def test_a_stored_run_has_the_same_rows(corpus, folder):
     from bridge.joined import join
     from bridge.store.loading import load

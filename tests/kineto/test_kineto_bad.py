@@ -122,6 +122,7 @@ def test_what_is_missing_is_said(tmp_path):
 STRANGE = ["\ud800 lone", "nul \0 here", "é中😀", "a, seq = 5", 'quote " \\ \n', "x" * 70_000, ""]
 
 
+@pytest.mark.slow
 def test_strange_texts_come_through_every_output(folder):
     events = made.small()
     for at, name in enumerate(STRANGE):

@@ -73,6 +73,7 @@ def test_every_figure_is_that_of_its_definition(tmp_path, found):
     assert joined.totals["gpu_ns"] == sum(plain.ns(e["dur"]) for e in work)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=list(HealthCheck))
 @given(events(), st.randoms(use_true_random=False))
 def test_the_order_of_what_runs_on_devices_and_of_calls_is_of_no_matter(tmp_path, found, chance):
@@ -211,6 +212,7 @@ def test_what_holds_nothing_for_us_is_passed_over_without_a_word(tmp_path):
     assert reports[0].activities.equals(reports[1].activities)
 
 
+@pytest.mark.slow
 def test_a_large_trace_is_read_in_the_time_of_its_json(tmp_path):
     """Reading takes no more than five times what parsing does; measured it is twice."""
     from time import process_time

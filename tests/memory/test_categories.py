@@ -19,7 +19,6 @@ from importers import frames
 
 DATA = Path(__file__).parent / "data"
 TRAINING = DATA / "training.pt.trace.json.gz"
-APART = 2_000  # ns between PyTorch's time of an allocation and that in its trace
 
 
 @pytest.fixture(scope="module")
@@ -30,31 +29,39 @@ def held() -> Held:
 def sorted_by_torch(held: Held) -> dict[int, str]:
     """Return what PyTorch takes each allocation for, by the event that makes it."""
     said = json.loads(gzip.decompress((DATA / "training.categories.json.gz").read_bytes()))
-    epoch = held.joined.report.facts[0].epoch_ns
-    addresses = frames.ints(held.joined.report.memory, "address")[held.events.row].tolist()
-    times, sizes = (held.events.time + epoch).tolist(), held.size.tolist()
-    found = {}
-    for time, address, size, category in said:
-        for event, (when, at, much) in enumerate(zip(times, addresses, sizes, strict=True)):
-            if at == address and much == size and abs(when - time) < APART:
-                found[event] = category.lower().replace("_", " ")
-    return found
+    found = {(time, address, size): category for time, address, size, category in said}
+    assert len(found) == len(said)
+    made = np.flatnonzero(held.is_made)
+    time = held.events.time[made] + held.joined.report.facts[0].epoch_ns
+    address = frames.ints(held.joined.report.memory, "address")[held.events.row[made]]
+    events = zip(*(c.tolist() for c in (time, address, held.size[made])), strict=True)
+    of = dict(zip(events, made.tolist(), strict=True))
+    assert found.keys() == of.keys()
+    return {of[key]: category.lower().replace("_", " ") for key, category in found.items()}
 
 
+@pytest.mark.slow
 def test_pytorch_sorts_the_tensors_of_a_training_alike(held):
-    """But for two kinds of difference, each of which docs/memory.md tells."""
+    """But for the kinds of difference that docs/memory.md lists."""
     ours = Categories(held).of_event
     torchs = sorted_by_torch(held)
-    both, size = Counter(), held.size.tolist()
+    both, count, size = Counter(), Counter(), held.size.tolist()
     for event, category in torchs.items():
         both[CATEGORIES[ours[event]], category] += size[event]
+        count[CATEGORIES[ours[event]], category] += 1
+    assert count.total() == 882  # every allocation of the trace, and every record of PyTorch's
     for category in ("gradient", "optimizer state", "input", "activation", "autograd detail"):
-        assert both[category, category] > 0
-    others = {pair: much for pair, much in both.items() if pair[0] != pair[1]}
-    scratch = {"activation", "parameter", "input", "unknown", "gradient"}  # of the optimizer
-    expected = {("temporary", name) for name in scratch} | {("autograd detail", "unknown")}
-    small = {pair for pair, much in others.items() if much < 100}
-    assert others.keys() - small <= expected
+        assert both[category, category] > 0.95 * sum(
+            much for pair, much in both.items() if category in pair and "temporary" not in pair
+        )
+    alike = [pair for pair in both if pair[0] == pair[1]]
+    assert sum(both[pair] for pair in alike) > 0.95 * both.total()  # measured: 95.14 %
+    assert sum(count[pair] for pair in alike) > 0.68 * count.total()  # measured: 68.48 %
+    scratch = ("activation", "parameter", "input", "unknown")  # of the optimizer
+    expected = {("temporary", name) for name in scratch}
+    expected |= {("autograd detail", "unknown"), ("unknown", "input")}
+    assert both.keys() - set(alike) == expected
+    assert both["unknown", "input"] < 100  # bytes
     in_optimizer = held.joined.report.ranges["name"].astype(str)
     assert in_optimizer.str.startswith("Optimizer.step").any()
 

@@ -83,6 +83,7 @@ def test_a_trace_by_hand(trace):
     assert ops.loc[("(no op)", "device"), "released_bytes"] == 100
 
 
+@pytest.mark.slow
 def test_running_totals_are_those_that_pytorch_itself_wrote(tmp_path):
     """In a process of its own, for a profiler leaves threads behind."""
     pytest.importorskip("torch", reason="PyTorch is not installed")

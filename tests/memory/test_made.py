@@ -22,6 +22,8 @@ from bridge.cli import main
 from bridge.render.memory_flow import as_svg
 from importers import frames
 
+pytestmark = pytest.mark.slow
+
 BARE = "start globalPid deviceId address bytes memKind memoryOperationType correlationId".split()
 NEVER_NULL = {*BARE[:-1], "contextId", "pc"}
 POOLS = (

@@ -37,6 +37,7 @@ def sampled(made) -> dict:
     return found
 
 
+@pytest.mark.slow
 @given(histories())
 def test_curves_are_what_was_held(history):
     held = history.held
@@ -71,6 +72,7 @@ def exported(tmp_path):
     return filled(program(tmp_path / "made.sqlite"), COLUMNS["3.16.1"], rows(pool=True))
 
 
+@pytest.mark.slow
 def test_curves_lie_on_the_device_or_the_process(exported):
     made = timeline(bridge.load(exported).attributed)
     groups = {
@@ -87,6 +89,7 @@ def test_curves_lie_on_the_device_or_the_process(exported):
     assert len({group.pid for group in groups.values()}) == len(set(groups.values()))
 
 
+@pytest.mark.slow
 def test_a_part_of_a_trace_begins_with_what_was_held(exported):
     joined = bridge.load(exported).attributed
     held = Held.of(joined)
@@ -100,6 +103,7 @@ def test_a_part_of_a_trace_begins_with_what_was_held(exported):
     assert not timeline(joined, Selection(slim=True)).counters
 
 
+@pytest.mark.slow
 def test_many_events_keep_the_peak(tmp_path):
     device = training(steps=900)
     joined = bridge.load(written(tmp_path / "s.pickle", snapshot(device))).attributed
@@ -135,6 +139,7 @@ def test_counters_in_every_dialect(dialect, device, host, exported, tmp_path):
         assert [e["args"]["value"] for e in events if e["name"] == name][1:] == used
 
 
+@pytest.mark.slow
 def test_pytorchs_instants_are_read_back_as_they_were(tmp_path):
     joined = bridge.load(TRAINING)
     joined.export_trace(tmp_path / "t.json", dialect="torch")
@@ -201,6 +206,7 @@ def test_no_memory_no_curves(tmp_path):
         assert not [s for s in made.counters for name in s.name.names if "emory" in name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["t.pftrace", "t.json.gz"])
 def test_perfetto_sees_every_value(name, tmp_path, trace_processor):
     joined = bridge.load(

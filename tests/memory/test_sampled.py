@@ -115,6 +115,7 @@ def test_peaks_are_the_greatest_samples(
             assert found["peak_bytes"] == max(row[2 + gpu] for row in of_op)
 
 
+@pytest.mark.slow
 def test_it_is_said_in_a_line_and_a_table(
     recorded: tuple[Path, list[tuple[str, int, int, int]]],
 ) -> None:

@@ -98,6 +98,7 @@ def test_what_the_history_has_forgotten_was_there_before(tmp_path):
     assert by_op(held)["allocations"].sum() == row["allocations"] == held.is_made.sum()
 
 
+@pytest.mark.slow
 def test_segments_alone(device, tmp_path):
     data = snapshot(device) | {"device_traces": []}
     forms = [(name, one) for name in ("s.pickle", "s.json") for one in (data, data["segments"])]
@@ -118,6 +119,7 @@ def test_segments_alone(device, tmp_path):
         assert row["peak_reserved_bytes"] == device.reserved
 
 
+@pytest.mark.slow
 def test_older_forms(device, tmp_path):
     """No times; blocks without addresses and sizes asked for, or with a history."""
     new = copy.deepcopy(snapshot(device))
@@ -178,6 +180,7 @@ def segment(size, *blocks):
     return {"device": 0, "address": 1, "total_size": size * MIB, "blocks": [*blocks]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trace", "segments", "peak", "levels"),
     [
@@ -246,6 +249,7 @@ def test_out_of_memory_is_said_and_marked(device, tmp_path):
     assert "peak" in done.stdout
 
 
+@pytest.mark.slow
 def test_every_table_and_drawing(device, tmp_path):
     path = written(tmp_path / "s.pickle", snapshot(device, training(seed=1, number=1, most=30)))
     for by in ("op", "allocation", "alive", "category", "scope", "trace", "summary"):
@@ -347,6 +351,7 @@ def test_other_pickles(data, said, tmp_path):
         importers.load(written(tmp_path / "s.pickle", data))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("item", [b"s", b"u", b"d"])
 def test_keys_are_no_tuples_a_million_deep(item, tmp_path):
     key = b")" + b"\x85" * 1_000_000 + b"N"
@@ -366,6 +371,7 @@ def test_states_may_be_as_deep_as_they_like(tmp_path):
         importers.load(path)
 
 
+@pytest.mark.slow
 def test_numbers_of_lines_have_few_digits(device, tmp_path):
     data = snapshot(device)
     data["device_traces"][0][1]["frames"] = [frame("a.py", 1 << 99999, "f")]
@@ -373,6 +379,7 @@ def test_numbers_of_lines_have_few_digits(device, tmp_path):
     assert "a.py:0 f" in set(report.ranges["name"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["segments", "device_traces", "blocks"])
 def test_lists_named_again_and_again_are_no_entries(what, device, tmp_path):
     """A file of kilobytes may stand for 10 GB."""

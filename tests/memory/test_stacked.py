@@ -27,6 +27,8 @@ from memory.histories import histories
 from memory.snapshots import snapshot, training
 from memory.test_snapshot import held_of, written
 
+pytestmark = pytest.mark.slow
+
 TRAINING = Path(__file__).parent / "data" / "training.pt.trace.json.gz"
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -94,9 +96,11 @@ def test_areas_lie_on_each_other(held):
     """The height of an area in pixels is that of its bytes, at every corner."""
     [panel] = stacked(held).panels
     tree = ET.fromstring(as_svg(stacked(held)))
+    areas = [p for p in tree.iter(f"{SVG}path") if p.get("fill")]
+    assert len(areas) == len(by_category(held)) > 1
     corner = re.compile(r"H([\d.]+)V([\d.-]+)")
     total = np.zeros(len(panel.time))
-    for area in (p for p in tree.iter(f"{SVG}path") if p.get("fill")):
+    for area in areas:
         name = area.find(f"{SVG}title").text.split(":")[0]
         start, rest = area.get("d")[1:].split("H", 1)
         ups = [float(start.split()[1]), *(float(y) for _, y in corner.findall("H" + rest))]
@@ -123,15 +127,35 @@ def test_many_events_are_thinned_and_keep_their_peaks(tmp_path, monkeypatch):
 
 def test_the_json_is_what_pytorch_would_write(held):
     times, sizes = json.loads(as_torch(stacked(held, thin=False)))
-    [panel] = stacked(held, thin=False).panels
-    assert len(times) == len(sizes) == len(set(times))
+    assert len(times) == len(sizes) == len(set(times)) > 1_000
     assert times == sorted(times)
     assert {len(row) for row in sizes} == {9}
     assert {row[0] for row in sizes} == {0}
-    assert sizes[-1][1:] == [int(panel.level[-1, CATEGORIES.index(name)]) for name in IN_TORCH]
     assert max(map(sum, sizes)) <= held.used.max()
     began = held.joined.report.facts[0].epoch_ns + held.joined.report.began
     assert times[0] == began // 1_000
+
+
+def test_the_columns_of_the_json_are_in_pytorchs_order(held):
+    reason = "PyTorch is not installed"
+    profiler = pytest.importorskip("torch.profiler._memory_profiler", reason=reason)
+    torchs = {
+        "unknown" if category is None else category.name.lower().replace("_", " "): index
+        for category, index in profiler._CATEGORY_TO_INDEX.items()
+    }
+    assert set(torchs) == set(CATEGORIES)
+    assert sorted(torchs, key=torchs.__getitem__) == list(IN_TORCH)
+    found = stacked(held, thin=False)
+    _, sizes = json.loads(as_torch(found))
+    [panel] = found.panels
+    seen = set()
+    for category, index in torchs.items():
+        level = panel.level[:, CATEGORIES.index(category)]
+        column = [row[1 + index] for row in sizes]  # PyTorch's first column is always 0
+        assert set(column) <= set(level.tolist())
+        assert column[-1] == level[-1]
+        seen |= {category} if any(column) else set()
+    assert seen == set(by_category(held)["category"])
 
 
 def test_commands(tmp_path):

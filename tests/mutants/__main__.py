@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path
 
-from tests.mutants.coverage_map import CoverageMap, record
-from tests.mutants.source import Mutant, mutants
-from tests.mutants.trial import SURVIVED, Copies, Verdict, try_all
+from .coverage_map import CoverageMap, record
+from .source import Mutant, mutants
+from .trial import SURVIVED, Copies, Verdict, try_all
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "mutants"

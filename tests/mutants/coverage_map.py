@@ -10,7 +10,7 @@ from pathlib import Path
 
 import coverage
 
-from tests.mutants.source import Mutant
+from .source import Mutant
 
 
 class CoverageMap:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.source import Mutant
+from .source import Mutant
 
 KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
 FIRST = 40  # tests that are tried before all others: most mutants die there

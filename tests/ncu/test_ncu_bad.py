@@ -106,6 +106,7 @@ def test_options_that_do_not_go(made, options, words):
     assert_misused(bridge("report", "x.csv", *options), *words)
 
 
+@pytest.mark.slow
 def test_reports_of_two_kinds(made, corpus):
     nsys = next(corpus.rglob("*.sqlite"))
     assert_refused(bridge("report", "x.csv", str(nsys)), "--ncu")

@@ -127,6 +127,7 @@ def test_flops(tmp_path, metrics, flops, dtype):
         assert [DTYPES[code] if code >= 0 else "" for code in counted.dtype] == [dtype]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measured", [0, 1, 2])
 def test_kernels_without_any_metric_may_come_last(folder, measured):
     each = {n: (str(v), "inst") for n, v in instructions("f", 5, 0, 0).items()}
@@ -196,6 +197,7 @@ def test_roofs_are_peaks_times_clocks(tmp_path):
     assert roofs.gb_per_s(counted) == {"DRAM": 300.0}
 
 
+@pytest.mark.slow
 def test_a_real_report(corpus):
     """Against NVIDIA's own derived metrics of a GB200: kernels of additions alone."""
     pytest.importorskip("ncu_report", reason="no ncu-report: pip install ncu-report")
@@ -227,6 +229,7 @@ def test_a_real_report(corpus):
     assert {roof["name"] for roof in found["roofs"]} == {"fp32", "L2", "L1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cutlass-gemm-nvtx", "cutlass-gemm-int8"])
 def test_tensor_cores_that_nobody_counted_leave_flops_unknown(corpus, name):
     pytest.importorskip("ncu_report", reason="no ncu-report: pip install ncu-report")
@@ -254,6 +257,7 @@ def columns(*words, by="op"):
 FLOPS = {"op_gemm": 40 * (1 + 3 + 4 + 6), "op_add": 40 * (2 + 5)}
 
 
+@pytest.mark.slow
 def test_measured_comes_first_and_counts_once(made):
     rows = columns("t.sqlite", "--ncu", "c.csv")
     assert {op: rows[op]["flop"] for op in FLOPS} == FLOPS
@@ -279,6 +283,7 @@ def test_measured_comes_first_and_counts_once(made):
     assert whole["flop"] == sum(FLOPS.values())
 
 
+@pytest.mark.slow
 def test_a_call_with_a_kernel_that_was_not_measured_is_not(made):
     """Of step 1 and what is in it nothing was measured by call; another kernel of the path says as much."""
     counters.counters(made / "one.csv", steps=1)
@@ -294,6 +299,7 @@ def test_a_call_with_a_kernel_that_was_not_measured_is_not(made):
     assert rows["step 0"]["uncounted"] == 1
 
 
+@pytest.mark.slow
 def test_recorded_and_computed_figures_come_after(folder):
     """A call that says 8 FLOPs, and one whose shapes do: measured once, as they say without."""
     from made_reports import PUSH_POP, Made, thread
@@ -325,6 +331,7 @@ def test_recorded_and_computed_figures_come_after(folder):
     assert columns("t.sqlite", "--ncu", "c.csv", "--flops", "torch")["aten::mm"]["flop"] == 48
 
 
+@pytest.mark.slow
 def test_the_roofline_is_of_what_was_measured(made):
     joined = bridge.load(made / "t.sqlite")
     assert roofline(joined.attributed, Names()) is None

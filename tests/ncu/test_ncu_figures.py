@@ -103,6 +103,7 @@ def test_the_details_page_agrees_within_what_it_prints(ncu, library):
     assert details["total_ns"].tolist() == pytest.approx(report["total_ns"].tolist(), abs=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPORTS)
 def test_everything_in_a_report_is_what_the_library_says(ncu, library, name):
     path = ncu / f"{name}.ncu-rep"
@@ -138,6 +139,7 @@ def test_everything_in_a_report_is_what_the_library_says(ncu, library, name):
     assert row + 1 == len(activities)
 
 
+@pytest.mark.slow
 def test_rules_are_those_that_the_library_gives(ncu, library):
     path = ncu / "cuda-graph.ncu-rep"
     rules = importers.load(path).metrics.rules
@@ -161,6 +163,7 @@ def test_processes_are_those_of_the_file(ncu, library):
     assert report.devices["name"].tolist() == ["NVIDIA GeForce GTX 1660 Ti"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_makes_tables(ncu, library, name):
     joined = bridge.load(ncu / name)

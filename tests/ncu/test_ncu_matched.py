@@ -83,6 +83,7 @@ def by_hand(ours, theirs):
     return found
 
 
+@pytest.mark.slow
 @given(ours=KERNELS, theirs=KERNELS, late=st.integers(0, 3))
 def test_every_match_is_the_one_found_by_hand(tmp_path_factory, ours, theirs, late):
     folder = tmp_path_factory.mktemp("matched")
@@ -136,6 +137,7 @@ def test_the_command_says_how_sure_it_is(both):
     assert "gaps" not in result.stderr
 
 
+@pytest.mark.slow
 def test_the_timeline_keeps_its_times(both):
     report, csv = both
     plain = done("report", report, "--by", "kernel", "--format", "csv").splitlines()

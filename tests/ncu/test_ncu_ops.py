@@ -39,6 +39,7 @@ def made(stacks):
     ]
 
 
+@pytest.mark.slow
 @given(STACKS)
 def test_every_kernel_keeps_its_stack_and_its_time(stacks):
     report = ncu_report.report("x", "raw page", made(stacks))
@@ -52,6 +53,7 @@ def test_every_kernel_keeps_its_stack_and_its_time(stacks):
     assert (ranges["end"] > ranges["start"]).all()
 
 
+@pytest.mark.slow
 @given(STACKS)
 def test_ranges_are_as_few_as_the_stacks_allow(stacks):
     """Brute force: walk the kernels, keep a stack per thread, open and close."""

@@ -147,6 +147,7 @@ def test_long_units(tmp_path, unit, ns):
     assert report.metrics.table["value"].tolist() == [1.5 * ns, 2 * ns]
 
 
+@pytest.mark.slow
 def test_a_raw_page_that_is_cut_off(tmp_path):
     text = raw([kernel(name, pushed=["op"]) for name in "abc"])
     for less in range(2, 40):
@@ -246,6 +247,7 @@ NAMES = st.text(
 )
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**31), st.lists(NAMES, min_size=1, max_size=4), st.booleans())
 def test_names_of_ranges_hold_anything(thread, names, said):
     after = "INT64:5:ARGB:1:ASCII:{}" if said else made_ncu.NOTHING

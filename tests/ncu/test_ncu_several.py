@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from bridge.analyze.metrics.several import united
 from importers import frames
 from importers.ncu.kernels import Kernel, Rule, Value
 from importers.ncu.metrics import Metrics, of
+
+pytestmark = pytest.mark.slow
 
 NAMES = "abc"
 PART = st.lists(

@@ -41,6 +41,7 @@ def test_kernels_of_a_trace_have_what_was_measured(made):
     }
 
 
+@pytest.mark.slow
 def test_kernels_without_metrics_have_none(made):
     text = (made / "c.csv").read_text().replace("void add(", "void other(")
     (made / "c.csv").write_text(text)
@@ -64,6 +65,7 @@ def test_perfetto_reads_them_as_numbers(made, trace_processor):
     ]
 
 
+@pytest.mark.slow
 def test_points_of_the_page(made):
     done("html", "t.sqlite", "--ncu", "c.csv", "-o", "x.html")
     text = (made / "x.html").read_text()

@@ -17,6 +17,8 @@ from bridge import store
 from bridge.joined import join
 from bridge.store.tables import VERSION
 
+pytestmark = pytest.mark.slow
+
 FILES = (
     *("cutlass-gemm-nvtx.ncu-rep", "cutlass-gemm-int8.ncu-rep", "cuda-graph.ncu-rep"),
     *("simple-divergence.ncu-rep", "simple-divergence.raw.csv", "simple-divergence.details.csv"),

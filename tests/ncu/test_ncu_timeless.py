@@ -75,6 +75,7 @@ def said(request, folder):
     return lambda words: run(*words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "what"), REFUSED, ids=lambda one: " ".join(one) if isinstance(one, list) else ""
 )
@@ -82,6 +83,7 @@ def test_refused(said, words, what):
     assert_refused(said(words), what, *WHY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "what"), MISUSED, ids=lambda one: " ".join(one) if isinstance(one, list) else ""
 )
@@ -89,6 +91,7 @@ def test_misused(said, words, what):
     assert_misused(said(words), what, *WHY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", SHOWN, ids=" ".join)
 def test_shown(said, words):
     if words[0] == "plot":
@@ -152,6 +155,7 @@ def test_stacks_weigh_what_is_known(folder):
     assert [one["name"] for one in profiles] == ["GPU time", "calls"]
 
 
+@pytest.mark.slow
 def test_two_of_them_compare_and_one_with_a_timeline_does_not(folder):
     for name, steps in (("a.csv", 1), ("b.csv", 2)):
         counters.counters(folder / name, steps=steps)
@@ -165,6 +169,7 @@ def test_two_of_them_compare_and_one_with_a_timeline_does_not(folder):
     assert run("diff", "a.csv", "--budget", "b.toml").exit_code == 2
 
 
+@pytest.mark.slow
 def test_the_store_keeps_that_there_is_no_timeline(folder):
     counters.counters(folder / "c.csv")
     assert "next: bridge report --by op | bridge report --by rule" in run("import", "c.csv").stderr

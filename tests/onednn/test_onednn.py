@@ -94,6 +94,7 @@ def test_another_order_of_fields_is_read_by_the_template(tmp_path: Path) -> None
     assert (row["primitive"], row["engine"], row["duration_ns"]) == ("softmax", "gpu", 250_000)
 
 
+@pytest.mark.slow
 def test_logs_of_several_versions_in_one_file(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     path.write_text("".join(log.read_text() for log in LOGS), encoding="utf-8")
@@ -103,6 +104,7 @@ def test_logs_of_several_versions_in_one_file(tmp_path: Path) -> None:
     assert len(load(*LOGS).events) == len(together.events)
 
 
+@pytest.mark.slow
 def test_blocks_that_end_anywhere_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = primitives.by(load(*LOGS), ("primitive", "problem"), "primitive")
     monkeypatch.setattr("importers.onednn.log.BLOCK", 1000)
@@ -129,6 +131,7 @@ def test_damaged_lines_are_said_and_the_others_counted(tmp_path: Path, line: str
     assert "1 execution, 500.000 µs" in result.stdout
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=300), st.integers(0, 300))
 def test_damaged_files_never_fail_otherwise(
     tmp_path_factory: pytest.TempPathFactory, noise: bytes, at: int

@@ -15,23 +15,15 @@ from click.testing import CliRunner
 from command import done
 from made_pages import make
 from opened_page import shown_rows
+from real_parts import NIGHT
 
 import bridge
 from bridge.cli import main
 
 REAL = "pytorch-backward"
-FILES = (
-    "mnist-training",
-    "pytorch-backward",
-    "transformer-annotated",
-    "cupy-power-iteration",
-    "torch-compile-graphs",
-    "cloverleaf-no-nvtx",
-    "no-kernels-api",
-    "no-kernels-empty",
-    "two-processes",
-    "nvfuser",
-)
+FILES = ("mnist-training", "torch-compile-graphs", "no-kernels-empty", "two-processes")
+if NIGHT:
+    FILES += ("pytorch-backward", "transformer-annotated", "cupy-power-iteration", "cloverleaf-no-nvtx", "no-kernels-api", "nvfuser")  # fmt: skip
 WINDOW = "() => { const {from, to} = document.querySelector('.timeline .scroll canvas').dataset; return [+from, +to]; }"
 CRUMBS = "() => [...document.querySelectorAll('.crumbs > *')].map(one => one.textContent)"
 
@@ -42,6 +34,7 @@ def panels(page) -> list[str]:
     return page.evaluate("() => [...document.querySelectorAll('section.panel')].map(one => one.id)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_page_draws_itself_without_an_error_or_a_request(browser, page_of, name):
     page = browser.open(page_of(name))
@@ -50,6 +43,7 @@ def test_a_page_draws_itself_without_an_error_or_a_request(browser, page_of, nam
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.slow
 def test_a_report_of_ranges_alone_is_of_the_cpu(browser, tmp_path):
     report = made_reports.report(tmp_path / "cpu.sqlite", without="kernels copies fills graphs")
     page = browser.open(make(tmp_path / "cpu.html", report))
@@ -61,6 +55,7 @@ def test_a_report_of_ranges_alone_is_of_the_cpu(browser, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_several_reports_as_one_run(browser, page_of, corpus, folder):
     names = ("pytorch-2gpu-before", "two-processes")
     done("import", *(corpus / "nsys" / f"{name}.sqlite" for name in names))
@@ -71,6 +66,7 @@ def test_several_reports_as_one_run(browser, page_of, corpus, folder):
     assert "in two-processes.sqlite" in page.inner_text("#utilisation")
 
 
+@pytest.mark.slow
 def test_a_session_without_a_profiler(browser, folder):
     with bridge.profile(path=folder / "session.jsonl", profile_memory=True) as session:
         for _ in range(3):
@@ -83,6 +79,7 @@ def test_a_session_without_a_profiler(browser, folder):
     assert "host resident" in page.inner_text("#memory")
 
 
+@pytest.mark.slow
 def test_panels_without_data_are_absent(browser, page_of):
     assert panels(browser.open(page_of(REAL))) == [
         "accounting", "advice", "operators", "icicle", "timeline", "utilisation"
@@ -93,6 +90,7 @@ def test_panels_without_data_are_absent(browser, page_of):
     assert "record ranges with nsys profile" in without.inner_text("#accounting")
 
 
+@pytest.mark.slow
 def test_advice_is_that_of_the_command(browser, page_of, corpus):
     report = str(corpus / "nsys" / f"{REAL}.sqlite")
     told = json.loads(CliRunner().invoke(main, ["advise", report, "--format", "json"]).stdout)
@@ -107,6 +105,7 @@ def test_advice_is_that_of_the_command(browser, page_of, corpus):
     assert told["not_judged"][0]["record"] in page.text_content("#advice details")
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_the_report(browser, page_of, corpus):
     report = str(corpus / "nsys" / f"{REAL}.sqlite")
     page = browser.open(page_of(REAL))
@@ -133,6 +132,7 @@ def test_figures_are_those_of_the_report(browser, page_of, corpus):
 # -- the table
 
 
+@pytest.mark.slow
 def test_sorting_by_a_heading(browser, page_of):
     page = browser.open(page_of(REAL))
     page.click(".tabulator-col[tabulator-field=calls]")
@@ -144,6 +144,7 @@ def test_sorting_by_a_heading(browser, page_of):
     assert page.evaluate("() => page.table.getData('active').map(row => row.calls)") == calls[::-1]
 
 
+@pytest.mark.slow
 def test_a_heading_sorts_by_keys_too(browser, page_of):
     page = browser.open(page_of(REAL))
     page.focus(".tabulator-col[tabulator-field=max]")
@@ -151,6 +152,7 @@ def test_a_heading_sorts_by_keys_too(browser, page_of):
     page.wait_for_selector(".tabulator-col[tabulator-field=max][aria-sort=descending]")
 
 
+@pytest.mark.slow
 def test_a_filter_finds_ops_and_kernels(browser, page_of):
     page = browser.open(page_of(REAL))
     page.fill("input[type=search]", "sgemm_128x64_nt")
@@ -167,6 +169,7 @@ def test_a_filter_finds_ops_and_kernels(browser, page_of):
     assert page.evaluate("page.table.getDataCount('active')") > 20
 
 
+@pytest.mark.slow
 def test_expanding_one_and_all(browser, page_of):
     page = browser.open(page_of(REAL))
     rows = page.locator(".work-row")
@@ -183,6 +186,7 @@ def test_expanding_one_and_all(browser, page_of):
     assert opened
 
 
+@pytest.mark.slow
 def test_the_table_by_keys(browser, page_of):
     page = browser.open(page_of(REAL))
     page.click("#operators button:has-text('Collapse all')")
@@ -206,6 +210,7 @@ def test_the_table_by_keys(browser, page_of):
     page.wait_for_function(f"name => ({focused})() === name", arg=ops[27])
 
 
+@pytest.mark.slow
 def test_the_table_by_pages_and_to_its_ends(browser, page_of):
     page = browser.open(page_of(REAL))
     page.click("#operators button:has-text('Collapse all')")
@@ -228,6 +233,7 @@ def test_the_table_by_pages_and_to_its_ends(browser, page_of):
     assert seen == [far, 2 * far, far, last, last - far, 0]
 
 
+@pytest.mark.slow
 def test_full_names_tell_kernels_apart(browser, tmp_path):
     made = made_reports.Made()
     made.names_of(100)
@@ -247,6 +253,7 @@ def test_full_names_tell_kernels_apart(browser, tmp_path):
         assert {row["kernel"]: row["full_name"] for row in rows} == {"": "", **dict(titles)}
 
 
+@pytest.mark.slow
 def test_csv_holds_all_rows(browser, page_of):
     page = browser.open(page_of(REAL))
     with page.expect_download() as download:
@@ -263,6 +270,7 @@ def test_csv_holds_all_rows(browser, page_of):
 # -- icicle and timeline
 
 
+@pytest.mark.slow
 def test_the_icicle_zooms_by_mouse_and_back_by_a_crumb(browser, page_of):
     page = browser.open(page_of(REAL))
     assert page.evaluate(CRUMBS) == ["all"]
@@ -272,6 +280,7 @@ def test_the_icicle_zooms_by_mouse_and_back_by_a_crumb(browser, page_of):
     assert page.evaluate(CRUMBS) == ["all"]
 
 
+@pytest.mark.slow
 def test_the_icicle_by_keys(browser, page_of):
     page = browser.open(page_of(REAL))
     page.focus(".icicle canvas")
@@ -285,6 +294,7 @@ def test_the_icicle_by_keys(browser, page_of):
     assert page.evaluate(CRUMBS) == ["all"]
 
 
+@pytest.mark.slow
 def test_widths_of_the_icicle_add_up(browser, page_of):
     page = browser.open(page_of("mnist-training"))
     wrong = page.evaluate(
@@ -298,6 +308,7 @@ def test_widths_of_the_icicle_add_up(browser, page_of):
     assert root == held
 
 
+@pytest.mark.slow
 def test_the_timeline_zooms_by_drag_wheel_and_keys(browser, page_of):
     page = browser.open(page_of(REAL))
     canvas = page.locator(".timeline .scroll canvas")
@@ -338,6 +349,7 @@ def test_the_timeline_zooms_by_drag_wheel_and_keys(browser, page_of):
     assert browser.wrong == []
 
 
+@pytest.mark.slow
 def test_the_wheel_alone_scrolls_the_page(browser, page_of):
     page = browser.open(page_of(REAL))
     canvas = page.locator(".timeline .scroll canvas")
@@ -357,6 +369,7 @@ def test_the_wheel_alone_scrolls_the_page(browser, page_of):
     assert "Ctrl and the wheel" in page.inner_text("#timeline .about")
 
 
+@pytest.mark.slow
 def test_tooltips_name_what_the_pointer_is_at(browser, page_of):
     page = browser.open(page_of(REAL))
     canvas = page.locator(".timeline .scroll canvas")
@@ -374,6 +387,7 @@ def test_tooltips_name_what_the_pointer_is_at(browser, page_of):
 # -- themes, sizes, paper
 
 
+@pytest.mark.slow
 def test_the_theme_is_chosen_and_toggled(browser, page_of):
     page = browser.open(page_of(REAL))
     colour = "() => getComputedStyle(document.body).backgroundColor"
@@ -390,6 +404,7 @@ def test_the_theme_is_chosen_and_toggled(browser, page_of):
     page.emulate_media(color_scheme="light")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 820, 2200])
 def test_no_width_makes_the_page_scroll_sideways(browser, page_of, width):
     browser.page.set_viewport_size({"width": width, "height": 800})
@@ -401,6 +416,7 @@ def test_no_width_makes_the_page_scroll_sideways(browser, page_of, width):
         browser.page.set_viewport_size({"width": 1440, "height": 900})
 
 
+@pytest.mark.slow
 def test_on_paper_the_first_rows_are_a_table(browser, page_of):
     page = browser.open(page_of(REAL))
     assert not page.is_visible(".on-paper")
@@ -411,8 +427,10 @@ def test_on_paper_the_first_rows_are_a_table(browser, page_of):
     page.emulate_media(media="screen")
 
 
-@pytest.mark.parametrize("size", ["A4", "Letter"])
-@pytest.mark.parametrize("name", ["mnist-training", "pytorch-backward"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "size"), [("mnist-training", "A4"), ("pytorch-backward", "Letter")]
+)
 def test_a_wide_window_prints_all_panels(browser, page_of, name, size):
     page = browser.open(page_of(name))
     page.pdf(format="A4")  # printing twice is printing the same
@@ -427,6 +445,7 @@ def test_a_wide_window_prints_all_panels(browser, page_of, name, size):
     assert "it loads nothing and sends nothing" in said
 
 
+@pytest.mark.slow
 def test_controls_have_names_and_charts_have_texts(browser, page_of):
     page = browser.open(page_of(REAL))
     nameless = page.evaluate(
@@ -448,6 +467,7 @@ TIMES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_rounds_up_to_a_larger_unit_is_told_in_it(browser, page_of):
     page = browser.open(page_of(REAL))
     source = (Path(bridge.__file__).parent / "render/page/scripts/format.js").read_text("utf-8")
@@ -463,6 +483,7 @@ def test_what_rounds_up_to_a_larger_unit_is_told_in_it(browser, page_of):
 # -- two reports
 
 
+@pytest.mark.slow
 def test_two_reports_of_host_times_alone(browser, tmp_path):
     reports = [
         made_reports.report(tmp_path / f"{name}.sqlite", without="kernels copies fills graphs")
@@ -482,6 +503,7 @@ def test_two_reports_of_host_times_alone(browser, tmp_path):
     assert not {"GPU time", "Activities"} & set(cards)
 
 
+@pytest.mark.slow
 def test_two_reports_side_by_side(browser, page_of, corpus):
     page = browser.open(page_of("pytorch-2gpu-before", "pytorch-2gpu-after"))
     assert browser.wrong == []
@@ -508,6 +530,7 @@ def test_two_reports_side_by_side(browser, page_of, corpus):
     assert page.locator(".card .change").count() >= 5
 
 
+@pytest.mark.slow
 def test_pictures(browser, page_of, shots):
     if shots is None:
         pytest.skip("BRIDGE_SHOTS names no folder for pictures")

@@ -29,6 +29,7 @@ def report(folder: Path) -> Path:
     return made_reports.report(folder / "report.sqlite")
 
 
+@pytest.mark.slow
 def test_one_report(report):
     result = bridge("html", report, "-o", "page.html")
     assert result.exit_code == 0
@@ -40,6 +41,7 @@ def test_one_report(report):
     assert "<title>report.sqlite</title>" in Path("page.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_two_reports_are_not_merged(report, folder):
     other = made_reports.small(folder / "other.sqlite")
     done("html", report, other, "-o", "page.html")
@@ -48,6 +50,7 @@ def test_two_reports_are_not_merged(report, folder):
     assert held["comparison"]["name"]
 
 
+@pytest.mark.slow
 def test_the_newest_run_of_the_store(report):
     assert_refused(bridge("html", "-o", "page.html"), "bridge.db")
     done("import", report)
@@ -60,6 +63,7 @@ def test_the_newest_run_of_the_store(report):
     assert stored["operators"] == direct["operators"]
 
 
+@pytest.mark.slow
 def test_options_of_attribution_count(report):
     done("html", report, "--exclude-domain", "default", "-o", "page.html")
     rows = data("page.html")["reports"][0]
@@ -80,6 +84,7 @@ def test_what_is_refused(report, folder):
     assert not Path("page.html").exists()
 
 
+@pytest.mark.slow
 def test_nothing_is_replaced_without_force(report):
     Path("page.html").write_text("mine", encoding="utf-8")
     assert_refused(bridge("html", report, "-o", "page.html"), "page.html", "--force")
@@ -90,6 +95,7 @@ def test_nothing_is_replaced_without_force(report):
     assert_misused(bridge("html", named, "-o", "report.html", "--force"), "the report itself")
 
 
+@pytest.mark.slow
 def test_details_of_calls_become_a_roofline(folder):
     made_pages.calls(folder / "calls.sqlite")
     done("html", "calls.sqlite", "-o", "page.html")
@@ -127,6 +133,7 @@ def test_a_page_of_many_kernels_is_small_and_quick(large, chromium):
     assert min(ready) < 1_500, ready
 
 
+@pytest.mark.slow
 def test_the_page_works_from_a_wheel(tmp_path, report):
     build = [
         sys.executable,

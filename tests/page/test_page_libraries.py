@@ -53,6 +53,7 @@ def test_versions_are_exact_and_hashed():
     assert not [one for one in lock["packages"].values() if "resolved" in one]
 
 
+@pytest.mark.slow
 def test_the_script_makes_the_same_bytes(tmp_path):
     if not shutil.which("npm"):
         pytest.skip("npm is not installed")

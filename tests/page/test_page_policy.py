@@ -19,6 +19,8 @@ from opened_page import Browser, shown_rows
 
 from bridge.render.page.page import as_json, page
 
+pytestmark = pytest.mark.slow
+
 SURROGATE = "lone \ud800 surrogate"
 
 

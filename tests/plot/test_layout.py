@@ -19,6 +19,8 @@ from bridge.analyze.plotted import breakdown, over_time
 from bridge.cli.plot import COUNTS, DRAW, HEIGHTS, KINDS
 from bridge.joined import load
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 HOSTILE = (

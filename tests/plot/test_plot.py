@@ -16,10 +16,13 @@ from command import assert_misused, assert_refused, bridge, done, inside
 from hypothesis import given
 from join.trainings import trainings
 from made_reports import MARK, PUSH_POP, Made, thread
+from real_parts import NIGHT
 
 from bridge.analyze.plotted import PARTS, breakdown, durations, over_time
 from bridge.joined import load
 from bridge.render.plot.page import short, time
+
+pytestmark = pytest.mark.slow
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -59,7 +62,7 @@ def test_every_kind_in_every_format_the_same_each_time(report, kind):
         assert drawn(report, kind, suffix) == first
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", list(KINDS) if NIGHT else list(KINDS)[::3])
 def test_the_same_in_another_process_with_another_style_and_no_display(report, kind, tmp_path):
     (tmp_path / "matplotlibrc").write_text("font.size: 20\nbackend: tkagg\naxes.grid: True\n")
     gone = {"DISPLAY", "WAYLAND_DISPLAY"}

@@ -68,6 +68,7 @@ def close(ours: float, theirs: float) -> bool:
     return ours == pytest.approx(theirs, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
 def test_every_row_is_pytorchs(tmp_path, suffix):
     prof, joined = trained(tmp_path / f"t{suffix}")
@@ -101,6 +102,7 @@ def test_rows_by_shape_are_pytorchs(tmp_path):
             assert close(ours[key].cpu_time_total, row.cpu_time_total)
 
 
+@pytest.mark.slow
 def test_rows_by_stack_are_pytorchs(tmp_path):
     """But for what the engine itself does: PyTorch says that the engine was called, ours which forward op it is about."""
     config = torch._C._profiler._ExperimentalConfig(verbose=True)
@@ -136,6 +138,7 @@ def alike(ours: str, theirs: str) -> bool:
     return mine[2] == other[2] and float(mine[1]) == pytest.approx(float(other[1]), abs=0.0101)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [
@@ -242,7 +245,8 @@ def recursive(events: EventList) -> set[str]:
             if not close(total, sum(e.cpu_time_total for e in events if e.name == name))}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", plain.NAMES)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", plain.SOME)
 def test_device_times_of_real_traces_are_pytorchs(name, corpus):
     read = plain.events(plain.path(corpus, name))
     events = as_pytorch_has_them(read)

@@ -384,6 +384,7 @@ def test_recurrent_modules(tool):
 # -- threads
 
 
+@pytest.mark.slow
 def test_models_on_two_threads(tool):
     models = {name: transformer() for name in ("one", "other")}
     alone = train(transformer())

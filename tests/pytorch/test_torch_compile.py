@@ -6,6 +6,7 @@ import copy
 import shutil
 
 import pytest
+from real_parts import NIGHT
 from small import identical, mlp, nn, torch, train, transformer
 from torch._dynamo.utils import counters
 
@@ -30,6 +31,7 @@ def compiled(model, how: str, backend: str):
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ops", [False, True])
 @pytest.mark.parametrize("how", ["wrapped", "in place"])
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -48,6 +50,7 @@ def test_a_compiled_model_has_its_ranges(tool, backend, how, ops):
     assert {name for name in calls if name.startswith("module:")} == {"module:Transformer"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["wrapped", "in place"])
 def test_a_model_compiled_later_computes_the_same_from_one_graph(tool, how):
     alone = train(transformer())
@@ -61,6 +64,7 @@ def test_a_model_compiled_later_computes_the_same_from_one_graph(tool, how):
     assert counters["stats"]["unique_graphs"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["wrapped", "in place"])
 def test_what_comes_and_goes_compiles_nothing_again(tool, how):
     model = compiled(transformer(), how, "aot_eager")
@@ -77,6 +81,7 @@ def test_what_comes_and_goes_compiles_nothing_again(tool, how):
     assert tool.calls()["module:Transformer"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["wrapped", "in place"])
 def test_undoing_restores_a_compiled_model(tool, how):
     model = compiled(mlp(), how, "eager")
@@ -87,6 +92,7 @@ def test_undoing_restores_a_compiled_model(tool, how):
     assert tool.calls() == {"module:Sequential": 1, "backward:Sequential": 1}
 
 
+@pytest.mark.slow
 def test_compiled_parts(tool):
     model = nn.Sequential(torch.compile(mlp(), backend="aot_eager"), mlp())
     model[1][2] = torch.compile(model[1][2], backend="aot_eager")
@@ -104,6 +110,7 @@ def test_a_compiled_model_that_fails(tool):
     assert tool.all_closed()
 
 
+@pytest.mark.slow
 def test_a_broken_graph_is_not_broken_further(tool):
     class Broken(nn.Module):
         def __init__(self) -> None:
@@ -131,6 +138,8 @@ def test_a_broken_graph_is_not_broken_further(tool):
     assert tool.calls()["module:Broken"] == 3
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not NIGHT, reason="at night: inductor compiles C++ for half a minute")
 def test_inductor(tool):
     """The compiler that is the default: the same to the bit as without annotation."""
     if not shutil.which("g++"):

@@ -11,6 +11,8 @@ from small import nn, torch
 import bridge.torch
 from bridge.annotate import emit
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def _detached() -> Iterator[None]:

@@ -220,6 +220,7 @@ def test_what_is_changed_in_place_is_described_as_it_was():
     assert found["output_shapes"] == [[4]]
 
 
+@pytest.mark.slow
 def test_details_hold_no_tensor():
     import gc
     import weakref

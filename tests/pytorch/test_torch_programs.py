@@ -92,6 +92,7 @@ def test_backward_work_is_where_its_forward_work_was(tool, seed):
     assert len(tool.slices) == tool.calls().total(), "a range in pieces"
 
 
+@pytest.mark.slow
 def test_the_programs_have_backward_work_in_inner_modules(tool):
     depths = []
 

@@ -97,6 +97,7 @@ def test_waits_for_data(tool):
     assert parse(name).kind == "dataloader"
 
 
+@pytest.mark.slow
 def test_waits_for_other_processes(tool):
     with bridge.torch.dataloader_waits():
         batches = list(DataLoader(TensorDataset(torch.arange(4)), batch_size=2, num_workers=1))

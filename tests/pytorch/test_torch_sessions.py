@@ -66,6 +66,7 @@ def test_level_1_records_ops_and_optimizers():
     assert not [name for name in found if name.startswith(("module:", "gc "))]
 
 
+@pytest.mark.slow
 def test_level_2_records_collections_as_well():
     import gc
 
@@ -222,6 +223,7 @@ def test_models_are_copied_and_saved_as_before(tmp_path):
 
 
 # What PyTorch says of the hooks on all modules, when it calls a compiled one.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Using .torch.compile.module:UserWarning")
 @pytest.mark.parametrize("options", [ALL, ALL | {"with_modules": False}])
 def test_a_compiled_model(options):
@@ -322,6 +324,7 @@ def test_cycles_and_steps_are_those_of_torch_profiler(numbers):
     assert ours == again
 
 
+@pytest.mark.slow
 def test_what_an_op_costs(capsys):
     """Generous, for busy machines; the figures are printed."""
     some = torch.ones(2)

@@ -32,6 +32,7 @@ def training(nsys: str, tmp_path_factory: pytest.TempPathFactory):
     return bridge.load(f"{report}.sqlite")
 
 
+@pytest.mark.slow
 def test_the_calls_of_every_module_are_counted(training):
     table = training.by("op").set_index("op")["calls"]
     forward = {f"module:{path}": STEPS for path in [*WITH_NODES, *WITHOUT_NODES]}

@@ -11,6 +11,8 @@ import bridge
 from bridge.analyze.timeline import timeline
 from ranks.run import BEGIN_NS, GEMM_NS, Rank, run
 
+pytestmark = pytest.mark.slow
+
 SECOND = 1_000_000_000
 ZEROS = (0, 3 * SECOND, -2 * SECOND, 7)
 

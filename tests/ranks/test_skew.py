@@ -35,6 +35,7 @@ def uneven(folder, seed):
     return paths, work
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_skew_is_as_defined(folder, seed):
     paths, work = uneven(folder, seed)
@@ -91,6 +92,7 @@ def test_ranks_add_up_to_ops(path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [0, 400_000])
 def test_who_comes_last_to_collectives(folder, wrong):
     """Rank 2 is slower; clocks that are wrong do not hide it."""
@@ -109,6 +111,7 @@ def test_who_comes_last_to_collectives(folder, wrong):
     assert "rank 2" in row["last"]
 
 
+@pytest.mark.slow
 def test_without_clocks_that_compare_nobody_is_last(folder):
     ranks = [Rank(n, pid=100 + n, wrong=n * 3 * SECOND) for n in range(2)]
     [row] = bridge.load(*run(folder, ranks)[0]).by("collective").to_dict("records")
@@ -137,6 +140,7 @@ def test_a_rank_alone_is_not_last(folder):
     assert came(row) == NOBODY
 
 
+@pytest.mark.slow
 def test_a_row_with_any_call_of_a_rank_alone_says_nothing(folder):
     """The third rank's calls are none of the others': they are fewer."""
     one = meeting(folder / "a.sqlite", {Rank(0): TIMES})
@@ -149,6 +153,7 @@ def test_a_row_with_any_call_of_a_rank_alone_says_nothing(folder):
     assert came(row) == NOBODY
 
 
+@pytest.mark.slow
 def test_who_meets_in_one_report_needs_no_other_clock(folder):
     """The other report has no collectives, so that its clock and this one's are not brought together."""
     made = begun(Rank(0))

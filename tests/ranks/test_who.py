@@ -34,6 +34,7 @@ def test_launchers_variables_are_those_of_recordings():
     assert dict(environment.PLACES) == RANKS
 
 
+@pytest.mark.slow
 def test_what_is_said_best_counts(folder):
     every = {"file": "run_rank4.sqlite", "name": "worker rank 5", "environment": ["RANK=3"]}
     [path], _ = run(folder, [Rank(0, **every)])
@@ -61,6 +62,7 @@ def test_recordings_know_better_than_the_environment(folder):
     assert [(m.rank, m.known_by) for m in Ranks.of(report).members] == [(9, "profiler")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("entries", "own", "found"),
     [
@@ -101,6 +103,7 @@ def test_processes_that_share_a_gpu_are_not_told_apart(corpus):
     assert found.names == ["process 1679", "process 1680"]
 
 
+@pytest.mark.slow
 def test_a_report_says_the_same_whatever_is_beside_it(folder):
     paths, _ = run(folder, [Rank(n, pid=100 + n) for n in range(3)])
     assert [rank for rank, _ in told(paths)] == [0, 1, 2]
@@ -222,6 +225,7 @@ def test_a_wrong_expression_is_a_usage_error(folder, name):
         assert_misused(command(name, path, "--rank-from", expression, *more), why)
 
 
+@pytest.mark.slow
 def test_two_of_one_rank_are_said(folder):
     paths, _ = run(folder, [Rank(n, pid=100 + n, environment=["RANK=3"]) for n in (0, 1)])
     for words in (["ranks"], ["report", "--by", "op,rank"], ["report", "--by", "skew"]):
@@ -233,6 +237,7 @@ def test_two_of_one_rank_are_said(folder):
     assert command("report", *paths).stderr == ""
 
 
+@pytest.mark.slow
 def test_a_run_of_the_store_knows_its_ranks(folder):
     paths, _ = run(
         folder, [Rank(n, pid=100 + n, environment=[f"RANK={n + 5}"], host=f"h{n}") for n in (0, 1)]
@@ -242,6 +247,7 @@ def test_a_run_of_the_store_knows_its_ranks(folder):
     assert [(row["rank"], row["host"]) for row in rows] == [(5, "h0"), (6, "h1")]
 
 
+@pytest.mark.slow
 def test_an_import_keeps_what_paths_said(folder):
     paths, _ = run(folder, [Rank(n, pid=100 + n, file=f"r{n + 3}/a.sqlite") for n in (0, 1)])
     done("import", "-q", *paths)
@@ -257,6 +263,7 @@ def test_an_import_keeps_what_paths_said(folder):
     assert_misused(command("import", "-q", *paths, "--rank-from", r"q(\d)"), "finds no rank")
 
 
+@pytest.mark.slow
 def test_a_report_split_by_process_has_the_same_ranks(corpus, folder):
     whole = corpus / "nsys" / "pytorch-2gpu-before.sqlite"
     one, several = bridge.load(whole), bridge.load(*split(whole, folder))
@@ -267,6 +274,7 @@ def test_a_report_split_by_process_has_the_same_ranks(corpus, folder):
     assert one.by("skew")[columns].equals(several.by("skew")[columns])
 
 
+@pytest.mark.slow
 def test_files_processes_and_ranks_called_alike_are_told_apart(folder):
     """As containers have them: each with process 100, its report called as all are."""
     ranks_of = [Rank(n, file=f"n{n}/r.sqlite", environment=["RANK=3"]) for n in (0, 1)]
@@ -277,6 +285,7 @@ def test_files_processes_and_ranks_called_alike_are_told_apart(folder):
     assert "process 100 of r.sqlite (2), by" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["python", "rank 3"])
 def test_processes_of_one_number_in_one_report_are_told_apart(folder, name):
     """As those of several virtual machines are, whose bits are above the number's."""

@@ -20,6 +20,8 @@ from importers.recording.details import with_details
 from importers.recording.lines import read
 from importers.report import Facts, Report
 
+pytestmark = pytest.mark.slow
+
 MILLION = 1_000_000
 CALLS = 2_000
 

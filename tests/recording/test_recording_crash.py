@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 from processes import BEGIN, arguments, environ, ran, recordings, run
+from real_parts import NIGHT
 
 import importers
 from bridge.recording.sink import File
 from bridge.recording.writer import Writer
 from importers.recording.lines import read
+
+pytestmark = pytest.mark.slow
 
 LOOP = """
 writer, n = attached.writer(), 0
@@ -45,7 +48,7 @@ def killed(folder: Path, after: float) -> int:
 @pytest.mark.racy("processes are killed while others wait for them")
 def test_killed_at_any_moment_it_holds_what_was_written(tmp_path) -> None:
     moments = random.Random(1)
-    for trial in range(25):
+    for trial in range(25 if NIGHT else 6):
         last = killed(tmp_path / str(trial), moments.uniform(0, 0.03))
         (found,) = recordings(tmp_path / str(trial)).values()
         numbers = [*arguments(found).values()]

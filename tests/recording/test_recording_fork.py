@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from processes import BEGIN, arguments, ran, recordings, run
 
+pytestmark = pytest.mark.slow
+
 WORKERS = 64
 
 

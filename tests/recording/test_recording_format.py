@@ -167,6 +167,7 @@ def marks(found: Recording) -> list[tuple[Any, ...]]:
     return sorted(zip(named, thread, payloads(found, "marks"), strict=True), key=repr)
 
 
+@pytest.mark.slow
 @given(
     steps=STEPS,
     on=st.lists(st.integers(0, 2), min_size=40, max_size=40),
@@ -319,6 +320,7 @@ def test_tensors_in_lists_and_what_has_no_shape(session) -> None:
     assert third["shapes"] == [[-1, 7], [2, 3]]
 
 
+@pytest.mark.slow
 def test_a_great_list_is_looked_at_to_an_end(session) -> None:
     many = [[[[0] * 100] * 100] * 100] * 100
     note(two, (many, [Tensor((1,))] * 1000), shapes=True, args=("value",))

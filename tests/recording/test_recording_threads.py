@@ -7,6 +7,8 @@ from processes import arguments, ran, recordings
 
 import importers
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_thousand_threads_lose_nothing_and_share_no_id(tmp_path) -> None:
     ran(

@@ -52,6 +52,7 @@ def events(lines: list[bytes]) -> dict[str, int]:
     return counted | {"ranges": counted["ranges"] + opened}
 
 
+@pytest.mark.slow
 def test_cut_anywhere_it_holds_what_is_in_whole_lines() -> None:
     for size in range(len(WHOLE)):
         lines = WHOLE[:size].splitlines(keepends=True)
@@ -112,6 +113,7 @@ def test_lines_of_definitions_left_out_are_missing() -> None:
             parse("r", [line for line in LINES if not line.startswith(kind)])
 
 
+@pytest.mark.slow
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=3))
 def test_any_damage_is_read_or_refused_in_one_line(at: int, bytes_: bytes) -> None:
     damaged = WHOLE[:at] + bytes_ + WHOLE[at + len(bytes_) :]

@@ -66,10 +66,12 @@ def python_files(folder: Path, room: str) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in found}
 
 
+@pytest.mark.slow
 def test_the_sdist_makes_the_same_wheel(built):
     assert of_wheel(built.again) == of_wheel(built.wheel)
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_both_packages_whole(built):
     names = set(of_wheel(built.wheel))
     missing = {
@@ -116,6 +118,7 @@ def test_nothing_is_shipped_that_lies_about_or_is_secret(built, kind):
     assert [name for name in names if NOT_SHIPPED.search(f"/{name}")] == []
 
 
+@pytest.mark.slow
 def test_no_key_is_shipped(built):
     files = [path for path in built.source.rglob("*") if path.is_file()]
     texts = {path: path.read_text(encoding="utf-8", errors="replace") for path in files}
@@ -129,6 +132,7 @@ def test_keys_and_caches_would_be_found():
         assert NOT_SHIPPED.search(name)
 
 
+@pytest.mark.slow
 def test_a_package_index_would_take_both(built):
     if find_spec("twine") is None:
         pytest.skip("twine is not installed: pip install -e '.[dev]'")

@@ -91,6 +91,7 @@ def test_a_name_that_a_module_has_too_is_shown_as_what_is_imported():
         assert f"::: {home}\n    options:\n      heading: {name}\n" in text
 
 
+@pytest.mark.slow
 def test_what_the_reference_names_exists():
     griffe = pytest.importorskip(
         "griffe", reason="griffe is not installed: pip install -e '.[dev]'"

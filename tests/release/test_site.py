@@ -100,6 +100,7 @@ class Quiet(SimpleHTTPRequestHandler):
         return
 
 
+@pytest.mark.slow
 def test_every_page_of_the_navigation_is_there(pages):
     wanted = {name.removesuffix(".md") + ".html" for name in nav()}
     assert wanted <= set(pages)
@@ -109,6 +110,7 @@ def test_our_marks_are_not_on_the_site(pages):
     assert [name for name, html in pages.items() if MARK.search(html)] == []
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(site, pages):
     assert {name: asked(html) for name, html in pages.items() if asked(html)} == {}
     styles = {path.name: path.read_text(encoding="utf-8") for path in site.rglob("*.css")}

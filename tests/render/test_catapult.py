@@ -11,6 +11,8 @@ import bridge
 from bridge.analyze.timeline import timeline
 from importers import ReportError, frames
 
+pytestmark = pytest.mark.slow
+
 MOST = 15_000  # rows of a report that the viewer loads in about a second
 DEVICE = ("kernel", "copy", "fill", "graph")
 # An arrow takes the arguments of both its slices, of which the last stay: theirs are untouched.
@@ -21,7 +23,7 @@ def loaded(path):
     try:
         joined = bridge.load(path)
     except ReportError:
-        pytest.skip("nothing recorded in this file, by design")
+        real_parts.skip_what_holds_no_profile(path)
     report = joined.report
     rows = sum(map(len, (report.ranges, report.launches, report.activities)))
     if rows > MOST:

@@ -21,6 +21,7 @@ def joined(tmp_path_factory):
     return bridge.joined.load(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 def test_a_table_fits_and_keeps_its_figures(joined, view, width):
@@ -42,6 +43,7 @@ def test_a_wide_terminal_shows_more(joined):
     assert "CPU total" not in narrow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_bars_and_colours_change_no_figure(joined, view, width):
@@ -191,6 +193,7 @@ def test_sizes_have_binary_units(count, text):
     assert units.size(count) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["op", "kernel", "module"])
 def test_a_figure_gives_way_only_where_there_is_no_room_for_it(joined, view):
     """The last ones first, down to the main one; a name keeps eight characters as long as others give way."""

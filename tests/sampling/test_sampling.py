@@ -24,6 +24,8 @@ from bridge.memory.uses import uses
 from bridge.session import context
 from sampling.fakes import Runtime, Torch, release
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 
 

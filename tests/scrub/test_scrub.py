@@ -16,6 +16,7 @@ from command import assert_misused, assert_refused, bridge, done
 from hypothesis import given
 from hypothesis import strategies as st
 from made_reports import small
+from real_parts import sampled
 
 import importers
 from importers.nsys.scrub import scrub
@@ -120,9 +121,10 @@ def test_planted_secrets_are_gone_from_every_byte(report: Path, tmp_path: Path) 
         assert names == {"run-(removed)-(removed)"}
 
 
+@pytest.mark.slow
 def test_figures_of_every_profile_stay(corpus: Path, tmp_path: Path) -> None:
     compared = 0
-    for path in sorted((corpus / "nsys").glob("*.sqlite")):
+    for path in sampled((corpus / "nsys").glob("*.sqlite")):
         try:
             original = importers.load(path)
         except importers.ReportError:
@@ -134,9 +136,10 @@ def test_figures_of_every_profile_stay(corpus: Path, tmp_path: Path) -> None:
             pd.testing.assert_frame_equal(found, was, check_categorical=False)
         assert copied.facts[0].product == original.facts[0].product
         compared += 1
-    assert compared > 15
+    assert compared >= 4
 
 
+@pytest.mark.slow
 def test_a_real_capture_keeps_its_ranges_and_no_secret(nsys: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
@@ -166,6 +169,7 @@ def test_a_real_capture_keeps_its_ranges_and_no_secret(nsys: str, tmp_path: Path
     assert "visible" in done("report", target, "--by", "op")
 
 
+@pytest.mark.slow
 def test_reports_and_pages_never_print_them(report: Path, tmp_path: Path) -> None:
     source = planted(report)
     page, trace = tmp_path / "page.html", tmp_path / "trace.json"
@@ -259,6 +263,7 @@ SECRET_WORDS = st.text("abAB01é_.-+", min_size=4, max_size=8) | st.sampled_from
 )
 
 
+@pytest.mark.slow
 @given(st.lists(SECRET_WORDS, min_size=1, max_size=4), st.data())
 def test_no_word_that_was_learnt_survives(words: list[str], data: st.DataObject) -> None:
     between = st.sampled_from(words) | st.text(" a0_/(é", max_size=4)

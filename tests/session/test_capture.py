@@ -292,18 +292,21 @@ def run(kinds: list[str], **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_without_a_tool_nothing_is_imported() -> None:
     done = run(list(module.KINDS))
     assert done.stdout.split() == ["False"]
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_auto_does_not_load_cuda() -> None:
     done = run(["auto"], NV_TPS_LAUNCH_TOKEN="x")
     assert done.stdout.split() == ["ctypes", "False"]
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_the_real_driver_is_not_initialised_for_a_capture() -> None:
     """Whether there is a driver or not: a program that has not begun to use CUDA is warned, and goes on."""
     done = run(["cudaProfilerApi"], NV_TPS_LAUNCH_TOKEN="x")

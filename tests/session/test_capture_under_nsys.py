@@ -16,6 +16,8 @@ from bridge.annotate import callid
 from bridge.session.capture import DOMAIN, NAME
 from importers.report import Report
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(bridge.__file__).parent.parent
 TERMINATED = 128 + 15
 

@@ -48,6 +48,7 @@ SCHEDULES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("acc_events", [False, True])
 @given(numbers=SCHEDULES, count=st.integers(1, 12))
 def test_cycles_hold_their_own_steps(acc_events, numbers, count):
@@ -166,6 +167,7 @@ def test_generators_suspended_over_the_boundaries():
     assert names(session) == ["generator", "part 0"]
 
 
+@pytest.mark.slow
 def test_threads_over_many_boundaries():
     """Every op of every thread is in at most one cycle, and none that began in a cycle is missing."""
     found: list[str] = []
@@ -215,6 +217,7 @@ def test_every_thread_is_recorded_with_its_name():
     }
 
 
+@pytest.mark.slow
 def test_random_nesting_with_pauses_and_clears():  # noqa: C901 (a case for each act)
     """A plain recorder that is told the same gives the same."""
     randomly = random.Random(7)

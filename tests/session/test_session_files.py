@@ -19,6 +19,8 @@ import bridge
 import importers
 from bridge import nvtx_op
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(bridge.__file__).parent.parent
 CYCLES = {"wait": 0, "warmup": 0, "active": 1, "repeat": 3}
 

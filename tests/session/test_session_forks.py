@@ -13,6 +13,8 @@ from watched import names
 import bridge
 import importers
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(bridge.__file__).parent.parent
 BEGINNING = """
 import bridge, os, sys

@@ -18,6 +18,8 @@ import bridge
 from bridge import Action, nvtx_op
 from importers.errors import NothingRecorded, ReportError
 
+pytestmark = pytest.mark.slow
+
 
 @nvtx_op
 def work() -> int:

@@ -71,6 +71,7 @@ def parents(table) -> list[str | None]:
     return found
 
 
+@pytest.mark.slow
 def test_both_hold_exactly_the_active_steps(cycles):
     for active, reports in zip(recorded_twice.ACTIVE, cycles, strict=False):
         for report in reports:

@@ -190,12 +190,14 @@ STEPS = {  # looked at: time steps, training steps, runs of a benchmark
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_of_real_programs(name, corpus):
     joined = bridge.load(corpus / "nsys" / f"{name}.sqlite").attributed
     assert len(joined.iterations) == STEPS[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "steps"), [("mnist-training", 59), ("cupy-power-iteration", 43)])
 def test_steps_that_ranges_name_are_found_without_them(name, steps, corpus):
     """All, or all but one: what the first iteration begins with is not what the others begin with."""

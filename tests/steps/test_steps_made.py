@@ -69,6 +69,7 @@ def as_records(made, joined):
     return found, work, host
 
 
+@pytest.mark.slow
 @given(trainings())
 def test_the_time_of_steps_is_parted_as_defined(made):
     joined = attributed(made)

@@ -16,6 +16,8 @@ import importers
 from bridge import store
 from importers.nsys import schema
 
+pytestmark = pytest.mark.slow
+
 KERNELS = schema.READ["kernels"].name
 
 

@@ -111,6 +111,7 @@ def kept(report: Report, db: Path) -> Report:
     return store.load(db, store.save(join(report), db, "x"))
 
 
+@pytest.mark.slow
 def test_every_column_of_every_frame_comes_back(made: Path, db: Path) -> None:
     report = importers.load(made)
     for kind in frames.FRAMES:
@@ -132,6 +133,7 @@ def test_every_column_of_every_frame_comes_back(made: Path, db: Path) -> None:
     assert_same(kept(report, db), report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", real_parts.corpus_reports())
 def test_every_report_of_the_corpus_comes_back(path: Path, db: Path) -> None:
     if path.stem in NO_REPORTS:
@@ -142,12 +144,14 @@ def test_every_report_of_the_corpus_comes_back(path: Path, db: Path) -> None:
     assert_same(kept(report, db), report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("without", ["annotations", "launches", "kernels copies fills graphs"])
 def test_a_report_without_something_comes_back(without: str, tmp_path: Path, db: Path) -> None:
     report = importers.load(made_reports.report(tmp_path / "less.sqlite", without=without))
     assert_same(kept(report, db), report)
 
 
+@pytest.mark.slow
 def test_the_rarest_values_come_back(tmp_path: Path, db: Path) -> None:
     """Extreme times, texts of any bytes and length, and names that nothing is behind."""
     path = made_reports.report(tmp_path / "odd.sqlite")
@@ -168,6 +172,7 @@ def test_the_rarest_values_come_back(tmp_path: Path, db: Path) -> None:
     assert_same(kept(report, db), report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [None, 0.5])
 def test_json_of_no_range_and_of_every_range_comes_back(
     number: float | None, tmp_path: Path, db: Path
@@ -185,6 +190,7 @@ def test_json_of_no_range_and_of_every_range_comes_back(
     assert stored == [(None if number is None else value,)]
 
 
+@pytest.mark.slow
 def test_waits_and_json_are_plain_to_others(made: Path, db: Path) -> None:
     imported(db, made)
     sql = (
@@ -200,6 +206,7 @@ def test_waits_and_json_are_plain_to_others(made: Path, db: Path) -> None:
     assert ask(db, sql) == found
 
 
+@pytest.mark.slow
 def test_several_reports_are_one_run(made: Path, other: Path, db: Path) -> None:
     third = Path(shutil.copy(made, "third.sqlite"))
     report = importers.load(made, other, third)
@@ -210,6 +217,7 @@ def test_several_reports_are_one_run(made: Path, other: Path, db: Path) -> None:
     assert len(ask(db, "SELECT * FROM runs")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
 def test_a_run_is_reported_like_its_file(by: str, made: Path) -> None:
     done("import", made)
@@ -223,6 +231,7 @@ def test_a_run_is_reported_like_its_file(by: str, made: Path) -> None:
         assert done("report", *words) == done("report", made, *words)
 
 
+@pytest.mark.slow
 def test_a_run_is_drawn_like_its_file(made: Path, folder: Path) -> None:
     done("import", made)
     done("trace", made, "-o", "of file.json")
@@ -244,6 +253,7 @@ def source(*words: str | Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_newest_run_is_the_default(made: Path, other: Path, db: Path) -> None:
     imported(db, made, other)
     assert source() == ["other.sqlite"]
@@ -251,6 +261,7 @@ def test_the_newest_run_is_the_default(made: Path, other: Path, db: Path) -> Non
     assert source("--run", "2", "--db", db) == ["other.sqlite"]
 
 
+@pytest.mark.slow
 def test_the_store_may_be_named_by_the_environment(
     made: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +271,7 @@ def test_the_store_may_be_named_by_the_environment(
     assert source() == ["made.sqlite"]
 
 
+@pytest.mark.slow
 def test_importing_twice_is_said_and_doubles_nothing(made: Path, tmp_path: Path, db: Path) -> None:
     imported(db, made)
     before = ask(db, "SELECT * FROM activities"), ask(db, "SELECT * FROM runs")
@@ -274,6 +286,7 @@ def test_importing_twice_is_said_and_doubles_nothing(made: Path, tmp_path: Path,
     assert "gemm_kernel" in again.stdout  # the table is shown all the same
 
 
+@pytest.mark.slow
 def test_reports_are_known_by_their_contents_in_any_order(
     made: Path, other: Path, db: Path
 ) -> None:
@@ -286,6 +299,7 @@ def test_reports_are_known_by_their_contents_in_any_order(
     ]
 
 
+@pytest.mark.slow
 def test_other_rules_make_another_run(made: Path, folder: Path, db: Path) -> None:
     (folder / "rules.toml").write_text("[[rule]]\nmatch = 'mm'\nop = 'matmul'\n")
     imported(db, made)
@@ -314,6 +328,7 @@ def test_sampled_pages_tell_large_files_apart(tmp_path: Path) -> None:
     assert store.identity([large], whole=True) != whole
 
 
+@pytest.mark.slow
 def test_runs_are_listed_the_newest_last(made: Path, other: Path, db: Path) -> None:
     imported(db, made, other)
     first, second = done("runs", "list").splitlines()
@@ -325,6 +340,7 @@ def test_runs_are_listed_the_newest_last(made: Path, other: Path, db: Path) -> N
     assert "85.0 % in ops" in second
 
 
+@pytest.mark.slow
 def test_a_run_is_shown_with_its_reports_and_ops(made: Path, tmp_path: Path, db: Path) -> None:
     less = made_reports.small(tmp_path / "less.sqlite", without="annotations")
     done("import", made, less)
@@ -334,6 +350,7 @@ def test_a_run_is_shown_with_its_reports_and_ops(made: Path, tmp_path: Path, db:
     assert "gemm_kernel" in shown
 
 
+@pytest.mark.slow
 def test_a_removed_run_is_gone_and_the_others_are_not(made: Path, other: Path, db: Path) -> None:
     imported(db, made, other)
     done("import", made, other)
@@ -355,6 +372,7 @@ def test_a_removed_run_is_gone_and_the_others_are_not(made: Path, other: Path, d
     assert_same(store.load(db, 1), reports[1])
 
 
+@pytest.mark.slow
 def test_all_runs_may_go(made: Path, db: Path) -> None:
     imported(db, made)
     done("runs", "rm", "1")
@@ -364,6 +382,7 @@ def test_all_runs_may_go(made: Path, db: Path) -> None:
     assert source() == ["made.sqlite"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [["report", "--run"], ["runs", "show"], ["runs", "rm"], ["trace", "-o", "x.json", "--run"]],
@@ -376,6 +395,7 @@ def test_an_unknown_run_is_refused(words: list[str], made: Path, other: Path, db
     assert db.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_run_and_a_file_are_not_both_read(made: Path, db: Path) -> None:
     imported(db, made)
     assert_misused(bridge("report", made, "--run", "1"), "--run")
@@ -426,12 +446,14 @@ def test_a_text_is_no_store(made: Path, db: Path) -> None:
     assert_no_store(made, db, "not a store of nsight-bridge")
 
 
+@pytest.mark.slow
 def test_a_store_of_a_newer_version_is_refused(made: Path, other: Path, db: Path) -> None:
     imported(db, made)
     change(db, "PRAGMA user_version = 99")
     assert_no_store(other, db, "newer nsight-bridge", "schema 99")
 
 
+@pytest.mark.slow
 def test_a_damaged_store_is_one_line(made: Path, other: Path, db: Path) -> None:
     imported(db, made)
     whole = db.read_bytes()
@@ -446,6 +468,7 @@ def test_a_damaged_store_is_one_line(made: Path, other: Path, db: Path) -> None:
         assert_refused(bridge(*reader), "bridge.db")
 
 
+@pytest.mark.slow
 def test_an_empty_file_becomes_a_store(made: Path, db: Path) -> None:
     db.touch()
     imported(db, made)
@@ -455,6 +478,7 @@ def test_an_empty_file_becomes_a_store(made: Path, db: Path) -> None:
 # -- imports that died, and imports at the same time
 
 
+@pytest.mark.slow
 def test_what_a_dead_import_left_is_not_seen_and_goes_with_the_next(
     made: Path, other: Path, db: Path
 ) -> None:
@@ -474,6 +498,7 @@ def test_what_a_dead_import_left_is_not_seen_and_goes_with_the_next(
     assert rows_of(db, 2)["activities"] == 5 * made_reports.ACTIVITIES_PER_STEP
 
 
+@pytest.mark.slow
 @pytest.mark.racy("processes are killed while others wait for them")
 def test_an_import_killed_half_way_is_cleared_by_the_next(
     made: Path, other: Path, db: Path
@@ -494,6 +519,7 @@ def test_an_import_killed_half_way_is_cleared_by_the_next(
     assert inside(db.parent) == ["bridge.db"]
 
 
+@pytest.mark.slow
 @pytest.mark.racy("several processes write one store")
 def test_imports_at_the_same_time_do_not_take_each_other_for_dead(tmp_path: Path, db: Path) -> None:
     reports = [made_reports.small(tmp_path / f"{n}.sqlite", steps=n) for n in range(1, 7)]
@@ -509,6 +535,7 @@ def test_imports_at_the_same_time_do_not_take_each_other_for_dead(tmp_path: Path
     assert inside(db.parent) == ["bridge.db"]
 
 
+@pytest.mark.slow
 @pytest.mark.racy("threads and timers meet at random")
 def test_an_import_waits_for_who_reads(made: Path, other: Path, db: Path) -> None:
     imported(db, made)
@@ -523,6 +550,7 @@ def test_an_import_waits_for_who_reads(made: Path, other: Path, db: Path) -> Non
     assert [run.id for run in store.listed(db)] == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.racy("threads and timers meet at random")
 def test_a_store_appears_whole(db: Path) -> None:
     maker = sqlite3.connect(db, isolation_level=None, check_same_thread=False)
@@ -538,6 +566,7 @@ def test_a_store_appears_whole(db: Path) -> None:
     assert store.listed(db) == []
 
 
+@pytest.mark.slow
 def test_a_store_of_version_1_goes_on(made: Path, other: Path, db: Path) -> None:
     imported(db, made)
     with closing(sqlite3.connect(db)) as old:
@@ -564,6 +593,7 @@ def test_a_store_of_version_1_goes_on(made: Path, other: Path, db: Path) -> None
 # -- what others see in it
 
 
+@pytest.mark.slow
 def test_the_view_of_kernels_says_names_and_paths(made: Path, db: Path) -> None:
     imported(db, made)
     sql = (
@@ -581,6 +611,7 @@ def test_the_view_of_kernels_says_names_and_paths(made: Path, db: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_view_of_calls_says_ops_and_whole_texts(made: Path, db: Path) -> None:
     imported(db, made)
     sql = (
@@ -606,6 +637,7 @@ def test_the_view_of_calls_says_ops_and_whole_texts(made: Path, db: Path) -> Non
     assert not {"epoch", "ncclAllReduce"} & set(counts)  # a phase and a library's own are no ops
 
 
+@pytest.mark.slow
 def test_the_views_agree_with_the_attribution(made: Path, db: Path) -> None:
     imported(db, made)
     report = importers.load(made)
@@ -616,6 +648,7 @@ def test_the_views_agree_with_the_attribution(made: Path, db: Path) -> None:
     assert rows == list(zip(*columns, strict=True))
 
 
+@pytest.mark.slow
 def test_a_store_of_two_runs_keeps_their_rows_apart(made: Path, other: Path, db: Path) -> None:
     imported(db, made, other)
     sql = "SELECT run, count(*) FROM {} GROUP BY run"
@@ -632,6 +665,7 @@ def test_a_store_of_two_runs_keeps_their_rows_apart(made: Path, other: Path, db:
         assert ask(db, wrong.format(table, column)) == [(0,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by", "table"),
     [
@@ -650,6 +684,7 @@ def test_summaries_hold_what_is_reported(by: str, table: str, made: Path, db: Pa
     ]
 
 
+@pytest.mark.slow
 def test_missing_values_are_null_to_others(made: Path, db: Path) -> None:
     imported(db, made)
     assert ask(db, "SELECT count(*) FROM activities WHERE op IS NULL") == [(9,)]
@@ -659,6 +694,7 @@ def test_missing_values_are_null_to_others(made: Path, db: Path) -> None:
     assert total is None
 
 
+@pytest.mark.slow
 def test_runs_say_what_they_are(made: Path, db: Path) -> None:
     imported(db, made)
     [row] = ask(db, "SELECT id, source, activities, gpu_ns, attributed_ns, ops, version FROM runs")
@@ -674,6 +710,7 @@ def test_a_store_is_found_by_a_missing_one_s_message(folder: Path) -> None:
     assert not inside(folder)
 
 
+@pytest.mark.slow
 def test_a_run_is_shown_under_the_rules_it_was_imported_with(tmp_path: Path) -> None:
     from command import done
 

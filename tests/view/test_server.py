@@ -12,6 +12,8 @@ import pytest
 from bridge import viewing
 from bridge.viewing import UI, Handover, opened, origin
 
+pytestmark = pytest.mark.slow
+
 CONTENT = bytes(range(256)) * 4_000
 
 
@@ -118,6 +120,7 @@ def test_browsers_may_inquire_without_fetching(serving):
     assert not serving.fetched.is_set()
 
 
+@pytest.mark.slow
 @pytest.mark.racy("a server's patience is measured by the clock")
 def test_a_page_that_goes_away_may_come_again(file):
     file.write_bytes(CONTENT * 30)  # more than the buffers between the two hold
@@ -138,6 +141,7 @@ def test_a_page_that_goes_away_may_come_again(file):
         assert not thread.is_alive()
 
 
+@pytest.mark.slow
 @pytest.mark.racy("a server's patience is measured by the clock")
 def test_it_ends_when_nobody_comes(file):
     with Handover(file, port=0) as server:
@@ -146,6 +150,7 @@ def test_it_ends_when_nobody_comes(file):
         assert 0.3 < time.monotonic() - start < 5
 
 
+@pytest.mark.slow
 @pytest.mark.racy("a server's patience is measured by the clock")
 def test_it_stays_if_told_to(file):
     with Handover(file, port=0) as server:

@@ -67,6 +67,7 @@ def viewed(*words, **environment):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.racy("a server, a client and a port of this machine meet")
 def test_a_browser_gets_the_trace_of_a_report(report, free_port):
     ended = viewed(report)
@@ -77,6 +78,7 @@ def test_a_browser_gets_the_trace_of_a_report(report, free_port):
     assert Path("fetched").read_bytes() == Path(f"true{TRACE}").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.racy("a server, a client and a port of this machine meet")
 def test_a_trace_is_handed_over_as_it_is(folder, free_port):
     content = b'{"traceEvents": []}'
@@ -86,6 +88,7 @@ def test_a_trace_is_handed_over_as_it_is(folder, free_port):
     assert Path("fetched").read_bytes() == content
 
 
+@pytest.mark.slow
 @pytest.mark.racy("a server, a client and a port of this machine meet")
 def test_the_newest_run_of_the_store_is_shown(report, free_port):
     done("import", report)
@@ -94,6 +97,7 @@ def test_the_newest_run_of_the_store_is_shown(report, free_port):
     assert Path("fetched").stat().st_size > 100
 
 
+@pytest.mark.slow
 @pytest.mark.racy("a server, a client and a port of this machine meet")
 def test_without_a_browser_the_address_is_said_and_waited_for(report, free_port, tmp_path):
     with subprocess.Popen(
@@ -126,6 +130,7 @@ def test_what_cannot_be_shown_is_said(folder, free_port):
     assert inside(folder) == []
 
 
+@pytest.mark.slow
 def test_the_page_is_written_and_said(report, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     result = bridge("view", report, "--html", "--no-browser")

@@ -64,6 +64,7 @@ def read(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ASKED)
 def test_a_report_in_windows_prints_the_same(words, path, read):
     command = ["report", path, *words.split(), "--format", "json"]
@@ -73,6 +74,7 @@ def test_a_report_in_windows_prints_the_same(words, path, read):
     assert read == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_two_reports_in_windows_print_the_same(path, read, tmp_path):
     command = ["report", path, report(tmp_path / "other.sqlite", pids=(7,)), "--by", "report,op"]
     expected = done(*command)
@@ -81,6 +83,7 @@ def test_two_reports_in_windows_print_the_same(path, read, tmp_path):
     assert done(*command, "--memory", "1KB", "--workers", "1") == expected
 
 
+@pytest.mark.slow
 def test_what_fits_is_read_as_ever(path, read):
     command = ["report", path, "--by", "step"]
     assert done(*command, "--memory", "3KB") == done(*command)
@@ -102,6 +105,7 @@ def test_a_guess_is_refused(path):
     assert_refused(result, "made.sqlite", "--adopt takes a look at all of it")
 
 
+@pytest.mark.slow
 def test_a_recording_of_its_process_is_refused(path):
     with profile(path="bridge-100.jsonl"), nvtx_op("a"):
         pass
@@ -129,6 +133,7 @@ def test_a_file_that_is_no_export_is_refused(path, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_an_import_in_windows_keeps_aggregates(path, read):
     expected = done("import", path, "--db", "one.db", "--workers", "1")
     result = bridge("import", path, "--db", "two.db", "--memory", "1KB")

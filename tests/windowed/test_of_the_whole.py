@@ -12,6 +12,8 @@ from importers.nsys import windows
 from windowed.equal import TABLES, assert_equal, both
 from windowed.programs import CALL_ID
 
+pytestmark = pytest.mark.slow
+
 CUTS = (400, 800)
 SOME = tuple(one for one in TABLES if one.by in {"op", "op-kernel", "rank", "stream"})
 

@@ -12,6 +12,8 @@ from importers.columns import Database
 from importers.nsys.read import queries_of
 from importers.nsys.survey import cuts
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def in_windows(monkeypatch):

@@ -107,6 +107,7 @@ def test_nothing_is_made_of_a_bad_report_beside_a_good_one(folder: Path) -> None
     assert listing(folder) == before
 
 
+@pytest.mark.slow
 def test_a_failed_export_of_the_corpus_is_refused(corpus: Path, folder: Path) -> None:
     path = folder / "failed.sqlite"
     shutil.copy(corpus / "nsys" / "failed-export.sqlite", path)
@@ -222,6 +223,7 @@ def test_random_bytes_are_one_line_or_harmless(sound: Path, folder: Path) -> Non
         assert_refused_or_read(path)
 
 
+@pytest.mark.slow
 def test_more_rows_than_row_numbers_are_refused(folder: Path) -> None:
     """Every child of a table's root is the same page, so its rows come again and again."""
     path = made_reports.small(folder / "twice.sqlite", steps=100)
@@ -251,12 +253,14 @@ WRONG_VALUES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", WRONG_VALUES)
 def test_a_value_of_the_wrong_type_is_refused(what: str, folder: Path) -> None:
     path = made_reports.changed(made_reports.small(folder / "report.sqlite"), WRONG_VALUES[what])
     assert_unreadable(path, "damaged")
 
 
+@pytest.mark.slow
 def test_a_row_has_any_number(folder: Path) -> None:
     path = made_reports.small(folder / "report.sqlite")
     before = importers.load(path).activities
@@ -319,6 +323,7 @@ def written_to(path: Path, journal: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("journal", "suffix"), [("WAL", "-wal"), ("DELETE", "-journal")])
 def test_a_database_being_written_is_refused(journal: str, suffix: str, folder: Path) -> None:
     path = made_reports.small(folder / "report.sqlite", steps=60)
@@ -327,6 +332,7 @@ def test_a_database_being_written_is_refused(journal: str, suffix: str, folder: 
         assert_unreadable(path, f"report.sqlite{suffix}", "wait until its writer has finished")
 
 
+@pytest.mark.slow
 def test_a_merged_database_of_a_wal_writer_is_read(folder: Path) -> None:
     path = made_reports.small(folder / "report.sqlite")
     with written_to(path, "WAL"):
@@ -337,6 +343,7 @@ def test_a_merged_database_of_a_wal_writer_is_read(folder: Path) -> None:
     assert listing(folder) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["time", "size"])
 def test_a_report_that_changes_while_it_is_read_is_refused(
     change: str, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -546,6 +553,7 @@ def test_a_report_may_have_any_name(name: str, folder: Path) -> None:
     assert inside(folder) == sorted([name, "bridge.db", "out.json.gz"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_bad_report_may_have_any_name(name: str, folder: Path) -> None:
     assert_unreadable(folder / name, "no such file")
@@ -614,6 +622,7 @@ def test_what_is_missing_of_a_report_is_a_warning(
             assert done("report", path, "--by", by, "--format", form)
 
 
+@pytest.mark.slow
 def test_a_whole_report_has_no_other_warning(tmp_path: Path) -> None:
     path = made_reports.report(tmp_path / "report.sqlite")
     graphs, invalid, *others = on("report", path).stderr.splitlines()

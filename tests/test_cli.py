@@ -139,6 +139,7 @@ def test_totals_cover_every_activity_whatever_is_shown(by: str, report: Path) ->
     }
 
 
+@pytest.mark.slow
 def test_figures_per_op_are_right(report: Path) -> None:
     found = by_name(rows(report))
     assert found["aten::mm"] == {
@@ -178,6 +179,7 @@ def test_figures_of_the_other_tables_are_right(report: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
 def test_standard_output_is_the_document_alone(by: str, bare: Path) -> None:
     result = bridge("report", bare, "--by", by, "--format", "json")
@@ -212,6 +214,7 @@ def test_several_reports_are_one_table(report: Path, bare: Path) -> None:
     assert other_way["totals"] == found["totals"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", VIEWS)
 def test_a_report_without_rows_is_a_document_without_rows(by: str, tmp_path: Path) -> None:
     nothing = "kernels copies fills graphs"
@@ -328,6 +331,7 @@ def test_sort_takes_any_column_either_way(report: Path) -> None:
     assert [row["kernel"] for row in top] == ["backwards", "lost_kernel"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("condition", "kernels"),
     [
@@ -370,6 +374,7 @@ def test_filter_and_sort_work_on_no_rows(by: str, bare: Path) -> None:
             done("report", bare, "--by", by, "--format", form, *more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -449,7 +454,6 @@ def test_kernel_names_come_in_three_kinds(report: Path) -> None:
 # -- rules
 
 
-@pytest.mark.slow
 def test_rules_regroup_ops(report: Path, folder: Path) -> None:
     (folder / "rules.toml").write_text(
         "[[rule]]\nmatch = '^aten::(\\w+)$'\nop = 'torch \\1'\n"
@@ -481,6 +485,7 @@ BAD_RULES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("what", BAD_RULES)
 def test_bad_rules_are_said_in_one_line(
@@ -540,7 +545,6 @@ def test_import_shows_the_largest_and_says_how_many_more(tmp_path: Path) -> None
     assert "… and 25 more rows: bridge report --by op-kernel" in shown
 
 
-@pytest.mark.slow
 def test_every_command_explains_itself() -> None:
     whole = click.Context(main)
     groups = {(): main, ("runs",): main.get_command(whole, "runs")}
@@ -568,6 +572,7 @@ def test_refusals_do_not_depend_on_the_command(tmp_path: Path) -> None:
     assert len(said) == 1
 
 
+@pytest.mark.slow
 def test_a_filter_on_what_is_no_column_is_refused(report: Path) -> None:
     for conditions in ("op=aten::*, gpu_total>10us", "op=a*, nothing=b"):
         assert_misused(
@@ -586,6 +591,7 @@ def test_it_runs_as_a_module_too() -> None:
     assert "\n  bridge import report.nsys-rep             join, store" in said
 
 
+@pytest.mark.slow
 def test_a_report_without_device_work_shows_the_cpu(tmp_path: Path) -> None:
     device = "kernels copies fills graphs launches"
     path = made_reports.small(tmp_path / "host.sqlite", without=device)

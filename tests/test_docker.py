@@ -7,6 +7,8 @@ import subprocess
 import pytest
 from real_parts import ROOT
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = sorted((ROOT / "docker").glob("*.sh"))
 DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
 
@@ -15,7 +17,6 @@ def run(*command):
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 def test_the_scripts_are_bash(script):
     assert run("bash", "-n", script).stderr == ""
@@ -46,7 +47,6 @@ def test_installing_chromium_again_does_nothing(chromium):
     assert (again.returncode, "nothing to do" in again.stdout) == (0, True), again.stderr
 
 
-@pytest.mark.slow
 def test_installing_npm_again_does_nothing():
     if not shutil.which("npm"):
         pytest.skip("npm is not installed")

@@ -18,6 +18,7 @@ from bridge import demo
 
 pytestmark = pytest.mark.slow
 
+
 SCRIPT = ROOT / "tests" / "annotate" / "decorated.py"
 # The script counts call ids; its one block with a payload of its own has none.
 EXPECTED = runpy.run_path(str(SCRIPT), run_name="read")["EXPECTED"] | {"block": 1}

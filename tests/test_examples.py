@@ -17,6 +17,7 @@ from bridge.joined import Joined
 
 pytestmark = pytest.mark.slow
 
+
 EXAMPLES = ROOT / "examples"
 CALLS = {  # of ops, under nsys
     "by_hand": {"step": 10, "load": 10, "forward": 10, "matmul": 20, "update": 10},

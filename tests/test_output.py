@@ -70,6 +70,7 @@ def test_an_output_that_exists_is_replaced_only_by_force(
     assert inside(folder) == [name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_an_output_needs_its_folder(name: str, report: Path, folder: Path) -> None:
     result = bridge(*WRITERS[name], report, "-o", f"no/such/{name}")
@@ -79,6 +80,7 @@ def test_an_output_needs_its_folder(name: str, report: Path, folder: Path) -> No
     assert inside(folder) == ["file"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("force", [[], ["--force"]])
 @pytest.mark.parametrize("name", WRITERS)
 def test_an_output_is_no_folder(name: str, force: list[str], report: Path, folder: Path) -> None:
@@ -89,6 +91,7 @@ def test_an_output_is_no_folder(name: str, force: list[str], report: Path, folde
     assert inside(folder) == [name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("force", [[], ["--force"]])
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_pipe_or_device_is_not_replaced_by_a_file(
@@ -422,6 +425,7 @@ def assert_interrupted(status: int, said: str, number: int = signal.SIGINT) -> N
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", WHILE_IT_TRACES)
 @pytest.mark.parametrize(("name", "force"), [("new.json", []), ("old.json.gz", ["--force"])])
 @pytest.mark.racy("a signal comes at a random moment")
@@ -491,6 +495,7 @@ def test_a_process_interrupted_leaves_nothing(
     assert not inside(folder)
 
 
+@pytest.mark.slow
 def test_an_interrupt_in_this_process_leaves_nothing(
     report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

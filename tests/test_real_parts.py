@@ -6,6 +6,8 @@ import sys
 import pytest
 import real_parts
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("required", ["corpus, nsys", "corpus", ""])
 def test_a_missing_part_skips_unless_it_is_required(required, monkeypatch):
@@ -34,7 +36,6 @@ def test_the_corpus_is_listed_or_its_absence_is_said(monkeypatch, tmp_path):
     assert (present.id, present.values) == ("a", (tmp_path / "nsys" / "a.sqlite",))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("required", ["", "nsys,chromium,corpus"])
 def test_the_fixtures_use_it(required, tmp_path):
     """Ask for the parts in a pytest of its own, where nothing is on the path and there is no corpus."""
@@ -59,7 +60,6 @@ def test_the_fixtures_use_it(required, tmp_path):
     assert [reason for reason in absent.values() if reason not in run.stdout] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("most", "status"), [("2", 0), ("1", 1), ("", 0)])
 def test_a_run_that_skips_more_than_it_may_fails(most, status, tmp_path):
     program = tmp_path / "test_skipping.py"
@@ -75,7 +75,6 @@ def test_a_run_that_skips_more_than_it_may_fails(most, status, tmp_path):
     assert ("2 tests were skipped; BRIDGE_MOST_SKIPS allows 1" in run.stdout) == bool(status)
 
 
-@pytest.mark.slow
 def test_the_shards_of_a_run_are_the_whole(tmp_path):
     for name in "abcdef":
         (tmp_path / f"test_{name}.py").write_text(

@@ -12,6 +12,7 @@ from bridge import demo
 
 pytestmark = pytest.mark.slow
 
+
 ESCAPE = "\x1b["
 
 

@@ -21,6 +21,7 @@ def events(path):
     return json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -91,6 +92,7 @@ class Named:
         self.source, self.facts = (source,), (Facts(metadata=metadata),)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "metadata", "rank"),
     [

@@ -72,7 +72,6 @@ def test_markdown(ask):
     assert "| op | path | total | count | example |\n" in said
 
 
-@pytest.mark.slow
 def test_sarif_is_lawful(ask, tmp_path):
     said = Sarif.model_validate_json(ask("--format", "sarif").stdout)
     [run] = said.runs
@@ -100,6 +99,7 @@ def test_the_form_is_told_by_the_suffix(ask, tmp_path):
     ask("-o", str(tmp_path / "a.json"), "--force")
 
 
+@pytest.mark.slow
 def test_only_some_rules(ask):
     said = ask("--rule", "casts", "--rule", "data-loading", "--format", "json").stdout
     document = json.loads(said)
@@ -131,6 +131,7 @@ def test_the_list_says_when_each_fires(ask):
     ]
 
 
+@pytest.mark.slow
 def test_nothing_is_concluded_without_data(tmp_path):
     """Ranges alone: no rule on work can be judged, and each says what would record it."""
     story = Story(described=False)
@@ -143,6 +144,7 @@ def test_nothing_is_concluded_without_data(tmp_path):
     assert all(one.record for one in advised.not_judged)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["small-grids", "no-tensor-cores", "single-precision"])
 def test_a_gpu_that_is_not_described_judges_nothing_on_it(name, tmp_path):
     story = FIRES[name]()
@@ -152,6 +154,7 @@ def test_a_gpu_that_is_not_described_judges_nothing_on_it(name, tmp_path):
     assert "describes its GPUs" in one.record
 
 
+@pytest.mark.slow
 def test_the_docs_list_all_rules_as_they_are():
     page = (ROOT / "docs" / "advise.md").read_text(encoding="utf-8")
     for rule in RULES:
@@ -181,6 +184,7 @@ def test_what_the_docs_say_of_real_profiles(path):
         assert one.finding.ceiling_ns <= advised.wall_ns * 1.01
 
 
+@pytest.mark.slow
 def test_the_docs_have_verdicts_on_profiles_alone(corpus):
     assert set(VERDICTS) <= {named(path) for path in corpus.glob("*/*.*")}
     assert len(VERDICTS) > 20

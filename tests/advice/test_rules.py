@@ -12,6 +12,8 @@ from bridge.analyze.advice import RULES, Advice
 from bridge.joined import Joined
 from bridge.render.advice import sentence
 
+pytestmark = pytest.mark.slow
+
 NAMES = [rule.name for rule in RULES]
 
 
@@ -27,7 +29,6 @@ def test_every_rule_is_told_of():
     assert len(set(NAMES)) == len(NAMES)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_fires(name, tmp_path):
     one = of_rule(FIRES[name]().load(tmp_path), name)
@@ -109,7 +110,6 @@ BY_HAND: dict[str, tuple[float | None, float | None]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_what_it_costs_by_hand(name, tmp_path):
     finding = of_rule(FIRES[name]().load(tmp_path), name).finding
@@ -117,7 +117,6 @@ def test_what_it_costs_by_hand(name, tmp_path):
     assert (finding.ceiling_ns, finding.saving_ns) == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_is_silent(name, tmp_path):
     assert of_rule(QUIET[name]().load(tmp_path), name) is None

@@ -9,6 +9,8 @@ from advice.story import PAGEABLE, PINNED, TO_HOST, US, Story
 from bridge.analyze.advice import RULES, Finding
 from bridge.joined import Joined
 
+pytestmark = pytest.mark.slow
+
 
 def found(story: Story, name: str, folder) -> Finding:
     [one] = story.load(folder).advise([name], 0).advice
@@ -113,7 +115,6 @@ def judged(joined: Joined):
     return [(one, advised.wall_ns) for one in advised.advice]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(FIRES))
 def test_nothing_saves_more_than_its_ceiling_nor_than_the_run(name, tmp_path):
     for one, wall_ns in judged(FIRES[name]().load(tmp_path)):
@@ -194,7 +195,6 @@ def test_a_product_in_a_range_called_half_is_no_cast(tmp_path):
     assert not story.load(tmp_path).advise(["casts"], 0).advice
 
 
-@pytest.mark.slow
 def test_loading_between_steps_counts_for_them(tmp_path):
     """Of steps 2 to 4 alone: the two times of loading between them, though no step holds these."""
     story = Story()

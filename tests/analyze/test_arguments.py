@@ -11,6 +11,8 @@ from made_reports import PUSH_POP, Made
 
 import bridge.joined as whole
 
+pytestmark = pytest.mark.slow
+
 DEEP = "[" * 3_000 + "]" * 3_000
 
 
@@ -76,7 +78,6 @@ def test_no_column_hides_another(tmp_path: Path) -> None:
     assert table["seq of the call"].tolist() == [4, -1]
 
 
-@pytest.mark.slow
 def test_integers_can_be_compared(tmp_path: Path) -> None:
     path = tmp_path / "x.sqlite"
     calls(path, "ProfilerStep#1", "ProfilerStep#2")

@@ -5,9 +5,11 @@ from collections import defaultdict
 import numpy as np
 import pytest
 import real_parts
+from advice.story import US, Story
 from hypothesis import given
 from hypothesis import strategies as st
 from join.programs import attributed, programs
+from made_reports import MARK
 
 import bridge
 from bridge.analyze.timeline import Selection, curves, timeline
@@ -86,6 +88,7 @@ def at(curve, instant):
     return before[-1] if before else None
 
 
+@pytest.mark.slow
 @given(spans)
 def test_the_level_is_how_many_are_open(pairs):
     start, end = columns(pairs)
@@ -96,6 +99,7 @@ def test_the_level_is_how_many_are_open(pairs):
     assert (np.diff(curve[0]) > 0).all()
 
 
+@pytest.mark.slow
 @given(spans, st.lists(st.integers(-5, 80), min_size=2, max_size=9))
 def test_time_in_bins_is_exact(pairs, edges):
     start, end = columns(sorted(pairs))
@@ -133,6 +137,7 @@ def test_a_long_curve_keeps_its_peaks_and_its_levels(monkeypatch):
     assert short[1].tolist() == value[:50].tolist()
 
 
+@pytest.mark.slow
 def test_curves_of_a_real_report(corpus):
     joined = bridge.load(corpus / "nsys" / "cupy-power-iteration.sqlite").attributed
     drawn = {s.name.names[0]: s for s in timeline(joined).counters if len(s)}
@@ -165,6 +170,7 @@ windows = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(
     windows,
     st.lists(st.tuples(st.integers(0, 2), st.integers(-3, 50), st.integers(0, 9)), min_size=1),
@@ -192,6 +198,7 @@ def rows_of(made, *kinds):
 DEVICE = ("kernel", "copy", "fill", "graph")
 
 
+@pytest.mark.slow
 def test_a_step_comes_with_all_that_it_launched(training):
     made = timeline(training, Selection((of_steps(training, 3, 4),)))
     assert [
@@ -217,8 +224,17 @@ def test_a_window_of_the_clock(training):
     start, end = frames.ints(training.report.activities, "start") - base, training.end - base
     expected = np.flatnonzero((start < last) & ((end > first) | (start >= first)))
     assert {row for _, row in rows_of(made, *DEVICE)} == set(expected.tolist())
-    marks = frames.ints(training.report.marks, "time")[made.marks.rows] - base
-    assert ((marks >= first) & (marks < last)).all()
+
+
+def test_a_window_of_the_clock_has_its_marks(tmp_path):
+    story = Story()
+    story.kernel(us=100)  # called at 0
+    for us in (14, 15, 29, 30):
+        story.annotation(MARK, us * US, None, text="mark")
+    joined = story.load(tmp_path).attributed
+    made = timeline(joined, Selection((between(joined, 15 * US, 30 * US),)))
+    times = frames.ints(joined.report.marks, "time")[made.marks.rows]
+    assert times.tolist() == [15 * US, 29 * US]
 
 
 def test_a_range_by_name(training):
@@ -242,11 +258,13 @@ def test_windows_of_nothing_are_refused(training, asked, answer):
         asked(training)
 
 
+@pytest.mark.slow
 def test_a_window_that_is_far_away_holds_nothing(training):
     made = timeline(training, Selection((between(training, 2**62, 2**63),)))
     assert not any(len(s) for s in made.every())
 
 
+@pytest.mark.slow
 def test_a_report_without_steps_says_what_they_are(corpus):
     joined = bridge.load(corpus / "nsys" / "vector-add.sqlite").attributed
     with pytest.raises(ValueError, match="no steps in the report"):
@@ -267,6 +285,7 @@ def test_a_slim_timeline_has_no_calls_and_says_op_and_reason_alone(training):
     assert rows_of(made, *DEVICE) == rows_of(timeline(training), *DEVICE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 500, 10_000, 10**6])
 def test_the_longest_slices_are_kept(training, most):
     whole, made = timeline(training), timeline(training, Selection(most=most))
@@ -278,6 +297,7 @@ def test_the_longest_slices_are_kept(training, most):
     assert {row for _, row in drawn} >= set(made.arrows.rows.tolist())
 
 
+@pytest.mark.slow
 def test_nothing_selected_is_everything(training):
     whole, made = timeline(training), timeline(training, Selection(most=10**9))
     assert [len(s) for s in whole.slices] == [len(s) for s in made.slices]

@@ -71,6 +71,7 @@ def test_the_whole_chain(path):
     )
 
 
+@pytest.mark.slow
 def test_json_holds_the_same_facts(path):
     told = json.loads(done("why", path, "#0", "--format", "json"))
     assert told["format"] == "bridge.why/1"
@@ -88,6 +89,7 @@ def test_json_holds_the_same_facts(path):
     assert (told["captured"], told["owner"]) == (None, None)
 
 
+@pytest.mark.slow
 def test_what_is_open_at_an_instant(tmp_path):
     """Where a range begins it is open, where it ends it is not; of equal starts the longer is outer."""
     made = Made()
@@ -138,13 +140,13 @@ def test_ranges_that_are_no_ops_say_why(made, tmp_path):
     assert "--domain NAME" in said
 
 
+@pytest.mark.slow
 def test_what_is_printed_stays_on_its_line(made, tmp_path):
     opened(made, 110, 190, "two\nlines\x1b[31m")
     said = done("why", made.written(tmp_path / "x.sqlite"), "#0")
     assert "range #1 two lines [31m, 80 ns" in said
 
 
-@pytest.mark.slow
 def test_a_rule_may_find_the_op_on_another_thread(made, tmp_path):
     opened(made, 10, 400, "elsewhere", of=WORKER)
     joined = whole.load(made.written(tmp_path / "x.sqlite")).attributed
@@ -240,7 +242,6 @@ def test_help_needs_no_frames():
 # -- no op
 
 
-@pytest.mark.slow
 def test_what_was_annotated_around_a_call_without_an_op(path):
     said = done("why", path, "late_kernel")
     assert (
@@ -254,6 +255,7 @@ def test_what_was_annotated_around_a_call_without_an_op(path):
     ) in said
 
 
+@pytest.mark.slow
 def test_other_threads_may_have_had_ops_open(made, tmp_path):
     for number in range(2, 7):
         opened(made, 250, 400, f"outer {number}", of=thread(PID, number))
@@ -275,6 +277,7 @@ def test_other_threads_may_have_had_ops_open(made, tmp_path):
     assert [phase.name for phase in found.call.phases] == ["phase"]
 
 
+@pytest.mark.slow
 def test_the_last_op_before_a_call(made, tmp_path):
     opened(made, 210, 295, "last")
     opened(made, 220, 250, "inside the last")
@@ -295,6 +298,7 @@ def test_nothing_was_ever_annotated(made, tmp_path):
     assert "--trace=cuda,nvtx" in found.remedy
 
 
+@pytest.mark.slow
 def test_a_graph_recorded_as_a_whole(made, tmp_path):
     made.launched("graphs", 300, PID, 310, 400, graph=3)
     said = done("why", made.written(tmp_path / "x.sqlite"), "[CUDA graph 3]")
@@ -302,6 +306,7 @@ def test_a_graph_recorded_as_a_whole(made, tmp_path):
     assert "--cuda-graph-trace=node" in said.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_call_that_was_not_recorded(made, tmp_path):
     """Ids restart in every process: a call of another one is never taken."""
     foreign = {"start": 140, "end": 145, "thread": thread(OTHER), "correlation": 2}
@@ -336,7 +341,6 @@ def test_the_capture_began_after_the_launch(tmp_path):
     assert "came later by 400 ns\n" in done("why", path, "before")
 
 
-@pytest.mark.slow
 def test_a_migration_of_unified_memory(made, tmp_path):
     made.launched("copies", -1, PID, 300, 320, bytes=4_096, copy_kind=11)
     made.tables["copies"][0]["correlation"] = 0
@@ -379,6 +383,7 @@ def graph(made, tmp_path):
     return made.written(tmp_path / "graph.sqlite")
 
 
+@pytest.mark.slow
 def test_both_places_of_a_graph_node_are_told(graph):
     said = done("why", graph, "captured")
     assert (
@@ -456,6 +461,7 @@ def test_reports_do_not_mix(made, tmp_path):
     assert (lost.report, lost.reason, lost.hints) == ("one.sqlite", "no_launch", ())
 
 
+@pytest.mark.slow
 def test_warnings_go_to_stderr(tmp_path):
     path = small(tmp_path / "bare.sqlite", without="annotations")
     result = bridge("why", path, "#0")

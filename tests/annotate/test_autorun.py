@@ -21,6 +21,7 @@ from bridge.autorun.options import Options, parsed, written
 
 pytestmark = pytest.mark.slow
 
+
 TESTS = ROOT / "tests"
 MAIN = "bridge.autorun"
 

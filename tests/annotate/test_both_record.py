@@ -21,6 +21,7 @@ from importers.report import Report
 
 pytestmark = pytest.mark.slow
 
+
 TEXTS = ("name", "domain_name", "category", "kind")
 NEAR_NS = 20_000_000  # the two clocks are read one after the other, on a busy machine
 OF_SESSION = "nsight-bridge"  # the domain of the capture range, which only nsys is told of

@@ -162,6 +162,7 @@ def test_a_callback_outside_of_all_tasks(tool: Recorder) -> None:
 eager = pytest.mark.skipif(not hasattr(asyncio, "eager_task_factory"), reason="needs Python 3.12")
 
 
+@pytest.mark.slow
 @eager
 def test_an_eager_task_begins_outside_of_the_one_that_starts_it(tool: Recorder) -> None:
     async def main() -> None:
@@ -177,6 +178,7 @@ def test_an_eager_task_begins_outside_of_the_one_that_starts_it(tool: Recorder) 
     assert tool.parents("goes on") == {("starts",)}
 
 
+@pytest.mark.slow
 @eager
 def test_a_generator_that_starts_an_eager_task_is_suspended_as_ever(tool: Recorder) -> None:
     @nvtx_op("g")
@@ -393,6 +395,7 @@ async def branch(name: str, parts: list[Any]) -> None:
         await grow(f"{name}.{number}", part)
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(TREES, max_size=3), max_size=4))
 def test_any_tasks_keep_to_themselves(tasks: list[list[Any]]) -> None:
     async def main() -> None:

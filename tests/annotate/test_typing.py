@@ -14,6 +14,7 @@ import bridge
 
 pytestmark = pytest.mark.slow
 
+
 PROGRAM = """
 from collections.abc import AsyncIterator, Iterator
 from bridge import backend, nvtx_op

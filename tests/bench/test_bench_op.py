@@ -34,6 +34,7 @@ def test_bench_is_there_without_an_import_of_its_own():
     assert bridge.bench is bench
 
 
+@pytest.mark.slow
 def test_a_known_duration():
     found = bench.op(time.sleep, 0.002, runs=5, warmup=1)
     assert (found.number, len(found.latencies)) == (1, 5)
@@ -67,6 +68,7 @@ def agreeing(ours, theirs, tries=30) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_it_agrees_with_timeit():
     def ours() -> float:
         return bench.op(work, cache=False, runs=20).median
@@ -91,6 +93,7 @@ def test_it_agrees_with_pytorch():
     assert agreeing(ours, theirs)
 
 
+@pytest.mark.slow
 def test_a_short_call_is_looped_and_the_loop_is_stated():
     found = bench.op(work, 3)
     assert found.number > 50
@@ -158,6 +161,7 @@ def test_flops_and_bytes_by_the_name():
     assert bench.op(work, 3).flops == -1
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 10**12), min_size=1, max_size=50), st.integers(1, 1000))
 def test_figures_are_those_of_the_runs(elapsed, number):
     options = Options(runs=len(elapsed))
@@ -176,6 +180,7 @@ def test_figures_are_those_of_the_runs(elapsed, number):
     assert "median" in repr(found)
 
 
+@pytest.mark.slow
 def test_a_table_says_once_what_is_alike():
     one, other = (bench.op(work, 3, runs=runs, number=2) for runs in (3, 4))
     last = bench.table([one, one]).splitlines()[-1]
@@ -219,6 +224,7 @@ APART = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", APART.values(), ids=APART)
 def test_what_differs_is_measured_apart(calls):
     found = [bench.op(*call, runs=1, number=1) for call in calls]
@@ -261,6 +267,7 @@ def test_what_may_change_is_measured_anew(call):
     assert bench.cache_size() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "other", [{"runs": 3}, {"warmup": 1}, {"number": 2}, {"repeat": 2}, {"cold": True}]
 )

@@ -40,6 +40,8 @@ from bridge.views import COSTS
 from importers import frames
 from importers.report import Facts, Report
 
+pytestmark = pytest.mark.slow
+
 DIMENSIONS = (*RANGES, *CALLS, *ACTIVITIES)
 ALONE = [(name,) for name in DIMENSIONS]
 PAIRS = list(combinations(DIMENSIONS, 2))
@@ -276,7 +278,6 @@ def assert_same(joined: Joined, truth: Breakdown, dimensions) -> None:
     same(ours, truth.rows(dimensions))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ["both", "forward", "backward"])
 @given(one=made(), data=st.data())
 def test_of_a_whole_program(way, one, data):
@@ -288,7 +289,6 @@ def test_of_a_whole_program(way, one, data):
         assert_same(joined, truth, dimensions)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ["both", "forward", "backward"])
 @given(one=made(), data=st.data())
 def test_of_a_part_of_its_time(way, one, data):

@@ -29,6 +29,7 @@ def rows(*words: str | Path) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_dimensions_go_together(report: Path) -> None:
     found = json.loads(done("report", report, "--by", "op, shape", "--format", "json"))
     assert found["by"] == "op,shape"
@@ -69,6 +70,7 @@ def test_columns_come_as_they_are_asked_for(report: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_column_that_is_sorted_or_filtered_by_is_there(report: Path) -> None:
     found = rows(report, "--sort", "+gpu_p99", "--filter", "cpu_max>=0")
     assert {"gpu_p99_ns", "cpu_max_ns"} <= set(found[0])
@@ -76,6 +78,7 @@ def test_a_column_that_is_sorted_or_filtered_by_is_there(report: Path) -> None:
     assert "gpu p99" in done("report", report, "--sort", "gpu_p99").splitlines()[0].lower()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("condition", "kept"),
     [
@@ -93,6 +96,7 @@ def test_filters_take_ranges_of_numbers_and_regular_expressions(
     assert {row["kernel"] for row in rows(report, "--by", "kernel", "--filter", condition)} == kept
 
 
+@pytest.mark.slow
 def test_a_filter_on_steps_chooses_them_where_rows_do_not_tell_them(report: Path) -> None:
     chosen = json.loads(
         done("report", report, "--filter", "op=gemm, step=1..2", "--format", "json")
@@ -103,6 +107,7 @@ def test_a_filter_on_steps_chooses_them_where_rows_do_not_tell_them(report: Path
     assert sorted(row["step"] for row in told) == [1, 2]
 
 
+@pytest.mark.slow
 def test_running_sums_go_down_the_rows(report: Path) -> None:
     found = rows(report, "--by", "kernel", "--running", "--sort", "+count")
     counts = [row["count"] for row in found]
@@ -111,12 +116,14 @@ def test_running_sums_go_down_the_rows(report: Path) -> None:
     assert found[1]["running_gpu_self_ns"] == found[0]["gpu_self_ns"] + found[1]["gpu_self_ns"]
 
 
+@pytest.mark.slow
 def test_times_come_in_the_unit_that_is_asked_for(report: Path) -> None:
     table = done("report", report, "--by", "kernel", "--unit", "us")
     assert "0.480 µs" in table or "0.480 us" in table
     assert "480 ns" in done("report", report, "--by", "kernel", "--unit", "ns", "--format", "md")
 
 
+@pytest.mark.slow
 def test_idle_gaps_can_be_longer_or_shorter(report: Path) -> None:
     every = rows(report, "--by", "gap", "--idle-over", "0")
     long = rows(report, "--by", "gap", "--idle-over", "500ns")
@@ -124,6 +131,7 @@ def test_idle_gaps_can_be_longer_or_shorter(report: Path) -> None:
     assert [row["gap_ns"] for row in long] == [r["gap_ns"] for r in every if r["gap_ns"] > 500]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

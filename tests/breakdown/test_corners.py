@@ -61,7 +61,6 @@ def rows(*words: str | Path) -> list[dict[str, Any]]:
 # -- names
 
 
-@pytest.mark.slow
 def test_what_says_nothing_is_one_row_whoever_does_not_say_it(report: Path) -> None:
     """Work in no range, ranges without shapes."""
     for dimension in ("shape", "dtype", "path", "direction"):
@@ -70,6 +69,7 @@ def test_what_says_nothing_is_one_row_whoever_does_not_say_it(report: Path) -> N
         assert "" in named
 
 
+@pytest.mark.slow
 def test_memory_is_shared_whichever_way_it_was_asked_for(report: Path) -> None:
     joined = package.load(report)
     activities = joined.report.activities
@@ -105,6 +105,7 @@ def test_gpus_that_are_called_alike_are_told_apart(tmp_path: Path) -> None:
         assert sorted(row["device"] for row in rows(path, "--by", by)) == expected
 
 
+@pytest.mark.slow
 def test_work_without_a_call_has_a_process_all_the_same(report: Path) -> None:
     bare = [row for row in rows(report, "--by", "thread,kernel") if row["tid"] == -1]
     assert [(row["pid"], row["kernel"]) for row in bare] == [(100, "lost_kernel"), (101, "lost_kernel")]  # fmt: skip
@@ -119,6 +120,7 @@ def test_odd_names_come_through_every_format(odd: Path) -> None:
     assert {row["path"] for row in rows(odd, "--by", "path", "--names", "raw")} == {*ODD}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("condition", "kept"),
     [
@@ -137,11 +139,13 @@ def test_odd_names_can_be_asked_for(condition: str, kept: list[int], odd: Path) 
     assert {row["op"] for row in rows(odd, "--filter", condition)} == {ODD[n] for n in kept}
 
 
+@pytest.mark.slow
 def test_brackets_are_brackets_in_names_of_ranges_too(odd: Path) -> None:
     assert [row["op"] for row in rows(odd, "--range", "[[2, 3]]")] == ["[[2, 3]]"]
     assert_misused(bridge("report", odd, "--range", "[2]"), "no range '[2]'")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_call_counts_where_the_slice_that_began_first_does(order: int) -> None:
     """Whichever of its ranges is first in the file."""
@@ -170,6 +174,7 @@ def test_what_names_a_row_is_no_figure(report: Path) -> None:
         assert_misused(said, f"no column '{other}': one of")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by", "columns", "words", "there"),
     [
@@ -223,12 +228,14 @@ def test_times_are_read_to_the_nearest_nanosecond() -> None:
             ns_of(text)
 
 
+@pytest.mark.slow
 def test_the_median_of_kernels_has_one_name(report: Path) -> None:
     every = [*rows(report, "--by", "kernel", "--columns", "all")[0]]
     assert ("median_ns" in every, "p50_ns" in every) == (True, False)
     assert "p50_ns" in rows(report, "--by", "op-kernel", "--columns", "all")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("by", "figure"), [("wait", "total"), ("api", "count"), ("op", "calls"), ("kind", "count")])  # fmt: skip
 def test_times_that_go_together_are_what_both_have(by: str, figure: str, report: Path) -> None:
     """In either order: the last two steps, as far as the clock says."""
@@ -244,6 +251,7 @@ def test_times_that_go_together_are_what_both_have(by: str, figure: str, report:
 # -- work outside of ranges, and directions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/gtls-no-nvtx.sqlite"))
 def test_rows_of_work_outside_ranges_have_its_causes_too(path: Path) -> None:
     joined = package.load(path)
@@ -254,6 +262,7 @@ def test_rows_of_work_outside_ranges_have_its_causes_too(path: Path) -> None:
     assert row["bound"] == "GPU"
 
 
+@pytest.mark.slow
 def test_communication_outside_ranges_is_in_their_rows_too(tmp_path: Path) -> None:
     made = Made()
     made.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 10, 100, 20, 50)
@@ -264,6 +273,7 @@ def test_communication_outside_ranges_is_in_their_rows_too(tmp_path: Path) -> No
     assert (row["gpu_self_ns"], row["communication_ns"], row["exposed_ns"]) == (50, 30, 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/pytorch-backward.sqlite"))
 def test_shares_and_calls_of_two_directions_are_the_whole(path: Path) -> None:
     joined = package.load(path)
@@ -277,6 +287,7 @@ def test_shares_and_calls_of_two_directions_are_the_whole(path: Path) -> None:
     assert min(calls) > 0
 
 
+@pytest.mark.slow
 def test_a_range_of_no_length_has_a_direction_by_its_name(tmp_path: Path) -> None:
     made = Made()
     for at, name in ((100, "loss.backward"), (200, "relu")):
@@ -354,6 +365,7 @@ def test_figures_that_a_narrow_terminal_has_no_room_for_are_said_to_be_left_out(
     assert "more" not in tables.for_terminal("ranges", table, Look(120))
 
 
+@pytest.mark.slow
 def test_a_row_of_very_many_names_is_longer_than_a_narrow_terminal() -> None:
     table = pd.DataFrame({f"name {n}": ["x" * 40] for n in range(14)} | {"total_ns": [123_456]})
     _, _, line, *_ = tables.for_terminal("", table, Look(60)).splitlines()

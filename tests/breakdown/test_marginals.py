@@ -75,6 +75,7 @@ def adds_up(joined: Joined, coarse: str, dropped: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", sorted(DIMENSIONS))
 def test_every_activity_is_in_one_row(dimension: str, joined: Joined) -> None:
     totals, rows = joined.totals, rows_of([dimension])
@@ -110,6 +111,7 @@ def test_single_names_mean_the_views_that_have_them(joined: Joined) -> None:
     assert joined.by("op, step").columns[:2].tolist() == ["op", "step"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("expected/*/cuda_api_sum.csv.gz"))
 def test_api_calls_are_those_of_nvidias_report(path: Path) -> None:
     """Its figures per name of call, to the last ns; means as far as they are written."""

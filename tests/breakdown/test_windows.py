@@ -14,6 +14,8 @@ from real_parts import corpus_reports
 import bridge
 from bridge.joined import Joined
 
+pytestmark = pytest.mark.slow
+
 ADDING = {
     "op": "calls kernels copies fills graphs gpu_self_ns cpu_self_ns".split(),
     "kind": ["count", "total_ns"],
@@ -41,7 +43,6 @@ def figures(joined: Joined, view: str) -> Counter[tuple[object, ...]]:
     return Counter({(key, c): n for key, row in rows.items() for c, n in row.items() if n})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("view", sorted(ADDING))
 @pytest.mark.parametrize("cut", [0, 1, 1_000, 1_215, 2_100, 10**9])
 def test_two_parts_of_the_time_are_the_whole(view: str, cut: int, made: Path) -> None:
@@ -55,7 +56,6 @@ def test_two_parts_of_the_time_are_the_whole(view: str, cut: int, made: Path) ->
     assert sum(part.totals["gpu_ns"] for part in parts) == joined.totals["gpu_ns"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports(names=SOME))
 @pytest.mark.parametrize("view", sorted(ADDING))
 def test_so_are_those_of_real_profiles(view: str, path: Path) -> None:
@@ -67,7 +67,6 @@ def test_so_are_those_of_real_profiles(view: str, path: Path) -> None:
     assert 0 < parts[0].totals["activities"] < joined.totals["activities"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/mnist-training.sqlite"))
 def test_steps_are_the_rows_of_the_table_by_step(path: Path) -> None:
     joined = bridge.load(path)

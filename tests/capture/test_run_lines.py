@@ -14,6 +14,7 @@ from pretended import VERSIONS, install
 
 pytestmark = pytest.mark.slow
 
+
 OPTIONS = {
     "latency": ["--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--cuda-graph-trace=node"],
     "memory": [

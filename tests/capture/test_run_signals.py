@@ -19,6 +19,7 @@ from bridge.capture import launch
 
 pytestmark = pytest.mark.slow
 
+
 COMMAND = [sys.executable, "-m", "bridge", "run"]
 WAITING = b"waiting"
 

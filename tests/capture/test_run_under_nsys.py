@@ -19,6 +19,7 @@ import bridge
 
 pytestmark = pytest.mark.slow
 
+
 ROOT = Path(bridge.__file__).parent.parent
 PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 SCRIPT = launched.__file__

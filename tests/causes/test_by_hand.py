@@ -85,6 +85,7 @@ def parts_of(joined, over):
     return parts
 
 
+@pytest.mark.slow
 def test_own_time_is_parted_by_calls():
     """Nested calls count once, waits before all; what lies in an inner range is not the outer one's."""
     scene = Scene(opened(0, 100, "outer"), opened(50, 80, "inner"))
@@ -98,6 +99,7 @@ def test_own_time_is_parted_by_calls():
     assert [inner[c] for c in ("host_ns", "api_ns", "sync_ns")] == [15, 10, 5]
 
 
+@pytest.mark.slow
 def test_a_copy_to_the_host_that_blocks_is_a_wait():
     """An asynchronous one whose call returned only after it had ended: of one to the device that says nothing."""
     for name, way, done, waits in (
@@ -111,6 +113,7 @@ def test_a_copy_to_the_host_that_blocks_is_a_wait():
         assert scene.ops["op"]["sync_ns"] == (20 if waits else 0)
 
 
+@pytest.mark.slow
 def test_a_gap_is_parted_by_what_the_host_did():
     scene = Scene(
         opened(0, 95, "step"),
@@ -147,6 +150,7 @@ def test_another_thread_is_asked_only_where_the_first_has_nothing_open():
     assert scene.parts() == [[("op", "main", 20), ("op", "other", 18), ("latency", "other", 2)]]
 
 
+@pytest.mark.slow
 def test_a_range_of_another_thread_that_adopts_has_neither_time_nor_gap_of_what_it_adopts():
     """Which thread was in what is told by what was open on that thread alone."""
     scene = Scene(opened(0, 90, "waits"), opened(10, 30, "works", OTHER))
@@ -175,6 +179,7 @@ def test_a_range_of_another_thread_that_adopts_has_neither_time_nor_gap_of_what_
     ]
 
 
+@pytest.mark.slow
 def test_data_is_loaded_by_the_thread_that_loads():
     """Not by one that waits for it, whose range may load data too."""
     scene = Scene(opened(0, 90, "data loading"), opened(10, 30, "data loader", OTHER))
@@ -187,6 +192,7 @@ def test_data_is_loaded_by_the_thread_that_loads():
     assert parts_of(joined, 0)[1] == [("data loading", "data loader", 12)]
 
 
+@pytest.mark.slow
 def test_of_ops_that_took_as_long_the_first_is_named():
     scene = Scene(opened(10, 15, "b"), opened(15, 20, "a"), opened(20, 25, "c"))
     scene.launch(0, 5, (5, 10))
@@ -212,6 +218,7 @@ def test_a_kernel_that_began_as_its_call_returned_was_queued_for_no_time():
     assert queued(scene.joined).tolist() == [0, 0, 4]
 
 
+@pytest.mark.slow
 def test_what_ends_before_it_starts_has_no_queue_and_ends_no_gap():
     scene = Scene(opened(0, 50, "a"))
     scene.launch(0, 5, (5, 10), (20, 15), (30, 0), (40, 41))
@@ -220,6 +227,7 @@ def test_what_ends_before_it_starts_has_no_queue_and_ends_no_gap():
     assert scene.ops["a"]["queue_ns"] == 35
 
 
+@pytest.mark.slow
 def test_where_nothing_is_open_the_gap_is_of_no_op():
     scene = Scene()
     scene.launch(0, 5, (5, 10))
@@ -242,6 +250,7 @@ def test_work_that_was_launched_before_the_gap_is_late():
     assert scene.parts() == [[("latency", "op", 8)]]
 
 
+@pytest.mark.slow
 def test_gpus_are_idle_apart():
     scene = Scene(opened(0, 100, "op"))
     scene.launch(0, 5, (5, 10), (20, 30))
@@ -251,6 +260,7 @@ def test_gpus_are_idle_apart():
     assert by_idle(scene.joined, 10)["share"].sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_overlapping_work_ends_no_gap_and_the_longest_begins_it():
     scene = Scene(opened(0, 10, "a"), opened(20, 40, "b"))
     scene.launch(0, 5, (5, 30))
@@ -267,6 +277,7 @@ def test_overlapping_work_ends_no_gap_and_the_longest_begins_it():
 FIGURES = dict.fromkeys("host_ns api_ns sync_ns launch_gap_ns starved_ns".split(), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "kernels", "copies", "times"),
     [
@@ -341,6 +352,7 @@ def test_reports_share_no_clock():
     assert scene.parts() == []
 
 
+@pytest.mark.slow
 def test_a_gap_of_a_real_training(corpus):
     """Worked out with `sqlite3`: docs/causes.md shows it."""
     joined = bridge.joined.load(corpus / "nsys" / "mnist-training.sqlite")

@@ -16,6 +16,7 @@ from compare.brute_diff import matched, outside, rows_of, u_test
 
 pytestmark = pytest.mark.slow
 
+
 NAMES = ["gemm_64x32", "gemm_32x32_v2", "gemm<float>", "void gemm<half>(int)", "triton_poi_fused_3", "triton_poi_fused_4"]  # fmt: skip
 VIEWS = ["op", "path", "op-kernel", "kernel"]
 

@@ -105,6 +105,7 @@ def test_the_other_way_round_is_the_negative(pair):
         assert row["diff_ns"] == -turned[row["op"]]["diff_ns"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports())
 def test_a_report_against_itself_is_all_zeros(path):
     try:
@@ -153,6 +154,7 @@ def test_rows_are_chosen_as_those_of_a_report_are(reports):
     assert found["totals"]["diff_ns"] == 153  # of the whole, whatever is shown
 
 
+@pytest.mark.slow
 def test_a_window_is_of_both_sides(reports):
     found = document(*reports, "--step", "0..1")
     assert found["totals"]["diff_ns"] == 0
@@ -195,7 +197,6 @@ def test_a_name_stays_on_its_line_and_is_no_markup(reports, folder):
     assert f"\n| {safe} | 2 → 3 |" in marked
 
 
-@pytest.mark.slow
 def test_junit_is_read_by_an_independent_parser(reports, folder):
     (folder / "b.yaml").write_text('ops: {gemm: {calls: 2}, "a<b & \\"c\\" \\x01": {calls: 1}}')
     result = bridge(
@@ -217,7 +218,6 @@ def test_junit_is_read_by_an_independent_parser(reports, folder):
     assert broken[0].find("failure").get("message") == "gemm calls: 3, over the budget of 2"
 
 
-@pytest.mark.slow
 def test_a_renamed_kernel_is_one_row(reports, folder):
     other = shutil.copy(reports[0], folder / "renamed.sqlite")
     made_reports.changed(

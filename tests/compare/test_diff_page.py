@@ -40,7 +40,6 @@ def test_the_page_shows_what_its_commands_print(corpus: Path, tmp_path: Path) ->
     assert compared == 1
 
 
-@pytest.mark.slow
 def test_the_page_lists_every_column_and_dimension(tmp_path: Path) -> None:
     report = made_reports.small(tmp_path / "a.sqlite")
     text = PAGE.read_text(encoding="utf-8")

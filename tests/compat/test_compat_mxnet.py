@@ -60,6 +60,7 @@ def test_a_whole_program(tmp_path, trace_processor):
     assert {"cpu/0", "training", "event"} <= named
 
 
+@pytest.mark.slow
 def test_aggregates_are_hand_counted():
     profiler.set_config(aggregate_stats=True)
     profiler.set_state("run")

@@ -47,6 +47,7 @@ def test_a_whole_program(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_the_trace_opens_in_a_viewer(tmp_path, trace_processor):
     from viewers.trace_processor import check_trace
 
@@ -80,6 +81,7 @@ def test_level_0_records_nothing():
     assert names() == ["on"]
 
 
+@pytest.mark.slow
 def test_times_go_on_after_a_get():
     profiler.start()
     op("first")

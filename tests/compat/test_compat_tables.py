@@ -61,6 +61,7 @@ def times(joined: Joined, **asked: object) -> list[int]:
 # -- profile_analyze
 
 
+@pytest.mark.slow
 def test_operators_come_longest_first_with_shares_and_sums(joined: Joined) -> None:
     found = operators(joined, "device", Asked())
     assert found["time"].tolist() == list(TIMES)
@@ -72,6 +73,7 @@ def test_operators_come_longest_first_with_shares_and_sums(joined: Joined) -> No
     assert found["out_shapes"].tolist() == ["", "[[7]]", "", ""]
 
 
+@pytest.mark.slow
 def test_filters(joined: Joined) -> None:
     assert times(joined, types=["argsort", "zero"]) == [5_000, 1_000]
     assert times(joined, name="m|z") == [40_000, 10_000, 1_000]
@@ -89,6 +91,7 @@ def test_the_host_has_its_own_times(joined: Joined) -> None:
     assert operators(joined, "host", Asked())["time"].tolist() == [2_000] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "time", "computation"),
     [("sum", 50_000, 10_000), ("max", 40_000, 8_000), ("min", 10_000, 2_000), ("mean", 25_000, 5_000)],
@@ -100,6 +103,7 @@ def test_calls_of_a_type_become_one(how: str, time: int, computation: int, joine
     assert found.loc["argsort", "computation"] == -1
 
 
+@pytest.mark.slow
 def test_speeds_are_of_the_calls_that_say_what_they_cost(path: Path) -> None:
     """One call without a formula does not make the others slower."""
     joined = bridge.load(path)
@@ -108,6 +112,7 @@ def test_speeds_are_of_the_calls_that_say_what_they_cost(path: Path) -> None:
     assert renamed.set_index("type")["FLOPS"].isna().tolist() == [False, True, False]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("order", "types"),
     [
@@ -150,6 +155,7 @@ def test_the_wiki_has_bars(path: Path) -> None:
     assert [line.split("|")[10].count("#") for line in said[1:]] == [15, 4, 2, 1]
 
 
+@pytest.mark.slow
 def test_operators_alone_can_be_compared(path: Path) -> None:
     said = run(path, "-t", "9", "--dump-only-opr").stdout
     assert said.splitlines() == [
@@ -192,6 +198,7 @@ def test_dumps_has_the_blocks_of_mxnet(joined: Joined) -> None:
     assert lines[lines.index("Device") + 4].split()[:2] == ["mm_kernel", "2"]
 
 
+@pytest.mark.slow
 def test_dumps_of_a_report_without_device_work(tmp_path: Path) -> None:
     without = "kernels copies fills graphs launches"
     joined = bridge.load(made_reports.small(tmp_path / "host.sqlite", without=without))
@@ -202,11 +209,13 @@ def test_dumps_of_a_report_without_device_work(tmp_path: Path) -> None:
         dumps.dumps(joined, sort_by="name")
 
 
+@pytest.mark.slow
 def test_the_command_prints_dumps(path: Path) -> None:
     result = CliRunner().invoke(dumps.main, [str(path), "--format", "json", "--ascending"])
     assert json.loads(result.stdout)["Time"]["Device"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", ["60", "100", "200"])
 def test_figures_are_whole_in_terminals_of_any_width(width: str, path: Path) -> None:
     """Names are broken, and a narrow terminal gets lines longer than it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import combinations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +26,6 @@ def crosses(one: Call, other: Call) -> bool:
     return second.start < first.end < second.end
 
 
-@pytest.mark.slow
 @given(st.lists(TIMES, max_size=12))
 def test_calls_of_a_lane_nest_and_pair(times):
     calls = [call(*one) for one in times]
@@ -49,7 +47,6 @@ def test_calls_of_a_lane_nest_and_pair(times):
         assert [time for *_, time in events] == sorted(time for *_, time in events)
 
 
-@pytest.mark.slow
 @given(st.lists(TIMES, max_size=12))
 def test_what_nests_needs_one_lane(times):
     kept: list[Call] = []

@@ -81,6 +81,7 @@ def test_exposed_communication_of_ops(made):
     assert [column.tolist() for column in nothing.values()] == [[0, 0], [0, 0]]
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(
@@ -101,6 +102,7 @@ def test_the_nth_collective_is_the_same_on_ranks_that_run_the_same(calls):
     assert transfers(*columns).tolist() == brute.transfers(calls)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.integers(0, 1), st.integers(0, 20), st.integers(0, 9), st.floats(0, 2)),
@@ -171,6 +173,7 @@ def test_one_rank_alone_and_ranks_that_differ_are_not_compared():
         assert (row["transfer_ns"], row["wait_ns"], row["straggler"]) == (-1, -1, "")
 
 
+@pytest.mark.slow
 def test_sizes_are_never_guessed():
     texts = ("nccl:all_reduce, sizes = [[8]]", "nccl:all_reduce, op_id = 4")
     [row] = by_collective(two_ranks([[100, 90]], texts)).to_dict("records")
@@ -193,6 +196,7 @@ def test_details_of_a_range_around_the_op_count():
     assert (row["gb_per_s"], row["bus_gb_per_s"]) == (10, 15)
 
 
+@pytest.mark.slow
 def test_without_communication_there_is_no_row():
     joined = attributed(Program([], [], [Activity(0, PROCESS, 1, 0, 9)], []))
     assert by_collective(joined).empty

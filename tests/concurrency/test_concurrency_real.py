@@ -12,6 +12,8 @@ from bridge.analyze.steps import ROLES
 from bridge.join.order import NONE
 from importers import ReportError
 
+pytestmark = pytest.mark.slow
+
 NO_PROFILES = ("failed-export", "no-kernels-osrt")  # nothing of CUDA in them: they are refused
 
 

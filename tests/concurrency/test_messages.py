@@ -16,6 +16,7 @@ from bridge.analyze.concurrency.messages import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "collective", "dtype", "algorithm"),
     [

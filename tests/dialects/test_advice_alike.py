@@ -6,6 +6,8 @@ import pytest
 
 import bridge
 
+pytestmark = pytest.mark.slow
+
 OURS = {  # by how each of its recommendations begins
     "This run has high time cost on input data loading.": "data-loading",
     "GPU 0 has low utilization.": "low-gpu-use",
@@ -36,7 +38,6 @@ def test_tensorboard_recommends_the_same(name, corpus, tool_says):
     assert theirs == TRACES[name]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", TRACES)
 def test_we_say_what_tensorboard_does(name, corpus):
     advised = bridge.load(corpus / "kineto" / f"{name}.pt.trace.json.gz").advise(worth=0)

@@ -13,6 +13,7 @@ from importers import ReportError
 
 pytestmark = pytest.mark.slow
 
+
 PAIRED = ("raf", "mxnet", "megengine")
 
 

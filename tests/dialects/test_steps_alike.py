@@ -15,6 +15,8 @@ from bridge.join.grammar import parse
 from bridge.joined import Joined
 from importers import frames
 
+pytestmark = pytest.mark.slow
+
 US = 1_000
 RANKS = ("pytorch-2gpu-before", "pytorch-2gpu-after")
 LIKE_US = ("kernel", "memcpy", "memset", "communication", "runtime")

@@ -28,6 +28,7 @@ from fleet.split import processes, split
 
 pytestmark = pytest.mark.slow
 
+
 TABLES = kept(["path", "shape,op,kernel", "kernel,step", "op,module"])
 FORMS = ("csv", "md", "table")
 ASKED = (

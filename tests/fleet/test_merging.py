@@ -76,6 +76,7 @@ def test_neither_order_nor_grouping_changes_anything(reports, random, data):
     assert plain(together([together(parts[:cut]), together(parts[cut:])])) == whole
 
 
+@pytest.mark.slow
 @given(st.lists(tables(), min_size=1, max_size=4))
 def test_rows_that_are_apart_stay_apart(reports):
     parts = [made(rows) for rows in reports]
@@ -89,6 +90,7 @@ def test_rows_that_are_apart_stay_apart(reports):
     assert np.bincount(row, minlength=merged.rows).tolist() == (counts or [])
 
 
+@pytest.mark.slow
 @given(tables())
 def test_packing_loses_nothing(rows):
     table, back = made(rows), unpacked(packed(made(rows)))
@@ -123,6 +125,7 @@ def test_a_table_that_lacks_something_is_refused(head):
         unpacked(zlib.compress(data))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(-1, 3), INTS), max_size=20))
 def test_times_of_a_group_are_all_of_them_in_order(pairs):
     group, value = (np.array([p[i] for p in pairs], np.int64) for i in range(2))

@@ -27,8 +27,6 @@ from bridge.fleet.task import Broken, Task
 from bridge.join.choices import Choices
 from fleet.reports import several
 
-pytestmark = pytest.mark.slow
-
 REPORTS = 16
 PROGRAM = """
 import sys
@@ -75,6 +73,7 @@ def one_process(reports: Path) -> str:
     return done("report", pattern(reports), "--by", "op-kernel", "--format", "json")
 
 
+@pytest.mark.slow
 @pytest.mark.racy("processes are killed while others wait for them")
 def test_a_cluster_of_two_workers_says_what_one_process_says(reports, scheduler):
     command = ("report", pattern(reports), "--by", "op-kernel", "--format", "json")
@@ -84,6 +83,7 @@ def test_a_cluster_of_two_workers_says_what_one_process_says(reports, scheduler)
     assert f"{REPORTS} of {REPORTS}: rank" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_pool_of_two_workers_says_what_one_process_says(reports, monkeypatch):
     monkeypatch.setattr(cluster, "available", lambda: False)
     command = ("report", pattern(reports), "--by", "op-kernel", "--format", "json")
@@ -105,6 +105,7 @@ def assert_complete(found: list[Aggregates | Broken], work: list[Task]) -> None:
     assert sorted(one.place for one in found) == [task.place for task in work]
 
 
+@pytest.mark.slow
 @pytest.mark.racy("processes are killed while others wait for them")
 def test_a_killed_worker_of_a_cluster_loses_nothing(reports, scheduler):
     from distributed import Client
@@ -118,6 +119,7 @@ def test_a_killed_worker_of_a_cluster_loses_nothing(reports, scheduler):
     assert_complete(after_a_kill(cluster.on_cluster(work, scheduler), kill), work)
 
 
+@pytest.mark.slow
 @pytest.mark.racy("processes are killed while others wait for them")
 def test_killed_workers_of_the_pool_lose_nothing(reports):
     killed: list[int] = []
@@ -157,6 +159,7 @@ def test_a_report_that_kills_its_worker_every_time_is_named(reports):
     assert not workers_of_ours()
 
 
+@pytest.mark.slow
 def test_nobody_answers_at_the_address(reports, monkeypatch):
     import dask
 
@@ -212,6 +215,7 @@ def left(group: int, patience_s: float) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.racy("processes are killed while others wait for them")
 def test_an_interrupt_leaves_nothing(started, tmp_path):
     os.killpg(started.pid, signal.SIGINT)
@@ -223,6 +227,7 @@ def test_an_interrupt_leaves_nothing(started, tmp_path):
     assert not (tmp_path / "x.db").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.racy("processes are killed while others wait for them")
 def test_workers_end_with_a_parent_that_is_killed(started, tmp_path):
     assert len(living(started.pid)) >= 3

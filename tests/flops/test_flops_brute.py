@@ -16,6 +16,7 @@ REPORTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPORTS)
 def test_columns_are_those_of_the_definition(corpus, name):
     joined = load(corpus / name)
@@ -38,6 +39,7 @@ def test_columns_are_those_of_the_definition(corpus, name):
     assert compared > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPORTS)
 def test_what_counts_once_is_the_whole_however_rows_are_parted(corpus, name):
     joined = load(corpus / name)

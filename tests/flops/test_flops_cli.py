@@ -28,11 +28,13 @@ def rows(*words):
     return json.loads(done("report", *words, "--format", "json"))["rows"]
 
 
+@pytest.mark.slow
 def test_choices_are_those_there_are():
     assert CONVENTIONS == NAMES
     assert set(ASKED) == set(DTYPES) - {"fp64_tensor"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -57,7 +59,6 @@ def test_other_tables_read_no_details():
     assert details_of("op", ["counted"]) == details_of("step", ["mfu"]) == {"json", "metrics"}
 
 
-@pytest.mark.slow
 def test_shown_with_units(report):
     text = done("report", report, "--columns", "flop,tflop_per_s,peak_share,moved_bytes")
     for shown in ("12.00 MFLOP", "12 TFLOP/s", "3.8 %", "214.8 KiB"):
@@ -79,6 +80,7 @@ def test_peaks_as_asked(report, tmp_path):
     assert share("--gpus", own) == pytest.approx(0.25)
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_said_in_a_line(report, tmp_path, monkeypatch):
     assert_misused(bridge("report", report, "--flops", "mine"), "'mine'", "flopcounter")
     assert_misused(bridge("report", report, "--dtype", "fp4"), "'fp4'", "bf16")

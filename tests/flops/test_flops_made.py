@@ -14,6 +14,8 @@ from bridge.hardware import DTYPES
 from bridge.joined import load
 from bridge.views import COSTS
 
+pytestmark = pytest.mark.slow
+
 ALIKE = ("flop", "flop_once", "counted_ns", "uncounted")
 MM = [[100, 200], [200, 300]]
 OF_MM = 2 * 100 * 200 * 300
@@ -91,7 +93,6 @@ def test_rates_are_of_the_calls_that_are_known(made, tmp_path):
     assert found.loc["aten::mm", "formula"] == "2·M·N·K, too little recorded"
 
 
-@pytest.mark.slow
 def test_recorded_figures_come_first(made, tmp_path):
     details = {"flops": 5_000, "bytes": 70, "shapes": MM, "dtypes": FP16}
     pushed(made, 0, 900, "mm", details)
@@ -216,7 +217,6 @@ def test_steps_say_their_utilisation_and_against_what(made, tmp_path):
     assert own["peak_tflops"].tolist() == [100, 100]
 
 
-@pytest.mark.slow
 def test_forward_alone(made, tmp_path):
     pushed(made, 0, 900, text("aten::mm", MM))
     pushed(made, 1_000, 1_900, "MmBackward0")
@@ -247,7 +247,6 @@ def test_wrong_words_are_refused():
     assert Costs(dtype=DTYPES[0])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "sizes",
     [

@@ -70,6 +70,7 @@ def test_a_trace_has_what_with_flops_says_by_op():
         assert table.loc[op, "flop_once"] == truth[op], op
 
 
+@pytest.mark.slow
 def test_convolutions_without_recorded_strides_are_as_large_as_their_gradients():
     """Kineto's shapes alone leave the output open; the backward call has it."""
     table = load(TRACE).by("op", columns="flop,formula").set_index("op")

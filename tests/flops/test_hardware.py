@@ -21,6 +21,7 @@ def anew(monkeypatch):
     catalogue.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", ENTRIES["gpu"], ids=lambda entry: entry["names"][0])
 def test_figures_fit_together(entry):
     """Dense figures: narrower is never slower, and what multiprocessors and clock make of them is what is said."""
@@ -40,11 +41,13 @@ def test_figures_fit_together(entry):
         assert any(per_clock == pytest.approx(lanes, rel=0.02) for lanes in (64, 128))
 
 
+@pytest.mark.slow
 def test_no_name_is_listed_twice():
     names = [name for entry in ENTRIES["gpu"] for name in entry["names"]]
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "fp16", "bandwidth"),
     [
@@ -95,6 +98,7 @@ def test_a_gpu_that_is_not_listed_is_computed():
     assert other.of("fp32") is None
 
 
+@pytest.mark.slow
 def test_computed_peaks_are_those_of_data_sheets(corpus):
     """Of the GPUs of real reports that are listed too."""
     from bridge.joined import load

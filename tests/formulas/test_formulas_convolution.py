@@ -73,6 +73,7 @@ def convolutions(draw):
     return Convolution(*channels, lengths, kernel, draw(small), draw(st.integers(0, 2)), dilation)
 
 
+@pytest.mark.slow
 @given(convolutions())
 def test_forward_and_backward_against_loops(conv):
     expected = 2 * conv.loops()
@@ -86,6 +87,7 @@ def test_forward_and_backward_against_loops(conv):
     assert conv.backward(output_mask=[False, False, True]) == 0
 
 
+@pytest.mark.slow
 @given(convolutions())
 def test_transposed_is_the_gradient_of_the_input(conv):
     """A transposed convolution does what the backward pass does to the gradient of the output."""
@@ -105,6 +107,7 @@ def test_transposed_is_the_gradient_of_the_input(conv):
     assert flops(Call("convolution", call.shapes, arguments=general)) == 2 * conv.loops()
 
 
+@pytest.mark.slow
 @given(convolutions())
 def test_groups_divide_the_work(conv):
     whole = conv._replace(groups=1, wide=conv.groups * conv.wide, made=conv.groups * conv.made)
@@ -139,6 +142,7 @@ def test_one_image_without_a_batch():
     assert flops(Call("conv2d", (X[1:], W))) == ONE * 36 // 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "places"),
     [
@@ -184,6 +188,7 @@ def test_gradients_that_came_out_were_asked_for():
     assert flops(recorded) == ONE * 36
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shapes", "arguments"),
     [

@@ -127,6 +127,7 @@ def test_by_hand(name, shapes, arguments, expected):
     assert count(name, *shapes, **arguments) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shapes", "arguments"),
     [

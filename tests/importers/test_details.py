@@ -10,6 +10,8 @@ from bridge.joined import join
 from importers import frames, load
 from importers.nsys import write as own
 
+pytestmark = pytest.mark.slow
+
 DECOMPRESSIONS = "CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS"
 DETAILS = ["source_kind", "target_kind", "migration_cause", "green_context"]
 
@@ -56,7 +58,6 @@ def test_migrations_of_unified_memory_have_a_cause_and_no_call(tmp_path):
     assert join(report).op_kernels["reason"].tolist() == ["no_launch"] * 3
 
 
-@pytest.mark.slow
 def test_columns_that_are_not_there_or_not_asked_for_are_missing(tmp_path):
     full = row(srcKind=1, dstKind=2, migrationCause=1, greenContextId=3)
     for tables, how in (({COPIES: [row()]}, {}), ({COPIES: [full]}, {"details": False})):

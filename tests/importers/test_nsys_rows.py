@@ -43,6 +43,7 @@ def kernel(start=30, end=40, **more):
 # -- names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "name"),
     [
@@ -66,6 +67,7 @@ def test_a_name_is_where_one_is_written(loaded, columns, name):
     assert found["name"].tolist() == [name, "another"]
 
 
+@pytest.mark.slow
 def test_names_in_every_place_at_once(loaded):
     rows = [
         {"textId": 9},
@@ -92,6 +94,7 @@ def test_without_a_table_of_strings_it_is_no_export(tmp_path):
 # -- domains and categories
 
 
+@pytest.mark.slow
 def test_a_domain_is_of_its_process(loaded):
     found = ranges(
         loaded,
@@ -125,6 +128,7 @@ def test_a_category_is_of_its_domain_and_process(loaded):
     assert found["category"].tolist() == ["math", "I/O", "4", "4", "", ""]
 
 
+@pytest.mark.slow
 def test_domains_of_libraries_hold_no_ops(loaded):
     report = loaded(
         {
@@ -176,6 +180,7 @@ OPEN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("duration", "is_open", "ends"),
     [
@@ -190,6 +195,7 @@ def test_open_ranges_where_the_session_has_an_end(loaded, duration, is_open, end
     assert found["end"].tolist() == ends
 
 
+@pytest.mark.slow
 def test_open_ranges_end_with_the_last_event_where_the_end_is_unknown(loaded):
     tables = {NVTX: [event(start=5, end=None), event(start=7, end=9)], KERNELS: [kernel(30, 45)]}
     report = loaded(tables)
@@ -198,12 +204,14 @@ def test_open_ranges_end_with_the_last_event_where_the_end_is_unknown(loaded):
     assert report.facts[0].span == (5, 45)
 
 
+@pytest.mark.slow
 def test_open_ranges_alone(loaded):
     found = ranges(loaded, event(start=5, end=None), event(start=-7, end=None))
     assert found["end"].tolist() == [5, 5]
     assert found["open"].all()
 
 
+@pytest.mark.slow
 def test_times_may_be_negative_or_zero(loaded):
     report = loaded(
         {
@@ -220,12 +228,14 @@ def test_times_may_be_negative_or_zero(loaded):
 # -- payloads
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["int64Value", "uint64Value", "int32Value", "uint32Value"])
 def test_a_payload_is_in_the_column_of_its_type(loaded, column):
     found = ranges(loaded, event(**{column: 7}), event(**{column: None}), event(**{column: 0}))
     assert found["payload"].tolist() == [7, -1, 0]
 
 
+@pytest.mark.slow
 def test_payloads_of_all_types_at_once(loaded):
     columns = ["int64Value", "uint64Value", "int32Value", "uint32Value", "doubleValue"]
     found = ranges(loaded, *(event(**{column: n}) for n, column in enumerate(columns, 1)))
@@ -235,6 +245,7 @@ def test_payloads_of_all_types_at_once(loaded):
 # -- identities
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", [PID, HIGH | PID, 0xFFFFFF << 24])
 def test_processes_and_threads_of_any_number(loaded, process):
     report = loaded(
@@ -248,16 +259,19 @@ def test_processes_and_threads_of_any_number(loaded, process):
     assert join(report).op_kernels["reason"].tolist() == ["", "no_launch"]
 
 
+@pytest.mark.slow
 def test_a_kernel_without_process_is_of_the_only_one(loaded):
     rows = [kernel(), kernel(globalPid=None)]
     assert loaded({KERNELS: rows}).activities["process"].tolist() == [PID, PID]
 
 
+@pytest.mark.slow
 def test_a_kernel_without_process_is_of_none_if_there_are_two(loaded):
     rows = [kernel(), kernel(globalPid=None), kernel(globalPid=OTHER)]
     assert loaded({KERNELS: rows}).activities["process"].tolist() == [PID, -1, OTHER]
 
 
+@pytest.mark.slow
 def test_a_device_is_the_gpu_that_its_process_calls_so(loaded):
     report = loaded(
         {
@@ -287,6 +301,7 @@ def test_a_device_is_the_gpu_that_its_process_calls_so(loaded):
     }
 
 
+@pytest.mark.slow
 def test_devices_of_exports_that_say_less(loaded, tmp_path):
     gpu = {"id": 3, "name": "V100"}
     found = loaded(
@@ -297,6 +312,7 @@ def test_devices_of_exports_that_say_less(loaded, tmp_path):
     assert bare[["device", "gpu", "name"]].values.tolist() == [[0, -1, ""]]
 
 
+@pytest.mark.slow
 def test_a_thread_has_its_name_of_highest_priority(loaded):
     rows = [("b", 1, 1), ("z", 2, 5), ("y", 2, 5), ("c", 3, 9)]
     named = [
@@ -338,6 +354,7 @@ def test_only_a_kernel(loaded):
     assert join(report).totals["unattributed"] == {"no_launch": {"activities": 1, "gpu_ns": 3}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "empty", [CALLS, COPIES, FILLS, GRAPHS, NVTX, SESSION, "PROCESSES", "ThreadNames"]
 )
@@ -352,6 +369,7 @@ def test_nothing_at_all_is_an_error(loaded):
         loaded({KERNELS: [], NVTX: []})
 
 
+@pytest.mark.slow
 def test_of_tables_with_a_version_the_newest_counts(loaded):
     tables = {
         NVTX: [],
@@ -440,6 +458,7 @@ def test_what_one_report_lacks_another_may_have(tmp_path, one, other):
     assert len(join(together).op_kernels) == len(together.activities)
 
 
+@pytest.mark.slow
 def test_what_is_known_of_a_gpu(tmp_path, corpus):
     devices = importers.load(corpus / "nsys" / "mnist-training.sqlite").devices
     [gpu] = devices.to_dict("records")

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from importers.percall import INPUT_OP_IDS, OP_ID, SEQ, SIZES, name_lengths, numbers, values
 from importers.texts import Texts
 
+pytestmark = pytest.mark.slow
+
 KEYS = ("seq", "op_id", "sizes", "input_op_ids")
 
 

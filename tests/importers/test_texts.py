@@ -35,7 +35,6 @@ def grouped(names):
     return [distinct.index(name) for name in names], distinct
 
 
-@pytest.mark.slow
 @given(columns)
 def test_texts_come_back(column):
     packed = Texts.of(column)
@@ -53,7 +52,6 @@ def test_strings_are_packed_as_utf8(column):
     assert Texts.of(column).decode() == column
 
 
-@pytest.mark.slow
 @given(columns.filter(bool), st.data())
 def test_take(column, data):
     rows = data.draw(st.lists(st.integers(0, len(column) - 1)))
@@ -74,6 +72,7 @@ def test_slices(column, data, block):
     assert found == [packed.data[a:b].tobytes() for a, b in edges]
 
 
+@pytest.mark.slow
 @given(st.lists(columns, min_size=1, max_size=4), st.integers(0, 3))
 def test_concat_takes_parts_of_larger_blocks(many, skip):
     parts = [Texts.of(column) for column in many]
@@ -87,6 +86,7 @@ def weak(words, starts, lengths):
     return np.zeros(len(starts), np.uint64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hashes", [None, weak], ids=["hashed", "colliding"])
 @given(column=columns)
 def test_factorize_numbers_distinct_names_by_first_occurrence(column, hashes):

@@ -10,6 +10,8 @@ from join.plain_writer import CALLS, KERNELS, PID, write
 from importers import frames, load
 from importers.report import concat
 
+pytestmark = pytest.mark.slow
+
 SYNCS, EVENTS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 OTHER = 8 << 24
 NONE = 4_294_967_295
@@ -106,7 +108,6 @@ def test_without_details_they_are_not_read(tmp_path):
     assert tuple(found["kind"].cat.categories) == frames.WAIT_KINDS
 
 
-@pytest.mark.slow
 def test_kinds_mean_the_same_in_every_report(tmp_path):
     some = ({SYNCS: [sync(syncType=4)]}, {EVENTS: [event()]}, {SYNCS: [sync(syncType=3)]}, {})
     reports = [

@@ -54,6 +54,7 @@ def stacks_of(joined):
 BACKWARD = opened(0, 100, "step"), opened(10, 90, "backward")
 
 
+@pytest.mark.slow
 def test_what_a_bare_thread_launches_belongs_to_the_range_that_another_waits_in():
     assert adopted(BACKWARD, (AUTOGRAD, 20)) == [("step/backward", "adopted")]
     assert adopted(BACKWARD, (AUTOGRAD, 5)) == [("step", "adopted")]
@@ -66,6 +67,7 @@ def test_what_a_bare_thread_launches_belongs_to_the_range_that_another_waits_in(
     ]  # that the thread has ranges elsewhere is no hindrance
 
 
+@pytest.mark.slow
 def test_two_threads_that_could_be_waited_in_are_none():
     other = opened(0, 100, "load", OTHER)
     assert adopted([*BACKWARD, other], (AUTOGRAD, 20)) == [None]
@@ -78,6 +80,7 @@ def test_two_threads_that_could_be_waited_in_are_none():
     assert adopted([*BACKWARD, opened(30, 90, "load", OTHER)], (AUTOGRAD, 20)) == [here]
 
 
+@pytest.mark.slow
 def test_who_launches_in_between_waits_for_nobody():
     here, own = ("step/backward", "adopted"), ("step/backward", "launch")
     burst = (AUTOGRAD, 20), (AUTOGRAD, 40)
@@ -158,6 +161,7 @@ def test_adoptions_chain():
     assert adopted(ranges, (P | 4, 95)) == [("step", "adopted")]
 
 
+@pytest.mark.slow
 def test_what_was_guessed_is_said():
     ranges = [*BACKWARD, opened(20, 50, "engine", AUTOGRAD)]
 

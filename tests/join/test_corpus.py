@@ -17,6 +17,8 @@ from join import plain_export
 from join.compare import found_of, keyed, only, said, same
 from join.indexed import indexed
 
+pytestmark = pytest.mark.slow
+
 EMPTY = ("failed-export", "no-kernels-osrt")
 REPORTS = [of for of in corpus_reports() if of.id not in EMPTY]
 reports = pytest.mark.parametrize("path", REPORTS)
@@ -29,7 +31,6 @@ def opened(path):
     return bridge.joined.load(path), plain, indexed(plain.ranges, plain.calls, plain.activities)
 
 
-@pytest.mark.slow
 @reports
 def test_rows_are_as_recorded(path):
     joined, plain, _ = opened(path)
@@ -58,7 +59,6 @@ def test_every_activity_is_where_it_belongs(path):
     assert [op if isinstance(op, str) else None for op in table["op"]] == ops
 
 
-@pytest.mark.slow
 @reports
 def test_every_table_is_true(path):
     joined, _, brute = opened(path)
@@ -91,7 +91,6 @@ def test_the_laws_hold(path):
     assert (ranges["gpu_busy_ns"] <= ranges["gpu_span_ns"]).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/pytorch-2gpu-after.sqlite"))
 def test_no_kernel_has_two_innermost_ops(path):
     """Here all ranges of a thread nest: of those around a launch, one lies inside all others."""
@@ -118,7 +117,6 @@ def test_what_holds_no_profile_is_refused(path):
         bridge.joined.load(path)
 
 
-@pytest.mark.slow
 def test_any_two_reports_read_as_one(corpus):
     """What the one lacks the other may have."""
     paths = [of.values[0] for of in REPORTS]

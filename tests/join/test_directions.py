@@ -66,6 +66,7 @@ def test_real_profiles_have_the_directions_links_and_modules_that_are_true(path)
     held_to(joined.attributed, BruteMore(brute, names, plain.texts, categories, said))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/pytorch-backward.sqlite"))
 def test_a_real_backward_pass_belongs_to_its_forward_pass(path):
     table = bridge.joined.load(path).op_kernels
@@ -97,6 +98,7 @@ MM = "aten::mm, seq = 7, op_id = 3"
 BACKWARD = opened(50, 60, "MmBackward0, seq = 7, op_id = 9", AUTOGRAD)
 
 
+@pytest.mark.slow
 def test_the_link_is_the_last_forward_range_with_the_number():
     around, node = opened(0, 20, "aten::mm, seq = 7"), opened(5, 10, MM)
     assert belongs(around, node, BACKWARD, at=55) == ("backward", 1, False)
@@ -107,6 +109,7 @@ def test_the_link_is_the_last_forward_range_with_the_number():
     assert belongs(node, opened(5, 12, MM), BACKWARD, at=55) == ("backward", 0, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "other",
     [
@@ -124,6 +127,7 @@ def test_what_is_no_forward_range(other):
     assert belongs(other, BACKWARD, at=55) == ("backward", -1, False)
 
 
+@pytest.mark.slow
 def test_another_thread_comes_before_its_own():
     own, other = opened(30, 40, MM, AUTOGRAD), opened(5, 10, MM)
     assert belongs(own, BACKWARD, at=55) == ("backward", 0, False)
@@ -144,6 +148,7 @@ def test_what_is_under_a_backward_range_is_backward_and_belongs_where_the_innerm
     assert belongs(mm, BACKWARD, at=7, thread=MAIN) == ("forward", -1, False)
 
 
+@pytest.mark.slow
 def test_the_range_around_a_backward_call_belongs_where_the_call_does():
     mm, engine = opened(5, 10, MM), opened(45, 70, ENGINE, AUTOGRAD)
     assert belongs(mm, engine, BACKWARD, at=65) == ("backward", 0, False)

@@ -12,6 +12,8 @@ import bridge
 from bridge.join.graphs import NodeEvents, creation_of
 from importers.nsys.write import Strings, write
 
+pytestmark = pytest.mark.slow
+
 PROCESS, OTHER = 50 << 24, 60 << 24
 MAIN, ELSEWHERE = PROCESS | 50, OTHER | 60
 NOTHING = -1

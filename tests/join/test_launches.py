@@ -18,7 +18,6 @@ def columns(rows, width):
     return np.array(rows, np.int64).reshape(-1, width).T.copy()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("spread", [1, FAR], ids=["dense", "sparse"])
 @given(asked=st.lists(keys, max_size=20), calls=calls)
 def test_the_earliest_call_of_the_same_process_and_id(asked, calls, spread):

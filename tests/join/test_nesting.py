@@ -15,6 +15,8 @@ from importers.nsys import schema
 from join.brute import Range, outer_first, stack_at, union
 from join.compare import chain
 
+pytestmark = pytest.mark.slow
+
 intervals = st.lists(
     st.tuples(st.integers(0, 2), st.integers(-4, 14), st.integers(-2, 12)), max_size=14
 )
@@ -117,20 +119,17 @@ def tangled(count):
     return np.zeros(count, np.int64), start, start + count
 
 
-@pytest.mark.slow
 def test_some_hundreds_that_all_cross_are_cut_into_pieces():
     nesting = Nesting.of(*tangled(200))
     assert len(nesting) == 200 * 201 // 2
     assert len(nesting.crossed) == 199
 
 
-@pytest.mark.slow
 def test_thousands_that_all_cross_are_refused_soon():
     with pytest.raises(TangledError, match="cross each other"):
         Nesting.of(*tangled(5_000))
 
 
-@pytest.mark.slow
 def test_a_tangled_report_is_refused_in_a_line(tmp_path):
     path = made_reports.small(tmp_path / "report.sqlite")
     made_reports.changed(

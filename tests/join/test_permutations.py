@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,7 +43,6 @@ def tables(joined: Joined) -> dict[str, list[tuple[object, ...]]]:
     return {view: sorted(table.itertuples(index=False, name=None)) for view, table in found.items()}
 
 
-@pytest.mark.slow
 @given(programs(), st.permutations(PROCESSES), st.booleans())
 def test_no_table_depends_on_the_order_of_processes_and_files(program, processes, swapped):
     one = Joined(named(attributed(program), swapped=False))

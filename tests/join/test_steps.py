@@ -24,6 +24,7 @@ def steps_of(*ranges):
     return list(zip(found.range.tolist(), found.number.tolist(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "number"),
     [
@@ -38,6 +39,7 @@ def test_names_of_steps(name, number):
     assert said == number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["Optimizer.step#Adam.step", "batch", "stepper 3", "aten::step", "step 3 forward", "iterator 1", "batch_norm", ""]
 )  # fmt: skip
@@ -57,6 +59,7 @@ def test_the_thread_that_spends_most_time_in_them():
     assert steps_of(*loader, opened(0, 20, "step 1"), opened(20, 30, "step 2")) == [(5, 1), (6, 2)]
 
 
+@pytest.mark.slow
 def test_steps_without_numbers_and_numbers_said_twice_are_counted():
     assert steps_of(opened(5, 9, "step"), opened(0, 4, "step")) == [(1, 0), (0, 1)]
     assert steps_of(opened(0, 4, "step 1"), opened(5, 9, "step 1")) == [(0, 0), (1, 1)]

@@ -51,6 +51,7 @@ def recorded(corpus):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NEWER)
 def test_a_name_of_newer_gpus_and_other_libraries(name):
     assert kernels.kinds_of([name]) == [NEWER[name]]
@@ -100,10 +101,12 @@ def test_no_rule_stands_behind_others():
     assert all(any(pattern.found(name) for name in names) for pattern, _ in known.uses)
 
 
+@pytest.mark.slow
 def test_every_kind_is_some_name_s():
     assert {kernel.kind for kernel in (*NEWER.values(), *CORPUS.values())} == set(kernels.KINDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(set(kernels.KINDS) - {"gemm", "convolution", "attention", "rnn", "fused", "other"}))  # fmt: skip
 def test_what_multiplies_no_matrices_uses_no_tensor_cores(kind):
     uses = {k.tensor_cores for k in (*NEWER.values(), *CORPUS.values()) if k.kind == kind}
@@ -180,7 +183,6 @@ def test_any_text_is_something(name):
     assert kernel.tensor_cores in (kernels.YES, kernels.NO, kernels.UNKNOWN)
 
 
-@pytest.mark.slow
 @given(st.sampled_from([*NEWER, *CORPUS]), st.integers(0, 60), st.integers(0, 60))
 def test_a_part_of_a_name_is_something(name, first, last):
     assert kernels.kinds_of([name[first : len(name) - last]])[0].kind in kernels.KINDS

@@ -47,6 +47,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".json", ".json.gz", ".pt.trace.json.gz", ".bin"])
 @pytest.mark.parametrize("what", BAD)
 def test_what_is_no_trace(what, suffix, tmp_path):
@@ -108,6 +109,7 @@ def test_what_is_not_read_is_said(tmp_path):
     assert report.warnings == ("t.json: 1 events are of kinds that are not read: xpu_runtime",)
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_said(tmp_path):
     def warnings(*events):
         path = made.write(tmp_path / "t.json", made.trace(list(events)))

@@ -13,6 +13,8 @@ import importers
 from importers import frames
 from importers.kineto.kernels import short_name
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def traces(corpus):
@@ -35,7 +37,6 @@ def figures(table) -> dict[str, tuple[int, int, int, int]]:
     return {key: tuple(rest) for key, *rest in zip(*(table[c] for c in columns), strict=True)}
 
 
-@pytest.mark.slow
 @every
 def test_kernels_per_name(name, traces):
     joined, events = traces(name)
@@ -63,7 +64,6 @@ def test_copies_and_fills(name, traces):
         assert table.loc[rows, "count"].sum() == ways[way]
 
 
-@pytest.mark.slow
 @every
 def test_events_are_where_and_when_they_were(name, traces):
     joined, events = traces(name)
@@ -93,7 +93,6 @@ def test_events_are_where_and_when_they_were(name, traces):
     assert set(report.activities["process"]) == set(report.launches["process"])
 
 
-@pytest.mark.slow
 @every
 def test_device_times_per_op_are_those_of_containment(name, traces):
     joined, events = traces(name)
@@ -104,7 +103,6 @@ def test_device_times_per_op_are_those_of_containment(name, traces):
         assert found == {op: value for op, value in expected.items() if value}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", plain.WITH_IDS)
 def test_ops_of_kernels_are_those_of_the_profilers_own_ids(name, traces):
     joined, events = traces(name)
@@ -187,7 +185,6 @@ UNDESCRIBED = {"resnet50-workers0", "resnet50-workers4", "sampled-rank0"}  # no 
 SHARED_WITHOUT_ASKING = 48 << 10
 
 
-@pytest.mark.slow
 @every
 def test_estimates_of_occupancy_are_kinetos(name, traces):
     """Kineto computes them with NVIDIA's cuda_occupancy.h, and writes per cent as whole numbers."""
@@ -218,7 +215,6 @@ def test_estimates_of_occupancy_are_kinetos(name, traces):
     assert (int(kernels.sum()), without_blocks) == DESCRIBED[name]
 
 
-@pytest.mark.slow
 def test_short_names_are_those_of_nsight_systems(corpus):
     pairs = {}
     for file in sorted((corpus / "nsys").glob("*.sqlite")):
@@ -232,7 +228,6 @@ def test_short_names_are_those_of_nsight_systems(corpus):
     assert {full: short_name(full) for full in pairs} == pairs
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("full", "short"),
     [

@@ -52,6 +52,7 @@ def fill(_name, ts, dur, correlation):
                       device=0, stream=7, correlation=correlation, bytes=8)  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -113,6 +114,7 @@ def test_texts_of_ops_are_those_of_pytorchs_own_ranges(tmp_path):
     assert bridge.load(path).by("op")["op"].tolist() == ["aten::mm", "ProfilerStep"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "name", "source", "target"),
     [
@@ -133,6 +135,7 @@ def test_copies_are_named_as_nsight_systems_names_them(written, name, source, ta
     assert (row["source_kind"], row["target_kind"], row["bytes"]) == (source, target, 8)
 
 
+@pytest.mark.slow
 def test_python_functions_are_ops_only_if_asked_for(tmp_path):
     events = [
         *made.small(),

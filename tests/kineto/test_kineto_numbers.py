@@ -14,6 +14,7 @@ from importers.kineto.numbers import LATEST, UNKNOWN, integers, nanoseconds
 decimals = st.decimals(-(10**15), 10**16, allow_nan=False, allow_infinity=False, places=6)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(-(2**70), 2**70) | decimals | st.none() | st.text(max_size=5)))
 def test_microseconds_become_nanoseconds_exactly(values):
     written = [format(v, "f") if isinstance(v, Decimal) else v for v in values]
@@ -35,6 +36,7 @@ def test_three_decimals_of_a_time_of_today_are_kept(ns):
         assert Decimal(float(text)) != Decimal(text)  # why they are not read as floats
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "ns"),
     [
@@ -49,6 +51,7 @@ def test_what_is_written_otherwise(written, ns):
     assert nanoseconds([written, "1.5"]).tolist() == [ns, 1500]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "number"),
     [(7, 7), ("7", 7), (-7, -7), ("7.0", -1), (True, -1), (None, -1), (10**30, -1), ("x", -1), ([], -1), ("²", -1)],

@@ -11,6 +11,8 @@ from command import done
 import bridge
 from importers import frames
 
+pytestmark = pytest.mark.slow
+
 WITHOUT_STEPS = ("nvfuser", "pytorch-2gpu-before", "pytorch-2gpu-window", "pytorch-backward", "transformer-annotated", "two-processes")  # fmt: skip
 VIEWS = ("op", "kernel", "op-kernel", "copy")
 
@@ -29,7 +31,6 @@ def again(corpus, tmp_path):
     return drawn
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", WITHOUT_STEPS)
 def test_a_report_drawn_and_read_again_has_every_figure(name, again):
     one, other = again(name)
@@ -42,7 +43,6 @@ def test_a_report_drawn_and_read_again_has_every_figure(name, again):
         assert next(pair) == next(pair)
 
 
-@pytest.mark.slow
 def test_steps_are_called_as_the_profiler_calls_them(again):
     """Ranges that we take for steps are drawn as ProfilerStep#N, all else is as it was."""
     one, other = again("mnist-training")
@@ -74,7 +74,6 @@ def test_graphs_recorded_as_a_whole_are_graphs_again(again):
     assert sorted(graphs[0]["name"]) == sorted(graphs[1]["name"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["alexnet", "sampled-rank0", "gpu-user-annotation"])
 def test_a_run_of_the_store_says_what_the_trace_says(name, corpus, folder):
     path = plain.path(corpus, name)
@@ -85,7 +84,6 @@ def test_a_run_of_the_store_says_what_the_trace_says(name, corpus, folder):
     assert "already" in run("import", path).output
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "number"), [("alexnet", "#50"), ("sampled-rank0", "#50")])
 def test_every_command_takes_a_trace(name, number, corpus, folder):
     path = plain.path(corpus, name)

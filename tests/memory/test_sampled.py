@@ -68,6 +68,7 @@ def test_every_sample_has_its_op_and_step(
     assert {r["reserved_bytes"] for r in samples if r["device"] == "host"} == {-1}
 
 
+@pytest.mark.slow
 def test_samples_of_several_threads_are_in_order_of_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,7 +116,6 @@ def test_peaks_are_the_greatest_samples(
             assert found["peak_bytes"] == max(row[2 + gpu] for row in of_op)
 
 
-@pytest.mark.slow
 def test_it_is_said_in_a_line_and_a_table(
     recorded: tuple[Path, list[tuple[str, int, int, int]]],
 ) -> None:
@@ -127,6 +127,7 @@ def test_it_is_said_in_a_line_and_a_table(
     assert done("memory", path, "--format", "csv").startswith("op,pid,device,samples,peak_bytes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["alive", "allocation", "step", "category", "scope"])
 def test_what_only_allocations_tell_is_refused(
     recorded: tuple[Path, list[tuple[str, int, int, int]]], by: str

@@ -48,6 +48,7 @@ def device() -> Device:
     return training(steps=6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["s.pickle", "s.json", "s.pickle.gz", "s.json.gz"])
 def test_totals_are_those_of_the_allocator(name, device, tmp_path):
     other = training(seed=3, number=1)
@@ -80,6 +81,7 @@ def test_lines_of_the_program_are_ops(device, tmp_path):
     assert scopes.loc["train.py:40 main/train.py:22 loss", "count"] >= 1
 
 
+@pytest.mark.slow
 def test_what_the_history_has_forgotten_was_there_before(tmp_path):
     device = training(steps=8, most=60)
     held = held_of(written(tmp_path / "s.pickle", snapshot(device)))
@@ -220,6 +222,7 @@ def test_the_most_reserved_may_be_between_allocations(trace, segments, peak, lev
         assert done.exit_code == 0, done.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["--timeline", "w.svg"], ["--timeline", "w.json"], ["--flow", "w.svg"], ["-o", "w.svg", "--by", "category"]]
 )  # fmt: skip
@@ -249,7 +252,6 @@ def test_out_of_memory_is_said_and_marked(device, tmp_path):
     assert "peak" in done.stdout
 
 
-@pytest.mark.slow
 def test_every_table_and_drawing(device, tmp_path):
     path = written(tmp_path / "s.pickle", snapshot(device, training(seed=1, number=1, most=30)))
     for by in ("op", "allocation", "alive", "category", "scope", "trace", "summary"):
@@ -277,6 +279,7 @@ def test_a_line_is_open_while_stacks_have_it():
     )
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.integers(0, 2), max_size=4), min_size=1, max_size=12))
 def test_ranges_of_stacks_hold_exactly_the_stack_of_each_entry(entries):
     known = [*dict.fromkeys(map(tuple, entries))]
@@ -362,6 +365,7 @@ def test_keys_are_no_tuples_a_million_deep(item, tmp_path):
         importers.load(path)
 
 
+@pytest.mark.slow
 def test_states_may_be_as_deep_as_they_like(tmp_path):
     state = b")" + b"\x85" * 100_000
     block = b"}(\x8c\x05state" + state + b"\x8c\x07addressK\x01u"
@@ -371,7 +375,6 @@ def test_states_may_be_as_deep_as_they_like(tmp_path):
         importers.load(path)
 
 
-@pytest.mark.slow
 def test_numbers_of_lines_have_few_digits(device, tmp_path):
     data = snapshot(device)
     data["device_traces"][0][1]["frames"] = [frame("a.py", 1 << 99999, "f")]
@@ -482,6 +485,7 @@ def test_damaged_files_are_errors_or_reports(tmp_path_factory, which, seed, chan
 # -- PyTorch itself
 
 
+@pytest.mark.slow
 def test_pytorch_reads_what_is_made_here_and_finds_the_same(device):
     viz = pytest.importorskip("torch.cuda._memory_viz", reason="PyTorch is not installed")
     device.empty_cache()
@@ -492,6 +496,7 @@ def test_pytorch_reads_what_is_made_here_and_finds_the_same(device):
     assert "snapshot.pickle" in viz.trace_plot(snapshot(device))
 
 
+@pytest.mark.slow
 def test_frames_of_memory_are_whole(device, tmp_path):
     table = importers.load(written(tmp_path / "s.pickle", snapshot(device))).memory
     assert list(table.columns) == list(frames.FRAMES["memory"])

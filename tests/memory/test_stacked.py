@@ -27,8 +27,6 @@ from memory.histories import histories
 from memory.snapshots import snapshot, training
 from memory.test_snapshot import held_of, written
 
-pytestmark = pytest.mark.slow
-
 TRAINING = Path(__file__).parent / "data" / "training.pt.trace.json.gz"
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -61,6 +59,7 @@ def plain_levels(held, found, group) -> list[list[int]]:
     return said
 
 
+@pytest.mark.slow
 @given(histories())
 def test_levels_are_a_bag_per_category(history):
     held = history.held
@@ -78,6 +77,7 @@ def test_levels_are_a_bag_per_category(history):
     assert table["allocated_bytes"].sum() == whole["allocated_bytes"].sum()
 
 
+@pytest.mark.slow
 def test_the_drawing_has_areas_axes_legend_and_the_peak(held):
     tree = ET.fromstring(as_svg(stacked(held)))
     areas = [p for p in tree.iter(f"{SVG}path") if p.get("fill")]
@@ -109,6 +109,7 @@ def test_areas_lie_on_each_other(held):
         assert np.abs(np.array(ups[: len(total)]) - expected).max() < 0.06
 
 
+@pytest.mark.slow
 def test_many_events_are_thinned_and_keep_their_peaks(tmp_path, monkeypatch):
     device = training(steps=300)
     held = held_of(written(tmp_path / "s.pickle", snapshot(device)))
@@ -136,6 +137,7 @@ def test_the_json_is_what_pytorch_would_write(held):
     assert times[0] == began // 1_000
 
 
+@pytest.mark.slow
 def test_the_columns_of_the_json_are_in_pytorchs_order(held):
     reason = "PyTorch is not installed"
     profiler = pytest.importorskip("torch.profiler._memory_profiler", reason=reason)
@@ -158,6 +160,7 @@ def test_the_columns_of_the_json_are_in_pytorchs_order(held):
     assert seen == set(by_category(held)["category"])
 
 
+@pytest.mark.slow
 def test_commands(tmp_path):
     run = CliRunner()
     outputs = {
@@ -189,6 +192,7 @@ def test_commands(tmp_path):
 # -- what is told of from before
 
 
+@pytest.mark.slow
 @given(histories())
 def test_what_is_held_before_is_as_if_it_were_released_after_all(history):
     """An address that nothing else uses: told of at first, or released at last, the levels between are the same."""

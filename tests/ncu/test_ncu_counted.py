@@ -47,6 +47,7 @@ def instructions(kind, add, mul, fma, unit="smsp", end=""):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("metrics", "flops", "dtype"),
     [
@@ -127,7 +128,6 @@ def test_flops(tmp_path, metrics, flops, dtype):
         assert [DTYPES[code] if code >= 0 else "" for code in counted.dtype] == [dtype]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("measured", [0, 1, 2])
 def test_kernels_without_any_metric_may_come_last(folder, measured):
     each = {n: (str(v), "inst") for n, v in instructions("f", 5, 0, 0).items()}
@@ -151,6 +151,7 @@ def test_each_kernel_has_what_was_counted_of_it(tmp_path):
     assert counted.flops.tolist() == pytest.approx([1, math.nan, 8, 10], nan_ok=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("metrics", "level", "moved"),
     [
@@ -299,7 +300,6 @@ def test_a_call_with_a_kernel_that_was_not_measured_is_not(made):
     assert rows["step 0"]["uncounted"] == 1
 
 
-@pytest.mark.slow
 def test_recorded_and_computed_figures_come_after(folder):
     """A call that says 8 FLOPs, and one whose shapes do: measured once, as they say without."""
     from made_reports import PUSH_POP, Made, thread

@@ -70,6 +70,7 @@ def test_the_report_has_every_figure_that_ncu_printed_to_the_last_digit(ncu, lib
     assert compared == 4 * 265  # 3 of nvlink have no value
 
 
+@pytest.mark.slow
 def test_the_raw_page_reads_as_the_report_does(ncu, library):
     printed = by_metric(importers.load(ncu / f"{PRINTED}.raw.csv"))
     found = by_metric(importers.load(ncu / f"{PRINTED}.ncu-rep"))
@@ -176,6 +177,7 @@ def test_every_file_makes_tables(ncu, library, name):
             assert table["count"].sum() == len(joined.report.activities)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "times"),
     [("copy-blocked.details.csv", [21_058_944]), ("llm-kernel.metrics.csv", [6_750])],
@@ -184,6 +186,7 @@ def test_times_are_ns_whatever_the_unit(ncu, name, times):
     assert bridge.load(ncu / name).by("kernel")["total_ns"].tolist() == times
 
 
+@pytest.mark.slow
 def test_estimated_speedups_of_the_details_page(ncu):
     rules = importers.load(ncu / "copy-blocked.details.csv").metrics.rules
     found = set(zip(rules["rule"], rules["kind"], rules["scope"], rules["speedup"], strict=True))
@@ -195,6 +198,7 @@ def test_estimated_speedups_of_the_details_page(ncu):
     )  # 45.14 and 42.96 of one other rule do not add up
 
 
+@pytest.mark.slow
 def test_the_page_names_every_short_name():
     page = (ROOT / "docs" / "ncu.md").read_text(encoding="utf-8")
     said = page.partition("Short names:")[2].partition(".\n")[0]

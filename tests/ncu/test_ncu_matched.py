@@ -153,6 +153,7 @@ def test_the_timeline_keeps_its_times(both):
     assert "gap" in done("report", report, "--ncu", csv, "--by", "gap", "--format", "json")
 
 
+@pytest.mark.slow
 def test_a_step_that_was_not_measured_has_the_same_ops(folder):
     ours = [("step 4", "gemm", 8), ("a", "gemm", 8)]
     left = bridge.load(timeline(folder / "r.sqlite", ours)).attributed
@@ -162,6 +163,7 @@ def test_a_step_that_was_not_measured_has_the_same_ops(folder):
     assert match.report.metrics.of.tolist() == [0, 1]
 
 
+@pytest.mark.slow
 def test_function_names_match_short_ones(folder):
     ours = [("a", "gemm", 8)]
     left = bridge.load(timeline(folder / "r.sqlite", ours)).attributed
@@ -224,6 +226,7 @@ def of_processes(folder, ours, theirs):
     return matched(left, bridge.load(folder / "x.csv").attributed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ours", "theirs", "of", "by", "line"),
     [

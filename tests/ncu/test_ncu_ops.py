@@ -75,6 +75,7 @@ def load(folder, *kernels):
     return bridge.load(path)
 
 
+@pytest.mark.slow
 def test_domains_and_names_of_pytorch(tmp_path):
     call = "aten::mm, seq = 7, op_id = 40, sizes = [[2, 3]]"
     joined = load(
@@ -106,6 +107,7 @@ def test_phases(tmp_path):
     assert table.to_dict() == {"a": "epoch", "b": "eval", "c": "epoch"}
 
 
+@pytest.mark.slow
 def test_brute_force_over_kernels(tmp_path):
     """Sum, mean by time, maximum: by hand for each op."""
     rng = np.random.default_rng(5)
@@ -158,6 +160,7 @@ def test_several_files_are_one_report(tmp_path):
     assert dict(zip(table["op"], table["x.sum"], strict=True)) == {"a": 5, "b": 6}
 
 
+@pytest.mark.slow
 def test_nothing_else_changes_for_reports_without_metrics(corpus):
     report = importers.load(next(corpus.rglob("*.sqlite")))
     assert not len(report.metrics)

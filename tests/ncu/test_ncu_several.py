@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,8 +11,6 @@ from bridge.analyze.metrics.several import united
 from importers import frames
 from importers.ncu.kernels import Kernel, Rule, Value
 from importers.ncu.metrics import Metrics, of
-
-pytestmark = pytest.mark.slow
 
 NAMES = "abc"
 PART = st.lists(

@@ -52,6 +52,7 @@ def test_kernels_without_metrics_have_none(made):
     assert not any("occupancy (%)" in args for args in args_of_kernels(made / "y.json"))
 
 
+@pytest.mark.slow
 def test_perfetto_reads_them_as_numbers(made, trace_processor):
     done("trace", "t.sqlite", "--ncu", "c.csv", "-o", "x.pftrace")
     sql = (
@@ -65,7 +66,6 @@ def test_perfetto_reads_them_as_numbers(made, trace_processor):
     ]
 
 
-@pytest.mark.slow
 def test_points_of_the_page(made):
     done("html", "t.sqlite", "--ncu", "c.csv", "-o", "x.html")
     text = (made / "x.html").read_text()
@@ -84,6 +84,7 @@ def advice(*words):
     return json.loads(done("advise", *words, "--rule", "nsight-compute", "--format", "json"))
 
 
+@pytest.mark.slow
 def test_rules_are_advice_of_nsight_compute(made):
     """An estimate of half of each kernel; one of a unit alone saves nothing of itself."""
     [one] = advice("t.sqlite", "--ncu", "rules.csv", "--over", "0")["advice"]
@@ -115,12 +116,14 @@ def test_another_grid_has_other_trouble(made):
     assert one["figures"]["kernels"] == 4
 
 
+@pytest.mark.slow
 def test_without_rules_it_says_what_records_them(made):
     [left] = advice("t.sqlite", "--ncu", "c.csv")["not_judged"]
     assert left["missing"] == "rules of Nsight Compute"
     assert "ncu --set full" in left["record"]
 
 
+@pytest.mark.slow
 def test_of_real_reports(corpus):
     """Against the estimates of the report: of each rule the largest of a kernel, times its time."""
     pytest.importorskip("ncu_report", reason="no ncu-report: pip install ncu-report")

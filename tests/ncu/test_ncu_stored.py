@@ -19,6 +19,7 @@ from bridge.store.tables import VERSION
 
 pytestmark = pytest.mark.slow
 
+
 FILES = (
     *("cutlass-gemm-nvtx.ncu-rep", "cutlass-gemm-int8.ncu-rep", "cuda-graph.ncu-rep"),
     *("simple-divergence.ncu-rep", "simple-divergence.raw.csv", "simple-divergence.details.csv"),

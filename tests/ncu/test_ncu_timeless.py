@@ -101,6 +101,7 @@ def test_shown(said, words):
     assert "-o" in words or result.stdout
 
 
+@pytest.mark.slow
 def test_every_command_is_told_of():
     told = (
         {words[0] for words, _ in (*REFUSED, *MISUSED)} | {words[0] for words in SHOWN} | ELSEWHERE
@@ -111,6 +112,7 @@ def test_every_command_is_told_of():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", sorted({*VIEWS, *DIMENSIONS}))
 def test_every_table_is_made_or_refused(folder, by):
     counters.counters(folder / "c.csv", steps=2)
@@ -122,6 +124,7 @@ def test_every_table_is_made_or_refused(folder, by):
     assert not {c for c in columns if c.startswith(("cpu_", "wall_", "start_", "launch"))}
 
 
+@pytest.mark.slow
 def test_steps_are_those_that_ranges_name(folder):
     counters.counters(folder / "c.csv", steps=2)
     rows = json.loads(done("report", "c.csv", "--step", "1", "--by", "kernel", "--format", "json"))
@@ -155,7 +158,6 @@ def test_stacks_weigh_what_is_known(folder):
     assert [one["name"] for one in profiles] == ["GPU time", "calls"]
 
 
-@pytest.mark.slow
 def test_two_of_them_compare_and_one_with_a_timeline_does_not(folder):
     for name, steps in (("a.csv", 1), ("b.csv", 2)):
         counters.counters(folder / name, steps=steps)
@@ -169,7 +171,6 @@ def test_two_of_them_compare_and_one_with_a_timeline_does_not(folder):
     assert run("diff", "a.csv", "--budget", "b.toml").exit_code == 2
 
 
-@pytest.mark.slow
 def test_the_store_keeps_that_there_is_no_timeline(folder):
     counters.counters(folder / "c.csv")
     assert "next: bridge report --by op | bridge report --by rule" in run("import", "c.csv").stderr

@@ -31,6 +31,7 @@ HEAD = (
 LINE = "onednn_verbose,v1,primitive,exec,cpu,matmul,brg,undef,src:f32,,,2x3:3x4,0.5\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
 def test_real_logs_add_up_as_a_plain_loop_adds_them(path: Path) -> None:
     log = load(path)
@@ -47,6 +48,7 @@ def test_real_logs_add_up_as_a_plain_loop_adds_them(path: Path) -> None:
     assert any(key[0] == "exec" for key in expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_fields_are_where_the_version_has_them(name: str) -> None:
     events = load(DATA / name).events
@@ -111,6 +113,7 @@ def test_blocks_that_end_anywhere_give_the_same(monkeypatch: pytest.MonkeyPatch)
     assert primitives.by(load(*LOGS), ("primitive", "problem"), "primitive").equals(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [
@@ -188,6 +191,7 @@ def test_flops_reached_are_of_rows_that_know_all_theirs() -> None:
     assert convolution["gflop_per_s"] == pytest.approx(reached)
 
 
+@pytest.mark.slow
 def test_it_prints_tables_and_documents(tmp_path: Path) -> None:
     path = DATA / "onednn-3.12.log"
     rows = json.loads(done("onednn", path, "--by", "primitive,impl", "--format", "json"))

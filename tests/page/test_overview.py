@@ -64,6 +64,7 @@ def columns(rows):
     return table[:, 0], table[:, 1], table[:, 1] + table[:, 2]
 
 
+@pytest.mark.slow
 @given(intervals, st.integers(1, 60))
 def test_spreading_keeps_every_nanosecond_in_its_bin(rows, width):
     _, start, end = columns(rows)
@@ -103,6 +104,7 @@ def test_the_largest_are_chosen(values, most):
 # -- whole reports
 
 
+@pytest.mark.slow
 def test_it_is_json_of_whole_numbers_that_javascript_can_hold(joined):
     text = json.dumps(overview(joined), allow_nan=False)
     numbers = []
@@ -231,6 +233,7 @@ def test_few_rows_and_slices_keep_all_time(drawn, monkeypatch):
     assert number(few) == number(whole)
 
 
+@pytest.mark.slow
 def test_bins_hold_what_is_not_listed_one_by_one(tmp_path, monkeypatch):
     made = made_reports.Made()
     made.names_of(100)
@@ -271,6 +274,7 @@ def test_slices_of_a_row_do_not_overlap(drawn):
         last[row] = start + length
 
 
+@pytest.mark.slow
 def test_a_report_of_nothing_but_calls_has_no_panels(corpus):
     found = overview(load(corpus / "nsys" / "no-kernels-empty.sqlite").attributed)
     names = ("operators", "icicle", "timeline", "utilisation", "memory", "roofline")
@@ -331,6 +335,7 @@ def test_ops_and_kernels_beyond_the_limits_are_summed_up(corpus, monkeypatch):
     assert listed == truth | {(of, True): [told] for of, told in rest.items()}
 
 
+@pytest.mark.slow
 def test_the_full_name_is_that_with_most_time(tmp_path):
     made = made_reports.Made()
     made.names_of(100)
@@ -384,7 +389,6 @@ def test_memory_of_many_samples_keeps_the_extremes(tmp_path):
         assert min(series["value"]) == min(values[at::2])
 
 
-@pytest.mark.slow
 def test_values_that_are_no_numbers_are_passed_over(tmp_path):
     made = made_reports.Made()
     made.names_of(100)
@@ -403,6 +407,7 @@ def test_values_that_are_no_numbers_are_passed_over(tmp_path):
     assert found["roofline"]["flops"] == [2.0]
 
 
+@pytest.mark.slow
 def test_a_report_of_one_moment(tmp_path):
     made = made_reports.Made()
     made.names_of(100)

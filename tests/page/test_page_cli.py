@@ -29,7 +29,6 @@ def report(folder: Path) -> Path:
     return made_reports.report(folder / "report.sqlite")
 
 
-@pytest.mark.slow
 def test_one_report(report):
     result = bridge("html", report, "-o", "page.html")
     assert result.exit_code == 0
@@ -63,7 +62,6 @@ def test_the_newest_run_of_the_store(report):
     assert stored["operators"] == direct["operators"]
 
 
-@pytest.mark.slow
 def test_options_of_attribution_count(report):
     done("html", report, "--exclude-domain", "default", "-o", "page.html")
     rows = data("page.html")["reports"][0]
@@ -117,6 +115,7 @@ def large(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_page_of_many_kernels_is_small_and_quick(large, chromium):
     pytest.importorskip("playwright", reason="playwright is not installed")
     from opened_page import Browser

@@ -21,6 +21,7 @@ from bridge.render.page.page import as_json, page
 
 pytestmark = pytest.mark.slow
 
+
 SURROGATE = "lone \ud800 surrogate"
 
 

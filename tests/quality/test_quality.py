@@ -28,6 +28,8 @@ from bridge.render import units
 from bridge.render.quality import sentence
 from importers.nsys import schema
 
+pytestmark = pytest.mark.slow
+
 PAGE = (ROOT / "docs" / "quality.md").read_text(encoding="utf-8")
 LOST = "Not all CUDA events might have been collected."
 BEFORE = 1_000  # µs until the first op
@@ -245,7 +247,6 @@ EVENTS = st.lists(
 )
 
 
-@pytest.mark.slow
 @given(events=EVENTS)
 def test_the_profilers_own_time_by_counting(events, tmp_path_factory):
     """Microsecond by microsecond: which of them any overhead of the launching thread covers."""
@@ -303,7 +304,6 @@ def test_a_recording_is_judged_by_what_it_has(tmp_path):
     assert found.judged == ("dense-ranges", "open-ranges", "unlawful-times")
 
 
-@pytest.mark.slow
 def test_the_same_report_has_the_same_score_from_the_store(folder):
     path = made_report(folder / "made.sqlite")
     first = bridge.load(path).quality
@@ -317,7 +317,6 @@ def test_the_same_report_has_the_same_score_from_the_store(folder):
     assert f"capture quality {first.score} of 100\n" in done("runs", "show", "1")
 
 
-@pytest.mark.slow
 def test_import_says_it_in_a_line(folder):
     good_one = good().written(folder / "good.sqlite")
     other = half_outside().written(folder / "other.sqlite")
@@ -330,7 +329,6 @@ def test_import_says_it_in_a_line(folder):
     assert "quality" not in done("import", other, "--quiet")
 
 
-@pytest.mark.slow
 def test_the_forms(folder):
     path = slowed(0.105).written(folder / "slow|ed.sqlite")
     text = done("quality", path)
@@ -350,7 +348,6 @@ def test_the_forms(folder):
     assert ran("quality", path, "-o", "q.md").exit_code == 1
 
 
-@pytest.mark.slow
 def test_the_page_has_it(folder):
     path = slowed(0.105).written(folder / "slowed.sqlite")
     done("html", path, "-o", "page.html")
@@ -358,7 +355,6 @@ def test_the_page_has_it(folder):
     assert '"quality":{"score":87,"first":"10.5 % of the time' in page
 
 
-@pytest.mark.slow
 def test_the_trace_draws_the_profilers_work(folder):
     story = good()
     own(story, 10, 900, "before the first event")
@@ -432,7 +428,6 @@ def test_the_docs_have_scores_of_profiles_alone(corpus):
     assert set(SCORES) <= {named(path) for path in corpus.glob("*/*.*")}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("ncu/*"))
 def test_a_report_of_nsight_compute_is_not_punished_for_what_it_is(path):
     if path.suffix == ".ncu-rep":
@@ -440,7 +435,6 @@ def test_a_report_of_nsight_compute_is_not_punished_for_what_it_is(path):
     assert bridge.load(path).quality.score == 100
 
 
-@pytest.mark.slow
 def test_overhead_is_what_the_file_says(corpus):
     files = compared = 0
     for path in sorted(corpus.glob("nsys/*.sqlite")):
@@ -469,7 +463,6 @@ def test_a_scrubbed_report_has_no_messages(folder):
     assert isinstance(bridge.load(folder / "shared.sqlite").quality, Quality)
 
 
-@pytest.mark.slow
 def test_a_store_of_before_has_no_score(folder):
     path = made_report(folder / "made.sqlite")
     done("import", path, "--quiet")

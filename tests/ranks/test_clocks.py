@@ -15,6 +15,7 @@ from ranks.run import BEGIN_NS, EPOCH, STEP_NS, Rank, meeting, run
 
 pytestmark = pytest.mark.slow
 
+
 SECOND = 1_000_000_000
 ZEROS = (0, 3 * SECOND, -2 * SECOND, 7)
 WRONG = (0, 250_000, -90_000, 4_000_000)

@@ -14,6 +14,8 @@ from bridge.join.order import NONE
 from importers import ReportError
 from ranks.run import ALL_REDUCE, BEGIN_NS, STEP_NS, Rank, begun, meeting, run
 
+pytestmark = pytest.mark.slow
+
 SECOND = 1_000_000_000
 TIMES = [BEGIN_NS + n * STEP_NS for n in range(5)]
 NOBODY = (-1, -1, "")
@@ -35,7 +37,6 @@ def uneven(folder, seed):
     return paths, work
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_skew_is_as_defined(folder, seed):
     paths, work = uneven(folder, seed)
@@ -92,7 +93,6 @@ def test_ranks_add_up_to_ops(path):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [0, 400_000])
 def test_who_comes_last_to_collectives(folder, wrong):
     """Rank 2 is slower; clocks that are wrong do not hide it."""
@@ -111,7 +111,6 @@ def test_who_comes_last_to_collectives(folder, wrong):
     assert "rank 2" in row["last"]
 
 
-@pytest.mark.slow
 def test_without_clocks_that_compare_nobody_is_last(folder):
     ranks = [Rank(n, pid=100 + n, wrong=n * 3 * SECOND) for n in range(2)]
     [row] = bridge.load(*run(folder, ranks)[0]).by("collective").to_dict("records")
@@ -140,7 +139,6 @@ def test_a_rank_alone_is_not_last(folder):
     assert came(row) == NOBODY
 
 
-@pytest.mark.slow
 def test_a_row_with_any_call_of_a_rank_alone_says_nothing(folder):
     """The third rank's calls are none of the others': they are fewer."""
     one = meeting(folder / "a.sqlite", {Rank(0): TIMES})
@@ -153,7 +151,6 @@ def test_a_row_with_any_call_of_a_rank_alone_says_nothing(folder):
     assert came(row) == NOBODY
 
 
-@pytest.mark.slow
 def test_who_meets_in_one_report_needs_no_other_clock(folder):
     """The other report has no collectives, so that its clock and this one's are not brought together."""
     made = begun(Rank(0))

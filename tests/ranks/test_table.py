@@ -6,12 +6,13 @@ import bridge
 from bridge.analyze.ranks.table import Run
 from ranks.run import BEGIN_NS, STEP_NS, Rank, begun, meeting, run
 
+pytestmark = pytest.mark.slow
+
 
 def found(folder, ranks, **how):
     return Run.of(bridge.load(*run(folder, ranks, **how)[0]).attributed)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("hosts", "many"), [("aab", 2), (["a", "", "b"], 2), (["", ""], 0)])
 def test_hosts_are_those_with_a_name(folder, hosts, many):
     ranks = [Rank(n, pid=100 + n, host=host) for n, host in enumerate(hosts)]
@@ -20,7 +21,6 @@ def test_hosts_are_those_with_a_name(folder, hosts, many):
     assert of.totals["hosts"] == many
 
 
-@pytest.mark.slow
 def test_clocks_agree_within_the_widest_spread(folder):
     of = found(folder, [Rank(n, pid=100 + n) for n in range(3)], jitter=10_000)
     spreads = of.rows["clock_spread_ns"].tolist()
@@ -28,7 +28,6 @@ def test_clocks_agree_within_the_widest_spread(folder):
     assert of.totals["clock_spread_ns"] == max(spreads)
 
 
-@pytest.mark.slow
 def test_where_one_spread_is_unknown_that_of_all_is(folder):
     of = found(folder, [Rank(0), Rank(1, pid=101)], steps=2)  # too few collectives
     assert of.rows["clock_spread_ns"].tolist() == [0, -1]
@@ -39,7 +38,6 @@ def test_numbers_of_processes_have_24_bits(folder):
     assert found(folder, [Rank(0, pid=0xABCDEF)]).rows["pid"].tolist() == [0xABCDEF]
 
 
-@pytest.mark.slow
 def test_figures_are_of_the_rank_and_times_of_the_run(folder):
     """Each range begins 710 ns before its kernel of 500 ns ends; the second has fewer, and its clock is 1 µs behind."""
     times = [BEGIN_NS + n * STEP_NS for n in range(5)]

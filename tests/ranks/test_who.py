@@ -30,6 +30,7 @@ def told(paths, **choices):
     return [(one.rank, one.known_by) for one in ranks(paths, **choices).members]
 
 
+@pytest.mark.slow
 def test_launchers_variables_are_those_of_recordings():
     assert dict(environment.PLACES) == RANKS
 
@@ -52,6 +53,7 @@ def test_what_is_said_best_counts(folder):
         path.unlink()
 
 
+@pytest.mark.slow
 def test_recordings_know_better_than_the_environment(folder):
     [path], _ = run(folder, [Rank(0, environment=["RANK=3"])])
     joined = bridge.load(path)
@@ -86,6 +88,7 @@ def test_of_the_environment_places_alone_are_kept(folder, entries, own, found):
     assert "planted" not in (folder / "t.json").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_launchers_environment_is_no_ranks(corpus, folder):
     """Of two processes in one report the environment is the launcher's; their GPUs tell them apart."""
     joined = bridge.load(corpus / "nsys" / "pytorch-2gpu-before.sqlite")
@@ -97,6 +100,7 @@ def test_a_launchers_environment_is_no_ranks(corpus, folder):
     assert [m.rank for m in Ranks.of(joined.report, place=3).members] == [6, 7]
 
 
+@pytest.mark.slow
 def test_processes_that_share_a_gpu_are_not_told_apart(corpus):
     found = bridge.load(corpus / "nsys" / "two-processes.sqlite").ranks
     assert [(m.rank, m.known_by) for m in found.members if m.works] == [(-1, "")] * 2
@@ -119,6 +123,7 @@ def test_nccl_says_the_rank_in_its_largest_communicator():
     assert said.of_communicators(["{", '{"Rank": "x"}', '["Rank"]', ""]) == -1
 
 
+@pytest.mark.slow
 def test_nccls_ranges_say_the_rank_of_their_process(folder):
     made = begun(Rank(0, file="run_rank4.sqlite"))
     made.kernel("gemm", 10, 100, 20, 50)
@@ -128,6 +133,7 @@ def test_nccls_ranges_say_the_rank_of_their_process(folder):
     assert told([made.written(folder / "run_rank4.sqlite")]) == [(6, "NCCL")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rank"),
     [("rank3", 3), ("my_Rank-12", 12), ("RANK 007.x", 7), ("a.rank_4", 4), ("rank123456789", 123456789),
@@ -159,6 +165,7 @@ def two_processes(folder, *, kernels, environment=("RANK=5",)):
     return made.written(folder / "r.sqlite")
 
 
+@pytest.mark.slow
 def test_a_process_beside_the_one_with_a_gpu_is_of_its_rank(folder):
     found = ranks([two_processes(folder, kernels=3)])
     assert [(m.pid, m.rank, m.works) for m in found.members] == [(100, 5, True), (200, 5, False)]
@@ -168,11 +175,13 @@ def test_a_process_beside_the_one_with_a_gpu_is_of_its_rank(folder):
     assert [(m.rank, m.known_by) for m in found.members] == [(0, "place")] * 2
 
 
+@pytest.mark.slow
 def test_where_none_used_a_gpu_each_that_did_anything_counts(folder):
     found = ranks([two_processes(folder, kernels=0)])
     assert [(m.pid, m.rank, m.works) for m in found.members] == [(100, -1, True), (200, -1, True)]
 
 
+@pytest.mark.slow
 def test_who_has_no_rank_comes_last_and_is_not_twice_one(folder):
     paths, _ = run(folder / "a", [Rank(0, environment=["RANK=1"])])
     found = ranks([two_processes(folder, kernels=0), *paths])
@@ -274,7 +283,6 @@ def test_a_report_split_by_process_has_the_same_ranks(corpus, folder):
     assert one.by("skew")[columns].equals(several.by("skew")[columns])
 
 
-@pytest.mark.slow
 def test_files_processes_and_ranks_called_alike_are_told_apart(folder):
     """As containers have them: each with process 100, its report called as all are."""
     ranks_of = [Rank(n, file=f"n{n}/r.sqlite", environment=["RANK=3"]) for n in (0, 1)]

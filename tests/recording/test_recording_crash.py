@@ -21,6 +21,7 @@ from importers.recording.lines import read
 
 pytestmark = pytest.mark.slow
 
+
 LOOP = """
 writer, n = attached.writer(), 0
 while True:

@@ -9,6 +9,7 @@ from processes import BEGIN, arguments, ran, recordings, run
 
 pytestmark = pytest.mark.slow
 
+
 WORKERS = 64
 
 

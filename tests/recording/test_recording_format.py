@@ -270,6 +270,7 @@ def as_written(value: Any) -> Any:
     return [as_written(one) for one in value] if isinstance(value, list | tuple) else repr(value)
 
 
+@pytest.mark.slow
 @given(values=st.lists(VALUES, max_size=8))
 def test_arguments_of_every_kind(values) -> None:
     state.writer = writer = Writer(Memory())
@@ -352,6 +353,7 @@ def test_what_raises_is_warned_of_once_and_the_program_goes_on(session) -> None:
     assert [one["args"]["value"] for one in noted(session)] == [3]
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_though_each_call_differs(session, monkeypatch) -> None:
     monkeypatch.setattr(writers, "KNOWN", 100)
     monkeypatch.setattr(writers, "MANY", 300)

@@ -87,6 +87,7 @@ DAMAGE = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", DAMAGE, ids=range(len(DAMAGE)))
 def test_a_damaged_line_is_named(line: bytes) -> None:
     lines = [*LINES[:3], line + b"\n", *LINES[3:]]

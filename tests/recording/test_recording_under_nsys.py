@@ -18,6 +18,8 @@ from processes import PATH
 import importers
 from importers.errors import NotAReport
 
+pytestmark = pytest.mark.slow
+
 BLOCK = {"layer": "naïve \\ud800"}
 
 
@@ -76,7 +78,6 @@ def assert_complete(found: dict[str, list[dict[str, Any]]], first: int = 0) -> N
     assert block["args"] == BLOCK
 
 
-@pytest.mark.slow
 def test_the_recording_beside_the_report_is_found(report) -> None:
     assert_complete(details(report))
 
@@ -86,7 +87,6 @@ def test_without_it_there_are_no_details(report) -> None:
     assert all(one == {} for calls in details(report).values() for one in calls)
 
 
-@pytest.mark.slow
 def test_the_table_has_the_columns_and_the_store_keeps_them(report, folder) -> None:
     before = {path: path.stat().st_mtime_ns for path in report.parent.iterdir() if path.is_file()}
     table = ("--by", "range", "--arguments", "--format", "csv")
@@ -113,7 +113,6 @@ def test_the_table_has_the_columns_and_the_store_keeps_them(report, folder) -> N
     assert after == before
 
 
-@pytest.mark.slow
 def test_the_folder_of_the_environment(report, tmp_path, monkeypatch) -> None:
     (tmp_path / "aside").mkdir()
     recording(report).rename(tmp_path / "aside" / recording(report).name)
@@ -122,7 +121,6 @@ def test_the_folder_of_the_environment(report, tmp_path, monkeypatch) -> None:
     assert_complete(details(report))
 
 
-@pytest.mark.slow
 def test_a_recording_that_is_named_and_a_folder_of_them(report, tmp_path) -> None:
     (tmp_path / "aside").mkdir()
     named = recording(report).rename(tmp_path / "aside" / "any name")
@@ -147,7 +145,6 @@ def changed(path: Path, **more: Any) -> None:
     path.write_bytes(json.dumps(head | more, separators=(",", ":")).encode() + b"\n" + rest)
 
 
-@pytest.mark.slow
 def test_a_stale_recording_of_the_same_process_is_not_taken(report) -> None:
     path = recording(report)
     hour = 3600 * 10**9
@@ -218,7 +215,6 @@ def test_a_torn_one_gives_what_is_whole(report) -> None:
     assert_complete(details(report))
 
 
-@pytest.mark.slow
 def test_two_processes_of_one_report_have_their_own(nsys, tmp_path, monkeypatch) -> None:
     monkeypatch.delenv("BRIDGE_SIDECAR", raising=False)
     report = profile(nsys, tmp_path, "twice")
@@ -233,7 +229,6 @@ def test_two_processes_of_one_report_have_their_own(nsys, tmp_path, monkeypatch)
     assert set(mine["payload"].value_counts()) == {2}  # the ids are equal
 
 
-@pytest.mark.slow
 def test_the_program_is_told_where_to_write(nsys, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("BRIDGE_SIDECAR", str(tmp_path / "there"))
     report = profile(nsys, tmp_path, sidecar=tmp_path / "there")

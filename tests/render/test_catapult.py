@@ -13,6 +13,7 @@ from importers import ReportError, frames
 
 pytestmark = pytest.mark.slow
 
+
 MOST = 15_000  # rows of a report that the viewer loads in about a second
 DEVICE = ("kernel", "copy", "fill", "graph")
 # An arrow takes the arguments of both its slices, of which the last stay: theirs are untouched.

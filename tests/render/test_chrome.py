@@ -15,6 +15,8 @@ from bridge.render.chrome import chrome
 from importers import ReportError, frames
 from importers.nsys.write import Strings, write
 
+pytestmark = pytest.mark.slow
+
 PROCESS = 77 << 24
 THREAD = PROCESS | 77
 
@@ -157,7 +159,6 @@ def check_in(trace, joined):
         )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", real_parts.corpus_reports())
 def test_real_reports_load_whole(path, trace_processor, tmp_path):
     try:
@@ -167,7 +168,6 @@ def test_real_reports_load_whole(path, trace_processor, tmp_path):
     check_in(trace_processor(trace_of(joined, tmp_path / "t.json.gz")), joined)
 
 
-@pytest.mark.slow
 def test_what_viewers_trip_over_loads_whole(awkward, trace_processor, tmp_path):
     trace = trace_processor(trace_of(awkward, tmp_path / "t.json.gz"))
     check_in(trace, awkward)
@@ -187,7 +187,6 @@ def test_names_survive_json(awkward):
     } <= names
 
 
-@pytest.mark.slow
 def test_the_demonstration_loads_in_the_perfetto_ui(perfetto_ui, tmp_path):
     demo.make(tmp_path / "demo.sqlite")
     joined = bridge.joined.load(tmp_path / "demo.sqlite")
@@ -360,7 +359,6 @@ def test_samples_of_several_threads_are_in_order_of_time(tmp_path):
     assert by_name["loss"] == [(10, 0.5), (20, 1), (30, 3), (40, 4)]
 
 
-@pytest.mark.slow
 def test_counters_load_in_the_trace_processor(tmp_path, trace_processor):
     trace = trace_processor(trace_of(counted(tmp_path), tmp_path / "t.json.gz"))
     rows = trace.query(

@@ -41,6 +41,7 @@ def joined(tmp_path_factory):
     return bridge.load(path)
 
 
+@pytest.mark.slow
 def test_a_report_shows_its_ops_and_the_accounting(joined):
     html = joined._repr_html_()
     found = read(html)
@@ -52,6 +53,7 @@ def test_a_report_shows_its_ops_and_the_accounting(joined):
     assert "--share: 100.0%" in html
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_can_be_shown(joined, view):
     rows = joined.by(view)

@@ -265,6 +265,7 @@ def outer_first(spans):
     return sorted(spans, key=lambda span: (span[0], -span[1]))
 
 
+@pytest.mark.slow
 @given(SPANS)
 def test_slices_that_nest_are_read_back_with_their_depths(found):
     nest = []
@@ -279,6 +280,7 @@ def test_slices_that_nest_are_read_back_with_their_depths(found):
     assert (again, depths) == (Counter(nest), nested(whole))
 
 
+@pytest.mark.slow
 @given(SPANS)
 def test_slices_that_follow_each_other_are_read_back_whatever_their_kinds(found):
     at, spans = 0, ([], [])
@@ -348,6 +350,7 @@ def test_what_is_no_unicode_gives_way_to_question_marks_and_nul_stays():
     assert [name for _, _, name, _ in events(whole)] == ["a?", "a\0b"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, unique=True))
 def test_any_text_is_read_back(names):
     ops = drawn("op", [(n, n + 1) for n in range(len(names))], names=names)
@@ -525,7 +528,6 @@ def demonstration(tmp_path):
     return timeline(bridge.joined.load(tmp_path / "demo.sqlite").attributed)
 
 
-@pytest.mark.slow
 def test_the_same_report_gives_the_same_bytes(tmp_path):
     assert bytes_of(demonstration(tmp_path / "1")) == bytes_of(demonstration(tmp_path / "2"))
 

@@ -44,6 +44,7 @@ def one_packet(*fields, strict=False):
     return Message(PACKET, [Message(TRACK_EVENT, fields)], strict)
 
 
+@pytest.mark.slow
 @given(COLUMNS)
 def test_padded_varints_are_read_back(values):
     for value, row in zip(values, varints(ints(values)), strict=True):
@@ -51,6 +52,7 @@ def test_padded_varints_are_read_back(values):
         assert pb.DebugAnnotation.FromString(padded).int_value == value
 
 
+@pytest.mark.slow
 @given(NUMBERS)
 def test_single_integers_are_as_short_as_google_writes_them(value):
     expected = pb.DebugAnnotation(int_value=value).SerializeToString()
@@ -64,6 +66,7 @@ def test_single_messages_are_as_google_writes_them(size):
     assert message(STRING, text.encode()) == expected
 
 
+@pytest.mark.slow
 @given(COLUMNS)
 def test_a_missing_integer_leaves_no_trace(values):
     counter = Integers(tag(30), of(ints(values)))
@@ -75,6 +78,7 @@ def test_a_missing_integer_leaves_no_trace(values):
         assert not event.ListFields() if value == MISSING else len(event.ListFields()) == 1
 
 
+@pytest.mark.slow
 @given(COLUMNS)
 def test_none_missing_is_a_value_as_any_other(values):
     counter = Integers(tag(30), of(ints(values)), None)
@@ -82,6 +86,7 @@ def test_none_missing_is_a_value_as_any_other(values):
     assert [packet.track_event.counter_value for packet in events] == values
 
 
+@pytest.mark.slow
 @given(COLUMNS)
 def test_words_hold_any_bits(values):
     flow = Words(tag(47, FIXED64), of(ints(values)))
@@ -90,6 +95,7 @@ def test_words_hold_any_bits(values):
     assert found == [[] if value == MISSING else [value % 2**64] for value in values]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(-1, 300), st.integers(-1, 300)), min_size=1))
 def test_strict_messages_are_there_for_rows_that_have_all_fields(pairs):
     first, second = (ints(column) for column in zip(*pairs, strict=True))
@@ -116,6 +122,7 @@ def test_a_strict_packet_leaves_whole_rows_out(values):
     assert [p.timestamp if p.HasField("timestamp") else None for p in trace.packet] == expected
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 2), min_size=1), st.integers(1, 9))
 def test_how_rows_are_cut_in_lots_does_not_show(codes, size):
     table = ints([5, MISSING, LEAST])

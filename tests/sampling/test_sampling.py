@@ -26,6 +26,7 @@ from sampling.fakes import Runtime, Torch, release
 
 pytestmark = pytest.mark.slow
 
+
 MIB = 1 << 20
 
 

@@ -211,6 +211,7 @@ def test_what_is_no_export_is_refused_and_nothing_written(report: Path, tmp_path
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

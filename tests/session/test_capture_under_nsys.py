@@ -18,6 +18,7 @@ from importers.report import Report
 
 pytestmark = pytest.mark.slow
 
+
 ROOT = Path(bridge.__file__).parent.parent
 TERMINATED = 128 + 15
 

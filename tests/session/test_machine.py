@@ -108,6 +108,7 @@ def history_of_torch(actions: list[Action]) -> list[list[str]]:
     return [calls[: -len(IN_VAIN)] if calls[-2:] == IN_VAIN else calls for calls in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "now"), TABLE)
 def test_every_transition_calls_what_the_table_says(before: Action, now: Action | None) -> None:
     actions = [before] if now is None else [before, now]
@@ -116,6 +117,7 @@ def test_every_transition_calls_what_the_table_says(before: Action, now: Action 
     assert then == TABLE[before, now]
 
 
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.parametrize(("before", "now"), TABLE)
 def test_the_table_is_that_of_torch(before: Action, now: Action | None) -> None:
@@ -125,6 +127,7 @@ def test_the_table_is_that_of_torch(before: Action, now: Action | None) -> None:
     assert then == TABLE[before, now]
 
 
+@pytest.mark.slow
 @needs_torch
 @given(actions=st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=12))
 def test_whole_sessions_are_those_of_torch(actions: list[Action]) -> None:
@@ -256,6 +259,7 @@ def test_a_schedule_of_nonsense_leaves_the_machine_where_it_was(bad: object) -> 
     assert not broken.running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["begin", "step", "end"])
 def test_a_transition_is_not_begun_within_another(call: str) -> None:
     phases = Phases()

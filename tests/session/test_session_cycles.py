@@ -114,6 +114,7 @@ def test_with_cycles_that_accumulate_no_range_is_counted_twice():
     assert (calls["over"], calls["a"]) == (1, 5)
 
 
+@pytest.mark.slow
 def test_coroutines_suspended_over_the_boundaries():
     @nvtx_op("task")
     async def task(gate: asyncio.Event) -> None:
@@ -203,6 +204,7 @@ def test_threads_over_many_boundaries():
     assert 0 < len(outer) <= sum(counts.values())
 
 
+@pytest.mark.slow
 def test_every_thread_is_recorded_with_its_name():
     with bridge.profile() as session:
         thread = threading.Thread(target=op, args=("there",), name="loader")

@@ -21,6 +21,7 @@ from bridge import nvtx_op
 
 pytestmark = pytest.mark.slow
 
+
 ROOT = Path(bridge.__file__).parent.parent
 CYCLES = {"wait": 0, "warmup": 0, "active": 1, "repeat": 3}
 

@@ -15,6 +15,7 @@ import importers
 
 pytestmark = pytest.mark.slow
 
+
 ROOT = Path(bridge.__file__).parent.parent
 BEGINNING = """
 import bridge, os, sys

@@ -23,6 +23,7 @@ from bridge.annotate import emit
 
 pytestmark = pytest.mark.slow
 
+
 ROOT = Path(bridge.__file__).parent.parent
 ONE = {"wait": 0, "warmup": 0, "active": 1}
 

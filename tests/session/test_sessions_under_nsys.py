@@ -16,6 +16,8 @@ import importers
 from bridge.session.capture import DOMAIN, NAME
 from importers.report import Report
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(bridge.__file__).parent.parent
 CYCLES = 2
 NEAR_NS = 1_000_000  # that two looks at one range may differ by, on a busy machine
@@ -71,7 +73,6 @@ def parents(table) -> list[str | None]:
     return found
 
 
-@pytest.mark.slow
 def test_both_hold_exactly_the_active_steps(cycles):
     for active, reports in zip(recorded_twice.ACTIVE, cycles, strict=False):
         for report in reports:

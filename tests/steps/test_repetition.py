@@ -64,6 +64,7 @@ def test_steps_and_not_what_comes_every_tenth():
     assert steps[-1] == STEP  # what follows the last may be something else
 
 
+@pytest.mark.slow
 def test_steps_however_long_the_host_pauses_before_every_tenth():
     """Ten steps and what is logged repeat as well, but a part of that does so more often."""
     steps = found((["log", HOST, *STEP * 10]) * 6, pause={"log": 9, "input": 2})
@@ -103,6 +104,7 @@ def test_one_activity_again_and_again_is_no_step():
     assert not found([HOST] * 50)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from("abc"), min_size=1, max_size=8),
     st.integers(LEAST, 6),
@@ -113,6 +115,7 @@ def test_what_repeats_is_found(body, times, before):
     assert steps == [["begin", *body, HOST]] * times
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(["a", "b", "c", HOST]), min_size=1, max_size=60))
 def test_steps_are_apart_and_equal_ones_hold_most(names):
     steps = found(names)

@@ -148,6 +148,7 @@ def test_a_step_lasts_until_its_work_is_done_and_no_time_is_of_two():
     assert table["found"].tolist() == ["range", "range"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("done", "start"), [(14, 14), (15, 10), (16, 10)])
 def test_the_first_step_begins_when_what_was_left_over_is_done(done, start):
     """But not if that runs until its own work begins, at 15: it then ran beside the step."""

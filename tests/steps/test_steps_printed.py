@@ -28,7 +28,6 @@ def test_one_step_is_not_said_to_vary(report):
     assert "varying" not in said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("by", ["step", "launch"])
 def test_rows_of_several_files_say_which(report, tmp_path, by):
     other = shutil.copy(report, tmp_path / "other.sqlite")

@@ -16,8 +16,6 @@ import importers
 from bridge import store
 from importers.nsys import schema
 
-pytestmark = pytest.mark.slow
-
 KERNELS = schema.READ["kernels"].name
 
 
@@ -37,6 +35,7 @@ def imported(folder: Path, *more: str | Path) -> tuple[str, str]:
     return result.stdout, result.stderr
 
 
+@pytest.mark.slow
 def test_it_says_the_same(tmp_path: Path, unread: Callable[[], None]) -> None:
     reports = [made_reports.small(tmp_path / f"{name}.sqlite") for name in "ab"]
     made_reports.changed(reports[1], f"UPDATE {KERNELS} SET end = end + 1000")
@@ -48,6 +47,7 @@ def test_it_says_the_same(tmp_path: Path, unread: Callable[[], None]) -> None:
     assert [run.id for run in store.listed(tmp_path / "bridge.db")] == [1]
 
 
+@pytest.mark.slow
 def test_every_profile_says_the_same(
     corpus: Path, tmp_path: Path, unread: Callable[[], None]
 ) -> None:
@@ -67,6 +67,7 @@ def test_aggregates_say_the_same(tmp_path: Path) -> None:
     assert "already imported as run 1 of" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["its bytes", "--rank-from", "its rules"])
 def test_what_differs_is_another_run(change: str, tmp_path: Path) -> None:
     report = made_reports.small(tmp_path / "rank3.sqlite")
@@ -81,6 +82,7 @@ def test_what_differs_is_another_run(change: str, tmp_path: Path) -> None:
     assert len(store.listed(tmp_path / "bridge.db")) == 2
 
 
+@pytest.mark.slow
 def test_with_a_recording_beside_it_is_read(tmp_path: Path, unread: Callable[[], None]) -> None:
     report = made_reports.small(tmp_path / "a.sqlite")
     imported(tmp_path, report)
@@ -90,6 +92,7 @@ def test_with_a_recording_beside_it_is_read(tmp_path: Path, unread: Callable[[],
         imported(tmp_path, report)
 
 
+@pytest.mark.slow
 def test_a_run_of_an_older_version_is_read(tmp_path: Path, unread: Callable[[], None]) -> None:
     report = made_reports.small(tmp_path / "a.sqlite")
     first, _ = imported(tmp_path, report)
@@ -111,6 +114,7 @@ def test_another_name_is_the_same_run(tmp_path: Path, unread: Callable[[], None]
     assert "already imported as run 1 of" in said
 
 
+@pytest.mark.slow
 def test_other_names_and_another_order_are_said(tmp_path: Path) -> None:
     reports = [made_reports.small(tmp_path / f"{name}.sqlite") for name in "ab"]
     made_reports.changed(reports[1], f"UPDATE {KERNELS} SET end = end + 1000")

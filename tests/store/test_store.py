@@ -427,6 +427,7 @@ def test_where_no_store_is_none_is_made(folder: Path) -> None:
     assert not inside(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [0, 1])
 def test_another_programs_database_is_refused(version: int, made: Path, db: Path) -> None:
     """Others number their schemas too, and call a table runs."""
@@ -436,6 +437,7 @@ def test_another_programs_database_is_refused(version: int, made: Path, db: Path
     assert_no_store(made, db, "not a store of nsight-bridge; choose another --db")
 
 
+@pytest.mark.slow
 def test_a_report_is_no_store(made: Path, db: Path) -> None:
     shutil.copy(made, db)
     assert_no_store(made, db, "not a store of nsight-bridge")
@@ -611,7 +613,6 @@ def test_the_view_of_kernels_says_names_and_paths(made: Path, db: Path) -> None:
     ]
 
 
-@pytest.mark.slow
 def test_the_view_of_calls_says_ops_and_whole_texts(made: Path, db: Path) -> None:
     imported(db, made)
     sql = (

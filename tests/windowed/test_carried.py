@@ -10,8 +10,6 @@ from importers.nsys import windows
 from windowed.equal import TABLES, assert_equal, both
 from windowed.programs import CALL_ID, Program
 
-pytestmark = pytest.mark.slow
-
 SOME = tuple(one for one in TABLES if one.by in {"op", "op-kernel", "rank"})
 
 

@@ -90,6 +90,7 @@ def test_what_fits_is_read_as_ever(path, read):
     assert not read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", REFUSED)
 def test_what_takes_a_look_at_all_of_it_is_refused(words, path):
     result = bridge("report", path, *words.split(), "--memory", "1KB")
@@ -100,6 +101,7 @@ def test_a_column_that_there_is_not_is_said(path):
     assert_misused(bridge("report", path, "--columns", "x", "--memory", "1KB"), "no column 'x'")
 
 
+@pytest.mark.slow
 def test_a_guess_is_refused(path):
     result = bridge("report", path, "--adopt", "--memory", "1KB")
     assert_refused(result, "made.sqlite", "--adopt takes a look at all of it")
@@ -124,6 +126,7 @@ def test_too_little_is_refused_with_the_least_that_works(path, monkeypatch):
     assert_refused(result, "made.sqlite", "--memory 100MB is too little: 210MB is the least")
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_export_is_refused(path, tmp_path):
     trace = tmp_path / "trace.json"
     trace.write_text('{"traceEvents": []}', encoding="utf-8")
@@ -168,6 +171,7 @@ def test_amounts(text, amount):
     assert limit.amount(text) == amount
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "2 apples", "-1GB", "1iB", "GB", "1e9", "nan"])
 def test_what_is_no_amount_is_refused(text, path):
     with pytest.raises(ValueError, match="is no amount of memory"):

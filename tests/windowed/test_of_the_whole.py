@@ -12,8 +12,6 @@ from importers.nsys import windows
 from windowed.equal import TABLES, assert_equal, both
 from windowed.programs import CALL_ID
 
-pytestmark = pytest.mark.slow
-
 CUTS = (400, 800)
 SOME = tuple(one for one in TABLES if one.by in {"op", "op-kernel", "rank", "stream"})
 
@@ -33,6 +31,7 @@ def three(*pids: int) -> Made:
     return made
 
 
+@pytest.mark.slow
 def test_work_without_a_process_is_of_the_only_one(tmp_path):
     made = three()
     for row in made.tables["kernels"][
@@ -58,6 +57,7 @@ def test_row_numbers_that_lie_far_apart_are_refused(tmp_path):
         both(path, 0, at=CUTS, tables=SOME)
 
 
+@pytest.mark.slow
 def test_row_numbers_that_begin_below_0(tmp_path):
     path = three().written(tmp_path / "made.sqlite")
     changed(
@@ -70,6 +70,7 @@ def test_row_numbers_that_begin_below_0(tmp_path):
     assert_equal(*both(path, 0, at=CUTS, tables=SOME))
 
 
+@pytest.mark.slow
 def test_a_file_that_changes_meanwhile_is_refused(tmp_path, monkeypatch):
     path = three().written(tmp_path / "made.sqlite")
     window = windows.Windows.window
@@ -84,6 +85,7 @@ def test_a_file_that_changes_meanwhile_is_refused(tmp_path, monkeypatch):
         both(path, 0, at=CUTS, tables=SOME)
 
 
+@pytest.mark.slow
 def test_too_many_phases_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(windows, "MOST_PHASES", 1)
     made = three()
@@ -94,6 +96,7 @@ def test_too_many_phases_are_refused(tmp_path, monkeypatch):
         both(made.written(tmp_path / "two.sqlite"), 0, at=CUTS, tables=SOME)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("texts", [("ncclA", "ncclB", "ncclC"), ("x", "y", "z")])
 def test_a_domain_without_a_name_that_every_window_tells_alike(tmp_path, texts):
     made = three()
@@ -110,6 +113,7 @@ def test_a_domain_without_a_name_that_windows_tell_otherwise_is_refused(tmp_path
         both(made.written(tmp_path / "made.sqlite"), 0, at=CUTS, tables=SOME)
 
 
+@pytest.mark.slow
 def test_processes_with_one_number_are_refused_where_it_is_shown(tmp_path):
     other = 100 + (1 << 24)  # of another machine
     path = three(100, other).written(tmp_path / "made.sqlite")
@@ -119,6 +123,7 @@ def test_processes_with_one_number_are_refused_where_it_is_shown(tmp_path):
         both(path, 0, at=CUTS, tables=tables("process"))
 
 
+@pytest.mark.slow
 def test_gpus_that_are_told_apart_by_their_processes_alone_are_refused_where_they_are_shown(
     tmp_path,
 ):
@@ -134,6 +139,7 @@ def test_gpus_that_are_told_apart_by_their_processes_alone_are_refused_where_the
     assert_equal(*both(path, 0, at=CUTS, tables=tables("op", "device,kernel", "stream")))
 
 
+@pytest.mark.slow
 def test_calls_in_slices_with_one_number_in_two_domains_are_two(tmp_path):
     made = three()
     for domain, start in ((0, 120), (3, 520)):  # each in a window of its own

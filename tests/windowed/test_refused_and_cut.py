@@ -12,8 +12,6 @@ from importers.columns import Database
 from importers.nsys.read import queries_of
 from importers.nsys.survey import cuts
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def in_windows(monkeypatch):
@@ -25,6 +23,7 @@ def in_windows(monkeypatch):
     monkeypatch.setattr(limit, "needed", lambda _path, _tables: 25_000_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["thread,op,report", "process,shape,report"])
 @pytest.mark.parametrize("also", [["--memory", "10MB"], ["--workers", "1"]], ids=str)
 def test_the_file_of_a_row_stands_where_it_was_asked_for(in_windows, tmp_path, by, also):
@@ -50,6 +49,7 @@ def test_no_memory_at_all_is_no_amount(tmp_path, text):
     assert result.exit_code in {1, 2}, result.stdout
 
 
+@pytest.mark.slow
 def test_cuts_part_ranges_too(tmp_path):
     made = Made()
     for n in range(20):  # calls now and then, and thousands of ranges between two of them
@@ -66,6 +66,7 @@ def test_cuts_part_ranges_too(tmp_path):
     assert most <= 2 * 5_020 // 5
 
 
+@pytest.mark.slow
 def test_a_limit_that_what_is_kept_exceeds_is_said(in_windows, tmp_path, monkeypatch):
     taken = iter([100, 5_000, 11_100_000])  # before, and after two windows
     monkeypatch.setattr(limit, "taken", lambda: next(taken))
@@ -80,6 +81,7 @@ def test_of_a_process_that_had_more_before_nothing_is_said(in_windows, tmp_path,
     assert done("report", path, "--memory", "10MB") == done("report", path)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not limit.STATUS.exists(), reason="/proc says what a process had on Linux alone"
 )

@@ -18,6 +18,7 @@ from windowed.programs import LONG, Program
 
 pytestmark = pytest.mark.slow
 
+
 SOME = tuple(
     one for one in TABLES if one.by in {"path", "op-kernel", "api", "stream", "phase,report"}
 )

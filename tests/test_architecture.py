@@ -17,6 +17,7 @@ from real_parts import ROOT
 
 pytestmark = pytest.mark.slow
 
+
 PACKAGES = ("bridge", "importers")
 
 

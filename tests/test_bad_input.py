@@ -293,6 +293,7 @@ def test_times_centuries_apart_are_refused(folder: Path) -> None:
     assert_unreadable(path, "damaged", "centuries apart")
 
 
+@pytest.mark.slow
 def test_a_table_that_cannot_be_queried_is_one_short_line(folder: Path) -> None:
     path = made_reports.small(folder / "report.sqlite")
     columns = "(id INTEGER PRIMARY KEY, value TEXT) WITHOUT ROWID"

@@ -454,6 +454,7 @@ def test_kernel_names_come_in_three_kinds(report: Path) -> None:
 # -- rules
 
 
+@pytest.mark.slow
 def test_rules_regroup_ops(report: Path, folder: Path) -> None:
     (folder / "rules.toml").write_text(
         "[[rule]]\nmatch = '^aten::(\\w+)$'\nop = 'torch \\1'\n"
@@ -502,6 +503,7 @@ def bad_rules(command: str, report: Path) -> Any:
     return bridge(command, report, "--rules", "rules.toml", *more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_rules_that_cannot_be_read_are_said_in_one_line(
     command: str, report: Path, folder: Path

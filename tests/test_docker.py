@@ -9,6 +9,7 @@ from real_parts import ROOT
 
 pytestmark = pytest.mark.slow
 
+
 SCRIPTS = sorted((ROOT / "docker").glob("*.sh"))
 DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
 

@@ -24,6 +24,7 @@ from real_parts import ROOT
 
 pytestmark = pytest.mark.slow
 
+
 README = ROOT / "README.md"
 PAGES = [page for page in (README, *sorted((ROOT / "docs").rglob("*.md"))) if page.exists()]
 BLOCK = re.compile(r"^<!-- ([\w-]+) -->\n+```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -15,6 +15,7 @@ from test_docs import PAGES, blocks, bridge_lines, run
 
 pytestmark = pytest.mark.slow
 
+
 SHOWING = [page for page in PAGES if "<!-- corpus-output -->" in page.read_text(encoding="utf-8")]
 PROFILE = re.compile(r"[\w-]+\.(?:sqlite|pt\.trace\.json\.gz|ncu-rep|csv)")
 

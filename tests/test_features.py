@@ -22,6 +22,7 @@ from bridge.cli import main
 
 pytestmark = pytest.mark.slow
 
+
 PAGE = ROOT / "docs" / "features.md"
 STATUSES = ("done", "elsewhere", "planned", "not applicable")
 FEATURES = 151

@@ -14,6 +14,7 @@ from bridge.render.advice import sentence
 
 pytestmark = pytest.mark.slow
 
+
 NAMES = [rule.name for rule in RULES]
 
 

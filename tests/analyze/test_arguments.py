@@ -13,6 +13,7 @@ import bridge.joined as whole
 
 pytestmark = pytest.mark.slow
 
+
 DEEP = "[" * 3_000 + "]" * 3_000
 
 

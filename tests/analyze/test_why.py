@@ -147,6 +147,7 @@ def test_what_is_printed_stays_on_its_line(made, tmp_path):
     assert "range #1 two lines [31m, 80 ns" in said
 
 
+@pytest.mark.slow
 def test_a_rule_may_find_the_op_on_another_thread(made, tmp_path):
     opened(made, 10, 400, "elsewhere", of=WORKER)
     joined = whole.load(made.written(tmp_path / "x.sqlite")).attributed
@@ -341,6 +342,7 @@ def test_the_capture_began_after_the_launch(tmp_path):
     assert "came later by 400 ns\n" in done("why", path, "before")
 
 
+@pytest.mark.slow
 def test_a_migration_of_unified_memory(made, tmp_path):
     made.launched("copies", -1, PID, 300, 320, bytes=4_096, copy_kind=11)
     made.tables["copies"][0]["correlation"] = 0

@@ -15,6 +15,7 @@ from importers.report import Report
 
 pytestmark = pytest.mark.slow
 
+
 CALL = callid.CALL_ID_BASE >> callid.CALL_ID_BITS
 
 

@@ -19,6 +19,7 @@ from bridge.annotate import callid
 
 pytestmark = pytest.mark.slow
 
+
 PATHS = [str(Path(bridge.__file__).parent.parent)]
 CALL = callid.CALL_ID_BASE >> callid.CALL_ID_BITS
 RANGE, MARK, CATEGORY, DOMAIN = 59, 34, 33, 75

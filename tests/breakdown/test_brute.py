@@ -42,6 +42,7 @@ from importers.report import Facts, Report
 
 pytestmark = pytest.mark.slow
 
+
 DIMENSIONS = (*RANGES, *CALLS, *ACTIVITIES)
 ALONE = [(name,) for name in DIMENSIONS]
 PAIRS = list(combinations(DIMENSIONS, 2))

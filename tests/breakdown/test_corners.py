@@ -204,6 +204,7 @@ def test_ranges_that_tie_come_in_the_order_of_time() -> None:
     assert ordered(table, ["start_ns"])["start_ns"].tolist() == [3, 2, 1]
 
 
+@pytest.mark.slow
 def test_a_running_sum_stands_beside_its_column(report: Path) -> None:
     [row, *_] = rows(report, "--columns", "calls,gpu,cpu_self", "--running", "--sort", "cpu_self")
     after = [*row][[*row].index("cpu_self_ns") + 1]

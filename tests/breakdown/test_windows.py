@@ -16,6 +16,7 @@ from bridge.joined import Joined
 
 pytestmark = pytest.mark.slow
 
+
 ADDING = {
     "op": "calls kernels copies fills graphs gpu_self_ns cpu_self_ns".split(),
     "kind": ["count", "total_ns"],

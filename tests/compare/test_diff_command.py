@@ -218,6 +218,7 @@ def test_junit_is_read_by_an_independent_parser(reports, folder):
     assert broken[0].find("failure").get("message") == "gemm calls: 3, over the budget of 2"
 
 
+@pytest.mark.slow
 def test_a_renamed_kernel_is_one_row(reports, folder):
     other = shutil.copy(reports[0], folder / "renamed.sqlite")
     made_reports.changed(
@@ -296,6 +297,7 @@ def test_a_run_that_is_not_there_is_said_with_those_that_are(reports):
     assert_refused(bridge("diff", reports[0]), "bridge.db", "name BEFORE")
 
 
+@pytest.mark.slow
 def test_without_a_store_what_is_no_file_is_missing(reports):
     assert_refused(bridge("diff", "baseline", reports[1]), "baseline")
     assert_refused(bridge("diff", reports[1]), "bridge.db")

@@ -48,6 +48,7 @@ def test_a_whole_program(tmp_path, trace_processor):
     assert threads.n == 1
 
 
+@pytest.mark.slow
 def test_a_block_a_function_and_by_hand():
     with Profiler() as profiler:  # theirs gives None
         assert is_profiling()

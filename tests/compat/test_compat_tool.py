@@ -15,6 +15,7 @@ import importers
 
 pytestmark = pytest.mark.slow
 
+
 NAMES = {
     "RAF": {"outer", 'inner ü "quoted"'},
     "MEGENGINE": {"outer", "forward"},

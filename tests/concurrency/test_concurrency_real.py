@@ -14,6 +14,7 @@ from importers import ReportError
 
 pytestmark = pytest.mark.slow
 
+
 NO_PROFILES = ("failed-export", "no-kernels-osrt")  # nothing of CUDA in them: they are refused
 
 

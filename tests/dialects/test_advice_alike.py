@@ -8,6 +8,7 @@ import bridge
 
 pytestmark = pytest.mark.slow
 
+
 OURS = {  # by how each of its recommendations begins
     "This run has high time cost on input data loading.": "data-loading",
     "GPU 0 has low utilization.": "low-gpu-use",

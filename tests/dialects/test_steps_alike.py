@@ -17,6 +17,7 @@ from importers import frames
 
 pytestmark = pytest.mark.slow
 
+
 US = 1_000
 RANKS = ("pytorch-2gpu-before", "pytorch-2gpu-after")
 LIKE_US = ("kernel", "memcpy", "memset", "communication", "runtime")

@@ -19,6 +19,7 @@ from flame.true_stacks import paths_of
 
 pytestmark = pytest.mark.slow
 
+
 LINE = re.compile(r"([^;]+(?:;[^;]+)*) (\d+)")  # what flamegraph.pl takes a line for
 KINDS = {"gpu": "GPU time", "cpu": "CPU time", "calls": "calls"}
 

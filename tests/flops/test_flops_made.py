@@ -16,6 +16,7 @@ from bridge.views import COSTS
 
 pytestmark = pytest.mark.slow
 
+
 ALIKE = ("flop", "flop_once", "counted_ns", "uncounted")
 MM = [[100, 200], [200, 300]]
 OF_MM = 2 * 100 * 200 * 300

@@ -61,6 +61,7 @@ def test_a_trace_has_in_all_what_flop_counter_mode_says():
     assert {op: total[op] for op in ops} == ops
 
 
+@pytest.mark.slow
 def test_a_trace_has_what_with_flops_says_by_op():
     truth: dict[str, int] = {}
     for row in SAID["rows"]:

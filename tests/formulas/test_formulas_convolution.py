@@ -122,6 +122,7 @@ X, W = (2, 3, 8, 8), (5, 3, 3, 3)
 ONE = 2 * 2 * 5 * 3 * 3 * 3  # FLOPs of one position, both images
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shapes", "arguments", "positions"),
     [

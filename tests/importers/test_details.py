@@ -12,6 +12,7 @@ from importers.nsys import write as own
 
 pytestmark = pytest.mark.slow
 
+
 DECOMPRESSIONS = "CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS"
 DETAILS = ["source_kind", "target_kind", "migration_cause", "green_context"]
 

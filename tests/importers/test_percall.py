@@ -12,6 +12,7 @@ from importers.texts import Texts
 
 pytestmark = pytest.mark.slow
 
+
 KEYS = ("seq", "op_id", "sizes", "input_op_ids")
 
 

@@ -12,6 +12,7 @@ from importers import load
 
 pytestmark = pytest.mark.slow
 
+
 HARDWARE, VM = 56, 48  # the bits of a globalTid from which on these stand
 HIGH = (0x80 << HARDWARE) - (1 << 64)  # a hardware id of 128: negative in a signed 64-bit number
 ONE, OTHER = process(100), process(101)

@@ -12,6 +12,7 @@ from importers.report import concat
 
 pytestmark = pytest.mark.slow
 
+
 SYNCS, EVENTS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 OTHER = 8 << 24
 NONE = 4_294_967_295

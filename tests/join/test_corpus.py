@@ -19,6 +19,7 @@ from join.indexed import indexed
 
 pytestmark = pytest.mark.slow
 
+
 EMPTY = ("failed-export", "no-kernels-osrt")
 REPORTS = [of for of in corpus_reports() if of.id not in EMPTY]
 reports = pytest.mark.parametrize("path", REPORTS)

@@ -14,6 +14,7 @@ from importers.nsys.write import Strings, write
 
 pytestmark = pytest.mark.slow
 
+
 PROCESS, OTHER = 50 << 24, 60 << 24
 MAIN, ELSEWHERE = PROCESS | 50, OTHER | 60
 NOTHING = -1

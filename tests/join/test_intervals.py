@@ -13,6 +13,7 @@ from join.brute import union
 
 pytestmark = pytest.mark.slow
 
+
 intervals = st.lists(st.tuples(st.integers(-8, 20), st.integers(-8, 30)))
 GROUPS = 5
 grouped = st.lists(st.tuples(st.integers(0, GROUPS - 1), st.integers(-8, 20), st.integers(-8, 30)))

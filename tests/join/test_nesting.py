@@ -17,6 +17,7 @@ from join.compare import chain
 
 pytestmark = pytest.mark.slow
 
+
 intervals = st.lists(
     st.tuples(st.integers(0, 2), st.integers(-4, 14), st.integers(-2, 12)), max_size=14
 )

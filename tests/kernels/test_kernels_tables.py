@@ -140,6 +140,7 @@ def test_fused_and_library_of_a_made_report(made):
     assert kernel.loc["nvjet_a"].tolist() == [2, 14, 14, 1.0, 0, 0, 14]
 
 
+@pytest.mark.slow
 def test_of_some_steps_alone(made):
     found = bridge.load(made).within(first_ns=0, last_ns=900).by("kind", columns="count")
     assert found["count"].sum() < bridge.load(made).by("kind", columns="count")["count"].sum()

@@ -13,6 +13,7 @@ from importers import frames
 
 pytestmark = pytest.mark.slow
 
+
 WITHOUT_STEPS = ("nvfuser", "pytorch-2gpu-before", "pytorch-2gpu-window", "pytorch-backward", "transformer-annotated", "two-processes")  # fmt: skip
 VIEWS = ("op", "kernel", "op-kernel", "copy")
 

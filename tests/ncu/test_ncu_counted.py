@@ -128,6 +128,7 @@ def test_flops(tmp_path, metrics, flops, dtype):
         assert [DTYPES[code] if code >= 0 else "" for code in counted.dtype] == [dtype]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measured", [0, 1, 2])
 def test_kernels_without_any_metric_may_come_last(folder, measured):
     each = {n: (str(v), "inst") for n, v in instructions("f", 5, 0, 0).items()}

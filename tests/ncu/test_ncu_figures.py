@@ -15,6 +15,8 @@ import importers
 from bridge.analyze.metrics.headline import HEADLINES as HEADLINES_THERE
 from importers.ncu.units import base
 
+pytestmark = pytest.mark.slow
+
 PRINTED = "simple-divergence"
 REPORTS = ("cutlass-gemm-nvtx", "cutlass-gemm-int8", "cuda-graph", PRINTED)
 FILES = (
@@ -70,7 +72,6 @@ def test_the_report_has_every_figure_that_ncu_printed_to_the_last_digit(ncu, lib
     assert compared == 4 * 265  # 3 of nvlink have no value
 
 
-@pytest.mark.slow
 def test_the_raw_page_reads_as_the_report_does(ncu, library):
     printed = by_metric(importers.load(ncu / f"{PRINTED}.raw.csv"))
     found = by_metric(importers.load(ncu / f"{PRINTED}.ncu-rep"))
@@ -104,7 +105,6 @@ def test_the_details_page_agrees_within_what_it_prints(ncu, library):
     assert details["total_ns"].tolist() == pytest.approx(report["total_ns"].tolist(), abs=5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", REPORTS)
 def test_everything_in_a_report_is_what_the_library_says(ncu, library, name):
     path = ncu / f"{name}.ncu-rep"
@@ -140,7 +140,6 @@ def test_everything_in_a_report_is_what_the_library_says(ncu, library, name):
     assert row + 1 == len(activities)
 
 
-@pytest.mark.slow
 def test_rules_are_those_that_the_library_gives(ncu, library):
     path = ncu / "cuda-graph.ncu-rep"
     rules = importers.load(path).metrics.rules
@@ -164,7 +163,6 @@ def test_processes_are_those_of_the_file(ncu, library):
     assert report.devices["name"].tolist() == ["NVIDIA GeForce GTX 1660 Ti"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_makes_tables(ncu, library, name):
     joined = bridge.load(ncu / name)
@@ -177,7 +175,6 @@ def test_every_file_makes_tables(ncu, library, name):
             assert table["count"].sum() == len(joined.report.activities)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "times"),
     [("copy-blocked.details.csv", [21_058_944]), ("llm-kernel.metrics.csv", [6_750])],
@@ -186,7 +183,6 @@ def test_times_are_ns_whatever_the_unit(ncu, name, times):
     assert bridge.load(ncu / name).by("kernel")["total_ns"].tolist() == times
 
 
-@pytest.mark.slow
 def test_estimated_speedups_of_the_details_page(ncu):
     rules = importers.load(ncu / "copy-blocked.details.csv").metrics.rules
     found = set(zip(rules["rule"], rules["kind"], rules["scope"], rules["speedup"], strict=True))
@@ -198,7 +194,6 @@ def test_estimated_speedups_of_the_details_page(ncu):
     )  # 45.14 and 42.96 of one other rule do not add up
 
 
-@pytest.mark.slow
 def test_the_page_names_every_short_name():
     page = (ROOT / "docs" / "ncu.md").read_text(encoding="utf-8")
     said = page.partition("Short names:")[2].partition(".\n")[0]

@@ -146,6 +146,7 @@ def test_damaged_files_never_fail_otherwise(
     assert result.exit_code in {0, 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("primitive", "problem", "flops"),
     [

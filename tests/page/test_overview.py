@@ -22,6 +22,8 @@ from bridge.analyze.totals import totals
 from bridge.join.intervals import unions
 from bridge.joined import load
 
+pytestmark = pytest.mark.slow
+
 # The package's functions bear the names of these modules.
 operators_module = sys.modules[operators.__module__]
 windowed_module = sys.modules[windowed.__module__]
@@ -64,7 +66,6 @@ def columns(rows):
     return table[:, 0], table[:, 1], table[:, 1] + table[:, 2]
 
 
-@pytest.mark.slow
 @given(intervals, st.integers(1, 60))
 def test_spreading_keeps_every_nanosecond_in_its_bin(rows, width):
     _, start, end = columns(rows)
@@ -104,7 +105,6 @@ def test_the_largest_are_chosen(values, most):
 # -- whole reports
 
 
-@pytest.mark.slow
 def test_it_is_json_of_whole_numbers_that_javascript_can_hold(joined):
     text = json.dumps(overview(joined), allow_nan=False)
     numbers = []
@@ -112,7 +112,6 @@ def test_it_is_json_of_whole_numbers_that_javascript_can_hold(joined):
     assert max(map(abs, numbers)) < 1 << 53
 
 
-@pytest.mark.slow
 def test_operators_add_up_to_all_gpu_time(joined):
     found = overview(joined)["operators"]
     whole = totals(joined)
@@ -128,7 +127,6 @@ def test_operators_add_up_to_all_gpu_time(joined):
     assert all(under[row] == own for row, own in enumerate(found["gpu_self_ns"]))
 
 
-@pytest.mark.slow
 def test_work_is_that_of_each_op_one_by_one(drawn):
     result = overview(drawn)
     table, names = result["operators"], result["names"]
@@ -149,7 +147,6 @@ def test_work_is_that_of_each_op_one_by_one(drawn):
     assert found == {key: (len(t), sum(t), max(t)) for key, t in truth.items()}
 
 
-@pytest.mark.slow
 def test_utilisation_is_the_union_of_each_device_and_kind(joined):
     result = overview(joined)
     found = result["utilisation"]
@@ -205,7 +202,6 @@ def drawn_time(found):
     return time, count
 
 
-@pytest.mark.slow
 def test_the_timeline_keeps_the_time_of_every_stream(drawn):
     result = overview(drawn)["timeline"]
     time, _ = drawn_time(result)
@@ -218,7 +214,6 @@ def test_the_timeline_keeps_the_time_of_every_stream(drawn):
     assert of_ops == int(np.maximum(stacked["end"] - stacked["start"], 0).sum())
 
 
-@pytest.mark.slow
 def test_few_rows_and_slices_keep_all_time(drawn, monkeypatch):
     monkeypatch.setattr(windowed_module, "MOST_ROWS", 3)
     monkeypatch.setattr(windowed_module, "MOST_SLICES", 20)
@@ -233,7 +228,6 @@ def test_few_rows_and_slices_keep_all_time(drawn, monkeypatch):
     assert number(few) == number(whole)
 
 
-@pytest.mark.slow
 def test_bins_hold_what_is_not_listed_one_by_one(tmp_path, monkeypatch):
     made = made_reports.Made()
     made.names_of(100)
@@ -264,7 +258,6 @@ def test_bins_hold_what_is_not_listed_one_by_one(tmp_path, monkeypatch):
     assert dict(zip(bins["bin"], bins["busy"], strict=True)) == truth
 
 
-@pytest.mark.slow
 def test_slices_of_a_row_do_not_overlap(drawn):
     found = overview(drawn)["timeline"]
     last = {}
@@ -274,7 +267,6 @@ def test_slices_of_a_row_do_not_overlap(drawn):
         last[row] = start + length
 
 
-@pytest.mark.slow
 def test_a_report_of_nothing_but_calls_has_no_panels(corpus):
     found = overview(load(corpus / "nsys" / "no-kernels-empty.sqlite").attributed)
     names = ("operators", "icicle", "timeline", "utilisation", "memory", "roofline")
@@ -284,7 +276,6 @@ def test_a_report_of_nothing_but_calls_has_no_panels(corpus):
 # -- the icicle
 
 
-@pytest.mark.slow
 def test_the_icicle_is_exact_and_bounded(drawn):
     found = overview(drawn)["icicle"]
     parent, value = found["parent"], found["value"]
@@ -306,7 +297,6 @@ def test_the_icicle_is_exact_and_bounded(drawn):
 WORK = ("of", "name", "total_ns", "count")
 
 
-@pytest.mark.slow
 def test_ops_and_kernels_beyond_the_limits_are_summed_up(corpus, monkeypatch):
     joined = load(corpus / "nsys" / "mnist-training.sqlite").attributed
     monkeypatch.setattr(operators_module, "MOST_OPS", 5)
@@ -335,7 +325,6 @@ def test_ops_and_kernels_beyond_the_limits_are_summed_up(corpus, monkeypatch):
     assert listed == truth | {(of, True): [told] for of, told in rest.items()}
 
 
-@pytest.mark.slow
 def test_the_full_name_is_that_with_most_time(tmp_path):
     made = made_reports.Made()
     made.names_of(100)
@@ -357,7 +346,6 @@ def test_the_full_name_is_that_with_most_time(tmp_path):
 # -- memory and roofline
 
 
-@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 1 << 40)), min_size=2, max_size=30))
 def test_memory_keeps_every_sample_of_few(tmp_path_factory, samples):
     path = made_pages.memory(tmp_path_factory.mktemp("made") / "memory.sqlite", samples)
@@ -377,7 +365,6 @@ def test_memory_keeps_every_sample_of_few(tmp_path_factory, samples):
     assert len(found["series"]) == 2
 
 
-@pytest.mark.slow
 def test_memory_of_many_samples_keeps_the_extremes(tmp_path):
     values = np.random.default_rng(2).integers(0, 1 << 36, 20_000)
     samples = [(1_000 + 10 * at, int(value)) for at, value in enumerate(values)]
@@ -407,7 +394,6 @@ def test_values_that_are_no_numbers_are_passed_over(tmp_path):
     assert found["roofline"]["flops"] == [2.0]
 
 
-@pytest.mark.slow
 def test_a_report_of_one_moment(tmp_path):
     made = made_reports.Made()
     made.names_of(100)
@@ -417,7 +403,6 @@ def test_a_report_of_one_moment(tmp_path):
     assert found["operators"]["gpu_self_ns"] == [0]
 
 
-@pytest.mark.slow
 def test_a_report_without_such_counters_has_no_memory(joined):
     assert overview(joined)["memory"] is None
     assert overview(joined)["roofline"] is None
@@ -441,7 +426,6 @@ def test_roofline_counts_calls_that_are_known_and_ran(tmp_path):
 # -- two reports
 
 
-@pytest.mark.slow
 def test_a_comparison_matches_by_name(corpus):
     a, b = (
         overview(load(corpus / "nsys" / f"pytorch-2gpu-{name}.sqlite").attributed)

@@ -55,6 +55,7 @@ def test_a_report_of_ranges_alone_is_of_the_cpu(browser, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_several_reports_as_one_run(browser, page_of, corpus, folder):
     names = ("pytorch-2gpu-before", "two-processes")
     done("import", *(corpus / "nsys" / f"{name}.sqlite" for name in names))

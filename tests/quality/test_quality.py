@@ -30,6 +30,7 @@ from importers.nsys import schema
 
 pytestmark = pytest.mark.slow
 
+
 PAGE = (ROOT / "docs" / "quality.md").read_text(encoding="utf-8")
 LOST = "Not all CUDA events might have been collected."
 BEFORE = 1_000  # µs until the first op

@@ -11,6 +11,8 @@ import bridge
 from bridge.analyze.timeline import timeline
 from ranks.run import BEGIN_NS, GEMM_NS, Rank, run
 
+pytestmark = pytest.mark.slow
+
 SECOND = 1_000_000_000
 ZEROS = (0, 3 * SECOND, -2 * SECOND, 7)
 
@@ -39,7 +41,6 @@ def gemms(found):
     return sorted(e["ts"] for e in found if e.get("name") == "gemm_kernel")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [0, 250_000])
 def test_ranks_are_drawn_on_one_clock(folder, wrong):
     paths, truth = four(folder, wrong=wrong)
@@ -54,7 +55,6 @@ def test_ranks_are_drawn_on_one_clock(folder, wrong):
     }
 
 
-@pytest.mark.slow
 def test_some_ranks_are_drawn(folder):
     paths, truth = four(folder)
     everything, _ = drawn(folder, paths)
@@ -69,7 +69,6 @@ def test_some_ranks_are_drawn(folder):
     assert slices[0] + slices[1] == slices[2]
 
 
-@pytest.mark.slow
 def test_windows_are_of_the_common_clock(folder):
     paths, truth = four(folder)
     base = BEGIN_NS - 50  # the first event: a step's range begins before its kernel
@@ -92,7 +91,6 @@ def test_a_window_beyond_the_end_is_said(folder):
     assert_misused(result, "nothing happens in that window", f"lasts {int(lasts)}.")
 
 
-@pytest.mark.slow
 def test_a_pftrace_is_on_the_same_clock(folder, trace_processor):
     paths, truth = four(folder)
     done("trace", *paths, "-o", "t.pftrace", "--ranks", "0-2")
@@ -113,7 +111,6 @@ def test_ranks_that_are_not_there(folder, ranks, why):
     assert not (folder / "t.json").exists()
 
 
-@pytest.mark.slow
 def test_other_dialects_draw_some_ranks_too(folder):
     paths, truth = four(folder)
     for dialect in ("torch", "raf", "mxnet", "megengine"):
@@ -129,7 +126,6 @@ def test_other_dialects_draw_some_ranks_too(folder):
     assert len(list((folder / "logs").iterdir())) == 2
 
 
-@pytest.mark.slow
 def test_one_report_stays_on_its_own_clock(folder):
     paths, _ = four(folder)
     for path in paths:

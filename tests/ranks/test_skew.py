@@ -16,6 +16,7 @@ from ranks.run import ALL_REDUCE, BEGIN_NS, STEP_NS, Rank, begun, meeting, run
 
 pytestmark = pytest.mark.slow
 
+
 SECOND = 1_000_000_000
 TIMES = [BEGIN_NS + n * STEP_NS for n in range(5)]
 NOBODY = (-1, -1, "")

@@ -283,6 +283,7 @@ def test_a_report_split_by_process_has_the_same_ranks(corpus, folder):
     assert one.by("skew")[columns].equals(several.by("skew")[columns])
 
 
+@pytest.mark.slow
 def test_files_processes_and_ranks_called_alike_are_told_apart(folder):
     """As containers have them: each with process 100, its report called as all are."""
     ranks_of = [Rank(n, file=f"n{n}/r.sqlite", environment=["RANK=3"]) for n in (0, 1)]

@@ -20,6 +20,8 @@ from importers.recording.details import with_details
 from importers.recording.lines import read
 from importers.report import Facts, Report
 
+pytestmark = pytest.mark.slow
+
 MILLION = 1_000_000
 CALLS = 2_000
 
@@ -55,7 +57,6 @@ def test_shapes_of_two_arrays_cost_microseconds_and_few_bytes(writer) -> None:
     assert bytes_ < 16
 
 
-@pytest.mark.slow
 @pytest.mark.racy("costs are measured by the clock")
 def test_a_million_calls_are_read_and_joined_in_seconds(writer) -> None:
     for n in range(MILLION):

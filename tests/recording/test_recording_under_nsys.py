@@ -20,6 +20,7 @@ from importers.errors import NotAReport
 
 pytestmark = pytest.mark.slow
 
+
 BLOCK = {"layer": "naïve \\ud800"}
 
 

@@ -17,6 +17,7 @@ from importers.nsys.write import Strings, write
 
 pytestmark = pytest.mark.slow
 
+
 PROCESS = 77 << 24
 THREAD = PROCESS | 77
 

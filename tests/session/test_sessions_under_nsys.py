@@ -18,6 +18,7 @@ from importers.report import Report
 
 pytestmark = pytest.mark.slow
 
+
 ROOT = Path(bridge.__file__).parent.parent
 CYCLES = 2
 NEAR_NS = 1_000_000  # that two looks at one range may differ by, on a busy machine

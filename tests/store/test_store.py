@@ -443,6 +443,7 @@ def test_a_report_is_no_store(made: Path, db: Path) -> None:
     assert_no_store(made, db, "not a store of nsight-bridge")
 
 
+@pytest.mark.slow
 def test_a_text_is_no_store(made: Path, db: Path) -> None:
     db.write_text("step 1\n" * 1000)
     assert_no_store(made, db, "not a store of nsight-bridge")

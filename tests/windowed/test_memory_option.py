@@ -119,6 +119,7 @@ def test_a_recording_of_its_process_is_refused(path):
     done("report", path, "--sidecar", "bridge-100.jsonl")
 
 
+@pytest.mark.slow
 def test_too_little_is_refused_with_the_least_that_works(path, monkeypatch):
     monkeypatch.setattr(limit, "BASE", 170_000_000)
     monkeypatch.setattr(limit, "LEAST", 40_000_000)

@@ -166,6 +166,7 @@ MORE_THAN_PYTHON = {
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Take a worker more than there are cores: captures and browsers mostly wait."""
     return (os.cpu_count() or 1) + 1
@@ -186,7 +187,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not even import, in the inner loop, tests of PyTorch, SciPy, browsers and other large things."""
-    quick = config.option.markexpr == "quick"
+    quick = config.option.markexpr.startswith("quick")
     return True if quick and any(map(collection_path.match, LARGE)) else None
 
 

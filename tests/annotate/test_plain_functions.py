@@ -201,6 +201,8 @@ def test_a_recursion_too_deep_leaves_nothing_open() -> None:
     assert (table["end"].max(), stack.here.stack.live) == (later["end"], [])
 
 
+@pytest.mark.slow
+@pytest.mark.racy("a signal comes at a random moment")
 @pytest.mark.parametrize("seed", range(3))
 def test_interrupts_leave_nothing_open(seed: int) -> None:
     """Ctrl-C at any moment of a loop that does nothing but annotate."""

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,8 @@ import pytest
 
 from .source import Mutant
 
-KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
+KILLED, SURVIVED, TIMEOUT, BROKEN = "killed", "survived", "timeout", "broken"
+OUTCOMES = {0: SURVIVED, 1: KILLED, 2: BROKEN}  # a signal that ends the fork is a kill
 FIRST = 40  # tests that are tried before all others: most mutants die there
 PRELOADED = (
     "hypothesis",
@@ -126,7 +128,9 @@ def try_all(
             del running[pid]
             shutil.copy2(copies.root / mutant.path, copy / mutant.path)
             copies.free.append(copy)
-            outcome = TIMEOUT if pid != done else SURVIVED if code == 0 else KILLED
+            outcome = (
+                TIMEOUT if pid != done else OUTCOMES.get(os.waitstatus_to_exitcode(code), KILLED)
+            )
             yield Verdict(mutant, outcome, _killer(copy), time.monotonic() - since)
         if not done:
             time.sleep(0.02)
@@ -136,8 +140,14 @@ def _start(mutant: Mutant, tests: list[str], copy: Path) -> int:
     (copy / "killer.txt").unlink(missing_ok=True)
     sys.stdout.flush()
     pid = os.fork()
-    if not pid:
-        os._exit(_run(mutant, tests, copy))
+    if not pid:  # whatever happens in the fork must end there: the parent's clean-up is not its own
+        code = 2
+        try:
+            code = _run(mutant, tests, copy)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
     return pid
 
 
@@ -172,8 +182,13 @@ def _run(mutant: Mutant, tests: list[str], copy: Path) -> int:
             "no:pytest_cov",
             "-o",
             "addopts=--strict-markers",
+            "-W",
+            "ignore::pytest.PytestAssertRewriteWarning",
         ]
-        if part and pytest.main([*options, *files], plugins=[chosen]) and chosen.failed:
+        status = pytest.main([*options, *files], plugins=[chosen]) if part else 0
+        if chosen.failed:
             (copy / "killer.txt").write_text(chosen.failed, encoding="utf-8")
             return 1
+        if status:
+            return 2
     return 0

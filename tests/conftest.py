@@ -264,7 +264,10 @@ class Starts:
             cls.watched.append(event)
 
 
-sys.addaudithook(Starts.note)
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch in the inner loop alone: an audit hook makes every test a little slower."""
+    if config.option.markexpr.startswith("quick"):
+        sys.addaudithook(Starts.note)
 
 
 @pytest.hookimpl(wrapper=True)

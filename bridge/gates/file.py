@@ -13,6 +13,7 @@ import yaml
 from bridge.gates.budget import Budget
 
 MERGE = "tag:yaml.org,2002:merge"
+DEEPEST = 20  # a budget has three levels; PyYAML takes seconds over thousands, and refuses none
 
 
 def read(path: Path) -> Budget:
@@ -31,6 +32,11 @@ def read(path: Path) -> Budget:
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """Plain values alone; a name that stands twice is a mistake, and not the last one's."""
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        if self.flow_level > DEEPEST:
+            raise yaml.YAMLError("nested too deeply for a budget")
+        super().fetch_flow_collection_start(token)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         if any(not isinstance(key, yaml.ScalarNode) for key, _ in node.value):

@@ -10,6 +10,8 @@ import decorated
 
 import bridge
 
+DEEP = 1_000  # a path is as long as it is deep: those of ten thousand would be half a gigabyte
+
 
 def in_child() -> None:
     """Annotate in a forked child, which nsys traces only if it is told to."""
@@ -27,6 +29,7 @@ def in_child() -> None:
 if __name__ == "__main__":
     with bridge.profile(path=sys.argv[1], level=0):
         decorated.run()
+        by_hand.DEEP = DEEP
         by_hand.everything()
         in_child()
     sys.stdout.write(str(bridge.backend()))

@@ -64,7 +64,7 @@ def ranges(report: Report, process: int | None = None) -> pd.DataFrame:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def both_records(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     return ranges(importers.load(folder / "report.sqlite")), ranges(
         importers.load(folder / "own.jsonl")
@@ -73,7 +73,7 @@ def both_records(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def test_every_range_is_in_both_with_all_that_was_said_of_it(both_records) -> None:
     theirs, ours = both_records
-    assert len(ours) > 10_000
+    assert len(ours) > both.DEEP
     for column in ("kind", "tid", "domain_name", "text", "payload", "category"):
         assert theirs[column].tolist() == ours[column].tolist(), column
     said = ours["color"] != frames.MISSING  # nvtx gives what has no colour one of its own

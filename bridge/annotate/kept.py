@@ -52,8 +52,8 @@ def _list(values: tuple[Any, ...] | list[Any], most: int) -> Any:
     return first if len(values) <= most else (*first, "…")
 
 
-def tensors(values: Iterable[Any]) -> tuple[Tensor, ...]:
-    """Return shape and dtype of each value; of a list its tensors' one by one."""
+def tensors(values: Iterable[Any], most: int = MOST) -> tuple[Tensor, ...]:
+    """Return shape and dtype of each value; of a list those of its first entries, as many as `plain` keeps."""
     found: list[Tensor] = []
     for value in values:
         try:
@@ -64,7 +64,7 @@ def tensors(values: Iterable[Any]) -> tuple[Tensor, ...]:
         except Exception:  # noqa: BLE001 - a nested tensor has no one shape, and says so by raising
             shape = None
         if isinstance(value, tuple | list):
-            found += _of_list(value) if len(found) < MOST else ()
+            found += _of_list(value, most) if len(found) < MOST else ()
         elif isinstance(shape, list):  # PaddlePaddle's
             found.append((tuple(shape), getattr(value, "dtype", "")))
         else:
@@ -72,9 +72,9 @@ def tensors(values: Iterable[Any]) -> tuple[Tensor, ...]:
     return tuple(found[:MOST] if len(found) > MOST else found)
 
 
-def _of_list(values: tuple[Any, ...] | list[Any]) -> Iterable[Tensor]:
+def _of_list(values: tuple[Any, ...] | list[Any], most: int) -> Iterable[Tensor]:
     """Return the tensors of a list; a list without any, such as a stride, is one value."""
-    found = tensors(islice(values, MOST))
+    found = tensors(islice(values, most), most // 8)
     return found if any(shape is not None for shape, _ in found) else (NOTHING,)
 
 

@@ -321,8 +321,25 @@ def test_tensors_in_lists_and_what_has_no_shape(session) -> None:
     assert third["shapes"] == [[-1, 7], [2, 3]]
 
 
-@pytest.mark.slow
-def test_a_great_list_is_looked_at_to_an_end(session) -> None:
+def test_of_a_great_list_the_first_entries_are_looked_at(session) -> None:
+    looks = []
+
+    class Looked:
+        dtype = "float32"
+
+        @property
+        def shape(self) -> tuple[int, ...]:
+            looks.append(self)
+            return (1,)
+
+    note(two, ([[[[Looked()] * 100] * 100] * 100] * 100, 1), shapes=True)
+    assert noted(session)[0]["shapes"] == [None, None]
+    assert not looks  # so deep within
+    note(two, ([[Looked()] * 100] * 100, 1), shapes=True)
+    assert len(looks) == 64  # as many as are kept
+
+
+def test_what_is_kept_of_a_great_list_is_little(session) -> None:
     many = [[[[0] * 100] * 100] * 100] * 100
     note(two, (many, [Tensor((1,))] * 1000), shapes=True, args=("value",))
     (found,) = noted(session)

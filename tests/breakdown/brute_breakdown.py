@@ -131,6 +131,13 @@ class Breakdown:
 
     def of_activity(self, row: int) -> Event:
         """Return an activity as an event on the host: where and when it was launched."""
+        return self._activities[row]
+
+    @cached_property
+    def _activities(self) -> list[Event]:
+        return [self._of_activity(row) for row in range(len(self.truth.brute.activities))]
+
+    def _of_activity(self, row: int) -> Event:
         one, found = self.truth.brute.activities[row], self.truth.brute.found[row]
         thread, time = -1, one.start
         if found.launch != -1:
@@ -308,7 +315,7 @@ class Breakdown:
     def time(self, rows: Iterable[int]) -> int:
         return sum(map(self.truth.brute.time, rows))
 
-    @property
+    @cached_property
     def whole(self) -> int:
         """Time of all activities of the time that is counted, of both directions."""
         return self.time(self.counted.activities)
@@ -356,8 +363,12 @@ class Breakdown:
             **spread("", times),
             "activities": len(launched),
             "gpu_ns": self.time(launched),
-            "share": share(sum(times), sum(map(self._length, self.counted.calls))),
+            "share": share(sum(times), self._in_calls),
         }
+
+    @cached_property
+    def _in_calls(self) -> int:
+        return sum(map(self._length, self.counted.calls))
 
     def _length(self, call: int) -> int:
         one = self.truth.brute.calls[call]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import made_reports
 import pytest
 from command import assert_misused, bridge, done
+from read_once import reading_once
 
 from bridge.analyze.breakdown import COLUMNS, SETS
 from bridge.views import DIMENSIONS
@@ -22,6 +24,13 @@ pytestmark = pytest.mark.usefixtures("folder")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give two processes, three steps each."""
     return made_reports.report(tmp_path_factory.mktemp("input") / "report.sqlite", steps=3)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def read_once() -> Iterator[None]:
+    """Read the report once: what is said of it is of interest here."""
+    with reading_once():
+        yield
 
 
 def rows(*words: str | Path) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import made_reports
@@ -36,6 +37,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_reports.report(tmp_path_factory.mktemp("input") / "r.sqlite", steps=4)
 
 
+@cache
+def loaded(path: Path) -> Joined:
+    return bridge.load(path)
+
+
+@cache
+def parts_of(path: Path, cut: int) -> tuple[Joined, Joined]:
+    """Return what began before and what began after some time since the first event."""
+    return loaded(path).within(last_ns=cut), loaded(path).within(first_ns=cut)
+
+
 def figures(joined: Joined, view: str) -> Counter[tuple[object, ...]]:
     """Return what adds up, by row and column; no zeros."""
     table = joined.by(view)
@@ -47,8 +59,7 @@ def figures(joined: Joined, view: str) -> Counter[tuple[object, ...]]:
 @pytest.mark.parametrize("view", sorted(ADDING))
 @pytest.mark.parametrize("cut", [0, 1, 1_000, 1_215, 2_100, 10**9])
 def test_two_parts_of_the_time_are_the_whole(view: str, cut: int, made: Path) -> None:
-    joined = bridge.load(made)
-    parts = joined.within(last_ns=cut), joined.within(first_ns=cut)
+    joined, parts = loaded(made), parts_of(made, cut)
     whole = figures(joined, view)
     if view == "wait":  # these have no call in the report, and so no time
         del whole[("(no op)", "event_record"), "count"]
@@ -60,17 +71,16 @@ def test_two_parts_of_the_time_are_the_whole(view: str, cut: int, made: Path) ->
 @pytest.mark.parametrize("path", corpus_reports(names=SOME))
 @pytest.mark.parametrize("view", sorted(ADDING))
 def test_so_are_those_of_real_profiles(view: str, path: Path) -> None:
-    joined = bridge.load(path)
+    joined = loaded(path)
     first, last = joined.report.facts[0].span
-    cut = (last - first) // 3
-    parts = joined.within(last_ns=cut), joined.within(first_ns=cut)
+    parts = parts_of(path, (last - first) // 3)
     assert figures(parts[0], view) + figures(parts[1], view) == figures(joined, view)
     assert 0 < parts[0].totals["activities"] < joined.totals["activities"]
 
 
 @pytest.mark.parametrize("path", corpus_reports("nsys/mnist-training.sqlite"))
 def test_steps_are_the_rows_of_the_table_by_step(path: Path) -> None:
-    joined = bridge.load(path)
+    joined = loaded(path)
     told = joined.by("op,step", columns="default,gpu_min,gpu_p99,gpu_span,api,sync,queue")
     for step in (0, 7, 58):
         alone = joined.within(steps=(step, step))
@@ -88,7 +98,7 @@ def test_steps_are_the_rows_of_the_table_by_step(path: Path) -> None:
 
 def test_a_range_chooses_what_its_process_began_meanwhile(made: Path) -> None:
     """By the definition: loops over all rows."""
-    joined = bridge.load(made)
+    joined = loaded(made)
     report, op_kernels = joined.report, joined.op_kernels
     chosen = joined.within(range_name="aten::*")
     times = [
@@ -112,7 +122,7 @@ def test_a_range_chooses_what_its_process_began_meanwhile(made: Path) -> None:
 
 
 def test_windows_go_together(made: Path) -> None:
-    joined = bridge.load(made)
+    joined = loaded(made)
     both = joined.within(steps=(1, 2), range_name="gemm")
     one_by_one = joined.within(steps=(1, 2)).within(range_name="gemm")
     pd.testing.assert_frame_equal(both.by("op"), one_by_one.by("op"))
@@ -121,7 +131,7 @@ def test_windows_go_together(made: Path) -> None:
 
 
 def test_what_there_is_not_is_said_in_a_line(made: Path) -> None:
-    joined = bridge.load(made)
+    joined = loaded(made)
     for how, message in (
         ({"steps": (9, 11)}, r"no such step: the report has 0 to 3"),
         ({"range_name": "nothing*"}, "no range 'nothing\\*' in the report"),

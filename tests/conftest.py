@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -215,6 +216,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items=[item for item in items if shard(item, parts) != number - 1]
     )
     items[:] = mine
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Look for garbage less often, and not among what the collected tests hold: that took a third of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
 
 
 def shard(item: pytest.Item, parts: int) -> int:

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-import importers
+from importers import formats
 from importers.report import Report
 
 
 @contextmanager
 def reading_once() -> Iterator[None]:
     """Let `importers.load` read a file again only where it has changed, or other details are asked for."""
-    read, known = importers.read, dict[Any, Report]()
+    read, known = formats.read, dict[Any, Report]()
 
     def reading(path: Path, details: Any, sidecar: Any) -> Report:
         is_now = path.stat()
@@ -31,5 +31,5 @@ def reading_once() -> Iterator[None]:
         return known[key]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(importers, "read", reading)
+        patched.setattr("importers.read", reading)
         yield

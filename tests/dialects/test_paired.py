@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections import Counter
+from functools import cache
 
 import pytest
 import real_parts
@@ -15,6 +16,13 @@ pytestmark = pytest.mark.slow
 
 
 PAIRED = ("raf", "mxnet", "megengine")
+READ = ("mnist-training", "simplex-streams", "two-processes")
+EVERY = [(name, dialect) for dialect in PAIRED for name in READ]  # every fourth: each once
+
+
+@cache
+def loaded(path):
+    return bridge.load(path)
 
 
 def written(joined, dialect, folder):
@@ -27,7 +35,7 @@ def written(joined, dialect, folder):
 def test_every_begin_has_its_end_in_order(path, tmp_path):
     """In each dialect by turns: what is begun and ended is the same in all."""
     try:
-        joined = bridge.load(path)
+        joined = loaded(path)
     except ReportError:
         real_parts.skip_what_holds_no_profile(path)
     dialect = PAIRED[len(joined.report.activities) % len(PAIRED)]
@@ -49,14 +57,13 @@ def test_every_begin_has_its_end_in_order(path, tmp_path):
     assert sum(found.values()) == stacked + len(report.launches) + len(report.activities)
 
 
-@pytest.mark.parametrize("dialect", PAIRED)
-@pytest.mark.parametrize("name", ["mnist-training", "simplex-streams", "two-processes"])
+@pytest.mark.parametrize(("name", "dialect"), EVERY if real_parts.NIGHT else EVERY[::4])
 def test_perfetto_reads_every_slice_with_its_times(
     name, dialect, corpus, tmp_path, trace_processor
 ):
     from viewers.trace_processor import check_trace
 
-    joined = bridge.load(corpus / "nsys" / f"{name}.sqlite")
+    joined = loaded(corpus / "nsys" / f"{name}.sqlite")
     _, path = written(joined, dialect, tmp_path)
     trace = trace_processor(path)
     check_trace(trace)
@@ -77,7 +84,7 @@ def test_perfetto_reads_every_slice_with_its_times(
 
 
 def test_raf_finds_a_duration_as_ever(corpus, tmp_path):
-    joined = bridge.load(corpus / "nsys" / "mnist-training.sqlite")
+    joined = loaded(corpus / "nsys" / "mnist-training.sqlite")
     trace, _ = written(joined, "raf", tmp_path)
     assert raf.profiler.get_duration(trace, "Epoch 2", "operator") == pytest.approx(
         15313.364, abs=0.002
@@ -89,14 +96,14 @@ def test_raf_finds_a_duration_as_ever(corpus, tmp_path):
 
 
 def test_sizes_are_rafs_arguments(corpus, tmp_path):
-    joined = bridge.load(corpus / "nsys" / "pytorch-backward.sqlite")
+    joined = loaded(corpus / "nsys" / "pytorch-backward.sqlite")
     trace, _ = written(joined, "raf", tmp_path)
     said = {e["args"]["args_string"] for e in trace["traceEvents"] if e["ph"] == "B"}
     assert any(text.startswith("[[") for text in said)
 
 
 def test_megengines_curves_have_its_names(corpus, tmp_path):
-    joined = bridge.load(corpus / "nsys" / "mnist-training.sqlite")
+    joined = loaded(corpus / "nsys" / "mnist-training.sqlite")
     trace, _ = written(joined, "megengine", tmp_path)
     curves = {}
     for event in trace["traceEvents"]:

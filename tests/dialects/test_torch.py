@@ -5,6 +5,7 @@ import json
 from collections import Counter
 
 import pytest
+import real_parts
 
 import bridge
 from bridge.analyze.dialects import TORCH
@@ -15,6 +16,7 @@ from importers import frames
 from importers.nsys.write import write
 
 TRAINING = "mnist-training"
+EVERY = ("pytorch-backward", "two-processes", TRAINING, "simplex-streams")
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +40,19 @@ def written(joined, path, **how):
     return read(path)
 
 
+@pytest.fixture(scope="module")
+def training(reports, tmp_path_factory):
+    """Give the trace of a whole training."""
+    return written(reports(TRAINING), tmp_path_factory.mktemp("training") / "t.json.gz")
+
+
 def events(trace, category, ph="X"):
     return [e for e in trace["traceEvents"] if e.get("cat") == category and e["ph"] == ph]
 
 
 @pytest.mark.slow
-def test_kinds_of_events_are_those_of_kineto(reports, tmp_path):
-    joined = reports(TRAINING)
-    trace = written(joined, tmp_path / "t.json.gz")
+def test_kinds_of_events_are_those_of_kineto(reports, training):
+    joined, trace = reports(TRAINING), training
     found = Counter(e["cat"] for e in trace["traceEvents"] if e["ph"] == "X")
     activities = joined.report.activities
     assert found == {
@@ -66,9 +73,8 @@ def test_kinds_of_events_are_those_of_kineto(reports, tmp_path):
 
 
 @pytest.mark.slow
-def test_ids_hold_an_op_its_calls_and_its_kernels_together(reports, tmp_path):
-    joined = reports(TRAINING)
-    trace = written(joined, tmp_path / "t.json.gz")
+def test_ids_hold_an_op_its_calls_and_its_kernels_together(reports, training):
+    joined, trace = reports(TRAINING), training
     op = {e["args"]["External id"]: e for e in events(trace, "cpu_op")}
     call = {e["args"]["correlation"]: e for e in events(trace, "cuda_runtime")}
     owner = joined.op_kernels["op"].astype(object)
@@ -92,9 +98,8 @@ def test_ids_hold_an_op_its_calls_and_its_kernels_together(reports, tmp_path):
 
 
 @pytest.mark.slow
-def test_kernels_have_their_geometry(reports, tmp_path):
-    trace = written(reports(TRAINING), tmp_path / "t.json.gz")
-    args = events(trace, "kernel")[0]["args"]
+def test_kernels_have_their_geometry(training):
+    args = events(training, "kernel")[0]["args"]
     assert (args["device"], args["stream"], args["grid"], args["block"]) == (
         0,
         7,
@@ -103,7 +108,7 @@ def test_kernels_have_their_geometry(reports, tmp_path):
     )
     assert args["blocks per SM"] == pytest.approx(1 / 108, abs=1e-3)
     assert args["warps per SM"] == pytest.approx(4 / 108, abs=1e-3)
-    copy = events(trace, "gpu_memcpy")[0]
+    copy = events(training, "gpu_memcpy")[0]
     assert copy["name"] == "Memcpy HtoD (Pageable -> Device)"
     speed = copy["args"]["bytes"] / (copy["dur"] * 1000)
     assert copy["args"]["memory bandwidth (GB/s)"] == pytest.approx(speed, abs=1e-3)
@@ -123,7 +128,7 @@ def test_arrows_lead_from_forward_to_backward(reports, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [TRAINING, "pytorch-backward", "two-processes", "simplex-streams"])
+@pytest.mark.parametrize("name", EVERY if real_parts.NIGHT else EVERY[:2])
 def test_perfetto_loses_nothing(name, reports, tmp_path, trace_processor):
     from viewers.trace_processor import check_trace
 

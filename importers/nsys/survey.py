@@ -115,6 +115,8 @@ def _sampled(database: Database, query: Query, table: Table) -> tuple[Ints, NDAr
     first, last = database.bounds([query.table])[query.table]
     at = np.linspace(first, max(first, last - PROBE_ROWS), PROBES).astype(np.int64)
     probes = [Chunk(a, a + PROBE_ROWS - 1) for a in np.unique(at).tolist()]
+    if last - first < PROBES * PROBE_ROWS:  # probes would overlap
+        probes = [Chunk(first, last)]
     every = integers(database, query, table, probes, "start")
     starts = np.concatenate([np.empty(0, np.int64), *(c["start"] for c in every)])
     return starts, np.full(len(starts), max(0, last - first + 1) / max(1, len(starts)))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from command import assert_misused, assert_refused, bridge, done
 from made_reports import report
+from read_once import reading_once
 
 from bridge import nvtx_op, profile
 from bridge.fleet.asked import Asked
@@ -40,8 +41,15 @@ REFUSED = {
 }
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Write the report once; what is no window of it is read once."""
+    with reading_once():
+        yield report(tmp_path_factory.mktemp("input") / "made.sqlite", steps=5)
+
+
 @pytest.fixture
-def path(tmp_path, monkeypatch):
+def path(made, tmp_path, monkeypatch):
     """A report of which every table takes three windows of the least memory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(limit, "BASE", 0)
@@ -50,7 +58,7 @@ def path(tmp_path, monkeypatch):
     monkeypatch.setattr(limit, "taken", lambda: 0)  # the tests' own process is larger
     monkeypatch.setattr(limit, "PER_CALL", 0)
     monkeypatch.setattr(limit, "needed", lambda _path, _tables: 2_500)
-    return report(tmp_path / "made.sqlite", steps=5)
+    return made
 
 
 @pytest.fixture

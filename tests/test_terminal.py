@@ -1,5 +1,6 @@
 """The command line in a terminal and in a pipe: colours, bars, widths, and what it is at meanwhile."""
 
+import json
 import os
 import pty
 import subprocess
@@ -46,52 +47,93 @@ def in_terminal(*command, **variables):
     return shown.decode()
 
 
-def bridge(*words):
-    return ["-m", "bridge", *map(str, words)]
+# One process prints what several would, each time with other variables: most of a process is its start.
+EACH = """
+import json, os, sys
+from bridge.cli import main
+for words, variables in json.loads(sys.argv[1]):
+    os.environ.update(variables)
+    main(words, standalone_mode=False)
+    for name in variables:
+        del os.environ[name]
+    print("END", flush=True)
+"""
+WIDTHS = (80, 120, 200)
 
 
-def test_a_terminal_gets_bars_and_colours(report):
-    shown = in_terminal(*bridge("report", report, "--by", "op"), COLUMNS="140")
-    assert ESCAPE in shown
-    assert "██████████" in shown
+def each(commands):
+    """Say how to run these commands, each words and variables, in one process."""
+    return ["-c", EACH, json.dumps([[list(map(str, words)), more] for words, more in commands])]
 
 
-@pytest.mark.parametrize("width", ["80", "120", "200"])
-def test_lines_fit_the_terminal(report, width):
-    shown = in_terminal(*bridge("report", report, "--by", "op-kernel"), COLUMNS=width, NO_COLOR="1")
-    table, *_ = shown.split("\r\n\r\n")
-    assert max(map(len, table.splitlines())) <= int(width)
+@pytest.fixture(scope="module")
+def on_terminal(report):
+    """Give what a terminal shows of some commands."""
+    commands = {
+        "coloured": (["report", report, "--by", "op"], {"COLUMNS": "140"}),
+        "colourless": (["report", report], {"COLUMNS": "140", "NO_COLOR": "1"}),
+    }
+    for width in WIDTHS:
+        variables = {"COLUMNS": str(width), "NO_COLOR": "1"}
+        commands[width] = (["report", report, "--by", "op-kernel"], variables)
+    *shown, rest = in_terminal(*each(commands.values())).split("END\r\n")
+    assert rest == ""
+    return dict(zip(commands, shown, strict=True))
 
 
-def test_no_color_keeps_the_bars(report):
-    shown = in_terminal(*bridge("report", report), COLUMNS="140", NO_COLOR="1")
-    assert ESCAPE not in shown
-    assert "██████████" in shown
+def test_a_terminal_gets_bars_and_colours(on_terminal):
+    assert ESCAPE in on_terminal["coloured"]
+    assert "██████████" in on_terminal["coloured"]
 
 
-def piped(*words, **variables):
-    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
+@pytest.mark.parametrize("width", WIDTHS)
+def test_lines_fit_the_terminal(on_terminal, width):
+    table, *_ = on_terminal[width].split("\r\n\r\n")
+    assert max(map(len, table.splitlines())) <= width
+
+
+def test_no_color_keeps_the_bars(on_terminal):
+    assert ESCAPE not in on_terminal["colourless"]
+    assert "██████████" in on_terminal["colourless"]
+
+
+def piped(*command):
+    gone = ("NO_COLOR", "FORCE_COLOR")
+    environment = {name: value for name, value in os.environ.items() if name not in gone}
     return subprocess.run(
-        [sys.executable, *bridge(*words)],
-        capture_output=True, text=True, check=True, timeout=60, env={**environment, "COLUMNS": "140", **variables},
+        [sys.executable, *command],
+        capture_output=True, text=True, check=True, timeout=60, env={**environment, "COLUMNS": "140"},
     )  # fmt: skip
 
 
 def test_a_pipe_gets_plain_text(report):
-    done = piped("report", report)
+    done = piped("-m", "bridge", "report", report)
     assert ESCAPE not in done.stdout
     assert "█" not in done.stdout
     assert done.stderr == ""
 
 
-def test_colours_can_be_forced_into_a_pipe(report):
-    assert ESCAPE in piped("report", report, FORCE_COLOR="1").stdout
-    assert ESCAPE not in piped("report", report, FORCE_COLOR="1", NO_COLOR="1").stdout
+@pytest.fixture(scope="module")
+def forced(report, tmp_path_factory):
+    """Give what a pipe gets and a file holds where colours are asked for by the environment."""
+    output = tmp_path_factory.mktemp("forced") / "table.txt"
+    commands = [
+        (["report", report], {"FORCE_COLOR": "1"}),
+        (["report", report], {"FORCE_COLOR": "1", "NO_COLOR": "1"}),
+        (["report", report, "-o", output], {"FORCE_COLOR": "1"}),
+    ]
+    asked, refused, _, rest = piped(*each(commands)).stdout.split("END\n")
+    assert rest == ""
+    return {"asked": asked, "refused": refused, "file": output.read_text()}
 
 
-def test_a_file_gets_plain_text_too(report, tmp_path):
-    piped("report", report, "-o", tmp_path / "table.txt", FORCE_COLOR="1")
-    assert ESCAPE not in (tmp_path / "table.txt").read_text()
+def test_colours_can_be_forced_into_a_pipe(forced):
+    assert ESCAPE in forced["asked"]
+    assert ESCAPE not in forced["refused"]
+
+
+def test_a_file_gets_plain_text_too(forced):
+    assert ESCAPE not in forced["file"]
 
 
 SLOW = """

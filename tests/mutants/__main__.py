@@ -57,15 +57,20 @@ def main() -> int:
     given = parser.parse_args()
     os.environ.update(CI="true", PYTHONHASHSEED="0")
     chosen = sample(given.room or ROOMS, given.per_room, given.only)
-    outcomes = {}
+    outcomes: dict[Mutant, tuple[str, Verdict]] = {}
     left = [mutant for room in chosen.values() for mutant in room]
+    survived_by: dict[Mutant, set[str]] = defaultdict(set)
     for suite in given.suite or SUITES:
         known = KEPT / f"{suite}.coverage"
         if given.record or not known.exists():
             record(SUITES[suite], known, ROOT)
-        verdicts = tried(left, CoverageMap(known, ROOT), given.workers, given.limit)
+        tests = CoverageMap(known, ROOT).tests
+        jobs = {one: [test for test in tests(one) if test not in survived_by[one]] for one in left}
+        verdicts = tried(jobs, given.workers, given.limit)
         outcomes |= {one.mutant: (suite, one) for one in verdicts}
         left = [one.mutant for one in verdicts if one.outcome == SURVIVED]
+        for mutant in left:
+            survived_by[mutant].update(jobs[mutant])
     return told(chosen, outcomes)
 
 
@@ -92,17 +97,15 @@ def drawn(every: list[Mutant], count: int, pattern: str) -> list[Mutant]:
     return result
 
 
-def tried(left: list[Mutant], known: CoverageMap, workers: int, limit_s: float) -> list[Verdict]:
-    """Try mutants against the tests that run their lines; print each verdict."""
-    jobs = [(mutant, known.tests(mutant)) for mutant in left]
-    tests = {mutant: len(names) for mutant, names in jobs}
+def tried(jobs: dict[Mutant, list[str]], workers: int, limit_s: float) -> list[Verdict]:
+    """Try mutants against tests; print each verdict."""
     verdicts = []
     with tempfile.TemporaryDirectory() as folder:
-        for verdict in try_all(jobs, Copies(ROOT, Path(folder), workers), limit_s):
+        for verdict in try_all([*jobs.items()], Copies(ROOT, Path(folder), workers), limit_s):
             verdicts.append(verdict)
             mutant = verdict.mutant
             print(
-                f"{verdict.outcome:8} {verdict.seconds:5.1f} s {tests[mutant]:4} tests  {mutant.path}:{mutant.span[0]} {mutant.name}  {verdict.by}",
+                f"{verdict.outcome:8} {verdict.seconds:5.1f} s {len(jobs[mutant]):4} tests  {mutant.path}:{mutant.span[0]} {mutant.name}  {verdict.by}",
                 flush=True,
             )
     return verdicts

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import closing
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -28,13 +28,24 @@ class CoverageMap:
         self.breadth = self._breadth(data_file)
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Return the tests that run a mutant's statement, else those of its module; the most focused come first."""
+        """Return the tests that run a mutant's statement, else those of its module.
+
+        The most focused come first, and one of each function before the second of any: what one set of
+        parameters lets pass, most others do too.
+        """
         by_line = self._of_file(mutant.path)
         first, last = mutant.lines
         found = {test for line in range(first, last + 1) for test in by_line.get(line, ())}
         found = found or {test for tests in by_line.values() for test in tests}
         found -= self._failed
-        return sorted(found, key=lambda test: (self.breadth.get(test, 0), test))
+        focused = sorted(found, key=lambda test: (self.breadth.get(test, 0), test))
+        seen: Counter[str] = Counter()
+        turns = {}
+        for test in focused:
+            function = test.partition("[")[0]
+            turns[test] = seen[function]
+            seen[function] += 1
+        return sorted(focused, key=turns.__getitem__)
 
     def _of_file(self, path: str) -> dict[int, list[str]]:
         if path not in self._contexts:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 from processes import arguments, ran, recordings
+from real_parts import NIGHT
 
 import importers
 
 pytestmark = pytest.mark.slow
+
+SESSIONS = 30 if NIGHT else 8
 
 
 def test_a_thousand_threads_lose_nothing_and_share_no_id(tmp_path) -> None:
@@ -81,7 +84,7 @@ def test_a_session_that_ends_while_threads_annotate(tmp_path) -> None:
             while not ended.is_set():
                 for _ in range(3): recorder.push(label, 0)
                 for _ in range(3): recorder.pop(None)
-        for k in range(30):
+        for k in range(SESSIONS):
             writer = Writer(File(Path(os.environ["BRIDGE_SIDECAR"], f"{k}.jsonl")))
             recorder, ended = Recorder(writer), threading.Event()
             threads = [threading.Thread(target=work, args=(recorder, ended)) for _ in range(4)]
@@ -92,9 +95,9 @@ def test_a_session_that_ends_while_threads_annotate(tmp_path) -> None:
             ended.set()
             for thread in threads: thread.join()
             writer.close()
-        """,
+        """.replace("SESSIONS", str(SESSIONS)),
     )
-    for k in range(30):
+    for k in range(SESSIONS):
         ranges = importers.load(tmp_path / f"{k}.jsonl").ranges
         assert not ranges.duplicated(["thread", "start"]).any()
 

@@ -10,11 +10,14 @@ from itertools import chain
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from real_parts import NIGHT
 from watched import names, ranges, steps
 
 import bridge
 from bridge import Action, nvtx_op
 from bridge.session.machine import RECORDING
+
+BOUNDARIES = 20 if NIGHT else 6
 
 
 def op(name: str) -> None:
@@ -191,7 +194,7 @@ def test_threads_over_many_boundaries():
     with session:
         for thread in threads:
             thread.start()
-        for _ in range(20):
+        for _ in range(BOUNDARIES):
             op("main")
             session.step()
         ended.set()
@@ -199,7 +202,7 @@ def test_threads_over_many_boundaries():
             thread.join()
     outer = [name for name in found if ":" in name]
     assert len(outer) == len(set(outer))
-    assert found.count("main") == 20
+    assert found.count("main") == BOUNDARIES
     # Between two cycles a thread may go on unheard: while the result of one is being read.
     assert 0 < len(outer) <= sum(counts.values())
 

@@ -18,9 +18,12 @@ from importers.report import Report
 
 
 @contextmanager
-def reading_once() -> Iterator[None]:
-    """Let `importers.load` read a file again only where it has changed, or other details are asked for."""
-    read, known = formats.read, dict[Any, Report]()
+def reading_once(known: dict[Any, Report] | None = None) -> Iterator[None]:
+    """Let `importers.load` read a file again only where it has changed, or other details are asked for.
+
+    What is `known` already, where it is given, is not read either.
+    """
+    read, known = formats.read, {} if known is None else known
 
     def reading(path: Path, details: Any, sidecar: Any) -> Report:
         is_now = path.stat()

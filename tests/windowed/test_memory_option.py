@@ -11,7 +11,6 @@ from made_reports import report
 from read_once import reading_once
 
 from bridge import nvtx_op, profile
-from bridge.fleet.asked import Asked
 from bridge.windowed import limit
 from importers.nsys import windows
 
@@ -164,32 +163,3 @@ def test_an_import_in_windows_keeps_aggregates(path, read):
 def test_an_import_keeps_no_table_that_windows_do_not_tell(path):
     result = bridge("import", path, "--memory", "1KB", "--keep", "op,step")
     assert_misused(result, "op,step: larger than --memory, and rows by step")
-
-
-@pytest.mark.parametrize(
-    ("text", "amount"),
-    [
-        ("2GB", 2 * 10**9),
-        ("1.5G", 15 * 10**8),
-        ("512MiB", 1 << 29),
-        ("300 mb", 3 * 10**8),
-        ("1000", 1000),
-    ],
-)
-def test_amounts(text, amount):
-    assert limit.amount(text) == amount
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text", ["", "2 apples", "-1GB", "1iB", "GB", "1e9", "nan"])
-def test_what_is_no_amount_is_refused(text, path):
-    with pytest.raises(ValueError, match="is no amount of memory"):
-        limit.amount(text)
-    assert_misused(bridge("report", path, "--memory", text), "is no amount of memory")
-
-
-def test_more_rows_take_more_windows(tmp_path):
-    path, tables = report(tmp_path / "made.sqlite", steps=50), [Asked("op", ())]
-    rows = limit.needed(path, tables)
-    assert limit.count(path, tables, limit.BASE + rows) == 1
-    assert limit.BASE + rows > limit.BASE

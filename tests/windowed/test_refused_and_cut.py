@@ -79,16 +79,3 @@ def test_of_a_process_that_had_more_before_nothing_is_said(in_windows, tmp_path,
     monkeypatch.setattr(limit, "taken", lambda: 11_100_000)
     path = report(tmp_path / "made.sqlite")
     assert done("report", path, "--memory", "10MB") == done("report", path)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not limit.STATUS.exists(), reason="/proc says what a process had on Linux alone"
-)
-def test_what_was_taken_is_what_the_system_says():
-    before = limit.taken()
-    assert before > 10**7
-    held = bytearray(300 * 10**6)
-    held[::4096] = b"x" * len(held[::4096])
-    assert limit.taken() > 300 * 10**6
-    assert limit.taken() >= before

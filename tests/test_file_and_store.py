@@ -11,13 +11,17 @@ from bridge.render.chrome import chrome
 from bridge.render.document import as_json
 from bridge.views import VIEWS
 
+# On changes, of raw names only tables that show them: all others are of the same rows under either names.
+RAW = VIEWS if real_parts.NIGHT else ("op", "range", "phase")
+
 
 def told(report, raw=False):
     """Everything that commands print of a report."""
     from bridge.join.choices import Choices
 
     joined = join(report, Choices(raw=raw))
-    tables = [as_json(v, report.source, joined.totals, joined.by(v)) for v in VIEWS]
+    views = RAW if raw else VIEWS
+    tables = [as_json(v, report.source, joined.totals, joined.by(v)) for v in views]
     trace = b"" if raw else b"".join(chrome(timeline(joined.attributed), report.source))
     return tables, trace
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import struct
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import made_reports
 import pytest
 
+from bridge import load
 from fuzz import opening
 from fuzz.judge import READ, REFUSED, judged
 from importers import columns, packed
@@ -29,17 +33,32 @@ def assert_refused(path: Path, *words: str, growth: int = 1 << 30) -> None:
         assert word in verdict.said
 
 
-def assert_read(path: Path) -> None:
-    verdict = judged(path, opening.report)
+def assert_read(path: Path, opened: Callable[[Path], None] = opening.report) -> None:
+    verdict = judged(path, opened)
     assert verdict.what == READ, verdict
 
 
+def loaded(path: Path) -> None:
+    """Load and join, where tables would show nothing more."""
+    opening.adds_up(load(path))
+
+
 def packed_zeros(path: Path, mib: int, head: bytes) -> Path:
-    """Write a gzip file of so many MiB of blanks after a head: each MiB takes a KiB."""
-    with gzip.open(path, "wb", 9) as file:
-        file.write(head)
-        for _ in range(mib):
-            file.write(b" " * ZEROS)
+    """Write a gzip file of so many MiB of blanks after a head: each MiB takes a KiB, the same one."""
+    blanks, packer = b" " * ZEROS, zlib.compressobj(9, zlib.DEFLATED, 31)
+    begin, one, end = (
+        packer.compress(data) + packer.flush(how)
+        for data, how in (
+            (head, zlib.Z_FULL_FLUSH),  # what follows refers to nothing before it
+            (blanks, zlib.Z_FULL_FLUSH),
+            (b"", zlib.Z_FINISH),
+        )
+    )
+    crc = zlib.crc32(head)
+    for _ in range(mib):
+        crc = zlib.crc32(blanks, crc)
+    sums = struct.pack("<II", crc, len(head) + mib * ZEROS)  # in place of those of one MiB
+    path.write_bytes(begin + one * mib + end[:-8] + sums)
     return path
 
 
@@ -57,6 +76,8 @@ def test_a_packed_file_that_holds_much_is_refused_before_it_is_unpacked(
     name, head = HEADS[what]
     path = packed_zeros(tmp_path / name, 100, head)
     assert path.stat().st_size < ZEROS
+    with gzip.open(path) as file:
+        assert file.read(len(head) + 1) == head + b" "
     assert_refused(path, f"over {packed.RATIO} times its size", growth=250 << 20)
 
 
@@ -136,7 +157,7 @@ INSTEAD = {
 
 @pytest.mark.parametrize("what", INSTEAD)
 def test_what_is_no_plain_table_is_passed_over(what: str, tmp_path: Path) -> None:
-    assert_read(changed(tmp_path / "report.sqlite", *INSTEAD[what]))
+    assert_read(changed(tmp_path / "report.sqlite", *INSTEAD[what]), loaded)
 
 
 def test_a_view_in_place_of_the_strings_is_refused(tmp_path: Path) -> None:

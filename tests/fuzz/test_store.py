@@ -12,12 +12,13 @@ from time import monotonic, sleep
 import made_reports
 import pytest
 from command import bridge, done, inside
+from real_parts import NIGHT
 
 from bridge import store
 
 pytestmark = pytest.mark.slow
 
-KILLS = 5
+KILLS = 5 if NIGHT else 3
 PROCESSES = 8
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import made_pages
@@ -15,6 +16,7 @@ import made_reports
 import pytest
 from command import assert_misused, assert_refused, bridge, done
 from real_parts import ROOT
+from release.built import build
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -102,16 +104,11 @@ def test_details_of_calls_become_a_roofline(folder):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory) -> Path:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from make_report import make
+
     path = tmp_path_factory.mktemp("large") / "large.sqlite"
-    make = [
-        sys.executable,
-        ROOT / "benchmarks" / "make_report.py",
-        path,
-        "100000",
-        "--threads",
-        "2",
-    ]
-    subprocess.run(make, check=True, timeout=120, capture_output=True)
+    make(path, 100_000, threads=2)
     return path
 
 
@@ -126,7 +123,7 @@ def test_a_page_of_many_kernels_is_small_and_quick(large, chromium):
     assert Path("page.html").stat().st_size < 1_400_000
     with Browser(chromium, bypass_csp=False) as opened:
         ready = []
-        for _ in range(3):
+        while not ready or (min(ready) >= 1_500 and len(ready) < 3):  # the best of three counts
             ready.append(opened.open(Path("page.html").resolve()).evaluate("page.readyMs"))
         assert opened.wrong == []
     assert min(ready) < 1_500, ready
@@ -134,21 +131,9 @@ def test_a_page_of_many_kernels_is_small_and_quick(large, chromium):
 
 @pytest.mark.slow
 def test_the_page_works_from_a_wheel(tmp_path, report):
-    build = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        ROOT,
-        "--no-deps",
-        "-q",
-        "-w",
-        tmp_path / "wheel",
-    ]
-    built = subprocess.run(build, capture_output=True, text=True, timeout=180, check=False)
-    if built.returncode:
-        pytest.skip(f"no wheel could be built here: {built.stderr.strip()[-200:]}")
-    [wheel] = (tmp_path / "wheel").glob("*.whl")
+    if find_spec("uv") is None:
+        pytest.skip("uv is not installed: pip install -e '.[dev]'")
+    wheel = build(tmp_path / "wheel", ROOT, what="wheel")
     zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
     command = [sys.executable, "-m", "bridge", "html", report, "-o", tmp_path / "page.html"]
     where = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}

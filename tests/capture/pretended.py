@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 HELP = Path(__file__).parent / "help"
@@ -14,6 +15,19 @@ case "$*" in
   *) {otherwise} ;;
 esac
 """
+
+
+def answers(versions: Mapping[str, str]) -> Callable[..., str]:
+    """Answer as those tools do that `install` writes, without a process."""
+
+    def answer(path: str, *words: str) -> str:
+        name = Path(path).name
+        version = versions[name]
+        if words == ("--version",):
+            return f"NVIDIA Nsight version {version}.1-abc\n"
+        return (HELP / f"{name}-{version}.txt").read_text(encoding="utf-8")
+
+    return answer
 
 
 def install(folder: Path, name: str, version: str, otherwise: str = "exit 99") -> Path:

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 from command import assert_misused, assert_refused, bridge
-from pretended import VERSIONS, install
+from pretended import VERSIONS, answers, install
 
-pytestmark = pytest.mark.slow
-
+from bridge.capture import tool
 
 OPTIONS = {
     "latency": ["--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--cuda-graph-trace=node"],
@@ -42,6 +41,7 @@ def tools(folder, tmp_path, monkeypatch):
     def installed(nsys: str = "2022.4", ncu: str = "2024.1") -> None:
         install(bin_, "nsys", nsys)
         install(bin_, "ncu", ncu)
+        monkeypatch.setattr(tool, "answer", answers({"nsys": nsys, "ncu": ncu}))
 
     installed()
     return installed
@@ -101,11 +101,9 @@ def test_what_was_asked_for_and_the_version_lacks_is_an_error(tools):
     ]
 
 
-def test_an_option_or_a_value_that_an_older_version_lacks(tools, tmp_path):
-    nsys = tmp_path / "bin" / "nsys"
+def test_an_option_or_a_value_that_an_older_version_lacks(tools, monkeypatch):
     old = "\t-t, --trace=\n\n\t   Possible values are 'cuda', 'nvtx' or 'none'.\n\n\t-o, --output=\n\n\t   Name.\n"
-    (tmp_path / "old").write_text(old)
-    nsys.write_text(f"#!/bin/sh\ncat '{tmp_path}/old'\n")
+    monkeypatch.setattr(tool, "answer", lambda *_: old)
     result = bridge("run", "--print", "--preset", "full", "-o", "r", "train.py")
     assert "nsys profile --trace=cuda,nvtx --output=r.nsys-rep" in result.stdout
     notes = result.stderr.splitlines()
@@ -231,6 +229,7 @@ def test_a_tool_that_is_missing(tools, monkeypatch):
         assert line.startswith(f"Error: {name} is not on the PATH: install Nsight ")
 
 
+@pytest.mark.slow
 def test_printing_is_quick_and_needs_no_frames(tools):
     import subprocess
     import time

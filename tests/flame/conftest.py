@@ -75,7 +75,7 @@ def speedscope_page(
     return need("speedscope", page, NO_SPEEDSCOPE)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def speedscope(chromium: str, speedscope_page: Path) -> Iterator[Speedscope]:
     """Start speedscope in headless Chromium, which can reach nothing but the page's own files."""
     need("speedscope", find_spec("playwright"), NO_SPEEDSCOPE)

@@ -69,25 +69,27 @@ def pattern(reports: Path) -> str:
     return f"{reports}/**/*.sqlite"
 
 
+@pytest.fixture(scope="module")
 def one_process(reports: Path) -> str:
+    """Give what one process prints."""
     return done("report", pattern(reports), "--by", "op-kernel", "--format", "json")
 
 
 @pytest.mark.slow
 @pytest.mark.racy("processes are killed while others wait for them")
-def test_a_cluster_of_two_workers_says_what_one_process_says(reports, scheduler):
+def test_a_cluster_of_two_workers_says_what_one_process_says(reports, scheduler, one_process):
     command = ("report", pattern(reports), "--by", "op-kernel", "--format", "json")
     result = bridge(*command, "--scheduler", scheduler)
     assert result.exit_code == 0, result.stderr
-    assert result.stdout == one_process(reports)
+    assert result.stdout == one_process
     assert f"{REPORTS} of {REPORTS}: rank" in result.stderr
 
 
 @pytest.mark.slow
-def test_a_pool_of_two_workers_says_what_one_process_says(reports, monkeypatch):
+def test_a_pool_of_two_workers_says_what_one_process_says(reports, monkeypatch, one_process):
     monkeypatch.setattr(cluster, "available", lambda: False)
     command = ("report", pattern(reports), "--by", "op-kernel", "--format", "json")
-    assert done(*command, "--workers", 2) == one_process(reports)
+    assert done(*command, "--workers", 2) == one_process
     assert not workers_of_ours()
 
 

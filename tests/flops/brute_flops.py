@@ -6,6 +6,7 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -56,6 +57,15 @@ def shapes(text: str) -> tuple:
     return tuple(found)
 
 
+@cache
+def amounts(name: str, said: str | None) -> tuple[int | None, int | None]:
+    """FLOPs and bytes of a call of these shapes, None each where they are not said."""
+    if said is None:
+        return None, None
+    call = Call(name, shapes(said))
+    return flops(call), bytes_moved(call)
+
+
 def tree(joined: Attributed) -> tuple[list[Node], list[Node]]:
     """All nodes, and the outermost ones."""
     report, nesting = joined.report, joined.attribution.nesting
@@ -63,15 +73,7 @@ def tree(joined: Attributed) -> tuple[list[Node], list[Node]]:
     nodes = []
     for row in nesting.range.tolist():
         name, said = CALL.split(texts[row])[0], SIZES.search(texts[row])
-        call = Call(name, shapes(said[1]) if said else ())
-        known = said is not None
-        nodes.append(
-            Node(
-                joined.ops[joined.op[row]],
-                flops(call) if known else None,
-                bytes_moved(call) if known else None,
-            )
-        )
+        nodes.append(Node(joined.ops[joined.op[row]], *amounts(name, said and said[1])))
     roots = []
     for node, parent in zip(nodes, nesting.parent.tolist(), strict=True):
         (roots if parent == -1 else nodes[parent].inner).append(node)

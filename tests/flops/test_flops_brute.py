@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import pytest
 
-from bridge.joined import load
+import bridge
 from flops.brute_flops import by_op
 
 REPORTS = (
@@ -14,6 +15,8 @@ REPORTS = (
     "nsys/pytorch-backward.sqlite",
     "kineto/resnet50-workers0.pt.trace.json.gz",
 )
+
+load = cache(bridge.load)
 
 
 @pytest.mark.slow

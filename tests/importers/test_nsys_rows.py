@@ -17,6 +17,7 @@ from join.plain_writer import (
     strings,
     write,
 )
+from read_once import reading_once
 
 import importers
 from bridge.joined import join
@@ -443,13 +444,23 @@ KINDS_OF_ROWS = {
 }
 
 
+@pytest.fixture(scope="module")
+def two_of_each_kind(tmp_path_factory):
+    """Write two reports of each kind, each of which is read once."""
+    folder = tmp_path_factory.mktemp("kinds")
+    with reading_once():
+        yield {
+            (kind, n): write(folder / f"{kind} {n}.sqlite", rows)
+            for kind, rows in KINDS_OF_ROWS.items()
+            for n in range(2)
+        }
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("other", KINDS_OF_ROWS)
 @pytest.mark.parametrize("one", KINDS_OF_ROWS)
-def test_what_one_report_lacks_another_may_have(tmp_path, one, other):
-    paths = [
-        write(tmp_path / f"{n}.sqlite", KINDS_OF_ROWS[kind]) for n, kind in enumerate((one, other))
-    ]
+def test_what_one_report_lacks_another_may_have(two_of_each_kind, one, other):
+    paths = two_of_each_kind[one, 0], two_of_each_kind[other, 1]
     alone, together = [load(path) for path in paths], load(*paths)
     for frame in ("ranges", "launches", "activities", "threads", "processes", "devices"):
         assert len(getattr(together, frame)) == sum(len(getattr(report, frame)) for report in alone)

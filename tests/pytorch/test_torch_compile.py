@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
+from itertools import product
 
 import pytest
 from real_parts import NIGHT
@@ -15,7 +16,8 @@ from bridge.annotate import emit
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the compiler's own
 
-BACKENDS = ["eager", "aot_eager"]
+CHOICES = [*product(["eager", "aot_eager"], ["wrapped", "in place"], [False, True])]
+PAIRS = [CHOICES[n] for n in (0, 3, 5, 6)]  # every two choices together once
 
 
 @pytest.fixture(autouse=True)
@@ -32,9 +34,7 @@ def compiled(model, how: str, backend: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ops", [False, True])
-@pytest.mark.parametrize("how", ["wrapped", "in place"])
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("backend", "how", "ops"), CHOICES if NIGHT else PAIRS)
 def test_a_compiled_model_has_its_ranges(tool, backend, how, ops):
     alone = train(transformer())
     model = compiled(transformer(), how, backend)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import made_reports
@@ -76,10 +77,12 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 # -- scanners: source in, what breaks the law out
 
+parsed = cache(ast.parse)  # of each module once, for all laws
+
 
 def imports(code: str) -> Iterator[str]:
     """Name everything that is imported, at any depth: `from a import b` is `a` and `a.b`."""
-    for node in ast.walk(ast.parse(code)):
+    for node in ast.walk(parsed(code)):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -93,13 +96,13 @@ def imports_of(code: str, forbidden: set[str]) -> list[str]:
 
 
 def relative_imports(code: str) -> list[int]:
-    found = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom))
+    found = (node for node in ast.walk(parsed(code)) if isinstance(node, ast.ImportFrom))
     return [node.lineno for node in found if node.level]
 
 
 def calls(code: str) -> Iterator[tuple[str, int]]:
     """Name every function or method that is called."""
-    for node in ast.walk(ast.parse(code)):
+    for node in ast.walk(parsed(code)):
         if isinstance(node, ast.Call):
             called = node.func
             yield getattr(called, "id", None) or getattr(called, "attr", ""), node.lineno
@@ -112,7 +115,7 @@ def calls_of(code: str, forbidden: set[str]) -> list[str]:
 def long_functions(code: str) -> list[str]:
     """List the functions over the limit, counted from `def` (decorators aside) to the last line."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    functions = (node for node in ast.walk(ast.parse(code)) if isinstance(node, kinds))
+    functions = (node for node in ast.walk(parsed(code)) if isinstance(node, kinds))
     lengths = ((node.name, (node.end_lineno or 0) - node.lineno + 1) for node in functions)
     return [f"{name} has {length} lines" for name, length in lengths if length > LONGEST_FUNCTION]
 
@@ -152,7 +155,7 @@ def test_no_loop_over_the_rows_of_a_frame():
 
 
 def test_every_module_says_what_it_is_for():
-    assert not offenders(MODULES, lambda code: ast.get_docstring(ast.parse(code)) is None)
+    assert not offenders(MODULES, lambda code: ast.get_docstring(parsed(code)) is None)
 
 
 def test_modules_and_functions_are_short():

@@ -1,5 +1,7 @@
 """A part that is missing is named in the skip, and fails where it is required."""
 
+import json
+import re
 import subprocess
 import sys
 
@@ -36,43 +38,58 @@ def test_the_corpus_is_listed_or_its_absence_is_said(monkeypatch, tmp_path):
     assert (present.id, present.values) == ("a", (tmp_path / "nsys" / "a.sqlite",))
 
 
-@pytest.mark.parametrize("required", ["", "nsys,chromium,corpus"])
-def test_the_fixtures_use_it(required, tmp_path):
-    """Ask for the parts in a pytest of its own, where nothing is on the path and there is no corpus."""
-    absent = {"nsys": "nsys is not installed", "corpus": real_parts.NO_CORPUS}
-    program = tmp_path / "test_absent.py"
-    program.write_text("".join(f"def test_{name}({name}): pass\n" for name in absent))
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-rsf", "-p", "conftest", "-c", "/dev/null", str(program)],
-        env={
-            "PATH": "",
-            "PYTHONPATH": str(real_parts.ROOT / "tests"),
-            "BRIDGE_CORPUS": str(tmp_path / "none"),
-            "BRIDGE_REQUIRE": required,
-        },
+# One process runs pytest again and again, each time with other variables: most of a run is its start.
+AGAIN = """
+import json, os, sys
+import pytest
+for words, variables in json.loads(sys.argv[1]):
+    os.environ.update(variables)
+    status = pytest.main(["-p", "conftest", "-c", "/dev/null", *words])
+    print("END", int(status), flush=True)
+"""
+
+
+def runs(*wanted):
+    """Run a pytest of its own with these words and variables, nothing on the path; give the status and the output of each."""
+    ran = subprocess.run(
+        [sys.executable, "-c", AGAIN, json.dumps(wanted)],
+        env={"PATH": "", "PYTHONPATH": str(real_parts.ROOT / "tests")},
         capture_output=True,
         text=True,
         timeout=120,
-        check=False,
+        check=True,
     )
-    assert run.returncode == bool(required), run.stdout + run.stderr
-    assert ("2 errors" if required else "2 skipped") in run.stdout
-    assert [reason for reason in absent.values() if reason not in run.stdout] == []
+    *found, rest = re.split(r"END (\d)\n", ran.stdout)
+    assert not rest
+    return [(int(status), said) for said, status in zip(found[::2], found[1::2], strict=True)]
 
 
-@pytest.mark.parametrize(("most", "status"), [("2", 0), ("1", 1), ("", 0)])
-def test_a_run_that_skips_more_than_it_may_fails(most, status, tmp_path):
+def test_the_fixtures_use_it(tmp_path):
+    """Ask for the parts where nothing is on the path and there is no corpus."""
+    absent = {"nsys": "nsys is not installed", "corpus": real_parts.NO_CORPUS}
+    program = tmp_path / "test_absent.py"
+    program.write_text("".join(f"def test_{name}({name}): pass\n" for name in absent))
+    nowhere = {"BRIDGE_CORPUS": str(tmp_path / "none")}
+    cases = ("", "nsys,chromium,corpus")
+    found = runs(
+        *([["-rsf", str(program)], nowhere | {"BRIDGE_REQUIRE": required}] for required in cases)
+    )
+    for required, (status, said) in zip(cases, found, strict=True):
+        assert status == bool(required), said
+        assert ("2 errors" if required else "2 skipped") in said
+        assert [reason for reason in absent.values() if reason not in said] == []
+
+
+def test_a_run_that_skips_more_than_it_may_fails(tmp_path):
     program = tmp_path / "test_skipping.py"
     program.write_text(
         "import pytest\ndef test_a(): pytest.skip('a')\ndef test_b(): pytest.skip('b')\ndef test_c(): pass"
     )
-    environ = {"PATH": "", "PYTHONPATH": str(real_parts.ROOT / "tests"), "BRIDGE_MOST_SKIPS": most}
-    command = [sys.executable, "-m", "pytest", "-p", "conftest", "-c", "/dev/null", str(program)]
-    run = subprocess.run(
-        command, env=environ, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert run.returncode == status, run.stdout + run.stderr
-    assert ("2 tests were skipped; BRIDGE_MOST_SKIPS allows 1" in run.stdout) == bool(status)
+    cases = {"2": 0, "1": 1, "": 0}
+    found = runs(*([[str(program)], {"BRIDGE_MOST_SKIPS": most}] for most in cases))
+    for expected, (status, said) in zip(cases.values(), found, strict=True):
+        assert status == expected, said
+        assert ("2 tests were skipped; BRIDGE_MOST_SKIPS allows 1" in said) == bool(expected)
 
 
 def test_the_shards_of_a_run_are_the_whole(tmp_path):
@@ -80,23 +97,7 @@ def test_the_shards_of_a_run_are_the_whole(tmp_path):
         (tmp_path / f"test_{name}.py").write_text(
             f"def test_{name}(): pass\ndef test_{name}{name}(): pass"
         )
-    seen = []
-    for part in ("1/3", "2/3", "3/3"):
-        environ = {"PATH": "", "PYTHONPATH": str(real_parts.ROOT / "tests"), "BRIDGE_SHARD": part}
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "--collect-only",
-            "-p",
-            "conftest",
-            "-c",
-            "/dev/null",
-            str(tmp_path),
-        ]
-        run = subprocess.run(
-            command, env=environ, capture_output=True, text=True, timeout=120, check=False
-        )
-        seen.append({line for line in run.stdout.splitlines() if "::" in line})
+    words = ["-q", "--collect-only", str(tmp_path)]
+    found = runs(*([words, {"BRIDGE_SHARD": part}] for part in ("1/3", "2/3", "3/3")))
+    seen = [{line for line in said.splitlines() if "::" in line} for _, said in found]
     assert len(set.union(*seen)) == sum(map(len, seen)) == 12

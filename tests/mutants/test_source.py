@@ -66,8 +66,16 @@ def test_twins_are_told_apart():
 def test_what_is_said_to_change_nothing_is_still_there():
     reasons = tomllib.loads((Path(__file__).parent / "equivalent.toml").read_text(encoding="utf-8"))
     files = [path for package in ("bridge", "importers") for path in (ROOT / package).rglob("*.py")]
+    texts = [(path.name, path.read_text(encoding="utf-8")) for path in files]
+    functions = {name.partition(":")[0].rpartition(".")[2] for name in reasons}
+    named = {word for word in functions if word.isidentifier()}
+    assert named == functions
+    # Only of modules that have one of these names in them: to list all mutants takes seconds.
     names = {
-        one.name for path in files for one in mutants(path.name, path.read_text(encoding="utf-8"))
+        one.name
+        for name, text in texts
+        if any(word in text for word in named)
+        for one in mutants(name, text)
     }
     assert [name for name in reasons if name not in names] == []
     assert all(reasons.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
+from functools import cache
 
 import made_pages
 import made_reports
@@ -40,18 +41,43 @@ DRAWN = (
 NAMES = (*DRAWN, "no-kernels-empty")
 
 
+@cache
+def read(path):
+    return load(path).attributed
+
+
+@cache
+def shown(path):
+    """Give the overview of a report, made once for all that read it and change nothing."""
+    return overview(read(path))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return made_reports.report(tmp_path_factory.mktemp("made") / "made.sqlite")
+
+
 @pytest.fixture(params=NAMES)
-def joined(request, corpus):
-    return load(corpus / "nsys" / f"{request.param}.sqlite").attributed
+def path(request, corpus):
+    return corpus / "nsys" / f"{request.param}.sqlite"
+
+
+@pytest.fixture
+def joined(path):
+    return read(path)
 
 
 @pytest.fixture(params=[*DRAWN, "made"])
-def drawn(request, tmp_path):
+def drawn_path(request, made):
     """Give a profile of the corpus, or a made report, which has every reason in it."""
     if request.param == "made":
-        return load(made_reports.report(tmp_path / "made.sqlite")).attributed
-    corpus = request.getfixturevalue("corpus")
-    return load(corpus / "nsys" / f"{request.param}.sqlite").attributed
+        return made
+    return request.getfixturevalue("corpus") / "nsys" / f"{request.param}.sqlite"
+
+
+@pytest.fixture
+def drawn(drawn_path):
+    return read(drawn_path)
 
 
 # -- bins
@@ -105,15 +131,15 @@ def test_the_largest_are_chosen(values, most):
 # -- whole reports
 
 
-def test_it_is_json_of_whole_numbers_that_javascript_can_hold(joined):
-    text = json.dumps(overview(joined), allow_nan=False)
+def test_it_is_json_of_whole_numbers_that_javascript_can_hold(path):
+    text = json.dumps(shown(path), allow_nan=False)
     numbers = []
     json.loads(text, parse_int=lambda digits: numbers.append(int(digits)))
     assert max(map(abs, numbers)) < 1 << 53
 
 
-def test_operators_add_up_to_all_gpu_time(joined):
-    found = overview(joined)["operators"]
+def test_operators_add_up_to_all_gpu_time(path, joined):
+    found = shown(path)["operators"]
     whole = totals(joined)
     if found is None:
         assert not len(joined.report.activities)
@@ -127,8 +153,8 @@ def test_operators_add_up_to_all_gpu_time(joined):
     assert all(under[row] == own for row, own in enumerate(found["gpu_self_ns"]))
 
 
-def test_work_is_that_of_each_op_one_by_one(drawn):
-    result = overview(drawn)
+def test_work_is_that_of_each_op_one_by_one(drawn_path, drawn):
+    result = shown(drawn_path)
     table, names = result["operators"], result["names"]
     truth = defaultdict(list)
     reasons = drawn.attribution.reason
@@ -147,8 +173,8 @@ def test_work_is_that_of_each_op_one_by_one(drawn):
     assert found == {key: (len(t), sum(t), max(t)) for key, t in truth.items()}
 
 
-def test_utilisation_is_the_union_of_each_device_and_kind(joined):
-    result = overview(joined)
+def test_utilisation_is_the_union_of_each_device_and_kind(path, joined):
+    result = shown(path)
     found = result["utilisation"]
     if found is None:
         assert not len(joined.report.activities)
@@ -202,8 +228,8 @@ def drawn_time(found):
     return time, count
 
 
-def test_the_timeline_keeps_the_time_of_every_stream(drawn):
-    result = overview(drawn)["timeline"]
+def test_the_timeline_keeps_the_time_of_every_stream(drawn_path, drawn):
+    result = shown(drawn_path)["timeline"]
     time, _ = drawn_time(result)
     streams = [n for n, row in enumerate(result["rows"]) if row["kind"] == "stream"]
     lengths = drawn.report.activities["end"] - drawn.report.activities["start"]
@@ -214,13 +240,13 @@ def test_the_timeline_keeps_the_time_of_every_stream(drawn):
     assert of_ops == int(np.maximum(stacked["end"] - stacked["start"], 0).sum())
 
 
-def test_few_rows_and_slices_keep_all_time(drawn, monkeypatch):
+def test_few_rows_and_slices_keep_all_time(drawn_path, drawn, monkeypatch):
     monkeypatch.setattr(windowed_module, "MOST_ROWS", 3)
     monkeypatch.setattr(windowed_module, "MOST_SLICES", 20)
     monkeypatch.setattr(windowed_module, "OF_EACH_ROW", 2)
     few = overview(drawn)["timeline"]
     monkeypatch.undo()
-    whole = overview(drawn)["timeline"]
+    whole = shown(drawn_path)["timeline"]
     assert len(few["rows"]) <= 4
     assert len(few["slices"]["row"]) <= 20 + 2 * 4
     assert sum(drawn_time(few)[0].values()) == sum(drawn_time(whole)[0].values())
@@ -258,8 +284,8 @@ def test_bins_hold_what_is_not_listed_one_by_one(tmp_path, monkeypatch):
     assert dict(zip(bins["bin"], bins["busy"], strict=True)) == truth
 
 
-def test_slices_of_a_row_do_not_overlap(drawn):
-    found = overview(drawn)["timeline"]
+def test_slices_of_a_row_do_not_overlap(drawn_path):
+    found = shown(drawn_path)["timeline"]
     last = {}
     slices = found["slices"]
     for row, start, length in zip(slices["row"], slices["start"], slices["length"], strict=True):
@@ -276,8 +302,8 @@ def test_a_report_of_nothing_but_calls_has_no_panels(corpus):
 # -- the icicle
 
 
-def test_the_icicle_is_exact_and_bounded(drawn):
-    found = overview(drawn)["icicle"]
+def test_the_icicle_is_exact_and_bounded(drawn_path, drawn):
+    found = shown(drawn_path)["icicle"]
     parent, value = found["parent"], found["value"]
     assert all(above < row for row, above in enumerate(parent))
     under = defaultdict(int)
@@ -403,9 +429,9 @@ def test_a_report_of_one_moment(tmp_path):
     assert found["operators"]["gpu_self_ns"] == [0]
 
 
-def test_a_report_without_such_counters_has_no_memory(joined):
-    assert overview(joined)["memory"] is None
-    assert overview(joined)["roofline"] is None
+def test_a_report_without_such_counters_has_no_memory(path):
+    assert shown(path)["memory"] is None
+    assert shown(path)["roofline"] is None
 
 
 def test_roofline_counts_calls_that_are_known_and_ran(tmp_path):

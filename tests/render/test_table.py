@@ -1,6 +1,7 @@
 """What people see: tables that fit the terminal, Markdown, the accounting line."""
 
 import re
+from functools import cache
 
 import pandas as pd
 import pytest
@@ -21,11 +22,17 @@ def joined(tmp_path_factory):
     return bridge.joined.load(path)
 
 
+@pytest.fixture(scope="module")
+def table_of(joined):
+    """Give the table of a view, made once for all that show it."""
+    return cache(joined.by)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
-def test_a_table_fits_and_keeps_its_figures(joined, view, width):
-    rows = joined.by(view)
+def test_a_table_fits_and_keeps_its_figures(table_of, view, width):
+    rows = table_of(view)
     lines = table.for_terminal(view, rows, Look(width)).splitlines()
     assert max(map(len, lines)) <= width
     assert len(lines) == len(rows) + 2
@@ -47,8 +54,8 @@ def test_a_wide_terminal_shows_more(joined):
 @pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("width", [80, 120, 200])
-def test_bars_and_colours_change_no_figure(joined, view, width):
-    rows = joined.by(view)
+def test_bars_and_colours_change_no_figure(table_of, view, width):
+    rows = table_of(view)
     plain = table.for_terminal(view, rows, Look(width))
     barred = table.for_terminal(view, rows, Look(width, bars=True))
     colored = table.for_terminal(view, rows, Look(width, bars=True, color=True))

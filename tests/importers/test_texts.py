@@ -118,6 +118,12 @@ def test_hashes_are_of_every_byte():
     assert len(set(found.tolist())) == len(column)
 
 
+def test_hashes_tell_zeros_at_the_end_of_a_text_apart():
+    packed = Texts.of([head + b"\0" * n for head in (b"", b"a") for n in range(10)])
+    found = texts._Words(packed.words).hashes(packed.offsets[:-1], packed.sizes)
+    assert len(set(found.tolist())) == len(packed)
+
+
 @given(columns)
 def test_words_are_the_eight_bytes_from_every_place_on(column):
     data = b"".join(column)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.join.order import by, number, runs, stable
+from bridge.join.order import by, in_order, number, runs, stable
 
 values = st.one_of(st.integers(-3, 3), st.sampled_from([0, 65535, 65536, -(2**62), 2**62]))
 tables = st.integers(1, 4).flatmap(lambda width: st.lists(st.tuples(*[values] * width)))
@@ -19,6 +19,18 @@ def columns(rows):
 @given(tables)
 def test_by_sorts_by_all_keys_and_then_by_row(rows):
     assert by(*columns(rows)).tolist() == sorted(range(len(rows)), key=lambda row: rows[row])
+
+
+def test_by_leaves_out_no_key_of_many():
+    """Each of six keys alone decides between some two of these rows."""
+    rows = [tuple(row >> bit & 1 for bit in range(6)) for row in range(64)]
+    assert by(*columns(rows)).tolist() == sorted(range(64), key=lambda row: rows[row])
+
+
+@given(tables)
+def test_in_order_is_what_sorting_would_leave_as_it_is(rows):
+    assert in_order(*columns(rows)) == (rows == sorted(rows))
+    assert in_order(*columns(sorted(rows)))
 
 
 @pytest.mark.parametrize("top", [65535, 65536])

@@ -59,6 +59,12 @@ def test_the_thread_that_spends_most_time_in_them():
     assert steps_of(*loader, opened(0, 20, "step 1"), opened(20, 30, "step 2")) == [(5, 1), (6, 2)]
 
 
+def test_the_thread_whose_steps_are_late_but_short_does_not_tell_them():
+    steps = [opened(0, 100, "step 1"), opened(100, 200, "step 2")]
+    late = [opened(9_000 + n, 9_001 + n, f"step {n}", OTHER) for n in range(3)]
+    assert steps_of(*steps, *late) == steps_of(*steps)
+
+
 @pytest.mark.slow
 def test_steps_without_numbers_and_numbers_said_twice_are_counted():
     assert steps_of(opened(5, 9, "step"), opened(0, 4, "step")) == [(1, 0), (0, 1)]

@@ -81,6 +81,20 @@ def test_lines_of_the_program_are_ops(device, tmp_path):
     assert scopes.loc["train.py:40 main/train.py:22 loss", "count"] >= 1
 
 
+def test_releases_of_every_device_are_of_their_own_line_or_of_none(tmp_path):
+    """Without a stack of its own a release has that of its allocation, which does not tell who released."""
+    devices = [Device(n, base=0x7F0000000000) for n in range(3)]
+    for one in devices:
+        untold, told = (one.alloc(2048, stack(MAIN, FORWARD)) for _ in range(2))
+        one.free(untold)
+        one.free(told, stack(MAIN, LOSS))
+    path = written(tmp_path / "s.pickle", snapshot(*devices))
+    releases = by_op(held_of(path)).set_index("op")["releases"]
+    assert releases["(no op)"] == 3
+    assert releases["train.py:22 loss"] == 3
+    assert releases.sum() == 6
+
+
 @pytest.mark.slow
 def test_what_the_history_has_forgotten_was_there_before(tmp_path):
     device = training(steps=8, most=60)

@@ -7,8 +7,10 @@ import sys
 import pytest
 from command import assert_misused, assert_refused, bridge
 from made_ncu import kernel, raw
+from made_reports import small
 
 import importers
+from importers import ReportError
 
 HEAD = raw([])
 
@@ -118,3 +120,13 @@ def test_reports_of_two_kinds(made, corpus):
     assert_misused(
         bridge("report", str(nsys), "--metrics", "occupancy"), "no metrics in the report"
     )
+
+
+def test_one_of_a_kind_beside_one_with_a_timeline_is_refused(made):
+    """Its kernels would be counted twice; that several of either kind are taken stands elsewhere."""
+    small(made / "a.sqlite")
+    for order in (("x.csv", "a.sqlite"), ("a.sqlite", "x.csv")):
+        with pytest.raises(
+            ReportError, match=r"^x\.csv: of Nsight Compute, the others are not: .* --ncu"
+        ):
+            importers.load(*order)

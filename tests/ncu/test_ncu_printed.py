@@ -268,6 +268,14 @@ def test_names_of_ranges_hold_anything(thread, names, said):
     assert {one.payload for one in found} == {5 if said else -1}
 
 
+def test_quotes_in_the_name_of_a_range_part_it_from_no_other():
+    """They look like those between two ranges: which they are, only the fields behind each range tell."""
+    names = ['a"  "b', 'c"   "d" "e', "f"]
+    cells = [made_ncu.frame(name, "mine") for name in names]
+    _, found = nvtx.stack([f"5  {'  '.join(cells)}"])
+    assert [(one.domain, one.name) for one in found] == [("mine", name) for name in names]
+
+
 def test_phases_of_a_cell():
     cell = f'"3:mine:a:b:{made_ncu.NOTHING}"  "4:mine:c:{made_ncu.NOTHING}"'
     assert [(p.id, p.domain, p.name) for p in nvtx.phases([cell])] == [

@@ -121,6 +121,19 @@ def test_planted_secrets_are_gone_from_every_byte(report: Path, tmp_path: Path) 
         assert names == {"run-(removed)-(removed)"}
 
 
+def test_only_of_processes_a_column_called_name_keeps_a_part_of_a_path(
+    report: Path, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(report)) as database, database:
+        database.execute("CREATE TABLE OF_LATER_VERSIONS (id INTEGER, name TEXT)")
+        database.execute("INSERT INTO OF_LATER_VERSIONS VALUES (7, '/opt/secret')")
+        database.execute("UPDATE PROCESSES SET name = '/opt/secret/train'")
+    scrub(report, tmp_path / "shared.sqlite")
+    with closing(sqlite3.connect(tmp_path / "shared.sqlite")) as database:
+        assert database.execute("SELECT * FROM OF_LATER_VERSIONS").fetchall() == [(7, None)]
+        assert database.execute("SELECT DISTINCT name FROM PROCESSES").fetchall() == [("train",)]
+
+
 @pytest.mark.slow
 def test_figures_of_every_profile_stay(corpus: Path, tmp_path: Path) -> None:
     compared = 0

@@ -1,19 +1,22 @@
 """Steps found by repetition: on made work whose steps are known, and on real profiles."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from join.brute import Activity, Call, Range
-from join.programs import Program, attributed
+from join.programs import Program, attributed, report_of
 
 import bridge
 from bridge.analyze.steps import by_step
 from bridge.join import repeats
+from bridge.join.attributed import Attributed
 from bridge.join.repeats import COVERED, LEAST
 from bridge.join.repetition import with_repetition
+from importers import frames
 
 PROCESS = 7 << 24
 MAIN = PROCESS | 1
@@ -69,6 +72,10 @@ def test_steps_however_long_the_host_pauses_before_every_tenth():
     """Ten steps and what is logged repeat as well, but a part of that does so more often."""
     steps = found((["log", HOST, *STEP * 10]) * 6, pause={"log": 9, "input": 2})
     assert {len(step) for step in steps} == {len(STEP), len(STEP) + 2}
+
+
+def test_three_times_are_enough():
+    assert found(STEP * 3, pause={"input": 8}) == [STEP] * 3
 
 
 def test_warm_up_is_a_step_too():
@@ -159,6 +166,17 @@ def test_a_loop_without_ranges():
     assert table["found"].unique().tolist() == ["repetition"]
     assert table["activities"].tolist() == [3] * 5
     assert not len(joined.steps)  # what other parts draw and choose by
+
+
+def test_kernels_of_one_template_with_other_arguments_are_other_work():
+    made = looping(5)
+    pairs = [one for n, one in enumerate(made.activities) if n % 3 != 1]  # a kernel and a copy
+    report = report_of(replace(made, activities=pairs))
+    codes = np.array([n if n % 2 == 0 else 1 for n in range(10)])
+    full = frames.names(codes, [f"gemm<{n}>" if n != 1 else COPY for n in range(10)])
+    joined = Attributed.of(replace(report, activities=report.activities.assign(full_name=full)))
+    assert not len(joined.iterations)
+    assert len(Attributed.of(report).iterations) == 5  # by their short names they are alike
 
 
 def test_a_range_that_recurs_begins_the_steps():

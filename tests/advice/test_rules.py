@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from string import Formatter
 
 import pytest
@@ -25,14 +26,25 @@ def of_rule(joined: Joined, name: str) -> Advice | None:
     return next(iter(advised.advice), None)
 
 
+@pytest.fixture(scope="module")
+def fired(tmp_path_factory):
+    """Give what a rule says of the program that it fires on, each loaded and judged once."""
+
+    @cache
+    def advice(name: str) -> Advice | None:
+        return of_rule(FIRES[name]().load(tmp_path_factory.mktemp("fires")), name)
+
+    return advice
+
+
 def test_every_rule_is_told_of():
     assert set(FIRES) == set(QUIET) == set(BY_HAND) == set(NAMES)
     assert len(set(NAMES)) == len(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_fires(name, tmp_path):
-    one = of_rule(FIRES[name]().load(tmp_path), name)
+def test_fires(name, fired):
+    one = fired(name)
     assert one is not None
     finding = one.finding
     assert len(finding.evidence)
@@ -112,8 +124,8 @@ BY_HAND: dict[str, tuple[float | None, float | None]] = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_it_costs_by_hand(name, tmp_path):
-    finding = of_rule(FIRES[name]().load(tmp_path), name).finding
+def test_what_it_costs_by_hand(name, fired):
+    finding = fired(name).finding
     expected = tuple(-1 if us is None else round(us * US) for us in BY_HAND[name])
     assert (finding.ceiling_ns, finding.saving_ns) == expected
 

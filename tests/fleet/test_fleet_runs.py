@@ -7,11 +7,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from command import assert_misused, assert_refused, bridge, done
+from read_once import reading_once
 
 import bridge as library
 from bridge import store
@@ -22,6 +24,13 @@ from importers.errors import ReportError
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(scope="module", autouse=True)
+def read_once() -> Iterator[None]:
+    """Read each report of a test once: what is asked of it is of interest here."""
+    with reading_once():
+        yield
+
+
 @pytest.fixture
 def run(folder: Path) -> Path:
     """Work in a folder with three reports."""
@@ -29,12 +38,29 @@ def run(folder: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def with_a_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder with three reports and a store in which they are a run, to read from."""
+    folder = tmp_path_factory.mktemp("with a run")
+    several(folder, 3)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        imported("--db", "bridge.db")
+    return folder
+
+
+@pytest.fixture
+def stored(with_a_run: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in that folder."""
+    monkeypatch.chdir(with_a_run)
+    return with_a_run
+
+
 def imported(*words: str | Path) -> str:
     return done("import", "node*/*.sqlite", "--workers", 1, "-q", *words)
 
 
-def test_a_run_of_aggregates_is_asked_as_the_reports_are(run):
-    imported()
+def test_a_run_of_aggregates_is_asked_as_the_reports_are(stored):
     for by in (
         "op",
         "op-kernel",
@@ -60,16 +86,14 @@ def test_it_prints_what_an_import_prints(run):
     assert "(aggregates)" in done("runs", "list").splitlines()[1]
 
 
-def test_the_summaries_are_there_for_people(run):
-    imported()
+def test_the_summaries_are_there_for_people(stored):
     with closing(sqlite3.connect("bridge.db")) as db:
         count = db.execute("SELECT sum(count) FROM op_kernel_summary WHERE run = 1").fetchone()[0]
         assert db.execute("SELECT count(*) FROM activities").fetchone() == (0,)
-    assert count == library.load(*sorted(run.rglob("*.sqlite"))).by("op-kernel")["count"].sum()
+    assert count == library.load(*sorted(stored.rglob("*.sqlite"))).by("op-kernel")["count"].sum()
 
 
-def test_what_needs_rows_says_so(run):
-    imported()
+def test_what_needs_rows_says_so(stored):
     for words in (
         ("trace", "-o", "x.json"),
         ("why", "--kernel", "x"),

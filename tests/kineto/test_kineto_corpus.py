@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import plain
 import pytest
+from real_parts import NIGHT
 
 import bridge
 import importers
@@ -29,7 +30,9 @@ def traces(corpus):
     return trace
 
 
-every = pytest.mark.parametrize("name", plain.NAMES)
+# On changes without one of two that differ in the number of workers that loaded data.
+HERE = [name for name in plain.NAMES if NIGHT or name != "resnet50-workers4"]
+every = pytest.mark.parametrize("name", HERE)
 
 
 def figures(table) -> dict[str, tuple[int, int, int, int]]:
@@ -103,7 +106,7 @@ def test_device_times_per_op_are_those_of_containment(name, traces):
         assert found == {op: value for op, value in expected.items() if value}
 
 
-@pytest.mark.parametrize("name", plain.WITH_IDS)
+@pytest.mark.parametrize("name", [name for name in plain.WITH_IDS if name in HERE])
 def test_ops_of_kernels_are_those_of_the_profilers_own_ids(name, traces):
     joined, events = traces(name)
     op = {plain.external(e): e["name"] for e in plain.of(events, plain.RANGES)}

@@ -13,6 +13,7 @@ import made_reports as made
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from read_once import reading_once
 
 import bridge
 import importers
@@ -107,9 +108,11 @@ def export(request, tmp_path):
     ), "pc" in columns
 
 
-@pytest.fixture
-def newest(tmp_path):
-    return filled(program(tmp_path / "made.sqlite"), COLUMNS["3.16.1"], rows(pool=True))
+@pytest.fixture(scope="module")
+def newest(tmp_path_factory):
+    """Write it once; its commands read it once."""
+    path = program(tmp_path_factory.mktemp("newest") / "made.sqlite")
+    return filled(path, COLUMNS["3.16.1"], rows(pool=True))
 
 
 def held_of(path) -> Held:
@@ -179,11 +182,15 @@ def test_a_report_without_the_table_says_what_to_do(tmp_path):
     assert "Traceback" not in shown.output
 
 
+READ: dict[object, importers.Report] = {}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["op", "allocation", "alive", "step", "trace", "summary"])
 @pytest.mark.parametrize("form", ["table", "json", "csv", "md"])
 def test_every_table_in_every_format(newest, by, form):
-    shown = CliRunner().invoke(main, ["memory", str(newest), "--by", by, "--format", form])
+    with reading_once(READ):
+        shown = CliRunner().invoke(main, ["memory", str(newest), "--by", by, "--format", form])
     assert shown.exit_code == 0, shown.output
     if form == "json":
         found = json.loads(shown.stdout)

@@ -12,6 +12,7 @@ import pytest
 from command import assert_misused, assert_refused, done, inside
 from command import bridge as run
 from read_once import reading_once
+from real_parts import NIGHT
 
 import importers
 from bridge import store
@@ -58,7 +59,7 @@ def assert_alike(ours, theirs):
                 pd.testing.assert_series_equal(one[column], other[column])
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", FILES if NIGHT else FILES[::2])
 def test_every_file_of_the_corpus_comes_back(corpus, folder, name):
     if name.endswith("-rep"):
         pytest.importorskip("ncu_report", reason="no ncu-report: pip install ncu-report")

@@ -6,11 +6,13 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 import made_reports
 import pytest
 from command import bridge
+from real_parts import NIGHT
 
 import importers
 from bridge import store
@@ -52,7 +54,8 @@ def test_every_profile_says_the_same(
     corpus: Path, tmp_path: Path, unread: Callable[[], None]
 ) -> None:
     paths = sorted((corpus / "nsys").glob("*.sqlite"), key=lambda path: path.stat().st_size)
-    paths = [path for path in paths if bridge("report", path, "--by", "op").exit_code == 0][:8]
+    readable = (path for path in paths if bridge("report", path, "--by", "op").exit_code == 0)
+    paths = [*islice(readable, 8 if NIGHT else 3)]
     first = [imported(tmp_path, path)[0] for path in paths]
     unread()
     assert [imported(tmp_path, path)[0] for path in paths] == first

@@ -7,12 +7,14 @@ import io
 import json
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import made_reports
 import pytest
 from command import assert_misused, assert_refused, bridge, done, unwarned
+from read_once import reading_once
 from real_parts import corpus_reports, skip_what_holds_no_profile
 
 import bridge as library
@@ -33,6 +35,13 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Give two reports of our own, of 2 steps and of 3."""
     folder = tmp_path_factory.mktemp("reports")
     return tuple(made_reports.small(folder / f"{steps}.sqlite", steps=steps) for steps in (2, 3))  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def read_once() -> Iterator[None]:
+    """Read each report once: what is said of pairs is of interest here."""
+    with reading_once():
+        yield
 
 
 def document(*words: str | Path) -> dict:

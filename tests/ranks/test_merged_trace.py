@@ -6,6 +6,7 @@ import json
 import pytest
 from command import assert_misused, done
 from command import bridge as command
+from read_once import reading_once
 
 import bridge
 from bridge.analyze.timeline import timeline
@@ -23,6 +24,13 @@ def four(folder, **more):
         for n, zero in enumerate(ZEROS)
     ]
     return run(folder, ranks)
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory):
+    """Give reports of four ranks with the right time, each of which is read once, and what is true of them."""
+    with reading_once():
+        yield four(tmp_path_factory.mktemp("ranks"))
 
 
 def events(path):
@@ -55,8 +63,8 @@ def test_ranks_are_drawn_on_one_clock(folder, wrong):
     }
 
 
-def test_some_ranks_are_drawn(folder):
-    paths, truth = four(folder)
+def test_some_ranks_are_drawn(folder, right):
+    paths, truth = right
     everything, _ = drawn(folder, paths)
     found, names = drawn(folder, paths, "--ranks", "1,3-3")
     shown = [name for name in names.values() if name.startswith("python")]
@@ -69,8 +77,8 @@ def test_some_ranks_are_drawn(folder):
     assert slices[0] + slices[1] == slices[2]
 
 
-def test_windows_are_of_the_common_clock(folder):
-    paths, truth = four(folder)
+def test_windows_are_of_the_common_clock(folder, right):
+    paths, truth = right
     base = BEGIN_NS - 50  # the first event: a step's range begins before its kernel
     first, last = truth.arrived[5][0] - GEMM_NS - base, truth.arrived[7][0] - base
     found, _ = drawn(folder, paths, "--from", f"{first}ns", "--to", f"{last}ns")
@@ -84,15 +92,15 @@ def test_windows_are_of_the_common_clock(folder):
         assert samples
 
 
-def test_a_window_beyond_the_end_is_said(folder):
-    paths, truth = four(folder)
+def test_a_window_beyond_the_end_is_said(folder, right):
+    paths, truth = right
     lasts = (truth.arrived[-1][0] - BEGIN_NS) / 1e6
     result = command("trace", *paths, "-o", "t.json", "--from", "30s")
     assert_misused(result, "nothing happens in that window", f"lasts {int(lasts)}.")
 
 
-def test_a_pftrace_is_on_the_same_clock(folder, trace_processor):
-    paths, truth = four(folder)
+def test_a_pftrace_is_on_the_same_clock(folder, right, trace_processor):
+    paths, truth = right
     done("trace", *paths, "-o", "t.pftrace", "--ranks", "0-2")
     opened = trace_processor(folder / "t.pftrace")
     rows = opened.query("select ts from slice where name = 'gemm_kernel' order by ts")
@@ -105,14 +113,14 @@ def test_a_pftrace_is_on_the_same_clock(folder, trace_processor):
     ("ranks", "why"),
     [("7", "no rank 7 in the run; its ranks: 0, 1, 2, 3"), ("3-1", "as 0,3-5"), ("x", "as 0,3-5"), ("1-", "as 0,3-5"), ("", "as 0,3-5")],
 )  # fmt: skip
-def test_ranks_that_are_not_there(folder, ranks, why):
-    paths, _ = four(folder)
+def test_ranks_that_are_not_there(folder, right, ranks, why):
+    paths, _ = right
     assert_misused(command("trace", *paths, "-o", "t.json", "--ranks", ranks), why)
     assert not (folder / "t.json").exists()
 
 
-def test_other_dialects_draw_some_ranks_too(folder):
-    paths, truth = four(folder)
+def test_other_dialects_draw_some_ranks_too(folder, right):
+    paths, truth = right
     for dialect in ("torch", "raf", "mxnet", "megengine"):
         done("trace", *paths, "-o", "t.json", "--force", "--dialect", dialect, "--ranks", "2")
         begun = [
@@ -126,8 +134,8 @@ def test_other_dialects_draw_some_ranks_too(folder):
     assert len(list((folder / "logs").iterdir())) == 2
 
 
-def test_one_report_stays_on_its_own_clock(folder):
-    paths, _ = four(folder)
+def test_one_report_stays_on_its_own_clock(folder, right):
+    paths, _ = right
     for path in paths:
         joined = bridge.load(path)
         whole = timeline(joined.attributed)

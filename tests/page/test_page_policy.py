@@ -91,13 +91,13 @@ def test_hostile_names_in_titles_tooltips_and_crumbs(strict, hostile):
     page.set_viewport_size({"width": 1440, "height": 3000})
     seen = set()
     for part in (".icicle > canvas", ".timeline .scroll canvas"):
-        seen |= moved_over(page, page.locator(part), 16, 90)
+        seen |= moved_over(page, page.locator(part), 22, 110)
     assert seen >= {" ".join(name.split()) for name in HOSTILE[:5]}
     page.click(".icicle > canvas", position={"x": 40, "y": 30})
     page.click(".icicle > canvas", position={"x": 40, "y": 30})
     assert page.locator(".crumbs > *").count() > 1
     for number in range(page.locator(".chart").count()):
-        moved_over(page, page.locator(".chart").nth(number), 120, 90)
+        moved_over(page, page.locator(".chart").nth(number), 120, 180)
     assert page.locator(".chart-tip").count() >= 1
     assert page.evaluate("() => document.images.length") == 0
     assert strict.wrong == []

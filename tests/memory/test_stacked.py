@@ -18,7 +18,7 @@ from bridge.analyze.memory import Held, by_category, summary
 from bridge.analyze.memory import stacked as stacking
 from bridge.analyze.memory.categories import CATEGORIES, Categories
 from bridge.analyze.memory.of_categories import levels
-from bridge.analyze.memory.stacked import stacked
+from bridge.analyze.memory.stacked import Stack, Stacked, stacked
 from bridge.cli import main
 from bridge.join.attributed import Attributed
 from bridge.render.memory_stacked import IN_TORCH, as_svg, as_torch
@@ -220,3 +220,17 @@ def test_what_is_held_before_is_as_if_it_were_released_after_all(history):
     assert np.array_equal(np.sort(first.base), np.sort(last.base))
     assert first.is_made.sum() == last.is_made.sum()
     assert summary(first)["end_bytes"].sum() == summary(last)["end_bytes"].sum() + 77
+
+
+def test_the_line_of_what_is_reserved_goes_from_the_first_time_at_which_it_is_known():
+    level = np.zeros((3, len(CATEGORIES)), np.int64)
+    level[:, 0] = [10, 20, 10]
+    panel = Stack(
+        title="GPU 0", start=0, end=100, time=np.array([0, 25, 50]), level=level,
+        reserved=np.array([-1, 32, 64]), peak=25, peak_bytes=20, peak_op="mm",
+    )  # fmt: skip
+    tree = ET.fromstring(as_svg(Stacked(("a.pickle",), (panel,), 0, 0)))
+    [line] = [path for path in tree.iter(f"{SVG}path") if path.get("class") == "v"]
+    most = 64 + 64 // 16  # bytes at the top of 420 pixels, from y = 80; 1080 pixels are 100 ns
+    half, all_ = 500 - 32 * 420 / most, 500 - 64 * 420 / most
+    assert line.get("d") == f"M360 {half:.1f}H630V{all_:.1f}H1170V{all_:.1f}"

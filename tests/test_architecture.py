@@ -16,9 +16,6 @@ import made_reports
 import pytest
 from real_parts import ROOT
 
-pytestmark = pytest.mark.slow
-
-
 PACKAGES = ("bridge", "importers")
 
 
@@ -131,6 +128,7 @@ def empty_names(path: str) -> list[str]:
 # -- the laws
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", FORBIDDEN_IMPORTS)
 def test_rooms_do_not_import_what_is_not_theirs(room):
     found = {path: imports_of(source(path), FORBIDDEN_IMPORTS[room]) for path in inside(room)}
@@ -142,31 +140,38 @@ def offenders(paths: Iterable[str], law: Callable[[str], object]) -> dict[str, o
     return {path: found for path in paths if (found := law(source(path)))}
 
 
+@pytest.mark.slow
 def test_join_and_analyze_open_no_file():
     assert not offenders(inside(*LAW_OF_FILES), lambda code: calls_of(code, {"open"}))
 
 
+@pytest.mark.slow
 def test_only_the_schema_names_tables_of_nsight():
     assert not offenders((path for path in MODULES if path != HOME_OF_TABLES), table_names)
 
 
+@pytest.mark.slow
 def test_no_loop_over_the_rows_of_a_frame():
     assert not offenders(inside(*LOOP_FREE), lambda code: calls_of(code, ROW_LOOPS))
 
 
+@pytest.mark.slow
 def test_every_module_says_what_it_is_for():
     assert not offenders(MODULES, lambda code: ast.get_docstring(parsed(code)) is None)
 
 
+@pytest.mark.slow
 def test_modules_and_functions_are_short():
     assert not offenders(MODULES, lambda code: len(code.splitlines()) > LONGEST_MODULE)
     assert not offenders(MODULES, long_functions)
 
 
+@pytest.mark.slow
 def test_imports_are_absolute():
     assert not offenders(MODULES, relative_imports)
 
 
+@pytest.mark.slow
 def test_no_name_says_nothing():
     assert not [
         path for path in python_files(*PACKAGES, "tests", "benchmarks") if empty_names(path)
@@ -190,10 +195,12 @@ def loaded_by(program: str) -> set[str]:
     return set(run(sys.executable, "-c", listing).stderr.split())
 
 
+@pytest.mark.slow
 def test_importing_bridge_is_light():
     assert not loaded_by("import bridge") & HEAVY
 
 
+@pytest.mark.slow
 def test_help_needs_no_frames():
     program = "from bridge.cli import main\ntry: main(['--help'])\nexcept SystemExit as end: assert not end.code"
     loaded = loaded_by(program)
@@ -201,6 +208,7 @@ def test_help_needs_no_frames():
     assert not loaded & {"pandas", "numpy", "sqlite_utils"}
 
 
+@pytest.mark.slow
 def test_help_is_instant():
     def seconds() -> float:
         start = time.perf_counter()
@@ -211,6 +219,7 @@ def test_help_is_instant():
     assert min(seconds() for _ in range(3)) < 1.5
 
 
+@pytest.mark.slow
 def test_a_command_seldom_looks_for_garbage(tmp_path: Path):
     report = made_reports.small(tmp_path / "small.sqlite")
     program = (
@@ -297,5 +306,6 @@ def test_an_empty_name_is_found():
     assert not empty_names("bridge/join/commonality.py")
 
 
+@pytest.mark.slow
 def test_a_heavy_import_is_found():
     assert loaded_by("import sqlite3") & HEAVY == {"sqlite3"}

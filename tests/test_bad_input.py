@@ -84,6 +84,7 @@ NOT_REPORTS: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", NOT_REPORTS)
 def test_what_is_no_report_is_refused(what: str, folder: Path) -> None:
     make, words = NOT_REPORTS[what]
@@ -303,6 +304,7 @@ def test_a_table_that_cannot_be_queried_is_one_short_line(folder: Path) -> None:
     assert len(on("report", path).stderr) < 200
 
 
+@pytest.mark.slow
 def test_a_table_without_a_needed_column_is_refused(folder: Path) -> None:
     path = made_reports.small(folder / "report.sqlite")
     made_reports.changed(path, f"ALTER TABLE {KERNELS} RENAME COLUMN start TO begun")
@@ -568,7 +570,6 @@ def test_a_report_may_have_any_name(name: str, plain: Path, folder: Path) -> Non
     assert inside(folder) == sorted([name, "bridge.db", "out.json.gz"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_bad_report_may_have_any_name(name: str, folder: Path) -> None:
     assert_unreadable(folder / name, "no such file")

@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 VARIANTS = [{}, {"per_call_text": True, "threads": 2, "processes": 2}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant", VARIANTS, ids=["constant names", "per-call text, 2 x 2 threads"]
 )

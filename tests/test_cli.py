@@ -497,7 +497,6 @@ BAD_RULES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("what", BAD_RULES)
 def test_bad_rules_are_said_in_one_line(
@@ -514,7 +513,6 @@ def bad_rules(command: str, report: Path) -> Any:
     return bridge(command, report, "--rules", "rules.toml", *more)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_rules_that_cannot_be_read_are_said_in_one_line(
     command: str, report: Path, folder: Path
@@ -558,6 +556,7 @@ def test_import_shows_the_largest_and_says_how_many_more(tmp_path: Path) -> None
     assert "… and 25 more rows: bridge report --by op-kernel" in shown
 
 
+@pytest.mark.slow
 def test_every_command_explains_itself() -> None:
     whole = click.Context(main)
     groups = {(): main, ("runs",): main.get_command(whole, "runs")}

@@ -7,9 +7,6 @@ import subprocess
 import pytest
 from real_parts import ROOT
 
-pytestmark = pytest.mark.slow
-
-
 SCRIPTS = sorted((ROOT / "docker").glob("*.sh"))
 DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
 
@@ -18,6 +15,7 @@ def run(*command):
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 def test_the_scripts_are_bash(script):
     assert run("bash", "-n", script).stderr == ""
@@ -36,11 +34,13 @@ def test_the_image_runs_as_nobody_special_and_is_the_default():
     assert 'ENTRYPOINT ["bridge"]' in last
 
 
+@pytest.mark.slow
 def test_installing_nsys_again_does_nothing(nsys_tool):
     again = run(ROOT / "docker" / "install-nsys.sh")
     assert (again.returncode, "nothing to do" in again.stdout) == (0, True), again.stderr
 
 
+@pytest.mark.slow
 def test_installing_chromium_again_does_nothing(chromium):
     if not chromium.endswith("/chromium"):
         pytest.skip("this Chromium is not Debian's")
@@ -48,6 +48,7 @@ def test_installing_chromium_again_does_nothing(chromium):
     assert (again.returncode, "nothing to do" in again.stdout) == (0, True), again.stderr
 
 
+@pytest.mark.slow
 def test_installing_npm_again_does_nothing():
     if not shutil.which("npm"):
         pytest.skip("npm is not installed")

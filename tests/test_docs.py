@@ -22,9 +22,6 @@ import pytest
 from command import bridge
 from real_parts import ROOT
 
-pytestmark = pytest.mark.slow
-
-
 README = ROOT / "README.md"
 PAGES = [page for page in (README, *sorted((ROOT / "docs").rglob("*.md"))) if page.exists()]
 BLOCK = re.compile(r"^<!-- ([\w-]+) -->\n+```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -114,6 +111,7 @@ def test_every_command_has_help():
     assert [name for name, told in commands(main) if not told.strip()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES or [README], ids=lambda page: page.name)
 def test_a_page_does_what_it_says(page, tmp_path):
     follow(page.read_text(encoding="utf-8"), tmp_path)

@@ -13,13 +13,11 @@ from pathlib import Path
 import pytest
 from test_docs import PAGES, blocks, bridge_lines, run
 
-pytestmark = pytest.mark.slow
-
-
 SHOWING = [page for page in PAGES if "<!-- corpus-output -->" in page.read_text(encoding="utf-8")]
 PROFILE = re.compile(r"[\w-]+\.(?:sqlite|pt\.trace\.json\.gz|ncu-rep|csv)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", SHOWING, ids=lambda page: page.stem)
 def test_a_page_shows_what_its_commands_print(page: Path, corpus: Path, tmp_path: Path) -> None:
     marked = blocks(page.read_text(encoding="utf-8"))

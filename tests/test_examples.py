@@ -15,9 +15,6 @@ from real_parts import ROOT
 import bridge
 from bridge.joined import Joined
 
-pytestmark = pytest.mark.slow
-
-
 EXAMPLES = ROOT / "examples"
 CALLS = {  # of ops, under nsys
     "by_hand": {"step": 10, "load": 10, "forward": 10, "matmul": 20, "update": 10},
@@ -73,11 +70,13 @@ def test_examples_are_all_here() -> None:
     assert {*CALLS, "schedule"} == set(names())
 
 
+@pytest.mark.slow
 def test_it_runs_without_a_profiler(example: Path, folder: Path) -> None:
     assert run([sys.executable, str(example)], folder)
     assert list(folder.iterdir()) == []  # and leaves nothing behind
 
 
+@pytest.mark.slow
 def test_its_ops_are_recorded(example: Path, nsys: str, folder: Path) -> None:
     if example.stem == "schedule":
         pytest.skip("captured in parts: below")
@@ -87,6 +86,7 @@ def test_its_ops_are_recorded(example: Path, nsys: str, folder: Path) -> None:
     assert {op: found.get(op) for op in expected} == expected
 
 
+@pytest.mark.slow
 def test_details_come_with_the_report(nsys: str, folder: Path) -> None:
     profile(nsys, EXAMPLES / "by_hand.py", folder)
     table = bridge.load(folder / "report.nsys-rep").by("range", arguments=True)
@@ -96,6 +96,7 @@ def test_details_come_with_the_report(nsys: str, folder: Path) -> None:
     assert set(table[table["name"] == "update"]["args.rate"]) == {0.01}
 
 
+@pytest.mark.slow
 def test_workers_have_recordings_of_their_own(nsys: str, folder: Path) -> None:
     profile(nsys, EXAMPLES / "data_loading.py", folder)
     table = bridge.load(folder / "report.nsys-rep").by("range", arguments=True)
@@ -104,6 +105,7 @@ def test_workers_have_recordings_of_their_own(nsys: str, folder: Path) -> None:
     assert len(list(folder.glob("bridge-*.jsonl"))) == (decode["thread"] // (1 << 24)).nunique()
 
 
+@pytest.mark.slow
 def test_a_schedule_makes_a_report_of_each_cycle(nsys: str, folder: Path) -> None:
     profile(nsys, EXAMPLES / "schedule.py", folder, *CYCLES)
     reports = sorted(folder.glob("report*.nsys-rep"))

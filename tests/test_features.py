@@ -20,9 +20,6 @@ from real_parts import ROOT
 import bridge
 from bridge.cli import main
 
-pytestmark = pytest.mark.slow
-
-
 PAGE = ROOT / "docs" / "features.md"
 STATUSES = ("done", "elsewhere", "planned", "not applicable")
 FEATURES = 151

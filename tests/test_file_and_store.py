@@ -41,6 +41,7 @@ def test_real_reports(path, tmp_path):
     assert_told_alike(path, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_demonstration(tmp_path):
     demo.make(tmp_path / "demo.sqlite")
     assert_told_alike(tmp_path / "demo.sqlite", tmp_path)

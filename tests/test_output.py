@@ -74,7 +74,6 @@ def test_an_output_that_exists_is_replaced_only_by_force(
     assert inside(folder) == [name]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_an_output_needs_its_folder(name: str, report: Path, folder: Path) -> None:
     result = bridge(*WRITERS[name], report, "-o", f"no/such/{name}")
@@ -84,7 +83,6 @@ def test_an_output_needs_its_folder(name: str, report: Path, folder: Path) -> No
     assert inside(folder) == ["file"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("force", [[], ["--force"]])
 @pytest.mark.parametrize("name", WRITERS)
 def test_an_output_is_no_folder(name: str, force: list[str], report: Path, folder: Path) -> None:
@@ -95,7 +93,6 @@ def test_an_output_is_no_folder(name: str, force: list[str], report: Path, folde
     assert inside(folder) == [name]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("force", [[], ["--force"]])
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_pipe_or_device_is_not_replaced_by_a_file(

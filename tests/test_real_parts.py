@@ -8,8 +8,6 @@ import sys
 import pytest
 import real_parts
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize("required", ["corpus, nsys", "corpus", ""])
 def test_a_missing_part_skips_unless_it_is_required(required, monkeypatch):
@@ -64,6 +62,7 @@ def runs(*wanted):
     return [(int(status), said) for said, status in zip(found[::2], found[1::2], strict=True)]
 
 
+@pytest.mark.slow
 def test_the_fixtures_use_it(tmp_path):
     """Ask for the parts where nothing is on the path and there is no corpus."""
     absent = {"nsys": "nsys is not installed", "corpus": real_parts.NO_CORPUS}
@@ -80,6 +79,7 @@ def test_the_fixtures_use_it(tmp_path):
         assert [reason for reason in absent.values() if reason not in said] == []
 
 
+@pytest.mark.slow
 def test_a_run_that_skips_more_than_it_may_fails(tmp_path):
     program = tmp_path / "test_skipping.py"
     program.write_text(
@@ -92,6 +92,7 @@ def test_a_run_that_skips_more_than_it_may_fails(tmp_path):
         assert ("2 tests were skipped; BRIDGE_MOST_SKIPS allows 1" in said) == bool(expected)
 
 
+@pytest.mark.slow
 def test_the_shards_of_a_run_are_the_whole(tmp_path):
     for name in "abcdef":
         (tmp_path / f"test_{name}.py").write_text(

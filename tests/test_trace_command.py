@@ -73,12 +73,14 @@ def test_every_dialect_can_be_slim_and_of_one_step(report, dialect):
     assert not [e for e in slim if e["ph"] in "sfCbi"]
 
 
+@pytest.mark.slow
 def test_the_longest_slices_are_kept_and_the_others_counted(report):
     result = bridge("trace", report, "-o", "t.json.gz", "--max-events", "9")
     assert "shorter slices left out" in result.stderr
     assert sum(e["ph"] == "X" for e in events(report.parent / "t.json.gz")) <= 9
 
 
+@pytest.mark.slow
 def test_a_folder_for_tensorboard(report):
     (report.parent / "logs").mkdir()
     result = bridge("trace", report, "-o", "logs", "--dialect", "torch")
@@ -92,7 +94,6 @@ class Named:
         self.source, self.facts = (source,), (Facts(metadata=metadata),)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "metadata", "rank"),
     [

@@ -66,12 +66,14 @@ def test_json_says_all_of_it(ask):
     assert first["share"] == pytest.approx(first["ceiling_ns"] / document["wall_ns"])
 
 
+@pytest.mark.slow
 def test_markdown(ask):
     said = ask("--format", "md", "--rows", "1").stdout
     assert "### Training waits for data\n" in said
     assert "| op | path | total | count | example |\n" in said
 
 
+@pytest.mark.slow
 def test_sarif_is_lawful(ask, tmp_path):
     said = Sarif.model_validate_json(ask("--format", "sarif").stdout)
     [run] = said.runs
@@ -108,6 +110,7 @@ def test_only_some_rules(ask):
     assert "no rule 'cast': one of data-loading, " in ask("--rule", "cast", status=2).stderr
 
 
+@pytest.mark.slow
 def test_what_is_small_is_named_alone(ask):
     document = json.loads(ask("--over", "100%", "--format", "json").stdout)
     small = {one["rule"] for one in document["small"]}
@@ -154,7 +157,6 @@ def test_a_gpu_that_is_not_described_judges_nothing_on_it(name, tmp_path):
     assert "describes its GPUs" in one.record
 
 
-@pytest.mark.slow
 def test_the_docs_list_all_rules_as_they_are():
     page = (ROOT / "docs" / "advise.md").read_text(encoding="utf-8")
     for rule in RULES:

@@ -13,9 +13,6 @@ from bridge.analyze.advice import RULES, Advice
 from bridge.joined import Joined
 from bridge.render.advice import sentence
 
-pytestmark = pytest.mark.slow
-
-
 NAMES = [rule.name for rule in RULES]
 
 
@@ -42,6 +39,7 @@ def test_every_rule_is_told_of():
     assert len(set(NAMES)) == len(NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_fires(name, fired):
     one = fired(name)
@@ -123,6 +121,7 @@ BY_HAND: dict[str, tuple[float | None, float | None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_what_it_costs_by_hand(name, fired):
     finding = fired(name).finding
@@ -130,11 +129,13 @@ def test_what_it_costs_by_hand(name, fired):
     assert (finding.ceiling_ns, finding.saving_ns) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_is_silent(name, tmp_path):
     assert of_rule(QUIET[name]().load(tmp_path), name) is None
 
 
+@pytest.mark.slow
 def test_an_optimizer_of_foreach_ops_takes_many_tensors_at_once(tmp_path):
     story = Story()
     for _ in range(3):

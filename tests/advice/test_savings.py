@@ -9,14 +9,13 @@ from advice.story import PAGEABLE, PINNED, TO_HOST, US, Story
 from bridge.analyze.advice import RULES, Finding
 from bridge.joined import Joined
 
-pytestmark = pytest.mark.slow
-
 
 def found(story: Story, name: str, folder) -> Finding:
     [one] = story.load(folder).advise([name], 0).advice
     return one.finding
 
 
+@pytest.mark.slow
 def test_a_wait_costs_the_gap_after_it(tmp_path):
     """Three kernels of 100 µs; the host waits, rests 40 µs and takes 2 to launch: two gaps of 43."""
     story = Story()
@@ -29,6 +28,7 @@ def test_a_wait_costs_the_gap_after_it(tmp_path):
     assert finding.figures["idle_ns"] == finding.ceiling_ns == finding.saving_ns == 86 * US
 
 
+@pytest.mark.slow
 def test_a_short_wait_gains_no_more_than_it_took(tmp_path):
     """The host comes 10 µs before the kernel's end and then rests for 500: it could only have been 11 µs earlier."""
     story = Story()
@@ -54,6 +54,7 @@ def test_pinned_memory_is_as_fast_as_the_reports_own(tmp_path):
     assert finding.figures["moved_bytes"] == 12_000_000
 
 
+@pytest.mark.slow
 def test_no_speed_of_pinned_memory_no_estimate(tmp_path):
     """Copies of pinned memory the other way tell nothing of this one."""
     story = Story()
@@ -63,6 +64,7 @@ def test_no_speed_of_pinned_memory_no_estimate(tmp_path):
     assert (finding.saving_ns, finding.ceiling_ns) == (-1, 100 * US)
 
 
+@pytest.mark.slow
 def test_loading_costs_what_the_gpu_was_idle_in_it(tmp_path):
     """Of 1000 µs of loading the GPU works for 300 more: it is idle in 700, twice. The first is before the run."""
     story = Story()
@@ -78,6 +80,7 @@ def test_loading_costs_what_the_gpu_was_idle_in_it(tmp_path):
     assert finding.saving_ns == 2 * (1_000 - 299) * US
 
 
+@pytest.mark.slow
 def test_a_cuda_graph_leaves_its_own_gaps(tmp_path):
     """99 gaps of 22 µs before kernels of 5: a graph would leave 1.5 each."""
     story = Story()
@@ -101,6 +104,7 @@ def test_of_two_gpus_the_one_with_most_counts(tmp_path):
     assert finding.ceiling_ns == 3 * 100 * US
 
 
+@pytest.mark.slow
 def test_small_grids_leave_multiprocessors_empty(tmp_path):
     """27 blocks on 108 multiprocessors: three quarters have none."""
     story = Story()
@@ -115,6 +119,7 @@ def judged(joined: Joined):
     return [(one, advised.wall_ns) for one in advised.advice]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(FIRES))
 def test_nothing_saves_more_than_its_ceiling_nor_than_the_run(name, tmp_path):
     for one, wall_ns in judged(FIRES[name]().load(tmp_path)):
@@ -131,6 +136,7 @@ def test_rules_that_estimate_nothing_say_so():
     }
 
 
+@pytest.mark.slow
 def test_patterns_say_what_they_take_of_the_host_and_of_the_gpu(tmp_path):
     """Three gradients, each 4 µs of the host and 20 of the GPU, which is idle for 2 before the first of each step."""
     story = Story()
@@ -146,6 +152,7 @@ def test_patterns_say_what_they_take_of_the_host_and_of_the_gpu(tmp_path):
     assert finding.saving_ns == finding.ceiling_ns == 60 * US
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [False, True])
 def test_neighbours_are_under_one_range(apart, tmp_path):
     """A convolution that ends one block and a norm that begins the next do not follow one another."""
@@ -166,6 +173,7 @@ def test_neighbours_are_under_one_range(apart, tmp_path):
     assert len(story.load(tmp_path).advise(["bias-before-norm"], 0).advice) == (not apart)
 
 
+@pytest.mark.slow
 def test_kernels_that_run_at_once_save_no_more_than_the_gpu_was_busy(tmp_path):
     """Ten products of 1000 µs, side by side: the GPU is busy for little more than one of them."""
     story = Story()
@@ -178,6 +186,7 @@ def test_kernels_that_run_at_once_save_no_more_than_the_gpu_was_busy(tmp_path):
     assert finding.figures["time_share"] == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_names_that_do_not_tell_are_no_advice(tmp_path):
     """A kernel of Triton may use Tensor Cores: nothing is said of an op that it has most time in."""
     story = Story()
@@ -188,6 +197,7 @@ def test_names_that_do_not_tell_are_no_advice(tmp_path):
     assert not story.load(tmp_path).advise(["no-tensor-cores"], 0).advice
 
 
+@pytest.mark.slow
 def test_a_product_in_a_range_called_half_is_no_cast(tmp_path):
     story = Story()
     with story.op("half"):
@@ -195,6 +205,7 @@ def test_a_product_in_a_range_called_half_is_no_cast(tmp_path):
     assert not story.load(tmp_path).advise(["casts"], 0).advice
 
 
+@pytest.mark.slow
 def test_loading_between_steps_counts_for_them(tmp_path):
     """Of steps 2 to 4 alone: the two times of loading between them, though no step holds these."""
     story = Story()

@@ -20,6 +20,7 @@ def of_each(rows):
     return [[value for group, value in rows if group == each] for each in range(GROUPS)]
 
 
+@pytest.mark.slow
 @given(rows)
 def test_counts_sums_and_extremes(rows):
     group, value = columns(rows)
@@ -36,6 +37,7 @@ def test_sums_are_exact_where_floats_are_not():
     assert groups.sums(np.array([0, 0]), np.array([large, 2]), 1).tolist() == [large + 2]
 
 
+@pytest.mark.slow
 @given(rows, st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.9, 0.95, 1.0]), min_size=1))
 def test_quantiles_are_those_of_numpy(rows, shares):
     found = groups.quantiles(*columns(rows), GROUPS, *shares)

@@ -40,6 +40,7 @@ def cross(a, b):
     return start < end < later
 
 
+@pytest.mark.slow
 @given(slices)
 @example([(0, 0, 9), (0, 0, 0)])
 @example([(0, 5, 0), (0, 0, 9), (0, 5, 0)])
@@ -69,6 +70,7 @@ def test_those_of_a_lane_nest(slices):
         assert number == 0 or crosses  # what is in nobody's way stays where it was
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lay_out", [lanes.apart, lanes.nested])
 @given(slices=slices, seed=st.integers(0, 5))
 def test_a_lane_depends_on_the_slices_not_on_their_order(lay_out, slices, seed):

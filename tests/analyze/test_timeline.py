@@ -258,7 +258,6 @@ def test_windows_of_nothing_are_refused(training, asked, answer):
         asked(training)
 
 
-@pytest.mark.slow
 def test_a_window_that_is_far_away_holds_nothing(training):
     made = timeline(training, Selection((between(training, 2**62, 2**63),)))
     assert not any(len(s) for s in made.every())
@@ -297,7 +296,6 @@ def test_the_longest_slices_are_kept(training, most):
     assert {row for _, row in drawn} >= set(made.arrows.rows.tolist())
 
 
-@pytest.mark.slow
 def test_nothing_selected_is_everything(training):
     whole, made = timeline(training), timeline(training, Selection(most=10**9))
     assert [len(s) for s in whole.slices] == [len(s) for s in made.slices]

@@ -87,7 +87,6 @@ def figures(table, keys):
     return Counter({(key, c): n for key, row in rows.items() for c, n in row.items() if n})
 
 
-@pytest.mark.slow
 def test_an_op_within_its_own_name_is_counted_in_its_direction():
     """A forward op around the backward pass does not swallow what has its name within that."""
     ranges = [opened(0, 30, "a"), opened(5, 20, "MmBackward0"), opened(6, 16, "a")]
@@ -100,7 +99,6 @@ def test_an_op_within_its_own_name_is_counted_in_its_direction():
     assert set(inclusive["op"]) == {"a", "MmBackward0"}
 
 
-@pytest.mark.slow
 def test_a_range_that_crosses_out_of_the_backward_pass_is_of_one_direction():
     """It began in there, so its call and its time on the CPU are backward; what it launches after is not."""
     ranges = [opened(3, 7, "MmBackward0"), opened(4, 9, "a", domain=1)]
@@ -114,7 +112,6 @@ def test_a_range_that_crosses_out_of_the_backward_pass_is_of_one_direction():
     assert [forward[c] for c in ("calls", "gpu_self_ns", "cpu_self_ns")] == [0, 3, 0]
 
 
-@pytest.mark.slow
 def test_reports_share_no_clock():
     """What is busy in two reports at once is busy twice."""
     ranges = [opened(0, 9, "loss.backward", report=n) for n in (0, 1)]
@@ -134,6 +131,7 @@ def test_slices_of_one_call_are_one():
         assert joined.by(view)[["calls", "gpu_self_ns"]].to_numpy().tolist()[0] == [1, 20]
 
 
+@pytest.mark.slow
 def test_only_some_views_have_a_direction():
     joined = joined_of(training([]))
     for view in VIEWS:
@@ -222,7 +220,6 @@ def ran(correlation, start, end, **more):
     )
 
 
-@pytest.mark.slow
 def test_modules_by_hand():
     """A step: two layers forward, and the second backward on a thread of its own."""
     ranges = [
@@ -260,7 +257,6 @@ def test_modules_by_hand():
     }
 
 
-@pytest.mark.slow
 def test_a_report_without_modules_takes_its_other_ranges_for_them():
     """Whatever another report has."""
     ranges = [opened(0, 9, "module:net"), opened(1, 8, "a")]
@@ -358,13 +354,11 @@ def warned(ranges=(), calls=(), activities=()):
     return joined_of(made).warnings
 
 
-@pytest.mark.slow
 def test_nothing_is_said_of_a_lawful_report():
     assert warned() == ()
     assert joined_of(training([])).warnings == ()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [

@@ -106,6 +106,7 @@ def test_what_is_open_at_an_instant(tmp_path):
     assert found.call.thread.process == "python3"
 
 
+@pytest.mark.slow
 def test_rules_regroup(path, tmp_path):
     rules = tmp_path / "rules.toml"
     rules.write_text("[[rule]]\nmatch = 'gemm'\nop = 'matmul'\n")
@@ -207,6 +208,7 @@ def test_what_is_not_there_is_refused_with_what_comes_near(path, tmp_path):
     assert_refused(asked_for("gemm", host), "nothing ran on a device")
 
 
+@pytest.mark.slow
 def test_a_name_is_suggested_once(tmp_path):
     made = Made()
     made.kernel("inside too", 150, PID, 210, 240)
@@ -219,6 +221,7 @@ def asked_for(asked, *words):
     return bridge("why", *words, asked)
 
 
+@pytest.mark.slow
 def test_a_wrong_command_line_is_a_usage_error(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert_misused(asked_for(path), "name what to explain after the report")

@@ -19,9 +19,6 @@ import bridge
 from bridge import autorun
 from bridge.autorun.options import Options, parsed, written
 
-pytestmark = pytest.mark.slow
-
-
 TESTS = ROOT / "tests"
 MAIN = "bridge.autorun"
 
@@ -95,6 +92,7 @@ def ranges(*words, **more):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -113,12 +111,14 @@ def test_it_is_as_python_itself_does_it(here, words):
     )
 
 
+@pytest.mark.slow
 def test_it_can_be_told_to_put_no_folder_on_the_path(here):
     (here / "path.py").write_text("import sys; print(sys.path)")
     plain, ours = python("-P", "path.py"), python("-P", "-m", MAIN, "path.py")
     assert ours.stdout == plain.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.racy("processes are spawned and waited for")
 def test_main_lasts_to_the_end_and_spawned_children_find_it(here):
     (here / "spawning.py").write_text(
@@ -144,6 +144,7 @@ def test_main_lasts_to_the_end_and_spawned_children_find_it(here):
 # -- wrapping
 
 
+@pytest.mark.slow
 def test_functions_of_a_module_are_ops_when_it_is_imported(here):
     program = (here / "program.py").read_text()
     (here / "program.py").write_text(RECORDING + program)
@@ -155,11 +156,13 @@ def test_functions_of_a_module_are_ops_when_it_is_imported(here):
     ]
 
 
+@pytest.mark.slow
 def test_the_library_sees_its_own_loader(here):
     done = python("-m", MAIN, "--wrap", "library", "program.py", "x")
     assert (done.stdout, done.stderr) == ("SourceFileLoader\n", "")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_wrapped_is_said_and_the_program_runs(here):
     wraps = ["--wrap=library:absent", "--wrap=nowhere", "--wrap=json.decoder:py_scanstring"]
     done = python("-m", MAIN, *wraps, "program.py", "x")
@@ -171,6 +174,7 @@ def test_what_cannot_be_wrapped_is_said_and_the_program_runs(here):
     ]
 
 
+@pytest.mark.slow
 def test_an_import_that_fails_fails_as_before_and_can_be_tried_again(here):
     (here / "library.py").write_text(
         "import os\nos.environ['TRIED'] += 'x'\nif len(os.environ['TRIED']) < 2: 1 / 0\ndef load(n): pass"
@@ -183,6 +187,7 @@ def test_an_import_that_fails_fails_as_before_and_can_be_tried_again(here):
     assert found == ["library.load"] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.racy("processes are spawned and waited for")
 def test_child_processes_are_armed_by_the_environment(here):
     child = f"{RECORDING}\nimport bridge.autorun\nbridge.autorun.autostart()\nimport library\nlibrary.train(1)"
@@ -219,6 +224,7 @@ def test_options_are_read_as_they_are_written(options):
     assert written(options._replace(record="a b")) == written(options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -239,6 +245,7 @@ def test_misuse_is_said_with_the_usage(here, words, said):
     assert second.startswith("usage: python -m bridge.autorun")
 
 
+@pytest.mark.slow
 def test_help(here):
     done = python("-m", MAIN, "--help")
     assert done.returncode == 0
@@ -269,6 +276,7 @@ def test_host_times_are_recorded_where_no_tool_listens(tool, monkeypatch):
     emit.use(tool)
 
 
+@pytest.mark.slow
 def test_a_recording_holds_what_was_wrapped(here):
     words = ["--wrap=library:train,load", "--record", "host.jsonl", "program.py", "x"]
     done = python("-m", MAIN, *words)
@@ -277,6 +285,7 @@ def test_a_recording_holds_what_was_wrapped(here):
     assert (calls["library.train"], calls["library.load"]) == (1, 3)
 
 
+@pytest.mark.slow
 def test_no_library_is_imported_for_it(here):
     program = "import bridge.autorun as a, sys; a.arm(); print({'torch', 'jax', 'cupy', 'numpy', 'runpy'} & set(sys.modules))"
     done = python("-c", program)
@@ -323,6 +332,7 @@ def torch_here(here):
     return write
 
 
+@pytest.mark.slow
 def test_models_optimizers_and_loaders_have_ranges_from_the_first_step(torch_here):
     program = torch_here("""
         from torch.utils.data import DataLoader
@@ -335,6 +345,7 @@ def test_models_optimizers_and_loaders_have_ranges_from_the_first_step(torch_her
     assert without == [wait, ZERO, STEP, wait, ZERO, STEP, wait]
 
 
+@pytest.mark.slow
 def test_ops_too(torch_here):
     program = torch_here("net(x)")
     found = ranges("-m", MAIN, "--no-modules", "--ops", program)
@@ -345,6 +356,7 @@ def test_ops_too(torch_here):
     assert set(FORWARD) < set(sized)
 
 
+@pytest.mark.slow
 def test_nothing_is_put_into_a_model(torch_here):
     program = torch_here("""
         import copy, io
@@ -360,6 +372,7 @@ def test_nothing_is_put_into_a_model(torch_here):
     assert ranges("-m", MAIN, program) == FORWARD * 2
 
 
+@pytest.mark.slow
 def test_what_the_program_annotates_itself_has_one_range(torch_here):
     program = torch_here("""
         import bridge.torch
@@ -372,6 +385,7 @@ def test_what_the_program_annotates_itself_has_one_range(torch_here):
     assert ranges("-m", MAIN, program) == [*FORWARD, *mine, *FORWARD]
 
 
+@pytest.mark.slow
 def test_an_error_closes_what_was_open_and_parts_keep_their_names(torch_here):
     program = torch_here("""
         net.body(x)
@@ -386,6 +400,7 @@ def test_an_error_closes_what_was_open_and_parts_keep_their_names(torch_here):
     assert ranges("-m", MAIN, program) == [*body, *whole[:3], *whole]
 
 
+@pytest.mark.slow
 def test_compiled_and_scripted_models_are_as_they_were(torch_here):
     program = torch_here("""
         import warnings
@@ -401,6 +416,7 @@ def test_compiled_and_scripted_models_are_as_they_were(torch_here):
     assert ranges("-m", MAIN, program) == ["module:Net"] * 2
 
 
+@pytest.mark.slow
 def test_losses_are_the_same_to_the_bit(torch_here):
     program = torch_here("""
         for _ in range(3):
@@ -451,12 +467,14 @@ def recorded_by(nsys, folder, *words, **more):
     return [text for (text,) in rows]
 
 
+@pytest.mark.slow
 def test_nsys_records_what_was_wrapped(nsys, here):
     wraps = ["--wrap=library:train,load,Model.forward"]
     found = recorded_by(nsys, here, "-m", MAIN, *wraps, "program.py", "x")
     assert found == ["library.train", *["library.load"] * 3, "library.Model.forward"]
 
 
+@pytest.mark.slow
 def test_nsys_records_a_training(nsys, here):
     if find_spec("torch") is None:
         pytest.skip("PyTorch is not installed")

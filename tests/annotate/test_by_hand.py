@@ -198,7 +198,6 @@ def test_wrong_arguments_are_said_where_they_are_given(
         wrong()
 
 
-@pytest.mark.slow
 def test_all_of_it_is_in_the_light_face() -> None:
     assert set(bridge.__all__) >= {
         "nvtx_range",

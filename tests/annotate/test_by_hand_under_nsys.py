@@ -13,9 +13,6 @@ import importers
 from bridge.annotate import callid
 from importers.report import Report
 
-pytestmark = pytest.mark.slow
-
-
 CALL = callid.CALL_ID_BASE >> callid.CALL_ID_BITS
 
 
@@ -32,6 +29,7 @@ def of_kind(report: Report, kind: str) -> pd.DataFrame:
     return report.ranges[report.ranges["kind"] == kind]
 
 
+@pytest.mark.slow
 def test_names_come_back_to_the_character(report: Report) -> None:
     texts = set(report.texts.decode())
     assert texts >= set(by_hand.NAMES)

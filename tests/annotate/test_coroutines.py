@@ -162,7 +162,6 @@ def test_a_callback_outside_of_all_tasks(tool: Recorder) -> None:
 eager = pytest.mark.skipif(not hasattr(asyncio, "eager_task_factory"), reason="needs Python 3.12")
 
 
-@pytest.mark.slow
 @eager
 def test_an_eager_task_begins_outside_of_the_one_that_starts_it(tool: Recorder) -> None:
     async def main() -> None:
@@ -178,7 +177,6 @@ def test_an_eager_task_begins_outside_of_the_one_that_starts_it(tool: Recorder) 
     assert tool.parents("goes on") == {("starts",)}
 
 
-@pytest.mark.slow
 @eager
 def test_a_generator_that_starts_an_eager_task_is_suspended_as_ever(tool: Recorder) -> None:
     @nvtx_op("g")

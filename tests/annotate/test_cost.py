@@ -11,6 +11,8 @@ import pytest
 from bridge import nvtx_op
 from bridge.annotate import emit
 
+pytestmark = pytest.mark.slow
+
 
 def function(x: int) -> int:
     return x

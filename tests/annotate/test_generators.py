@@ -153,7 +153,6 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("make", [echo, stubborn, delegating])
 def test_it_passes_everything_on(

@@ -203,6 +203,7 @@ class Program:
             generator.close()
 
 
+@pytest.mark.slow
 @given(st.lists(ACTS, max_size=40))
 def test_any_interleaving_is_lawful(acts: list[tuple[str, int, int]]) -> None:
     tool = Recorder()

@@ -114,7 +114,6 @@ def test_everything_a_range_can_say(tool: Recorder) -> None:
     assert tool.slices[1].payload == 2.5
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("color", "value"),
     [
@@ -126,7 +125,6 @@ def test_colours(color: Any, value: int | None) -> None:
     assert label.argb(color) == value
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "misuse",
     [
@@ -193,7 +191,6 @@ def test_the_tool_may_come_and_go_within_a_block(tool: Recorder) -> None:
     assert tool.names() == ["before"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["", "a\0b", "\udc80", "ünï", "☃" * 40_000, "x" * 70_000])
 def test_any_name_becomes_text_that_c_can_take(name: str) -> None:
     made = label.text(name)

@@ -150,7 +150,6 @@ def test_label_and_prefix(tool, module):
     assert tool.names()[1] == "sqrt"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["inherited", "made", "doubled", "forward", "rooted", "upper"])
 def test_methods_of_every_kind(tool, name):
     def called():
@@ -312,7 +311,6 @@ def test_what_somebody_else_has_put_there_since_stays(tool, module):
 # -- what cannot be
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "error", "said"),
     [

@@ -17,9 +17,6 @@ import pytest
 import bridge
 from bridge.annotate import callid
 
-pytestmark = pytest.mark.slow
-
-
 PATHS = [str(Path(bridge.__file__).parent.parent)]
 CALL = callid.CALL_ID_BASE >> callid.CALL_ID_BITS
 RANGE, MARK, CATEGORY, DOMAIN = 59, 34, 33, 75
@@ -87,6 +84,7 @@ def recorded(
     return profile(nsys, tmp_path_factory.mktemp("nsys"), request.param)
 
 
+@pytest.mark.slow
 def test_the_program_says_who_emits(recorded: Profile) -> None:
     assert recorded.said.startswith(("interop ", "nvtx ")), recorded.said
     if "DummyDomain" in recorded.said:  # what nsys 2022.4 to 2024.2 make of nvtx 0.2.12 and later

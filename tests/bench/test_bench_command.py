@@ -78,7 +78,6 @@ def test_a_sweep_of_shapes(ops):
     assert {(row["runs"], row["number"], row["device"]) for row in found} == {(4, 2, "cpu")}
 
 
-@pytest.mark.slow
 def test_a_function_that_makes_its_own(ops):
     assert [row["n"] for row in rows(f"{ops}::total", "--sweep", "n=16,32")] == [16, 32]
     assert [row["n"] for row in rows(f"{ops}::total", "--sweep", "n=1:7:2")] == [1, 3, 5]
@@ -189,7 +188,6 @@ def test_a_file_that_cannot_be_imported(folder):
     )
 
 
-@pytest.mark.slow
 def test_a_recording_wants_a_file(ops):
     assert_misused(bridge("bench", f"{ops}::total", "--format", "recording"), "-o FILE.jsonl")
 
@@ -239,6 +237,7 @@ def test_what_became_slower_is_found_by_a_diff(ops, folder):
     assert "latencies of a benchmark, by host perf_counter_ns" in failed.stderr
 
 
+@pytest.mark.slow
 def test_runs_of_the_store(ops, folder):
     timed(ops, 5000, "--name", "baseline")
     timed(ops, 10_000, "--save")
@@ -285,7 +284,6 @@ def test_a_recording_holds_each_run(folder):
 # -- points
 
 
-@pytest.mark.slow
 @given(
     st.dictionaries(st.sampled_from("ABC"), st.lists(st.integers(0, 99), min_size=1, max_size=4))
 )
@@ -299,7 +297,6 @@ def test_points_are_every_combination(axes):
     assert found == [{**point, "D": 7} for point in expected]
 
 
-@pytest.mark.slow
 def test_shapes_in_numbers():
     wanted = points.shapes("2xK, K,()")
     assert points.at(wanted, {"K": 3}) == [(2, 3), (3,), ()]

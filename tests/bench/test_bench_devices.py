@@ -104,7 +104,6 @@ def test_ops_on_streams_take_turns(gpu, device):
     assert "".join(order) == "ababab"
 
 
-@pytest.mark.slow
 def test_one_op_on_several_streams(gpu, device):
     found = bench.op(partial(gpu.kernel, LONG), device=device, streams=[0, 1, 2], number=1)
     assert found.latencies.tolist() == [LAUNCH + LONG] * 10
@@ -162,7 +161,6 @@ def test_a_graph_that_cannot_be_captured(gpu):
         bench.op(partial(gpu.kernel, LONG), device=TorchCuda(fake), graph=True)
 
 
-@pytest.mark.slow
 def test_ranges_stand_around_the_runs(gpu, device, tool):
     bench.op(partial(gpu.kernel, LONG), device=device, runs=3, name="mine")
     runs = [piece for piece in tool.slices if piece.label.name == "mine"]
@@ -179,7 +177,6 @@ def test_the_real_runtime_has_what_is_asked(gpu):
     assert {"name", "l2CacheSize"} <= set(dir(real.cudaDeviceProp))
 
 
-@pytest.mark.slow
 def test_the_real_torch_has_what_is_asked(gpu):
     real = pytest.importorskip("torch", reason="PyTorch is not installed")
     for name in vars(torch_of(gpu).cuda):

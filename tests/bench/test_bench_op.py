@@ -34,7 +34,6 @@ def test_bench_is_there_without_an_import_of_its_own():
     assert bridge.bench is bench
 
 
-@pytest.mark.slow
 def test_a_known_duration():
     found = bench.op(time.sleep, 0.002, runs=5, warmup=1)
     assert (found.number, len(found.latencies)) == (1, 5)
@@ -93,7 +92,6 @@ def test_it_agrees_with_pytorch():
     assert agreeing(ours, theirs)
 
 
-@pytest.mark.slow
 def test_a_short_call_is_looped_and_the_loop_is_stated():
     found = bench.op(work, 3)
     assert found.number > 50
@@ -224,7 +222,6 @@ APART = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("calls", APART.values(), ids=APART)
 def test_what_differs_is_measured_apart(calls):
     found = [bench.op(*call, runs=1, number=1) for call in calls]

@@ -70,6 +70,7 @@ def rows(*words: str | Path) -> list[dict[str, Any]]:
 # -- names
 
 
+@pytest.mark.slow
 def test_what_says_nothing_is_one_row_whoever_does_not_say_it(report: Path) -> None:
     """Work in no range, ranges without shapes."""
     for dimension in ("shape", "dtype", "path", "direction"):
@@ -202,6 +203,7 @@ def test_what_is_sorted_or_filtered_by_is_there_by_whatever_name(
     assert [*found[0]] == there
 
 
+@pytest.mark.slow
 def test_rows_that_tie_come_in_the_order_of_all_their_names(report: Path) -> None:
     found = rows(report, "--by", "step,thread,op", "--filter", "op=gemm")
     assert [(row["step"], row["pid"]) for row in found] == [(0, 100), (0, 101), (1, 100), (1, 101), (2, 100), (2, 101)]  # fmt: skip
@@ -376,7 +378,6 @@ def test_figures_that_a_narrow_terminal_has_no_room_for_are_said_to_be_left_out(
     assert "more" not in tables.for_terminal("ranges", table, Look(120))
 
 
-@pytest.mark.slow
 def test_a_row_of_very_many_names_is_longer_than_a_narrow_terminal() -> None:
     table = pd.DataFrame({f"name {n}": ["x" * 40] for n in range(14)} | {"total_ns": [123_456]})
     _, _, line, *_ = tables.for_terminal("", table, Look(60)).splitlines()

@@ -90,7 +90,6 @@ def adds_up(tables: Tables, one: str, other: str) -> None:
         )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dimension", sorted(DIMENSIONS))
 def test_every_activity_is_in_one_row(dimension: str, joined: Joined) -> None:
     totals, rows = joined.totals, rows_of([dimension])

@@ -17,7 +17,6 @@ def known(name: str) -> Tool:
     return Tool(name.partition("-")[0], "", parse((HELP / name).read_text()))
 
 
-@pytest.mark.slow
 def test_there_is_a_text_of_every_version():
     assert sorted(f"{n}-{v}.txt" for n, every in VERSIONS.items() for v in every) == TEXTS
 

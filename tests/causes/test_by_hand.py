@@ -179,7 +179,6 @@ def test_a_range_of_another_thread_that_adopts_has_neither_time_nor_gap_of_what_
     ]
 
 
-@pytest.mark.slow
 def test_data_is_loaded_by_the_thread_that_loads():
     """Not by one that waits for it, whose range may load data too."""
     scene = Scene(opened(0, 90, "data loading"), opened(10, 30, "data loader", OTHER))
@@ -192,7 +191,6 @@ def test_data_is_loaded_by_the_thread_that_loads():
     assert parts_of(joined, 0)[1] == [("data loading", "data loader", 12)]
 
 
-@pytest.mark.slow
 def test_of_ops_that_took_as_long_the_first_is_named():
     scene = Scene(opened(10, 15, "b"), opened(15, 20, "a"), opened(20, 25, "c"))
     scene.launch(0, 5, (5, 10))
@@ -218,7 +216,6 @@ def test_a_kernel_that_began_as_its_call_returned_was_queued_for_no_time():
     assert queued(scene.joined).tolist() == [0, 0, 4]
 
 
-@pytest.mark.slow
 def test_what_ends_before_it_starts_has_no_queue_and_ends_no_gap():
     scene = Scene(opened(0, 50, "a"))
     scene.launch(0, 5, (5, 10), (20, 15), (30, 0), (40, 41))
@@ -227,7 +224,6 @@ def test_what_ends_before_it_starts_has_no_queue_and_ends_no_gap():
     assert scene.ops["a"]["queue_ns"] == 35
 
 
-@pytest.mark.slow
 def test_where_nothing_is_open_the_gap_is_of_no_op():
     scene = Scene()
     scene.launch(0, 5, (5, 10))
@@ -250,7 +246,6 @@ def test_work_that_was_launched_before_the_gap_is_late():
     assert scene.parts() == [[("latency", "op", 8)]]
 
 
-@pytest.mark.slow
 def test_gpus_are_idle_apart():
     scene = Scene(opened(0, 100, "op"))
     scene.launch(0, 5, (5, 10), (20, 30))
@@ -260,7 +255,6 @@ def test_gpus_are_idle_apart():
     assert by_idle(scene.joined, 10)["share"].sum() == pytest.approx(1)
 
 
-@pytest.mark.slow
 def test_overlapping_work_ends_no_gap_and_the_longest_begins_it():
     scene = Scene(opened(0, 10, "a"), opened(20, 40, "b"))
     scene.launch(0, 5, (5, 30))
@@ -277,7 +271,6 @@ def test_overlapping_work_ends_no_gap_and_the_longest_begins_it():
 FIGURES = dict.fromkeys("host_ns api_ns sync_ns launch_gap_ns starved_ns".split(), 0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "kernels", "copies", "times"),
     [

@@ -81,6 +81,7 @@ def same_sums(joined: Attributed, truth: History) -> None:
 # -- made up
 
 
+@pytest.mark.slow
 @given(made(), st.booleans(), st.sampled_from([0, 1, 3]))
 def test_made_up_programs(of, adopt, over):
     joined = of.attributed(adopt=adopt)

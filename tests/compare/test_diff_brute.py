@@ -14,9 +14,6 @@ from bridge.analyze.compare.kernel_names import FORMS
 from bridge.analyze.compare.stepwise import adjusted
 from compare.brute_diff import matched, outside, rows_of, u_test
 
-pytestmark = pytest.mark.slow
-
-
 NAMES = ["gemm_64x32", "gemm_32x32_v2", "gemm<float>", "void gemm<half>(int)", "triton_poi_fused_3", "triton_poi_fused_4"]  # fmt: skip
 VIEWS = ["op", "path", "op-kernel", "kernel"]
 
@@ -50,6 +47,7 @@ def keyed(found: Comparison) -> dict[tuple[str, ...], dict[str, object]]:
     return rows
 
 
+@pytest.mark.slow
 @given(pairs(), st.sampled_from(VIEWS))
 def test_rows_are_those_of_plain_loops(two, by):
     brutes = [program.brute() for program in two]
@@ -72,6 +70,7 @@ def test_rows_are_those_of_plain_loops(two, by):
             assert [ours["calls_before"], ours["calls_after"]] == row.calls
 
 
+@pytest.mark.slow
 @given(pairs(), st.sampled_from(["op", "path"]))
 def test_calls_are_matched_as_plain_loops_match_them(two, by):
     if not any(program.activities for program in two):
@@ -85,6 +84,7 @@ def test_calls_are_matched_as_plain_loops_match_them(two, by):
         assert rows[key]["matched_calls"] == 0
 
 
+@pytest.mark.slow
 @given(
     pairs(), st.sampled_from([*VIEWS, "copy", "device", "step", "phase", "op,kind", "shape", "api"])
 )
@@ -116,6 +116,7 @@ def test_the_parts_add_up_to_the_whole(two, by):
         )
 
 
+@pytest.mark.slow
 @given(pairs(), st.sampled_from(VIEWS))
 def test_the_other_way_round_is_the_negative(two, by):
     if not any(program.activities for program in two):
@@ -144,6 +145,7 @@ def test_the_other_way_round_is_the_negative(two, by):
                 assert row[name] == pytest.approx(-other[name])
 
 
+@pytest.mark.slow
 @given(programs(), st.sampled_from(VIEWS))
 def test_a_report_against_itself_is_all_zeros(program, by):
     if not program.activities:
@@ -157,6 +159,7 @@ def test_a_report_against_itself_is_all_zeros(program, by):
 times = st.integers(0, 6)
 
 
+@pytest.mark.slow
 @given(
     st.integers(4, 9).flatmap(
         lambda n: st.lists(st.lists(times, min_size=n, max_size=n), min_size=1, max_size=4)

@@ -206,6 +206,7 @@ def test_a_name_stays_on_its_line_and_is_no_markup(reports, folder):
     assert f"\n| {safe} | 2 → 3 |" in marked
 
 
+@pytest.mark.slow
 def test_junit_is_read_by_an_independent_parser(reports, folder):
     (folder / "b.yaml").write_text('ops: {gemm: {calls: 2}, "a<b & \\"c\\" \\x01": {calls: 1}}')
     result = bridge(

@@ -41,7 +41,6 @@ def failed(gate: str, ops: dict[str, tuple[int, int]], more: tuple[int, int] = (
     return [verdict.subject for verdict in found if not verdict.passed]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gate", "before", "after", "passes"),
     [
@@ -101,7 +100,6 @@ def test_a_line_says_what_became_of_it():
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["", "5", "op:5", "x:5%", "-5%", "5%%", "op:", "5 % more", "kernel:1ms"]
 )
@@ -213,6 +211,7 @@ def test_too_little_is_said_as_such():
     ]
 
 
+@pytest.mark.slow
 def test_figures_are_the_columns_that_hold_numbers(tmp_path: Path):
     joined = bridge.load(made_reports.small(tmp_path / "r.sqlite"))
     table = by_op(joined.attributed, of_ranges.COLUMNS)

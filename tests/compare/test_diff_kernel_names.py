@@ -50,7 +50,6 @@ NEVER_THE_SAME = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("one", "other"), SAME_BUT_FOR_A_BUILD)
 def test_hashes_and_counters_are_of_a_build(one, other):
     assert one != other
@@ -74,7 +73,6 @@ def test_other_kernels_stay_others(one, other):
     assert all(form(one) != form(other) for form in FORMS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["", "<", ">", "(", "a<b", "_Z", "_ZN", "_Z99x", "operator<", "f(x)<y>"]
 )

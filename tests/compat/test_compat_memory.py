@@ -67,7 +67,6 @@ def test_raf_knows_nothing_of_other_devices_nor_after_a_reset(torch: Torch) -> N
         memory_profiler.get_max_memory_info("tpu(0)")
 
 
-@pytest.mark.slow
 def test_mxnet_lists_what_is_alive_by_scope(torch: Torch, tmp_path: Path) -> None:
     prefix = tmp_path / "gpu"
     mxnet.set_config(
@@ -85,7 +84,6 @@ def test_mxnet_lists_what_is_alive_by_scope(torch: Torch, tmp_path: Path) -> Non
     ]
 
 
-@pytest.mark.slow
 def test_mxnet_writes_no_list_without_a_gpu_or_unasked(torch: Torch, tmp_path: Path) -> None:
     for options in ({"profile_memory": False}, {}):
         mxnet.set_config(

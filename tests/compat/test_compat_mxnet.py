@@ -96,6 +96,7 @@ def test_the_table_has_their_columns():
     assert "Device Storage" not in lines
 
 
+@pytest.mark.slow
 def test_a_counter_is_what_it_was_set_to():
     profiler.set_config(aggregate_stats=True)
     profiler.set_state("run")
@@ -108,6 +109,7 @@ def test_a_counter_is_what_it_was_set_to():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_reset_counts_anew_and_keeps_the_timeline():
     profiler.set_config(aggregate_stats=True)
     profiler.set_state("run")
@@ -145,6 +147,7 @@ def test_runs_add_up_until_a_dump_finishes():
     assert [n for n, _ in pairs(read(Path("again.json"))["traceEvents"])] == ["third"]
 
 
+@pytest.mark.slow
 def test_pause_and_resume():
     profiler.pause()
     profiler.set_state("run")

@@ -114,6 +114,7 @@ def test_what_crosses_has_a_track_of_its_own():
     assert {event["tid"] for event in events} == {"phase", "phase (2)"}
 
 
+@pytest.mark.slow
 def test_a_coroutine_has_a_pair_for_each_slice():
     @nvtx_op
     async def task() -> None:

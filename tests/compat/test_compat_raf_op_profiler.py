@@ -58,6 +58,7 @@ def test_the_cache():
     assert op_profiler.GetCacheSize("cpu") == 0
 
 
+@pytest.mark.slow
 def test_a_group_on_the_cpu_is_one_after_another():
     naps = [(time.sleep, 0.004), "no call", (time.sleep, 0.006)]
     found = op_profiler.ProfileGroup(naps, "cpu", [0, 1, 2], 0, 2, 3)

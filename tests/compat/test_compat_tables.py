@@ -82,6 +82,7 @@ def test_filters(joined: Joined) -> None:
     assert times(joined, least_ns=5_000, most_ns=10_000) == [10_000, 5_000]
 
 
+@pytest.mark.slow
 def test_the_wait_before_the_kernel(joined: Joined) -> None:
     """The calls of 5 ns returned 495 ns before each kernel began."""
     assert times(joined, end="kern") == [495] * 4
@@ -91,7 +92,6 @@ def test_the_host_has_its_own_times(joined: Joined) -> None:
     assert operators(joined, "host", Asked())["time"].tolist() == [2_000] * 4
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "time", "computation"),
     [("sum", 50_000, 10_000), ("max", 40_000, 8_000), ("min", 10_000, 2_000), ("mean", 25_000, 5_000)],
@@ -148,6 +148,7 @@ def test_what_is_printed(path: Path) -> None:
     assert run(path, "--print-only", "summary").stdout.count("\n") == 3
 
 
+@pytest.mark.slow
 def test_the_wiki_has_bars(path: Path) -> None:
     said = run(path, "-t", "4", "--wiki", "--print-only", "device").stdout.splitlines()
     assert said[0].startswith("||device self time||cumulative||")
@@ -187,6 +188,7 @@ def test_a_bad_file_is_said_in_a_line(tmp_path: Path) -> None:
 # -- dumps
 
 
+@pytest.mark.slow
 def test_dumps_has_the_blocks_of_mxnet(joined: Joined) -> None:
     found = json.loads(dumps.dumps(joined, format="json"))
     assert found["Unit"] == {"Time": "ms", "Memory": "kB"}
@@ -209,7 +211,6 @@ def test_dumps_of_a_report_without_device_work(tmp_path: Path) -> None:
         dumps.dumps(joined, sort_by="name")
 
 
-@pytest.mark.slow
 def test_the_command_prints_dumps(path: Path) -> None:
     result = CliRunner().invoke(dumps.main, [str(path), "--format", "json", "--ascending"])
     assert json.loads(result.stdout)["Time"]["Device"]

@@ -13,9 +13,6 @@ from real_parts import ROOT
 
 import importers
 
-pytestmark = pytest.mark.slow
-
-
 NAMES = {
     "RAF": {"outer", 'inner ü "quoted"'},
     "MEGENGINE": {"outer", "forward"},
@@ -25,6 +22,7 @@ NAMES = {
 MARKS = {"MXNET": {"checkpoint", "counter:samples"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", NAMES)
 def test_ranges_are_in_the_report(nsys, program, tmp_path):
     profile = [nsys, "profile", "--trace=nvtx", "--sample=none", "--cpuctxsw=none", "-o", "report"]
@@ -50,6 +48,7 @@ def test_every_name_is_in_the_documentation(face):
     assert set(import_module(f"bridge.compat.{face}").__all__) <= said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("face", FACES)
 def test_importing_a_face_is_light(face, tmp_path):
     program = f"""

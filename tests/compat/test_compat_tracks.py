@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ def crosses(one: Call, other: Call) -> bool:
     return second.start < first.end < second.end
 
 
+@pytest.mark.slow
 @given(st.lists(TIMES, max_size=12))
 def test_calls_of_a_lane_nest_and_pair(times):
     calls = [call(*one) for one in times]

@@ -150,6 +150,7 @@ def two_ranks(times, texts=("nccl:all_reduce, seq = 1, op_id = 2, sizes = [[1000
     return Attributed.of(replace(report, ranges=report.ranges.assign(name=names)))
 
 
+@pytest.mark.slow
 def test_waiting_and_transfer_of_two_ranks():
     joined = two_ranks([[100, 90, 80], [40, 50, 200]])
     names = Devices.of_report(joined).names
@@ -167,6 +168,7 @@ def test_waiting_and_transfer_of_two_ranks():
     assert row["bus_gb_per_s"] == -1  # among how many is not said
 
 
+@pytest.mark.slow
 def test_one_rank_alone_and_ranks_that_differ_are_not_compared():
     for times in ([[100, 90]], [[100, 90, 80], [40, 50]]):
         [row] = by_collective(two_ranks(times)).to_dict("records")
@@ -196,7 +198,6 @@ def test_details_of_a_range_around_the_op_count():
     assert (row["gb_per_s"], row["bus_gb_per_s"]) == (10, 15)
 
 
-@pytest.mark.slow
 def test_without_communication_there_is_no_row():
     joined = attributed(Program([], [], [Activity(0, PROCESS, 1, 0, 9)], []))
     assert by_collective(joined).empty

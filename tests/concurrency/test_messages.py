@@ -16,7 +16,6 @@ from bridge.analyze.concurrency.messages import (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "collective", "dtype", "algorithm"),
     [

@@ -15,9 +15,6 @@ from bridge.join.grammar import parse
 from bridge.joined import Joined
 from importers import frames
 
-pytestmark = pytest.mark.slow
-
-
 US = 1_000
 RANKS = ("pytorch-2gpu-before", "pytorch-2gpu-after")
 LIKE_US = ("kernel", "memcpy", "memset", "communication", "runtime")
@@ -170,6 +167,7 @@ def test_hta_finds_two_gpus_as_busy(name, reports, tmp_path, tool_says):
         check_hta(row, tool_says("in_hta_times.py", folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet50-workers0", "resnet50-workers4"])
 def test_tensorboard_on_a_trace_of_the_profilers_own(name, reports, corpus, tool_says):
     """The trace as it was written against the report that we read from it: what waits for data is the same."""

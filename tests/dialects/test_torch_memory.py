@@ -10,7 +10,6 @@ from bridge.analyze.memory import Held, by_op, summary
 TRAINING = Path(__file__).parents[1] / "memory" / "data" / "training.pt.trace.json.gz"
 
 
-@pytest.mark.slow
 def test_tensorboards_plugin_sees_the_same_memory(tmp_path, tool_says):
     joined = bridge.load(TRAINING)
     held = Held.of(joined.attributed)

@@ -17,8 +17,6 @@ from bridge.doctor import machine, traps
 from bridge.doctor.machine import Machine, Program
 from bridge.doctor.selftest import CALLS, SelfTest
 
-pytestmark = pytest.mark.slow
-
 HERE = Machine("3.11.7", Program(Path("/usr/bin/nsys"), "2022.4.2.1"), None, "535.1", {}, 2, "")
 PASSED = SelfTest("interop 13.0: a tool is attached", CALLS)
 
@@ -36,12 +34,14 @@ def doctor(environ: dict[str, str] | None = None) -> tuple[int, dict[str, list[s
     return done.returncode, found
 
 
+@pytest.mark.slow
 def test_a_sound_machine(nsys: str) -> None:
     status, found = doctor()
     assert (status, found["lost"]) == (0, [])
     assert found["ok"][0].startswith(f"{CALLS} annotated calls were recorded by nsys 20")
 
 
+@pytest.mark.slow
 def test_an_nvtx_that_is_not_heard(nsys: str) -> None:
     if "DummyDomain" not in doctor()[1]["ok"][0]:
         pytest.skip("the nvtx package that is installed is heard by this nsys")
@@ -51,6 +51,7 @@ def test_an_nvtx_that_is_not_heard(nsys: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_no_library_that_is_heard(nsys: str, folder: Path) -> None:
     (folder / "nvidia").mkdir()
     (folder / "nvidia" / "__init__.py").touch()  # hides the wheels of NVIDIA's libraries
@@ -60,18 +61,21 @@ def test_no_library_that_is_heard(nsys: str, folder: Path) -> None:
     assert found["lost"][0].startswith(f"0 of {CALLS} annotated calls were recorded, through off")
 
 
+@pytest.mark.slow
 def test_switched_off(nsys: str) -> None:
     status, found = doctor({"BRIDGE_NVTX": "off"})
     assert status == 1
     assert any("BRIDGE_NVTX=off" in lost and "unset" in lost for lost in found["lost"])
 
 
+@pytest.mark.slow
 def test_no_nsys(folder: Path) -> None:
     status, found = doctor({"PATH": str(folder)})
     assert status == 1
     assert "no nsys on the PATH" in found["lost"][0]
 
 
+@pytest.mark.slow
 def test_an_nsys_without_its_importer(nsys: str, folder: Path) -> None:
     """As Debian packages it: the program in one folder, the importer in another, and no link."""
     real = Path(nsys).resolve()
@@ -92,6 +96,7 @@ def test_an_nsys_without_its_importer(nsys: str, folder: Path) -> None:
         assert doctor({"PATH": f"{target}{os.pathsep}{os.environ['PATH']}"})[0] == 0
 
 
+@pytest.mark.slow
 def test_what_a_forked_child_annotates_is_not_recorded(nsys: str, folder: Path) -> None:
     """What the note about workers says is so, and its remedy is one."""
     program = (
@@ -121,6 +126,7 @@ def test_what_a_forked_child_annotates_is_not_recorded(nsys: str, folder: Path) 
     assert names == {"false": {"parent"}, "true": {"parent", "child"}}
 
 
+@pytest.mark.slow
 def test_a_report_that_cannot_be_read(nsys: str, folder: Path) -> None:
     report = folder / "newer.nsys-rep"
     report.write_bytes(b"from the future")
@@ -149,6 +155,7 @@ def test_traps_that_cannot_be_set_up_here(here, test, trap, kind, words) -> None
     assert kind is None or words in f"{found.what} {found.remedy}"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_asked_for_is_missing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(machine, "PARANOID", folder / "none")
     monkeypatch.setattr(machine, "DRIVER", folder / "none")

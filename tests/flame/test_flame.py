@@ -17,9 +17,6 @@ from bridge.joined import load
 from bridge.render.flame import folded, speedscope
 from flame.true_stacks import paths_of
 
-pytestmark = pytest.mark.slow
-
-
 LINE = re.compile(r"([^;]+(?:;[^;]+)*) (\d+)")  # what flamegraph.pl takes a line for
 KINDS = {"gpu": "GPU time", "cpu": "CPU time", "calls": "calls"}
 
@@ -60,6 +57,7 @@ def tree_of(*names, levels=None, gpu=None):
 # -- what is written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", ["--steps", "--no-steps"])
 @pytest.mark.parametrize("weight", KINDS)
 def test_both_formats_hold_the_weights_of_the_tree(report, weight, steps):
@@ -78,6 +76,7 @@ def test_both_formats_hold_the_weights_of_the_tree(report, weight, steps):
         assert sum(true.values()) == joined.totals["gpu_ns"]
 
 
+@pytest.mark.slow
 def test_steps_modules_ops_and_kernels_stand_in_their_order(report):
     stacks = counted(done("flame", report))
     assert stacks["step 1;gemm;aten::mm;gemm_kernel"] == 160  # of two processes
@@ -86,6 +85,7 @@ def test_steps_modules_ops_and_kernels_stand_in_their_order(report):
     assert "gemm;aten::mm;gemm_kernel" in counted(done("flame", report, "--no-steps"))
 
 
+@pytest.mark.slow
 def test_the_suffix_says_the_format_unless_an_option_does(report):
     for name, more, begin in (
         ("a.speedscope.json", [], "{"),
@@ -98,6 +98,7 @@ def test_the_suffix_says_the_format_unless_an_option_does(report):
     assert json.loads(done("flame", report, "--format", "speedscope"))["name"] == "made.sqlite"
 
 
+@pytest.mark.slow
 def test_nothing_is_replaced_unasked_and_nothing_half_written(report):
     done("flame", report, "-o", "x.folded")
     assert_refused(bridge("flame", report, "-o", "x.folded"), "x.folded", "--force")
@@ -122,6 +123,7 @@ def test_stacks_that_become_one_are_one_line():
     assert "".join(folded(both)) == "a,b 7\n"
 
 
+@pytest.mark.slow
 def test_a_report_without_work_is_an_empty_graph(folder):
     tables = "kernels copies fills graphs"
     path = made_reports.small(folder / "none.sqlite", without=tables)
@@ -134,6 +136,7 @@ def test_a_report_without_work_is_an_empty_graph(folder):
     assert document["activeProfileIndex"] == 0
 
 
+@pytest.mark.slow
 def test_samples_of_a_stack_stand_together(report):
     tree = calltree(load(report).attributed)
     paths, place = paths_of(tree), tree.place.tolist()
@@ -145,6 +148,7 @@ def test_samples_of_a_stack_stand_together(report):
         assert not any(under[:row])
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_stacks_are_written_in_no_time():
     many = 100_000
     parent = np.concatenate((np.full(1_000, -1), np.arange(many - 1_000)))
@@ -159,6 +163,7 @@ def test_a_hundred_thousand_stacks_are_written_in_no_time():
 # -- what programs make of it
 
 
+@pytest.mark.slow
 def test_speedscope_shows_all_three_weights(report, speedscope, tmp_path):
     done("flame", report, "--no-steps", "-o", "x.speedscope.json")
     speedscope.open(report.parent / "x.speedscope.json")
@@ -174,6 +179,7 @@ def test_speedscope_shows_all_three_weights(report, speedscope, tmp_path):
     assert speedscope.table()["aten::mm"] == ("6", "6")
 
 
+@pytest.mark.slow
 def test_speedscope_reads_folded_stacks_too(report, speedscope):
     done("flame", report, "--no-steps", "-o", "x.folded")
     speedscope.open(report.parent / "x.folded")

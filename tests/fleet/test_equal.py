@@ -27,9 +27,6 @@ from bridge.tables import Options, rows_of, wanted
 from fleet.reports import several
 from fleet.split import processes, split
 
-pytestmark = pytest.mark.slow
-
-
 TABLES = kept(["path", "shape,op,kernel", "kernel,step", "op,module"])
 FORMS = ("csv", "md", "table")
 ASKED = (
@@ -118,12 +115,14 @@ def readable(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
+@pytest.mark.slow
 def test_the_whole_corpus(corpus):
     paths = readable(sampled((corpus / "nsys").glob("*.sqlite")))
     assert len(paths) == (20 if NIGHT else 4)
     assert_same(together(paths), join(importers.load(*paths)))
 
 
+@pytest.mark.slow
 def test_made_reports_two_of_one_name(tmp_path):
     paths = several(tmp_path, 5)
     apart = together(paths)
@@ -131,6 +130,7 @@ def test_made_reports_two_of_one_name(tmp_path):
     assert len(set(apart.by("report")["report"])) == 5
 
 
+@pytest.mark.slow
 def test_one_report_alone(tmp_path):
     [path] = several(tmp_path, 1)
     assert_same(together([path]), join(importers.load(path)))
@@ -145,6 +145,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ASKED)
 def test_a_command_prints_the_same(words, three, monkeypatch):
     monkeypatch.chdir(three)
@@ -152,6 +153,7 @@ def test_a_command_prints_the_same(words, three, monkeypatch):
     assert done(*command, "--workers", 1) == done(*command)
 
 
+@pytest.mark.slow
 def test_the_order_in_which_workers_end_changes_nothing(tmp_path):
     found = together(several(tmp_path, 3))
     again = assembled([found.parts[n] for n in (2, 0, 1)])
@@ -160,6 +162,7 @@ def test_the_order_in_which_workers_end_changes_nothing(tmp_path):
         assert again.by(by).to_csv() == found.by(by).to_csv()
 
 
+@pytest.mark.slow
 def test_a_domain_that_one_report_lacks_is_no_error(folder):
     several(folder, 2)
     changed(folder / "node0/rank0.sqlite", "DELETE FROM NVTX_EVENTS WHERE domainId = 3")
@@ -167,6 +170,7 @@ def test_a_domain_that_one_report_lacks_is_no_error(folder):
     assert done(*command, "--workers", 1) == done(*command)
 
 
+@pytest.mark.slow
 def test_processes_of_one_number_have_rows_of_their_own(tmp_path):
     """As those of several virtual machines have, whose bits are above the number's."""
     twin = 100 | 1 << 24
@@ -188,6 +192,7 @@ def by_op_and_kernel(found: Together | Joined) -> list[list]:
     return [found.by(by).to_numpy().tolist() for by in ("op", "op-kernel", "kernel", "copy", "api")]
 
 
+@pytest.mark.slow
 def test_processes_split_into_reports_amount_to_the_same(corpus, tmp_path):
     exports = sorted((corpus / "nsys").glob("*.sqlite"))
     of_several = [path for path in exports if len(processes(path)) > 1]

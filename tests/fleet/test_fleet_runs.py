@@ -21,8 +21,6 @@ from bridge.fleet.paths import expanded
 from fleet.reports import several
 from importers.errors import ReportError
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module", autouse=True)
 def read_once() -> Iterator[None]:
@@ -60,6 +58,7 @@ def imported(*words: str | Path) -> str:
     return done("import", "node*/*.sqlite", "--workers", 1, "-q", *words)
 
 
+@pytest.mark.slow
 def test_a_run_of_aggregates_is_asked_as_the_reports_are(stored):
     for by in (
         "op",
@@ -78,6 +77,7 @@ def test_a_run_of_aggregates_is_asked_as_the_reports_are(stored):
     )
 
 
+@pytest.mark.slow
 def test_it_prints_what_an_import_prints(run):
     rows = done("import", "node*/*.sqlite")
     apart = done("import", "node*/*.sqlite", "--workers", 1)
@@ -86,6 +86,7 @@ def test_it_prints_what_an_import_prints(run):
     assert "(aggregates)" in done("runs", "list").splitlines()[1]
 
 
+@pytest.mark.slow
 def test_the_summaries_are_there_for_people(stored):
     with closing(sqlite3.connect("bridge.db")) as db:
         count = db.execute("SELECT sum(count) FROM op_kernel_summary WHERE run = 1").fetchone()[0]
@@ -93,6 +94,7 @@ def test_the_summaries_are_there_for_people(stored):
     assert count == library.load(*sorted(stored.rglob("*.sqlite"))).by("op-kernel")["count"].sum()
 
 
+@pytest.mark.slow
 def test_what_needs_rows_says_so(stored):
     for words in (
         ("trace", "-o", "x.json"),
@@ -113,6 +115,7 @@ def test_what_needs_rows_says_so(stored):
     assert_misused(bridge("report", "--names", "raw"), "run 1 of bridge.db", "in no other way")
 
 
+@pytest.mark.slow
 def test_a_table_is_kept_that_is_asked_for(run):
     imported("--keep", "thread,op")
     found = done("report", "--by", "op,thread", "--format", "csv")
@@ -120,6 +123,7 @@ def test_a_table_is_kept_that_is_asked_for(run):
     assert_misused(bridge("import", "node*/*.sqlite", "--workers", 1, "--keep", "gap"), "--keep")
 
 
+@pytest.mark.slow
 def test_the_same_is_stored_once_and_beside_the_rows(run):
     imported()
     assert "already imported as run 1" in bridge("import", "node*/*.sqlite", "--workers", 1).stderr
@@ -137,6 +141,7 @@ def broken(run: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_broken_report_is_named_and_the_others_go_on(run):
     broken(run)
     result = bridge("report", "node*/*.sqlite", "--workers", 1, "--format", "json")
@@ -147,6 +152,7 @@ def test_a_broken_report_is_named_and_the_others_go_on(run):
     assert "1 of 4 reports left out: they cannot be read" in result.stderr
 
 
+@pytest.mark.slow
 def test_strict_stops_and_stores_nothing(run, monkeypatch):
     monkeypatch.setattr("bridge.fleet.cluster.available", lambda: False)
     broken(run)
@@ -156,6 +162,7 @@ def test_strict_stops_and_stores_nothing(run, monkeypatch):
     assert not (run / "bridge.db").exists()
 
 
+@pytest.mark.slow
 def test_all_broken_is_an_error(run):
     path = broken(run)
     result = bridge("import", path, "--workers", 1)
@@ -164,6 +171,7 @@ def test_all_broken_is_an_error(run):
     assert not (run / "bridge.db").exists()
 
 
+@pytest.mark.slow
 def test_odd_requests_are_refused(run):
     one = "node0/rank0.sqlite"
     assert_misused(bridge("report", one, "--workers", 1, "--scheduler", "x"), "not both")
@@ -180,6 +188,7 @@ def test_odd_requests_are_refused(run):
     assert_refused(bridge("report", one, "link.sqlite", "--workers", 1), "given twice")
 
 
+@pytest.mark.slow
 def test_patterns_and_folders(run):
     names = [path.relative_to(run).as_posix() for path in expanded([run / "node*/*.sqlite"])]
     assert names == sorted(names)
@@ -206,6 +215,7 @@ def test_a_pattern_and_a_folder_mean_files_in_order_of_their_names(tmp_path):
     assert expanded([tmp_path / "*.sqlite"]) == expanded([tmp_path]) == in_order
 
 
+@pytest.mark.slow
 def test_a_program_asks_for_aggregates(run):
     from bridge import fleet
 
@@ -220,6 +230,7 @@ def test_a_program_asks_for_aggregates(run):
     assert [one.path.name for one in told] == ["bad.sqlite"]
 
 
+@pytest.mark.slow
 @pytest.mark.racy("several processes write one store")
 def test_imports_at_once_lose_nothing(run):
     command = [sys.executable, "-m", "bridge", "import", "--workers", "1", "-q"]
@@ -236,6 +247,7 @@ def test_imports_at_once_lose_nothing(run):
         assert found.totals["activities"] == one.activities
 
 
+@pytest.mark.slow
 @pytest.mark.racy("processes are killed while others wait for them")
 def test_an_import_killed_while_it_stores_leaves_a_store_that_opens(run):
     imported("--name", "first")
@@ -253,12 +265,14 @@ def test_an_import_killed_while_it_stores_leaves_a_store_that_opens(run):
         assert db.execute("SELECT DISTINCT run FROM reports").fetchall() == [(1,), (2,)]
 
 
+@pytest.mark.slow
 def test_paths_tell_ranks_as_they_are_given(run):
     command = ("report", "--by", "rank", "--rank-from", r"^node(\d)", "--format", "csv")
     found = done(*command, "node*/*.sqlite", "--workers", 1)
     assert found == done(*command, "node*/*.sqlite")
 
 
+@pytest.mark.slow
 def test_a_run_that_lacks_a_report_is_another(run):
     bad = broken(run)
     imported()
@@ -267,6 +281,7 @@ def test_a_run_that_lacks_a_report_is_another(run):
     assert [one.id for one in store.listed(Path("bridge.db"))] == [1, 2]
 
 
+@pytest.mark.slow
 def test_reports_called_alike_keep_their_places(run):
     for n, folder in enumerate(("a", "b", "c")):
         Path(folder).mkdir()
@@ -281,6 +296,7 @@ def test_reports_called_alike_keep_their_places(run):
     assert f"broken: {run / 'b'}: r.sqlite: empty" in result.stderr
 
 
+@pytest.mark.slow
 def test_two_of_one_rank_are_said(run):
     """Of all reports are two in node0, one in node1."""
     command = ("report", "node*/*.sqlite", "--by", "rank", "--rank-from", r"node(\d)")
@@ -293,6 +309,7 @@ def test_two_of_one_rank_are_said(run):
     assert "is both" not in bridge("report", "--by", "op").stderr
 
 
+@pytest.mark.slow
 def test_a_recording_of_one_report_stops_the_others(run):
     """As in one process: what is given with --sidecar has to fit."""
     Path("bridge-1.jsonl").write_text("{}\n")

@@ -100,6 +100,7 @@ def test_packing_loses_nothing(rows):
     assert back.times["times"].times.tolist() == table.times["times"].times.tolist()
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=50))
 def test_other_bytes_are_refused(data):
     with pytest.raises(ValueError, match="damaged"):

@@ -28,7 +28,6 @@ def rows(*words):
     return json.loads(done("report", *words, "--format", "json"))["rows"]
 
 
-@pytest.mark.slow
 def test_choices_are_those_there_are():
     assert CONVENTIONS == NAMES
     assert set(ASKED) == set(DTYPES) - {"fp64_tensor"}
@@ -59,6 +58,7 @@ def test_other_tables_read_no_details():
     assert details_of("op", ["counted"]) == details_of("step", ["mfu"]) == {"json", "metrics"}
 
 
+@pytest.mark.slow
 def test_shown_with_units(report):
     text = done("report", report, "--columns", "flop,tflop_per_s,peak_share,moved_bytes")
     for shown in ("12.00 MFLOP", "12 TFLOP/s", "3.8 %", "214.8 KiB"):

@@ -14,9 +14,6 @@ from bridge.hardware import DTYPES
 from bridge.joined import load
 from bridge.views import COSTS
 
-pytestmark = pytest.mark.slow
-
-
 ALIKE = ("flop", "flop_once", "counted_ns", "uncounted")
 MM = [[100, 200], [200, 300]]
 OF_MM = 2 * 100 * 200 * 300
@@ -52,6 +49,7 @@ def test_the_columns_are_those_that_views_name():
     assert sorted(COSTS) == sorted([*flops.FLOPS, *flops.BYTES, *flops.INTENSITY, *flops.PEAK, *flops.FORMULA])  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_nests_counts_once(made, tmp_path):
     """aten::linear computes what the aten::addmm in it does."""
     sizes = "[[100, 200], [300, 200], [300]]"
@@ -68,6 +66,7 @@ def test_what_nests_counts_once(made, tmp_path):
     assert found["uncounted"].tolist() == [0] * 3
 
 
+@pytest.mark.slow
 def test_unknown_is_never_nothing(made, tmp_path):
     """An op with work, and in it only ops that compute nothing."""
     pushed(made, 0, 900, "mine::op")
@@ -79,6 +78,7 @@ def test_unknown_is_never_nothing(made, tmp_path):
     assert found.loc["aten::empty", ["flop", "uncounted"]].tolist() == [0, 0]
 
 
+@pytest.mark.slow
 def test_rates_are_of_the_calls_that_are_known(made, tmp_path):
     """A call without shapes makes the others no slower."""
     pushed(made, 0, 5_000, "block")
@@ -94,6 +94,7 @@ def test_rates_are_of_the_calls_that_are_known(made, tmp_path):
     assert found.loc["aten::mm", "formula"] == "2·M·N·K, too little recorded"
 
 
+@pytest.mark.slow
 def test_recorded_figures_come_first(made, tmp_path):
     details = {"flops": 5_000, "bytes": 70, "shapes": MM, "dtypes": FP16}
     pushed(made, 0, 900, "mm", details)
@@ -110,6 +111,7 @@ def test_recorded_figures_come_first(made, tmp_path):
     )  # only `aten::mm` is theirs
 
 
+@pytest.mark.slow
 def test_slices_of_a_call_count_once(made, tmp_path):
     call = (0x4E42 << 48) + 1
     for start in (0, 1_000):
@@ -120,6 +122,7 @@ def test_slices_of_a_call_count_once(made, tmp_path):
     assert found[["calls", *ALIKE]].tolist() == [1, 5_000, 5_000, 200, 0]
 
 
+@pytest.mark.slow
 def test_recursion_counts_once(made, tmp_path):
     pushed(made, 0, 900, "f")
     pushed(made, 100, 500, "f")
@@ -128,6 +131,7 @@ def test_recursion_counts_once(made, tmp_path):
     assert table(made, tmp_path).loc["f", ["calls", "flop", "counted_ns"]].tolist() == [2, OF_MM, 100]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_without_work_every_call_that_says_nothing_is_uncounted(made, tmp_path):
     pushed(made, 0, 900, "outer")
     pushed(made, 100, 200, "inner")
@@ -145,6 +149,7 @@ def gpus(made, *names):
         made.tables["gpus"].append({"gpu": n, "device": n, "name": name})
 
 
+@pytest.mark.slow
 def test_the_peak_is_that_of_the_gpu_and_the_dtype(made, tmp_path):
     details = {"shapes": MM, "dtypes": FP16}
     pushed(made, 0, 900, "mm", details)
@@ -158,6 +163,7 @@ def test_the_peak_is_that_of_the_gpu_and_the_dtype(made, tmp_path):
     assert found["bandwidth_share"] == pytest.approx(moved / 1_000 / 2_039)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [(GPU, "Tesla T4"), ("Tesla T4", GPU)])
 def test_gpus_of_one_process_that_differ_have_no_peak_in_common(made, tmp_path, names):
     pushed(made, 0, 900, "mm", {"shapes": MM, "dtypes": FP16})
@@ -170,6 +176,7 @@ def test_gpus_of_one_process_that_differ_have_no_peak_in_common(made, tmp_path, 
     assert (found["peak_share"], found["bandwidth_share"]) == (-1, -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtypes", "asked", "peak"),
     [
@@ -192,6 +199,7 @@ def test_dtypes_are_as_said_else_as_asked(made, tmp_path, dtypes, asked, peak):
     assert share == (-1 if peak is None else pytest.approx(OF_MM / 1e-6 / 1e12 / peak))
 
 
+@pytest.mark.slow
 def test_steps_say_their_utilisation_and_against_what(made, tmp_path):
     """Two GPUs of one process, a step of 10 µs: what is launched in it counts, on whatever thread."""
     for n in (1, 2):
@@ -218,6 +226,7 @@ def test_steps_say_their_utilisation_and_against_what(made, tmp_path):
     assert own["peak_tflops"].tolist() == [100, 100]
 
 
+@pytest.mark.slow
 def test_forward_alone(made, tmp_path):
     pushed(made, 0, 900, text("aten::mm", MM))
     pushed(made, 1_000, 1_900, "MmBackward0")
@@ -233,6 +242,7 @@ def test_forward_alone(made, tmp_path):
     assert backward == {"aten::mm": OF_MM, "MmBackward0": OF_MM}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("convention", NAMES)
 def test_every_convention_makes_a_table(made, tmp_path, convention):
     pushed(made, 0, 900, text("aten::mm", MM))
@@ -248,6 +258,7 @@ def test_wrong_words_are_refused():
     assert Costs(dtype=DTYPES[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sizes",
     [

@@ -21,7 +21,6 @@ def anew(monkeypatch):
     catalogue.cache_clear()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("entry", ENTRIES["gpu"], ids=lambda entry: entry["names"][0])
 def test_figures_fit_together(entry):
     """Dense figures: narrower is never slower, and what multiprocessors and clock make of them is what is said."""
@@ -41,13 +40,11 @@ def test_figures_fit_together(entry):
         assert any(per_clock == pytest.approx(lanes, rel=0.02) for lanes in (64, 128))
 
 
-@pytest.mark.slow
 def test_no_name_is_listed_twice():
     names = [name for entry in ENTRIES["gpu"] for name in entry["names"]]
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "fp16", "bandwidth"),
     [

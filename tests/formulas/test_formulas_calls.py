@@ -29,7 +29,6 @@ def own(monkeypatch):
 # -- names
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -41,7 +40,6 @@ def test_an_op_is_known_by_its_own_name(name):
     assert count(name, (2, 3), (3, 4)) == 48
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["aten::add_", "add", "aten::add.Tensor", "aten.add_.Scalar", "__add__", "__iadd__"]
 )
@@ -49,7 +47,6 @@ def test_a_name_may_say_how_the_op_was_called(name):
     assert count(name, (2, 3), (3,)) == 6
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -74,7 +71,6 @@ def test_other_names_have_no_formula(name):
 # -- counts by hand
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shapes", "arguments", "expected"),
     [
@@ -140,7 +136,6 @@ def test_attention_over_packed_sequences_has_no_count():
     assert count("aten::_efficient_attention_forward", *last, None, (3,), (3,)) is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "shapes",
     [
@@ -239,7 +234,6 @@ def test_bytes_of_outputs_that_were_recorded():
     assert moved("add", ((2,), (2,)), ("int64", "float32"), ((2,),), ("float32",)) == 16 + 8 + 8
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shapes", "dtypes"),
     [
@@ -262,7 +256,6 @@ def test_bytes_that_are_not_known(name, shapes, dtypes):
 # -- anything may be asked
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "shapes",
     [
@@ -323,14 +316,12 @@ def test_a_registered_formula_gets_lawful_calls(own):
     assert [call.shapes for call in seen] == [((2, 3), None)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [lambda _: 1 / 0, lambda _: -1, lambda _: "many", lambda _: None])
 def test_a_registered_formula_that_fails_gives_none(own, wrong):
     register("mine", wrong)
     assert count("mine", (2,)) is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("names", "function"), [("", len), ((), len), ([7], len), ("mine", 10)])
 def test_what_cannot_be_registered_is_said(own, names, function):
     with pytest.raises(TypeError):

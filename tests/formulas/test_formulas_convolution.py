@@ -122,7 +122,6 @@ X, W = (2, 3, 8, 8), (5, 3, 3, 3)
 ONE = 2 * 2 * 5 * 3 * 3 * 3  # FLOPs of one position, both images
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shapes", "arguments", "positions"),
     [
@@ -143,7 +142,6 @@ def test_one_image_without_a_batch():
     assert flops(Call("conv2d", (X[1:], W))) == ONE * 36 // 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "places"),
     [
@@ -189,7 +187,6 @@ def test_gradients_that_came_out_were_asked_for():
     assert flops(recorded) == ONE * 36
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shapes", "arguments"),
     [

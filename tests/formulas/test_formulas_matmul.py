@@ -35,6 +35,7 @@ def loops(m, n, k):
     return done
 
 
+@pytest.mark.slow
 @given(length, length, length)
 def test_a_product_of_matrices(m, n, k):
     expected = loops(m, n, k)
@@ -61,6 +62,7 @@ def test_a_batch_of_products(b, m, n, k):
     assert count("jax.lax.dot_general", (b, m, k), (b, k, n), dimension_numbers=dims) == expected
 
 
+@pytest.mark.slow
 @given(st.lists(positive, max_size=3), st.lists(st.booleans(), min_size=6, max_size=6), length, length, length)  # fmt: skip
 def test_a_batch_counts_the_same_however_it_is_broadcast(batch, kept, m, n, k):
     one = tuple(size if keep else 1 for size, keep in zip(batch, kept[:3], strict=False))
@@ -72,6 +74,7 @@ def test_a_batch_counts_the_same_however_it_is_broadcast(batch, kept, m, n, k):
     assert made("aten::matmul", (*one, m, k), (*other, k, n)) == int(np.prod(whole)) * m * n
 
 
+@pytest.mark.slow
 @given(st.lists(positive, min_size=1, max_size=3), st.lists(positive, min_size=1, max_size=3))
 def test_what_comes_out_is_what_numpy_makes(a, b):
     for name in ("matmul", "dot", "inner", "outer"):
@@ -127,7 +130,6 @@ def test_by_hand(name, shapes, arguments, expected):
     assert count(name, *shapes, **arguments) == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shapes", "arguments"),
     [

@@ -41,12 +41,10 @@ def table():
     return "\n".join([*HEAD, *rows])
 
 
-@pytest.mark.slow
 def test_the_page_shows_the_table():
     assert table() in PAGE.read_text(encoding="utf-8"), table()
 
 
-@pytest.mark.slow
 def test_a_name_stands_once():
     assert [name for name, times in Counter(names()).items() if times > 1] == []
 
@@ -70,7 +68,6 @@ def test_the_page_says_what_is_answered(monkeypatch):
     assert flops(Call("mylib::gemm", ((2, 3), (3, 4)))) == 48
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("listed", "row"), [row for row in TABLE if row[1].kind in BY_ELEMENTS])
 def test_a_text_says_the_weight(listed, row):
     weight = int(WEIGHT.match(row.text)[1] or 1)
@@ -78,7 +75,6 @@ def test_a_text_says_the_weight(listed, row):
     assert flops(Call(name, ((3, 5),) * 4)) == weight * 15
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("listed", "row"), TABLE)
 def test_what_computes_counts(listed, row):
     """Nothing is 0 but what moves data, and that is exact."""

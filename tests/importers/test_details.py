@@ -10,9 +10,6 @@ from bridge.joined import join
 from importers import frames, load
 from importers.nsys import write as own
 
-pytestmark = pytest.mark.slow
-
-
 DECOMPRESSIONS = "CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS"
 DETAILS = ["source_kind", "target_kind", "migration_cause", "green_context"]
 
@@ -28,6 +25,7 @@ def activities(tmp_path, tables, **how):
 # -- activities
 
 
+@pytest.mark.slow
 def test_kinds_of_memory_have_the_names_of_their_numbers(tmp_path):
     kinds = enumerate(frames.MEMORY_KINDS)
     rows = [row(srcKind=n, dstKind=len(frames.MEMORY_KINDS) - 1 - n) for n, _ in kinds]
@@ -38,6 +36,7 @@ def test_kinds_of_memory_have_the_names_of_their_numbers(tmp_path):
     assert frames.MEMORY_KINDS[-1] == "unknown"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "context"), [(0, -1), (None, -1), (4, 4)])
 def test_a_green_context_of_0_is_none(tmp_path, number, context):
     tables = (KERNELS, COPIES, FILLS, GRAPHS)
@@ -59,6 +58,7 @@ def test_migrations_of_unified_memory_have_a_cause_and_no_call(tmp_path):
     assert join(report).op_kernels["reason"].tolist() == ["no_launch"] * 3
 
 
+@pytest.mark.slow
 def test_columns_that_are_not_there_or_not_asked_for_are_missing(tmp_path):
     full = row(srcKind=1, dstKind=2, migrationCause=1, greenContextId=3)
     for tables, how in (({COPIES: [row()]}, {}), ({COPIES: [full]}, {"details": False})):
@@ -68,6 +68,7 @@ def test_columns_that_are_not_there_or_not_asked_for_are_missing(tmp_path):
     assert some[DETAILS].values.tolist() == [[-1, 2, -1, 3]]
 
 
+@pytest.mark.slow
 def test_a_decompression_is_a_copy_of_what_it_reads(tmp_path):
     more = {"ChannelID": 1, "sourceBytes": 900, "NumberOfOperations": 3, "eventClass": 0}
     tables = {DECOMPRESSIONS: [row(**more)], COPIES: [row(bytes=5)], FILLS: [row(bytes=6)]}
@@ -110,11 +111,13 @@ JSON = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "said"), JSON)
 def test_json_is_a_text_a_registered_one_or_a_number(written, row, said):
     assert written({**row, "text": "a"}).ranges["json"].tolist() == [said]
 
 
+@pytest.mark.slow
 def test_json_of_many_rows_at_once(written):
     rows = [r for r, _ in JSON]
     marks = [{**r, "type": MARK} for r in rows[::-1]]
@@ -128,6 +131,7 @@ def test_json_of_many_rows_at_once(written):
     assert report.ranges["kind"].tolist() == ["push_pop"] * len(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0.1, -2.5, 1 / 3, 1e300, 5e-324, 2**53 + 1.0, 1e22, -0.0, 7e15])
 def test_a_number_is_what_json_reads_back(written, number):
     [text] = written({"number": number}).ranges["json"]
@@ -141,6 +145,7 @@ def test_infinity_is_a_number_too_large(written, sign):
     assert json.loads(text) == float(f"{sign}inf")
 
 
+@pytest.mark.slow
 def test_numbers_of_single_precision(written, tmp_path):
     written({"number": 1.5}, {"number": None}, {"number": None})
     path = changed(
@@ -156,6 +161,7 @@ def test_without_details_there_is_no_json(written):
     assert report.ranges["json"].tolist() == report.marks["json"].tolist() == [""]
 
 
+@pytest.mark.slow
 def test_where_nothing_is_said_no_second_reading_is_made(written, monkeypatch):
     from importers.columns import Database
 

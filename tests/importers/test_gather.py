@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ def gathered(parts, spare):
     return column.column()
 
 
+@pytest.mark.slow
 @given(parts, st.lists(st.integers(0, 3), min_size=4, max_size=4))
 @example([[[4, 4]], [[5, 5]]], [0, 0, 0, 0])
 @example([[[4, 4], [4, 1]], [[], [4]]], [2, 0, 1, 0])

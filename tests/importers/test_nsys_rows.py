@@ -151,6 +151,7 @@ def test_domains_of_libraries_hold_no_ops(loaded):
 # -- kinds and times
 
 
+@pytest.mark.slow
 def test_kinds_of_events(loaded):
     events = [event(kind, text=str(kind)) for kind in (33, 34, 39, 59, 60, 65, 70, 71, 75, 76)]
     report = loaded({NVTX: events})
@@ -160,6 +161,7 @@ def test_kinds_of_events(loaded):
     assert report.marks["time"].tolist() == [10, 10]
 
 
+@pytest.mark.slow
 def test_a_phase_is_of_the_thread_that_started_it_and_on_no_stack(loaded):
     phase = event(60, 0, 100, text="epoch", endGlobalTid=TID + 1)
     report = loaded(
@@ -205,7 +207,6 @@ def test_open_ranges_end_with_the_last_event_where_the_end_is_unknown(loaded):
     assert report.facts[0].span == (5, 45)
 
 
-@pytest.mark.slow
 def test_open_ranges_alone(loaded):
     found = ranges(loaded, event(start=5, end=None), event(start=-7, end=None))
     assert found["end"].tolist() == [5, 5]
@@ -332,6 +333,7 @@ def test_a_thread_has_its_name_of_highest_priority(loaded):
 # -- tables and columns that are not there
 
 
+@pytest.mark.slow
 def test_only_what_an_event_cannot_do_without(loaded):
     found = ranges(loaded, {"start": 1, "eventType": 59})
     assert found[["start", "end", "thread", "domain", "payload"]].values.tolist() == [
@@ -346,6 +348,7 @@ def test_a_schema_that_lacks_what_is_needed_is_unknown(loaded, row):
         ranges(loaded, row)
 
 
+@pytest.mark.slow
 def test_only_a_kernel(loaded):
     report = loaded({KERNELS: [{"start": 1, "end": 4}]})
     assert report.activities[["process", "correlation", "device", "grid_x"]].values.tolist() == [
@@ -370,7 +373,6 @@ def test_nothing_at_all_is_an_error(loaded):
         loaded({KERNELS: [], NVTX: []})
 
 
-@pytest.mark.slow
 def test_of_tables_with_a_version_the_newest_counts(loaded):
     tables = {
         NVTX: [],
@@ -381,6 +383,7 @@ def test_of_tables_with_a_version_the_newest_counts(loaded):
     assert loaded(tables).ranges["name"].tolist() == ["10"]
 
 
+@pytest.mark.slow
 def test_all_that_runs_on_a_device_in_one_frame(loaded):
     report = loaded(
         {

@@ -10,9 +10,6 @@ from hypothesis import strategies as st
 from importers.percall import INPUT_OP_IDS, OP_ID, SEQ, SIZES, name_lengths, numbers, values
 from importers.texts import Texts
 
-pytestmark = pytest.mark.slow
-
-
 KEYS = ("seq", "op_id", "sizes", "input_op_ids")
 
 
@@ -51,6 +48,7 @@ words = st.sampled_from(
 written = st.lists(words, max_size=7).map("".join)
 
 
+@pytest.mark.slow
 @given(st.lists(written, max_size=6))
 @example([", seq", " = 1"])
 @example([", seq = ", "1"])
@@ -61,6 +59,7 @@ def test_names_end_where_a_slow_reader_ends_them(column):
     assert lengths.tolist() == [len(name_of(text).encode()) for text in column]
 
 
+@pytest.mark.slow
 @given(st.lists(written, min_size=1, max_size=4))
 def test_a_text_is_read_on_its_own(column):
     """Whatever stands before or after it in memory."""
@@ -122,6 +121,7 @@ def value_of(text, key):
     return found[1] if found else b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", KEYED)
 @given(column=st.lists(written, max_size=6))
 @example(column=["a, seq = 1", "23b, op_id = 4", ", seq = 12345678", "9"])
@@ -135,6 +135,7 @@ def test_numbers_and_values_are_those_a_regex_finds(column, key):
     assert found.decode() == [value_of(text, key).decode() for text in column]
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(-(2**63) + 1, 2**63 - 1), max_size=50))
 def test_every_number_comes_back(column):
     texts = Texts.of([f"aten::mm, seq = {n}, op_id = {n}" for n in column])

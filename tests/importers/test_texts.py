@@ -35,6 +35,7 @@ def grouped(names):
     return [distinct.index(name) for name in names], distinct
 
 
+@pytest.mark.slow
 @given(columns)
 def test_texts_come_back(column):
     packed = Texts.of(column)
@@ -47,11 +48,13 @@ def test_texts_come_back(column):
     ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=9)))
 def test_strings_are_packed_as_utf8(column):
     assert Texts.of(column).decode() == column
 
 
+@pytest.mark.slow
 @given(columns.filter(bool), st.data())
 def test_take(column, data):
     rows = data.draw(st.lists(st.integers(0, len(column) - 1)))
@@ -124,6 +127,7 @@ def test_hashes_tell_zeros_at_the_end_of_a_text_apart():
     assert len(set(found.tolist())) == len(packed)
 
 
+@pytest.mark.slow
 @given(columns)
 def test_words_are_the_eight_bytes_from_every_place_on(column):
     data = b"".join(column)

@@ -10,9 +10,6 @@ from join.plain_writer import CALLS, KERNELS, PID, write
 from importers import frames, load
 from importers.report import concat
 
-pytestmark = pytest.mark.slow
-
-
 SYNCS, EVENTS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 OTHER = 8 << 24
 NONE = 4_294_967_295
@@ -51,6 +48,7 @@ def test_a_synchronisation_says_all_it_knows(waits):
     assert found["kind"].tolist() == ["event", "stream_wait"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [*range(5), 5, 99, -1, None])
 def test_kinds_by_their_numbers(waits, number):
     found = waits({SYNCS: [sync(syncType=number)]})
@@ -59,10 +57,12 @@ def test_kinds_by_their_numbers(waits, number):
     assert tuple(found["kind"].cat.categories) == frames.WAIT_KINDS
 
 
+@pytest.mark.slow
 def test_a_synchronisation_that_never_ended_is_no_time(waits):
     assert waits({SYNCS: [sync(end=None)]})[["start", "end"]].values.tolist() == [[10, 9]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("calls", "times"),
     [
@@ -79,6 +79,7 @@ def test_an_event_is_recorded_when_its_call_ran(waits, calls, times):
     assert found[["kind", "stream", "event"]].values.tolist() == [["event_record", 7, 2]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correlation", [0, None, -1])
 def test_an_event_without_a_correlation_is_of_no_call(waits, correlation):
     calls = [call(20, correlation=c) for c in (0, -1, None)]
@@ -86,6 +87,7 @@ def test_an_event_without_a_correlation_is_of_no_call(waits, correlation):
     assert found[["start", "end"]].values.tolist() == [[-1, -1]]
 
 
+@pytest.mark.slow
 def test_a_wait_without_process_is_of_the_only_one(waits):
     tables = {
         EVENTS: [event(globalPid=None)], SYNCS: [sync(globalPid=None)], CALLS: [call(20, 25)]
@@ -95,11 +97,13 @@ def test_a_wait_without_process_is_of_the_only_one(waits):
     assert found["start"].tolist() == [10, 20]
 
 
+@pytest.mark.slow
 def test_waits_are_no_part_of_the_span(tmp_path):
     rows = {CALLS: [call(20, 25)], SYNCS: [sync(start=1, end=900)], EVENTS: [event(eventId=NONE)]}
     assert load(write(tmp_path / "r.sqlite", rows)).facts[0].span == (20, 25)
 
 
+@pytest.mark.slow
 def test_without_details_they_are_not_read(tmp_path):
     path = write(tmp_path / "r.sqlite", {CALLS: [call(20)], SYNCS: [sync()], EVENTS: [event()]})
     assert len(load(path).waits) == 2
@@ -109,6 +113,7 @@ def test_without_details_they_are_not_read(tmp_path):
     assert tuple(found["kind"].cat.categories) == frames.WAIT_KINDS
 
 
+@pytest.mark.slow
 def test_kinds_mean_the_same_in_every_report(tmp_path):
     some = ({SYNCS: [sync(syncType=4)]}, {EVENTS: [event()]}, {SYNCS: [sync(syncType=3)]}, {})
     reports = [
@@ -120,6 +125,7 @@ def test_kinds_mean_the_same_in_every_report(tmp_path):
     assert found["report"].tolist() == [0, 1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", real_parts.corpus_reports())
 def test_every_wait_of_a_real_report_is_there(path):
     if path.stem in NO_REPORTS:

@@ -106,6 +106,7 @@ def test_a_call_that_issues_nothing_is_no_launch():
     assert rules.tolist() == ["adopted", "adopted", "launch"]
 
 
+@pytest.mark.slow
 def test_nothing_of_another_process_or_report_is_adopted():
     assert adopted(BACKWARD, (Q | 2, 20)) == [None]
     assert adopted([opened(0, 100, "step", report=1)], (AUTOGRAD, 20)) == [None]
@@ -252,6 +253,7 @@ def ops_of(made, **how):
     return [joined.ops[op] for op in joined.op[joined.op != NONE]]
 
 
+@pytest.mark.slow
 def test_a_domain_goes_by_its_name_in_any_case():
     made = program([opened(0, 9, "a"), opened(1, 8, "b", domain=1), opened(2, 7, "c", domain=2)])
     assert DOMAINS[1] == "mine"

@@ -14,9 +14,8 @@ from join.compare import found_of, said
 from join.indexed import indexed
 from join.programs import CALL_IDS, Program, attributed, programs, raw
 
-pytestmark = pytest.mark.slow
 
-
+@pytest.mark.slow
 @given(programs())
 def test_every_activity_gets_its_range_or_the_reason(program):
     joined = attributed(program)
@@ -24,6 +23,7 @@ def test_every_activity_gets_its_range_or_the_reason(program):
     assert joined.attribution.range.tolist() == [found.range for found in program.brute().found]
 
 
+@pytest.mark.slow
 @given(programs())
 def test_raw_names_are_whole_texts_over_all_domains(program):
     joined, brute = attributed(program, raw=True), raw(program).brute()
@@ -32,6 +32,7 @@ def test_raw_names_are_whole_texts_over_all_domains(program):
     assert ops == ["" if one.phase else one.op for one in brute.ranges]
 
 
+@pytest.mark.slow
 @given(programs())
 def test_op_kernels_has_a_row_per_activity(program):
     table, brute = Joined(attributed(program)).op_kernels, program.brute()
@@ -45,6 +46,7 @@ def test_op_kernels_has_a_row_per_activity(program):
     assert [op if isinstance(op, str) else None for op in table["op"]] == ops
 
 
+@pytest.mark.slow
 @given(programs())
 def test_slices_of_one_call_share_its_number(program):
     joined, brute = attributed(program), program.brute()
@@ -57,6 +59,7 @@ def test_slices_of_one_call_share_its_number(program):
     assert (np.delete(joined.call, rows) == NONE).all()
 
 
+@pytest.mark.slow
 @given(programs())
 def test_the_sooner_opinion_is_the_slow_one(program):
     records = program.ranges, program.calls, program.activities
@@ -64,6 +67,7 @@ def test_the_sooner_opinion_is_the_slow_one(program):
     assert indexed(*records).by_op() == Brute(*records).by_op()
 
 
+@pytest.mark.slow
 def test_a_call_id_is_of_its_report_process_and_domain():
     """Processes that forked, and reports of one program, count from the same number."""
     here = Range(0, 1 << 24, MAIN, 0, 2, "step", payload=CALL_IDS[0])
@@ -117,6 +121,7 @@ def test_the_rules_are_as_written_down():
     assert one_kernel(3, [outer], start=-7, end=-7) == (0,)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["range", "call", "activity"]), programs())
 def test_a_profile_may_lack_anything(without, program):
     lists = {"range": program.ranges, "call": program.calls, "activity": program.activities}

@@ -17,9 +17,6 @@ from join import plain_export
 from join.compare import found_of, keyed, only, said, same
 from join.indexed import indexed
 
-pytestmark = pytest.mark.slow
-
-
 EMPTY = ("failed-export", "no-kernels-osrt")
 REPORTS = [of for of in corpus_reports() if of.id not in EMPTY]
 reports = pytest.mark.parametrize("path", REPORTS)
@@ -32,6 +29,7 @@ def opened(path):
     return bridge.joined.load(path), plain, indexed(plain.ranges, plain.calls, plain.activities)
 
 
+@pytest.mark.slow
 @reports
 def test_rows_are_as_recorded(path):
     joined, plain, _ = opened(path)
@@ -50,6 +48,7 @@ def test_rows_are_as_recorded(path):
     assert list(report.activities[columns].itertuples(index=False, name=None)) == recorded
 
 
+@pytest.mark.slow
 @reports
 def test_every_activity_is_where_it_belongs(path):
     joined, plain, brute = opened(path)
@@ -60,6 +59,7 @@ def test_every_activity_is_where_it_belongs(path):
     assert [op if isinstance(op, str) else None for op in table["op"]] == ops
 
 
+@pytest.mark.slow
 @reports
 def test_every_table_is_true(path):
     joined, _, brute = opened(path)
@@ -74,6 +74,7 @@ def test_every_table_is_true(path):
     assert by_range(joined).to_dict("records") == brute.by_range()
 
 
+@pytest.mark.slow
 @reports
 def test_no_figure_needs_the_details(path):
     joined = opened(path)[0].attributed
@@ -92,6 +93,7 @@ def test_the_laws_hold(path):
     assert (ranges["gpu_busy_ns"] <= ranges["gpu_span_ns"]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/pytorch-2gpu-after.sqlite"))
 def test_no_kernel_has_two_innermost_ops(path):
     """Here all ranges of a thread nest: of those around a launch, one lies inside all others."""
@@ -118,6 +120,7 @@ def test_what_holds_no_profile_is_refused(path):
         bridge.joined.load(path)
 
 
+@pytest.mark.slow
 def test_any_two_reports_read_as_one(corpus):
     """What the one lacks the other may have."""
     paths = [of.values[0] for of in REPORTS]

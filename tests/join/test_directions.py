@@ -109,7 +109,6 @@ def test_the_link_is_the_last_forward_range_with_the_number():
     assert belongs(node, opened(5, 12, MM), BACKWARD, at=55) == ("backward", 0, False)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "other",
     [

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 import bridge.joined
@@ -9,6 +10,9 @@ from bridge.analyze.totals import totals
 from join.compare import found_of, said
 from join.plain_writer import CALLS, COPIES, FILLS, GRAPHS, KERNELS, NVTX, STRINGS, strings, write
 from join.programs import DOMAINS, Program, programs, without_libraries
+
+pytestmark = pytest.mark.slow
+
 
 TABLES = {"kernel": KERNELS, "copy": COPIES, "fill": FILLS, "graph": GRAPHS}
 THREAD = 0xFFFFFF

@@ -178,7 +178,6 @@ labels = {
 }
 
 
-@pytest.mark.slow
 def test_every_dialect_has_labels():
     assert list(labels) == [dialect.name for dialect in DIALECTS]
 
@@ -207,7 +206,6 @@ def test_only_known_dialects_write():
 # -- the documentation
 
 
-@pytest.mark.slow
 def test_the_documentation_has_a_row_per_dialect():
     assert len(ROWS) == PAGE.count("\n| `")
     assert {row[-1] for row in ROWS} == set(BY_NAME)
@@ -231,7 +229,6 @@ def test_the_documentation_is_true(row):
 # -- single readings that the table does not show
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "backward"),
     [
@@ -255,7 +252,6 @@ def test_the_direction_by_name(text, backward):
     assert parse(text).backward is backward
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
@@ -283,7 +279,6 @@ def test_the_kind(text, kind):
     assert parse(text).kind == kind
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "arguments"),
     [

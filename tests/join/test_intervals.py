@@ -11,9 +11,6 @@ from bridge.join import intervals as intervals_of
 from bridge.join.intervals import busy
 from join.brute import union
 
-pytestmark = pytest.mark.slow
-
-
 intervals = st.lists(st.tuples(st.integers(-8, 20), st.integers(-8, 30)))
 GROUPS = 5
 grouped = st.lists(st.tuples(st.integers(0, GROUPS - 1), st.integers(-8, 20), st.integers(-8, 30)))
@@ -28,6 +25,7 @@ def test_the_slow_opinion_counts_every_instant_once(intervals):
     assert union(intervals) == len({at for start, end in intervals for at in range(start, end)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1, 1 << 40, 1 << 55, 1 << 57])
 @given(rows=grouped)
 @example(rows=[(0, 0, -1)])
@@ -39,6 +37,7 @@ def test_busy_is_the_length_of_the_union_of_each_group(rows, scale):
     assert busy(*columns(rows), GROUPS).tolist() == expected
 
 
+@pytest.mark.slow
 @given(rows=grouped, block=st.integers(1, 4))
 @example(rows=[(0, 0, 9), (0, 1, 2), (0, 3, 12), (1, 0, 2)], block=2)
 def test_a_union_goes_on_from_block_to_block(rows, block):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,7 @@ def tables(joined: Joined, views: Iterable[str] = TABLES) -> dict[str, list[tupl
 SOME = st.lists(st.sampled_from(TABLES), min_size=6, max_size=6, unique=True)
 
 
+@pytest.mark.slow
 @given(programs(), st.permutations(PROCESSES), st.booleans(), SOME)
 def test_no_table_depends_on_the_order_of_processes_and_files(program, processes, swapped, some):
     one = Joined(named(attributed(program), swapped=False))

@@ -24,7 +24,6 @@ def steps_of(*ranges):
     return list(zip(found.range.tolist(), found.number.tolist(), strict=True))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "number"),
     [
@@ -39,7 +38,6 @@ def test_names_of_steps(name, number):
     assert said == number
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["Optimizer.step#Adam.step", "batch", "stepper 3", "aten::step", "step 3 forward", "iterator 1", "batch_norm", ""]
 )  # fmt: skip
@@ -65,7 +63,6 @@ def test_the_thread_whose_steps_are_late_but_short_does_not_tell_them():
     assert steps_of(*steps, *late) == steps_of(*steps)
 
 
-@pytest.mark.slow
 def test_steps_without_numbers_and_numbers_said_twice_are_counted():
     assert steps_of(opened(5, 9, "step"), opened(0, 4, "step")) == [(1, 0), (0, 1)]
     assert steps_of(opened(0, 4, "step 1"), opened(5, 9, "step 1")) == [(0, 0), (1, 1)]

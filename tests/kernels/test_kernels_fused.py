@@ -37,7 +37,6 @@ FUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FUSED)
 def test_a_fused_kernel_says_its_ops(name):
     assert list(kernels.source_ops(name)) == FUSED[name].split()
@@ -51,7 +50,6 @@ USUAL = (
 ).split()
 
 
-@pytest.mark.slow
 @given(st.sets(st.sampled_from(USUAL), min_size=1))
 def test_any_ops_come_back(ops):
     listed = sorted(ops)
@@ -72,7 +70,6 @@ def test_a_long_name_is_split_quickly():
     assert kernels.source_ops(names[1]) == ()
 
 
-@pytest.mark.slow
 def test_the_ops_are_pytorch_s():
     assert {"add", "_to_copy", "native_layer_norm", "convert_element_type"} < known_ops()
     assert len(known_ops()) > 1500
@@ -91,13 +88,11 @@ COULD_NOT = (
 ).split()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("op", COULD)
 def test_products_could_use_tensor_cores(op):
     assert kernels.eligible(op)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("op", [*COULD_NOT, "", "Backward pass"])
 def test_others_could_not(op):
     assert not kernels.eligible(op)

@@ -101,12 +101,10 @@ def test_no_rule_stands_behind_others():
     assert all(any(pattern.found(name) for name in names) for pattern, _ in known.uses)
 
 
-@pytest.mark.slow
 def test_every_kind_is_some_name_s():
     assert {kernel.kind for kernel in (*NEWER.values(), *CORPUS.values())} == set(kernels.KINDS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(set(kernels.KINDS) - {"gemm", "convolution", "attention", "rnn", "fused", "other"}))  # fmt: skip
 def test_what_multiplies_no_matrices_uses_no_tensor_cores(kind):
     uses = {k.tensor_cores for k in (*NEWER.values(), *CORPUS.values()) if k.kind == kind}

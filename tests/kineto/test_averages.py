@@ -214,6 +214,7 @@ def test_a_stored_run_has_the_same_rows(corpus, folder):
         assert ours.equals(theirs)
 
 
+@pytest.mark.slow
 def test_flops_and_shapes_of_recordings(tmp_path):
     import json
 
@@ -241,6 +242,7 @@ def test_flops_and_shapes_of_recordings(tmp_path):
     assert "[[2, 3], []]" in by_shape.table()
 
 
+@pytest.mark.slow
 def test_stacks_are_the_python_functions_around(tmp_path):
     events = [
         made.op("aten::mm", 20, 10), made.op("aten::mm", 40, 10), made.op("aten::mm", 90, 5),
@@ -284,7 +286,6 @@ def test_backward_work_has_the_functions_of_its_forward_op(tmp_path):
     }  # fmt: skip
 
 
-@pytest.mark.slow
 def test_wrappers_are_one_call_of_the_outermosts_shapes(tmp_path):
     ops = [made.op("a", 10 * n, 100 - 20 * n, Input_Dims=[[n]]) for n in (1, 2, 3)]
     joined = loaded(tmp_path, *ops, made.call(40, 2, 1), made.kernel("k", 50, 5, 1))
@@ -294,7 +295,6 @@ def test_wrappers_are_one_call_of_the_outermosts_shapes(tmp_path):
     assert (call.input_shapes, kernel.input_shapes) == ("", "")
 
 
-@pytest.mark.slow
 def test_two_calls_in_a_call_are_three(tmp_path):
     """Also where both are of no length, and at one instant."""
     for length in (0, 1):
@@ -309,13 +309,11 @@ def test_a_name_that_only_looks_like_a_step_stays(tmp_path):
     assert [r.key for r in loaded(tmp_path, *events).key_averages()] == ["ProfilerStep*", "ProfilerStep"]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_what_begins_at_once_comes_outer_first(tmp_path):
     joined = loaded(tmp_path, made.op("inner", 10, 5), made.op("outer", 10, 50))
     assert [row.key for row in joined.key_averages()] == ["outer", "inner"]
 
 
-@pytest.mark.slow
 def test_what_a_utility_op_launched_is_of_the_op_around(tmp_path):
     joined = loaded(
         tmp_path, made.op("outer", 0, 100), made.op("aten::is_leaf", 10, 20), made.call(12, 2, 1), made.kernel("k", 50, 5, 1)
@@ -334,7 +332,6 @@ def test_the_total_counts_everything_once(corpus):
     assert sum(row.device_time_total for row in rows) > 2 * ran
 
 
-@pytest.mark.slow
 def test_utility_ops_are_left_out_as_pytorch_leaves_them_out(tmp_path):
     events = [made.op("outer", 0, 100), made.op("aten::is_leaf", 10, 20), made.op("aten::mm", 40, 10)]  # fmt: skip
     rows = bridge.load(made.write(tmp_path / "t.json", made.trace(events))).key_averages()
@@ -370,7 +367,6 @@ def test_slices_are_one_call(tmp_path):
     assert (row.count, row.cpu_time_total) == (1, 0.01)
 
 
-@pytest.mark.slow
 def test_nothing_gives_nothing(tmp_path):
     events = [made.event("cuda_sync", "Stream Sync", 1, 1), made.event("python_function", "f", 1, 5)]  # fmt: skip
     rows = bridge.load(made.write(tmp_path / "t.json", made.trace(events))).key_averages()

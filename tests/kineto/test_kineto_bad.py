@@ -48,7 +48,6 @@ BAD = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".json", ".json.gz", ".pt.trace.json.gz", ".bin"])
 @pytest.mark.parametrize("what", BAD)
 def test_what_is_no_trace(what, suffix, tmp_path):
@@ -110,7 +109,6 @@ def test_what_is_not_read_is_said(tmp_path):
     assert report.warnings == ("t.json: 1 events are of kinds that are not read: xpu_runtime",)
 
 
-@pytest.mark.slow
 def test_what_is_missing_is_said(tmp_path):
     def warnings(*events):
         path = made.write(tmp_path / "t.json", made.trace(list(events)))
@@ -173,6 +171,7 @@ def test_ids_that_are_no_numbers_or_too_large(tmp_path):
     assert (kernel["device"], kernel["block_x"], kernel["process"]) == (0, 1, -1)
 
 
+@pytest.mark.slow
 def test_reading_leaves_the_collection_of_garbage_as_it_was(tmp_path):
     import gc
 

@@ -15,8 +15,6 @@ import bridge
 from importers.kineto.kernels import short_name
 from importers.nsys import schema
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def traces(corpus):
@@ -41,6 +39,7 @@ def figures(table) -> dict[str, tuple[int, int, int, int]]:
     return {key: tuple(rest) for key, *rest in zip(*(table[c] for c in columns), strict=True)}
 
 
+@pytest.mark.slow
 @every
 def test_kernels_per_name(name, traces):
     joined, events = traces(name)
@@ -68,6 +67,7 @@ def test_copies_and_fills(name, traces):
         assert table.loc[rows, "count"].sum() == ways[way]
 
 
+@pytest.mark.slow
 @every
 def test_events_are_where_and_when_they_were(name, traces):
     joined, events = traces(name)
@@ -97,6 +97,7 @@ def test_events_are_where_and_when_they_were(name, traces):
     assert set(report.activities["process"]) == set(report.launches["process"])
 
 
+@pytest.mark.slow
 @every
 def test_device_times_per_op_are_those_of_containment(name, traces):
     joined, events = traces(name)
@@ -107,6 +108,7 @@ def test_device_times_per_op_are_those_of_containment(name, traces):
         assert found == {op: value for op, value in expected.items() if value}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in plain.WITH_IDS if name in HERE])
 def test_ops_of_kernels_are_those_of_the_profilers_own_ids(name, traces):
     joined, events = traces(name)
@@ -127,6 +129,7 @@ def test_ops_of_kernels_are_those_of_the_profilers_own_ids(name, traces):
     assert checked["op"] > 5_000
 
 
+@pytest.mark.slow
 def test_backward_ops_lead_to_the_forward_ops_that_the_profilers_arrows_do(traces):
     """But those whose forward op lies in a range that the program called ``## backward ##``: its work counts as backward."""
     joined, events = traces("llm-ns-resolution")
@@ -147,6 +150,7 @@ def test_backward_ops_lead_to_the_forward_ops_that_the_profilers_arrows_do(trace
     assert found == {(False, True): 880, (True, False): 25}
 
 
+@pytest.mark.slow
 def test_shapes_and_types_of_inputs(traces):
     joined, events = traces("sampled-rank0")
     table = joined.by("range", arguments=True).sort_values("start_ns", kind="stable")
@@ -189,6 +193,7 @@ UNDESCRIBED = {"resnet50-workers0", "resnet50-workers4", "sampled-rank0"}  # no 
 SHARED_WITHOUT_ASKING = 48 << 10
 
 
+@pytest.mark.slow
 @every
 def test_estimates_of_occupancy_are_kinetos(name, traces):
     """Kineto computes them with NVIDIA's cuda_occupancy.h, and writes per cent as whole numbers."""
@@ -225,6 +230,7 @@ JOIN StringIds demangled ON demangled.id = demangledName JOIN StringIds short ON
 """
 
 
+@pytest.mark.slow
 def test_short_names_are_those_of_nsight_systems(corpus):
     pairs = {}
     for file in sorted((corpus / "nsys").glob("*.sqlite")):
@@ -236,6 +242,7 @@ def test_short_names_are_those_of_nsight_systems(corpus):
     assert {full: short_name(full) for full in pairs} == pairs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("full", "short"),
     [

@@ -100,6 +100,7 @@ def test_a_base_time_says_when_it_was(tmp_path):
     assert (kernel["start"], kernel["end"]) == (50_500, 62_845)
 
 
+@pytest.mark.slow
 def test_texts_of_ops_are_those_of_pytorchs_own_ranges(tmp_path):
     path = made.write(tmp_path / "t.json", made.trace(made.small()))
     report = importers.load(path)
@@ -151,6 +152,7 @@ def test_python_functions_are_ops_only_if_asked_for(tmp_path):
     assert everything == ["ProfilerStep/train.py(3): step/nn.Module: Linear_0/aten::mm"]
 
 
+@pytest.mark.slow
 def test_two_processes_and_their_devices(tmp_path):
     """As one of our own traces of two processes has them: numbers of devices and of calls apart."""
     events = [
@@ -197,6 +199,7 @@ def test_graphs_and_events(tmp_path):
     assert report.waits[["kind", "event"]].to_numpy().tolist() == [["unknown", -1], ["event_record", 4]]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_holds_nothing_for_us_is_passed_over_without_a_word(tmp_path):
     idle = [
         made.event("gpu_user_annotation", "ProfilerStep#3", 10, 90, pid=0, tid=7), made.event("Trace", "PyTorch Profiler (0)", 1, 99, pid="Spans"),

@@ -36,7 +36,6 @@ def test_three_decimals_of_a_time_of_today_are_kept(ns):
         assert Decimal(float(text)) != Decimal(text)  # why they are not read as floats
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "ns"),
     [
@@ -51,7 +50,6 @@ def test_what_is_written_otherwise(written, ns):
     assert nanoseconds([written, "1.5"]).tolist() == [ns, 1500]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "number"),
     [(7, 7), ("7", 7), (-7, -7), ("7.0", -1), (True, -1), (None, -1), (10**30, -1), ("x", -1), ([], -1), ("²", -1)],

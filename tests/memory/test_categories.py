@@ -17,8 +17,6 @@ from bridge.analyze.memory.categories import CATEGORIES, Categories
 from bridge.cli import main
 from importers import frames
 
-pytestmark = pytest.mark.slow
-
 DATA = Path(__file__).parent / "data"
 TRAINING = DATA / "training.pt.trace.json.gz"
 
@@ -42,6 +40,7 @@ def sorted_by_torch(held: Held) -> dict[int, str]:
     return {of[key]: category.lower().replace("_", " ") for key, category in found.items()}
 
 
+@pytest.mark.slow
 def test_pytorch_sorts_the_tensors_of_a_training_alike(held):
     """But for the kinds of difference that docs/memory.md lists."""
     ours = Categories(held).of_event
@@ -160,6 +159,7 @@ def by_hand(path: Path, *, ops: bool = True) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_each_rule_by_hand(tmp_path):
     held = Held.of(bridge.load(by_hand(tmp_path / "hand.json")).attributed)
     found = Categories(held)
@@ -189,6 +189,7 @@ def test_the_docs_know_every_category():
     assert len(named) == 12  # rules, as many as `of_life` has, and the last
 
 
+@pytest.mark.slow
 def test_the_output_in_the_docs():
     page = (Path(__file__).parents[2] / "docs" / "memory.md").read_text()
     done = CliRunner(env={"COLUMNS": "110"}).invoke(
@@ -198,6 +199,7 @@ def test_the_output_in_the_docs():
     assert done.stdout.strip() in page
 
 
+@pytest.mark.slow
 def test_ranks_with_one_number_are_kept_apart(tmp_path):
     """In containers every process may be number 1: of two that are, each has its own passes and steps."""
     one = Held.of(bridge.load(by_hand(tmp_path / "hand.json")).attributed)

@@ -15,6 +15,9 @@ import importers
 from bridge.analyze.memory import Held, by_event, by_op, summary
 from importers import frames
 
+pytestmark = pytest.mark.slow
+
+
 SCRIPT = """
 import sys, torch
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -83,7 +86,6 @@ def test_a_trace_by_hand(trace):
     assert ops.loc[("(no op)", "device"), "released_bytes"] == 100
 
 
-@pytest.mark.slow
 def test_running_totals_are_those_that_pytorch_itself_wrote(tmp_path):
     """In a process of its own, for a profiler leaves threads behind."""
     pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -23,6 +23,9 @@ from bridge.cli import main
 from bridge.render.memory_flow import as_svg
 from importers import frames
 
+pytestmark = pytest.mark.slow
+
+
 BARE = "start globalPid deviceId address bytes memKind memoryOperationType correlationId".split()
 NEVER_NULL = {*BARE[:-1], "contextId", "pc"}
 POOLS = (
@@ -119,7 +122,6 @@ def held_of(path) -> Held:
     return Held.of(bridge.load(path).attributed)
 
 
-@pytest.mark.slow
 def test_a_program_by_hand(export):
     path, pools = export
     held = held_of(path)
@@ -155,7 +157,6 @@ def test_a_program_by_hand(export):
     }
 
 
-@pytest.mark.slow
 def test_it_is_read_only_when_asked_for(export):
     path, _ = export
     assert not len(importers.load(path, details=False).memory)
@@ -163,7 +164,6 @@ def test_it_is_read_only_when_asked_for(export):
     assert len(importers.load(path, details={"memory"}).memory) == 8
 
 
-@pytest.mark.slow
 def test_what_is_no_allocation_is_left_out_and_no_time_is_the_calls(tmp_path):
     events = [dict(row, start=0) for row in rows(pool=False)]
     events[2]["memoryOperationType"] = 2
@@ -185,7 +185,6 @@ def test_a_report_without_the_table_says_what_to_do(tmp_path):
 READ: dict[object, importers.Report] = {}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("by", ["op", "allocation", "alive", "step", "trace", "summary"])
 @pytest.mark.parametrize("form", ["table", "json", "csv", "md"])
 def test_every_table_in_every_format(newest, by, form):
@@ -200,7 +199,6 @@ def test_every_table_in_every_format(newest, by, form):
         assert "peak 28.0 MiB" in shown.stdout
 
 
-@pytest.mark.slow
 def test_some_time_is_counted_alone_and_totals_stay_the_wholes(newest):
     path = newest
     whole = by_event(held_of(path)).set_index("trace")
@@ -264,7 +262,6 @@ def many(tmp_path_factory) -> Held:
     return held_of(filled(path, BARE, events))
 
 
-@pytest.mark.slow
 def test_a_hundred_thousand_allocations_are_drawn_small_ones_together(many):
     drawn = flows.flow(many)
     [panel] = drawn.panels

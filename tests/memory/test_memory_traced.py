@@ -198,6 +198,7 @@ def test_pytorchs_totals_are_of_a_device_with_all_its_kinds(exported, tmp_path):
     assert [e["args"]["Total Allocated"] for e in shown] == totals
 
 
+@pytest.mark.slow
 def test_no_memory_no_curves(tmp_path):
     joined = bridge.load(program(tmp_path / "made.sqlite"))
     for dialect in ("native", "torch", "mxnet"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 import numpy as np
+import pytest
 from hypothesis import given
 from join.brute import Call, Range
 from join.programs import Program
@@ -168,6 +169,7 @@ def steps_and_what_outlives_them(history):
         assert row["kept_bytes"] == kept(until[0][1])
 
 
+@pytest.mark.slow
 @given(histories())
 def test_what_the_replay_says(history):
     running_totals_ops_and_sizes(history)

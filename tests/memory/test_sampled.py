@@ -51,6 +51,7 @@ def rows(path: Path, by: str) -> list[dict[str, object]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_sample_has_its_op_and_step(
     recorded: tuple[Path, list[tuple[str, int, int, int]]],
 ) -> None:
@@ -116,6 +117,7 @@ def test_peaks_are_the_greatest_samples(
             assert found["peak_bytes"] == max(row[2 + gpu] for row in of_op)
 
 
+@pytest.mark.slow
 def test_it_is_said_in_a_line_and_a_table(
     recorded: tuple[Path, list[tuple[str, int, int, int]]],
 ) -> None:
@@ -135,6 +137,7 @@ def test_what_only_allocations_tell_is_refused(
     assert_refused(bridge("memory", recorded[0], "--by", by), by, "samples of memory")
 
 
+@pytest.mark.slow
 def test_a_drawing_and_a_part_of_the_time_are_refused(
     recorded: tuple[Path, list[tuple[str, int, int, int]]], tmp_path: Path
 ) -> None:

@@ -95,7 +95,6 @@ def test_releases_of_every_device_are_of_their_own_line_or_of_none(tmp_path):
     assert releases.sum() == 6
 
 
-@pytest.mark.slow
 def test_what_the_history_has_forgotten_was_there_before(tmp_path):
     device = training(steps=8, most=60)
     held = held_of(written(tmp_path / "s.pickle", snapshot(device)))
@@ -236,7 +235,6 @@ def test_the_most_reserved_may_be_between_allocations(trace, segments, peak, lev
         assert done.exit_code == 0, done.output
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["--timeline", "w.svg"], ["--timeline", "w.json"], ["--flow", "w.svg"], ["-o", "w.svg", "--by", "category"]]
 )  # fmt: skip
@@ -266,6 +264,7 @@ def test_out_of_memory_is_said_and_marked(device, tmp_path):
     assert "peak" in done.stdout
 
 
+@pytest.mark.slow
 def test_every_table_and_drawing(device, tmp_path):
     path = written(tmp_path / "s.pickle", snapshot(device, training(seed=1, number=1, most=30)))
     for by in ("op", "allocation", "alive", "category", "scope", "trace", "summary"):
@@ -457,6 +456,7 @@ def whole() -> list[bytes]:
     return [pickle.dumps(data, protocol=p) for p in (2, 4)] + [json.dumps(data).encode()]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2), st.integers(0, 2**32), st.integers(1, 6))
 def test_damaged_files_are_errors_or_reports(tmp_path_factory, which, seed, changes):
     dice = random.Random(seed)
@@ -510,7 +510,6 @@ def test_pytorch_reads_what_is_made_here_and_finds_the_same(device):
     assert "snapshot.pickle" in viz.trace_plot(snapshot(device))
 
 
-@pytest.mark.slow
 def test_frames_of_memory_are_whole(device, tmp_path):
     table = importers.load(written(tmp_path / "s.pickle", snapshot(device))).memory
     assert list(table.columns) == list(frames.FRAMES["memory"])

@@ -27,7 +27,6 @@ def refused(path, *words):
     return message
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -66,7 +65,6 @@ def test_a_report_cut_off_anywhere(corpus, tmp_path):
         ), size
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "data", [b"NVR", b"SQLite format 3\0" * 9, b"\0" * 64, b"NVR\0" + b"\xff" * 99]
 )
@@ -90,13 +88,11 @@ def made(folder):
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("by", ["step", "gap", "idle", "range", "device", "launch", "wait"])
 def test_tables_that_need_a_timeline(made, by):
     assert_misused(bridge("report", "x.csv", "--by", by), "no timeline")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "words"),
     [

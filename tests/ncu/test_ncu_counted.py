@@ -47,7 +47,6 @@ def instructions(kind, add, mul, fma, unit="smsp", end=""):
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("metrics", "flops", "dtype"),
     [
@@ -301,6 +300,7 @@ def test_a_call_with_a_kernel_that_was_not_measured_is_not(made):
     assert rows["step 0"]["uncounted"] == 1
 
 
+@pytest.mark.slow
 def test_recorded_and_computed_figures_come_after(folder):
     """A call that says 8 FLOPs, and one whose shapes do: measured once, as they say without."""
     from made_reports import PUSH_POP, Made, thread

@@ -15,8 +15,6 @@ import importers
 from bridge.analyze.metrics.headline import HEADLINES as HEADLINES_THERE
 from importers.ncu.units import base
 
-pytestmark = pytest.mark.slow
-
 PRINTED = "simple-divergence"
 REPORTS = ("cutlass-gemm-nvtx", "cutlass-gemm-int8", "cuda-graph", PRINTED)
 FILES = (
@@ -72,6 +70,7 @@ def test_the_report_has_every_figure_that_ncu_printed_to_the_last_digit(ncu, lib
     assert compared == 4 * 265  # 3 of nvlink have no value
 
 
+@pytest.mark.slow
 def test_the_raw_page_reads_as_the_report_does(ncu, library):
     printed = by_metric(importers.load(ncu / f"{PRINTED}.raw.csv"))
     found = by_metric(importers.load(ncu / f"{PRINTED}.ncu-rep"))
@@ -92,6 +91,7 @@ HEADLINES = (
 ).split(",")
 
 
+@pytest.mark.slow
 def test_the_details_page_agrees_within_what_it_prints(ncu, library):
     tables = [
         bridge.load(ncu / f"{PRINTED}.{page}").by("kernel", metrics=HEADLINES).set_index("kernel")
@@ -105,6 +105,7 @@ def test_the_details_page_agrees_within_what_it_prints(ncu, library):
     assert details["total_ns"].tolist() == pytest.approx(report["total_ns"].tolist(), abs=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPORTS)
 def test_everything_in_a_report_is_what_the_library_says(ncu, library, name):
     path = ncu / f"{name}.ncu-rep"
@@ -140,6 +141,7 @@ def test_everything_in_a_report_is_what_the_library_says(ncu, library, name):
     assert row + 1 == len(activities)
 
 
+@pytest.mark.slow
 def test_rules_are_those_that_the_library_gives(ncu, library):
     path = ncu / "cuda-graph.ncu-rep"
     rules = importers.load(path).metrics.rules
@@ -155,6 +157,7 @@ def test_rules_are_those_that_the_library_gives(ncu, library):
     assert not rules["text"].astype(str).str.contains("@").any()
 
 
+@pytest.mark.slow
 def test_processes_are_those_of_the_file(ncu, library):
     report = importers.load(ncu / f"{PRINTED}.ncu-rep")
     row = next(csv.DictReader((ncu / f"{PRINTED}.details.csv").read_text().splitlines()))
@@ -163,6 +166,7 @@ def test_processes_are_those_of_the_file(ncu, library):
     assert report.devices["name"].tolist() == ["NVIDIA GeForce GTX 1660 Ti"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_makes_tables(ncu, library, name):
     joined = bridge.load(ncu / name)

@@ -17,6 +17,9 @@ import importers
 from bridge.analyze.metrics.matched import matched
 from bridge.analyze.metrics.measured import SURE
 
+pytestmark = pytest.mark.slow
+
+
 KERNELS = st.lists(
     st.tuples(
         st.sampled_from(["a", "b", ""]),  # the op
@@ -83,7 +86,6 @@ def by_hand(ours, theirs):
     return found
 
 
-@pytest.mark.slow
 @given(ours=KERNELS, theirs=KERNELS, late=st.integers(0, 3))
 def test_every_match_is_the_one_found_by_hand(tmp_path_factory, ours, theirs, late):
     folder = tmp_path_factory.mktemp("matched")
@@ -137,7 +139,6 @@ def test_the_command_says_how_sure_it_is(both):
     assert "gaps" not in result.stderr
 
 
-@pytest.mark.slow
 def test_the_timeline_keeps_its_times(both):
     report, csv = both
     plain = done("report", report, "--by", "kernel", "--format", "csv").splitlines()
@@ -153,7 +154,6 @@ def test_the_timeline_keeps_its_times(both):
     assert "gap" in done("report", report, "--ncu", csv, "--by", "gap", "--format", "json")
 
 
-@pytest.mark.slow
 def test_a_step_that_was_not_measured_has_the_same_ops(folder):
     ours = [("step 4", "gemm", 8), ("a", "gemm", 8)]
     left = bridge.load(timeline(folder / "r.sqlite", ours)).attributed
@@ -163,7 +163,6 @@ def test_a_step_that_was_not_measured_has_the_same_ops(folder):
     assert match.report.metrics.of.tolist() == [0, 1]
 
 
-@pytest.mark.slow
 def test_function_names_match_short_ones(folder):
     ours = [("a", "gemm", 8)]
     left = bridge.load(timeline(folder / "r.sqlite", ours)).attributed
@@ -226,7 +225,6 @@ def of_processes(folder, ours, theirs):
     return matched(left, bridge.load(folder / "x.csv").attributed)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ours", "theirs", "of", "by", "line"),
     [

@@ -75,7 +75,6 @@ def load(folder, *kernels):
     return bridge.load(path)
 
 
-@pytest.mark.slow
 def test_domains_and_names_of_pytorch(tmp_path):
     call = "aten::mm, seq = 7, op_id = 40, sizes = [[2, 3]]"
     joined = load(
@@ -151,6 +150,7 @@ def test_brute_force_over_kernels(tmp_path):
         }
 
 
+@pytest.mark.slow
 def test_several_files_are_one_report(tmp_path):
     for number, name in enumerate(("a", "b")):
         text = raw([kernel(name, pushed=[name], metrics={"x.sum": (str(5 + number), "inst")})])

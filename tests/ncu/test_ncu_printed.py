@@ -27,7 +27,6 @@ def times(report):
     return [int(end) - int(start) for start, end in activities[["start", "end"]].to_numpy()]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "unit", "base_value", "base_unit"),
     [
@@ -56,7 +55,6 @@ def test_a_base_unit_is_its_own():
         assert base(unit) == (unit, 0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cell", "comma", "value"),
     [
@@ -81,7 +79,6 @@ def test_numbers(cell, comma, value):
     assert number(cell, comma=comma) == value
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cells", "comma"),
     [
@@ -101,7 +98,6 @@ def test_whose_comma_it_is(cells, comma):
     assert decimal_comma(cells) is comma
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("nvtx", [True, False])
 @pytest.mark.parametrize(
     ("before", "after"),
@@ -134,7 +130,6 @@ def test_decimal_commas(tmp_path):
     assert report.metrics.table["value"].tolist() == [1_024_500, 2048]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", [raw, details])
 def test_only_metrics_tell_whose_comma_it_is(tmp_path, page):
     name = "Duration" if page is details else DURATION
@@ -143,7 +138,6 @@ def test_only_metrics_tell_whose_comma_it_is(tmp_path, page):
     assert times(report) == [1024]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("unit", "ns"), [("minute", 60 * 10**9), ("hour", 3600 * 10**9)])
 def test_long_units(tmp_path, unit, ns):
     metrics = {DURATION: ("1.5", unit), "x.sum": ("2", unit)}
@@ -207,7 +201,6 @@ def test_a_time_that_was_not_collected_is_no_time(tmp_path, capsys):
     assert table["x__y.sum"].tolist() == [5]
 
 
-@pytest.mark.slow
 def test_only_some_times(tmp_path):
     without = kernel("b", metrics={"x.sum": ("1", "inst")})
     report = loaded(tmp_path, raw([kernel("a"), without, kernel("a")]))
@@ -215,13 +208,13 @@ def test_only_some_times(tmp_path):
     assert dict(zip(table["kernel"], table["total_ns"], strict=True)) == {"a": 2000, "b": -1}
 
 
-@pytest.mark.slow
 def test_integers_that_no_float_holds(tmp_path):
     big = str(2**60 + 1)
     table = loaded(tmp_path, raw([kernel(metrics={"p": (big, "")})])).metrics.table
     assert table["text"].tolist() == [big]
 
 
+@pytest.mark.slow
 def test_details(tmp_path):
     metrics = {
         ("SOL", "Duration"): ("1.5", "usecond"),
@@ -313,7 +306,6 @@ ODD = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("details_page", [False, True])
 @pytest.mark.parametrize("name", ODD)
 def test_odd_names_of_ops_and_kernels(tmp_path, name, details_page):

@@ -27,6 +27,7 @@ def args_of_kernels(path):
     return [e["args"] for e in events if e.get("cat") == "kernel"]
 
 
+@pytest.mark.slow
 def test_kernels_of_a_trace_have_what_was_measured(made):
     done("trace", "t.sqlite", "--ncu", "c.csv", "-o", "x.json")
     found = args_of_kernels(made / "x.json")
@@ -66,6 +67,7 @@ def test_perfetto_reads_them_as_numbers(made, trace_processor):
     ]
 
 
+@pytest.mark.slow
 def test_points_of_the_page(made):
     done("html", "t.sqlite", "--ncu", "c.csv", "-o", "x.html")
     text = (made / "x.html").read_text()
@@ -99,6 +101,7 @@ def test_rules_are_advice_of_nsight_compute(made):
     assert rows["step/op_add"]["activity"] == "add"
 
 
+@pytest.mark.slow
 def test_of_the_counters_alone_it_is_a_share_of_kernel_time(made):
     said = advice("rules.csv")
     [one] = said["advice"]
@@ -109,6 +112,7 @@ def test_of_the_counters_alone_it_is_a_share_of_kernel_time(made):
     assert "not judged for want of a timeline" in text
 
 
+@pytest.mark.slow
 def test_another_grid_has_other_trouble(made):
     text = (made / "rules.csv").read_text().replace("(16, 1, 1)", "(17, 1, 1)")
     (made / "rules.csv").write_text(text)

@@ -116,7 +116,6 @@ def test_shown(said, words):
     assert "-o" in words or result.stdout
 
 
-@pytest.mark.slow
 def test_every_command_is_told_of():
     told = (
         {words[0] for words, _ in (*REFUSED, *MISUSED)} | {words[0] for words in SHOWN} | ELSEWHERE
@@ -172,6 +171,7 @@ def test_stacks_weigh_what_is_known(folder):
     assert [one["name"] for one in profiles] == ["GPU time", "calls"]
 
 
+@pytest.mark.slow
 def test_two_of_them_compare_and_one_with_a_timeline_does_not(folder):
     for name, steps in (("a.csv", 1), ("b.csv", 2)):
         counters.counters(folder / name, steps=steps)

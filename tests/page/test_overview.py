@@ -23,8 +23,6 @@ from bridge.analyze.totals import totals
 from bridge.join.intervals import unions
 from bridge.joined import load
 
-pytestmark = pytest.mark.slow
-
 # The package's functions bear the names of these modules.
 operators_module = sys.modules[operators.__module__]
 windowed_module = sys.modules[windowed.__module__]
@@ -92,6 +90,7 @@ def columns(rows):
     return table[:, 0], table[:, 1], table[:, 1] + table[:, 2]
 
 
+@pytest.mark.slow
 @given(intervals, st.integers(1, 60))
 def test_spreading_keeps_every_nanosecond_in_its_bin(rows, width):
     _, start, end = columns(rows)
@@ -110,6 +109,7 @@ def test_spreading_keeps_every_nanosecond_in_its_bin(rows, width):
     assert set(row.tolist()) == set(range(len(rows)))  # what has no length has its piece too
 
 
+@pytest.mark.slow
 @given(intervals)
 def test_unions_are_the_moments_at_which_anything_is_open(rows):
     group, start, end = columns(rows)
@@ -131,6 +131,7 @@ def test_the_largest_are_chosen(values, most):
 # -- whole reports
 
 
+@pytest.mark.slow
 def test_it_is_json_of_whole_numbers_that_javascript_can_hold(path):
     text = json.dumps(shown(path), allow_nan=False)
     numbers = []
@@ -138,6 +139,7 @@ def test_it_is_json_of_whole_numbers_that_javascript_can_hold(path):
     assert max(map(abs, numbers)) < 1 << 53
 
 
+@pytest.mark.slow
 def test_operators_add_up_to_all_gpu_time(path, joined):
     found = shown(path)["operators"]
     whole = totals(joined)
@@ -153,6 +155,7 @@ def test_operators_add_up_to_all_gpu_time(path, joined):
     assert all(under[row] == own for row, own in enumerate(found["gpu_self_ns"]))
 
 
+@pytest.mark.slow
 def test_work_is_that_of_each_op_one_by_one(drawn_path, drawn):
     result = shown(drawn_path)
     table, names = result["operators"], result["names"]
@@ -173,6 +176,7 @@ def test_work_is_that_of_each_op_one_by_one(drawn_path, drawn):
     assert found == {key: (len(t), sum(t), max(t)) for key, t in truth.items()}
 
 
+@pytest.mark.slow
 def test_utilisation_is_the_union_of_each_device_and_kind(path, joined):
     result = shown(path)
     found = result["utilisation"]
@@ -188,6 +192,7 @@ def test_utilisation_is_the_union_of_each_device_and_kind(path, joined):
             assert not kinds or sum(apart[1:]) >= apart[0]
 
 
+@pytest.mark.slow
 def test_utilisation_bins_one_by_one(tmp_path):
     made = made_reports.Made()
     made.names_of(100)
@@ -228,6 +233,7 @@ def drawn_time(found):
     return time, count
 
 
+@pytest.mark.slow
 def test_the_timeline_keeps_the_time_of_every_stream(drawn_path, drawn):
     result = shown(drawn_path)["timeline"]
     time, _ = drawn_time(result)
@@ -240,6 +246,7 @@ def test_the_timeline_keeps_the_time_of_every_stream(drawn_path, drawn):
     assert of_ops == int(np.maximum(stacked["end"] - stacked["start"], 0).sum())
 
 
+@pytest.mark.slow
 def test_few_rows_and_slices_keep_all_time(drawn_path, drawn, monkeypatch):
     monkeypatch.setattr(windowed_module, "MOST_ROWS", 3)
     monkeypatch.setattr(windowed_module, "MOST_SLICES", 20)
@@ -254,6 +261,7 @@ def test_few_rows_and_slices_keep_all_time(drawn_path, drawn, monkeypatch):
     assert number(few) == number(whole)
 
 
+@pytest.mark.slow
 def test_bins_hold_what_is_not_listed_one_by_one(tmp_path, monkeypatch):
     made = made_reports.Made()
     made.names_of(100)
@@ -284,6 +292,7 @@ def test_bins_hold_what_is_not_listed_one_by_one(tmp_path, monkeypatch):
     assert dict(zip(bins["bin"], bins["busy"], strict=True)) == truth
 
 
+@pytest.mark.slow
 def test_slices_of_a_row_do_not_overlap(drawn_path):
     found = shown(drawn_path)["timeline"]
     last = {}
@@ -293,6 +302,7 @@ def test_slices_of_a_row_do_not_overlap(drawn_path):
         last[row] = start + length
 
 
+@pytest.mark.slow
 def test_a_report_of_nothing_but_calls_has_no_panels(corpus):
     found = overview(load(corpus / "nsys" / "no-kernels-empty.sqlite").attributed)
     names = ("operators", "icicle", "timeline", "utilisation", "memory", "roofline")
@@ -302,6 +312,7 @@ def test_a_report_of_nothing_but_calls_has_no_panels(corpus):
 # -- the icicle
 
 
+@pytest.mark.slow
 def test_the_icicle_is_exact_and_bounded(drawn_path, drawn):
     found = shown(drawn_path)["icicle"]
     parent, value = found["parent"], found["value"]
@@ -323,6 +334,7 @@ def test_the_icicle_is_exact_and_bounded(drawn_path, drawn):
 WORK = ("of", "name", "total_ns", "count")
 
 
+@pytest.mark.slow
 def test_ops_and_kernels_beyond_the_limits_are_summed_up(corpus, monkeypatch):
     joined = load(corpus / "nsys" / "mnist-training.sqlite").attributed
     monkeypatch.setattr(operators_module, "MOST_OPS", 5)
@@ -351,6 +363,7 @@ def test_ops_and_kernels_beyond_the_limits_are_summed_up(corpus, monkeypatch):
     assert listed == truth | {(of, True): [told] for of, told in rest.items()}
 
 
+@pytest.mark.slow
 def test_the_full_name_is_that_with_most_time(tmp_path):
     made = made_reports.Made()
     made.names_of(100)
@@ -372,6 +385,7 @@ def test_the_full_name_is_that_with_most_time(tmp_path):
 # -- memory and roofline
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 1 << 40)), min_size=2, max_size=30))
 def test_memory_keeps_every_sample_of_few(tmp_path_factory, samples):
     path = made_pages.memory(tmp_path_factory.mktemp("made") / "memory.sqlite", samples)
@@ -391,6 +405,7 @@ def test_memory_keeps_every_sample_of_few(tmp_path_factory, samples):
     assert len(found["series"]) == 2
 
 
+@pytest.mark.slow
 def test_memory_of_many_samples_keeps_the_extremes(tmp_path):
     values = np.random.default_rng(2).integers(0, 1 << 36, 20_000)
     samples = [(1_000 + 10 * at, int(value)) for at, value in enumerate(values)]
@@ -402,6 +417,7 @@ def test_memory_of_many_samples_keeps_the_extremes(tmp_path):
         assert min(series["value"]) == min(values[at::2])
 
 
+@pytest.mark.slow
 def test_values_that_are_no_numbers_are_passed_over(tmp_path):
     made = made_reports.Made()
     made.names_of(100)
@@ -420,6 +436,7 @@ def test_values_that_are_no_numbers_are_passed_over(tmp_path):
     assert found["roofline"]["flops"] == [2.0]
 
 
+@pytest.mark.slow
 def test_a_report_of_one_moment(tmp_path):
     made = made_reports.Made()
     made.names_of(100)
@@ -429,11 +446,13 @@ def test_a_report_of_one_moment(tmp_path):
     assert found["operators"]["gpu_self_ns"] == [0]
 
 
+@pytest.mark.slow
 def test_a_report_without_such_counters_has_no_memory(path):
     assert shown(path)["memory"] is None
     assert shown(path)["roofline"] is None
 
 
+@pytest.mark.slow
 def test_roofline_counts_calls_that_are_known_and_ran(tmp_path):
     result = overview(load(made_pages.calls(tmp_path / "c.sqlite")).attributed)
     found = result["roofline"]
@@ -452,6 +471,7 @@ def test_roofline_counts_calls_that_are_known_and_ran(tmp_path):
 # -- two reports
 
 
+@pytest.mark.slow
 def test_a_comparison_matches_by_name(corpus):
     a, b = (
         overview(load(corpus / "nsys" / f"pytorch-2gpu-{name}.sqlite").attributed)
@@ -495,6 +515,7 @@ def test_a_comparison_of_host_times_alone():
     }
 
 
+@pytest.mark.slow
 def test_a_comparison_with_nothing(corpus):
     full, empty = (
         overview(load(corpus / "nsys" / f"{name}.sqlite").attributed)

@@ -31,6 +31,7 @@ def report(folder: Path) -> Path:
     return made_reports.report(folder / "report.sqlite")
 
 
+@pytest.mark.slow
 def test_one_report(report):
     result = bridge("html", report, "-o", "page.html")
     assert result.exit_code == 0

@@ -19,9 +19,6 @@ from opened_page import Browser, shown_rows
 
 from bridge.render.page.page import as_json, page
 
-pytestmark = pytest.mark.slow
-
-
 SURROGATE = "lone \ud800 surrogate"
 
 
@@ -39,6 +36,7 @@ def hostile(tmp_path_factory) -> Path:
     return make(folder / "hostile.html", report)
 
 
+@pytest.mark.slow
 def test_the_policy_in_force_lets_the_page_work(strict, page_of):
     page = strict.open(page_of("pytorch-backward"))
     page.click("#operators button:has-text('Expand all')")
@@ -52,6 +50,7 @@ def test_the_policy_in_force_lets_the_page_work(strict, page_of):
     assert any("Content Security Policy" in line for line in strict.wrong)
 
 
+@pytest.mark.slow
 def test_nothing_can_be_fetched(strict, page_of):
     page = strict.open(page_of("pytorch-backward"))
     refused = page.evaluate(
@@ -60,6 +59,7 @@ def test_nothing_can_be_fetched(strict, page_of):
     assert refused == [1, 1]
 
 
+@pytest.mark.slow
 def test_hostile_names_are_shown_as_text(strict, hostile):
     page = strict.open(hostile)
     page.set_viewport_size({"width": 1440, "height": 4000})
@@ -84,6 +84,7 @@ def moved_over(page, part, down, right):
     return {" ".join(text.split()) for text in seen}
 
 
+@pytest.mark.slow
 def test_hostile_names_in_titles_tooltips_and_crumbs(strict, hostile):
     page = strict.open(hostile)
     assert page.title() == "<img src=x onerror=alert(5)>.sqlite"
@@ -103,6 +104,7 @@ def test_hostile_names_in_titles_tooltips_and_crumbs(strict, hostile):
     assert strict.wrong == []
 
 
+@pytest.mark.slow
 def test_the_tooltip_of_a_chart_shows_a_name_as_text(strict, hostile):
     page = strict.open(hostile)
     page.evaluate(
@@ -118,6 +120,7 @@ def test_the_tooltip_of_a_chart_shows_a_name_as_text(strict, hostile):
     assert strict.wrong == []
 
 
+@pytest.mark.slow
 def test_csv_holds_no_formula(strict, hostile):
     page = strict.open(hostile)
     with page.expect_download() as download:
@@ -130,6 +133,7 @@ def test_csv_holds_no_formula(strict, hostile):
         assert held in texts
 
 
+@pytest.mark.slow
 def test_a_lone_surrogate_is_shown(strict, tmp_path):
     work = {"of": [0], "name": [0], "count": [1], "total_ns": [5], "mean_ns": [5], "max_ns": [5]}
     work["full"] = [-1]
@@ -164,6 +168,7 @@ def test_json_cannot_end_its_script():
     assert json.loads(text)[0] == MARKUP
 
 
+@pytest.mark.slow
 def test_the_page_tells_nothing_of_the_machine(page_of):
     text = page_of("mnist-training").read_text(encoding="utf-8")
     data = text.partition('<script type="application/json" id="data">')[2].partition("</script>")[0]
@@ -181,6 +186,7 @@ def test_the_page_names_no_address_but_in_its_libraries(page_of):
     assert re.search(r"content=\"default-src 'none'; script-src( 'sha256-[\w+/=]+'){3};", text)
 
 
+@pytest.mark.slow
 def test_the_policy_allows_one_style_element_alone(strict, page_of):
     text = page_of("mnist-training").read_text(encoding="utf-8")
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
@@ -197,6 +203,7 @@ def test_the_policy_allows_one_style_element_alone(strict, page_of):
     assert any("style" in line for line in strict.wrong)
 
 
+@pytest.mark.slow
 def test_same_input_same_bytes(corpus, tmp_path):
     report = corpus / "nsys" / "nvfuser.sqlite"
     assert (
@@ -205,6 +212,7 @@ def test_same_input_same_bytes(corpus, tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mnist-training", "pytorch-backward", "two-processes"])
 def test_a_page_is_small(page_of, name):
     whole = page_of(name).stat().st_size

@@ -28,9 +28,6 @@ from bridge.render import units
 from bridge.render.quality import sentence
 from importers.nsys import schema
 
-pytestmark = pytest.mark.slow
-
-
 PAGE = (ROOT / "docs" / "quality.md").read_text(encoding="utf-8")
 LOST = "Not all CUDA events might have been collected."
 BEFORE = 1_000  # µs until the first op
@@ -177,6 +174,7 @@ def costs(joined: Joined) -> dict[str, int]:
     return {one.reason.name: one.cost for one in joined.quality.reasons}
 
 
+@pytest.mark.slow
 def test_nothing_stands_against_a_good_capture(tmp_path):
     story = good()
     own(story, 10, 900, "CUDA profiling initialization")  # before the first op
@@ -186,6 +184,7 @@ def test_nothing_stands_against_a_good_capture(tmp_path):
     assert set(found.judged) == {r.name for r in REASONS} - {"host-tracing"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRUE_OF)
 def test_a_reason_costs_its_points_where_it_is_true(name, tmp_path):
     tell, points = TRUE_OF[name]
@@ -196,6 +195,7 @@ def test_every_reason_is_tried():
     assert {*TRUE_OF, "host-tracing"} == {reason.name for reason in REASONS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "points"), [(30, 0), (200, 1), (20_000, 5)])
 def test_what_else_was_recorded_counts_by_its_rate(rows, points, tmp_path):
     path = good().written(tmp_path / "with.sqlite")
@@ -209,16 +209,19 @@ def test_what_else_was_recorded_counts_by_its_rate(rows, points, tmp_path):
     assert importers.load(path, details=False).facts[0].beside == {}
 
 
+@pytest.mark.slow
 def test_what_concerns_a_helper_alone_is_no_loss(tmp_path):
     assert lost(of_helper=True).load(tmp_path).quality.score == 100
 
 
+@pytest.mark.slow
 def test_an_error_counts_of_whatever_process(tmp_path):
     story = good()
     said(story, "The agent crashed.", severity=3, pid=999)
     assert costs(story.load(tmp_path)) == {"profiler-warnings": 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["text", "textId"])
 def test_diagnostics_are_texts_or_ids(column, tmp_path):
     story = good()
@@ -248,6 +251,7 @@ EVENTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(events=EVENTS)
 def test_the_profilers_own_time_by_counting(events, tmp_path_factory):
     """Microsecond by microsecond: which of them any overhead of the launching thread covers."""
@@ -270,6 +274,7 @@ def test_the_profilers_own_time_by_counting(events, tmp_path_factory):
         assert found.window == (last - first) * US
 
 
+@pytest.mark.slow
 def test_overhead_of_no_known_thread_counts(tmp_path):
     story = good()
     own(story, BEFORE + 100, BEFORE + 5_000, thread=process(100))
@@ -289,6 +294,7 @@ def test_two_processes_have_their_own_times(tmp_path):
     assert Overhead.of(story.load(tmp_path).attributed).own == 0
 
 
+@pytest.mark.slow
 def test_phases_are_no_dense_ranges(tmp_path):
     story = good()
     for n in range(2_000):
@@ -296,6 +302,7 @@ def test_phases_are_no_dense_ranges(tmp_path):
     assert costs(story.load(tmp_path)) == {}
 
 
+@pytest.mark.slow
 def test_a_recording_is_judged_by_what_it_has(tmp_path):
     story = Story(described=False)
     with story.op("host"):
@@ -305,6 +312,7 @@ def test_a_recording_is_judged_by_what_it_has(tmp_path):
     assert found.judged == ("dense-ranges", "open-ranges", "unlawful-times")
 
 
+@pytest.mark.slow
 def test_the_same_report_has_the_same_score_from_the_store(folder):
     path = made_report(folder / "made.sqlite")
     first = bridge.load(path).quality
@@ -318,6 +326,7 @@ def test_the_same_report_has_the_same_score_from_the_store(folder):
     assert f"capture quality {first.score} of 100\n" in done("runs", "show", "1")
 
 
+@pytest.mark.slow
 def test_import_says_it_in_a_line(folder):
     good_one = good().written(folder / "good.sqlite")
     other = half_outside().written(folder / "other.sqlite")
@@ -330,6 +339,7 @@ def test_import_says_it_in_a_line(folder):
     assert "quality" not in done("import", other, "--quiet")
 
 
+@pytest.mark.slow
 def test_the_forms(folder):
     path = slowed(0.105).written(folder / "slow|ed.sqlite")
     text = done("quality", path)
@@ -349,6 +359,7 @@ def test_the_forms(folder):
     assert ran("quality", path, "-o", "q.md").exit_code == 1
 
 
+@pytest.mark.slow
 def test_the_page_has_it(folder):
     path = slowed(0.105).written(folder / "slowed.sqlite")
     done("html", path, "-o", "page.html")
@@ -356,6 +367,7 @@ def test_the_page_has_it(folder):
     assert '"quality":{"score":87,"first":"10.5 % of the time' in page
 
 
+@pytest.mark.slow
 def test_the_trace_draws_the_profilers_work(folder):
     story = good()
     own(story, 10, 900, "before the first event")
@@ -376,6 +388,7 @@ def test_the_trace_draws_the_profilers_work(folder):
     assert '"overhead"' not in (folder / "s.json").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_work_that_begins_with_its_call_is_no_skew(tmp_path):
     story = good()
     called = {row["correlation"]: row["start"] for row in story.tables["launches"]}
@@ -384,6 +397,7 @@ def test_work_that_begins_with_its_call_is_no_skew(tmp_path):
     assert "skewed-clocks" not in costs(story.load(tmp_path))
 
 
+@pytest.mark.slow
 def test_only_some_time_is_judged(tmp_path):
     whole = half_outside().load(tmp_path)
     assert "outside-ops" not in costs(whole.within(steps=(4, 5)))
@@ -414,6 +428,7 @@ SCORES = {name: (int(score), why) for name, score, why in ROW.findall(PAGE)}
 NOT_READ = ("failed-export", "no-kernels-osrt")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/*.sqlite", "kineto/*"))
 def test_what_the_docs_say_of_real_profiles(path):
     name = path.name.partition(".")[0]
@@ -425,10 +440,12 @@ def test_what_the_docs_say_of_real_profiles(path):
     assert found.score == max(0, 100 - sum(one.cost for one in found.reasons))
 
 
+@pytest.mark.slow
 def test_the_docs_have_scores_of_profiles_alone(corpus):
     assert set(SCORES) <= {named(path) for path in corpus.glob("*/*.*")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("ncu/*"))
 def test_a_report_of_nsight_compute_is_not_punished_for_what_it_is(path):
     if path.suffix == ".ncu-rep":
@@ -436,6 +453,7 @@ def test_a_report_of_nsight_compute_is_not_punished_for_what_it_is(path):
     assert bridge.load(path).quality.score == 100
 
 
+@pytest.mark.slow
 def test_overhead_is_what_the_file_says(corpus):
     files = compared = 0
     for path in sorted(corpus.glob("nsys/*.sqlite")):
@@ -453,6 +471,7 @@ def test_overhead_is_what_the_file_says(corpus):
     assert compared >= 480
 
 
+@pytest.mark.slow
 def test_a_scrubbed_report_has_no_messages(folder):
     story = good()
     story.tables["diagnostics"].append(
@@ -464,6 +483,7 @@ def test_a_scrubbed_report_has_no_messages(folder):
     assert isinstance(bridge.load(folder / "shared.sqlite").quality, Quality)
 
 
+@pytest.mark.slow
 def test_a_store_of_before_has_no_score(folder):
     path = made_report(folder / "made.sqlite")
     done("import", path, "--quiet")
@@ -483,6 +503,7 @@ def test_a_store_of_before_has_no_score(folder):
     assert 0 < json.loads(done("quality", "--format", "json"))["score"] < math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tell", "score"),
     [

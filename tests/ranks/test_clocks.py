@@ -13,9 +13,6 @@ from bridge.analyze.concurrency.clocks import APART, COLLECTIVES, REFERENCE, STA
 from importers.report import Facts
 from ranks.run import BEGIN_NS, EPOCH, STEP_NS, Rank, meeting, run
 
-pytestmark = pytest.mark.slow
-
-
 SECOND = 1_000_000_000
 ZEROS = (0, 3 * SECOND, -2 * SECOND, 7)
 WRONG = (0, 250_000, -90_000, 4_000_000)
@@ -34,6 +31,7 @@ def found(paths):
     return Clocks.of(bridge.load(*paths).attributed)
 
 
+@pytest.mark.slow
 def test_offsets_are_found_to_the_jitter(folder):
     paths, _ = four(folder)
     clock = found(paths)
@@ -45,6 +43,7 @@ def test_offsets_are_found_to_the_jitter(folder):
     assert ((clock.spread[1:] > 0) & (clock.spread[1:] <= 2 * JITTER)).all()
 
 
+@pytest.mark.slow
 def test_without_jitter_they_are_exact(folder):
     paths, _ = four(folder, jitter=0)
     clock = found(paths)
@@ -52,11 +51,13 @@ def test_without_jitter_they_are_exact(folder):
     assert clock.spread.tolist() == [0, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_collectives_alone_tell_where_sessions_do_not(folder):
     paths, _ = four(folder, jitter=0, epoch=False)
     assert found(paths).offset.tolist() == list(ZEROS)
 
 
+@pytest.mark.slow
 def test_the_first_that_knows_when_it_began_is_the_reference(folder):
     ranks = [Rank(n, z, pid=100 + n, epoch=n > 0) for n, z in enumerate(ZEROS)]
     clock = found(run(folder, ranks)[0])
@@ -64,6 +65,7 @@ def test_the_first_that_knows_when_it_began_is_the_reference(folder):
     assert clock.offset.tolist() == [z - ZEROS[1] for z in ZEROS]
 
 
+@pytest.mark.slow
 def test_without_collectives_sessions_tell_and_hosts_may_be_wrong(folder):
     ranks = [Rank(n, z, w, pid=100 + n) for n, (z, w) in enumerate(zip(ZEROS, WRONG, strict=True))]
     paths = [run(folder, [one])[0][0].rename(folder / f"{one.number}.sqlite") for one in ranks]
@@ -75,6 +77,7 @@ def test_without_collectives_sessions_tell_and_hosts_may_be_wrong(folder):
     assert clock.spread.tolist() == [0, -1, -1, -1]
 
 
+@pytest.mark.slow
 def test_clocks_that_differ_by_more_than_hosts_do_are_not_moved(folder):
     wrong = 2 * SECOND  # one rank's collectives are others, or its clock is not to be believed
     paths, _ = run(folder, [Rank(0), Rank(1, wrong=wrong, pid=101)])
@@ -82,6 +85,7 @@ def test_clocks_that_differ_by_more_than_hosts_do_are_not_moved(folder):
     assert (clock.known_by[1], clock.offset[1]) == (START, wrong)
 
 
+@pytest.mark.slow
 def test_on_one_host_clocks_are_one(folder):
     wrong = 20_000_000
     ranks = [Rank(0, host="a"), Rank(1, wrong=wrong, pid=101, host="a")]
@@ -92,11 +96,13 @@ def test_on_one_host_clocks_are_one(folder):
     assert (clock.known_by[1], clock.offset[1]) == (COLLECTIVES, 0)
 
 
+@pytest.mark.slow
 def test_differences_that_are_all_over_tell_nothing(folder):
     paths, _ = run(folder, [Rank(0), Rank(1, 5, pid=101)], jitter=40_000_000)
     assert found(paths).known_by[1] == START
 
 
+@pytest.mark.slow
 def test_two_collectives_are_too_few(folder):
     ranks = [Rank(0), Rank(1, 5, pid=101)]
     assert found(run(folder, ranks, steps=2)[0]).known_by[1] == START
@@ -104,18 +110,21 @@ def test_two_collectives_are_too_few(folder):
     assert found(run(folder / "b", ranks, steps=3)[0]).known_by[1] == COLLECTIVES
 
 
+@pytest.mark.slow
 def test_a_broadcast_tells_nothing(folder, monkeypatch):
     """Its root leaves before the others have come."""
     monkeypatch.setattr("ranks.run.ALL_REDUCE", "ncclDevKernel_Broadcast_RING_LL")
     assert found(run(folder, [Rank(0), Rank(1, 5, pid=101)])[0]).known_by[1] == START
 
 
+@pytest.mark.slow
 def test_hosts_without_a_name_are_not_one(folder):
     paths, _ = run(folder, [Rank(0), Rank(1, wrong=20_000_000, pid=101)])
     clock = found(paths)
     assert (clock.known_by[1], clock.offset[1]) == (COLLECTIVES, 0)
 
 
+@pytest.mark.slow
 def test_clocks_are_told_from_one_to_the_next(folder):
     """The first meets the second, on another stream the second the third; the first and third never."""
     first, _ = run(folder / "a", [Rank(0), Rank(1, 50, pid=101)], steps=6)
@@ -126,6 +135,7 @@ def test_clocks_are_told_from_one_to_the_next(folder):
     assert clock.known_by == [REFERENCE, COLLECTIVES, COLLECTIVES]
 
 
+@pytest.mark.slow
 def test_of_several_ranks_in_a_report_the_last_to_leave_counts(folder):
     """The clock of the second report begins 50 ns later; one of its two GPUs leaves early."""
     times = [BEGIN_NS + n * STEP_NS for n in range(5)]
@@ -176,6 +186,7 @@ def test_captures_of_other_days_are_not_brought_together():
     assert clock.offset.tolist() == [0, 0, 30 * SECOND, 0]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 600), st.integers(0, 300)), min_size=1, max_size=7))
 def test_a_sitting_goes_on_from_report_to_report(captures):
     """A minute at most is between each and some other of it; ``captures`` are start and length in seconds."""
@@ -200,6 +211,7 @@ def test_a_damaged_epoch_does_no_harm():
     assert clock.offset.tolist() == [0, 0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_report_is_its_own_clock(folder, count):
     ranks = [Rank(n, pid=100 + n, epoch=False) for n in range(count)]
@@ -209,6 +221,7 @@ def test_one_report_is_its_own_clock(folder, count):
     assert not clock.moves
 
 
+@pytest.mark.slow
 def test_collectives_of_another_day_bring_nothing_together(folder):
     """Two captures of one program end their collectives alike, whenever they ran."""
     ranks = [Rank(0, host="a"), Rank(1, wrong=3_600 * SECOND, pid=101, host="a")]
@@ -216,6 +229,7 @@ def test_collectives_of_another_day_bring_nothing_together(folder):
     assert (clock.known_by[1], clock.offset[1]) == (APART, 0)
 
 
+@pytest.mark.slow
 def test_collectives_tell_clocks_where_nothing_has_a_range(folder):
     times = [BEGIN_NS + n * STEP_NS for n in range(5)]
     one = meeting(folder / "a.sqlite", {Rank(0): times}, without="annotations")

@@ -30,7 +30,6 @@ def told(paths, **choices):
     return [(one.rank, one.known_by) for one in ranks(paths, **choices).members]
 
 
-@pytest.mark.slow
 def test_launchers_variables_are_those_of_recordings():
     assert dict(environment.PLACES) == RANKS
 
@@ -53,7 +52,6 @@ def test_what_is_said_best_counts(folder):
         path.unlink()
 
 
-@pytest.mark.slow
 def test_recordings_know_better_than_the_environment(folder):
     [path], _ = run(folder, [Rank(0, environment=["RANK=3"])])
     joined = bridge.load(path)
@@ -133,7 +131,6 @@ def test_nccls_ranges_say_the_rank_of_their_process(folder):
     assert told([made.written(folder / "run_rank4.sqlite")]) == [(6, "NCCL")]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rank"),
     [("rank3", 3), ("my_Rank-12", 12), ("RANK 007.x", 7), ("a.rank_4", 4), ("rank123456789", 123456789),

@@ -19,9 +19,6 @@ from bridge.recording.sink import File
 from bridge.recording.writer import Writer
 from importers.recording.lines import read
 
-pytestmark = pytest.mark.slow
-
-
 LOOP = """
 writer, n = attached.writer(), 0
 while True:
@@ -46,6 +43,7 @@ def killed(folder: Path, after: float) -> int:
     return int(said[: said.rindex(b"\n")].split(b"\n")[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.racy("processes are killed while others wait for them")
 def test_killed_at_any_moment_it_holds_what_was_written(tmp_path) -> None:
     moments = random.Random(1)
@@ -57,6 +55,7 @@ def test_killed_at_any_moment_it_holds_what_was_written(tmp_path) -> None:
         assert len(numbers) > last
 
 
+@pytest.mark.slow
 def test_what_is_open_is_there_though_the_process_is_killed(tmp_path) -> None:
     done = run(
         tmp_path,
@@ -86,6 +85,7 @@ def test_what_is_open_is_there_though_the_process_is_killed(tmp_path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_once_and_the_program_goes_on(tmp_path) -> None:
     done = run(
         tmp_path,
@@ -111,6 +111,7 @@ def test_a_full_disk_is_said_once_and_the_program_goes_on(tmp_path) -> None:
     assert len(found.columns["calls"][0]) > 100
 
 
+@pytest.mark.slow
 def test_a_full_disk_of_a_small_size(tmp_path) -> None:
     if (
         os.geteuid()
@@ -131,6 +132,7 @@ def test_a_full_disk_of_a_small_size(tmp_path) -> None:
         subprocess.run(["umount", tmp_path], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["a file/in it", "/proc/nothing"])
 def test_where_nothing_can_be_written_it_is_said_once(tmp_path, place) -> None:
     (tmp_path / "a file").touch()
@@ -139,11 +141,13 @@ def test_where_nothing_can_be_written_it_is_said_once(tmp_path, place) -> None:
     assert done.stderr.count("nothing more is recorded there") == 1
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_not_there_is_made(tmp_path) -> None:
     ran(tmp_path / "a" / "b", "attached.call(1)")
     assert len(recordings(tmp_path / "a" / "b")) == 1
 
 
+@pytest.mark.slow
 def test_off_is_off(tmp_path) -> None:
     environ_ = {**environ(tmp_path), "BRIDGE_SIDECAR": "off"}
     command = [sys.executable, "-c", BEGIN + "attached.call(1)"]
@@ -151,6 +155,7 @@ def test_off_is_off(tmp_path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.slow
 def test_it_is_where_the_program_began_and_not_where_it_went(tmp_path) -> None:
     program = "os.chdir('/')\nattached.call(1)"
     command = [sys.executable, "-c", BEGIN + program]
@@ -159,6 +164,7 @@ def test_it_is_where_the_program_began_and_not_where_it_went(tmp_path) -> None:
     assert len(recordings(tmp_path)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["", "attached.writer().flush()"])
 def test_what_annotates_at_the_very_end_is_there_as_well(tmp_path, before) -> None:
     program = "import atexit\natexit.register(attached.call, 2)\nattached.call(1)\n"
@@ -167,6 +173,7 @@ def test_what_annotates_at_the_very_end_is_there_as_well(tmp_path, before) -> No
     assert [*arguments(found).values()] == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_program_that_closes_all_files_gets_nothing_into_its_own(tmp_path) -> None:
     ran(
         tmp_path,
@@ -192,6 +199,7 @@ def test_what_cannot_be_written_is_no_exception(tmp_path) -> None:
     writer.flush()
 
 
+@pytest.mark.slow
 @pytest.mark.racy("threads and timers meet at random")
 def test_a_recording_says_when_it_was_begun_not_when_it_was_written(tmp_path) -> None:
     """Else one of a program that ends long after its last range would be no recording of that time."""

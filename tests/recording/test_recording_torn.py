@@ -87,7 +87,6 @@ DAMAGE = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("line", DAMAGE, ids=range(len(DAMAGE)))
 def test_a_damaged_line_is_named(line: bytes) -> None:
     lines = [*LINES[:3], line + b"\n", *LINES[3:]]
@@ -114,7 +113,6 @@ def test_lines_of_definitions_left_out_are_missing() -> None:
             parse("r", [line for line in LINES if not line.startswith(kind)])
 
 
-@pytest.mark.slow
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=3))
 def test_any_damage_is_read_or_refused_in_one_line(at: int, bytes_: bytes) -> None:
     damaged = WHOLE[:at] + bytes_ + WHOLE[at + len(bytes_) :]

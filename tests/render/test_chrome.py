@@ -15,9 +15,6 @@ from bridge.render.chrome import chrome
 from importers import ReportError, frames
 from importers.nsys.write import Strings, write
 
-pytestmark = pytest.mark.slow
-
-
 PROCESS = 77 << 24
 THREAD = PROCESS | 77
 
@@ -160,6 +157,7 @@ def check_in(trace, joined):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", real_parts.corpus_reports())
 def test_real_reports_load_whole(path, trace_processor, tmp_path):
     try:
@@ -169,6 +167,7 @@ def test_real_reports_load_whole(path, trace_processor, tmp_path):
     check_in(trace_processor(trace_of(joined, tmp_path / "t.json.gz")), joined)
 
 
+@pytest.mark.slow
 def test_what_viewers_trip_over_loads_whole(awkward, trace_processor, tmp_path):
     trace = trace_processor(trace_of(awkward, tmp_path / "t.json.gz"))
     check_in(trace, awkward)
@@ -177,6 +176,7 @@ def test_what_viewers_trip_over_loads_whole(awkward, trace_processor, tmp_path):
     assert {'say "hi"', "back\\\\slash", "größe ✓ 🚀", "a/b, c = [1]", "new\\nline\\ttab"} <= names
 
 
+@pytest.mark.slow
 def test_names_survive_json(awkward):
     names = {e["name"] for e in events_of(awkward)["traceEvents"] if e.get("cat") == "op"}
     assert {
@@ -188,6 +188,7 @@ def test_names_survive_json(awkward):
     } <= names
 
 
+@pytest.mark.slow
 def test_the_demonstration_loads_in_the_perfetto_ui(perfetto_ui, tmp_path):
     demo.make(tmp_path / "demo.sqlite")
     joined = bridge.joined.load(tmp_path / "demo.sqlite")
@@ -201,6 +202,7 @@ def test_the_demonstration_loads_in_the_perfetto_ui(perfetto_ui, tmp_path):
     assert "GPU 0 Imaginary GPU, python 4242" in tracks
 
 
+@pytest.mark.slow
 def test_times_are_exact_decimals(awkward):
     base = -5000
     text = b"".join(chrome(timeline(awkward.attributed), ["x"])).decode()
@@ -211,6 +213,7 @@ def test_times_are_exact_decimals(awkward):
     assert any('"ts":10.000,"dur":0.000,' in line for line in kernels)  # it ends before it starts
 
 
+@pytest.mark.slow
 def test_slices_of_a_track_nest_and_parents_come_first(awkward):
     tracks = {}
     for event in events_of(awkward)["traceEvents"]:
@@ -227,6 +230,7 @@ def test_slices_of_a_track_nest_and_parents_come_first(awkward):
             )
 
 
+@pytest.mark.slow
 def test_kernels_name_their_op_path_or_reason(awkward):
     kernels = [e["args"] for e in events_of(awkward)["traceEvents"] if e.get("cat") == "kernel"]
     assert all(("op" in args) != ("reason" in args) for args in kernels)
@@ -239,6 +243,7 @@ def test_kernels_name_their_op_path_or_reason(awkward):
     )
 
 
+@pytest.mark.slow
 def test_arrows_and_phases_are_numbered_apart(awkward):
     events = events_of(awkward)["traceEvents"]
     starts = [e for e in events if e["ph"] == "s"]
@@ -256,11 +261,13 @@ def test_arrows_and_phases_are_numbered_apart(awkward):
     assert sorted(phases) == sorted(e["id2"]["local"] for e in events if e["ph"] == "e")
 
 
+@pytest.mark.slow
 def test_no_letter_is_escaped(awkward):
     """Viewers fail on pairs of surrogates, as emoji would be."""
     assert b"\\ud" not in b"".join(chrome(timeline(awkward.attributed), ["x"]))
 
 
+@pytest.mark.slow
 def test_the_same_report_gives_the_same_bytes(awkward):
     once, again = (b"".join(chrome(timeline(awkward.attributed), ["x"])) for _ in range(2))
     assert once == again
@@ -277,6 +284,7 @@ def args_of(joined, kind):
     return [e.get("args", {}) for e in events if e.get("cat") == kind and e["ph"] == "X"]
 
 
+@pytest.mark.slow
 def test_payloads_of_every_size_are_printed_and_missing_ones_are_not(tmp_path):
     """The least integer has no positive twin: to print it once took for ever."""
     payloads = [-(2**63), 2**63 - 1, 0, None, (0x4E42 << 48) + 7]
@@ -296,6 +304,7 @@ def test_payloads_of_every_size_are_printed_and_missing_ones_are_not(tmp_path):
     assert [a.get("call") for a in shown] == [None, None, None, None, 7]
 
 
+@pytest.mark.slow
 def test_copies_tell_their_memories_and_ranges_whether_they_never_ended(tmp_path):
     where = {"start": 50, "end": 60, "process": PROCESS, "stream": 7}
     copy = {**where, "copy_kind": 1, "source_kind": 1, "target_kind": 2}
@@ -326,6 +335,7 @@ def counted(tmp_path):
     return one(tmp_path, annotations=[step, *samples, {**where, "start": 60, "text": "a mark"}])
 
 
+@pytest.mark.slow
 def test_counters_are_drawn_with_every_value(tmp_path):
     events = events_of(counted(tmp_path))["traceEvents"]
     samples = [(e["name"], e["args"]["value"]) for e in events if e["ph"] == "C"]
@@ -337,6 +347,7 @@ def test_counters_are_drawn_with_every_value(tmp_path):
     assert [e["name"] for e in events if e["ph"] == "i"] == ["a mark"]
 
 
+@pytest.mark.slow
 def test_samples_of_several_threads_are_in_order_of_time(tmp_path):
     """And a counter that has any real has all its values as one kind: catapult sorts none."""
     samples = [(30, 1, 3, None), (10, 2, None, 0.5), (20, 1, 1, None), (40, 2, 4, None)]
@@ -360,6 +371,7 @@ def test_samples_of_several_threads_are_in_order_of_time(tmp_path):
     assert by_name["loss"] == [(10, 0.5), (20, 1), (30, 3), (40, 4)]
 
 
+@pytest.mark.slow
 def test_counters_load_in_the_trace_processor(tmp_path, trace_processor):
     trace = trace_processor(trace_of(counted(tmp_path), tmp_path / "t.json.gz"))
     rows = trace.query(
@@ -370,6 +382,7 @@ def test_counters_load_in_the_trace_processor(tmp_path, trace_processor):
     assert [row.value for row in rows] == [3, -1, 0, 2**63, 0.5, -2.25e-7]
 
 
+@pytest.mark.slow
 def test_what_never_ended_is_drawn_without_length(tmp_path):
     kernel = {"start": 50, "end": None, "process": PROCESS, "correlation": 3, "stream": 7}
     joined = one(tmp_path, kernels=[kernel, {**kernel, "end": 60, "correlation": None}])

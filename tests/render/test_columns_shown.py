@@ -68,7 +68,6 @@ def test_what_is_not_known_is_left_empty(by):
     assert "-1" not in text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(headings.UNKNOWABLE))
 def test_no_table_writes_what_is_not_known(name):
     text = headings.text(name, pd.Series([-1.0, 0.25]))

@@ -53,7 +53,6 @@ def test_a_report_shows_its_ops_and_the_accounting(joined):
     assert "--share: 100.0%" in html
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_can_be_shown(joined, view):
     rows = joined.by(view)
@@ -68,6 +67,7 @@ def test_names_are_texts(joined):
     assert "</td><script>alert(1)</script>" in found.cells
 
 
+@pytest.mark.slow
 def test_without_device_work_the_times_are_of_the_cpu(tmp_path):
     path = tmp_path / "host.sqlite"
     ranges = [{"start": 1, "end": 9, "type": 59, "thread": 1 << 24, "text": "on the host"}]

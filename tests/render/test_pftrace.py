@@ -18,8 +18,6 @@ from bridge.render import packets
 from bridge.render.pftrace import pftrace
 from importers import ReportError
 
-pytestmark = pytest.mark.slow
-
 pb = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
 
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
@@ -190,6 +188,7 @@ def nested(whole):
 
 
 # Every other report, for time: test_chrome loads each of them, from the same timeline.
+@pytest.mark.slow
 @pytest.mark.parametrize("path", real_parts.corpus_reports()[::2])
 def test_real_reports_load_whole(path, opened):
     try:
@@ -217,6 +216,7 @@ def test_real_reports_load_whole(path, opened):
         assert counters.total == sum(int(v.sum()) for v in values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pytorch-forward", "memcpy-heavy", "nvfuser"])
 def test_arguments_are_those_of_the_timeline(corpus, name):
     whole = timeline(bridge.joined.load(corpus / "nsys" / f"{name}.sqlite").attributed)
@@ -265,6 +265,7 @@ def outer_first(spans):
     return sorted(spans, key=lambda span: (span[0], -span[1]))
 
 
+@pytest.mark.slow
 @given(SPANS)
 def test_slices_that_nest_are_read_back_with_their_depths(found):
     nest = []
@@ -279,6 +280,7 @@ def test_slices_that_nest_are_read_back_with_their_depths(found):
     assert (again, depths) == (Counter(nest), nested(whole))
 
 
+@pytest.mark.slow
 @given(SPANS)
 def test_slices_that_follow_each_other_are_read_back_whatever_their_kinds(found):
     at, spans = 0, ([], [])
@@ -295,6 +297,7 @@ def test_slices_that_follow_each_other_are_read_back_whatever_their_kinds(found)
     assert again == Counter([*spans[0], *spans[1]])
 
 
+@pytest.mark.slow
 def test_touching_slices_of_two_kinds_and_lengthless_ones_keep_their_times(opened):
     kernels = drawn("kernel", [(0, 10), (20, 30), (30, 30), (30, 40)], 2)
     copies = drawn("copy", [(10, 20), (40, 40), (40, 45)], 2)
@@ -304,6 +307,7 @@ def test_touching_slices_of_two_kinds_and_lengthless_ones_keep_their_times(opene
     assert found == expected_slices(whole)
 
 
+@pytest.mark.slow
 def test_more_slices_than_are_written_at_once_stay_in_order(opened):
     count = packets.CHUNK + 1000
     spans = [(10 * n, 10 * n + 10) for n in range(count)]
@@ -314,12 +318,14 @@ def test_more_slices_than_are_written_at_once_stay_in_order(opened):
     assert rows == [("kernel", count, 9, 9, 0), ("op", count, 10, 10, 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", [0, 1_700_000_000_000_000_001, 2**62])
 def test_times_are_those_recorded(opened, base):
     whole = made(drawn("kernel", [(base, base + 1), (base + 3, base + 1004)], 2), base=base)
     assert opened(whole).query("select ts, dur from slice") == [(base, 1), (base + 3, 1001)]
 
 
+@pytest.mark.slow
 def test_times_before_zero_are_told_from_the_first_event_on(opened):
     whole = made(drawn("op", [(-5000, 9), (-3, -3)]), base=-5000)
     trace = opened(whole)
@@ -328,6 +334,7 @@ def test_times_before_zero_are_told_from_the_first_event_on(opened):
     assert [row.v for row in found] == ["-5000"]
 
 
+@pytest.mark.slow
 def test_names_come_out_as_they_went_in(opened):
     ops = drawn("op", [(n, n + 1) for n in range(len(NAMES))], names=NAMES)
     whole = made(replace(ops, args={"details": Named(ops.name.codes, NAMES)}))
@@ -343,12 +350,14 @@ def test_what_is_no_unicode_gives_way_to_question_marks_and_nul_stays():
     assert [name for _, _, name, _ in events(whole)] == ["a?", "a\0b"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, unique=True))
 def test_any_text_is_read_back(names):
     ops = drawn("op", [(n, n + 1) for n in range(len(names))], names=names)
     assert [name for _, _, name, _ in events(made(ops))] == names
 
 
+@pytest.mark.slow
 def test_an_op_points_at_each_of_its_calls_and_a_call_at_all_it_launched(opened):
     ops = drawn("op", [(0, 100), (5, 60), (70, 80)])
     calls = drawn("api", [(6, 8), (10, 12), (71, 72), (90, 91), (95, 96)], 1)
@@ -361,6 +370,7 @@ def test_an_op_points_at_each_of_its_calls_and_a_call_at_all_it_launched(opened)
     })  # fmt: skip
 
 
+@pytest.mark.slow
 def test_phases_overlap_on_one_track_of_their_thread(opened):
     spans = [(0, 100), (50, 150), (60, 70), (60, 70), (100, 100), (150, 200)]
     trace = opened(made(drawn("op", [(0, 200)]), phases=drawn("phase", spans)))
@@ -380,6 +390,7 @@ def counter(name, samples, track=0):
     return drawn("counter", [(t, t) for t, _ in samples], track, [name], value=column)
 
 
+@pytest.mark.slow
 def test_counters_are_drawn_with_every_value_and_their_unit(opened):
     counters = [
         counter("loss", [(0, 3), (1, -1), (2, 0), (3, -(2**40))]),
@@ -433,6 +444,7 @@ def test_arguments_that_are_missing_leave_no_trace():
     ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 2**30), st.integers(0, 3)), min_size=1), st.data())
 def test_paths_are_the_names_from_the_root_down(tree, data):
     parent = ints([above % (n + 1) - 1 for n, (above, _) in enumerate(tree)])
@@ -444,6 +456,7 @@ def test_paths_are_the_names_from_the_root_down(tree, data):
     assert found == [one(chain, row) for row in range(len(node))]
 
 
+@pytest.mark.slow
 def test_instants_have_names_and_no_length(opened):
     whole = made(drawn("op", [(0, 10)]), marks=drawn("mark", [(5, 5), (0, 0)]))
     assert sorted(row[:3] for row in shown(opened(whole))) == [
@@ -472,6 +485,7 @@ def test_tracks_have_their_numbers_names_parents_and_order():
     assert (process.sibling_order_rank, device.sibling_order_rank) == (0, 1)
 
 
+@pytest.mark.slow
 def test_tracks_of_one_name_stay_apart(opened):
     twins = [replace(STREAM, tid=10_000_010 + n, order=n) for n in range(2)]
     kernels = replace(drawn("kernel", [(0, 10), (20, 30)]), track=ints([0, 1]))
@@ -488,6 +502,7 @@ def test_no_two_tracks_have_one_number():
     assert {p.track_event.track_uuid for p in found if p.HasField("track_event")} <= set(uuids)
 
 
+@pytest.mark.slow
 def test_the_trace_tells_where_it_comes_from(opened, tmp_path, trace_processor):
     path = tmp_path / "about.pftrace"
     path.write_bytes(bytes_of(made(), ["größe\n.sqlite"], [{"rank": 3}, {}]))
@@ -502,6 +517,7 @@ def test_the_trace_tells_where_it_comes_from(opened, tmp_path, trace_processor):
     }
 
 
+@pytest.mark.slow
 def test_nothing_at_all_is_a_trace(opened):
     assert opened(replace(made(), tracks=[])).query("select count(*) from slice") == [(0,)]
 
@@ -512,10 +528,12 @@ def demonstration(tmp_path):
     return timeline(bridge.joined.load(tmp_path / "demo.sqlite").attributed)
 
 
+@pytest.mark.slow
 def test_the_same_report_gives_the_same_bytes(tmp_path):
     assert bytes_of(demonstration(tmp_path / "1")) == bytes_of(demonstration(tmp_path / "2"))
 
 
+@pytest.mark.slow
 def test_the_demonstration_loads_in_the_perfetto_ui(perfetto_ui, tmp_path):
     whole = demonstration(tmp_path)
     path = tmp_path / "t.pftrace"

@@ -91,7 +91,6 @@ def test_wide_characters_are_counted_as_they_are_shown():
         assert "1.000 s" in lines[2]
 
 
-@pytest.mark.slow
 def test_names_that_fit_are_not_shortened(joined):
     assert "ScaledDotProductFlashAttentionBackward0" in table.for_terminal(
         "op", joined.by("op"), Look(200)
@@ -112,7 +111,6 @@ def test_markdown_escapes_and_aligns():
     assert row.startswith("| a\\|b\\\\c d | 12 345 | 1.500 ms | 100.0 % | 121.5 ns |")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -130,7 +128,6 @@ def test_names_are_no_markdown(name, text):
     assert table.as_markdown("", rows).splitlines()[2].startswith(f"| {text} |")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ns", "text"),
     [(0, "0 ns"), (999, "999 ns"), (1000, "1.000 µs"), (1_234_567, "1.235 ms"), (61e9, "61.000 s"), (12.5, "12.5 ns"), (-2000, "-2.000 µs")],

@@ -89,6 +89,7 @@ def planted(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_planted_secrets_are_gone_from_every_byte(report: Path, tmp_path: Path) -> None:
     source, target = planted(report), tmp_path / "shared.sqlite"
     before = source.read_bytes()
@@ -202,6 +203,7 @@ def test_reports_and_pages_never_print_them(report: Path, tmp_path: Path) -> Non
     assert not [word for word in never for text in shown if word in text]
 
 
+@pytest.mark.slow
 def test_what_is_no_export_is_refused_and_nothing_written(report: Path, tmp_path: Path) -> None:
     other, target = tmp_path / "x.sqlite", tmp_path / "out.sqlite"
     other.write_bytes(b"no database" * 100)
@@ -224,7 +226,6 @@ def test_what_is_no_export_is_refused_and_nothing_written(report: Path, tmp_path
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

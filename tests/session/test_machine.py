@@ -108,7 +108,6 @@ def history_of_torch(actions: list[Action]) -> list[list[str]]:
     return [calls[: -len(IN_VAIN)] if calls[-2:] == IN_VAIN else calls for calls in found]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("before", "now"), TABLE)
 def test_every_transition_calls_what_the_table_says(before: Action, now: Action | None) -> None:
     actions = [before] if now is None else [before, now]
@@ -259,7 +258,6 @@ def test_a_schedule_of_nonsense_leaves_the_machine_where_it_was(bad: object) -> 
     assert not broken.running
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("call", ["begin", "step", "end"])
 def test_a_transition_is_not_begun_within_another(call: str) -> None:
     phases = Phases()

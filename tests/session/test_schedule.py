@@ -52,7 +52,6 @@ def test_steps_are_what_torch_made_of_them(given_: dict[str, int], letters: str)
     assert [actions(step).name for step in range(16)] == [LETTERS[letter] for letter in letters]
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 @given(given_=parameters)
 def test_every_step_is_torchs(given_: dict[str, int]) -> None:
@@ -75,7 +74,6 @@ def test_cycles_come_again_without_end(given_: dict[str, int], step: int) -> Non
     assert actions(late) is actions(late + cycle)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -115,7 +113,6 @@ def test_actions_of_others_are_taken_by_their_names() -> None:
     assert action_at(7, every_step) is Action.RECORD
 
 
-@pytest.mark.slow
 def test_actions_of_torch_are_taken() -> None:
     torchs = pytest.importorskip("torch.profiler").ProfilerAction
     for action in Action:

@@ -86,6 +86,7 @@ def test_a_warm_up_at_the_end_leaves_the_last_cycle_to_be_read():
     assert (ready, names(session), steps(session)) == ([1, 1], ["4", "5"], [4, 5])
 
 
+@pytest.mark.slow
 def test_ranges_open_over_a_cycle_are_of_the_cycle_in_which_they_begin():
     found = []
     session = bridge.profile(
@@ -107,6 +108,7 @@ def test_ranges_open_over_a_cycle_are_of_the_cycle_in_which_they_begin():
     ]
 
 
+@pytest.mark.slow
 def test_with_cycles_that_accumulate_no_range_is_counted_twice():
     session = bridge.profile(schedule=bridge.schedule(wait=0, warmup=0, active=1), acc_events=True)
     with session, nvtx_op("over"):
@@ -207,7 +209,6 @@ def test_threads_over_many_boundaries():
     assert 0 < len(outer) <= sum(counts.values())
 
 
-@pytest.mark.slow
 def test_every_thread_is_recorded_with_its_name():
     with bridge.profile() as session:
         thread = threading.Thread(target=op, args=("there",), name="loader")

@@ -16,9 +16,6 @@ import importers
 from bridge.session.capture import DOMAIN, NAME
 from importers.report import Report
 
-pytestmark = pytest.mark.slow
-
-
 ROOT = Path(bridge.__file__).parent.parent
 CYCLES = 2
 NEAR_NS = 1_000_000  # that two looks at one range may differ by, on a busy machine
@@ -74,6 +71,7 @@ def parents(table) -> list[str | None]:
     return found
 
 
+@pytest.mark.slow
 def test_both_hold_exactly_the_active_steps(cycles):
     for active, reports in zip(recorded_twice.ACTIVE, cycles, strict=False):
         for report in reports:
@@ -84,6 +82,7 @@ def test_both_hold_exactly_the_active_steps(cycles):
             assert report.marks["payload"].tolist() == active
 
 
+@pytest.mark.slow
 def test_they_agree_call_by_call(cycles):
     for profiler, own in cycles:
         theirs, ours = of_calls(profiler), of_calls(own)

@@ -67,7 +67,6 @@ def test_steps_and_not_what_comes_every_tenth():
     assert steps[-1] == STEP  # what follows the last may be something else
 
 
-@pytest.mark.slow
 def test_steps_however_long_the_host_pauses_before_every_tenth():
     """Ten steps and what is logged repeat as well, but a part of that does so more often."""
     steps = found((["log", HOST, *STEP * 10]) * 6, pause={"log": 9, "input": 2})

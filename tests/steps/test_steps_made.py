@@ -106,6 +106,7 @@ def judged_alike(table, found):
         assert rows["change"].tolist() == pytest.approx(change)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 30), max_size=12))
 def test_states_are_those_of_the_definition(wall):
     names = ["", "warm-up", "outlier"]
@@ -159,6 +160,7 @@ def test_the_first_step_begins_when_what_was_left_over_is_done(done, start):
     assert table["wall_ns"].tolist() == [50 - start, 40]
 
 
+@pytest.mark.slow
 def test_of_some_steps_alone_the_figures_stay_those_of_the_whole():
     from bridge.joined import Joined
 
@@ -167,6 +169,7 @@ def test_of_some_steps_alone_the_figures_stay_those_of_the_whole():
     pd.testing.assert_frame_equal(part, whole[whole["step"] == 5].reset_index(drop=True))
 
 
+@pytest.mark.slow
 def test_no_steps_no_rows():
     made = Program([Range(0, PROCESS, MAIN, 0, 9, "a")], [], [], ["a"])
     table = by_step(attributed(made))
@@ -175,6 +178,7 @@ def test_no_steps_no_rows():
     assert lines([]) == ""
 
 
+@pytest.mark.slow
 def test_one_step_alone_has_no_median_and_same_processes_of_files_are_told_apart():
     from bridge.joined import Joined
 

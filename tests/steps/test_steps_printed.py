@@ -8,6 +8,8 @@ from command import done
 
 from bridge import demo
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):

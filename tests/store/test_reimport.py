@@ -61,6 +61,7 @@ def test_every_profile_says_the_same(
     assert [imported(tmp_path, path)[0] for path in paths] == first
 
 
+@pytest.mark.slow
 def test_aggregates_say_the_same(tmp_path: Path) -> None:
     reports = [made_reports.small(tmp_path / f"{name}.sqlite") for name in "ab"]
     made_reports.changed(reports[1], f"UPDATE {KERNELS} SET end = end + 1000")

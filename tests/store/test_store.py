@@ -438,7 +438,6 @@ def test_where_no_store_is_none_is_made(folder: Path) -> None:
     assert not inside(folder)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("version", [0, 1])
 def test_another_programs_database_is_refused(version: int, made: Path, db: Path) -> None:
     """Others number their schemas too, and call a table runs."""
@@ -448,13 +447,11 @@ def test_another_programs_database_is_refused(version: int, made: Path, db: Path
     assert_no_store(made, db, "not a store of nsight-bridge; choose another --db")
 
 
-@pytest.mark.slow
 def test_a_report_is_no_store(made: Path, db: Path) -> None:
     shutil.copy(made, db)
     assert_no_store(made, db, "not a store of nsight-bridge")
 
 
-@pytest.mark.slow
 def test_a_text_is_no_store(made: Path, db: Path) -> None:
     db.write_text("step 1\n" * 1000)
     assert_no_store(made, db, "not a store of nsight-bridge")

@@ -30,6 +30,7 @@ def test_a_call_in_slices_of_which_the_last_goes_on(tmp_path):
     assert_equal(*both(path, 0, at=[400], tables=SOME))
 
 
+@pytest.mark.slow
 def test_a_call_whose_slices_begin_in_two_windows_is_refused(tmp_path):
     path = sliced((100, 200), (300, 480)).written(tmp_path / "made.sqlite")
     with pytest.raises(WindowsError, match="a call is in slices that begin in two of its windows"):
@@ -44,6 +45,7 @@ def test_one_correlation_id_called_in_two_windows_is_refused(tmp_path):
         both(path, 0, at=[250], tables=SOME)
 
 
+@pytest.mark.slow
 def test_ids_that_lie_far_apart(tmp_path):
     made = sliced((100, 200), (300, 480))
     for table in ("launches", "kernels"):
@@ -61,6 +63,7 @@ def test_ranks_told_by_communicators_are_refused(tmp_path):
         both(path, 0, at=[400], tables=SOME)
 
 
+@pytest.mark.slow
 def test_strings_are_read_again_where_they_are_many(tmp_path, monkeypatch):
     monkeypatch.setattr(windows, "FEW_STRINGS", 1)
     monkeypatch.setattr(windows, "MOST_ROWS", 2)

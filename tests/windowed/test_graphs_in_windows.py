@@ -9,6 +9,9 @@ from bridge.fleet.packed import unpacked
 from importers.nsys.windows import opened
 from windowed.equal import TABLES, assert_equal, both
 
+pytestmark = pytest.mark.slow
+
+
 SOME = tuple(one for one in TABLES if one.by in {"op", "path", "op-kernel", "direction"})
 LAUNCHES = (300, 5_300, 9_300)  # of the graph; a window each
 CUTS = (1_000, 2_000, 5_000, 9_000)

@@ -97,7 +97,6 @@ def test_what_fits_is_read_as_ever(path, read):
     assert not read
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("words", REFUSED)
 def test_what_takes_a_look_at_all_of_it_is_refused(words, path):
     result = bridge("report", path, *words.split(), "--memory", "1KB")
@@ -126,7 +125,6 @@ def test_a_recording_of_its_process_is_refused(path):
     done("report", path, "--sidecar", "bridge-100.jsonl")
 
 
-@pytest.mark.slow
 def test_too_little_is_refused_with_the_least_that_works(path, monkeypatch):
     monkeypatch.setattr(limit, "BASE", 170_000_000)
     monkeypatch.setattr(limit, "LEAST", 40_000_000)
@@ -134,7 +132,6 @@ def test_too_little_is_refused_with_the_least_that_works(path, monkeypatch):
     assert_refused(result, "made.sqlite", "--memory 100MB is too little: 210MB is the least")
 
 
-@pytest.mark.slow
 def test_a_file_that_is_no_export_is_refused(path, tmp_path):
     trace = tmp_path / "trace.json"
     trace.write_text('{"traceEvents": []}', encoding="utf-8")

@@ -42,6 +42,7 @@ def test_work_without_a_process_is_of_the_only_one(tmp_path):
     assert_equal(*both(made.written(tmp_path / "made.sqlite"), 0, at=CUTS, tables=SOME))
 
 
+@pytest.mark.slow
 def test_a_range_without_an_end_ends_with_the_last_event_of_any_window(tmp_path):
     made = three()
     made.tables["session"].clear()
@@ -50,6 +51,7 @@ def test_a_range_without_an_end_ends_with_the_last_event_of_any_window(tmp_path)
     assert_equal(*both(made.written(tmp_path / "made.sqlite"), 0, at=CUTS, tables=SOME))
 
 
+@pytest.mark.slow
 def test_row_numbers_that_lie_far_apart_are_refused(tmp_path):
     path = three().written(tmp_path / "made.sqlite")
     changed(path, "UPDATE NVTX_EVENTS SET rowid = rowid * 100000000")

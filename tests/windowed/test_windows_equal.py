@@ -16,15 +16,13 @@ from importers.errors import NothingRecorded, ReportError
 from windowed.equal import TABLES, assert_equal, both
 from windowed.programs import LONG, Program
 
-pytestmark = pytest.mark.slow
-
-
 SOME = tuple(
     one for one in TABLES if one.by in {"path", "op-kernel", "api", "stream", "phase,report"}
 )
 FEW = tuple(one for one in SOME if not one.inclusive)
 
 
+@pytest.mark.slow
 def test_the_whole_corpus(corpus):
     paths = [path for path in sampled((corpus / "nsys").glob("*.sqlite")) if recorded(path)]
     assert paths
@@ -40,6 +38,7 @@ def recorded(path):
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "windows", "every"), [(report, 1, 4), (report, 3, 1), (small, 7, 3)]
 )
@@ -49,6 +48,7 @@ def test_made_reports_by_every_table(tmp_path, make, windows, every):
     assert_equal(*both(make(tmp_path / "made.sqlite", steps=4), windows, tables=tables))
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10**6),
@@ -60,6 +60,7 @@ def test_any_program_cut_anywhere(tmp_path_factory, seed, cuts):
     assert_equal(*both(path, 0, at=cuts, tables=tables))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "choices",
     [
@@ -78,6 +79,7 @@ def test_however_it_is_joined(tmp_path, choices):
         assert_equal(*both(path, 3, tables=FEW, **choices))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lacking", ["launches", "annotations", "annotations launches", "kernels"])
 def test_reports_that_lack_a_table(tmp_path, lacking):
     path = report(tmp_path / "made.sqlite", steps=3, without=lacking)

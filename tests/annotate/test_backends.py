@@ -138,7 +138,6 @@ def test_the_event_attributes_are_what_nvtx_defines(library: Library) -> None:
     assert (of_domain.value, category) == (77, [1, b"c"])
 
 
-@pytest.mark.slow
 def test_names_are_registered_once_and_not_without_end(library: Library) -> None:
     emitter = interop.Interop(Path("x"))
     for number in range(interop.REGISTERED + 10):
@@ -149,7 +148,6 @@ def test_names_are_registered_once_and_not_without_end(library: Library) -> None
     assert len(emitter._ready) == interop.REGISTERED
 
 
-@pytest.mark.slow
 def test_both_libraries_take_any_text() -> None:
     for emitter in (interop.connect(), lively_nvtx()):
         if isinstance(emitter, str):

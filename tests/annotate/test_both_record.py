@@ -19,9 +19,6 @@ import importers
 from importers import frames
 from importers.report import Report
 
-pytestmark = pytest.mark.slow
-
-
 TEXTS = ("name", "domain_name", "category", "kind")
 USUAL_NS = 1_000_000  # the two clocks are read one after the other
 NEAR_NS = 20_000_000
@@ -71,6 +68,7 @@ def both_records(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     )
 
 
+@pytest.mark.slow
 def test_every_range_is_in_both_with_all_that_was_said_of_it(both_records) -> None:
     theirs, ours = both_records
     assert len(ours) > both.DEEP
@@ -91,6 +89,7 @@ def test_times_differ_by_what_reading_a_clock_takes(both_records) -> None:
         assert (off > NEAR_NS).mean() < HELD_UP
 
 
+@pytest.mark.slow
 def test_ops_have_the_same_calls_and_paths(folder: Path) -> None:
     theirs, ours = (bridge.load(folder / name) for name in ("report.sqlite", "own.jsonl"))
     first = ranges(ours.report)["pid"].iloc[0]
@@ -103,6 +102,7 @@ def test_ops_have_the_same_calls_and_paths(folder: Path) -> None:
     assert paths(theirs) == paths(ours)
 
 
+@pytest.mark.slow
 def test_the_forked_child_is_in_both(folder: Path) -> None:
     [child] = folder.glob("own-*.jsonl")
     pid = int(child.stem.removeprefix("own-"))
@@ -119,6 +119,7 @@ def test_the_forked_child_is_in_both(folder: Path) -> None:
     assert (theirs[theirs["text"] == "in the child"]["color"] & 0xFFFFFFFF).tolist() == [0xFF008080]
 
 
+@pytest.mark.slow
 def test_marks_are_in_both(folder: Path) -> None:
     def marks(name: str) -> list[tuple[Any, ...]]:
         table = importers.load(folder / name).marks

@@ -51,7 +51,6 @@ def test_an_exit_stack_closes_later(tool: Recorder) -> None:
     assert tool.open() == ()
 
 
-@pytest.mark.slow
 def test_threads_have_stacks_of_their_own(tool: Recorder) -> None:
     op = nvtx_op("shared")
 

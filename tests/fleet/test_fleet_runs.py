@@ -188,7 +188,6 @@ def test_odd_requests_are_refused(run):
     assert_refused(bridge("report", one, "link.sqlite", "--workers", 1), "given twice")
 
 
-@pytest.mark.slow
 def test_patterns_and_folders(run):
     names = [path.relative_to(run).as_posix() for path in expanded([run / "node*/*.sqlite"])]
     assert names == sorted(names)

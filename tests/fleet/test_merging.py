@@ -100,7 +100,6 @@ def test_packing_loses_nothing(rows):
     assert back.times["times"].times.tolist() == table.times["times"].times.tolist()
 
 
-@pytest.mark.slow
 @given(st.binary(max_size=50))
 def test_other_bytes_are_refused(data):
     with pytest.raises(ValueError, match="damaged"):
@@ -126,7 +125,6 @@ def test_a_table_that_lacks_something_is_refused(head):
         unpacked(zlib.compress(data))
 
 
-@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(-1, 3), INTS), max_size=20))
 def test_times_of_a_group_are_all_of_them_in_order(pairs):
     group, value = (np.array([p[i] for p in pairs], np.int64) for i in range(2))

@@ -52,6 +52,7 @@ def test_steps_are_what_torch_made_of_them(given_: dict[str, int], letters: str)
     assert [actions(step).name for step in range(16)] == [LETTERS[letter] for letter in letters]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 @given(given_=parameters)
 def test_every_step_is_torchs(given_: dict[str, int]) -> None:

@@ -86,7 +86,6 @@ def test_a_warm_up_at_the_end_leaves_the_last_cycle_to_be_read():
     assert (ready, names(session), steps(session)) == ([1, 1], ["4", "5"], [4, 5])
 
 
-@pytest.mark.slow
 def test_ranges_open_over_a_cycle_are_of_the_cycle_in_which_they_begin():
     found = []
     session = bridge.profile(
@@ -108,7 +107,6 @@ def test_ranges_open_over_a_cycle_are_of_the_cycle_in_which_they_begin():
     ]
 
 
-@pytest.mark.slow
 def test_with_cycles_that_accumulate_no_range_is_counted_twice():
     session = bridge.profile(schedule=bridge.schedule(wait=0, warmup=0, active=1), acc_events=True)
     with session, nvtx_op("over"):
@@ -119,7 +117,6 @@ def test_with_cycles_that_accumulate_no_range_is_counted_twice():
     assert (calls["over"], calls["a"]) == (1, 5)
 
 
-@pytest.mark.slow
 def test_coroutines_suspended_over_the_boundaries():
     @nvtx_op("task")
     async def task(gate: asyncio.Event) -> None:

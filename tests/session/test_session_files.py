@@ -19,9 +19,6 @@ import bridge
 import importers
 from bridge import nvtx_op
 
-pytestmark = pytest.mark.slow
-
-
 ROOT = Path(bridge.__file__).parent.parent
 CYCLES = {"wait": 0, "warmup": 0, "active": 1, "repeat": 3}
 
@@ -43,6 +40,7 @@ def traced(path: Path) -> set[str]:
     return {event.get("name") for event in json.loads(read)["traceEvents"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".json.gz"])
 def test_every_cycle_has_a_file(suffix, tmp_path):
     session = bridge.profile(path=tmp_path / f"a.b{suffix}", schedule=bridge.schedule(**CYCLES))
@@ -70,6 +68,7 @@ def test_with_cycles_that_accumulate_there_is_one_file(tmp_path):
     assert names(importers.load(tmp_path / "a.jsonl")) == ["in 0", "in 1", "in 2"]
 
 
+@pytest.mark.slow
 @pytest.mark.racy("threads and timers meet at random")
 def test_a_recording_grows_and_is_readable_at_any_moment(tmp_path):
     path = tmp_path / "made" / "here" / "a.jsonl"
@@ -85,6 +84,7 @@ def test_a_recording_grows_and_is_readable_at_any_moment(tmp_path):
     assert len(seen) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.racy("processes are killed while others wait for them")
 def test_after_a_kill_the_recording_is_readable(tmp_path):
     program = """
@@ -148,6 +148,7 @@ def test_nothing_recorded_is_a_warning_at_the_end(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_dump_while_it_goes_on(tmp_path):
     with bridge.profile(path=tmp_path / "own.jsonl") as session:
         op("a")

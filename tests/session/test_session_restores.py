@@ -21,9 +21,6 @@ import bridge
 from bridge import nvtx_op
 from bridge.annotate import emit
 
-pytestmark = pytest.mark.slow
-
-
 ROOT = Path(bridge.__file__).parent.parent
 ONE = {"wait": 0, "warmup": 0, "active": 1}
 
@@ -60,6 +57,7 @@ def test_what_the_body_raises(error, options, tmp_path):
     assert not any(one["open"] for one in ranges(session))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
 def test_what_ready_raises(error):
     raising = [True]
@@ -98,6 +96,7 @@ def test_what_the_body_raises_is_not_lost_when_ready_raises():
     assert isinstance(raised.value.__context__, KeyError)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failing", ["start", "stop"])
 def test_a_capture_that_fails(failing, monkeypatch):
     from bridge.session.capture import Capture
@@ -195,6 +194,7 @@ def test_many_threads_stop_at_once():
     assert len(calls) == 50
 
 
+@pytest.mark.slow
 @pytest.mark.racy("a signal comes at a random moment")
 def test_stop_from_a_signal_handler():
     session, found = bridge.profile(level=2), set()
@@ -214,6 +214,7 @@ def test_stop_from_a_signal_handler():
     assert found == {"a"}
 
 
+@pytest.mark.slow
 @pytest.mark.racy("a signal comes at a random moment")
 def test_an_interrupt_at_any_moment_leaves_nothing_that_a_second_stop_cannot_undo():
     done = subprocess.run(
@@ -225,6 +226,7 @@ def test_an_interrupt_at_any_moment_leaves_nothing_that_a_second_stop_cannot_und
     assert int(done.stdout.split()[0]) > 10
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_over_the_steps():
     session = bridge.profile(
         schedule=bridge.schedule(wait=1, warmup=1, active=2), level=2, profile_memory=True
@@ -249,6 +251,7 @@ def test_memory_does_not_grow_over_the_steps():
     assert grown < 50_000, grown
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_over_the_sessions():
     profile = bridge.profile  # looked for only once: that takes memory of its own
 
@@ -308,6 +311,7 @@ ENDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ending", "name"),
     [*((ending, "a.jsonl") for ending in ENDS), ("exception", "a.json"), ("return", "a.json.gz")],

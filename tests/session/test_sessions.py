@@ -18,8 +18,6 @@ import bridge
 from bridge import Action, nvtx_op
 from importers.errors import NothingRecorded, ReportError
 
-pytestmark = pytest.mark.slow
-
 
 @nvtx_op
 def work() -> int:
@@ -346,6 +344,7 @@ def test_metadata_that_json_cannot_say(running):
 # -- options
 
 
+@pytest.mark.slow
 def test_level_2_records_collections_of_garbage():
     with bridge.profile(level=2) as session, nvtx_op("around"):
         gc.collect()

@@ -59,6 +59,7 @@ def unchanged() -> Iterator[None]:
     ending.expect()  # these register themselves once for the whole process
     running._stop_at_exit()
     gc.collect()  # what earlier tests left may go in the block
+    gc.freeze()  # and nobody need look through the rest again
     before = standing()
     yield
     for thread in threading.enumerate():

@@ -114,6 +114,7 @@ def test_actions_of_others_are_taken_by_their_names() -> None:
     assert action_at(7, every_step) is Action.RECORD
 
 
+@pytest.mark.slow
 def test_actions_of_torch_are_taken() -> None:
     torchs = pytest.importorskip("torch.profiler").ProfilerAction
     for action in Action:

@@ -222,3 +222,14 @@ def test_the_page_shows_what_is_printed() -> None:
     command, shown = re.findall(r"bridge (onednn train\.log .*)\n```|\n```\n(prim[^`]*)```", page)
     words = command[0].replace("train.log", str(DATA / "onednn-3.12.log")).split()
     assert done(*words) == shown[1]
+
+
+def test_what_was_made_and_never_ran_took_no_time(tmp_path: Path) -> None:
+    made = LINE.replace(",exec,", ",create:cache_miss,").replace("2x3:3x4,0.5", "5x6:6x7,0.25")
+    (tmp_path / "x.log").write_text(HEAD + LINE + made, encoding="utf-8")
+    table = primitives.by(load(tmp_path / "x.log"), ("problem",), "primitive")
+    ran, never = table.to_dict("records")
+    assert (ran["problem"], never["problem"]) == ("2x3:3x4", "5x6:6x7")
+    figures = ("calls", "total_ns", "min_ns", "max_ns", "creations", "creation_ns")
+    assert [ran[name] for name in figures] == [1, 500_000, 500_000, 500_000, 0, 0]
+    assert [never[name] for name in figures] == [0, 0, 0, 0, 1, 250_000]

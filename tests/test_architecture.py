@@ -178,6 +178,7 @@ def test_no_name_says_nothing():
     ]
 
 
+@pytest.mark.slow
 def test_the_top_level_holds_only_what_belongs_there():
     if not (ROOT / ".git").exists() or not shutil.which("git"):
         pytest.skip("not a git checkout")

@@ -177,6 +177,7 @@ def test_the_real_runtime_has_what_is_asked(gpu):
     assert {"name", "l2CacheSize"} <= set(dir(real.cudaDeviceProp))
 
 
+@pytest.mark.slow
 def test_the_real_torch_has_what_is_asked(gpu):
     real = pytest.importorskip("torch", reason="PyTorch is not installed")
     for name in vars(torch_of(gpu).cuda):

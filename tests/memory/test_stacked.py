@@ -137,6 +137,7 @@ def test_the_json_is_what_pytorch_would_write(held):
     assert times[0] == began // 1_000
 
 
+@pytest.mark.slow
 def test_the_columns_of_the_json_are_in_pytorchs_order(held):
     reason = "PyTorch is not installed"
     profiler = pytest.importorskip("torch.profiler._memory_profiler", reason=reason)

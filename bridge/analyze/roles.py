@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 import numpy as np
 
@@ -40,9 +41,12 @@ def calls_matching(joined: Attributed, pattern: re.Pattern[str]) -> Flags:
 
 def loads_data(joined: Attributed) -> Flags:
     """Tell which ops (a code into ``joined.ops``; the last entry is for none) wait for data."""
-    return _told(
-        joined.ops, lambda op: bool(DATA_LOADING.fullmatch(op)) or parse(op).kind == "dataloader"
-    )
+    return _told(joined.ops, _says_loading)
+
+
+@lru_cache(maxsize=1 << 14)  # several tables ask of the same ops
+def _says_loading(op: str) -> bool:
+    return bool(DATA_LOADING.fullmatch(op)) or parse(op).kind == "dataloader"
 
 
 def compiles(joined: Attributed) -> Flags:

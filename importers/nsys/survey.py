@@ -99,7 +99,7 @@ class Survey:
 
 def cuts(database: Database, queries: Mapping[str, Query], windows: int) -> Ints:
     """Return times that part the rows of all long tables into about equal windows, by samples of their starts."""
-    found = [_sampled(database, queries[t], schema.READ[t]) for t in LONG if t in queries]
+    found = [_probed(database, queries[t], schema.READ[t]) for t in LONG if t in queries]
     if windows <= 1 or not found:
         return np.empty(0, np.int64)
     times, weights = (np.concatenate(c) for c in zip(*found, strict=True))
@@ -110,7 +110,7 @@ def cuts(database: Database, queries: Mapping[str, Query], windows: int) -> Ints
     return found_cuts
 
 
-def _sampled(database: Database, query: Query, table: Table) -> tuple[Ints, NDArray[np.float64]]:
+def _probed(database: Database, query: Query, table: Table) -> tuple[Ints, NDArray[np.float64]]:
     """Return the starts of some rows of a table, and how many rows each stands for."""
     first, last = database.bounds([query.table])[query.table]
     at = np.linspace(first, max(first, last - PROBE_ROWS), PROBES).astype(np.int64)

@@ -13,7 +13,9 @@ from bridge import kernels
 pytestmark = pytest.mark.slow
 
 FP32_PIPES = "_ffma_"  # a GEMM of cuBLAS that says so; the plugin goes by `xmma_gemm` alone
-LATER = re.compile("flash_fwd_kernel|_tf32f32_tf32f32_|_d884gemm_|^nvjet_")  # what the plugin's list lacks
+LATER = re.compile(
+    "flash_fwd_kernel|_tf32f32_tf32f32_|_d884gemm_|^nvjet_"
+)  # what the plugin's list lacks
 
 
 def test_kernels_of_the_corpus(tool_says, tmp_path):

@@ -49,7 +49,7 @@ def load_aggregates(path: Path, run: int | str | None = None) -> Together | None
 
 
 def _saved(found: Together, path: Path, identity: str, tables: list[str], rules: str) -> int:
-    with opened(path, create=True) as database:
+    with opened(path) as database:
         clean(database)
         run = next_run(database)
         for part in found.parts:  # a turn per report

@@ -59,7 +59,7 @@ def once(path: Path, identity: str, rules: str, write: Callable[[], int]) -> int
 
 
 def _saved(joined: Joined, path: Path, identity: str, rules: str, worth: str) -> int:
-    with opened(path, create=True) as database:
+    with opened(path) as database:
         clean(database)
         run = next_run(database)
         last = {table: _last(database, table) for table in ORDER}

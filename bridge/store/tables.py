@@ -86,9 +86,9 @@ class StoreError(ReportError):
 
 
 @contextmanager
-def opened(path: Path, *, create: bool = False) -> Iterator[Database]:
+def opened(path: Path) -> Iterator[Database]:
     """Open the store with sqlite-utils, its schema brought up to date; commits at a good end."""
-    _there(path, create=create)
+    _there(path)
     try:
         # Absolute, for SQLite may take a name that begins with "file:" for an address.
         connection = sqlite3.connect(path.absolute(), timeout=PATIENCE_S)
@@ -110,11 +110,12 @@ def opened(path: Path, *, create: bool = False) -> Iterator[Database]:
 
 @contextmanager
 def alone(path: Path, *, create: bool = False) -> Iterator[None]:
-    """Keep other writers out: what one has not finished looks to the next like a dead import's.
+    """Keep other writers out: what one has not finished looks to the next like a dead import's; ``create`` makes the file.
 
     Not one of SQLite's locks, which end with each connection: it lasts as long as the block.
     """
-    _there(path, create=create)
+    if not create:
+        _there(path)
     try:
         file = path.open("ab")
     except OSError as error:
@@ -125,8 +126,8 @@ def alone(path: Path, *, create: bool = False) -> Iterator[None]:
         yield
 
 
-def _there(path: Path, *, create: bool) -> None:
-    if not create and not path.exists():
+def _there(path: Path) -> None:
+    if not path.exists():
         raise StoreError(
             f"{path}: no store here; 'bridge import REPORT' makes one, or name a report"
         )

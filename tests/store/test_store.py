@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sqlite3
@@ -337,6 +338,20 @@ def test_sampled_pages_tell_large_files_apart(tmp_path: Path) -> None:
     large.write_bytes(data)
     assert store.identity([large]) == known
     assert store.identity([large], whole=True) != whole
+
+
+def test_a_report_of_nsight_compute_is_part_of_what_a_run_is_known_by(tmp_path: Path) -> None:
+    known = {}
+    for name in ("a", "b", "c", "d"):
+        (tmp_path / name).write_text(name)
+        known[name] = f"all:1:{hashlib.blake2b(name.encode(), digest_size=16).hexdigest()}"
+    a, b, c, d = (tmp_path / name for name in known)
+    found = store.identity([a, b], ncu=[d, c])
+    first, second = sorted((known["a"], known["b"]))
+    assert found == f"{first}+{second}+ncu:{known['d']}+ncu:{known['c']}"
+    assert store.identity([b, a], ncu=[d, c]) == found  # in any order, but for these
+    assert store.identity([a, b], ncu=[c, d]) != found
+    assert store.without_ncu(found) == store.identity([a, b])
 
 
 @pytest.mark.slow

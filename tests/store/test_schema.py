@@ -1,0 +1,82 @@
+"""A store of any earlier version gets what it lacks, and nothing twice; who is done with a store has closed it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import made_reports
+import pytest
+
+from bridge.store.tables import VERSION, opened
+from importers.frames import DEVICE_FACTS
+
+# What each version brought: tables and views by their names, columns behind the name of their table.
+NEW_IN = {
+    2: "waits graph_nodes ranges.json marks.json activities.source_kind activities.target_kind"
+    " activities.migration_cause activities.green_context",
+    3: "reports.epoch_ns reports.metadata",
+    4: " ".join(f"devices.{fact}" for fact in DEVICE_FACTS),
+    5: "runs.name",
+    6: "memory",
+    7: "kernel_metrics kernel_rules metrics metric_rules measured runs.ncu",
+    8: "overhead diagnostics runs.quality reports.beside",
+    9: "aggregates runs.tables reports.aggregates runs.totals runs.worth",
+}
+VIEWS = ("kernel_metrics", "kernel_rules")
+
+
+def schema(db: Path) -> dict[str, set[str]]:
+    """List the columns of every table and view, in any order, and the version."""
+    with closing(sqlite3.connect(db)) as connection:
+        names = [
+            n for (n,) in connection.execute("SELECT name FROM sqlite_master WHERE sql IS NOT NULL")
+        ]
+        found = {
+            n: {row[1] for row in connection.execute(f"PRAGMA table_info('{n}')")} for n in names
+        }
+        return {**found, "version": {str(*connection.execute("PRAGMA user_version").fetchone())}}
+
+
+def dropped(name: str) -> str:
+    """Say in SQL that there is no such table, view or column."""
+    table, _, column = name.partition(".")
+    if column:
+        return f"ALTER TABLE {table} DROP COLUMN {column}"
+    return f"DROP {'VIEW' if name in VIEWS else 'TABLE'} {name}"
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    """Give a store without a run."""
+    db = tmp_path / "bridge.db"
+    db.touch()
+    with opened(db):
+        return db
+
+
+@pytest.mark.parametrize("version", range(1, VERSION))
+def test_a_store_of_an_older_version_gets_all_that_it_lacks(version: int, new: Path) -> None:
+    today = schema(new)
+    newer = [name for of in range(VERSION, version, -1) for name in NEW_IN[of].split()]
+    made_reports.changed(new, "BEGIN", *map(dropped, newer), f"PRAGMA user_version = {version}")
+    assert not {name for name in newer if "." not in name} & schema(new).keys()
+    with opened(new):
+        pass
+    assert schema(new) == today
+
+
+def test_what_an_older_store_has_already_is_not_made_again(new: Path) -> None:
+    today = schema(new)
+    made_reports.changed(new, "PRAGMA user_version = 1")
+    with opened(new):
+        pass
+    assert schema(new) == today
+
+
+def test_a_store_is_closed_once_it_has_been_read(new: Path) -> None:
+    with opened(new) as database:
+        assert database.execute("SELECT count(*) FROM runs").fetchone() == (0,)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        database.execute("SELECT count(*) FROM runs")

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from real_parts import NIGHT
 
 import bridge
 from bridge.analyze.steps import ROLES, by_step
@@ -17,6 +18,7 @@ from importers import frames
 
 US = 1_000
 RANKS = ("pytorch-2gpu-before", "pytorch-2gpu-after")
+RESNETS = ("resnet50-workers0", "resnet50-workers4")  # data loaded in turn, and by workers
 LIKE_US = ("kernel", "memcpy", "memset", "communication", "runtime")
 ON_HOST = ("dataloader", "cpu", "other")
 
@@ -112,7 +114,7 @@ def test_tensorboard_parts_the_steps_of_a_training_alike(reports, tmp_path, tool
     assert compare_steps(reports("mnist-training"), tmp_path, tool_says) == 59
 
 
-@pytest.mark.parametrize("name", RANKS)
+@pytest.mark.parametrize("name", RANKS if NIGHT else RANKS[:1])
 def test_tensorboard_parts_steps_that_we_found_alike(name, reports, tmp_path, tool_says):
     """Once they have names: without any it takes the whole run for one step."""
     assert compare_steps(with_steps(reports(name)), tmp_path, tool_says) >= 26
@@ -156,7 +158,7 @@ def test_hta_finds_a_gpu_as_busy_in_a_training(reports, tmp_path, tool_says):
     check_hta(row, tool_says("in_hta_times.py", tmp_path))
 
 
-@pytest.mark.parametrize("name", RANKS)
+@pytest.mark.parametrize("name", RANKS if NIGHT else RANKS[1:])
 def test_hta_finds_two_gpus_as_busy(name, reports, tmp_path, tool_says):
     joined = reports(name)
     rows = joined.by("device").sort_values("device").to_dict("records")
@@ -168,7 +170,7 @@ def test_hta_finds_two_gpus_as_busy(name, reports, tmp_path, tool_says):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["resnet50-workers0", "resnet50-workers4"])
+@pytest.mark.parametrize("name", RESNETS if NIGHT else RESNETS[:1])
 def test_tensorboard_on_a_trace_of_the_profilers_own(name, reports, corpus, tool_says):
     """The trace as it was written against the report that we read from it: what waits for data is the same."""
     table = by_step(reports(name, "kineto", ".pt.trace.json.gz").attributed)

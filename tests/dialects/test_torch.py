@@ -246,7 +246,12 @@ def test_the_first_process_of_a_container_is_no_device(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", [TRAINING, "pytorch-backward", "pytorch-2gpu-before", "transformer-annotated"]
+    "name",
+    [
+        TRAINING,
+        "pytorch-2gpu-before",
+        *(["pytorch-backward", "transformer-annotated"] * real_parts.NIGHT),
+    ],
 )
 def test_tensorboards_plugin_agrees_on_every_op(name, reports, tmp_path, tool_says):
     joined = reports(name)

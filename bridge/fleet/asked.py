@@ -98,9 +98,7 @@ def kept(also: Sequence[str] = ()) -> tuple[Asked, ...]:
 
     Raises ValueError, in words for the user, for one that is not put together.
     """
-    pairs = [by for by in TOGETHER if all(name in DIMENSIONS for name in by.split(","))]
-    alone = [name for name in ALONE if name in DIMENSIONS]
-    found = [_of(by, KEPT[rows_of(by)], Options()) for by in (*ROWS, *alone, *pairs)]
+    found = [_of(by, KEPT[rows_of(by)], Options()) for by in (*ROWS, *ALONE, *TOGETHER)]
     found += only(also)
     found += [
         _of("op-kernel", KEPT[rows_of("op-kernel")], Options(inclusive=True)),

@@ -60,14 +60,11 @@ def _computed(dask: Any, tasks: Sequence[Task], cluster: Any) -> Iterator[Aggreg
         client = dask.Client(cluster)
     except (OSError, ValueError) as error:
         raise NoClusterError(f"{cluster}: no scheduler answers there") from error
-    with client:
+    with client:  # at whose end the scheduler drops what is not done
         _ready(client)
         of = dict(zip(client.map(done, tasks, pure=False), tasks, strict=True))
-        try:
-            for future in dask.as_completed(list(of)):
-                yield _found(dask, future, of[future])
-        finally:
-            client.cancel(list(of))
+        for future in dask.as_completed(list(of)):
+            yield _found(dask, future, of[future])
 
 
 def _ready(client: Any) -> None:

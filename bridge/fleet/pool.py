@@ -82,9 +82,9 @@ def in_processes(tasks: Iterable[Task], workers: int) -> Iterator[Aggregates | B
                 worker.start(waiting.popleft())
                 busy[worker.connection] = worker
             for ready in connection.wait([worker.connection for worker in busy.values()]):
-                worker = busy.pop(ready)
-                task = worker.task
-                found = worker.answer()
+                worker = busy[ready]
+                task, found = worker.task, worker.answer()
+                del busy[ready]
                 if found is not None:
                     idle.append(worker)
                     yield found

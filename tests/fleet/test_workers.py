@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from command import bridge, done
+from made_reports import small
 from real_parts import need
 
 from bridge.fleet import cluster, pool
@@ -137,28 +138,40 @@ def test_killed_workers_of_the_pool_lose_nothing(reports):
     assert not workers_of_ours()
 
 
-@pytest.mark.racy("processes are killed while others wait for them")
-def test_a_report_that_kills_its_worker_every_time_is_named(reports):
-    over, deaths = threading.Event(), set[int]()
+class Deadly:
+    """Kills the process that it is sent to."""
 
-    def kill_all() -> None:
-        while not over.wait(0.05):
-            for child in workers_of_ours():
-                deaths.add(child.pid or 0)
-                with suppress(ProcessLookupError):
-                    os.kill(child.pid or 0, signal.SIGKILL)
+    def __reduce__(self) -> tuple[Callable[..., None], tuple[int, ...]]:
+        return signal.raise_signal, (signal.SIGKILL,)
 
-    killer = threading.Thread(target=kill_all)
-    killer.start()
-    try:
-        [found] = pool.in_processes(tasks(reports)[:1], 1)
-    finally:
-        over.set()
-        killer.join()
-    assert isinstance(found, Broken)
-    assert "died 3 times (killed by SIGKILL)" in found.line
-    assert len(deaths) >= 3
+
+@pytest.mark.slow
+def test_a_report_that_kills_its_worker_every_time_is_named_and_the_others_go_on(reports):
+    first, deadly, *others = tasks(reports)[:4]
+    work = [first, replace(deadly, given=Deadly()), *others]
+    found = {one.place: one for one in pool.in_processes(work, 2)}
+    broken = found.pop(1)
+    assert isinstance(broken, Broken)
+    assert "died 3 times (killed by SIGKILL)" in broken.line
+    assert_complete([*found.values()], [first, *others])
     assert not workers_of_ours()
+
+
+@pytest.mark.slow
+def test_what_nobody_waits_for_any_more_is_dropped_by_the_scheduler(reports, scheduler):
+    from distributed import Client
+
+    def left(dask_scheduler: object = None) -> int:
+        return len(dask_scheduler.tasks)  # type: ignore[attr-defined]
+
+    outcomes = cluster.on_cluster(tasks(reports), scheduler)
+    next(outcomes)
+    outcomes.close()
+    ends = time.monotonic() + 20
+    with Client(scheduler) as client:
+        while client.run_on_scheduler(left) and time.monotonic() < ends:
+            time.sleep(0.01)
+        assert client.run_on_scheduler(left) == 0
 
 
 @pytest.mark.slow
@@ -172,9 +185,10 @@ def test_nobody_answers_at_the_address(reports, monkeypatch):
     assert result.stderr.splitlines()[-1].startswith("Error: tcp://127.0.0.1:9: no scheduler")
 
 
-def test_without_dask_a_scheduler_is_refused(reports, monkeypatch):
+def test_without_dask_a_scheduler_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "available", lambda: False)
-    result = bridge("report", pattern(reports), "--scheduler", "tcp://127.0.0.1:9")
+    path = small(tmp_path / "made.sqlite", steps=1)
+    result = bridge("report", path, "--scheduler", "tcp://127.0.0.1:9")
     assert result.exit_code == 1
     assert "nsight-bridge[cluster]" in result.stderr
 

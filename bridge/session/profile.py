@@ -46,7 +46,7 @@ class Profile:
         self._machine = Machine(options.schedule, self._cycle)
         self._numbered = False  # whether steps are ranges
         self._step: stack.Entry | None = None
-        self._paused = self._stopping = False
+        self._stopping = False
 
     def start(self) -> None:
         """Begin with step 0; raises RuntimeError while a session runs, this one or another."""
@@ -90,14 +90,11 @@ class Profile:
     def pause(self) -> None:
         """Record and emit nothing until `resume`; the steps go on."""
         if running.current() is self:
-            self._paused = True
             self._cycle.mute(True)
 
     def resume(self) -> None:
         """Record again."""
-        if self._paused:
-            self._paused = False
-            self._cycle.mute(False)
+        self._cycle.mute(False)
 
     @property
     def is_profiling(self) -> bool:
@@ -182,7 +179,7 @@ class Profile:
         call_all(self._close_step, end_cycle, self._machine.abandon, self._ended)
 
     def _ended(self) -> None:
-        self._paused = self._stopping = False
+        self._stopping = False
         if self._cycle.on:  # an interrupt came in the midst of a transition
             self._cycle.stop()
         self._cycle.mute(False)

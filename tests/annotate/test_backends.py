@@ -8,9 +8,11 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from recorder import Recorder
 
 import bridge
 from bridge.annotate import callid, emit, interop, pypi
@@ -80,6 +82,27 @@ def test_the_choice_is_made_at_the_first_use(monkeypatch: pytest.MonkeyPatch) ->
         emit.use(previous)
 
 
+@pytest.mark.parametrize(
+    ("tool", "wanted", "attached"),
+    [("1", "auto", True), ("1", "off", False), ("", "interop", False)],
+)
+def test_details_go_beside_a_report_where_a_tool_hears_the_ranges(
+    monkeypatch: pytest.MonkeyPatch, tool: str, wanted: str, attached: bool
+) -> None:
+    chain(monkeypatch, Recorder(), Recorder())
+    for sign in emit.SIGNS:
+        monkeypatch.delenv(sign, raising=False)
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", tool)
+    monkeypatch.setenv("BRIDGE_NVTX", wanted)
+    monkeypatch.setattr(emit.state, "attached", None)
+    previous = emit.use(None)
+    try:
+        emit.current()
+        assert emit.state.attached is attached
+    finally:
+        emit.use(previous)
+
+
 def test_without_the_libraries_there_is_a_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -99,14 +122,15 @@ class Library:
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.texts: list[bytes] = []
+        self.answer: int | None = 77
 
     def __getattr__(self, name: str) -> Any:
-        def call(*arguments: Any) -> int:
+        def call(*arguments: Any) -> int | None:
             self.calls.append((name, arguments))
             if name.endswith(("PushEx", "MarkEx")):
                 kind, _, address = struct.unpack("=iiQ", arguments[1][32:])
                 self.texts.append(ctypes.string_at(address) if kind == 1 else b"registered")
-            return 77
+            return self.answer
 
         return call
 
@@ -136,6 +160,55 @@ def test_the_event_attributes_are_what_nvtx_defines(library: Library) -> None:
     assert [domain.value for (domain,) in library.of("nvtxDomainRangePop")] == [77]
     [(of_domain, *category)] = library.of("nvtxDomainNameCategoryA")
     assert (of_domain.value, category) == (77, [1, b"c"])
+
+
+def test_a_phase_is_ended_by_the_number_that_the_library_gave_it(library: Library) -> None:
+    emitter = interop.Interop(Path("x"))
+    label = Label("epoch", "d")
+    emitter.end(label, emitter.start(label, 1))
+    [(domain, number)] = library.of("nvtxDomainRangeEnd")
+    assert (domain.value, number.value) == (77, 77)
+
+
+def test_a_phase_has_the_number_0_where_no_tool_gives_one(library: Library) -> None:
+    library.answer = None  # what ctypes makes of a pointer that is 0
+    emitter = interop.Interop(Path("x"))
+    assert emitter.start(Label("epoch"), 1) == 0
+
+
+class Package:
+    """Stands for the `nvtx` package, and keeps what is marked: in which domain, and with what."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[Any, Any]] = []
+
+    class Domain:
+        def __init__(self, name: str | None) -> None:
+            self.handle = f"handle of {name}"
+
+        def get_event_attributes(
+            self, _: None, color: int | None, category: str | None, payload: float
+        ) -> SimpleNamespace:
+            return SimpleNamespace(color=color, category=category, payload=payload)
+
+        def get_registered_string(self, text: str) -> str:
+            return f"{text} of {self.handle}"
+
+    get_domain = Domain
+
+    def mark(self, attributes: SimpleNamespace, handle: str) -> None:
+        self.marks.append((attributes, handle))
+
+    push_range = pop_range = start_range = end_range = None
+
+
+def test_a_mark_of_the_package_says_all_that_it_was_given() -> None:
+    package = Package()
+    pypi.Nvtx(package, package).mark(Label("loss", "d", "c", 0xFF0000FF), 2.5)
+    [(attributes, handle)] = package.marks
+    assert handle == "handle of d"
+    assert attributes.message == "loss of handle of d"
+    assert (attributes.color, attributes.category, attributes.payload) == (0xFF0000FF, "c", 2.5)
 
 
 def test_names_are_registered_once_and_not_without_end(library: Library) -> None:

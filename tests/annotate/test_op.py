@@ -155,6 +155,36 @@ def test_a_block_needs_a_name(tool: Recorder) -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    ("details", "reason"),
+    [
+        ({"shapes": True}, r"a block has no arguments: with nvtx_op\('b', shapes=\(a, b\)\)"),
+        ({"args": ("n",)}, r"the args of a block are a mapping, not \('n',\)"),
+        ({"flops": lambda n: n}, "the flops of a block are a number or 'auto'"),
+    ],
+)
+def test_what_only_a_function_has_is_refused_of_a_block(
+    tool: Recorder, details: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(TypeError, match=f"nvtx_op: {reason}"), nvtx_op("b", **details):
+        pass
+    assert tool.names() == []
+
+
+def test_a_range_whose_details_are_wanted_closes_as_others_do(tool: Recorder) -> None:
+    @nvtx_op("inverse", args=("n",))
+    def inverse(n: int) -> float:
+        assert tool.open() == ("inverse",)
+        return 1 / n
+
+    assert inverse(2) == 0.5
+    assert tool.open() == ()
+    with pytest.raises(ZeroDivisionError):
+        inverse(0)
+    assert tool.open() == ()
+    assert tool.calls() == {"inverse": 2}
+
+
 def test_recursion(tool: Recorder) -> None:
     @nvtx_op("fib")
     def fib(n: int) -> int:

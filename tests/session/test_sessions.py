@@ -402,6 +402,37 @@ def test_shapes_of_ones_own_ops():
     assert [row["json"] for row in ranges(session)] == [""]
 
 
+class Matrix:
+    dtype = "float32"
+
+    def __init__(self, *shape: int) -> None:
+        self.shape = shape
+
+
+def details_of_mm(**options: bool) -> dict[str, object]:
+    """Multiply matrices of 2×3 and 3×4, the second given first; return what the session tells of it."""
+
+    @nvtx_op("aten::mm")
+    def mm(a: Matrix, b: Matrix) -> Matrix:
+        return Matrix(a.shape[0], b.shape[1])
+
+    with bridge.profile(**options) as session:
+        mm(b=Matrix(3, 4), a=Matrix(2, 3))
+    [row] = ranges(session)
+    return json.loads(row["json"])
+
+
+def test_shapes_stand_in_the_order_of_the_parameters_however_they_were_given():
+    found = details_of_mm(record_shapes=True)
+    assert (found["shapes"], found["output_shapes"]) == ([[2, 3], [3, 4]], [[2, 4]])
+
+
+def test_flops_are_told_where_they_are_asked_for_and_shapes_with_them():
+    found = details_of_mm(with_flops=True)
+    assert (found["flops"], found["shapes"]) == (2 * 2 * 3 * 4, [[2, 3], [3, 4]])
+    assert "flops" not in details_of_mm(record_shapes=True)
+
+
 def test_export_to_a_compressed_trace(tmp_path: Path):
     with bridge.profile() as session:
         op("a")

@@ -61,6 +61,59 @@ def test_launches_of_several_threads_and_gpus_are_told_apart():
     assert {"GPU", "pid"} <= set(headed("launch", launches(pid=[7, 8], device=[0, 1])))
 
 
+NARROW, WIDE = 50, 300
+OF_A_DIFF = "calls activities before_ns after_ns diff_ns change step_ratio share p state"
+OF_A_SUMMARY = "peak_bytes peak_ns end_bytes allocations releases allocated_bytes released_bytes"
+
+
+def diff():
+    texts = {name: ["1", "2"] for name in OF_A_DIFF.split()}
+    return pd.DataFrame({"op": ["mm", "an op with a long name"], **texts})
+
+
+def summaries():
+    """Two processes that use the same GPU."""
+    figures = {name: [5, 7] for name in OF_A_SUMMARY.split()}
+    return pd.DataFrame({"pid": [7, 8], "device": [0, 0], "memory": ["device"] * 2, **figures})
+
+
+def allocations():
+    times = {"start_ns": [0, 1], "end_ns": [5, 6], "lifetime_ns": [5, 5], "address": [1 << 40] * 2}
+    texts = {"state": ["released"] * 2, "released_by": ["free"] * 2, "name": ["a_variable", "b"]}
+    return pd.DataFrame({"op": ["an op with a long name"] * 2, "bytes": [4, 8], **times, **texts})
+
+
+@pytest.mark.parametrize(
+    ("by", "rows", "heading"),
+    [
+        ("diff", diff(), "p"),
+        ("launch", launches(kernel=["k" * 30, "l"], device=[0, 1]), "GPU"),
+        ("memory summary", summaries(), "pid"),
+        ("memory allocation", allocations(), "name"),
+    ],
+)
+def test_what_tells_little_is_shown_only_where_there_is_room(by, rows, heading):
+    narrow, wide = (
+        table.for_terminal(by, rows, Look(width)).splitlines()[0].split()
+        for width in (NARROW, WIDE)
+    )
+    assert heading not in narrow
+    assert heading in wide
+
+
+def test_figures_that_a_table_always_has_give_way_to_metrics_that_were_asked_for():
+    rows = {"kernel": ["gemm"], "count": [2], "total_ns": [9], "share": [1.0], "mean_ns": [4.5]}
+    rows |= {"median_ns": [4], "min_ns": [4], "max_ns": [5], "sm_busy": [62.5]}
+    usual = pd.DataFrame(rows)
+    asked = pd.DataFrame(rows)
+    asked.attrs["units"] = {"sm_busy": "%"}
+    always = [[s.column for s in shown("kernel", one) if not s.extra] for one in (usual, asked)]
+    assert always == [
+        ["kernel", "count", "total_ns", "share", "mean_ns", "sm_busy"],
+        ["kernel", "total_ns", "sm_busy"],
+    ]
+
+
 @pytest.mark.parametrize("by", ["launch", ""])
 def test_what_is_not_known_is_left_empty(by):
     text = table.for_terminal(by, launches(), Look(200))

@@ -383,6 +383,20 @@ def test_phases_overlap_on_one_track_of_their_thread(opened):
             " (select track_id from slice where category = 'phase')")} == {"phases"}  # fmt: skip
 
 
+def test_every_phase_begins_and_ends_when_it_did():
+    """Those of one track end in the order in which they began, whatever the order of their ends."""
+    found = decoded(made(drawn("op", [(0, 9)]), phases=drawn("phase", [(0, 7), (2, 5), (5, 5)])))
+    tracks = {p.track_descriptor.uuid: p.track_descriptor.name for p in found}
+    events = [
+        (p.timestamp, p.track_event.type)
+        for p in found
+        if p.HasField("track_event") and tracks.get(p.track_event.track_uuid) == "phases"
+    ]
+    assert Counter(events) == Counter(
+        [(0, BEGIN), (2, BEGIN), (5, BEGIN), (5, END), (5, END), (7, END)]
+    )
+
+
 def counter(name, samples, track=0):
     value = [v for _, v in samples]
     codes = np.arange(len(value))

@@ -184,6 +184,16 @@ def test_a_name_gets_what_a_shorter_one_does_not_need():
     assert name not in table.for_terminal("wait", rows, Look(60))
 
 
+@pytest.mark.parametrize(("width", "median"), [(73, True), (72, False)])
+def test_a_long_name_keeps_24_characters_before_figures_of_less_use_get_room(width, median):
+    rows = pd.DataFrame({"kernel": ["k" * 30], "count": [5], "total_ns": [9], "share": [1.0],
+                         "mean_ns": [12.5], "median_ns": [9], "min_ns": [9], "max_ns": [9]})  # fmt: skip
+    # The name, count, GPU total, of kernels, "12.5 ns", median, each with the gap beside it.
+    assert sum(cells + 2 for cells in (24, 5, 9, 10, 7, 6)) == 73
+    head = table.for_terminal("kernel", rows, Look(width)).splitlines()[0]
+    assert ("median" in head) is median
+
+
 @pytest.mark.parametrize(
     ("count", "text"),
     [

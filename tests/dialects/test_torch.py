@@ -3,19 +3,15 @@
 import gzip
 import json
 from collections import Counter
-from dataclasses import replace
 
-import made_reports
 import pytest
 import real_parts
 
 import bridge
 from bridge.analyze.dialects import TORCH
-from bridge.analyze.dialects.torch import torch as drawn
 from bridge.analyze.timeline import Selection
 from bridge.analyze.windows import of_steps
 from bridge.output import OutputError
-from bridge.render import dialects
 from importers import frames
 from importers.nsys.write import write
 
@@ -244,18 +240,6 @@ def test_the_first_process_of_a_container_is_no_device(tmp_path):
     [ran], [called] = events(trace, "kernel"), events(trace, "cuda_runtime")
     assert ran["pid"] == 1
     assert called["pid"] > 1000
-
-
-@pytest.mark.parametrize(
-    ("said", "rank", "size"),
-    [({"rank": 3, "world_size": 8}, 3, 8), ({}, 0, 1), ({"world_size": "unset"}, 0, 1)],
-)
-def test_the_world_is_as_large_as_the_program_said_or_a_single_process(tmp_path, said, rank, size):
-    joined = bridge.load(made_reports.small(tmp_path / "one.sqlite", steps=1))
-    [facts] = joined.report.facts
-    report = replace(joined.report, facts=(replace(facts, metadata=said),))
-    trace = json.loads(b"".join(dialects.torch(drawn(joined.attributed), report)))
-    assert trace["distributedInfo"] == {"backend": "nccl", "rank": rank, "world_size": size}
 
 
 # -- the tools

@@ -16,7 +16,7 @@ from bridge.analyze.overview.axis import Axis
 from bridge.analyze.overview.memory import memory
 from bridge.analyze.overview.names import Names
 from bridge.analyze.overview.roofline import roofline
-from bridge.analyze.plotted import breakdown, over_time
+from bridge.analyze.plotted import Durations, breakdown, over_time
 from bridge.cli.plot import COUNTS, DRAW, HEIGHTS, KINDS
 from bridge.joined import load
 
@@ -226,6 +226,63 @@ def test_areas_of_a_roofline_are_times(few):
     flops, moved = (np.array(found[c], float) for c in ("flops", "bytes"))
     assert at[:, 0] == pytest.approx(flops / moved)
     assert at[:, 1] == pytest.approx(flops / spent / 1e3)
+
+
+def colors_of(styles):
+    """Give the colours of shapes as `COLORS` has them."""
+    from matplotlib.colors import to_hex
+
+    return [to_hex(style.get("facecolor", style.get("color"))).upper() for style in styles]
+
+
+def test_other_ops_and_no_op_are_grey_and_never_of_an_ops_colour():
+    from bridge.render.plot import lanes
+    from bridge.render.plot.page import COLORS, NOTHING, REST
+
+    assert colors_of(lanes._style(nth, 4) for nth in range(4)) == [*COLORS[:2], REST, NOTHING]
+
+
+def test_named_ops_of_a_roofline_differ_in_colour_first_and_then_in_shape():
+    from bridge.render.plot import roofline
+    from bridge.render.plot.page import COLORS
+
+    styles = [roofline._style(nth, 14) for nth in range(15)]
+    assert colors_of(styles[:12]) == [*COLORS[:6], *COLORS[:6]]
+    assert [style["marker"] for style in styles] == [*"oooooossssss", "^", "^", "o"]
+    assert styles[14]["color"] == "#BBBBBB"  # is not named
+
+
+def test_rows_of_durations_are_of_six_colours_in_turn():
+    from bridge.render.plot.curves import histogram
+    from bridge.render.plot.page import COLORS, figure
+
+    rows = [str(row) for row in range(8)]
+    found = Durations(rows, np.ones((8, 2), int), np.ones(8, int), np.array([1.0, 10.0, 100.0]))
+    with figure(6.5, 4) as (_, axes):
+        histogram(axes, found)
+        found = colors_of({"color": patch.get_facecolor()} for patch in axes.patches)
+    assert found == [*COLORS[:6], *COLORS[:2]]
+
+
+def test_a_roof_is_what_memory_allows_up_to_what_the_device_computes():
+    from bridge.render.plot.page import figure
+    from bridge.render.plot.roofline import _roofs
+
+    roofs = [{"name": "GPU", "gb_per_s": 1000.0, "tflops": 100.0}]  # they meet at 100 FLOP per byte
+    roofs += [{"name": "unknown memory", "gb_per_s": 0, "tflops": 50.0}]
+    with figure(6.5, 4) as (_, axes):
+        _roofs(axes, np.array([1.0, 1000.0]), roofs)
+        (intensity, reached), (_, flat) = (line.get_data() for line in axes.lines)
+    assert reached.tolist() == pytest.approx([min(x * 1.0, 100.0) for x in intensity.tolist()])
+    assert (intensity[0], reached[0]) == pytest.approx((0.25, 0.25))
+    assert (intensity[-1], reached[-1]) == pytest.approx((4000, 100))
+    assert {*flat.tolist()} == {50.0}
+
+
+def test_names_beside_bars_are_as_large_as_other_ticks_where_there_is_room(few):
+    axes = looked_at(few, "breakdown", top=5).axes
+    sizes = {label.get_fontsize() for label in (*axes.get_yticklabels(), *axes.get_xticklabels())}
+    assert sizes == {7}
 
 
 def test_a_short_axis_of_durations_has_its_times(few):

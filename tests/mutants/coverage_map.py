@@ -44,6 +44,13 @@ class CoverageMap:
             found = {test for lines in maps for tests in lines.values() for test in tests}
         found -= self._failed
         focused = sorted(found, key=lambda test: (self.breadth.get(test, 0), test))
+        # What a fixture of a module runs is known of its first test alone: the others of the file look at it too.
+        files = {test.partition("::")[0] for test in found}
+        focused += sorted(
+            test
+            for test in self.breadth
+            if test.partition("::")[0] in files and test not in found | self._failed
+        )
         seen: Counter[str] = Counter()
         turns = {}
         for test in focused:

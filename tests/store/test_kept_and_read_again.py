@@ -242,3 +242,14 @@ def test_a_run_that_is_there_is_not_written_again(db: Path) -> None:
 def test_the_accounting_of_a_run_is_plain_json(two_runs: Path) -> None:
     [(totals,)] = ask(two_runs, "SELECT totals FROM runs WHERE id = 1")
     assert json.loads(totals)["attributed_ns"] == 80 + 30 + 10 + 5 + 5
+
+
+def test_a_column_that_begins_with_what_is_missing_is_kept(tmp_path: Path) -> None:
+    made = made_reports.Made()
+    for start, payload in ((10, {}), (20, {"payload": 5}), (30, {})):
+        where = {"text": "a", "thread": made_reports.thread(100)}
+        made.annotation(made_reports.PUSH_POP, start, start + 5, **where, **payload)
+    joined = join(importers.load(made.written(tmp_path / "made.sqlite")))
+    store.save(joined, tmp_path / "x.db")
+    ranges = store.load(tmp_path / "x.db").ranges
+    assert ranges["payload"].tolist() == joined.report.ranges["payload"].tolist() == [-1, 5, -1]

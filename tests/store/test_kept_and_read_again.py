@@ -250,6 +250,6 @@ def test_a_column_that_begins_with_what_is_missing_is_kept(tmp_path: Path) -> No
         where = {"text": "a", "thread": made_reports.thread(100)}
         made.annotation(made_reports.PUSH_POP, start, start + 5, **where, **payload)
     joined = join(importers.load(made.written(tmp_path / "made.sqlite")))
-    store.save(joined, tmp_path / "x.db")
+    store.save(joined, tmp_path / "x.db", "made")
     ranges = store.load(tmp_path / "x.db").ranges
     assert ranges["payload"].tolist() == joined.report.ranges["payload"].tolist() == [-1, 5, -1]

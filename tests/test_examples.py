@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,6 +26,8 @@ CALLS = {  # of ops, under nsys
     "benchmark": {"by_division": 70, "by_einsum": 70, "bench:by_division": 3, "bench:by_division + by_einsum": 1},
 }  # fmt: skip
 CYCLES = ["-c", "nvtx", "-p", "capture@nsight-bridge", "--capture-range-end=repeat"]
+
+Captured = Callable[[str, Path], tuple[Path, Joined]]
 
 
 def names() -> list[str]:
@@ -61,6 +64,21 @@ def profile(nsys: str, example: Path, folder: Path, *options: str) -> None:
     run([nsys, "profile", *quiet, *options, sys.executable, str(example)], folder)
 
 
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Captured:
+    """Profile an example, once for all tests of it, and give its folder too."""
+    loaded: dict[str, tuple[Path, Joined]] = {}
+
+    def load(nsys: str, example: Path) -> Joined:
+        if example.stem not in loaded:
+            folder = tmp_path_factory.mktemp(example.stem)
+            profile(nsys, example, folder)
+            loaded[example.stem] = folder, bridge.load(folder / "report.nsys-rep")
+        return loaded[example.stem]
+
+    return load
+
+
 def calls(joined: Joined) -> dict[str, int]:
     table = joined.by("op")
     return dict(zip(table["op"], table["calls"], strict=True))
@@ -77,19 +95,18 @@ def test_it_runs_without_a_profiler(example: Path, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_its_ops_are_recorded(example: Path, nsys: str, folder: Path) -> None:
+def test_its_ops_are_recorded(example: Path, nsys: str, captured: Captured) -> None:
     if example.stem == "schedule":
         pytest.skip("captured in parts: below")
-    profile(nsys, example, folder)
-    found = calls(bridge.load(folder / "report.nsys-rep"))
+    found = calls(captured(nsys, example)[1])
     expected = CALLS[example.stem]
     assert {op: found.get(op) for op in expected} == expected
 
 
 @pytest.mark.slow
-def test_details_come_with_the_report(nsys: str, folder: Path) -> None:
-    profile(nsys, EXAMPLES / "by_hand.py", folder)
-    table = bridge.load(folder / "report.nsys-rep").by("range", arguments=True)
+def test_details_come_with_the_report(nsys: str, captured: Captured) -> None:
+    _, joined = captured(nsys, EXAMPLES / "by_hand.py")
+    table = joined.by("range", arguments=True)
     matmul = table[table["name"] == "matmul"]
     assert set(matmul["shapes"]) == {"[[64, 16], [16, 1]]", "[[16, 64], [64, 1]]"}
     assert set(matmul["flops"]) == {2 * 64 * 16}
@@ -97,9 +114,9 @@ def test_details_come_with_the_report(nsys: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_workers_have_recordings_of_their_own(nsys: str, folder: Path) -> None:
-    profile(nsys, EXAMPLES / "data_loading.py", folder)
-    table = bridge.load(folder / "report.nsys-rep").by("range", arguments=True)
+def test_workers_have_recordings_of_their_own(nsys: str, captured: Captured) -> None:
+    folder, joined = captured(nsys, EXAMPLES / "data_loading.py")
+    table = joined.by("range", arguments=True)
     decode = table[table["name"] == "decode"]
     assert sorted(decode["args.number"]) == list(range(32))
     assert len(list(folder.glob("bridge-*.jsonl"))) == (decode["thread"] // (1 << 24)).nunique()

@@ -42,14 +42,14 @@ LOADER = __spec__.loader is __loader__ and type(__loader__).__name__
 """
 PROGRAM = "import library, sys\nlibrary.train(3)\nlibrary.Model().forward(sys.argv[1])\nprint(library.LOADER)"
 # Prints the ranges of its process at the end.
-RECORDING = """
+RECORDER = """
 import atexit, json, os, sys
 from recorder import Recorder
 from bridge.annotate import emit
 tool = Recorder()
 emit.use(tool)
-atexit.register(lambda: print(json.dumps(tool.names())))
 """
+RECORDING = f"{RECORDER}\natexit.register(lambda: print(json.dumps(tool.names())))\n"
 
 
 @pytest.fixture
@@ -320,112 +320,129 @@ ZERO, STEP = "Optimizer.zero_grad#SGD.zero_grad", "Optimizer.step#SGD.step"
 IN_A_STEP = [ZERO, *FORWARD, *BACKWARD, STEP]
 
 
-@pytest.fixture
-def torch_here(here):
-    if find_spec("torch") is None:
-        pytest.skip("PyTorch is not installed")
-
-    def write(program):
-        (here / "training.py").write_text(RECORDING + NET + textwrap.dedent(program))
-        return "training.py"
-
-    return write
-
-
-@pytest.mark.slow
-def test_models_optimizers_and_loaders_have_ranges_from_the_first_step(torch_here):
-    program = torch_here("""
-        from torch.utils.data import DataLoader
-        for _ in DataLoader(range(2)):
+# What one training does, part by part, from its first step on; each is asserted below by its name.
+PARTS = {
+    "steps": """
+        for _ in DataLoader(range(3)):
             step()
-    """)
-    wait = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-    assert ranges("-m", MAIN, program) == [wait, *IN_A_STEP, wait, *IN_A_STEP, wait]
-    without = ranges("-m", MAIN, "--no-modules", program)
-    assert without == [wait, ZERO, STEP, wait, ZERO, STEP, wait]
-
-
-@pytest.mark.slow
-def test_ops_too(torch_here):
-    program = torch_here("net(x)")
-    found = ranges("-m", MAIN, "--no-modules", "--ops", program)
-    assert found.count("aten::addmm") == 2
-    assert not set(FORWARD) & set(found)
-    sized = ranges("-m", MAIN, "--shapes", program)
-    assert sized.count("aten::addmm") == 2  # what was given to it is in the recording
-    assert set(FORWARD) < set(sized)
-
-
-@pytest.mark.slow
-def test_nothing_is_put_into_a_model(torch_here):
-    program = torch_here("""
-        import copy, io
-        step()
-        tool.slices.clear()
+        trained = [p.tolist() for p in net.parameters()]
+    """,
+    "copies": """
         file = io.BytesIO()
         torch.save(net, file)
         assert b"bridge" not in file.getvalue()
         assert not net._forward_pre_hooks and not net._forward_hooks
         file.seek(0)
         copy.deepcopy(net)(x), torch.load(file, weights_only=False)(x)
-    """)
-    assert ranges("-m", MAIN, program) == FORWARD * 2
-
-
-@pytest.mark.slow
-def test_what_the_program_annotates_itself_has_one_range(torch_here):
-    program = torch_here("""
-        import bridge.torch
+    """,
+    "annotated": """
         net(x)
         with bridge.torch.annotate(net, name="Mine"):
             net(x)
         net(x)
-    """)
-    mine = [name.replace("Net", "Mine") for name in FORWARD]
-    assert ranges("-m", MAIN, program) == [*FORWARD, *mine, *FORWARD]
-
-
-@pytest.mark.slow
-def test_an_error_closes_what_was_open_and_parts_keep_their_names(torch_here):
-    program = torch_here("""
-        net.body(x)
+    """,
+    "error": """
+        other = Net()
+        other.body(x)
         try:
-            net(torch.ones(3, 5))
+            other(torch.ones(3, 5))
         except RuntimeError:
             assert tool.open() == ()
-        net(x)
-    """)
-    body = [f"module:Sequential{path}" for path in ("", ".0", ".1")]
-    whole = ["module:Net", *body, "module:Net.head"]
-    assert ranges("-m", MAIN, program) == [*body, *whole[:3], *whole]
-
-
-@pytest.mark.slow
-def test_compiled_and_scripted_models_are_as_they_were(torch_here):
-    program = torch_here("""
-        import warnings
-        warnings.simplefilter("ignore")
+        other(x)
+    """,
+    "compiled": """
         compiled = torch.compile(net, backend="eager", fullgraph=True)
         assert torch.equal(compiled(x), net(x))
         tool.slices.clear()
         compiled(x)
-        with warnings.catch_warnings():
-            scripted = torch.jit.script(net)
+        scripted = torch.jit.script(net)
         scripted(x)
-    """)
-    assert ranges("-m", MAIN, program) == ["module:Net"] * 2
+    """,
+}
+USED = "import copy, io, warnings\nimport bridge.torch\nfrom torch.utils.data import DataLoader\nwarnings.simplefilter('ignore')\n"
+RECORD_PART = "tool.slices.clear()\n{}\nparts[{!r}] = tool.names()\n"
+PLAIN = "import json\nfor _ in range(3):\n    step()\nprint(json.dumps([p.tolist() for p in net.parameters()]))"
+WAIT = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory):
+    """Run a program of PyTorch with some parts, and give the ranges of each, and the parameters after the first steps."""
+    if find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    folder = tmp_path_factory.mktemp("training")
+
+    def run(*options, parts):
+        lines = [RECORD_PART.format(textwrap.dedent(PARTS[part]), part) for part in parts]
+        end = "emit.use(emit.Silent())\nprint(json.dumps([parts, trained]))"
+        program = folder / "training.py"
+        program.write_text("\n".join([RECORDER, NET, USED, "parts = {}", *lines, end]))
+        done = python("-m", MAIN, *options, str(program))
+        assert (done.returncode, done.stderr) == (0, "")
+        return json.loads(done.stdout)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def trained(training):
+    """Give the ranges of every part, as they are without options, and the parameters after three steps."""
+    return training(parts=PARTS)
+
+
+@pytest.fixture
+def parts(trained):
+    return trained[0]
 
 
 @pytest.mark.slow
-def test_losses_are_the_same_to_the_bit(torch_here):
-    program = torch_here("""
-        for _ in range(3):
-            step()
-        sys.stdout.write(repr([p.tolist() for p in net.parameters()]) + chr(10))
-    """)
-    annotated, plain = python("-m", MAIN, program), python(program)
-    assert annotated.stdout.splitlines()[0] == plain.stdout.splitlines()[0]
-    assert (annotated.returncode, plain.returncode) == (0, 0)
+def test_models_optimizers_and_loaders_have_ranges_from_the_first_step(parts):
+    assert parts["steps"] == [*[WAIT, *IN_A_STEP] * 3, WAIT]
+
+
+@pytest.mark.slow
+def test_ops_too_and_modules_not(training):
+    found = training("--no-modules", "--ops", parts=["steps"])[0]["steps"]
+    assert [name for name in found if "::" not in name] == [*[WAIT, ZERO, STEP] * 3, WAIT]
+    assert found.count("aten::addmm") == 2 * 3
+
+
+@pytest.mark.slow
+def test_shapes_come_with_ops(training):
+    sized = training("--shapes", parts=["steps"])[0]["steps"]
+    assert sized.count("aten::addmm") == 2 * 3  # what was given to it is in the recording
+    assert set(FORWARD) < set(sized)
+
+
+@pytest.mark.slow
+def test_nothing_is_put_into_a_model(parts):
+    assert parts["copies"] == FORWARD * 2
+
+
+@pytest.mark.slow
+def test_what_the_program_annotates_itself_has_one_range(parts):
+    mine = [name.replace("Net", "Mine") for name in FORWARD]
+    assert parts["annotated"] == [*FORWARD, *mine, *FORWARD]
+
+
+@pytest.mark.slow
+def test_an_error_closes_what_was_open_and_parts_keep_their_names(parts):
+    body = [f"module:Sequential{path}" for path in ("", ".0", ".1")]
+    whole = ["module:Net", *body, "module:Net.head"]
+    assert parts["error"] == [*body, *whole[:3], *whole]
+
+
+@pytest.mark.slow
+def test_compiled_and_scripted_models_are_as_they_were(parts):
+    assert parts["compiled"] == ["module:Net"] * 2
+
+
+@pytest.mark.slow
+def test_losses_are_the_same_to_the_bit(trained, here):
+    (here / "plain.py").write_text(f"{NET}\n{PLAIN}")
+    plain = python("plain.py")
+    assert plain.returncode == 0, plain.stderr
+    assert json.loads(plain.stdout) == trained[1]
 
 
 # -- the other libraries

@@ -16,16 +16,25 @@ NONE = "no tools for PyTorch's traces: $BRIDGE_TRACE_TOOLS names no Python that 
 
 
 @pytest.fixture(scope="session")
-def tool_says():
-    """Run one of the scripts here on a file or folder, and give what it found."""
+def tools():
+    """Start the Python that has the trace tools, once."""
     need("trace-tools", PYTHON if Path(PYTHON).is_file() else None, NONE)
+    with subprocess.Popen(
+        [PYTHON, HERE / "tools.py"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=HERE.parent,
+    ) as process:  # fmt: skip
+        yield process
+        process.stdin.close()
+
+
+@pytest.fixture
+def tool_says(tools):
+    """Run one of the scripts here on a file or folder, and give what it found."""
 
     def run(script, path):
-        done = subprocess.run(
-            [PYTHON, HERE / script, path],
-            capture_output=True, text=True, check=False, timeout=300, cwd=HERE.parent,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-3000:]
-        return json.loads(done.stdout.splitlines()[-1])
+        print(json.dumps([str(HERE / script), str(path)]), file=tools.stdin, flush=True)
+        answer, error = json.loads(tools.stdout.readline())
+        assert error is None, error
+        return json.loads(answer)
 
     return run

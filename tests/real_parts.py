@@ -80,9 +80,15 @@ def find_in_npm(package: str, file: str, cache: Path) -> Path | None:
         with suppress(subprocess.TimeoutExpired):
             subprocess.run(fetch, cwd=cache, capture_output=True, timeout=60, check=False)
         for packed in cache.glob("*.tgz"):
-            with tarfile.open(packed) as archive:
-                archive.extractall(cache, filter="data")
+            unpack(packed, cache)
     return found if found.exists() else None
+
+
+def unpack(packed: Path, folder: Path) -> None:
+    """Unpack a tar archive, with the checks that Python has since 3.11.4: Debian 12 has 3.11.2."""
+    with tarfile.open(packed) as archive:
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(folder)
 
 
 def can_query() -> bool:

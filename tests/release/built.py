@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
-from real_parts import ROOT
+from real_parts import ROOT, unpack
 
 
 def uv(*words: str | Path, folder: Path = ROOT) -> str:
@@ -38,7 +37,6 @@ def of_wheel(path: Path) -> dict[str, str]:
 
 def unpacked(sdist: Path, folder: Path) -> Path:
     """Unpack an sdist, and return the one folder that it holds."""
-    with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
+    unpack(sdist, folder)
     [inside] = folder.iterdir()
     return inside

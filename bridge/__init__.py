@@ -23,10 +23,10 @@ from bridge.annotate import (
 
 if TYPE_CHECKING:
     from bridge import bench, memory
+    from bridge.capture.session.profile import Profile, is_profiling, profile
+    from bridge.capture.session.schedule import Action, schedule
     from bridge.comparison import diff
-    from bridge.joined import Joined, load
-    from bridge.session.profile import Profile, is_profiling, profile
-    from bridge.session.schedule import Action, schedule
+    from bridge.report import Joined, load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -55,12 +55,12 @@ __all__ = [
 
 
 _LATER = {  # by the room that they are in
-    **dict.fromkeys(("Joined", "load"), "bridge.joined"),
+    **dict.fromkeys(("Joined", "load"), "bridge.report"),
     "diff": "bridge.comparison",
-    **dict.fromkeys(("Profile", "is_profiling", "profile"), "bridge.session.profile"),
-    **dict.fromkeys(("Action", "schedule"), "bridge.session.schedule"),
+    **dict.fromkeys(("Profile", "is_profiling", "profile"), "bridge.capture.session.profile"),
+    **dict.fromkeys(("Action", "schedule"), "bridge.capture.session.schedule"),
 }
-_ROOMS = ("bench", "fleet", "memory")  # themselves
+_ROOMS = ("autorun", "bench", "compat", "cupy", "jax", "memory", "scale", "torch")  # themselves
 
 
 def __getattr__(name: str) -> Any:
@@ -78,6 +78,6 @@ def __getattr__(name: str) -> Any:
 
 
 if "BRIDGE_AUTOSTART" in os.environ:
-    from bridge.autorun import autostart
+    from bridge.frameworks.autorun import autostart
 
     autostart()

@@ -11,12 +11,11 @@ from typing import Any
 import pandas as pd
 
 from bridge.analyze.compare import NOISE, Comparison, compare
+from bridge.analyze.compare import gates as growth
+from bridge.analyze.compare.gates import Budget, Verdict
 from bridge.analyze.metrics import timeless
 from bridge.analyze.ops import by_op
-from bridge.gates import growth
-from bridge.gates.budget import Budget
-from bridge.gates.verdict import Verdict
-from bridge.joined import Joined, load
+from bridge.report import Joined, load
 
 Report = str | Path | Joined
 

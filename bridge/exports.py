@@ -12,10 +12,10 @@ from bridge.analyze.metrics import timeless
 from bridge.analyze.overview import overview
 from bridge.analyze.overview.comparison import comparison
 from bridge.analyze.timeline import WHOLE, Selection, Timeline, lasting, of_ranks
-from bridge.joined import Joined
 from bridge.output import check, compressed, whole, write
 from bridge.render import advice, quality, traces, units
 from bridge.render.page.page import page as html
+from bridge.report import Joined
 
 PID_BITS = 0xFFFFFF
 SIDES = 2  # of a page, at most

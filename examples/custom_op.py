@@ -7,7 +7,7 @@ bridge report report.nsys-rep --by range --arguments
 import torch
 
 import bridge
-from bridge.formulas import Call, register
+from bridge.knowledge.formulas import Call, register
 
 
 def counted(call: Call) -> int:

@@ -6,9 +6,10 @@ read in rowid ranges by several threads.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,13 +20,104 @@ from typing import Any, Self
 
 import adbc_driver_manager
 import adbc_driver_sqlite
+import nanoarrow
 import numpy as np
+from nanoarrow.c_array import allocate_c_array
 from numpy.typing import NDArray
 
-from importers.batches import batches
 from importers.errors import NotAReport
-from importers.gather import Gathered
 from importers.texts import Ints, Texts
+
+# -- Batches of an Arrow stream, each made outside the GIL, so that several threads read at once
+
+
+_Asked = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+_Said = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
+
+
+class _Stream(ctypes.Structure):
+    _fields_ = (
+        ("get_schema", _Asked),
+        ("get_next", _Asked),
+        ("get_last_error", _Said),
+        ("release", ctypes.c_void_p),
+        ("private_data", ctypes.c_void_p),
+    )
+
+
+def batches(stream: Any) -> Iterator[Any]:
+    """Yield the batches of what has ``__arrow_c_stream__``, as views of nanoarrow; RuntimeError where it fails."""
+    with nanoarrow.c_array_stream(stream) as taken:
+        schema, address = taken.get_schema(), taken._addr()  # noqa: SLF001 - nanoarrow documents it for this
+        callbacks = _Stream.from_address(address)
+        while True:
+            batch = allocate_c_array(schema)
+            if callbacks.get_next(address, batch._addr()):  # noqa: SLF001
+                raise RuntimeError(
+                    (callbacks.get_last_error(address) or b"").decode(errors="replace")
+                )
+            if not batch.is_valid():
+                return
+            yield batch.view()
+
+
+# -- Integer columns put together from batches that several threads bring, each value copied once
+
+
+class Gathered:
+    """One integer column; part i takes at most ``room[i]`` rows."""
+
+    def __init__(self, room: Sequence[int]) -> None:
+        self.first = np.concatenate(([0], np.cumsum(room)))
+        self.values = np.empty(int(self.first[-1]), np.int64)  # untouched, so not yet real memory
+        self.parts = [_Part(self.values[a:b]) for a, b in pairwise(self.first)]
+
+    def add(self, part: int, batch: Ints) -> None:
+        """Append a batch to a part; only one thread may fill a part."""
+        self.parts[part].add(batch)
+
+    def column(self) -> Ints:
+        """Return the whole column, its parts in order."""
+        filled = [part for part in self.parts if part.rows]
+        rows = sum(part.rows for part in filled)
+        if filled and all(p.constant and p.value == filled[0].value for p in filled):
+            return np.broadcast_to(np.int64(filled[0].value), (rows,))
+        for part in filled:
+            part.write_out()
+        if rows == len(self.values):
+            return self.values
+        return np.concatenate([np.empty(0, np.int64), *(p.values[: p.rows] for p in filled)])
+
+
+class _Part:
+    def __init__(self, values: Ints) -> None:
+        self.values, self.rows = values, 0
+        self.constant, self.value = True, 0
+
+    def add(self, batch: Ints) -> None:
+        if not len(batch):
+            return
+        if not self.rows:
+            self.value = int(batch[0])
+        if self.constant and not _all_are(batch, self.value):
+            self.write_out()
+        if not self.constant:
+            self.values[self.rows : self.rows + len(batch)] = batch
+        self.rows += len(batch)
+
+    def write_out(self) -> None:
+        """Write the rows that were only counted so far."""
+        if self.constant:
+            self.values[: self.rows] = self.value
+            self.constant = False
+
+
+def _all_are(batch: Ints, value: int) -> bool:
+    return bool(batch[0] == value and batch[-1] == value and (batch == value).all())
+
+
+# -- Columns out of an SQLite file as NumPy arrays and Texts, without a Python object per row
+
 
 PART_ROWS = 150_000  # fewer rows than this are not worth another connection
 BATCH_ROWS = 16_384  # buffers of a size that is used again, not mapped anew

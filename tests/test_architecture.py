@@ -246,7 +246,7 @@ def test_modules_are_found():
     "code",
     [
         "import bridge",
-        "import bridge.joined as j",
+        "import bridge.report as j",
         "from bridge import joined",
         "def f():\n    from bridge.join import nesting",
     ],

@@ -14,7 +14,7 @@ import pytest
 from real_parts import ROOT
 
 import bridge
-from bridge.joined import Joined
+from bridge.report import Joined
 
 EXAMPLES = ROOT / "examples"
 CALLS = {  # of ops, under nsys

@@ -60,7 +60,7 @@ def anchors(page: str) -> set[str]:
 
 def torch_names() -> list[str]:
     """Read what bridge.torch offers, without PyTorch."""
-    tree = ast.parse((ROOT / "bridge" / "torch" / "__init__.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "bridge" / "torch.py").read_text(encoding="utf-8"))
     return next(
         ast.literal_eval(node.value)
         for node in tree.body

@@ -4,12 +4,13 @@ import pytest
 import real_parts
 
 import importers
-from bridge import demo, store
+from bridge import store
 from bridge.analyze.timeline import timeline
-from bridge.joined import join
+from bridge.analyze.views import VIEWS
+from bridge.cli import demo_report
 from bridge.render.chrome import chrome
 from bridge.render.document import as_json
-from bridge.views import VIEWS
+from bridge.report import join
 
 # On changes, of raw names only tables that show them: all others are of the same rows under either names.
 RAW = VIEWS if real_parts.NIGHT else ("op", "range", "phase")
@@ -43,5 +44,5 @@ def test_real_reports(path, tmp_path):
 
 @pytest.mark.slow
 def test_the_demonstration(tmp_path):
-    demo.make(tmp_path / "demo.sqlite")
+    demo_report.make(tmp_path / "demo.sqlite")
     assert_told_alike(tmp_path / "demo.sqlite", tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge import heap
+from bridge.scale import heap
 
 PROGRAM = """
 import resource, sys

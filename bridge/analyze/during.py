@@ -9,7 +9,7 @@ from bridge.join.attributed import Attributed
 from bridge.join.chosen import Chosen
 from bridge.join.order import NONE, Flags, Ints
 from importers import frames
-from importers.keys import shared
+from importers.frames import shared
 
 TABLES = ("activities", "ranges", "launches", "waits", "memory")
 

@@ -11,9 +11,9 @@ from bridge.analyze.breakdown.of_activities import Groups
 from bridge.analyze.groups import texts
 from bridge.analyze.names import KERNEL_NAMES, named
 from bridge.analyze.tree import once, stacks
+from bridge.analyze.views import VIEWS
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Ints, number
-from bridge.views import VIEWS
 from importers import frames
 
 ENDS = ("source", "target")

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from bridge import kernels
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Flags, Ints
-from bridge.kernels import Kernel
+from bridge.knowledge import kernels
+from bridge.knowledge.kernels import Kernel
 from importers import frames
 
 OTHERS = (frames.COPY, frames.FILL, frames.GRAPH)  # activities that are no kernels
@@ -47,7 +47,7 @@ def made_of(joined: Attributed) -> tuple[Ints, tuple[str, ...]]:
 
 
 def tensor_cores(joined: Attributed) -> Ints:
-    """Return for each activity whether it uses Tensor Cores: YES, NO or UNKNOWN of `bridge.kernels`."""
+    """Return for each activity whether it uses Tensor Cores: YES, NO or UNKNOWN of `bridge.knowledge.kernels`."""
     code, known = _kernels(joined)
     return np.where(
         code == NONE, kernels.NO, _coded(known, lambda kernel: kernel.tensor_cores)[code]

@@ -13,7 +13,7 @@ from bridge.join.attribution import BY_ADOPTION, INVALID_TIME
 from bridge.join.nesting import Nesting
 from bridge.join.order import NONE, Flags, Ints, number
 from importers import frames
-from importers.keys import shared
+from importers.frames import shared
 
 TIMED = ("ranges", "launches", "activities")
 ID_BITS = 40  # of a correlation id; CUPTI's have 32

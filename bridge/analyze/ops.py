@@ -8,8 +8,8 @@ import pandas as pd
 
 from bridge.analyze.breakdown import COSTS, breakdown
 from bridge.analyze.flops import Costs
+from bridge.analyze.views import VIEWS
 from bridge.join.attributed import Attributed
-from bridge.views import VIEWS
 
 
 def by_op(

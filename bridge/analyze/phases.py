@@ -12,7 +12,7 @@ from bridge.join.attributed import Attributed
 from bridge.join.intervals import busy_apart
 from bridge.join.order import NONE, Ints, by, number
 from importers import frames
-from importers.keys import shared
+from importers.frames import shared
 
 
 def by_phase(joined: Attributed) -> pd.DataFrame:

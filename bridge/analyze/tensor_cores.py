@@ -11,7 +11,7 @@ from bridge.analyze import kinds
 from bridge.analyze.groups import ratio, sums
 from bridge.join.attributed import Attributed
 from bridge.join.order import Ints
-from bridge.kernels import UNKNOWN, YES
+from bridge.knowledge.kernels import UNKNOWN, YES
 from importers import frames
 
 SET = "tensor-cores"

@@ -14,7 +14,7 @@ from bridge.annotate.emit import current, state
 from bridge.annotate.kept import Tensor, plain, plain_tensors, str_dtype, tensors, written_shapes
 from bridge.annotate.said import warn
 
-# What the formulas of bridge.formulas ask for besides shapes.
+# What the formulas of bridge.knowledge.formulas ask for besides shapes.
 ARGUMENTS = (
     "stride", "padding", "dilation", "groups", "transposed", "output_padding", "is_causal", "dim",
     "axis", "equation", "kernel_size", "output_mask", "bias",
@@ -157,7 +157,7 @@ class Observer:
 
     def _costs(self, seen: Seen, outputs: tuple[Tensor, ...]) -> dict[str, int]:
         """Return bytes, and on demand FLOPs, where a formula knows them."""
-        from bridge.formulas import Call, bytes_moved, flops  # noqa: PLC0415 (once for each kind of call)
+        from bridge.knowledge.formulas import Call, bytes_moved, flops  # noqa: PLC0415 (once for each kind of call)
 
         inputs, values = seen
         call = Call(
@@ -208,7 +208,7 @@ def recordings() -> list[Any]:
     found = [] if state.writer is None else [state.writer]
     if state.attached:
         if _Beside.writer is None:
-            from bridge.recording import sidecar  # noqa: PLC0415 (only where a tool is attached)
+            from bridge.annotate.recording import sidecar  # noqa: PLC0415 (only where a tool is attached)
 
             _Beside.writer = sidecar.writer
         beside = _Beside.writer()

@@ -16,11 +16,11 @@ from typing import Any
 from bridge.annotate import callid
 from bridge.annotate.kept import written_shapes
 from bridge.annotate.label import Label
+from bridge.annotate.recording.sink import Memory
+from bridge.annotate.recording.writer import Row, Writer
 from bridge.bench.errors import BenchError
 from bridge.bench.result import Group, Result
 from bridge.output import check, write
-from bridge.recording.sink import Memory
-from bridge.recording.writer import Row, Writer
 
 STEP = "ProfilerStep#{}"
 PUSHED = 0  # the kind of range

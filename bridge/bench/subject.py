@@ -16,8 +16,8 @@ from bridge.annotate.kept import Tensor, plain, plain_tensors, tensors
 from bridge.annotate.wrap import own_name
 from bridge.bench.devices.protocol import Call
 from bridge.bench.errors import BenchError
-from bridge.formulas import Call as Costing
-from bridge.formulas import bytes_moved, flops
+from bridge.knowledge.formulas import Call as Costing
+from bridge.knowledge.formulas import bytes_moved, flops
 
 UNKNOWN = -1
 BACKWARD = "{} backward"

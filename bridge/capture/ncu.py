@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bridge.capture.errors import MisuseError
 from bridge.capture.request import Request, Wish, escaped
-from bridge.session.capture import CUDA, DOMAIN, NAME
+from bridge.capture.session.capture import CUDA, DOMAIN, NAME
 
 SUFFIX = ".ncu-rep"
 REPLAYS = ("kernel", "application", "range")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bridge.capture.errors import MisuseError
 from bridge.capture.request import Request, Wish, escaped
-from bridge.session.capture import CUDA, DOMAIN, NAME, NVTX
+from bridge.capture.session.capture import CUDA, DOMAIN, NAME, NVTX
 
 SUFFIX, RAW = ".nsys-rep", ".qdstrm"  # a report, and what it is made of
 PRESETS = LATENCY, MEMORY, FULL = ("latency", "memory", "full")

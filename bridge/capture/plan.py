@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bridge.annotate.recording.sidecar import FOLDER
 from bridge.capture import launch, ncu, nsys, program, reports, tool
 from bridge.capture.errors import FAILED, NOT_EXECUTABLE, CaptureError
 from bridge.capture.request import Line, Request, line
 from bridge.capture.schedule_text import VARIABLE
-from bridge.recording.sidecar import FOLDER
-from bridge.session.capture import NVTX
+from bridge.capture.session.capture import NVTX
 
 KINDS = {"nsys": nsys, "ncu": ncu}
 CAPTURE = "BRIDGE_CAPTURE"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bridge.analyze.views import OF_ADVICE
 from bridge.cli import counters, options, outputs, times
-from bridge.views import OF_ADVICE
 
 if TYPE_CHECKING:
     from bridge.analyze.advice import Advised

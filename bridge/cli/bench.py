@@ -185,7 +185,7 @@ def _keep(found: list[Result], db: Path, name: str | None) -> None:
     from bridge import store
     from bridge.bench import recorded
     from bridge.join.choices import Choices
-    from bridge.joined import join
+    from bridge.report import join
 
     # As a file, for a run is known by the contents of one.
     with TemporaryDirectory(prefix="bridge-bench-") as folder:

@@ -58,7 +58,7 @@ def costs(command: F) -> F:
 def _read(*, gpus: Path | None, dtype: str | None, **given: Any) -> Costs:
     """Return what is asked for; a bad file of GPUs is a usage error."""
     from bridge.analyze.flops import Costs
-    from bridge.hardware import read
+    from bridge.knowledge.hardware import read
 
     try:
         return Costs(dtype=dtype or "", gpus=read(gpus) if gpus else None, **given)

@@ -14,7 +14,7 @@ from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
     from bridge.join.choices import Choices
-    from bridge.joined import Joined
+    from bridge.report import Joined
     from importers.ncu.metrics import Metrics
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,7 +36,7 @@ def with_ncu(found: Joined, paths: Sequence[Path], choices: Choices) -> Joined:
     if not paths:
         return found
     from bridge.analyze.metrics import several, timeless
-    from bridge.joined import Joined
+    from bridge.report import Joined
 
     if not timeless.has_timeline(found.report):
         raise click.UsageError("--ncu goes with a report that has a timeline, as of nsys")
@@ -48,7 +48,7 @@ def with_ncu(found: Joined, paths: Sequence[Path], choices: Choices) -> Joined:
 def _matched(found: Joined, path: Path, choices: Choices) -> Metrics:
     """Read a report of Nsight Compute and match it."""
     from bridge.analyze.metrics import matched, timeless
-    from bridge.joined import join
+    from bridge.report import join
     from importers.errors import ReportError
 
     with doing(f"reading {path}"):

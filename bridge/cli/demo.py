@@ -27,11 +27,11 @@ Next, the same on a program of yours ('. .venv/bin/activate' first, if bridge is
 )
 def demo(folder: Path) -> None:
     """Make a small report, import it, print its breakdown, write its trace."""
-    from bridge import demo as sample
     from bridge import store
+    from bridge.cli import demo_report as sample
     from bridge.cli.import_ import show
-    from bridge.joined import load
     from bridge.output import OutputError, whole
+    from bridge.report import load
 
     report, db, trace = (folder / name for name in ("demo.sqlite", "bridge.db", "trace.json.gz"))
     try:

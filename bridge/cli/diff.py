@@ -2,26 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import yaml
 
+from bridge.analyze.compare.gates import Budget
+from bridge.analyze.views import TIME_UNITS
 from bridge.cli import options, outputs, times
 from bridge.cli.sides import Side
-from bridge.views import TIME_UNITS
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bridge.analyze.compare.gates import Budget
     from bridge.comparison import Diff
-    from bridge.gates.budget import Budget
     from bridge.join.choices import Choices
-    from bridge.joined import Joined
     from bridge.render.diff import Shown
+    from bridge.report import Joined
+
+
+# -- Budgets are kept in files: YAML (of which JSON is a part), or TOML
+
+
+MERGE = "tag:yaml.org,2002:merge"
+DEEPEST = 20  # a budget has three levels; PyYAML takes seconds over thousands, and refuses none
+
+
+def read_budget(path: Path) -> Budget:
+    """Read a budget; ValueError, in a line for the user, for what is none, OSError for what is not there."""
+    text = path.read_text(encoding="utf-8")
+    try:
+        said = tomllib.loads(text) if path.suffix == ".toml" else yaml.load(text, _Loader)  # noqa: S506 (a safe one)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+    except RecursionError as error:
+        raise ValueError("nested too deeply for a budget") from error
+    except (AttributeError, LookupError) as error:  # of PyYAML, where a tag and its value disagree
+        raise ValueError("a value is not what its tag says") from error
+    return Budget.parsed(said)
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """Plain values alone; a name that stands twice is a mistake, and not the last one's."""
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        if self.flow_level > DEEPEST:
+            raise yaml.YAMLError("nested too deeply for a budget")
+        super().fetch_flow_collection_start(token)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        if any(not isinstance(key, yaml.ScalarNode) for key, _ in node.value):
+            raise yaml.YAMLError("a name is needed before each colon")
+        if any(key.tag == MERGE for key, _ in node.value):
+            raise yaml.YAMLError("limits cannot be merged with <<: write them out")
+        names = Counter(key.value for key, _ in node.value)
+        twice = next((name for name, times in names.items() if times > 1), None)
+        if twice is not None:
+            raise yaml.YAMLError(f"{twice!r} stands twice")
+        found: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
+        return found
+
+
+# -- ``bridge diff``: two reports compared, and gates that a build fails at
+
 
 FAILED = 3  # exit status
 FORMATS = ("table", "json", "csv", "md", "junit")
@@ -132,10 +182,9 @@ def _in_a_line() -> Iterator[None]:
 def _budget(path: Path | None) -> Budget | None:
     if path is None:
         return None
-    from bridge.gates.file import read
 
     try:
-        return read(path)
+        return read_budget(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise click.BadParameter(f"{path}: {reason}", param_hint="--budget") from error
@@ -143,7 +192,7 @@ def _budget(path: Path | None) -> Budget | None:
 
 def _gates(texts: Sequence[str]) -> None:
     """Refuse what is no gate before any report is read."""
-    from bridge.gates.growth import Growth
+    from bridge.analyze.compare.gates import Growth
 
     try:
         for text in texts:
@@ -179,7 +228,7 @@ def _chosen(
 ) -> pd.DataFrame:
     from bridge.analyze.compare.chosen import of_known
     from bridge.analyze.filters import column_named
-    from bridge.tables import ordered
+    from bridge.analyze.tables import ordered
 
     rows = of_known(found.rows, conditions) if conditions is not None else found.rows
     if sort:
@@ -189,7 +238,7 @@ def _chosen(
 
 
 def _share(text: str) -> float:
-    from bridge.gates.amounts import amount
+    from bridge.analyze.compare.gates import amount
 
     number, unit = amount(text)
     if unit != "%":

@@ -13,8 +13,8 @@ from bridge.cli import options
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bridge.doctor.machine import Machine
-    from bridge.doctor.traps import Finding
+    from bridge.capture.doctor.machine import Machine
+    from bridge.capture.doctor.traps import Finding
 
 COLORS = {"ok": "green", "note": "yellow", "lost": "red"}
 
@@ -35,7 +35,7 @@ def doctor(context: click.Context, reports: tuple[Path, ...], form: str) -> None
 
     Exit status 1 when annotations would be lost. REPORTS are tried as well: can this machine read them?
     """
-    from bridge.doctor import machine, selftest, traps
+    from bridge.capture.doctor import machine, selftest, traps
 
     here = machine.look()
     test = None if here.nsys is None else selftest.run(here.nsys)
@@ -63,7 +63,7 @@ def _text(here: Machine, found: Iterable[Finding]) -> str:
 
 def _json(here: Machine, found: Iterable[Finding]) -> str:
     document = {
-        "format": "bridge.doctor/1",
+        "format": "bridge.capture.doctor/1",
         "installed": _installed(here),
         "findings": [one._asdict() for one in found],
     }

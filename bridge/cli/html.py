@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bridge.analyze.views import OF_ADVICE, OF_QUALITY
 from bridge.cli import counters, options, outputs
 from bridge.cli.progress import doing
-from bridge.views import OF_ADVICE, OF_QUALITY
 
 if TYPE_CHECKING:
     from bridge.join.choices import Choices

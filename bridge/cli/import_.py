@@ -13,9 +13,9 @@ from bridge.cli.import_many import import_many
 from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
-    from bridge.fleet.together import Together
     from bridge.join.choices import Choices
-    from bridge.joined import Joined
+    from bridge.report import Joined
+    from bridge.scale.together import Together
     from bridge.store import Kept
 
 TOP = 15

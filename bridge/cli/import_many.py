@@ -13,8 +13,8 @@ from bridge.cli.many import Where
 from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
-    from bridge.fleet.asked import Asked
-    from bridge.fleet.together import Together
+    from bridge.scale.asked import Asked
+    from bridge.scale.together import Together
 
 
 def import_many(
@@ -59,7 +59,7 @@ def import_many(
 
 def _tables(where: Where, reports: Sequence[Path], keep: Sequence[str]) -> tuple[Asked, ...]:
     """Return the tables that are kept: of reports that go in windows, those that windows tell."""
-    from bridge.fleet.asked import kept, key
+    from bridge.scale.asked import kept, key
 
     try:
         tables = kept(keep)
@@ -67,7 +67,7 @@ def _tables(where: Where, reports: Sequence[Path], keep: Sequence[str]) -> tuple
         raise _no_table(str(error)) from error
     if not where.larger(reports, tables):
         return tables
-    from bridge.windowed.asking import made, refusal, why_not
+    from bridge.scale.windowed.asking import made, refusal, why_not
 
     of = {one.by: one for one in tables}
     for by in keep:

@@ -11,7 +11,7 @@ import click
 from bridge.cli import rank_options
 
 if TYPE_CHECKING:
-    from bridge.fleet.together import Together
+    from bridge.scale.together import Together
     from bridge.store import Kept, Run
 
 

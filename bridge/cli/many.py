@@ -12,12 +12,12 @@ import click
 from bridge.cli import options
 
 if TYPE_CHECKING:
-    from bridge.fleet.aggregates import Aggregates
-    from bridge.fleet.asked import Asked
-    from bridge.fleet.loading import Workers
-    from bridge.fleet.task import Broken
-    from bridge.fleet.together import Together
     from bridge.join.choices import Choices
+    from bridge.scale.aggregates import Aggregates
+    from bridge.scale.asked import Asked
+    from bridge.scale.loading import Workers
+    from bridge.scale.task import Broken
+    from bridge.scale.together import Together
 
 ROWS_ONLY = {  # options that need the rows of all reports at once
     "first": "--from",
@@ -40,7 +40,7 @@ def workers(command: F) -> F:
 def _bytes(_context: click.Context, _option: click.Parameter, text: str | None) -> int:
     if text is None:
         return 0
-    from bridge.windowed.limit import amount
+    from bridge.scale.windowed.limit import amount
 
     try:
         return amount(text)
@@ -103,7 +103,7 @@ class Where:
         """Whether reports are to be read within some memory, and take more: of workers any of them, else all together."""
         if not self.memory:
             return False
-        from bridge.windowed.limit import BASE, MANY, needed
+        from bridge.scale.windowed.limit import BASE, MANY, needed
 
         sizes = [needed(path, tables) for path in reports if path.is_file()]
         most = max(sizes, default=0) if self.asked else sum(sizes)
@@ -113,7 +113,7 @@ class Where:
         """Return where all rows of some reports are read: in one worker what takes more memory than asked for."""
         if not self.memory or self.asked:
             return self
-        from bridge.fleet.asked import kept
+        from bridge.scale.asked import kept
 
         return self.alone() if self.larger(reports, kept()) else self
 
@@ -123,7 +123,7 @@ class Where:
 
     @property
     def _of_fleet(self) -> Workers:
-        from bridge.fleet.loading import Workers
+        from bridge.scale.loading import Workers
 
         return Workers(self.workers or 1, self.scheduler)
 
@@ -131,8 +131,8 @@ class Where:
         self, reports: Sequence[Path], tables: Sequence[Asked], choices: Choices, **more: Any
     ) -> Together:
         """Return the aggregates of reports; what goes wrong with one of them is said, warnings going to stderr."""
-        from bridge.fleet.loading import run, tasks_of
         from bridge.join.domains import UnknownDomainError
+        from bridge.scale.loading import run, tasks_of
 
         more |= {"memory": self.memory}
         tasks = tasks_of(reports, tables, choices, self._of_fleet.threads, **more)
@@ -157,9 +157,9 @@ class Told:
 
     def __call__(self, outcome: Aggregates | Broken) -> None:
         """Say it; a broken report is an error where that is asked for."""
-        from bridge.fleet.task import Broken
         from bridge.render import units
         from bridge.render.table import clean
+        from bridge.scale.task import Broken
         from importers.errors import ReportError
 
         self.ended += 1
@@ -184,7 +184,7 @@ def expanded(reports: Sequence[Path]) -> tuple[Path, ...]:
     """Return the files that are meant by names, patterns and folders."""
     if all(path.is_file() for path in reports):  # nothing to load for
         return tuple(reports)
-    from bridge.fleet.paths import expanded as files
+    from bridge.scale.paths import expanded as files
 
     return tuple(files(reports))
 
@@ -213,8 +213,8 @@ def together(  # noqa: PLR0913, PLR0917 - what a report is asked for
         return found
     if not reports or run is not None:
         raise click.UsageError("--workers and --scheduler go with reports: name them, and no --run")
-    from bridge.fleet.asked import asked
-    from bridge.tables import Options
+    from bridge.analyze.tables import Options
+    from bridge.scale.asked import asked
 
     _check("reports apart", windows)
     one = asked(by, Options(**{**how, "columns": _words(how["columns"])}))
@@ -231,9 +231,9 @@ def _within(  # noqa: PLR0913, PLR0917 - the same
     windows: dict[str, Any],
 ) -> Together | None:
     """Return what is made of reports that do not fit into the memory asked for; None if they do."""
-    from bridge.fleet.asked import Asked
-    from bridge.tables import Options
-    from bridge.windowed.asking import checked
+    from bridge.analyze.tables import Options
+    from bridge.scale.asked import Asked
+    from bridge.scale.windowed.asking import checked
 
     if not where.larger(reports, [Asked("op", ())]):
         return None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bridge.analyze.memory import Held
     from bridge.analyze.memory.sampled import Samples
     from bridge.join.choices import Choices
-    from bridge.joined import Joined
+    from bridge.report import Joined
 
 TABLES = ("op", "allocation", "alive", "category", "scope", "step", "trace", "summary")
 FORMATS = ("table", "json", "csv", "md")

@@ -17,9 +17,9 @@ from bridge.cli.progress import doing
 if TYPE_CHECKING:
     from bridge.join.choices import Choices
     from bridge.join.labels import Rule
-    from bridge.joined import Joined
-    from bridge.kernels import Rules
+    from bridge.knowledge.kernels import Rules
     from bridge.render.table import Look
+    from bridge.report import Joined
     from importers import Report
     from importers.nsys.table import Details
 
@@ -157,7 +157,7 @@ def joined(
 ) -> Joined:
     """Load what the options name, warnings going to stderr."""
     from bridge.join.domains import UnknownDomainError
-    from bridge.joined import join
+    from bridge.report import join
 
     if reports and run is not None:
         raise click.UsageError("--run reads the store: name no report beside it")
@@ -199,7 +199,7 @@ def _with_timeline(report: Report) -> None:
 def imported(reports: Sequence[Path], details: Details, sidecar: Sequence[Path]) -> Report:
     """Read report files."""
     import importers
-    from bridge import heap
+    from bridge.scale import heap
 
     heap.keep_for(reports)
     what = str(reports[0]) if len(reports) == 1 else f"{len(reports)} reports"
@@ -234,7 +234,7 @@ def read_rules(path: Path | None) -> tuple[Rule, ...]:
 
 def read_kernel_rules(path: Path | None) -> Rules | None:
     """Read a file of rules of kernels; a bad one is a usage error."""
-    from bridge import kernels
+    from bridge.knowledge import kernels
 
     if path is None:
         return None

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bridge.analyze.views import GEOMETRY
 from bridge.cli import counters, options, outputs
 from bridge.cli.costs import costs
 from bridge.cli.progress import doing
-from bridge.views import GEOMETRY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from bridge.analyze.flops import Costs
     from bridge.join.choices import Choices
-    from bridge.joined import Joined
+    from bridge.report import Joined
 
 KINDS = ("breakdown", "timeline", "memory", "roofline", "histogram")
 HEIGHTS = {"breakdown": 3.2, "timeline": 2.4, "memory": 2.4, "roofline": 3.2, "histogram": 3.6}

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from bridge.analyze.steps.pace import paces
+from bridge.analyze.views import VIEWS
 from bridge.cli.readable import for_people
-from bridge.joined import Joined
 from bridge.render import accounting, document, steps
 from bridge.render import table as tables
-from bridge.views import VIEWS
+from bridge.report import Joined
 
 if TYPE_CHECKING:
-    from bridge.fleet.together import Together
+    from bridge.scale.together import Together
 
 
 @dataclass(frozen=True)

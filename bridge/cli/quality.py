@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bridge.analyze.views import OF_QUALITY
 from bridge.cli import options, outputs
-from bridge.views import OF_QUALITY
 
 if TYPE_CHECKING:
     from bridge.analyze.quality import Quality

@@ -13,7 +13,7 @@ from bridge.cli import options, outputs
 if TYPE_CHECKING:
     from bridge.analyze.ranks.table import Run
     from bridge.join.choices import Choices
-    from bridge.joined import Joined
+    from bridge.report import Joined
 
 FORMATS = ("table", "json", "csv", "md")
 DETAILS = frozenset(["json"])  # recordings know ranks, and what a collective is

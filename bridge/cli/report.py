@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bridge.analyze.views import DIMENSIONS, DIRECTED, GEOMETRY, TIME_UNITS, VIEWS, details_of
 from bridge.cli import counters, many, options, outputs, times
 from bridge.cli.costs import costs
-from bridge.views import DIMENSIONS, DIRECTED, GEOMETRY, TIME_UNITS, VIEWS, details_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bridge.analyze.filters import Condition
-    from bridge.fleet.together import Together
     from bridge.join.choices import Choices
-    from bridge.joined import Joined
+    from bridge.report import Joined
+    from bridge.scale.together import Together
 
 FLAGS = {"inclusive": "op-kernel", "memory_kinds": "copy", "arguments": "range"}
 DETAILS = {"memory_kinds": ("source_kind", "target_kind"), "arguments": ("json",)}
@@ -218,7 +218,7 @@ def _chosen(
 ) -> pd.DataFrame:
     """Return the rows that meet the conditions, sorted and cut as asked, maybe with a running sum."""
     from bridge.analyze.filters import column_named, matching
-    from bridge.tables import ordered, sorted_by, with_running_sum
+    from bridge.analyze.tables import ordered, sorted_by, with_running_sum
 
     table = matching(table, conditions)
     column = column_named(table, sort.removeprefix("+")) if sort else sorted_by(by, table)

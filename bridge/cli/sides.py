@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bridge.analyze.views import DIMENSIONS
 from bridge.cli import options, times
-from bridge.views import DIMENSIONS
 
 if TYPE_CHECKING:
     from bridge.join.choices import Choices
-    from bridge.joined import Joined
+    from bridge.report import Joined
 
 
 @dataclass(frozen=True)

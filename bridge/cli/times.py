@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from bridge.joined import Joined
+    from bridge.report import Joined
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bridge.analyze.timeline import Selection
     from bridge.analyze.windows import Windows
     from bridge.join.choices import Choices
-    from bridge.joined import Joined
+    from bridge.report import Joined
 
 RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 MOST_RANKS = 1_000_000

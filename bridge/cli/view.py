@@ -16,8 +16,8 @@ from bridge.cli.progress import doing
 from bridge.cli.trace import DRAWN
 
 if TYPE_CHECKING:
+    from bridge.cli.viewing import Handover
     from bridge.join.choices import Choices
-    from bridge.viewing import Handover
 
 TRACE = ".pftrace"  # what is written of a report
 READY = (".json", ".json.gz", ".pftrace")  # what is a trace already
@@ -90,7 +90,7 @@ def _name(reports: tuple[Path, ...], run: int | str | None) -> str:
 
 def _bound(file: Path, ui: str) -> Handover:
     """Take the port that the UI may ask."""
-    from bridge.viewing import HOST, PORT, Handover
+    from bridge.cli.viewing import HOST, PORT, Handover
 
     try:
         return Handover(file, ui)
@@ -105,7 +105,7 @@ def _bound(file: Path, ui: str) -> Handover:
 
 def _hand_over(server: Handover, *, keep: bool, browser: bool) -> None:
     """Say where to look, open a browser there if there is one, and serve."""
-    from bridge.viewing import HOST, PORT, opened
+    from bridge.cli.viewing import HOST, PORT, opened
 
     click.echo(server.address)
     shown = browser and opened(server.address)
@@ -131,7 +131,7 @@ def _hand_over(server: Handover, *, keep: bool, browser: bool) -> None:
 
 def _open(page: Path, *, browser: bool) -> None:
     """Open a page, which stays in a folder of its own, or say where it is."""
-    from bridge.viewing import opened
+    from bridge.cli.viewing import opened
 
     if not (browser and opened(page.as_uri())):
         click.echo(page)

@@ -12,7 +12,7 @@ from bridge.cli import options
 if TYPE_CHECKING:
     from bridge.analyze.why import Why
     from bridge.join.choices import Choices
-    from bridge.joined import Joined
+    from bridge.report import Joined
 
 REPORTS = (".sqlite", ".nsys-rep")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bridge.session.profile import Profile
+    from bridge.capture.session.profile import Profile
 
 THREAD = 0xFFFFFF  # of a thread's number, what the system calls it; the process is above
 PROCESS_BITS = 24

@@ -13,7 +13,7 @@ import numpy as np
 from bridge.join.attribution import ATTRIBUTED, BY_ADOPTION, NO_RANGE, Attribution, Launches
 from bridge.join.nesting import Nesting
 from bridge.join.order import NONE, Flags, Ints, by, number
-from importers.keys import shared
+from importers.frames import shared
 
 
 @dataclass(frozen=True)

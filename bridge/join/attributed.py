@@ -32,7 +32,7 @@ from bridge.join.paths import paths
 from bridge.join.ranked import ranked
 from bridge.join.repetition import with_repetition
 from bridge.join.steps import Steps
-from bridge.kernels import Rules
+from bridge.knowledge.kernels import Rules
 from importers import frames
 from importers.report import Report
 

@@ -13,7 +13,7 @@ import numpy as np
 from bridge.join.launches import launch_of
 from bridge.join.nesting import Nesting
 from bridge.join.order import NONE, Flags, Ints
-from importers.keys import shared
+from importers.frames import shared
 
 REASONS = {
     "": "it has an op",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bridge.join.labels import Rule
-from bridge.kernels import Rules
+from bridge.knowledge.kernels import Rules
 
 GRAPHS = ("capture", "launch")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridge.join.order import NONE, Ints, stable
-from importers.keys import shared
+from importers.frames import shared
 
 MOST_COPIES = 64  # copies of copies followed; a cycle, which no driver writes, ends there
 

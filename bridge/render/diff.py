@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from bridge.analyze.compare import Comparison
-from bridge.gates.verdict import Verdict
+from bridge.analyze.compare.gates import Verdict
 from bridge.render import document, headings, units
 from bridge.render import table as tables
 

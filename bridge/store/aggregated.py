@@ -12,8 +12,8 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from bridge.fleet.aggregates import Aggregates
-from bridge.fleet.together import Together, assembled
+from bridge.scale.aggregates import Aggregates
+from bridge.scale.together import Together, assembled
 from bridge.store.loading import facts_of
 from bridge.store.runs import Run, chosen, clean
 from bridge.store.saving import facts_row, next_run, once, run_row, summaries

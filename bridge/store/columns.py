@@ -11,11 +11,11 @@ import pandas as pd
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.nesting import Nesting
 from bridge.join.order import NONE, Ints
-from bridge.joined import Joined
+from bridge.report import Joined
 from bridge.store import measured
 from bridge.store.tables import MEASURED, NAMED, SYMBOL, UNSAID, stored
 from importers import frames
-from importers.nsys.names import distinct
+from importers.nsys.annotations import distinct
 from importers.texts import Texts
 
 Column = Ints | Texts | measured.Floats

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from bridge.analyze.views import VIEWS, heading, labels_of
 from bridge.store.runs import described
 from bridge.store.tables import SUMMARIES, opened
-from bridge.views import VIEWS, heading, labels_of
 from importers.report import NSIGHT_COMPUTE
 
 if TYPE_CHECKING:

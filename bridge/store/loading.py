@@ -15,8 +15,7 @@ from bridge.store.tables import NAMED, SYMBOL, UNSAID, StoreError, opened
 from importers import frames
 from importers.columns import Columns, Database, Query, ints_of, texts_of
 from importers.ncu.metrics import Metrics
-from importers.nsys.annotations import pooled
-from importers.nsys.names import Strings
+from importers.nsys.annotations import Strings, pooled
 from importers.report import Facts, Report
 from importers.texts import Ints, Texts
 

@@ -13,7 +13,7 @@ from bridge.store.tables import MEASURED
 from importers import frames
 from importers.columns import Columns, Database, Query, ints_of
 from importers.ncu.metrics import Metrics
-from importers.nsys.names import Strings
+from importers.nsys.annotations import Strings
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 Naming = Callable[[Ints, Iterable[str]], Ints]

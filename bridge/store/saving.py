@@ -14,7 +14,7 @@ from sqlite_utils import Database
 
 from bridge import __version__
 from bridge.analyze.totals import Totals
-from bridge.joined import Joined
+from bridge.report import Joined
 from bridge.store.columns import Column, RunColumns
 from bridge.store.ingest import ingest
 from bridge.store.runs import clean, find

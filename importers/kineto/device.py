@@ -7,18 +7,105 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from importers import frames
 from importers.frames import MISSING
-from importers.kineto.clean import clean
-from importers.kineto.events import Events
-from importers.kineto.kernels import short_name
-from importers.kineto.numbers import integers
+from importers.kineto.events import Events, clean, integers, named
 from importers.nsys.schema import COPY_KINDS, FILL, NONE
 from importers.texts import Ints, unique_names
+
+# -- The short names of kernels: what is left of a demangled one without types, namespaces and arguments
+
+
+OPEN, CLOSE = "<([{", ">)]}"
+OPERATOR = "operator"
+UNNAMED = re.compile(r"\(anonymous namespace\)|<unnamed>")
+BRACKET = re.compile(r"[<>()\[\]{}]")
+
+
+def short_name(name: str) -> str:
+    """Return the name of a kernel alone; one that is no C++ comes back as it is."""
+    outer = "".join(_outside(UNNAMED.sub("_", name)))
+    found = outer.strip().rpartition("::")[2].rpartition(" ")[2]
+    return found or name
+
+
+def _outside(name: str) -> list[str]:
+    """Return the parts that are in no brackets, up to the arguments."""
+    parts, depth, start = [], 0, 0
+    for found in BRACKET.finditer(name):
+        at, mark = found.start(), found[0]
+        if not depth:
+            parts.append(name[start:at])
+            if mark == "(" and parts[-1].endswith(OPERATOR) and name.startswith("()", at):
+                parts.append("()")
+            elif mark == "(" and "".join(parts).strip():
+                return parts
+        depth = max(0, depth + (1 if mark in OPEN else -1))
+        start = at + 1
+    return [*parts, name[start:]] if not depth else parts
+
+
+# -- Whose process the work on a device is: that of the host which called for it, by the correlation id
+
+
+ON_DEVICE = ("kernels", "copies", "fills", "syncs", "records")
+
+
+def owners(by: Mapping[str, Events], launches: pd.DataFrame, hosts: Ints) -> dict[str, Ints]:
+    """Return the process of each event on a device, by sort; -1 where several may be meant."""
+    if len(hosts) == 1:
+        return {sort: np.full(len(by[sort]), hosts[0]) for sort in ON_DEVICE}
+    callers = _callers(launches)
+    found = {sort: callers.get(by[sort].ints("correlation")) for sort in ON_DEVICE}
+    homes = _homes([_pids(by[sort]) for sort in ON_DEVICE], list(found.values()))
+    return {
+        sort: np.where(own == MISSING, homes.get(_pids(by[sort])), own)
+        for sort, own in found.items()
+    }
+
+
+class _Known:
+    """A value per key, -1 for a key of several values and for others."""
+
+    def __init__(self, keys: Ints, values: Ints) -> None:
+        pairs = np.unique(np.stack((keys, values)), axis=1)
+        single = np.ones(pairs.shape[1], bool)
+        same = pairs[0, 1:] == pairs[0, :-1]
+        single[1:] &= ~same
+        single[:-1] &= ~same
+        self.keys, self.values = pairs[:, single]
+
+    def get(self, keys: Ints) -> Ints:
+        if not len(self.keys):
+            return np.full(len(keys), MISSING)
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[place] == keys, self.values[place], MISSING)
+
+
+def _callers(launches: pd.DataFrame) -> _Known:
+    ids, process = (frames.ints(launches, c) for c in ("correlation", "process"))
+    calls = np.flatnonzero(ids > 0)
+    return _Known(ids[calls], process[calls])
+
+
+def _homes(pids: Sequence[Ints], process: Sequence[Ints]) -> _Known:
+    """Return the process that all other work of the same device (a pid in the trace) is of."""
+    every, own = np.concatenate(pids), np.concatenate(process)
+    known = np.flatnonzero(own != MISSING)
+    return _Known(every[known], own[known])
+
+
+def _pids(events: Events) -> Ints:
+    return integers([pid for pid, _ in events.where])
+
+
+# -- What ran on devices: kernels, copies and fills as activities, synchronisations as waits
+
 
 AXES = ("x", "y", "z")
 KERNELS, GRAPHS = (frames.ACTIVITY_KINDS.index(kind) for kind in (frames.KERNEL, frames.GRAPH))
@@ -168,3 +255,46 @@ def _memory(said: Sequence[str | None]) -> Ints:
         MISSING if one is None else known.index(one) if one in known else last for one in kinds
     ]
     return np.array(found, np.int64)
+
+
+# -- What a trace knows of its GPUs, as the frame `devices`
+
+
+FACTS = {  # what Kineto calls it
+    "memory_bytes": "totalGlobalMem",
+    "compute_major": "computeMajor",
+    "compute_minor": "computeMinor",
+    "sm_count": "numSms",
+    "warp_size": "warpSize",
+    "threads_per_block": "maxThreadsPerBlock",
+    "registers_per_sm": "regsPerMultiprocessor",
+    "registers_per_block": "regsPerBlock",
+    "shared_per_sm": "sharedMemPerMultiprocessor",
+    "shared_per_block": "sharedMemPerBlock",
+    "shared_per_block_optin": "sharedMemPerBlockOptin",
+}
+THREADS = "maxThreadsPerMultiprocessor"
+
+
+def devices(properties: Any, by: Mapping[str, Events], activities: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per (process, device) that was used; a device's pid in the trace says which GPU it is."""
+    pids = [pid for sort in ("kernels", "copies", "fills") for pid, _ in by[sort].where]
+    used = activities[["process", "device"]].assign(gpu=integers(pids))
+    used = used.drop_duplicates(["process", "device"]).sort_values(["process", "device"])
+    process, device, gpu = (used[c].to_numpy() for c in ("process", "device", "gpu"))
+    known = _known(properties)
+    said = [known.get(number, {}) for number in gpu.tolist()]
+    name = named([str(one.get("name", "")) for one in said])
+    facts = {c: integers([one.get(theirs) for one in said]) for c, theirs in FACTS.items()}
+    facts["warps_per_sm"] = _warps(integers([one.get(THREADS) for one in said]), facts["warp_size"])
+    own = {"process": process, "device": device, "gpu": gpu}
+    return frames.frame("devices", {**own, **facts, "name": name})
+
+
+def _known(properties: Any) -> dict[int, dict[str, Any]]:
+    every = properties if type(properties) is list else []
+    return {one["id"]: one for one in every if type(one) is dict and type(one.get("id")) is int}
+
+
+def _warps(threads: Ints, size: Ints) -> Ints:
+    return np.where((threads > 0) & (size > 0), threads // np.maximum(size, 1), MISSING)

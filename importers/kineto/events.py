@@ -1,19 +1,84 @@
-"""The events of a trace, sorted by what they are and checked: what makes no sense is left out and counted.
-
-Categories have changed their names: ``Operator``, ``Runtime``, ``Kernel``, ``Memcpy``, ``Memset`` are those of 2020 and 2021.
-"""
+"""Events of a trace of PyTorch's profiler: rows with the same fields are columns, their times integers."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from importers.kineto.numbers import NS, UNKNOWN, integers, nanoseconds
+from importers import frames
+from importers.frames import MISSING
 from importers.texts import Ints
+
+# -- Numbers of JSON as columns: microseconds to whole nanoseconds, exactly, and integers
+
+
+NS, DECIMALS = 1_000, 3  # in a µs
+LATEST = 1 << 62  # ns: sums and differences of times stay within 64 bits
+LONGEST = 40  # characters: no writer needs more for a number
+UNKNOWN = -(1 << 63)  # stands for what is no time
+
+
+def nanoseconds(values: Sequence[Any]) -> Ints:
+    """Return microseconds as nanoseconds, halves away from 0; `UNKNOWN` for what is no time of 64 bits."""
+    return np.array([_nanoseconds(value) for value in values], np.int64)
+
+
+def integers(values: Sequence[Any]) -> Ints:
+    """Return integers, and texts of them, -1 for anything else and for what is beyond 62 bits."""
+    return np.array([_integer(value) for value in values], np.int64)
+
+
+def _nanoseconds(value: Any) -> int:
+    if type(value) is int:
+        return value * NS if -LATEST < value * NS < LATEST else UNKNOWN
+    if type(value) is not str or len(value) > LONGEST:
+        return UNKNOWN
+    whole, _, part = value.partition(".")
+    if part.isdecimal() and len(part) <= DECIMALS and whole.isdecimal():
+        found = int(whole + part) * 10 ** (DECIMALS - len(part))
+        return found if found < LATEST else UNKNOWN
+    return _exactly(value)
+
+
+def _exactly(text: str) -> int:
+    """Read what is written otherwise: a minus, more decimals, an exponent."""
+    try:
+        found = Decimal(text) * NS
+        fits = found.is_finite() and abs(found) < LATEST
+        return int(found.to_integral_value(ROUND_HALF_UP)) if fits else UNKNOWN
+    except ArithmeticError:
+        return UNKNOWN
+
+
+def _integer(value: Any) -> int:
+    if type(value) is str and len(value) <= LONGEST and value.isdecimal():
+        value = int(value)
+    return value if type(value) is int and -LATEST < value < LATEST else MISSING
+
+
+# -- Texts that can be written anywhere: what no UTF-8 can be made of, and NUL, spelled out
+
+
+def clean(text: str) -> str:
+    r"""Return a text as UTF-8 can have it: a lone surrogate as ``\udc80``, NUL as ``\0``."""
+    plain = text if text.isascii() else text.encode(errors="backslashreplace").decode()
+    return plain.replace("\0", "\\0")
+
+
+def named(texts: Sequence[str]) -> pd.Categorical:
+    """Return a column of names from a text per row, each distinct one cleaned."""
+    distinct = {text: clean(text) for text in dict.fromkeys(texts)}
+    return frames.named([distinct[text] for text in texts])
+
+
+# -- The events of a trace, sorted by what they are and checked: what makes no sense is left out and counted
+
 
 SPAN, META = "X", "M"  # phases of Chrome's format that are read
 RANGES, CALLS, KERNELS, COPIES, FILLS, SYNCS, RECORDS, MEMORY = SORTS = (

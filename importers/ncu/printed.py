@@ -7,16 +7,105 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
 from importers.errors import NotAReport, NothingRecorded
 from importers.frames import MISSING
-from importers.ncu import nvtx
-from importers.ncu.kernels import NO_EXTENT, Kernel, Rule, Value
-from importers.ncu.units import decimal_comma, number, scaled
+from importers.ncu.metrics import DEFAULT_DOMAIN, NO_EXTENT, Kernel, Open, Rule, Value
+from importers.ncu.rep import decimal_comma, number, scaled
+
+# -- The cells in which ``ncu --csv`` writes what NVTX ranges were open: ``1  "domain:name:…"  "domain:name:…"``
+
+
+AFTER = 6  # fields behind the name
+NUMBERED = re.compile(r"\s*(\d+)(?::|\s+)?(?=\"|\S)")
+BETWEEN = re.compile(r'("\s+")')
+INTEGER = re.compile(r"-?\d+")
+LARGEST, LONGEST = 2**63, 20  # characters of it
+FIRST_THREAD = 1
+LABEL_DIGITS = 18  # so many fit into 64 bits
+
+
+def stack(cells: Iterable[str]) -> tuple[int, tuple[Open, ...]]:
+    """Return the thread of a kernel, 1 where none is said, and its push/pop ranges, outermost first."""
+    thread, found = FIRST_THREAD, []
+    for cell in cells:
+        number, frames = _parted(cell)
+        thread = int(number[:LABEL_DIGITS] or thread)
+        found += [_open(frame) for frame in frames]
+    return thread, tuple(found)
+
+
+def phases(cells: Iterable[str]) -> tuple[Open, ...]:
+    """Return the start/end ranges that were open, each with its id."""
+    return tuple(_phase(cell) for cell in cells for cell in _phases(cell))
+
+
+def _phases(cell: str) -> Iterator[str]:
+    number, frames = _parted(cell)
+    prefix = f"{number}:" if number else ""
+    return (frame if INTEGER.match(frame) else prefix + frame for frame in frames)
+
+
+def _phase(frame: str) -> Open:
+    number, colon, rest = frame.partition(":")
+    if colon and number.isdecimal():
+        return _open(rest)._replace(id=number)
+    return _open(frame)
+
+
+def _parted(cell: str) -> tuple[str, list[str]]:
+    """Return the number before the first quote, '' for none, and what is in quotes."""
+    before, quote, rest = cell.partition('"')
+    if not quote:  # a single range may stand without quotes
+        found = NUMBERED.match(cell)
+        return (found[1], [cell[found.end() :]]) if found else ("", [cell])
+    number = INTEGER.search(before)
+    inside = rest.rstrip().removesuffix('"')
+    return number[0] if number else "", _frames(BETWEEN.split(inside))
+
+
+def _frames(parts: list[str]) -> list[str]:
+    """Return the ranges of what is split at quotes, which names may hold too: a range ends with its fields."""
+    if parts[-1].count(":") < AFTER:
+        return parts[::2]  # ranges that say no more than their names
+    found, open_ = [], ""
+    for place, part in enumerate(parts):
+        if not place % 2:
+            open_ += part
+        elif _is_whole(open_):
+            found.append(open_)
+            open_ = ""
+        else:
+            open_ += part
+    return [*found, open_]
+
+
+def _is_whole(frame: str) -> bool:
+    return frame.count(":") > AFTER
+
+
+def _open(frame: str) -> Open:
+    """Read a range; of one with a message, which is its name again, the name may hold colons too."""
+    domain, *fields = frame.split(":")
+    if len(fields) <= AFTER:
+        return Open(domain or DEFAULT_DOMAIN, ":".join(fields[:1]))
+    longer = len(fields) - AFTER - 1
+    twice = longer // 2 + 1
+    if longer and not longer % 2 and fields[:twice] == fields[-twice:]:
+        name, after = fields[:twice], fields[twice:]
+    else:
+        name, after = fields[:-AFTER], fields[-AFTER:]
+    payload = int(after[1]) if INTEGER.fullmatch(after[1]) and len(after[1]) <= LONGEST else MISSING
+    payload = payload if -LARGEST <= payload < LARGEST else MISSING
+    return Open(domain or DEFAULT_DOMAIN, ":".join(name), payload)
+
+
+# -- Kernels of what ``ncu --csv`` printed: of the raw page (a column per metric) or of the details page (a row)
+
 
 ID, KERNEL, METRIC, SUMMARY = "ID", "Kernel Name", "Metric Name", "Invocations"
 OF_KERNEL = frozenset(
@@ -197,7 +286,7 @@ def _rule(page: Page, row: Row) -> Rule:
 
 def _kernel(row: Row) -> Kernel:
     """Return what a row says of its kernel besides metrics."""
-    thread, pushed = nvtx.stack(_cells(row, PUSHED))
+    thread, pushed = stack(_cells(row, PUSHED))
     return Kernel(
         name="",
         full_name=row.get(KERNEL, ""),
@@ -210,7 +299,7 @@ def _kernel(row: Row) -> Kernel:
         grid=_extent(row.get("Grid Size", "")),
         block=_extent(row.get("Block Size", "")),
         pushed=pushed,
-        started=nvtx.phases(_cells(row, STARTED)),
+        started=phases(_cells(row, STARTED)),
     )
 
 

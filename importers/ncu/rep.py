@@ -3,16 +3,172 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from importers.errors import NotAReport
 from importers.frames import GRAPH, KERNEL, MISSING
-from importers.ncu.blocks import processes
-from importers.ncu.kernels import DEFAULT_DOMAIN, DURATION, Kernel, Open, Rule, Value
-from importers.ncu.units import base
+from importers.ncu.metrics import DEFAULT_DOMAIN, DURATION, Kernel, Open, Rule, Value
+
+# -- Values of Nsight Compute in base units, exactly: it prints ``1.60 usecond`` or ``5.12 cycle/nsecond`` as fits
+
+
+PREFIXES = {"": 0, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
+SECONDS = {"second": 0, "s": 0, "sec": 0, "msecond": -3, "ms": -3, "usecond": -6, "us": -6}
+SECONDS |= {"nsecond": -9, "ns": -9}
+LONGER = {"minute": 60, "hour": 3_600}  # seconds
+PREFIXED = re.compile(r"([KMGTP]?)([a-z]{2,}|B)")
+NANO = 9
+LARGEST_POWER = 400  # of ten: what is beyond is damage, and no float in any unit
+DECIMAL_COMMA = re.compile(r"[-+]?(?:\d{1,3}(\.\d{3})*,\d+|\d+,\d+)")
+THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+")
+SPACES = str.maketrans("", "", " \u00a0\u202f'’_")
+
+
+@lru_cache(maxsize=4096)
+def base(unit: str) -> tuple[str, int]:
+    """Return the base unit of a unit, and the power of ten that values are multiplied by."""
+    above, *below = unit.split("/")
+    if not below and above in SECONDS:
+        return "ns", SECONDS[above] + NANO
+    found = PREFIXED.fullmatch(above)
+    power, word = (PREFIXES[found[1]], found[2]) if found else (0, above)
+    divided = []
+    for one in below:
+        seconds = SECONDS.get(one)
+        power -= seconds or 0
+        divided.append("s" if seconds is not None else one)
+    if (word, divided) == ("cycle", ["s"]):
+        return "hz", power
+    return "/".join([word, *divided]), power
+
+
+def scaled(value: Decimal, unit: str) -> tuple[Decimal, str]:
+    """Return a value in its base unit."""
+    if unit in LONGER:
+        return scaled(value * LONGER[unit], "second")
+    word, power = base(unit)
+    return value.scaleb(power), word
+
+
+def decimal_comma(cells: Iterable[str]) -> bool:
+    """Tell whether metrics are written ``1.234,5``: some number of them can be read in no other way."""
+    return any(DECIMAL_COMMA.fullmatch(cell) and not THOUSANDS.fullmatch(cell) for cell in cells)
+
+
+def number(cell: str, *, comma: bool) -> Decimal | None:
+    """Return the number in a cell, its thousands set apart or not; None for what is none."""
+    text = cell.strip().translate(SPACES)
+    text = text.replace(".", "").replace(",", ".") if comma else text.replace(",", "")
+    if not text or text[0] not in "-+.0123456789":
+        return None
+    try:
+        found = Decimal(text)
+    except InvalidOperation:
+        return None
+    return found if found.is_finite() and abs(found.adjusted()) <= LARGEST_POWER else None
+
+
+# -- The outside of an .ncu-rep: blocks, each with the process that it is of. A file cut off shows here
+
+
+MAGIC = b"NVR\0"
+LENGTH = 4
+RESULTS, PAYLOAD, PROCESS = 2, 5, 6  # fields of a block's header
+PID, HOST, PROGRAM = 1, 2, 3  # fields of a process
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+MORE, BITS = 0x80, 7
+
+
+@dataclass(frozen=True)
+class Process:
+    """Which process a kernel ran in."""
+
+    pid: int
+    program: str
+
+
+def is_rep(path: Path) -> bool:
+    """Tell whether a file is a report of Nsight Compute, by its first bytes or, if damaged, its name."""
+    with path.open("rb") as file:
+        return file.read(LENGTH) == MAGIC or path.suffix == ".ncu-rep"
+
+
+def processes(path: Path) -> list[Process]:
+    """Return the process of each result, in order; raises NotAReport for what is no whole report."""
+    data = path.read_bytes()
+    if not data.startswith(MAGIC):
+        raise NotAReport(f"{path.name}: not a report of Nsight Compute; was it copied whole?")
+    try:
+        return list(_blocks(data))
+    except (IndexError, ValueError) as error:
+        raise NotAReport(
+            f"{path.name}: cut off or damaged after {len(data)} bytes; copy or profile it again"
+        ) from error
+
+
+def _blocks(data: bytes) -> Iterator[Process]:
+    _, at = _header(data, LENGTH)
+    while at < len(data):
+        header, at = _header(data, at)
+        at += int(header.get(PAYLOAD, 0))
+        if at > len(data):
+            raise ValueError(at)
+        process = dict(_fields(bytes(header.get(PROCESS, b""))))
+        program = bytes(process.get(PROGRAM, b"")).decode(errors="replace")
+        for _ in range(int(header.get(RESULTS, 0))):
+            yield Process(int(process.get(PID, 0)), program)
+
+
+def _header(data: bytes, at: int) -> tuple[dict[int, int | bytes], int]:
+    """Return the fields of the message at a place, and the place after it."""
+    size = int.from_bytes(data[at : at + LENGTH], "little")
+    start = at + LENGTH
+    if start + size > len(data):
+        raise ValueError(at)
+    return dict(_fields(data[start : start + size])), start + size
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Return numbers and values of the fields of a protocol buffer."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        kind = key & 7
+        if kind == VARINT:
+            value, at = _varint(message, at)
+            yield key >> 3, value
+            continue
+        if kind == BYTES:
+            size, at = _varint(message, at)
+        elif kind in {FIXED32, FIXED64}:
+            size = 4 if kind == FIXED32 else 8
+        else:
+            raise ValueError(kind)
+        if at + size > len(message):
+            raise ValueError(at)
+        yield key >> 3, message[at : at + size]
+        at += size
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        at += 1
+        value |= (byte & ~MORE) << shift
+        shift += BITS
+        if byte < MORE:
+            return value, at
+
+
+# -- Kernels of an .ncu-rep, through NVIDIA's own library
+
 
 NEEDED = (  # without all metrics: what the frames are made of
     *DURATION[:2],

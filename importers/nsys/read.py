@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,16 +14,136 @@ import pandas as pd
 from importers import frames
 from importers.columns import Columns, Database, Query, ints_of, texts_of
 from importers.errors import NotAReport, NothingRecorded
-from importers.nsys import environment, itself, schema
-from importers.nsys.annotations import Annotations
-from importers.nsys.devices import activities, ended
-from importers.nsys.gpus import devices
-from importers.nsys.memory import memory
-from importers.nsys.names import Strings, api_name
-from importers.nsys.table import FLAG, MISSING, Column, Details, Present, Table, asked
-from importers.nsys.waits import waits
+from importers.frames import MISSING
+from importers.nsys import schema
+from importers.nsys.annotations import Annotations, Strings, api_name, pooled
+from importers.nsys.devices import activities, ended, memory, waits
+from importers.nsys.table import FLAG, Column, Details, Present, Table, asked
 from importers.report import LONGEST_NS, Facts, Report
-from importers.texts import Ints, Texts
+from importers.texts import Ints, Texts, unique_names
+
+# -- What a capture says of where it was taken: its host, and which of several processes it is of
+
+
+# What launchers set, as `bridge.annotate.recording.header` has them: the first that is a number counts.
+PLACES: Mapping[str, tuple[str, ...]] = {
+    "rank": ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
+    "local_rank": ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"),
+    "world_size": ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
+}
+LONGEST = 9  # digits of a number that is a place
+KEY = "environment"
+
+
+def identity(read: Mapping[str, Columns]) -> dict[str, Any]:
+    """Return ``host``, and as ``environment`` the places, of what an export says: nothing where its parts disagree."""
+    system, capture = _rows(read["system"]), _rows(read["capture"])
+    hosts = {value for name, value in system if name == schema.HOST}
+    whole = {value for name, value in system if name == schema.ENVIRONMENT}
+    own = [value for name, value in capture if name == schema.OF_PROGRAM]
+    of_tool = whole.pop().split("\0") if len(whole) == 1 else []
+    found = places(of_tool) | places(own)
+    return ({"host": hosts.pop()} if len(hosts) == 1 else {}) | ({KEY: found} if found else {})
+
+
+def places(entries: Iterable[str]) -> dict[str, int]:
+    """Return the place of a process among several by entries of its environment, ``RANK=3`` or ``RANK="3"``."""
+    wanted = {variable for names in PLACES.values() for variable in names}
+    parts = (entry.partition("=") for entry in entries)
+    values = {name: value.strip('"') for name, _, value in parts if name in wanted}
+    first = {
+        place: next((values[v] for v in names if _is_number(values.get(v, ""))), None)
+        for place, names in PLACES.items()
+    }
+    return {place: int(value) for place, value in first.items() if value is not None}
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= LONGEST
+
+
+def _rows(columns: Columns) -> list[tuple[str, str]]:
+    pairs = (texts_of(columns, column).decode() for column in ("name", "value"))
+    return list(zip(*pairs, strict=True))
+
+
+# -- The GPU behind each device number of a process, and what is known of it, as the frame `devices`
+
+
+def devices(read: dict[str, Columns], on_device: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per (process, device number) that was used."""
+    used = on_device[["process", "device"]].drop_duplicates().sort_values(["process", "device"])
+    process, device = used["process"].to_numpy(), used["device"].to_numpy()
+    gpus = read["gpus"]
+    gpu = _gpu_of(process, device, read)
+    rows = {number: row for row, number in enumerate(ints_of(gpus, "gpu").tolist())}
+    row = np.array([rows.get(number, MISSING) for number in gpu.tolist()], np.int64)
+    names = [*texts_of(gpus, "name").decode(), ""]
+    facts = {name: np.append(ints_of(gpus, name), MISSING)[row] for name in frames.DEVICE_FACTS}
+    name = frames.named([names[r] for r in row.tolist()])
+    return frames.frame(
+        "devices", {"process": process, "device": device, "gpu": gpu, "name": name, **facts}
+    )
+
+
+def _gpu_of(process: Ints, device: Ints, read: dict[str, Columns]) -> Ints:
+    declared = [ints_of(read["devices"], c).tolist() for c in ("pid", "device", "gpu")]
+    gpu_of: dict[tuple[int, int], int] = {}
+    for pid, number, gpu in zip(*declared, strict=True):
+        # Processes of two machines may have one pid: of two GPUs neither is known to be meant.
+        gpu_of[pid, number] = gpu if gpu_of.get((pid, number), gpu) == gpu else MISSING
+    gpus = read["gpus"]
+    by_number = dict(
+        zip(ints_of(gpus, "device").tolist(), ints_of(gpus, "gpu").tolist(), strict=True)
+    )
+    keys = zip(((process >> 24) & schema.THREAD_BITS).tolist(), device.tolist(), strict=True)
+    found = [gpu_of.get((pid, number), by_number.get(number, MISSING)) for pid, number in keys]
+    return np.array(found, np.int64)
+
+
+# -- What the profiler says of itself: its overhead, its diagnostics, and what else it recorded, at a cost
+
+
+def overhead(columns: Columns, strings: Strings) -> pd.DataFrame:
+    """Return a row per time in which the profiler itself worked on a thread."""
+    ints = ended({name: ints_of(columns, name) for name in columns})
+    return frames.frame(
+        "overhead",
+        {**ints, "process": _process(ints["thread"]), "name": strings.column(ints["name"])},
+    )
+
+
+def diagnostics(columns: Columns, strings: Strings) -> pd.DataFrame:
+    """Return a row per message of the profiler; one of no known severity is of severity 0."""
+    ints = {name: ints_of(columns, name) for name in columns if name != "text"}
+    severity = ints["severity"]
+    known = (severity > 0) & (severity < len(frames.SEVERITIES))
+    pool, text = pooled(texts_of(columns, "text"), ints["text_id"], strings)
+    name = frames.names(*unique_names(text, [_line(one) for one in pool.decode()]))
+    return frames.frame(
+        "diagnostics", {**ints, "severity": np.where(known, severity, 0), "name": name}
+    )
+
+
+def beside(database: Database, tables: Mapping[str, Present]) -> dict[str, int]:
+    """Return how many rows there are of what else was recorded, by what it is; what was not is left out."""
+    there = {what: of.name for what, of in schema.BESIDE.items() if of.name in tables}
+    bounds = database.bounds(there.values())
+    found = {what: bounds[name][1] - bounds[name][0] + 1 for what, name in there.items()}
+    return {what: rows for what, rows in found.items() if rows > 0}
+
+
+def _process(thread: Ints) -> Ints:
+    return np.where(thread == MISSING, MISSING, thread & ~schema.THREAD_BITS)
+
+
+def _line(text: str) -> str:
+    """Return a message without the tabs and line ends that some have."""
+    return " ".join(text.split())
+
+
+# -- An Nsight Systems SQLite export becomes a `Report`. The file is only ever read
+
 
 HEADER = b"SQLite format 3\0"
 HEADER_BYTES = 100
@@ -37,7 +158,7 @@ def read(path: Path, *, details: Details = True) -> Report:
     with Database(path) as database:
         columns = _columns(path, database, details=details)
         wanted = asked(details, schema.OVERHEAD.detail)
-        also = itself.beside(database, database.tables()) if wanted else {}
+        also = beside(database, database.tables()) if wanted else {}
     after = path.stat()
     if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
         raise NotAReport(f"{path.name}: changed while it was read; wait until nsys has finished")
@@ -147,7 +268,7 @@ def report_of(
     launches = _launches(read["launches"], strings)
     on_device = activities(read, strings, whole.callers if whole else None)
     waited, held = waits(read, launches), memory(read["memory"], launches)
-    own = itself.overhead(read["overhead"], strings)
+    own = overhead(read["overhead"], strings)
     session = int(ints_of(read["session"], "duration").max(initial=MISSING))
     last = whole.last if whole else _span(launches, on_device)[1]
     ranges, marks = annotations.ranges(last, session), annotations.marks()
@@ -164,7 +285,7 @@ def report_of(
         waits=waited,
         memory=held,
         overhead=own,
-        diagnostics=itself.diagnostics(read["diagnostics"], strings),
+        diagnostics=diagnostics(read["diagnostics"], strings),
         threads=_threads(read["threads"], strings),
         processes=_processes(read["processes"]),
         devices=devices(read, on_device),
@@ -212,7 +333,7 @@ def facts_of(
             f"{name}: damaged (its times are centuries apart); export or copy it again"
         )
     said = _warnings(name, rows, opaque)
-    return Facts(*_versions(read), span, said, _epoch(read), environment.said(read))
+    return Facts(*_versions(read), span, said, _epoch(read), identity(read))
 
 
 def _launches(columns: Columns, strings: Strings) -> pd.DataFrame:

@@ -7,20 +7,230 @@ and the ranges that are open at some time in it, each beginning in one window on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from importers.columns import Database, Query
+from importers.columns import LEAST_ROW_BYTES, Columns, Database, Query, ints_of
+from importers.errors import NotAReport
 from importers.frames import MISSING
 from importers.nsys import schema
-from importers.nsys.calling import Calling
-from importers.nsys.chunks import Chunk, chunks, distinct, integers
 from importers.nsys.devices import ended, only_process
-from importers.nsys.table import Table
-from importers.nsys.wanted import FOREVER, Flags, Instants, Wanted, in_order, wanted
-from importers.texts import Ints
+from importers.nsys.table import FLAG, Table
+from importers.texts import Ints, Texts
+
+# -- What annotations of an export are, and which of them matter to every window of it
+
+
+FOREVER = np.iinfo(np.int64).max
+
+Flags = NDArray[np.bool_]
+Instants = tuple[Ints, Ints]  # (thread, time), sorted by both
+
+
+def in_order(thread: Ints, time: Ints) -> Instants:
+    """Sort instants."""
+    order = np.lexsort((time, thread))
+    return thread[order], time[order]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Of annotations: which are ranges, which of them phases, which are marks, and which every window has."""
+
+    ranges: Flags
+    phases: Flags
+    marks: Flags
+    always: Flags
+
+
+def wanted(instants: Instants, columns: Mapping[str, Ints]) -> Wanted:
+    """Tell what annotations are; ``end`` is FOREVER for none."""
+    types = columns["type"] & (FLAG - 1)
+    phases, marks = np.isin(types, schema.START_END), np.isin(types, schema.MARK)
+    stacked = np.isin(types, schema.PUSH_POP)
+    declared = np.isin(types, (schema.DOMAIN_NAME, schema.CATEGORY_NAME))
+    holding = stacked & _holds(instants, columns)
+    return Wanted(stacked | phases, phases, marks, phases | declared | holding)
+
+
+def _holds(instants: Instants, columns: Mapping[str, Ints]) -> Flags:
+    """Tell which ranges were open at any of some (thread, time), sorted by both."""
+    holds = np.zeros(len(columns["start"]), bool)
+    if not len(instants[0]):
+        return holds
+    for thread in np.unique(columns["thread"]).tolist():  # a turn per thread
+        a, b = np.searchsorted(instants[0], (thread, thread + 1))
+        rows, times = np.flatnonzero(columns["thread"] == thread), instants[1][a:b]
+        first = np.searchsorted(times, columns["start"][rows], side="left")
+        holds[rows] = np.append(times, FOREVER)[first] < columns["end"][rows]
+    return holds
+
+
+# -- Tables of an export read some rows at a time, and what of them was wanted put together
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows of a table by their rowids, both included."""
+
+    first: int
+    last: int
+
+
+def chunks(database: Database, query: Query, rows: int, *, sparse: bool = False) -> list[Chunk]:
+    """Part a table into chunks of about so many rows, one whose row numbers lie far apart (``sparse``) not at all.
+
+    Raises NotAReport where they may not.
+    """
+    first, last = database.bounds([query.table])[query.table]
+    if last - first >= database.path.stat().st_size // LEAST_ROW_BYTES:
+        if sparse:
+            return [Chunk(first, last)]
+        name = database.path.name
+        raise NotAReport(f"{name}: row numbers of {query.table} lie far apart: not with --memory")
+    edges = [*range(first, last + 1, rows), last + 1]
+    return [Chunk(a, b - 1) for a, b in pairwise(edges)]
+
+
+def integers(
+    database: Database, query: Query, table: Table, parts: Sequence[Chunk], *columns: str
+) -> Iterator[dict[str, Ints]]:
+    """Read some integer columns chunk by chunk, those missing in every row that the export lacks."""
+    there = {c: query.columns[c] for c in columns if c in query.columns}
+    # Whatever is lacking: that there is one row per row is known only from a column that is not.
+    wanted = there or dict([next(iter(query.columns.items()))])
+    for found in read(database, Query(query.table, wanted), parts):
+        rows = len(next(iter(found.values())))
+        lacking = {
+            c: np.broadcast_to(np.int64(table.columns[c].missing), (rows,))
+            for c in columns
+            if c not in there
+        }
+        yield {c: lacking[c] if c in lacking else ints_of(found, c) for c in columns}
+
+
+def read(database: Database, query: Query, parts: Sequence[Chunk]) -> Iterator[Columns]:
+    """Read all columns chunk by chunk, as many at once as there are threads."""
+    for first in range(0, len(parts), database.threads):
+        some = parts[first : first + database.threads]
+        asked = {str(n): replace(query, rows=(p.first, p.last)) for n, p in enumerate(some)}
+        found = database.read(asked)
+        yield from (found.pop(name) for name in asked)
+
+
+def distinct(values: Ints) -> list[int]:
+    """Return the distinct values of a column, sorted."""
+    if len(values) and (values.strides == (0,) or (values == values[0]).all()):
+        return [int(values[0])]
+    return sorted(pd.unique(values).tolist())
+
+
+def picked(columns: Columns, rows: Ints) -> Columns:
+    """Return some rows; a column of one value throughout takes no memory, as before."""
+    return {name: _picked(column, rows) for name, column in columns.items()}
+
+
+def _picked(column: Ints | Texts, rows: Ints) -> Ints | Texts:
+    if isinstance(column, Texts):
+        return column if len(rows) == len(column) else column.take(rows)
+    if column.strides == (0,):
+        return np.broadcast_to(np.int64(column[0] if len(column) else 0), (len(rows),))
+    return column if len(rows) == len(column) else column[rows]
+
+
+def concatenated(parts: Sequence[Columns]) -> Columns:
+    """Put columns one after another."""
+    return {name: _concatenated([part[name] for part in parts]) for name in parts[0]}
+
+
+def _concatenated(parts: Sequence[Ints | Texts]) -> Ints | Texts:
+    texts = [part for part in parts if isinstance(part, Texts)]
+    if texts:
+        return Texts.concat(texts)
+    filled = [part for part in parts if isinstance(part, np.ndarray) and len(part)]
+    if filled and all(p.strides == (0,) and p[0] == filled[0][0] for p in filled):
+        return np.broadcast_to(filled[0][0], (sum(map(len, filled)),))
+    return np.concatenate([np.empty(0, np.int64), *filled])
+
+
+# -- The window of host time in which each (process, correlation id) was called: what sends activities to their call
+
+
+DENSE = 8  # a table indexed by id may be this many times longer than there are ids
+NEVER = np.iinfo(np.int16).max
+
+Windows = NDArray[np.int16]
+
+
+class Calling:
+    """Calls are added as they are read; of several with one key the earliest counts, ids of 0 and below for none."""
+
+    def __init__(self) -> None:
+        self.added: dict[int, list[tuple[Ints, Windows]]] = {}
+        self.found: dict[int, _Table] = {}
+
+    def add(self, process: Ints, correlation: Ints, window: Windows) -> None:
+        """Add some calls."""
+        for one in np.unique(process).tolist():  # a turn per process
+            rows = np.flatnonzero((process == one) & (correlation > 0))
+            self.added.setdefault(one, []).append((correlation[rows], window[rows]))
+
+    def finished(self) -> bool:
+        """Make what `of` looks into; tell whether no key was called in two windows."""
+        alone = True
+        for process in list(self.added):
+            ids, windows = (np.concatenate(c) for c in zip(*self.added.pop(process), strict=True))
+            table = _Table.of(ids, windows)
+            alone &= bool((table.at(ids) == windows).all())
+            self.found[process] = table
+        return alone
+
+    def of(self, process: Ints, correlation: Ints) -> Ints:
+        """Return the window of each call, MISSING where there is none."""
+        window = np.full(len(process), MISSING)
+        for one in np.unique(process).tolist():
+            if one in self.found:
+                rows = np.flatnonzero(process == one)
+                window[rows] = self.found[one].at(correlation[rows])
+        return window
+
+
+class _Table:
+    """The windows of one process's calls: by id where ids are nearly consecutive, else sorted."""
+
+    def __init__(self, ids: Ints, windows: Windows, low: int | None) -> None:
+        self.ids, self.windows, self.low = ids, windows, low
+
+    @classmethod
+    def of(cls, ids: Ints, windows: Windows) -> _Table:
+        if not len(ids):
+            return cls(ids, windows, None)
+        low, high = int(ids.min()), int(ids.max())
+        if high - low < DENSE * len(ids) + 1_000_000:
+            table = np.full(high - low + 1, NEVER, np.int16)
+            np.minimum.at(table, ids - low, windows)
+            return cls(np.empty(0, np.int64), table, low)
+        order = np.lexsort((windows, ids))
+        return cls(ids[order], windows[order], None)
+
+    def at(self, asked: Ints) -> Ints:
+        if self.low is not None:
+            inside = (asked >= self.low) & (asked < self.low + len(self.windows)) & (asked > 0)
+            found = self.windows[np.where(inside, asked - self.low, 0)].astype(np.int64)
+            return np.where(inside & (found != NEVER), found, MISSING)
+        if not len(self.ids):
+            return np.full(len(asked), MISSING)
+        place = np.minimum(np.searchsorted(self.ids, asked), len(self.ids) - 1)
+        hit = (self.ids[place] == asked) & (asked > 0)
+        return np.where(hit, self.windows[place].astype(np.int64), MISSING)
+
+
+# -- A first look over an export larger than memory: in which window of host time each row belongs, and what is of the whole
+
 
 OF_ANNOTATIONS = ("start", "end", "type", "thread")
 ON_DEVICE = ("kernels", "copies", "decompressions", "fills", "graphs")

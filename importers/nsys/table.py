@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from importers.columns import Query
 from importers.errors import NotAReport
+from importers.frames import MISSING
 
-MISSING = -1
 JSON = "json"  # the detail that is read only where a flag says that there is any
 FLAG = 1 << 32  # added to a number where there is more to read: see Column.flags
 

@@ -17,13 +17,35 @@ from importers.columns import Columns, Database, Query, ints_of
 from importers.errors import NotAReport
 from importers.frames import MISSING
 from importers.nsys import schema
-from importers.nsys.chunks import chunks, concatenated, distinct, picked, read
 from importers.nsys.devices import only_process
-from importers.nsys.gpus import devices
-from importers.nsys.read import Whole, complete, facts_of, flags, queries_of, report_of, sound
-from importers.nsys.survey import LONG, MOST_PHASES, ON_DEVICE, Part, cuts, surveyed
+from importers.nsys.read import (
+    Whole,
+    complete,
+    devices,
+    facts_of,
+    flags,
+    queries_of,
+    report_of,
+    sound,
+)
+from importers.nsys.survey import (
+    FOREVER,
+    LONG,
+    MOST_PHASES,
+    ON_DEVICE,
+    Flags,
+    Part,
+    Wanted,
+    chunks,
+    concatenated,
+    cuts,
+    distinct,
+    picked,
+    read,
+    surveyed,
+    wanted,
+)
 from importers.nsys.table import Details, Present
-from importers.nsys.wanted import FOREVER, Flags, Wanted, wanted
 from importers.report import Report
 from importers.texts import Ints
 

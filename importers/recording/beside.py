@@ -16,9 +16,8 @@ import numpy as np
 
 from importers import frames
 from importers.errors import NotAReport
-from importers.recording.batches import PROCESS_BITS
-from importers.recording.details import PIDS, with_details
-from importers.recording.lines import Recording, header, read
+from importers.recording.lines import PROCESS_BITS, Recording, header, read
+from importers.recording.report import PIDS, with_details
 from importers.report import Facts, Report
 
 PATTERN = "bridge-*.jsonl"

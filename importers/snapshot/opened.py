@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from importers.errors import NotAReport
-from importers.packed import GZIP, unpacked
+from importers.kineto.opened import GZIP, unpacked
 
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
 OPENING = re.compile(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,136 @@ import pandas as pd
 from importers import frames
 from importers.errors import NothingRecorded
 from importers.frames import MISSING
+from importers.kineto.events import integers
 from importers.kineto.opened import without_collection
 from importers.report import Facts, Report
-from importers.snapshot import events as actions
-from importers.snapshot import opened, reserved, stacks
-from importers.snapshot.blocks import Blocks
-from importers.snapshot.events import Events
-from importers.snapshot.stacks import Stacks
+from importers.snapshot import opened, stacks
+from importers.snapshot import stacks as actions
+from importers.snapshot.stacks import Events, Stacks
 from importers.texts import Ints, Texts
+
+# -- What was held when the snapshot was taken: segments, which are reserved, and the blocks in them that are used
+
+
+USED = "active"  # what the states of blocks that are used begin with
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks that were used: device, address, bytes that were asked for, and frames, as they are there.
+
+    ``reserved`` are the bytes of all segments of each device that has any.
+    """
+
+    device: Ints
+    address: Ints
+    bytes: Ints
+    frames: list[Any]
+    reserved: dict[int, int]
+
+    @classmethod
+    def of(cls, segments: Sequence[Any]) -> Blocks:
+        """Read the segments."""
+        whole = [segment for segment in segments if type(segment) is dict]
+        device, total = (_column(whole, key) for key in ("device", "total_size"))
+        device = np.maximum(device, 0)  # of one GPU it may be left out
+        found = [
+            block
+            for number, segment in zip(device.tolist(), whole, strict=True)
+            for block in _used(number, segment)
+        ]
+        columns = np.array([block[:3] for block in found], np.int64).reshape(-1, 3)
+        reserved = {
+            one: int(np.maximum(total[device == one], 0).sum())
+            for one in np.unique(device).tolist()
+        }
+        device_of, address, size = columns.T
+        return cls(device_of, address, size, [frames for *_, frames in found], reserved)
+
+
+def _column(rows: Sequence[Any], key: str) -> Ints:
+    return integers([row.get(key) for row in rows])
+
+
+def _used(device: int, segment: dict[str, Any]) -> Iterator[tuple[int, int, int, Any]]:
+    """Yield device, address, bytes and frames of the blocks in use; older snapshots give them no address."""
+    blocks = segment.get("blocks")
+    rows = [b for b in blocks if type(b) is dict] if isinstance(blocks, list) else []
+    size = np.maximum(_column(rows, "size"), 0)
+    asked, own = _column(rows, "requested_size"), _column(rows, "address")
+    [first] = integers([segment.get("address")]).tolist()
+    place = np.where(own >= 0, own, first + np.cumsum(size) - size)
+    for row, at, whole, part in zip(
+        rows, place.tolist(), size.tolist(), asked.tolist(), strict=True
+    ):
+        state = row.get("state")
+        if type(state) is str and state.startswith(USED) and at >= 0:
+            real, frames = _history(row)
+            yield device, at, next(n for n in (part, real, whole) if n >= 0), frames
+
+
+def _history(block: dict[str, Any]) -> tuple[int, Any]:
+    """Return the bytes that were asked for, -1 if unknown, and the frames: older snapshots have them in a history."""
+    history = block.get("history")
+    if not isinstance(history, list) or not history or type(history[0]) is not dict:
+        return -1, block.get("frames")
+    return int(integers([history[0].get("real_size")])[0]), history[0].get("frames")
+
+
+# -- What the allocator had reserved of each device: what its segments come to at the end, and how they grew and shrank
+
+
+GREW = {actions.GROWN: 1, actions.MAPPED: 1, actions.SHRUNK: -1, actions.UNMAPPED: -1}
+
+
+def first_levels(events: Events, blocks: Blocks) -> dict[int, int]:
+    """Return what each device had before the trace: what it has at its end, less what came in between.
+
+    -1 where a snapshot without segments cannot tell.
+    """
+    grown = _growth(events)
+    found = {}
+    for device in {*blocks.reserved, *np.unique(events.device).tolist()}:  # a turn per device
+        change = grown[events.device == device]
+        end, added = blocks.reserved.get(device, 0), int(change.sum())
+        told = bool(blocks.reserved) or (bool(change.any()) and added <= 0)
+        found[device] = max(0, end - added) if told else MISSING
+    return found
+
+
+def levels(events: Events, first: dict[int, int]) -> Ints:
+    """Return what each entry's device had after it, -1 if that is not known."""
+    grown, found = _growth(events), np.full(len(events), MISSING)
+    for device in np.unique(events.device).tolist():  # a turn per device
+        rows = events.device == device
+        if first[device] != MISSING:
+            found[rows] = first[device] + np.cumsum(grown[rows])
+    return found
+
+
+def lone_events(events: Events, first: dict[int, int]) -> np.ndarray:
+    """Tell which entries change what is reserved without an allocation right after them that shows it."""
+    changes = _growth(events)
+    shown = np.zeros(len(events), bool)
+    shown[:-1] = (events.action[1:] == actions.ALLOC) & (events.device[1:] == events.device[:-1])
+    known = np.array([one for one in first if first[one] != MISSING], np.int64)
+    found: np.ndarray = (changes != 0) & ~(shown & (changes > 0)) & np.isin(events.device, known)
+    return found
+
+
+def unseen_blocks(events: Events, first: dict[int, int], held: Ints) -> list[int]:
+    """Return the devices whose level before the trace no row tells: there are none of blocks ``held`` on them."""
+    changed = set(events.device[_growth(events) != 0].tolist()) - set(held.tolist())
+    return sorted(device for device in changed if first[device] > 0)
+
+
+def _growth(events: Events) -> Ints:
+    sign = np.array([GREW.get(code, 0) for code in range(len(actions.ACTIONS))])
+    return np.asarray(sign[events.action] * events.bytes)
+
+
+# -- A snapshot of torch.cuda.memory becomes a `Report`: allocations, lines of the program as ranges, and no kernels
+
 
 PRODUCT = "PyTorch memory snapshot"
 PROCESS = 0  # a snapshot does not tell which
@@ -70,8 +192,8 @@ def read(path: Path) -> Report:
 
 def _made(events: Events, blocks: Blocks, known: Stacks) -> Made:
     """Put what was held before the trace in front of what it tells."""
-    first = reserved.first_levels(events, blocks)
-    level = reserved.levels(events, first)
+    first = first_levels(events, blocks)
+    level = levels(events, first)
     given = np.flatnonzero(np.isin(events.action, (actions.ALLOC, actions.FREED)))
     traced = events.take(given)
     stack = _own(traced, known.of([events.frames[row] for row in given.tolist()]))
@@ -81,8 +203,8 @@ def _made(events: Events, blocks: Blocks, known: Stacks) -> Made:
     )
     began = int(events.time.min()) if len(events) else 0
     held = _held(blocks, np.flatnonzero(~_in(blocks, traced)), known, began, first)
-    alone = np.flatnonzero(reserved.alone(events, first))
-    unseen = np.array(reserved.unseen(events, first, held.device), np.int64)
+    alone = np.flatnonzero(lone_events(events, first))
+    unseen = np.array(unseen_blocks(events, first, held.device), np.int64)
     return Made.joined(
         _levels(unseen, np.full(len(unseen), began - 1), _of(first, unseen)),
         held,

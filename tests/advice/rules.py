@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from advice.story import PAGEABLE, PINNED, TO_HOST, Story
-from bridge.joined import Joined
-from importers.ncu.kernels import Kernel, Rule
+from bridge.report import Joined
+from importers.ncu.metrics import Kernel, Rule
 from importers.ncu.metrics import of as metrics_of
 
 Telling = Callable[[], Story]

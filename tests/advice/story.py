@@ -9,7 +9,7 @@ from pathlib import Path
 from made_reports import PUSH_POP, Made, process, thread
 
 import bridge
-from bridge.joined import Joined
+from bridge.report import Joined
 
 US = 1_000
 TO_DEVICE, TO_HOST = 1, 2

@@ -10,8 +10,8 @@ import pytest
 from advice.rules import FIRES, QUIET
 from advice.story import US, Story
 from bridge.analyze.advice import RULES, Advice
-from bridge.joined import Joined
 from bridge.render.advice import sentence
+from bridge.report import Joined
 
 NAMES = [rule.name for rule in RULES]
 

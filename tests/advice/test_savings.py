@@ -7,7 +7,7 @@ import pytest
 from advice.rules import FIRES, FP16, FP32
 from advice.story import PAGEABLE, PINNED, TO_HOST, US, Story
 from bridge.analyze.advice import RULES, Finding
-from bridge.joined import Joined
+from bridge.report import Joined
 
 
 def found(story: Story, name: str, folder) -> Finding:

@@ -9,7 +9,7 @@ import pytest
 from command import assert_misused, bridge
 from made_reports import PUSH_POP, Made
 
-import bridge.joined as whole
+import bridge.report as whole
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from bridge.analyze.kernels import by_copy, by_kernel, by_op_kernel
 from bridge.analyze.ops import by_op
 from bridge.analyze.ranges import by_range
 from bridge.analyze.totals import totals
+from bridge.analyze.views import VIEWS
 from bridge.join.attributed import Attributed
-from bridge.views import VIEWS
 from importers.report import Report, concat
 
 pytestmark = pytest.mark.slow

@@ -12,9 +12,9 @@ from join.programs import CALL_IDS
 from join.trainings import training, trainings
 from real_parts import corpus_reports
 
-import bridge.joined
-from bridge.joined import Joined
-from bridge.views import DIRECTED, VIEWS
+import bridge.report
+from bridge.analyze.views import DIRECTED, VIEWS
+from bridge.report import Joined
 
 P = 7 << 24
 MAIN, AUTOGRAD, OTHER = (P | number for number in (1, 2, 3))
@@ -314,7 +314,7 @@ def test_a_phase_that_never_ended_is_said_to_be_open():
     made = training([opened(0, 10, "epoch", phase=True), opened(0, 20, "epoch", phase=True)])
     report = made.report()
     report.ranges["open"] = np.array([False, True])
-    [row] = bridge.joined.join(report).by("phase").to_dict("records")
+    [row] = bridge.report.join(report).by("phase").to_dict("records")
     assert (row["ranges"], row["open"], row["wall_ns"]) == (2, 1, 20)
 
 
@@ -481,4 +481,4 @@ EMPTY = ("failed-export", "no-kernels-osrt")  # they hold no profile
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [of for of in corpus_reports() if of.id not in EMPTY])
 def test_real_reports_are_lawful(path):
-    assert bridge.joined.load(path).warnings == ()
+    assert bridge.report.load(path).warnings == ()

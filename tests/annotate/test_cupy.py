@@ -12,6 +12,7 @@ import pytest
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 
 import bridge.cupy  # noqa: E402
+import bridge.frameworks.cupy  # noqa: E402
 
 SOURCE = 'extern "C" __global__ void scale(float *x) { x[0] *= 2; }'
 
@@ -102,7 +103,7 @@ def test_nothing_of_numpys_is_taken(tool, annotated):
 
 def owners():
     rooms = [sys.modules[name] for name in bridge.cupy.ROOMS]
-    waits = [getattr(cupy.cuda, name) for name in bridge.cupy.WAITS]
+    waits = [getattr(cupy.cuda, name) for name in bridge.frameworks.cupy.WAITS]
     return [*rooms, *waits, cupy.ndarray, cupy.cuda, cupy.cuda.runtime]
 
 

@@ -13,6 +13,7 @@ jax = pytest.importorskip("jax", reason="JAX is not installed")
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
+import bridge.frameworks.jax  # noqa: E402
 import bridge.jax  # noqa: E402
 
 EVERYWHERE = sys.version_info >= (3, 12)  # the calls of all jitted functions are seen
@@ -42,7 +43,7 @@ def names(tool, call):
 def test_calls_of_jitted_functions(tool, annotated):
     jitted = jax.jit(step, static_argnames="n")
     assert names(tool, lambda: jitted(X, n=3)) == ["jit:step"]
-    assert isinstance(jitted, type(bridge.jax.jit(step)))
+    assert isinstance(jitted, type(bridge.frameworks.jax.jit(step)))
     assert "sin" in jitted.lower(X).as_text()
     assert jitted.__wrapped__ is step
 
@@ -133,7 +134,7 @@ def test_results_are_the_same_to_the_bit(tool):
 def owners():
     modules = [module for name, module in sys.modules.items() if name.startswith("jax.")]
     array = type(jnp.zeros(()))
-    return [jax, *modules, array, bridge.jax.Jitted, jnp.ufunc, jax._src.core.EvalTrace]
+    return [jax, *modules, array, bridge.frameworks.jax.Jitted, jnp.ufunc, jax._src.core.EvalTrace]
 
 
 def test_undo_leaves_all_as_it_was_and_twice_is_one_range(tool):

@@ -34,9 +34,9 @@ from breakdown.brute_breakdown import (
     Step,
 )
 from bridge.analyze.breakdown import COLUMNS, breakdown, rows_of
+from bridge.analyze.views import COSTS
 from bridge.join.attributed import Attributed
-from bridge.joined import Joined
-from bridge.views import COSTS
+from bridge.report import Joined
 from importers import frames
 from importers.report import Facts, Report
 

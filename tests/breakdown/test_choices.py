@@ -15,7 +15,7 @@ from command import assert_misused, bridge, done
 from read_once import reading_once
 
 from bridge.analyze.breakdown import COLUMNS, SETS
-from bridge.views import DIMENSIONS
+from bridge.analyze.views import DIMENSIONS
 
 pytestmark = pytest.mark.usefixtures("folder")
 

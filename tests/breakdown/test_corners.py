@@ -28,10 +28,10 @@ import bridge as package
 from bridge.analyze.breakdown import breakdown
 from bridge.analyze.calls import by_call
 from bridge.analyze.filters import matching, ns_of
+from bridge.analyze.tables import ordered
+from bridge.analyze.views import DIMENSIONS, VIEWS
 from bridge.render import table as tables
 from bridge.render.table import Look
-from bridge.tables import ordered
-from bridge.views import DIMENSIONS, VIEWS
 from importers import frames
 
 pytestmark = pytest.mark.usefixtures("folder")

@@ -14,8 +14,8 @@ from real_parts import NIGHT, corpus_reports
 
 import bridge
 from bridge.analyze.breakdown import ACTIVITIES, CALLS, RANGES, breakdown, rows_of
-from bridge.joined import Joined
-from bridge.views import DIMENSIONS
+from bridge.analyze.views import DIMENSIONS
+from bridge.report import Joined
 
 ADDING = {  # columns that add up over the rows of a finer table
     RANGES: "calls activities kernels copies fills graphs gpu_self_ns cpu_self_ns host_ns api_ns"

@@ -13,7 +13,7 @@ import pytest
 from real_parts import corpus_reports
 
 import bridge
-from bridge.joined import Joined
+from bridge.report import Joined
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from join.brute import Activity, Call, Range
 from join.programs import Program
 
-import bridge.joined
+import bridge.report
 from bridge.analyze.causes import causes, queued
 from bridge.analyze.causes.bound import WORDS, bound
 from bridge.analyze.causes.gaps import WORDS as CAUSES
@@ -348,7 +348,7 @@ def test_reports_share_no_clock():
 @pytest.mark.slow
 def test_a_gap_of_a_real_training(corpus):
     """Worked out with `sqlite3`: docs/causes.md shows it."""
-    joined = bridge.joined.load(corpus / "nsys" / "mnist-training.sqlite")
+    joined = bridge.report.load(corpus / "nsys" / "mnist-training.sqlite")
     found = gaps(joined.attributed)
     at = np.flatnonzero(found.gaps.start == 6217566194)
     assert found.gaps.length[at].tolist() == [151102830]

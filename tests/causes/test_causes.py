@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from real_parts import corpus_reports
 
-import bridge.joined
+import bridge.report
 from bridge.analyze.causes import causes, idle_times, queued
 from bridge.analyze.causes.gaps import by_gap, by_idle
 from bridge.analyze.causes.launches import by_launch
@@ -24,7 +24,7 @@ reports = pytest.mark.parametrize("path", [of for of in corpus_reports() if of.i
 
 @cache
 def opened(path):
-    joined = bridge.joined.load(path).attributed
+    joined = bridge.report.load(path).attributed
     return joined, history_of(joined)
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from real_parts import CORPUS, corpus_reports
 
-import bridge.joined
+import bridge.report
 
 SAID = "cuda_kern_exec_sum.csv.gz"
 reports = pytest.mark.parametrize(
@@ -21,7 +21,7 @@ ROUNDED = 0.05 + 1e-6  # to one decimal
 
 @reports
 def test_figures_are_nvidias(path):
-    joined = bridge.joined.load(path)
+    joined = bridge.report.load(path)
     table = joined.by("launch", kernel_names="demangled")
     keys = table[["pid", "tid", "device", "api", "kernel"]].itertuples(index=False, name=None)
     ours = dict(zip(keys, table.to_dict("records"), strict=True))

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from real_parts import ROOT
 
-import bridge.joined
+import bridge.report
 from bridge.analyze.causes import COLUMNS, causes
 from bridge.analyze.causes.bound import WORDS
 from bridge.analyze.causes.gaps import WORDS as CAUSES
@@ -28,7 +28,7 @@ def cells(heading):
 def test_the_ops_of_the_page_are_as_it_says(corpus):
     for name, *shown, word, _ in cells("op | host"):
         report = REPORTS.get(name.lstrip("`"), "mnist-training")
-        joined = bridge.joined.load(corpus / "nsys" / f"{report}.sqlite").attributed
+        joined = bridge.report.load(corpus / "nsys" / f"{report}.sqlite").attributed
         at = joined.ops.index(name.split("`")[1])
         row = {c: v[at] for c, v in causes(joined, joined.node_op, len(joined.ops)).items()}
         row["gpu_self_ns"] = by_op(joined).set_index("op").loc[joined.ops[at], "gpu_self_ns"]

@@ -12,13 +12,10 @@ from pandas.api.types import is_numeric_dtype
 
 import bridge
 from bridge.analyze.breakdown import of_ranges
-from bridge.analyze.compare import Comparison
+from bridge.analyze.compare import Comparison, gates
+from bridge.analyze.compare.gates import FIGURES, Budget, Growth, Limit
 from bridge.analyze.ops import by_op
-from bridge.gates import growth
-from bridge.gates.budget import FIGURES, Budget
-from bridge.gates.file import read
-from bridge.gates.growth import Growth
-from bridge.gates.limit import Limit
+from bridge.cli.diff import read_budget as read
 
 MS = 1_000_000
 
@@ -37,7 +34,7 @@ def compared(ops: dict[str, tuple[int, int]], more: tuple[int, int] = (0, 0)) ->
 
 
 def failed(gate: str, ops: dict[str, tuple[int, int]], more: tuple[int, int] = (0, 0)) -> list[str]:
-    found = growth.judged([Growth.parsed(gate)], compared(ops, more))
+    found = gates.judged([Growth.parsed(gate)], compared(ops, more))
     return [verdict.subject for verdict in found if not verdict.passed]
 
 
@@ -68,13 +65,13 @@ def test_the_total_counts_what_is_in_no_op():
 @pytest.mark.parametrize("before", [0, 100])
 def test_a_gate_that_finds_nothing_to_judge_fails(before):
     """Of a capture without a GPU, or without NVTX, nobody is to believe that all is well."""
-    [of_all] = growth.judged([Growth.parsed("5%")], compared({"a": (before, 0)}))
+    [of_all] = gates.judged([Growth.parsed("5%")], compared({"a": (before, 0)}))
     assert (of_all.passed, of_all.line) == (
         False,
         "total activity time: nothing was judged; none in the report after",
     )
     for ops in ({}, {"tiny": (0, 1)}, {"vanished": (before, 0)}):
-        [of_ops] = growth.judged([Growth.parsed("op:5%")], compared(ops, (1000, 1000)))
+        [of_ops] = gates.judged([Growth.parsed("op:5%")], compared(ops, (1000, 1000)))
         assert not of_ops.passed
         assert of_ops.line.startswith("no op above 1 % of the total: nothing was judged; ")
 
@@ -94,7 +91,7 @@ def test_ops_count_above_one_per_cent_of_either_side():
 
 
 def test_a_line_says_what_became_of_it():
-    [verdict] = growth.judged([Growth.parsed("5%")], compared({"a": (2 * MS, 3 * MS)}))
+    [verdict] = gates.judged([Growth.parsed("5%")], compared({"a": (2 * MS, 3 * MS)}))
     assert (
         verdict.line == "total activity time: 2.000 ms -> 3.000 ms (+50.0 %), over --fail-over 5%"
     )

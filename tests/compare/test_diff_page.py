@@ -17,10 +17,10 @@ from real_parts import ROOT
 from test_docs import blocks, bridge_lines, run
 
 from bridge.analyze.compare import COMPARABLE
+from bridge.analyze.views import DIMENSIONS
 from bridge.cli import main
+from bridge.cli.diff import read_budget as read
 from bridge.comparison import diff
-from bridge.gates.file import read
-from bridge.views import DIMENSIONS
 
 PAGE = ROOT / "docs" / "diff.md"
 EXAMPLES = ROOT / "examples"

@@ -17,7 +17,7 @@ from scipy.stats import mannwhitneyu
 import bridge
 from bridge.analyze.compare import Comparison, compare, stepwise
 from bridge.analyze.compare.significance import differs
-from bridge.joined import Joined
+from bridge.report import Joined
 from compare.brute_diff import u_test
 
 pytestmark = pytest.mark.slow

@@ -13,11 +13,11 @@ import pytest
 from sampling.fakes import Torch
 
 from bridge import memory, nvtx_op
+from bridge.annotate.memory import scopes
+from bridge.annotate.memory.blocks import Live
 from bridge.compat.megengine import Profiler
 from bridge.compat.mxnet import profiler as mxnet
 from bridge.compat.raf import memory_profiler
-from bridge.memory import scopes
-from bridge.memory.blocks import Live
 
 MIB = 1 << 20
 

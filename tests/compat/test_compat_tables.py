@@ -14,7 +14,7 @@ import bridge
 from bridge.compat.megengine import profile_analyze
 from bridge.compat.megengine.operators import Asked, operators
 from bridge.compat.mxnet import dumps
-from bridge.joined import Joined
+from bridge.report import Joined
 
 COSTS = (  # of calls of mm, mm, argsort (which says no cost), copy; their kernels take 40, 10, 5, 1 µs
     {"flops": 8_000, "bytes": 2_048, "shapes": [[2, 3], [3, 4]], "dtypes": ["float32", "float32"]},

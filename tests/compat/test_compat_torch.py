@@ -181,7 +181,7 @@ def test_nothing_is_an_empty_table():
 
 
 def test_of_calls_at_one_moment_the_outer_is_first(monkeypatch):
-    monkeypatch.setattr("bridge.recording.recorder.monotonic_ns", lambda: 5)
+    monkeypatch.setattr("bridge.annotate.recording.recorder.monotonic_ns", lambda: 5)
     with profile(activities=CPU) as prof, nvtx_op("outer"), nvtx_op("inner"):
         pass
     assert [event.name for event in prof.events()] == ["outer", "inner"]

@@ -13,7 +13,7 @@ from bridge.analyze.steps.roles import Open
 from bridge.analyze.steps.walls import Walls
 from bridge.join.attributed import Attributed
 from bridge.join.grammar import parse
-from bridge.joined import Joined
+from bridge.report import Joined
 from importers import frames
 
 US = 1_000

@@ -8,7 +8,7 @@ import re
 import pytest
 from kernels.test_kernels_rules import CORPUS
 
-from bridge import kernels
+from bridge.knowledge import kernels
 
 pytestmark = pytest.mark.slow
 

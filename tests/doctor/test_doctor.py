@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from command import bridge
 
-from bridge.doctor import machine, traps
-from bridge.doctor.machine import Machine, Program
-from bridge.doctor.selftest import CALLS, SelfTest
+from bridge.capture.doctor import machine, traps
+from bridge.capture.doctor.machine import Machine, Program
+from bridge.capture.doctor.selftest import CALLS, SelfTest
 
 HERE = Machine("3.11.7", Program(Path("/usr/bin/nsys"), "2022.4.2.1"), None, "535.1", {}, 2, "")
 PASSED = SelfTest("interop 13.0: a tool is attached", CALLS)

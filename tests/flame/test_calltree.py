@@ -13,7 +13,7 @@ from join.programs import CALL_IDS, attributed, programs
 from join.trainings import training, trainings
 from real_parts import corpus_reports
 
-import bridge.joined
+import bridge.report
 from bridge.analyze.calltree import calltree
 from bridge.join.grammar import parse
 from flame.true_stacks import Step, TrueStacks, hold, paths_of
@@ -73,7 +73,7 @@ def test_the_two_directions_are_the_whole(made):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/[mpt]*.sqlite"))
 def test_real_profiles_have_the_stacks_that_are_true(path):
-    plain, joined = plain_export.read(path), bridge.joined.load(path)
+    plain, joined = plain_export.read(path), bridge.report.load(path)
     ranges, activities = joined.report.ranges, joined.report.activities
     named = [
         Activity(**(vars(one) | {"name": name}))

@@ -13,8 +13,8 @@ import pytest
 from command import assert_misused, assert_refused, bridge, done, inside
 
 from bridge.analyze.calltree import LEVELS, CallTree, calltree
-from bridge.joined import load
 from bridge.render.flame import folded, speedscope
+from bridge.report import load
 from flame.true_stacks import paths_of
 
 LINE = re.compile(r"([^;]+(?:;[^;]+)*) (\d+)")  # what flamegraph.pl takes a line for

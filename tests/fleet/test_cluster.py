@@ -12,10 +12,10 @@ from typing import Any, Self
 import pytest
 
 from bridge import __version__
-from bridge.fleet import cluster
-from bridge.fleet.cluster import NoClusterError, on_cluster
-from bridge.fleet.task import Broken, Task
 from bridge.join.choices import Choices
+from bridge.scale import cluster
+from bridge.scale.cluster import NoClusterError, on_cluster
+from bridge.scale.task import Broken, Task
 
 ADDRESS = "tcp://there:1"
 TASKS = [Task(n, Path(f"none{n}.sqlite"), "", (), Choices()) for n in range(2)]

@@ -16,14 +16,14 @@ from real_parts import NIGHT, sampled
 
 import importers
 from bridge.analyze.breakdown import COLUMNS
+from bridge.analyze.tables import Options, rows_of, wanted
 from bridge.cli.printed import Printed
-from bridge.fleet.asked import Asked, kept, only
-from bridge.fleet.figures import needed
-from bridge.fleet.loading import Workers, run, tasks_of
-from bridge.fleet.together import Together, assembled
 from bridge.join.choices import Choices
-from bridge.joined import Joined, join
-from bridge.tables import Options, rows_of, wanted
+from bridge.report import Joined, join
+from bridge.scale.asked import Asked, kept, only
+from bridge.scale.figures import needed
+from bridge.scale.loading import Workers, run, tasks_of
+from bridge.scale.together import Together, assembled
 from fleet.reports import several
 from fleet.split import processes, split
 

@@ -17,7 +17,7 @@ from read_once import reading_once
 
 import bridge as library
 from bridge import store
-from bridge.fleet.paths import expanded
+from bridge.scale.paths import expanded
 from fleet.reports import several
 from importers.errors import ReportError
 
@@ -154,7 +154,7 @@ def test_a_broken_report_is_named_and_the_others_go_on(run):
 
 @pytest.mark.slow
 def test_strict_stops_and_stores_nothing(run, monkeypatch):
-    monkeypatch.setattr("bridge.fleet.cluster.available", lambda: False)
+    monkeypatch.setattr("bridge.scale.cluster.available", lambda: False)
     broken(run)
     result = bridge("import", "node*/*.sqlite", "--workers", 2, "--strict")
     assert result.exit_code == 1
@@ -216,16 +216,16 @@ def test_a_pattern_and_a_folder_mean_files_in_order_of_their_names(tmp_path):
 
 @pytest.mark.slow
 def test_a_program_asks_for_aggregates(run):
-    from bridge import fleet
+    from bridge import scale
 
-    found = fleet.load("node*/*.sqlite", by="op,thread", workers=1)
+    found = scale.load("node*/*.sqlite", by="op,thread", workers=1)
     one = library.load(*sorted(run.rglob("*.sqlite")))
     assert found.by("op,thread").equals(one.by("op,thread"))
     assert found.totals == one.totals
     with pytest.raises(ReportError, match=r"bad\.sqlite"):
-        fleet.load(broken(run), "node1", workers=1)
+        scale.load(broken(run), "node1", workers=1)
     told = []
-    fleet.load("node0", workers=1, broken=told.append)
+    scale.load("node0", workers=1, broken=told.append)
     assert [one.path.name for one in told] == ["bad.sqlite"]
 
 

@@ -14,10 +14,10 @@ from threading import Thread
 
 import pytest
 
-from bridge.fleet import cluster, pool
-from bridge.fleet.loading import Workers
-from bridge.fleet.task import Broken, Task
 from bridge.join.choices import Choices
+from bridge.scale import cluster, pool
+from bridge.scale.loading import Workers
+from bridge.scale.task import Broken, Task
 
 PATIENCE_S = 5
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from bridge.analyze.breakdown import ACTIVITIES, CALLS, RANGES
-from bridge.fleet.asked import kept, key, only
-from bridge.fleet.figures import needed
-from bridge.fleet.loading import Workers, run, tasks_of
-from bridge.fleet.merging import Merged, Times
-from bridge.fleet.packed import packed, unpacked
-from bridge.fleet.together import Together
 from bridge.join.choices import Choices
+from bridge.scale.asked import kept, key, only
+from bridge.scale.figures import needed
+from bridge.scale.loading import Workers, run, tasks_of
+from bridge.scale.merging import Merged, Times
+from bridge.scale.packed import packed, unpacked
+from bridge.scale.together import Together
 
 TABLES = ("kind", "thread", "device,kind", "report,kind")
 STEP = {"gemm": 80, "other": 30 + 20 + 3, "copy": 10, "fill": 5, "graph": 5}  # ns by kind

@@ -20,12 +20,12 @@ from command import bridge, done
 from made_reports import small
 from real_parts import need
 
-from bridge.fleet import cluster, pool
-from bridge.fleet.aggregates import Aggregates
-from bridge.fleet.asked import kept
-from bridge.fleet.loading import tasks_of
-from bridge.fleet.task import Broken, Task
 from bridge.join.choices import Choices
+from bridge.scale import cluster, pool
+from bridge.scale.aggregates import Aggregates
+from bridge.scale.asked import kept
+from bridge.scale.loading import tasks_of
+from bridge.scale.task import Broken, Task
 from fleet.reports import several
 
 REPORTS = 16

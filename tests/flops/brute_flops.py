@@ -10,8 +10,8 @@ from functools import cache
 
 import numpy as np
 
-from bridge.formulas import Call, bytes_moved, flops, formula
 from bridge.join.attributed import Attributed
+from bridge.knowledge.formulas import Call, bytes_moved, flops, formula
 from importers import frames
 
 SIZES = re.compile(r", sizes = (\[.*?\])(?=, input_op_ids = |\Z)")

@@ -7,7 +7,7 @@ import json
 from made_reports import PUSH_POP, Made, thread
 
 from bridge.analyze.flops import Costs
-from bridge.joined import load
+from bridge.report import load
 
 
 def table(folder, *ranges, kernels=()):

@@ -9,10 +9,10 @@ from made_reports import PUSH_POP, Made, thread
 
 from bridge.analyze import flops
 from bridge.analyze.flops import Costs
-from bridge.formulas.conventions import NAMES
-from bridge.hardware import DTYPES
-from bridge.joined import load
-from bridge.views import COSTS
+from bridge.analyze.views import COSTS
+from bridge.knowledge.formulas.conventions import NAMES
+from bridge.knowledge.hardware import DTYPES
+from bridge.report import load
 
 ALIKE = ("flop", "flop_once", "counted_ns", "uncounted")
 MM = [[100, 200], [200, 300]]

@@ -10,8 +10,8 @@ from join.programs import Program, attributed
 
 from bridge.analyze.flops.calls import Known
 from bridge.analyze.flops.measured import MEASURED, with_measured
-from bridge.hardware import DTYPES
-from importers.ncu.kernels import Kernel, Value
+from bridge.knowledge.hardware import DTYPES
+from importers.ncu.metrics import Kernel, Value
 from importers.ncu.metrics import of as metrics_of
 
 PROCESS = 7 << 24

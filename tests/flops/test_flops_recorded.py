@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bridge.analyze.flops import Costs
-from bridge.formulas import Call, flops
-from bridge.joined import load
+from bridge.knowledge.formulas import Call, flops
+from bridge.report import load
 
 DATA = Path(__file__).with_name("data")
 TRACE = DATA / "small-training.pt.trace.json.gz"

@@ -7,9 +7,11 @@ from importlib.resources import files
 
 import pytest
 
-from bridge.hardware import DTYPES, catalogue, read
+from bridge.knowledge.hardware import DTYPES, catalogue, read
 
-ENTRIES = tomllib.loads(files("bridge.hardware").joinpath("gpus.toml").read_text(encoding="utf-8"))
+ENTRIES = tomllib.loads(
+    files("bridge.knowledge.hardware").joinpath("gpus.toml").read_text(encoding="utf-8")
+)
 UNKNOWN = "Some GPU 9000"
 
 
@@ -98,7 +100,7 @@ def test_a_gpu_that_is_not_listed_is_computed():
 @pytest.mark.slow
 def test_computed_peaks_are_those_of_data_sheets(corpus):
     """Of the GPUs of real reports that are listed too."""
-    from bridge.joined import load
+    from bridge.report import load
 
     devices = load(corpus / "nsys/gaussian-no-nvtx.sqlite").report.devices.iloc[0]
     computed = catalogue().peaks(UNKNOWN, devices.to_dict())

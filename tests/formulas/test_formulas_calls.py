@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.formulas import Call, bytes_moved, flops, formula, register, registry
+from bridge.knowledge.formulas import Call, bytes_moved, flops, formula, register, registry
 
 Q, K, V = (2, 4, 5, 8), (2, 4, 6, 8), (2, 4, 6, 3)
 
@@ -330,7 +330,7 @@ def test_what_cannot_be_registered_is_said(own, names, function):
 
 @pytest.mark.slow
 def test_it_is_light():
-    program = "import bridge.formulas, sys; print(*sys.modules)"
+    program = "import bridge.knowledge.formulas, sys; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.formulas import Call, bytes_moved, flops
+from bridge.knowledge.formulas import Call, bytes_moved, flops
 
 
 class Convolution(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.formulas import Call, bytes_moved, flops
+from bridge.knowledge.formulas import Call, bytes_moved, flops
 
 length = st.integers(0, 4)
 positive = st.integers(1, 4)

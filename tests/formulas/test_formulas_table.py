@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 from real_parts import ROOT
 
-from bridge.formulas import Call, flops, formula, registry
-from bridge.formulas.names import keys
-from bridge.formulas.table import TABLE
+from bridge.knowledge.formulas import Call, flops, formula, registry
+from bridge.knowledge.formulas.names import keys
+from bridge.knowledge.formulas.table import TABLE
 
 PAGE = ROOT / "docs" / "flops.md"
 SHOWN = 3  # names of a row

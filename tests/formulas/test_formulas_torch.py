@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bridge.formulas import Call, bytes_moved, flops
+from bridge.knowledge.formulas import Call, bytes_moved, flops
 
 nn = pytest.importorskip("torch.nn", reason="PyTorch is not installed")
 

@@ -14,9 +14,9 @@ import real_parts
 from memory import snapshots
 
 from bridge.annotate.label import Label
-from bridge.recording.recorder import Recorder
-from bridge.recording.sink import Memory
-from bridge.recording.writer import Writer
+from bridge.annotate.recording.recorder import Recorder
+from bridge.annotate.recording.sink import Memory
+from bridge.annotate.recording.writer import Writer
 from fuzz import databases, documents, octets, opening
 
 TESTS = Path(__file__).parents[1]

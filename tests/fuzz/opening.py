@@ -9,13 +9,13 @@ from typing import TypeVar
 import numpy as np
 
 import bridge
-from bridge import kernels
 from bridge.cli import _harmless
-from bridge.gates import file as budgets
+from bridge.cli import diff as budgets
 from bridge.join import labels
-from bridge.joined import Joined
+from bridge.knowledge import kernels
 from bridge.render import document
 from bridge.render import table as tables
+from bridge.report import Joined
 from importers import onednn
 from importers.errors import ReportError
 
@@ -80,7 +80,7 @@ def log(path: Path) -> None:
 
 def budget(path: Path) -> None:
     """Read a budget, as --budget does."""
-    said(budgets.read, path)
+    said(budgets.read_budget, path)
 
 
 def rules(path: Path) -> None:

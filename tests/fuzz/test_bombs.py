@@ -14,8 +14,9 @@ import pytest
 from bridge import load
 from fuzz import opening
 from fuzz.judge import READ, REFUSED, judged
-from importers import columns, packed
+from importers import columns
 from importers.errors import NotAReport
+from importers.kineto import opened as packed
 from importers.nsys import schema
 
 pytestmark = pytest.mark.slow
@@ -103,7 +104,7 @@ BEGINNINGS = {
     "snapshot": ("s.json", b'{"device_traces": '),
     "recording": (
         "r.jsonl",
-        b'{"format":"bridge.recording/1","pid":1,"epoch_ns":1,"monotonic_ns":1}\n{"labels": ',
+        b'{"format":"bridge.annotate.recording/1","pid":1,"epoch_ns":1,"monotonic_ns":1}\n{"labels": ',
     ),
 }
 

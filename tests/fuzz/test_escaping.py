@@ -16,7 +16,7 @@ from command import bridge, done
 from markdown_it import MarkdownIt
 
 from bridge import load
-from bridge.joined import Joined
+from bridge.report import Joined
 from fuzz.hostile import NAMES, TABLES, hostile
 
 pytestmark = pytest.mark.slow

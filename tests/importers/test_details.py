@@ -6,7 +6,7 @@ import pytest
 from join.plain_writer import CALLS, COPIES, FILLS, GRAPHS, KERNELS, PID, TID, changed, write
 from made_reports import MARK, PUSH_POP
 
-from bridge.joined import join
+from bridge.report import join
 from importers import frames, load
 from importers.nsys import write as own
 

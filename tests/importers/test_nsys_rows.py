@@ -20,7 +20,7 @@ from join.plain_writer import (
 from read_once import reading_once
 
 import importers
-from bridge.joined import join
+from bridge.report import join
 from importers import ReportError, frames, load
 
 OTHER = 8 << 24

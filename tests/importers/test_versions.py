@@ -7,7 +7,7 @@ import pytest
 from join.plain_writer import write as plain
 from made_reports import process, thread
 
-from bridge.joined import join
+from bridge.report import join
 from importers import load
 
 pytestmark = pytest.mark.slow

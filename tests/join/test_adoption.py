@@ -8,7 +8,7 @@ from bridge.analyze.ops import by_op
 from bridge.join.attribution import ATTRIBUTED
 from bridge.join.domains import UnknownDomainError
 from bridge.join.order import NONE
-from bridge.joined import Joined
+from bridge.report import Joined
 from join.brute import Activity, Call, Range
 from join.brute_more import Adopting
 from join.compare import chain, found_of, keyed, said

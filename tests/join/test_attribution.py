@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.join.order import NONE
-from bridge.joined import Joined
+from bridge.report import Joined
 from join.brute import Activity, Brute, Call, Range
 from join.compare import found_of, said
 from join.indexed import indexed

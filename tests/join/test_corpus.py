@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 from real_parts import corpus_reports
 
-import bridge.joined
+import bridge.report
 import importers
 from bridge.analyze.kernels import by_copy, by_kernel, by_op_kernel
 from bridge.analyze.ops import by_op
@@ -26,7 +26,7 @@ reports = pytest.mark.parametrize("path", REPORTS)
 def opened(path):
     """Return what we say of a file, and what is true."""
     plain = plain_export.read(path)
-    return bridge.joined.load(path), plain, indexed(plain.ranges, plain.calls, plain.activities)
+    return bridge.report.load(path), plain, indexed(plain.ranges, plain.calls, plain.activities)
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_no_kernel_has_two_innermost_ops(path):
 )
 def test_what_holds_no_profile_is_refused(path):
     with pytest.raises(importers.ReportError, match="no ranges, no CUDA calls and no kernels"):
-        bridge.joined.load(path)
+        bridge.report.load(path)
 
 
 @pytest.mark.slow
@@ -127,6 +127,6 @@ def test_any_two_reports_read_as_one(corpus):
     sums = {path: opened(path)[0].totals for path in paths}
     for one, other in zip(paths, paths[1:] + paths[:1], strict=True):
         for pair in ((one, other), (other, one)):
-            together = bridge.joined.load(*pair).totals
+            together = bridge.report.load(*pair).totals
             for figure in ("activities", "gpu_ns", "attributed_ns"):
                 assert together[figure] == sums[one][figure] + sums[other][figure]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from real_parts import corpus_reports
 
-import bridge.joined
+import bridge.report
 from bridge.join.grammar import parse
-from bridge.joined import Joined
+from bridge.report import Joined
 from join import plain_export
 from join.brute import Activity, Call, Range
 from join.brute_more import BruteMore, Said
@@ -59,7 +59,7 @@ def test_the_names_say_what_the_truth_takes_them_to_say():
 @pytest.mark.parametrize("path", corpus_reports("nsys/[mpt]*.sqlite"))
 def test_real_profiles_have_the_directions_links_and_modules_that_are_true(path):
     plain = plain_export.read(path)
-    joined = bridge.joined.load(path)
+    joined = bridge.report.load(path)
     names = joined.report.ranges["name"].tolist()
     categories = joined.report.ranges["category"].tolist()
     brute = indexed(plain.ranges, plain.calls, plain.activities)
@@ -69,7 +69,7 @@ def test_real_profiles_have_the_directions_links_and_modules_that_are_true(path)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", corpus_reports("nsys/pytorch-backward.sqlite"))
 def test_a_real_backward_pass_belongs_to_its_forward_pass(path):
-    table = bridge.joined.load(path).op_kernels
+    table = bridge.report.load(path).op_kernels
     backward = table[table["direction"] == "backward"]
     assert len(backward)
     assert (backward["forward"] != -1).mean() > 0.5

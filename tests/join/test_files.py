@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-import bridge.joined
+import bridge.report
 from bridge.analyze.totals import totals
 from join.compare import found_of, said
 from join.plain_writer import CALLS, COPIES, FILLS, GRAPHS, KERNELS, NVTX, STRINGS, strings, write
@@ -79,7 +79,7 @@ def test_two_files_say_what_the_program_did(tmp_path, program):
     if not reports:
         return
     paths = [written(tmp_path / f"{number}.sqlite", program, number) for number in reports]
-    joined = bridge.joined.load(*paths).attributed
+    joined = bridge.report.load(*paths).attributed
     assert list(found_of(joined)) == said(program.brute())
     assert totals(joined) == program.brute().totals()
     assert joined.report.texts.decode(joined.report.ranges["text"]) == program.texts

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import bridge.joined
+import bridge.report
+from bridge.analyze.views import VIEWS
 from bridge.join.attributed import Attributed
 from bridge.join.ranked import KEY
-from bridge.joined import Joined
-from bridge.views import VIEWS
+from bridge.report import Joined
 from importers.report import Facts
 from join.programs import PROCESSES, Program, attributed, programs
 
@@ -65,6 +65,6 @@ def test_no_table_depends_on_the_order_of_real_files(corpus, tmp_path):
     for rank, name in enumerate(("pytorch-backward", "mnist-training", "two-processes")):
         paths.append(tmp_path / f"rank{rank}-{name}.sqlite")
         paths[-1].symlink_to(corpus / "nsys" / f"{name}.sqlite")
-    one, other = bridge.joined.load(*paths), bridge.joined.load(*reversed(paths))
+    one, other = bridge.report.load(*paths), bridge.report.load(*reversed(paths))
     assert one.totals == other.totals
     assert tables(one) == tables(other)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bridge import kernels
-from bridge.kernels.fused import known_ops
+from bridge.knowledge import kernels
+from bridge.knowledge.kernels.fused import known_ops
 
 FUSED = {
     "triton_poi_fused_add_mul_3": "add mul",

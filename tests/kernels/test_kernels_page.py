@@ -8,8 +8,8 @@ import shutil
 from real_parts import ROOT
 from test_docs import blocks, bridge_lines, run
 
-from bridge.kernels import KINDS, rules
-from bridge.kernels.classes import built_in
+from bridge.knowledge.kernels import KINDS, rules
+from bridge.knowledge.kernels.classes import built_in
 
 PAGE = ROOT / "docs" / "kernels.md"
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -12,10 +12,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from real_parts import NIGHT
 
-from bridge import kernels
-from bridge.kernels.classes import built_in, matching
-from bridge.kernels.pattern import Pattern
-from bridge.kernels.rules import rules
+from bridge.knowledge import kernels
+from bridge.knowledge.kernels.classes import built_in, matching
+from bridge.knowledge.kernels.pattern import Pattern
+from bridge.knowledge.kernels.rules import rules
 
 HERE = Path(__file__).parent
 LONG = 160  # so much of a name stands in corpus.tsv
@@ -237,6 +237,6 @@ def test_nothing_heavy_is_loaded():
     import subprocess
     import sys
 
-    program = "import sys, bridge.kernels; bridge.kernels.kinds_of(['a']); print(*sys.modules)"
+    program = "import sys, bridge.knowledge.kernels; bridge.knowledge.kernels.kinds_of(['a']); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()  # fmt: skip
     assert {"pandas", "numpy", "click"}.isdisjoint(loaded)

@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 import bridge
-from bridge import kernels
 from bridge.analyze import kinds
 from bridge.analyze.roles import is_communication
 from bridge.cli import main
 from bridge.join.choices import Choices
+from bridge.knowledge import kernels
 from importers import frames
 
 SOME = (
@@ -222,6 +222,6 @@ def test_a_bad_file_is_one_line(made, tmp_path, text, said):
 def test_the_wheel_holds_the_data(tmp_path):
     hatchling = pytest.importorskip("hatchling.builders.wheel", reason="hatchling is not installed")
     (wheel,) = hatchling.WheelBuilder(str(Path(bridge.__file__).parents[1])).build(directory=str(tmp_path), versions=["standard"])  # fmt: skip
-    assert {"bridge/kernels/rules.toml", "bridge/kernels/ops.txt"} <= set(
+    assert {"bridge/knowledge/kernels/rules.toml", "bridge/knowledge/kernels/ops.txt"} <= set(
         zipfile.ZipFile(wheel).namelist()
     )

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bridge
-from bridge.averages.rows import DeviceType
+from bridge.analyze.averages.rows import DeviceType
 
 
 @dataclass
@@ -203,7 +203,7 @@ def test_rows_are_a_sequence(corpus):
 
 @pytest.mark.slow
 def test_a_stored_run_has_the_same_rows(corpus, folder):
-    from bridge.joined import join
+    from bridge.report import join
     from bridge.store.loading import load
 
     path = plain.path(corpus, "sampled-rank0")

@@ -12,7 +12,7 @@ import pytest
 from real_parts import NIGHT
 
 import bridge
-from importers.kineto.kernels import short_name
+from importers.kineto.device import short_name
 from importers.nsys import schema
 
 

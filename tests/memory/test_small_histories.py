@@ -12,8 +12,8 @@ from bridge.analyze.memory.categories import CATEGORIES, Categories
 from bridge.analyze.memory.held import Held
 from bridge.analyze.timeline.allocated import of_memory
 from bridge.analyze.tracks import Tracks
-from bridge.joined import Joined
 from bridge.render.memory_flow import PALETTE
+from bridge.report import Joined
 from memory.brute import Event
 from memory.histories import History
 

@@ -26,8 +26,8 @@ KEPT = ROOT / "build" / "mutants"
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 ROOMS = {
     "importers": "importers/*", "join": "bridge/join/*", "analyze": "bridge/analyze/*", "render": "bridge/render/*",
-    "store": "bridge/store/*", "fleet": "bridge/fleet/*", "windowed": "bridge/windowed/*", "annotate": "bridge/annotate/*",
-    "session": "bridge/session/*", "capture": "bridge/capture/*",
+    "store": "bridge/store/*", "fleet": "bridge/scale/*", "windowed": "bridge/scale/windowed/*", "annotate": "bridge/annotate/*",
+    "session": "bridge/capture/session/*", "capture": "bridge/capture/*",
 }  # fmt: skip
 SUITES = {
     "quick": ["-m", "quick and not racy"],

@@ -19,7 +19,7 @@ from bridge.analyze.metrics import roofs
 from bridge.analyze.metrics.counted import Counted, dtype_of
 from bridge.analyze.overview.names import Names
 from bridge.analyze.overview.roofline import roofline
-from bridge.hardware import DTYPES
+from bridge.knowledge.hardware import DTYPES
 
 FADD = "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum"
 TENSOR = "sm__ops_path_tensor"
@@ -338,7 +338,7 @@ def test_the_roofline_is_of_what_was_measured(made):
     assert roofline(joined.attributed, Names()) is None
     done("import", "-q", "t.sqlite", "--ncu", "c.csv")
     from bridge import store
-    from bridge.joined import join
+    from bridge.report import join
 
     joined = join(store.load(made / "bridge.db"))
     names = Names()

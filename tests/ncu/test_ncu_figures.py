@@ -13,7 +13,7 @@ from real_parts import ROOT
 import bridge
 import importers
 from bridge.analyze.metrics.headline import HEADLINES as HEADLINES_THERE
-from importers.ncu.units import base
+from importers.ncu.rep import base
 
 PRINTED = "simple-divergence"
 REPORTS = ("cutlass-gemm-nvtx", "cutlass-gemm-int8", "cuda-graph", PRINTED)

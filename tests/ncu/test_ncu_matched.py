@@ -192,7 +192,7 @@ def test_each_process_counts_its_own_calls(folder):
     assert set(report.activities["process"]) == {process(100), process(101)}
     rows = [kernel("void gemm<float>(float *)", pid=pid) for pid in (5, 6)]
     (folder / "x.csv").write_text(raw(rows), encoding="utf-8")
-    match = matched(bridge.joined.join(report).attributed, bridge.load(folder / "x.csv").attributed)
+    match = matched(bridge.report.join(report).attributed, bridge.load(folder / "x.csv").attributed)
     assert match.by[0] == 2
 
 
@@ -213,7 +213,7 @@ def of_processes(folder, ours, theirs):
         extent = dict.fromkeys(("grid_y", "grid_z", "block_y", "block_z"), 1)
         extent |= {"grid_x": 8, "block_x": 128}
         made.launched("kernels", at, pid, at + 100, at + 150, device=device, **texts, **extent)
-    left = bridge.joined.join(importers.load(made.written(folder / "r.sqlite"))).attributed
+    left = bridge.report.join(importers.load(made.written(folder / "r.sqlite"))).attributed
     texts = [raw([kernel(GEMM, pid=pid, grid=(8, 1, 1))]) for pid, _ in theirs]
     rows = [text.splitlines()[-1] for text in texts]
     rows = [

@@ -11,7 +11,7 @@ from made_ncu import kernel, raw
 import bridge
 import importers
 from importers.ncu import report as ncu_report
-from importers.ncu.kernels import DEFAULT_DOMAIN, Kernel, Open, Value
+from importers.ncu.metrics import DEFAULT_DOMAIN, Kernel, Open, Value
 
 STACKS = st.lists(
     st.tuples(
@@ -43,7 +43,7 @@ def made(stacks):
 @given(STACKS)
 def test_every_kernel_keeps_its_stack_and_its_time(stacks):
     report = ncu_report.report("x", "raw page", made(stacks))
-    joined = bridge.joined.join(report)
+    joined = bridge.report.join(report)
     paths = ["/".join(stack) or None for stack, *_ in stacks]
     assert [p if isinstance(p, str) else None for p in joined.op_kernels["path"]] == paths
     length = (report.activities["end"] - report.activities["start"]).tolist()

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from bridge.analyze.metrics.several import united
 from importers import frames
-from importers.ncu.kernels import Kernel, Rule, Value
-from importers.ncu.metrics import Metrics, of
+from importers.ncu.metrics import Kernel, Metrics, Rule, Value, of
 
 NAMES = "abc"
 PART = st.lists(

@@ -16,7 +16,7 @@ from real_parts import NIGHT
 
 import importers
 from bridge import store
-from bridge.joined import join
+from bridge.report import join
 from bridge.store.tables import VERSION
 
 pytestmark = pytest.mark.slow

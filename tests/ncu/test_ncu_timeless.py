@@ -13,8 +13,8 @@ from read_once import reading_once
 
 import bridge
 from bridge.analyze.metrics.timeless import NoTimelineError
+from bridge.analyze.views import DIMENSIONS, VIEWS
 from bridge.cli import COMMANDS
-from bridge.views import DIMENSIONS, VIEWS
 
 WHY = ("c.csv", "Nsight Compute ran each kernel alone", "no timeline", "--ncu beside")
 REFUSED = (  # the words after the report, and what is missing

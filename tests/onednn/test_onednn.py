@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.analyze import primitives
-from bridge.formulas import onednn
+from bridge.knowledge.formulas import onednn
 from importers.onednn import load
 from onednn.brute import sums
 

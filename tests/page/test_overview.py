@@ -21,7 +21,7 @@ from bridge.analyze.overview.operators import operators
 from bridge.analyze.overview.windowed import windowed
 from bridge.analyze.totals import totals
 from bridge.join.intervals import unions
-from bridge.joined import load
+from bridge.report import load
 
 # The package's functions bear the names of these modules.
 operators_module = sys.modules[operators.__module__]

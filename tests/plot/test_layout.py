@@ -19,7 +19,7 @@ from bridge.analyze.overview.names import Names
 from bridge.analyze.overview.roofline import roofline
 from bridge.analyze.plotted import Durations, breakdown, over_time
 from bridge.cli.plot import COUNTS, DRAW, HEIGHTS, KINDS
-from bridge.joined import load
+from bridge.report import load
 
 pytestmark = pytest.mark.slow
 

@@ -19,8 +19,8 @@ from made_reports import MARK, PUSH_POP, Made, thread
 from real_parts import NIGHT
 
 from bridge.analyze.plotted import PARTS, breakdown, durations, over_time
-from bridge.joined import load
 from bridge.render.plot.page import short, time
+from bridge.report import load
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch import nn  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
-from bridge.torch.stats import COLUMNS, model_stats  # noqa: E402
+from bridge.frameworks.torch.stats import COLUMNS, model_stats  # noqa: E402
 
 
 class Twice(nn.Module):

@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 import bridge.torch
 from bridge.annotate import emit
+from bridge.frameworks.torch.ops import LONGEST, with_sizes
 from bridge.join.grammar import parse, written
-from bridge.torch.ops import LONGEST, with_sizes
 from importers.percall import name_lengths
 from importers.texts import Texts
 

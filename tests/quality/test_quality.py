@@ -23,9 +23,9 @@ import bridge
 import importers
 from bridge.analyze.quality import REASONS, Quality, quality
 from bridge.analyze.quality.overhead import Overhead
-from bridge.joined import Joined
 from bridge.render import units
 from bridge.render.quality import sentence
+from bridge.report import Joined
 from importers.nsys import schema
 
 PAGE = (ROOT / "docs" / "quality.md").read_text(encoding="utf-8")

@@ -6,8 +6,8 @@ import numpy as np
 
 from bridge import nvtx_op
 from bridge.annotate import callid, emit
-from bridge.recording import sidecar
-from bridge.recording.writer import Writer
+from bridge.annotate.recording import sidecar
+from bridge.annotate.recording.writer import Writer
 
 ids: list[int] = []  # of this process's calls, in order
 

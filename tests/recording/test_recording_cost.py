@@ -13,11 +13,11 @@ from attached import Null
 from bridge import nvtx_op
 from bridge.annotate import emit
 from bridge.annotate.callid import CALL_ID_BASE
-from bridge.recording.sink import File
-from bridge.recording.writer import Writer
+from bridge.annotate.recording.sink import File
+from bridge.annotate.recording.writer import Writer
 from importers import frames
-from importers.recording.details import with_details
 from importers.recording.lines import read
+from importers.recording.report import with_details
 from importers.report import Facts, Report
 
 pytestmark = pytest.mark.slow

@@ -15,8 +15,8 @@ from processes import BEGIN, arguments, environ, ran, recordings, run
 from real_parts import NIGHT
 
 import importers
-from bridge.recording.sink import File
-from bridge.recording.writer import Writer
+from bridge.annotate.recording.sink import File
+from bridge.annotate.recording.writer import Writer
 from importers.recording.lines import read
 
 LOOP = """
@@ -63,9 +63,9 @@ def test_what_is_open_is_there_though_the_process_is_killed(tmp_path) -> None:
         from pathlib import Path
         from bridge import nvtx_op, nvtx_range
         from bridge.annotate import emit
-        from bridge.recording.recorder import Recorder
-        from bridge.recording.sink import File
-        from bridge.recording.writer import Writer
+        from bridge.annotate.recording.recorder import Recorder
+        from bridge.annotate.recording.sink import File
+        from bridge.annotate.recording.writer import Writer
         recorder = Recorder(Writer(File(Path(os.environ["BRIDGE_SIDECAR"], "s.jsonl"))))
         emit.use(recorder)
         nvtx_range("phase").start()

@@ -99,9 +99,9 @@ def test_a_sessions_recording_in_children_of_multiprocessing(tmp_path) -> None:
         from pathlib import Path
         from bridge import nvtx_op
         from bridge.annotate import emit
-        from bridge.recording.recorder import Recorder
-        from bridge.recording.sink import File
-        from bridge.recording.writer import Writer
+        from bridge.annotate.recording.recorder import Recorder
+        from bridge.annotate.recording.sink import File
+        from bridge.annotate.recording.writer import Writer
         emit.state.attached = False
         writer = Writer(File(Path(os.environ["BRIDGE_SIDECAR"], "bridge-s.jsonl")))
         writer.about({"run": 7})

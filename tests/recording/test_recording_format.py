@@ -18,10 +18,10 @@ from bridge.annotate.callid import CALL_ID_BASE
 from bridge.annotate.details import of_function, wanted
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label, text
-from bridge.recording import writer as writers
-from bridge.recording.recorder import OPEN, Recorder
-from bridge.recording.sink import File, Memory
-from bridge.recording.writer import Writer
+from bridge.annotate.recording import writer as writers
+from bridge.annotate.recording.recorder import OPEN, Recorder
+from bridge.annotate.recording.sink import File, Memory
+from bridge.annotate.recording.writer import Writer
 from importers.errors import ReportError
 from importers.recording.lines import Recording, parse, read
 from importers.recording.report import load, of_lines

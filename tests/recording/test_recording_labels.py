@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from importers.recording.batches import label
+from importers.recording.lines import label
 
 
 @pytest.mark.parametrize("color", [None, 0, 0x00FF00, 0xFFFFFFFF])

@@ -42,10 +42,10 @@ def test_a_thousand_threads_with_times(tmp_path) -> None:
         from pathlib import Path
         from bridge import nvtx_op
         from bridge.annotate import emit
-        from bridge.recording.period import Period
-        from bridge.recording.recorder import Recorder
-        from bridge.recording.sink import File
-        from bridge.recording.writer import Writer
+        from bridge.annotate.recording.period import Period
+        from bridge.annotate.recording.recorder import Recorder
+        from bridge.annotate.recording.sink import File
+        from bridge.annotate.recording.writer import Writer
         emit.state.attached = False
         recorder = Recorder(Writer(File(Path(os.environ["BRIDGE_SIDECAR"], "s.jsonl"))))
         period = Period(0.0001)
@@ -75,9 +75,9 @@ def test_a_session_that_ends_while_threads_annotate(tmp_path) -> None:
         """
         from pathlib import Path
         from bridge.annotate.label import Label
-        from bridge.recording.recorder import Recorder
-        from bridge.recording.sink import File
-        from bridge.recording.writer import Writer
+        from bridge.annotate.recording.recorder import Recorder
+        from bridge.annotate.recording.sink import File
+        from bridge.annotate.recording.writer import Writer
         sys.setswitchinterval(1e-6)
         def work(recorder, ended):
             label = Label("range")

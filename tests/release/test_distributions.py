@@ -78,7 +78,7 @@ def test_the_wheel_holds_both_packages_whole(built):
         path for room in ("bridge", "importers") for path in python_files(ROOT, room) - names
     }
     assert not missing
-    assert {"bridge/py.typed", "importers/py.typed", "bridge/kernels/rules.toml"} <= names
+    assert {"bridge/py.typed", "importers/py.typed", "bridge/knowledge/kernels/rules.toml"} <= names
 
 
 def test_the_wheel_holds_nothing_else(built):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import real_parts
 
-import bridge.joined
-from bridge import demo
+import bridge.report
 from bridge.analyze.timeline import timeline
+from bridge.cli import demo_report
 from bridge.render.chrome import chrome
 from importers import ReportError, frames
 from importers.nsys.write import Strings, write
@@ -90,7 +90,7 @@ def awkward(tmp_path):
     path = tmp_path / "awkward.sqlite"
     tables = {"annotations": annotations, "launches": launches, "kernels": kernels}
     write(path, {**tables, "strings": strings.rows()})
-    return bridge.joined.load(path)
+    return bridge.report.load(path)
 
 
 def counts(joined):
@@ -161,7 +161,7 @@ def check_in(trace, joined):
 @pytest.mark.parametrize("path", real_parts.corpus_reports())
 def test_real_reports_load_whole(path, trace_processor, tmp_path):
     try:
-        joined = bridge.joined.load(path)
+        joined = bridge.report.load(path)
     except ReportError:
         real_parts.skip_what_holds_no_profile(path)
     check_in(trace_processor(trace_of(joined, tmp_path / "t.json.gz")), joined)
@@ -190,8 +190,8 @@ def test_names_survive_json(awkward):
 
 @pytest.mark.slow
 def test_the_demonstration_loads_in_the_perfetto_ui(perfetto_ui, tmp_path):
-    demo.make(tmp_path / "demo.sqlite")
-    joined = bridge.joined.load(tmp_path / "demo.sqlite")
+    demo_report.make(tmp_path / "demo.sqlite")
+    joined = bridge.report.load(tmp_path / "demo.sqlite")
     perfetto_ui.open(trace_of(joined, tmp_path / "t.json.gz"))
     assert not perfetto_ui.errors
     assert perfetto_ui.sql("select count(*) as n from slice where category = 'kernel'") == [
@@ -276,7 +276,7 @@ def test_the_same_report_gives_the_same_bytes(awkward):
 def one(tmp_path, **tables):
     path = tmp_path / "one.sqlite"
     write(path, {**tables, "strings": []})
-    return bridge.joined.load(path)
+    return bridge.report.load(path)
 
 
 def args_of(joined, kind):

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from bridge.gates.verdict import Verdict
+from bridge.analyze.compare.gates import Verdict
 from bridge.render.diff import Shown, as_markdown
 
 FOUND = [

@@ -10,10 +10,10 @@ import real_parts
 from hypothesis import given
 from hypothesis import strategies as st
 
-import bridge.joined
-from bridge import demo
+import bridge.report
 from bridge.analyze.timeline import Arrows, Chain, Json, Listed, Named, Slices, Timeline, timeline
 from bridge.analyze.tracks import Group, Track
+from bridge.cli import demo_report
 from bridge.render import packets
 from bridge.render.pftrace import pftrace
 from importers import ReportError
@@ -192,7 +192,7 @@ def nested(whole):
 @pytest.mark.parametrize("path", real_parts.corpus_reports()[::2])
 def test_real_reports_load_whole(path, opened):
     try:
-        joined = bridge.joined.load(path)
+        joined = bridge.report.load(path)
     except ReportError:
         real_parts.skip_what_holds_no_profile(path)
     whole = timeline(joined.attributed)
@@ -219,7 +219,7 @@ def test_real_reports_load_whole(path, opened):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pytorch-forward", "memcpy-heavy", "nvfuser"])
 def test_arguments_are_those_of_the_timeline(corpus, name):
-    whole = timeline(bridge.joined.load(corpus / "nsys" / f"{name}.sqlite").attributed)
+    whole = timeline(bridge.report.load(corpus / "nsys" / f"{name}.sqlite").attributed)
     expected = Counter()
     for s in whole.slices:
         for row in s.rows.tolist():
@@ -538,8 +538,8 @@ def test_nothing_at_all_is_a_trace(opened):
 
 def demonstration(tmp_path):
     tmp_path.mkdir(exist_ok=True)
-    demo.make(tmp_path / "demo.sqlite")
-    return timeline(bridge.joined.load(tmp_path / "demo.sqlite").attributed)
+    demo_report.make(tmp_path / "demo.sqlite")
+    return timeline(bridge.report.load(tmp_path / "demo.sqlite").attributed)
 
 
 @pytest.mark.slow

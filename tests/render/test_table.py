@@ -7,19 +7,19 @@ import pandas as pd
 import pytest
 from rich.cells import cell_len
 
-import bridge.joined
-from bridge import demo
+import bridge.report
+from bridge.analyze.views import VIEWS
+from bridge.cli import demo_report
 from bridge.render import accounting, table, units
 from bridge.render.columns import shown as shown_of
 from bridge.render.table import Look
-from bridge.views import VIEWS
 
 
 @pytest.fixture(scope="module")
 def joined(tmp_path_factory):
     path = tmp_path_factory.mktemp("demo") / "demo.sqlite"
-    demo.make(path)
-    return bridge.joined.load(path)
+    demo_report.make(path)
+    return bridge.report.load(path)
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ from session.watched import unchanged
 import bridge
 from bridge import memory, nvtx_op
 from bridge.annotate import emit
-from bridge.memory import sampling, scopes
-from bridge.memory.blocks import Live
-from bridge.memory.uses import uses
-from bridge.session import context
+from bridge.annotate.memory import sampling, scopes
+from bridge.annotate.memory.blocks import Live
+from bridge.annotate.memory.uses import uses
+from bridge.capture.session import context
 from sampling.fakes import Runtime, Torch, release
 
 pytestmark = pytest.mark.slow

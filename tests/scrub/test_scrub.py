@@ -19,8 +19,7 @@ from made_reports import small
 from real_parts import sampled
 
 import importers
-from importers.nsys.scrub import scrub
-from importers.nsys.secrets import COMMON, FOLDERS, Secrets
+from importers.nsys.scrub import COMMON, FOLDERS, Secrets, scrub
 
 # What variables and hosts teach, whole words of it, in whatever case; and what they do not.
 TAUGHT = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 from bridge import nvtx_op
-from bridge.session.capture import capture
-from bridge.session.machine import Machine
-from bridge.session.schedule import schedule
+from bridge.capture.session.capture import capture
+from bridge.capture.session.machine import Machine
+from bridge.capture.session.schedule import schedule
 
 STEPS = 16
 SCHEDULE = {"wait": 1, "warmup": 1, "active": 2}

@@ -13,9 +13,9 @@ from recorder import Recorder
 
 import bridge
 from bridge.annotate.label import Label
-from bridge.session import capture as module
-from bridge.session import context
-from bridge.session.capture import CUDA_SIGNS, DOMAIN, NAME, capture, has_context
+from bridge.capture.session import capture as module
+from bridge.capture.session import context
+from bridge.capture.session.capture import CUDA_SIGNS, DOMAIN, NAME, capture, has_context
 
 ROOT = Path(bridge.__file__).parent.parent
 DRIVER = "cuda.bindings.driver"
@@ -265,7 +265,7 @@ def test_another_kind_is_refused(kind: str) -> None:
 CAPTURE_TWICE = """
 import sys
 bare = set(sys.modules)
-from bridge.session.capture import capture
+from bridge.capture.session.capture import capture
 for kind in {kinds}:
     for _ in range(2):
         made = capture(kind)

@@ -13,7 +13,7 @@ import pytest
 import bridge
 import importers
 from bridge.annotate import callid
-from bridge.session.capture import DOMAIN, NAME
+from bridge.capture.session.capture import DOMAIN, NAME
 from importers.report import Report
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.session.schedule import Action, action_at, every_step, schedule
+from bridge.capture.session.schedule import Action, action_at, every_step, schedule
 
 LETTERS = {".": "NONE", "w": "WARMUP", "R": "RECORD", "S": "RECORD_AND_SAVE"}
 

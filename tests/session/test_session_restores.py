@@ -98,7 +98,7 @@ def test_what_the_body_raises_is_not_lost_when_ready_raises():
 @pytest.mark.slow
 @pytest.mark.parametrize("failing", ["start", "stop"])
 def test_a_capture_that_fails(failing, monkeypatch):
-    from bridge.session.capture import Capture
+    from bridge.capture.session.capture import Capture
 
     def fails(_: object) -> None:
         raise OSError("of the tool")
@@ -114,7 +114,7 @@ def test_a_capture_that_fails(failing, monkeypatch):
 
 
 def test_memory_that_cannot_be_read(monkeypatch):
-    from bridge.session import cycle
+    from bridge.capture.session import cycle
 
     session = bridge.profile(profile_memory=True)
     with unchanged():
@@ -126,7 +126,7 @@ def test_memory_that_cannot_be_read(monkeypatch):
 
 
 def test_something_that_cannot_be_undone_is_said_and_the_rest_undone():
-    from bridge.session.automatic import Automatic
+    from bridge.capture.session.automatic import Automatic
 
     class Switch:
         on, stuck = False, True

@@ -13,7 +13,7 @@ import recorded_twice
 
 import bridge
 import importers
-from bridge.session.capture import DOMAIN, NAME
+from bridge.capture.session.capture import DOMAIN, NAME
 from importers.report import Report
 
 ROOT = Path(bridge.__file__).parent.parent

@@ -52,8 +52,8 @@ def standing() -> dict[str, Any]:
 def unchanged() -> Iterator[None]:
     """Check that a block leaves all as it was."""
     from bridge.annotate import emit
-    from bridge.recording import ending
-    from bridge.session import running
+    from bridge.annotate.recording import ending
+    from bridge.capture.session import running
 
     emit.current()
     ending.expect()  # these register themselves once for the whole process

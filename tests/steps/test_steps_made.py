@@ -162,7 +162,7 @@ def test_the_first_step_begins_when_what_was_left_over_is_done(done, start):
 
 @pytest.mark.slow
 def test_of_some_steps_alone_the_figures_stay_those_of_the_whole():
-    from bridge.joined import Joined
+    from bridge.report import Joined
 
     joined = Joined(attributed(two_steps()))
     whole, part = joined.by("step"), joined.within(steps=(5, 5)).by("step")
@@ -180,7 +180,7 @@ def test_no_steps_no_rows():
 
 @pytest.mark.slow
 def test_one_step_alone_has_no_median_and_same_processes_of_files_are_told_apart():
-    from bridge.joined import Joined
+    from bridge.report import Joined
 
     joined = Joined(attributed(two_steps()))
     [pace] = paces(joined.within(steps=(5, 5)).by("step"))

@@ -19,7 +19,7 @@ from command import inside
 
 import importers
 from bridge import store
-from bridge.joined import join
+from bridge.report import join
 from bridge.store.ingest import ingest
 from bridge.store.loading import facts_of
 from bridge.store.saving import facts_row, once

@@ -9,8 +9,8 @@ from threading import Thread
 
 import pytest
 
-from bridge import viewing
-from bridge.viewing import UI, Handover, opened, origin
+from bridge.cli import viewing
+from bridge.cli.viewing import UI, Handover, opened, origin
 
 pytestmark = pytest.mark.slow
 

@@ -20,8 +20,8 @@ from command import assert_misused, assert_refused, bridge, done, inside
 from real_parts import need
 
 from bridge.cli.view import TRACE
-from bridge.joined import load
-from bridge.viewing import PORT
+from bridge.cli.viewing import PORT
+from bridge.report import load
 
 COMMAND = str(Path(sys.executable).with_name("bridge"))
 # What a browser and the page in it do, for $BROWSER.

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bridge.fleet.aggregates import Aggregates
-from bridge.fleet.asked import Asked, kept
-from bridge.fleet.loading import tasks_of
-from bridge.fleet.merging import Merged
-from bridge.fleet.packed import unpacked
-from bridge.fleet.task import Broken, done
 from bridge.join.choices import Choices
-from bridge.windowed.aggregating import aggregated
-from bridge.windowed.asking import made
+from bridge.scale.aggregates import Aggregates
+from bridge.scale.asked import Asked, kept
+from bridge.scale.loading import tasks_of
+from bridge.scale.merging import Merged
+from bridge.scale.packed import unpacked
+from bridge.scale.task import Broken, done
+from bridge.scale.windowed.aggregating import aggregated
+from bridge.scale.windowed.asking import made
 from importers.errors import ReportError
 
 EVERY = made(kept(["path", "shape,op,kernel", "op,stream", "path,api"]))

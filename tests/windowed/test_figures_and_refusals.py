@@ -10,17 +10,17 @@ import pytest
 from made_reports import PUSH_POP, START_END, Made, thread
 
 from bridge.analyze.ranks.members import Ranks
-from bridge.fleet.asked import Asked
-from bridge.fleet.loading import tasks_of
-from bridge.fleet.merging import Times
-from bridge.fleet.packed import unpacked
 from bridge.join.choices import Choices
-from bridge.windowed import limit
-from bridge.windowed.aggregating import aggregated
-from bridge.windowed.carried import CPU, GPU, Carried
-from bridge.windowed.errors import WindowsError
-from bridge.windowed.part import part
-from bridge.windowed.tables import Gathered
+from bridge.scale.asked import Asked
+from bridge.scale.loading import tasks_of
+from bridge.scale.merging import Times
+from bridge.scale.packed import unpacked
+from bridge.scale.windowed import limit
+from bridge.scale.windowed.aggregating import aggregated
+from bridge.scale.windowed.carried import CPU, GPU, Carried
+from bridge.scale.windowed.errors import WindowsError
+from bridge.scale.windowed.part import part
+from bridge.scale.windowed.tables import Gathered
 from importers.errors import ReportError
 from importers.nsys import windows
 from windowed.programs import CALL_ID

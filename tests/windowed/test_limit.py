@@ -6,8 +6,8 @@ import pytest
 from command import assert_misused, bridge
 from made_reports import report
 
-from bridge.fleet.asked import Asked
-from bridge.windowed import limit
+from bridge.scale.asked import Asked
+from bridge.scale.windowed import limit
 from importers.errors import ReportError
 
 MB = 10**6

@@ -11,7 +11,7 @@ from made_reports import report
 from read_once import reading_once
 
 from bridge import nvtx_op, profile
-from bridge.windowed import limit
+from bridge.scale.windowed import limit
 from importers.nsys import windows
 
 ASKED = """

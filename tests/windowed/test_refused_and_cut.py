@@ -7,7 +7,7 @@ from command import assert_refused, bridge, done
 from made_reports import PUSH_POP, Made, report, thread
 
 from bridge.join import nesting
-from bridge.windowed import limit
+from bridge.scale.windowed import limit
 from importers.columns import Database
 from importers.nsys.read import queries_of
 from importers.nsys.survey import cuts

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from bridge import kernels
 from bridge.analyze import kinds
 from bridge.analyze.advice import evidence
 from bridge.analyze.advice.rule import HERE, NOT_ESTIMATED, TENSORBOARD, TIDY, Finding, Rule
 from bridge.analyze.advice.seen import Seen
 from bridge.join.order import Flags
+from bridge.knowledge import kernels
 
 FIRST_WITH_TENSOR_CORES = 7.0  # compute capability
 FIRST_WITH_TF32 = 8.0

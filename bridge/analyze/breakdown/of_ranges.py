@@ -26,10 +26,10 @@ from bridge.analyze.calltree import own_time
 from bridge.analyze.concurrency.exposure import exposed
 from bridge.analyze.groups import counts, ratio, sums
 from bridge.analyze.tree import once, stacks, subtree_sums
+from bridge.analyze.views import COSTS
 from bridge.join.attributed import Attributed
 from bridge.join.intervals import busy_apart
 from bridge.join.order import NONE, Flags, Ints, by
-from bridge.views import COSTS
 from importers import frames
 
 EXPOSED = ("communication_ns", "exposed_ns")

@@ -19,7 +19,7 @@ from bridge.join.attributed import Attributed
 from bridge.join.nesting import Nesting
 from bridge.join.order import NONE, Ints
 from importers import frames
-from importers.keys import shared
+from importers.frames import shared
 
 NO_PHASE = "(no phase)"
 GEOMETRY = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from bridge.kernels.classes import LONGEST
+from bridge.knowledge.kernels.classes import LONGEST
 
 HASH = re.compile(
     r"(?<![0-9a-zA-Z])(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}(?![0-9a-zA-Z])"

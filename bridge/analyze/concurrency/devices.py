@@ -12,7 +12,7 @@ from bridge.analyze.groups import counts, highest, lowest, ratio, sums, texts
 from bridge.join.attributed import Attributed
 from bridge.join.order import Flags, Ints, by
 from importers import frames
-from importers.keys import shared
+from importers.frames import shared
 
 
 def by_device(joined: Attributed) -> pd.DataFrame:

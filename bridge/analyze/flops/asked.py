@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bridge.formulas.conventions import NAMES, OURS
-from bridge.hardware import DTYPES, Catalogue, Peaks, catalogue
+from bridge.knowledge.formulas.conventions import NAMES, OURS
+from bridge.knowledge.hardware import DTYPES, Catalogue, Peaks, catalogue
 
 
 @dataclass(frozen=True)
 class Costs:
-    """How to count: by a ``convention`` (of bridge.formulas.conventions.NAMES).
+    """How to count: by a ``convention`` (of bridge.knowledge.formulas.conventions.NAMES).
 
     ``dtype`` (of `DTYPES`) is what calls compute in that do not say; "tf32" also what float32 does. The peaks replace what
     is known of every GPU, in every dtype; ``gpus`` are looked up before those that are listed. Raises ValueError for a

@@ -16,12 +16,12 @@ from bridge.analyze.flops import written
 from bridge.analyze.flops.outputs import made_elsewhere
 from bridge.analyze.flops.written import Shapes
 from bridge.analyze.groups import Floats
-from bridge.formulas import Call, bytes_moved, flops, formula
-from bridge.formulas.conventions import CONVENTIONS, OURS
-from bridge.hardware import DTYPES
 from bridge.join.attributed import Attributed
 from bridge.join.grammar import parse
 from bridge.join.order import NONE, Ints
+from bridge.knowledge.formulas import Call, bytes_moved, flops, formula
+from bridge.knowledge.formulas.conventions import CONVENTIONS, OURS
+from bridge.knowledge.hardware import DTYPES
 from importers import frames
 
 RECORDED, NO_FORMULA, TOO_LITTLE = "recorded", "no formula", "too little recorded"

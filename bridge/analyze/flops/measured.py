@@ -16,9 +16,9 @@ from bridge.analyze.flops.tree import Tree
 from bridge.analyze.groups import Floats
 from bridge.analyze.metrics.counted import Counted
 from bridge.analyze.metrics.measured import SURE
-from bridge.formulas.conventions import OURS
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Flags, Ints
+from bridge.knowledge.formulas.conventions import OURS
 from importers import frames
 
 MEASURED = "measured"

@@ -10,11 +10,11 @@ import numpy as np
 
 from bridge.analyze.flops import written
 from bridge.analyze.flops.written import Shapes
-from bridge.formulas import formula
-from bridge.formulas.names import keys
 from bridge.join.attributed import Attributed
 from bridge.join.grammar import parse
 from bridge.join.order import NONE, Flags, Ints, number
+from bridge.knowledge.formulas import formula
+from bridge.knowledge.formulas.names import keys
 from importers import frames
 
 # Where a backward call's inputs have the gradient of the output.

@@ -9,9 +9,9 @@ import numpy as np
 
 from bridge.analyze.flops.asked import Costs
 from bridge.analyze.groups import Floats
-from bridge.hardware import DTYPES, Peaks
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Ints
+from bridge.knowledge.hardware import DTYPES, Peaks
 from importers import frames
 
 FP32, TF32 = DTYPES.index("fp32"), DTYPES.index("tf32")

@@ -9,9 +9,9 @@ from bridge.analyze.flops.peaks import Limits
 from bridge.analyze.flops.reached import NS, TERA, Reached
 from bridge.analyze.groups import Floats, counts, texts
 from bridge.analyze.tree import subtree_sums
-from bridge.hardware import DTYPES
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Ints, number
+from bridge.knowledge.hardware import DTYPES
 from importers import frames
 
 Columns = dict[str, np.ndarray]

@@ -1,4 +1,4 @@
-"""What texts say of a call's inputs, read into a `Call` of bridge.formulas: shapes and dtypes of whatever recorder."""
+"""What texts say of a call's inputs, read into a `Call` of bridge.knowledge.formulas: shapes and dtypes of whatever recorder."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bridge.formulas import Call
-from bridge.formulas.traffic import plain
+from bridge.knowledge.formulas import Call
+from bridge.knowledge.formulas.traffic import plain
 
 Shapes = tuple[tuple[int, ...] | None, ...]
 # As PyTorch's profiler writes C++ types, and what is no tensor.
@@ -28,7 +28,7 @@ COMPUTES_IN = {
     **dict.fromkeys(("int8",), "int8"),
 }
 
-# What frameworks call a dtype of bridge.hardware.
+# What frameworks call a dtype of bridge.knowledge.hardware.
 NAMES = {
     "fp64": "float64",
     "fp64_tensor": "float64",
@@ -84,7 +84,7 @@ def call(name: str, written: str, said: Mapping[str, Any]) -> Call:
 
 
 def computes_in(dtypes: Iterable[str]) -> str:
-    """Return the dtype (of bridge.hardware) that all inputs have which have one, '' for none and for several."""
+    """Return the dtype (of bridge.knowledge.hardware) that all inputs have which have one, '' for none and for several."""
     found = {COMPUTES_IN[plain(one)] for one in dtypes if plain(one) in COMPUTES_IN}
     floating = found - {"int8"} or found
     return floating.pop() if len(floating) == 1 else ""

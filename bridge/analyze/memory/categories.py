@@ -12,7 +12,7 @@ from bridge.analyze.memory.held import Held
 from bridge.analyze.memory.passes import Calls, Passes
 from bridge.join.order import NONE, Flags, Ints
 from importers import frames
-from importers.keys import shared
+from importers.frames import shared
 
 CATEGORIES = (
     "parameter", "optimizer state", "input", "temporary", "activation", "gradient", "autograd detail", "unknown",

@@ -10,7 +10,7 @@ import pandas as pd
 from bridge.join.attributed import KEY, Attributed
 from bridge.join.order import NONE, Flags, Ints, number, stable
 from importers import frames
-from importers.keys import shared
+from importers.frames import shared
 
 
 @dataclass(frozen=True)

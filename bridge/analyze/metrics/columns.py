@@ -15,9 +15,9 @@ from bridge.analyze.breakdown.dimensions import kernel
 from bridge.analyze.groups import Floats, counts, texts
 from bridge.analyze.metrics.headline import LEAST, MEAN, MOST, SUM
 from bridge.analyze.metrics.measured import MATCH, SURE, Measured, wanted
+from bridge.analyze.views import VIEWS, dimensions_of
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Ints
-from bridge.views import VIEWS, dimensions_of
 from importers.report import Report
 
 OF_VIEWS = {"op": ("op",), "kernel": ("kernel",), "op-kernel": ("op", "kernel")}

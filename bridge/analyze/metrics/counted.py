@@ -15,8 +15,8 @@ import numpy as np
 
 from bridge.analyze.groups import Floats
 from bridge.analyze.metrics.measured import numbers_of
-from bridge.hardware import DTYPES
 from bridge.join.order import NONE, Flags, Ints
+from bridge.knowledge.hardware import DTYPES
 from importers.ncu.metrics import Metrics
 
 # FLOPs of an instruction of a thread; one of half precision works on two numbers.

@@ -13,9 +13,9 @@ from bridge.analyze.groups import Floats, counts, sums
 from bridge.analyze.metrics import roofs
 from bridge.analyze.metrics.counted import LEVELS, Counted
 from bridge.analyze.overview.names import Names
-from bridge.hardware import DTYPES
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Ints
+from bridge.knowledge.hardware import DTYPES
 from importers import frames
 
 

@@ -11,10 +11,10 @@ from bridge.analyze.groups import Floats, counts, sums
 from bridge.analyze.overview.measured_roofline import measured
 from bridge.analyze.overview.names import Names
 from bridge.analyze.tree import subtree_sums
-from bridge.formulas.conventions import OURS as COUNTED
-from bridge.hardware import DTYPES, Peaks
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Flags, Ints
+from bridge.knowledge.formulas.conventions import OURS as COUNTED
+from bridge.knowledge.hardware import DTYPES, Peaks
 
 ROOFS = 6  # lines that are drawn at most
 OURS = Costs()

@@ -12,7 +12,7 @@ from bridge.analyze.quality.overhead import Capture
 from bridge.analyze.quality.reason import COUNT, RATE, SHARE, Measured, Reason
 from bridge.join.order import NONE, Flags, Ints
 from importers import frames
-from importers.keys import shared
+from importers.frames import shared
 
 A_RANGE_NS = 1_000  # what a range that is recorded takes at least: docs/annotate.md
 WARNING, ERROR = frames.SEVERITIES.index("warning"), frames.SEVERITIES.index("error")

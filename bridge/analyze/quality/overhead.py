@@ -15,7 +15,7 @@ from bridge.join.attributed import Attributed
 from bridge.join.intervals import busy
 from bridge.join.order import NONE, Flags, Ints
 from importers import frames
-from importers.keys import shared
+from importers.frames import shared
 
 THREAD_BITS = 0xFFFFFF
 NEVER = int(np.iinfo(np.int64).max)

@@ -14,7 +14,7 @@ from bridge.join.attributed import Attributed
 from bridge.join.intervals import unions
 from bridge.join.order import Flags, Ints, runs, stable
 from importers import frames
-from importers.keys import shared
+from importers.frames import shared
 
 # As in TensorBoard's PyTorch plugin, and in its order.
 ROLES = tuple("kernel memcpy memset communication runtime dataloader cpu other".split())

@@ -12,7 +12,7 @@ import pandas as pd
 from bridge.analyze.breakdown.of_ranges import first_slices
 from bridge.analyze.calls import by_call
 from bridge.analyze.flops import Known
-from bridge.joined import Joined
+from bridge.report import Joined
 
 SIDES = DEVICE, HOST = ("device", "host")
 ENDS = END, KERN = ("end", "kern")  # time of the work; how long it waited before

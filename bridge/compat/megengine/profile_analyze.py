@@ -10,7 +10,7 @@ import click
 from bridge.cli import options
 from bridge.compat.megengine import listing
 from bridge.compat.megengine.operators import DEVICE, ENDS, HOST, HOW, Asked, operators
-from bridge.joined import Joined, load
+from bridge.report import Joined, load
 from importers.errors import ReportError
 
 NS = 1_000_000_000

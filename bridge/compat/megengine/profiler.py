@@ -17,11 +17,11 @@ from weakref import WeakSet
 
 from bridge.annotate import mark
 from bridge.annotate import scope as annotated_scope
+from bridge.capture.session.profile import Profile, is_profiling
+from bridge.capture.session.profile import profile as session_of
 from bridge.compat.calls import happened
 from bridge.compat.files import write_json
 from bridge.compat.megengine.timeline import STOP_STEP, merged, timeline
-from bridge.session.profile import Profile, is_profiling
-from bridge.session.profile import profile as session_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 

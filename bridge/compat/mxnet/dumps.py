@@ -18,7 +18,7 @@ from bridge.compat.mxnet.aggregate import (
     Blocks,
     Row,
 )
-from bridge.joined import Joined, load
+from bridge.report import Joined, load
 from importers.errors import ReportError
 
 API, DEVICE = "CUDA API", "Device"

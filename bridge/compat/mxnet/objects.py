@@ -8,8 +8,8 @@ from typing import Any, Self
 from bridge import annotate
 from bridge.annotate import nvtx_op
 from bridge.annotate.domain import Timed
-from bridge.memory import scopes
-from bridge.memory.scopes import UNNAMED
+from bridge.annotate.memory import scopes
+from bridge.annotate.memory.scopes import UNNAMED
 
 EVENT = "event"
 SCOPES = ("global", "process", "thread", "task", "marker")

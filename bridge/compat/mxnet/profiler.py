@@ -12,14 +12,14 @@ import warnings
 from time import monotonic_ns
 from typing import Any
 
+from bridge.annotate.memory import scopes
+from bridge.capture.session.profile import Profile, profile
 from bridge.compat.calls import Happened, happened, together
 from bridge.compat.files import write_json
 from bridge.compat.mxnet.aggregate import WRITERS, blocks
 from bridge.compat.mxnet.config import Config, MXNetError
 from bridge.compat.mxnet.objects import Counter, Domain, Event, Frame, Marker, Task, scope
 from bridge.compat.mxnet.trace import trace
-from bridge.memory import scopes
-from bridge.session.profile import Profile, profile
 
 __all__ = [
     "Counter",

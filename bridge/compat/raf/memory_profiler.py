@@ -10,8 +10,8 @@ import re
 import sys
 from typing import Any
 
-from bridge.memory import sampling
-from bridge.memory.uses import CPU
+from bridge.annotate.memory import sampling
+from bridge.annotate.memory.uses import CPU
 
 DEVICE = re.compile(r"(cpu|cuda|gpu)\D*(\d*)\D*")
 RETRIES = "num_alloc_retries"  # how often PyTorch's allocator gave memory back to find some

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from bridge.annotate.emit import SIGNS
-from bridge.session.schedule import Action as ProfilerAction
+from bridge.capture.session.schedule import Action as ProfilerAction
 
 __all__ = ["ProfilerAction", "ProfilerActivity", "checked", "supported_activities"]
 

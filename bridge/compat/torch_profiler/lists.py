@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bridge.averages.table import Cut, table
+from bridge.analyze.averages.table import Cut, table
 from bridge.compat.calls import Happened
 from bridge.compat.torch_profiler.events import FunctionEvent, FunctionEventAvg, Measured, averages
 

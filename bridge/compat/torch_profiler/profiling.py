@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Self
 
+from bridge.capture.session.profile import profile as session_of
+from bridge.capture.session.schedule import Action, action_at, every_step
 from bridge.compat.calls import happened
 from bridge.compat.torch_profiler.activities import ProfilerActivity, checked
 from bridge.compat.torch_profiler.events import events_of
 from bridge.compat.torch_profiler.lists import Averages, EventList, Events
 from bridge.compat.torch_profiler.trace import export
-from bridge.session.profile import profile as session_of
-from bridge.session.schedule import Action, action_at, every_step
 
 SILENT = {  # what is asked for in vain, by the argument
     "with_stack": "no stacks are recorded",

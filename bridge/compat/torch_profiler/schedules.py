@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bridge.session import schedule as steps
-from bridge.session.schedule import Action
+from bridge.capture.session import schedule as steps
+from bridge.capture.session.schedule import Action
 
 
 def schedule(**numbers: int) -> Callable[[int], Action]:

@@ -1,0 +1,1 @@
+"""Hooks for libraries and whole programs: PyTorch, JAX, CuPy, autorun."""

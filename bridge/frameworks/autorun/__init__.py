@@ -1,0 +1,60 @@
+"""Switch annotations on in a program whose code stays as it is.
+
+The invariant: a library is annotated when the program has imported it, and none is imported for it; what
+cannot be annotated is said in one line, and the program runs on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bridge.annotate import emit
+from bridge.frameworks.autorun import arrivals, libraries
+from bridge.frameworks.autorun.options import Options, parsed, written
+
+AUTOSTART, GIVEN = "BRIDGE_AUTOSTART", "BRIDGE_AUTORUN_OPTIONS"
+OFF = ("", "0")
+OWN = 0  # the level of a session that adds no annotation to those that are there
+
+__all__ = ["Options", "arm", "autostart", "recorded"]
+
+
+def arm(options: Options | None = None) -> None:
+    """Annotate PyTorch, JAX, CuPy and what is to be wrapped as soon as each is imported, or now if it is.
+
+    Child processes inherit it by the environment. A second time, the later options count.
+    """
+    chosen = options or Options()
+    os.environ[AUTOSTART], os.environ[GIVEN] = "1", written(chosen)
+    for name, annotate in libraries.ALL.items():
+        arrivals.expect(name, annotate, chosen)
+    for name, functions in chosen.wraps:
+        arrivals.expect(name, libraries.wrapping(name, functions), chosen)
+
+
+def autostart() -> None:
+    """Arm this process if BRIDGE_AUTOSTART in its environment says so, as its parent was armed."""
+    if os.environ.get(AUTOSTART, "") in OFF:
+        return
+    options = Options()
+    try:
+        options, _ = parsed(os.environ.get(GIVEN, "").split())
+    except ValueError as problem:
+        arrivals.say(f"{GIVEN}: {problem}")
+    arm(options)
+
+
+@contextmanager
+def recorded(path: str | None) -> Iterator[None]:
+    """Record host times to a file in a block, where no tool listens and `bridge.profile` is there to do it."""
+    import bridge  # noqa: PLC0415 (its last line may be what imports this module)
+
+    profile = getattr(bridge, "profile", None)
+    emit.current()
+    if path is None or profile is None or not emit.state.idle:
+        yield
+        return
+    with profile(path=path, level=OWN):
+        yield

@@ -1,0 +1,82 @@
+"""Do something as soon as a module has been imported, whoever imports it.
+
+The invariant: the module, its spec and its loader are what they are without us before its first line runs,
+and no error of ours goes through the program's `import`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from bridge.frameworks.autorun.options import Options
+
+Action = Callable[[Options], None]
+
+_expected: dict[str, dict[Action, Options]] = {}
+_came: set[str] = set()
+
+
+def expect(name: str, action: Action, options: Options) -> None:
+    """Act when a module of this name has been imported, at once if it has been."""
+    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, Finder())
+    _expected.setdefault(name, {})[action] = options
+    if name in sys.modules:
+        _act(name, {action: options})
+
+
+def missing() -> list[str]:
+    """List what has not been imported."""
+    return [name for name in _expected if name not in _came]
+
+
+def say(message: str) -> None:
+    """Tell the user what could not be done, where it mixes with no output."""
+    sys.stderr.write(f"bridge.autorun: {message}\n")
+
+
+class Finder:
+    """Finds what the others find, with a loader that tells when it has loaded."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a module that is expected; the others find all else without us."""
+        if name not in _expected:
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self)
+        found = (finder.find_spec(name, path, target) for finder in others)
+        spec = next((spec for spec in found if spec is not None), None)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = Loader(spec.loader)  # type: ignore[assignment]  # all that importlib asks for
+        return spec
+
+
+class Loader:
+    """Another loader; after it has run a module, what was to be done with that is done."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: Any) -> None:
+        """Run the module with its own loader in place, then act."""
+        name = module.__spec__.name
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        _act(name, _expected.get(name, {}))
+
+
+def _act(name: str, actions: dict[Action, Options]) -> None:
+    _came.add(name)
+    for action, options in list(actions.items()):
+        try:
+            action(options)
+        except Exception as problem:  # noqa: BLE001 (the program did nothing wrong)
+            say(f"{name} is not annotated: {type(problem).__name__}: {problem}")

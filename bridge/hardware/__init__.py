@@ -1,6 +1,0 @@
-"""What GPUs can do at most, from a file of data sheets and from what a report knows of its devices."""
-
-from bridge.hardware.catalogue import Catalogue, catalogue, read
-from bridge.hardware.gpu import DTYPES, Gpu, Peaks
-
-__all__ = ["DTYPES", "Catalogue", "Gpu", "Peaks", "catalogue", "read"]

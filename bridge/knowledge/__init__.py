@@ -1,0 +1,1 @@
+"""What ops, kernels and GPUs are: classes of kernels, FLOP formulas, data sheets; light."""

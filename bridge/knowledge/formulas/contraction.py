@@ -1,0 +1,133 @@
+"""Products of two tensors that are summed along axes: the matmul family.
+
+The invariant: a multiply-add is two, a product without a sum one for each element. A bias counts nothing: it
+is what the sum begins with, which has K adds then, and K - 1 without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from operator import index
+from typing import Any
+
+from bridge.knowledge.formulas.call import (
+    Call,
+    Counting,
+    Shape,
+    argument,
+    broadcast,
+    counting,
+    need,
+    tensor,
+    unknown,
+)
+
+Axes = tuple[Sequence[int], Sequence[int]]  # of the one tensor, and of the other
+NONE: Axes = ((), ())
+LAST: Axes = ((-1,), (-1,))
+INNER: Axes = ((-1,), (-2,))
+MATRIX = 2  # dimensions
+
+
+def contract(a: Shape, b: Shape, summed: Axes, batch: Axes = NONE) -> tuple[int, Shape]:
+    """Return the FLOPs of a product summed along axes, one by one along ``batch``, and its shape."""
+    sums, batches = _positive(a, b, summed), _positive(a, b, batch)
+    for x, y in (*zip(*sums, strict=True), *zip(*batches, strict=True)):
+        need(a[x] == b[y])
+    made = tuple(a[axis] for axis in batches[0])
+    for shape, *axes in ((a, sums[0], batches[0]), (b, sums[1], batches[1])):
+        made += _left(shape, [*axes[0], *axes[1]])
+    multiplied = prod(made) * prod(a[axis] for axis in sums[0])
+    return multiplied * (2 if sums[0] else 1), made
+
+
+def _positive(a: Shape, b: Shape, axes: Axes) -> Axes:
+    return [range(len(a))[axis] for axis in axes[0]], [range(len(b))[axis] for axis in axes[1]]
+
+
+def _left(shape: Shape, axes: Sequence[int]) -> Shape:
+    need(len(set(axes)) == len(axes))
+    return tuple(length for axis, length in enumerate(shape) if axis not in axes)
+
+
+def product(
+    ranks: tuple[int, int], summed: Axes, batch: Axes = NONE, *, first: int = 0
+) -> Counting:
+    """Count an op whose two tensors, from position ``first`` on, have these ranks."""
+
+    def made(call: Call) -> tuple[int, Shape]:
+        a, b = tensor(call, first), tensor(call, first + 1)
+        need((len(a), len(b)) == ranks)
+        return contract(a, b, summed, batch)
+
+    return counting(made)
+
+
+def _matmul(call: Call) -> tuple[int, Shape]:
+    a, b = tensor(call, 0), tensor(call, 1)
+    if min(len(a), len(b)) < MATRIX:
+        return contract(a, b, INNER if len(b) > 1 else LAST)
+    batch = broadcast(a[:-2], b[:-2])
+    count, made = contract(a[-2:], b[-2:], INNER)
+    return prod(batch) * count, batch + made
+
+
+def _dot(call: Call) -> tuple[int, Shape]:
+    a, b = tensor(call, 0), tensor(call, 1)
+    scalar = not a or not b
+    return contract(a, b, NONE if scalar else INNER if len(b) > 1 else LAST)
+
+
+def _inner(call: Call) -> tuple[int, Shape]:
+    a, b = tensor(call, 0), tensor(call, 1)
+    return contract(a, b, LAST if a and b else NONE)
+
+
+def _linear(call: Call) -> tuple[int, Shape]:
+    weight = tensor(call, 1)
+    need(len(weight) <= MATRIX)
+    return contract(tensor(call, 0), weight, LAST)
+
+
+def _vdot(call: Call) -> tuple[int, Shape]:
+    a, b = prod(tensor(call, 0)), prod(tensor(call, 1))
+    return contract((a,), (b,), LAST)
+
+
+def _outer(call: Call) -> tuple[int, Shape]:
+    return contract((prod(tensor(call, 0)),), (prod(tensor(call, 1)),), NONE)
+
+
+def _tensordot(call: Call) -> tuple[int, Shape]:
+    a, b = tensor(call, 0), tensor(call, 1)
+    axes = call.arguments["axes"] if "axes" in call.arguments else argument(call, "dims", 2, 2)
+    if isinstance(axes, Sequence):
+        one, other = map(_listed, axes)
+        return contract(a, b, (one, other))
+    need(0 <= index(axes) <= min(len(a), len(b)))
+    return contract(a, b, (range(len(a) - axes, len(a)), range(axes)))
+
+
+def _listed(axes: Any) -> list[int]:
+    return list(axes) if isinstance(axes, Sequence) else [index(axes)]
+
+
+def _dot_general(call: Call) -> tuple[int, Shape]:
+    (a, b), (batch_a, batch_b) = argument(call, "dimension_numbers", 2, None)
+    return contract(tensor(call, 0), tensor(call, 1), (a, b), (batch_a, batch_b))
+
+
+def _grouped(call: Call) -> int:
+    """Count matrices in groups: each row, or each term of the sums, is of one group."""
+    a, b = tensor(call, 0), tensor(call, 1)
+    need({len(a), len(b)} <= {MATRIX, MATRIX + 1})
+    both = len(a) == len(b) == MATRIX + 1
+    need(not both or a[0] == b[0])
+    return contract(a[-2:], b[-2:], INNER)[0] * (a[0] if both else 1)
+
+
+matmul, dot, inner, linear = map(counting, (_matmul, _dot, _inner, _linear))
+vdot, outer = map(counting, (_vdot, _outer))
+tensordot, dot_general = map(counting, (_tensordot, _dot_general))
+grouped: Counting = (_grouped, unknown)  # what comes out depends on where the groups end

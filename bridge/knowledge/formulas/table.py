@@ -1,0 +1,199 @@
+"""The ops that have a formula: a row for each formula, with the names of its ops.
+
+The invariant: a name stands in one row, as `names.keys` gives it. docs/flops.md shows all rows.
+"""
+
+from __future__ import annotations
+
+from bridge.knowledge.formulas import attention, contraction, convolution
+from bridge.knowledge.formulas.attention import HEADS_LAST
+from bridge.knowledge.formulas.contraction import INNER, product
+from bridge.knowledge.formulas.convolution import convolution as conv
+from bridge.knowledge.formulas.einsum import einsum
+from bridge.knowledge.formulas.elements import ELEMENTS
+from bridge.knowledge.formulas.formula import Row, rows
+from bridge.knowledge.formulas.pointwise import cell, layers, one, scattered
+from bridge.knowledge.formulas.windows import pooling, unpooled
+
+TORCH = "FlopCounterMode"
+HERE = "counted by hand"
+
+VECTOR = ((1,), (0,))
+BATCH = ((0,), (0,))
+MAXIMA, MEANS = "padding dilation ceil_mode return_indices", "padding ceil_mode"
+CONV = "2·N·P·Q·K·C·R·S/g"
+UP = "2·N·H·W·C·K·R·S/g: the positions of the input"
+SDPA = "2·B·h·sq·sk·(dq + dv)"
+SDPA_BACKWARD = "2·B·h·sq·sk·(3·dq + 2·dv): scores again, four gradients"
+
+KERNEL_FIRST = (
+    "_slow_conv2d_forward thnn_conv2d slow_conv3d slow_conv3d_forward "
+    "_conv_depthwise2d conv_depthwise3d slow_conv_dilated2d slow_conv_dilated3d"
+)
+ATTENTIONS = (
+    "scaled_dot_product_attention _scaled_dot_product_flash_attention "
+    "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
+    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_attention_math "
+    "_scaled_dot_product_attention_math_for_mps "
+    "_scaled_dot_product_fused_attention_overrideable"
+)
+ATTENTIONS_BACKWARD = (
+    "_scaled_dot_product_flash_attention_backward "
+    "_scaled_dot_product_efficient_attention_backward "
+    "_scaled_dot_product_cudnn_attention_backward "
+    "_scaled_dot_product_flash_attention_for_cpu_backward "
+    "_scaled_dot_product_fused_attention_overrideable_backward"
+)
+ADAPTIVE = (
+    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d "
+    "_adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d"
+)
+
+MATMUL = (
+    *rows(
+        "matmul",
+        TORCH,
+        ("mm _scaled_mm _int_mm", "2·M·N·K", product((2, 2), INNER)),
+        ("addmm _addmm_activation", "2·M·N·K", product((2, 2), INNER, first=1)),
+        ("bmm", "2·B·M·N·K", product((3, 3), INNER, BATCH)),
+        ("baddbmm", "2·B·M·N·K", product((3, 3), INNER, BATCH, first=1)),
+        ("matmul", "2·B·M·N·K, B broadcast", contraction.matmul),
+        ("linear", "2·elements(input)·N", contraction.linear),
+    ),
+    *rows(
+        "matmul",
+        HERE,
+        ("addbmm", "2·B·M·N·K", product((3, 3), ((0, 2), (0, 1)), first=1)),
+        ("mv", "2·M·K", product((2, 1), VECTOR)),
+        ("addmv", "2·M·K", product((2, 1), VECTOR, first=1)),
+        ("dot", "2·elements(output)·K", contraction.dot),
+        ("inner", "2·elements(output)·K", contraction.inner),
+        ("vdot", "2·K", contraction.vdot),
+        ("outer ger", "M·N: nothing is summed", contraction.outer),
+        ("tensordot", "2·elements(output)·summed", contraction.tensordot),
+        ("dot_general", "2·elements(output)·summed", contraction.dot_general),
+        ("einsum", "2·all indices, of two tensors at most", einsum),
+        ("_grouped_mm _scaled_grouped_mm", "2·M·N·K", contraction.grouped),
+    ),
+)
+CONVOLUTION = (
+    *rows(
+        "convolution",
+        TORCH,
+        *((f"conv{axes}d", CONV, conv(convolution.FUNCTION, axes)) for axes in (1, 2, 3)),
+        *(
+            (f"conv_transpose{axes}d", UP, conv(convolution.UP, axes, up=True))
+            for axes in (1, 2, 3)
+        ),
+        (
+            "convolution _convolution convolution_overrideable",
+            f"{CONV}, or that of conv_transpose",
+            conv(convolution.GENERAL),
+        ),
+        ("cudnn_convolution", CONV, conv(convolution.CUDNN)),
+        ("cudnn_convolution_transpose", UP, conv(convolution.CUDNN_UP, up=True)),
+        ("cudnn_convolution_relu", CONV, conv(convolution.FUNCTION)),
+        ("mkldnn_convolution miopen_convolution", CONV, conv(convolution.PADDING_FIRST)),
+        (KERNEL_FIRST, CONV, conv(convolution.SLOW)),
+        ("slow_conv_transpose2d slow_conv_transpose3d", UP, conv(convolution.SLOW_UP, up=True)),
+    ),
+    *rows(
+        "convolution",
+        f"{HERE}; FlopCounterMode has (1 + g)·forward",
+        (
+            "convolution_backward",
+            "forward for each of input and weight whose gradient is asked for",
+            convolution.backward(convolution.BACKWARD),
+        ),
+        (
+            "convolution_backward_overrideable",
+            "forward for each of input and weight whose gradient is asked for",
+            convolution.backward(convolution.OVERRIDDEN),
+        ),
+        (
+            "cudnn_convolution_backward",
+            "forward for each of input and weight whose gradient is asked for",
+            convolution.backward(convolution.OLD_CUDNN, convolution.INPUT_FIRST),
+        ),
+    ),
+)
+ATTENTION = (
+    *rows(
+        "attention",
+        TORCH,
+        (ATTENTIONS, SDPA, attention.attention()),
+        (ATTENTIONS_BACKWARD, SDPA_BACKWARD, attention.backward()),
+    ),
+    *rows(
+        "attention",
+        f"{HERE}; FlopCounterMode takes heads for the sequence",
+        ("_flash_attention_forward", SDPA, attention.attention(HEADS_LAST, packed=3)),
+        ("_efficient_attention_forward", SDPA, attention.attention(HEADS_LAST, packed=4)),
+        (
+            "_flash_attention_backward _efficient_attention_backward",
+            SDPA_BACKWARD,
+            attention.backward(HEADS_LAST, packed=6),
+        ),
+    ),
+    *rows(
+        "attention",
+        HERE,
+        (
+            "flash_attn_func _flash_attn_forward memory_efficient_attention dot_product_attention",
+            SDPA,
+            attention.attention(HEADS_LAST),
+        ),
+        ("_flash_attn_backward", SDPA_BACKWARD, attention.backward(HEADS_LAST)),
+    ),
+)
+POOLING = (
+    *rows(
+        "pooling",
+        "MegEngine",
+        *(
+            (
+                f"max_pool{axes}d max_pool{axes}d_with_indices",
+                "elements(output)·window",
+                pooling(axes, MAXIMA),
+            )
+            for axes in (1, 2, 3)
+        ),
+        *(
+            (f"avg_pool{axes}d", "elements(output)·window", pooling(axes, MEANS))
+            for axes in (1, 2, 3)
+        ),
+    ),
+    *rows(
+        "pooling",
+        HERE,
+        *(
+            (f"avg_pool{axes}d_backward", "elements(gradient)·window", unpooled(axes))
+            for axes in (2, 3)
+        ),
+        (
+            "max_pool2d_with_indices_backward max_pool3d_with_indices_backward",
+            "elements(gradient)",
+            scattered(0, 1),
+        ),
+    ),
+    *rows(
+        "pooling",
+        HERE,
+        (ADAPTIVE, "elements(input)", one(1)),
+        exact=False,
+    ),
+)
+RECURRENT = rows(
+    "recurrent",
+    "PyProf",
+    (
+        "lstm gru rnn_tanh rnn_relu _cudnn_rnn",
+        "2·steps·elements(matrices); gates are left out",
+        layers,
+    ),
+    ("lstm_cell _thnn_lstm_cell", "2·batch·elements(matrices)", cell(3)),
+    ("gru_cell rnn_tanh_cell rnn_relu_cell", "2·batch·elements(matrices)", cell(2)),
+    exact=False,
+)
+
+TABLE: tuple[Row, ...] = (*MATMUL, *CONVOLUTION, *ATTENTION, *ELEMENTS, *POOLING, *RECURRENT)

@@ -1,0 +1,107 @@
+"""Which table is made of every report, and with which columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bridge.analyze.tables import ROWS, Options, made_of, rows_of, wanted
+from bridge.analyze.views import DIMENSIONS, VIEWS, dimensions_of
+from bridge.join.attributed import BOTH
+from bridge.scale.figures import KEPT, needed
+
+REPORT = "report"
+OF_ONE = frozenset(["report", "device", "stream", "thread", "process"])  # no row is of two reports
+# What a store keeps a table of: dimensions for themselves, and some together. Those with about a row per call (paths that
+# hold the number of a step, modules with their ops) are kept where they are asked for.
+ALONE = (
+    "direction shape dtype thread process report api kind library fused stream geometry rank host"
+).split()
+TOGETHER = (
+    "report,step report,phase report,module report,device op,kernel op,shape op,direction op,step op,kind"
+    " op,rank kernel,direction kernel,device kernel,rank kind,rank"
+).split()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """``by`` as `key` writes it, the options that change its rows, and ``columns`` that are put together."""
+
+    by: str
+    columns: tuple[str, ...]
+    kernel_names: str = "short"
+    inclusive: bool = False
+    memory_kinds: bool = False
+    direction: str = BOTH
+
+    @property
+    def name(self) -> str:
+        """What the table goes by, whatever columns it has."""
+        words = [self.by, *(w for w in ("inclusive", "memory_kinds") if getattr(self, w))]
+        words += [self.kernel_names] if self.kernel_names != "short" else []
+        return " ".join(words + ([self.direction] if self.direction != BOTH else []))
+
+
+def key(by: str) -> str:
+    """Return a table's name without the order of its dimensions, and without that of reports, which each has of itself."""
+    if by in VIEWS:
+        return by
+    names = set(dimensions_of(by))
+    rest = names - {REPORT}
+    is_other = rest <= VIEWS.keys() - ROWS.keys() and len(rest) == 1  # --by step is no breakdown
+    return ",".join(sorted(names if is_other else rest or names))
+
+
+def asked(by: str, options: Options) -> Asked:
+    """Return what each report is asked for to make a table; ValueError, in words for the user, for what is not put together."""
+    checked(by, options)
+    columns = needed(rows_of(by), made_of(by, wanted(by, options)))
+    return _of(by, columns, options)
+
+
+def checked(by: str, options: Options) -> None:
+    """Raise ValueError for a table that is not put together."""
+    if by in VIEWS and by not in ROWS:
+        alone = ", ".join((*ROWS, *(name for name in DIMENSIONS if name not in VIEWS)))
+        raise ValueError(
+            f"no table {by!r} over reports apart: --by is one of {alone}; or several dimensions"
+        )
+    if options.metrics:
+        raise ValueError("no metrics over reports apart: give them without --workers")
+
+
+def _of(by: str, columns: Sequence[str], options: Options) -> Asked:
+    return Asked(
+        key(by),
+        tuple(columns),
+        options.kernel_names,
+        options.inclusive,
+        options.memory_kinds,
+        options.direction,
+    )
+
+
+def named(by: str, options: Options) -> str:
+    """Return what the table goes by that such a one is made of."""
+    return _of(by, (), options).name
+
+
+def only(tables: Sequence[str]) -> list[Asked]:
+    """Return tables by name, with all columns that are put together; ValueError, in words for the user, for one that is not."""
+    for by in tables:
+        checked(by, Options())
+    return [_of(by, KEPT[rows_of(by)], Options()) for by in tables]
+
+
+def kept(also: Sequence[str] = ()) -> tuple[Asked, ...]:
+    """Return the tables that a store keeps: views, dimensions, some pairs of them, and those asked for besides.
+
+    Raises ValueError, in words for the user, for one that is not put together.
+    """
+    found = [_of(by, KEPT[rows_of(by)], Options()) for by in (*ROWS, *ALONE, *TOGETHER)]
+    found += only(also)
+    found += [
+        _of("op-kernel", KEPT[rows_of("op-kernel")], Options(inclusive=True)),
+        _of("copy", KEPT[rows_of("copy")], Options(memory_kinds=True)),
+    ]
+    return tuple({one.name: one for one in found}.values())

@@ -1,0 +1,60 @@
+"""What a worker is asked for, and what it answers; light, for it is all that a worker knows before it begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bridge import __version__
+from bridge.own import importers_are_ours
+
+if TYPE_CHECKING:
+    from bridge.join.choices import Choices
+    from bridge.scale.aggregates import Aggregates
+    from bridge.scale.asked import Asked
+
+
+@dataclass(frozen=True)
+class Task:
+    """One report: the tables asked of it, how it is joined, and how many threads may read it.
+
+    ``given`` is its path as the user named it, by which ranks may be known.
+
+    ``identify`` says what its content is known by, of ``whole`` every byte; ``memory`` is how many bytes it may
+    take, 0 for any.
+    """
+
+    place: int
+    path: Path
+    given: str
+    tables: tuple[Asked, ...]
+    choices: Choices
+    details: frozenset[str] = frozenset()
+    sidecar: tuple[Path, ...] = ()
+    threads: int = 1
+    identify: bool = False
+    whole: bool = False
+    memory: int = 0
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A report that nothing came of, and why, in a line that names it."""
+
+    place: int
+    path: Path
+    line: str
+
+
+def version() -> str:
+    """Return which version a worker has."""
+    return __version__
+
+
+def done(task: Task) -> Aggregates | Broken:
+    """Load, join and aggregate one report; a report that cannot be read is told, not raised."""
+    with importers_are_ours():
+        from bridge.scale.work import work  # noqa: PLC0415 - in the worker alone
+
+        return work(task)

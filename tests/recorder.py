@@ -7,7 +7,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import NamedTuple
 
-from bridge.annotate import callid, stack
+from bridge.annotate import stack
 from bridge.annotate.label import Label
 
 
@@ -81,7 +81,7 @@ class Recorder:
         """Count distinct call ids by name."""
         ids = {(piece.label.name, piece.payload) for piece in self.slices}
         return Counter(
-            name for name, payload in ids if int(payload) >> 48 == callid.CALL_ID_BASE >> 48
+            name for name, payload in ids if int(payload) >> 48 == stack.CALL_ID_BASE >> 48
         )
 
     def parents(self, name: str) -> set[tuple[str, ...]]:

@@ -6,14 +6,113 @@ The invariant: with no tool attached, an annotated program does what it did befo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from threading import Lock
+from threading import Lock, local
 from typing import Any, Self, TypeVar, overload
 
-from bridge.annotate import callid, stack
+from bridge.annotate import emit, stack
 from bridge.annotate.details import Wanted, checked_block, note_block, wanted
 from bridge.annotate.emit import state
-from bridge.annotate.label import PLAIN, Extras, Label, checked, checked_payload
+from bridge.annotate.label import PLAIN, Extras, Label, checked, checked_name, checked_payload
 from bridge.annotate.wrap import own_name, wrapped
+
+# -- Ranges that are opened and closed by hand, on one thread, as `torch.cuda.nvtx` has them
+
+
+class _Pushed(local):
+    def __init__(self) -> None:
+        self.entries: list[stack.Entry | None] = []  # None: nothing listened
+
+
+_pushed = _Pushed()
+
+
+def push(
+    name: str,
+    *,
+    domain: str | None = None,
+    category: str | None = None,
+    color: str | int | None = None,
+    payload: float | None = None,
+) -> int:
+    """Open a range on this thread; return how many were open by `push` before."""
+    label = Label(checked_name(name), *checked(domain, category, color))
+    value = checked_payload(payload)
+    entry = None
+    if not state.idle:
+        entry = stack.Entry(label, stack.new_call_id() if value is None else value)
+        stack.push(entry)
+    _pushed.entries.append(entry)
+    return len(_pushed.entries) - 1
+
+
+def pop() -> int:
+    """Close the range that `push` opened last on this thread; return how many remain, -1 if none was open."""
+    if not _pushed.entries:
+        return -1
+    entry = _pushed.entries.pop()
+    if entry is not None:
+        stack.close(entry)
+    return len(_pushed.entries)
+
+
+# -- Start/end ranges: phases that overlap what they like, and that any thread may end
+
+
+_ending = Lock()
+
+
+class Span:
+    """A phase of the process: `start` and `end` it, or surround a block with it; once or many times."""
+
+    __slots__ = ("label", "open", "payload")
+
+    def __init__(self, label: Label, payload: float | None) -> None:
+        self.label = label
+        self.payload = payload
+        self.open: list[tuple[emit.Emitter, Any]] = []  # started and not yet ended, in that order
+
+    def start(self) -> Self:
+        """Begin the range; it lasts until `end`, whichever thread calls that."""
+        if not state.idle:
+            emitter = emit.current()
+            payload = stack.new_call_id() if self.payload is None else self.payload
+            self.open.append((emitter, emitter.start(self.label, payload)))
+        return self
+
+    def end(self) -> None:
+        """End the range that was started last; without one, do nothing."""
+        with _ending:
+            started = self.open.pop() if self.open else None
+        if started is not None:
+            emitter, handle = started
+            emitter.end(self.label, handle)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.end()
+
+
+def nvtx_range(
+    name: str,
+    *,
+    domain: str | None = None,
+    category: str | None = None,
+    color: str | int | None = None,
+    payload: float | None = None,
+) -> Span:
+    """Make a start/end range, a phase: to surround a block with, or to `start` and `end` by hand.
+
+    Unlike an op it owns no kernels: phases may overlap, and may be ended on another thread. A payload
+    is an int of 64 bits or a float. Raises TypeError for arguments that no tool could record.
+    """
+    label = Label(checked_name(name), *checked(domain, category, color))
+    return Span(label, checked_payload(payload))
+
+
+# -- The annotation itself: `@nvtx_op`, `@nvtx_op("name", ...)` and `with nvtx_op("name", ...)`
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,7 +156,7 @@ class Op:
     def _open(self) -> None:
         if self.name is None:
             raise TypeError("a block needs a name: with nvtx_op('name')")
-        payload = callid.new() if self.payload is None else self.payload
+        payload = stack.new_call_id() if self.payload is None else self.payload
         if self.details is not None:
             checked_block(self.name, self.details)
             note_block(int(payload), self.name, self.details)

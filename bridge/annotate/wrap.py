@@ -6,18 +6,108 @@ coroutine or generator function are noticed where it is first awaited or advance
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial, wraps
 from types import coroutine
 from typing import Any
 
-from bridge.annotate import callid
-from bridge.annotate.callid import new
 from bridge.annotate.details import Observer, Wanted, of_function
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
-from bridge.annotate.relay import Begin, relaying, relaying_async
-from bridge.annotate.stack import Call, Entry, close, here, push, release
+from bridge.annotate.stack import (
+    Call,
+    Entry,
+    close,
+    here,
+    new_call_id,
+    push,
+    release,
+    resume,
+    suspend,
+)
+
+# -- Run coroutines and generators in slices: a push at each resume, a pop at each suspension
+
+
+Begin = Callable[..., "tuple[Any, Call | None]"]
+
+
+def relaying(begin: Begin, at_return: Callable[[Call], None] = close) -> Callable[..., Any]:
+    """Make a generator function that runs what `begin` gives, in slices of the call beside it."""
+
+    def relay(*args: Any, **kwargs: Any) -> Any:
+        inner, call = begin(*args, **kwargs)
+        del args, kwargs  # theirs to let go
+        if call is None:
+            return (yield from inner)
+        step, value = inner.send, None
+        while True:
+            resume(call)
+            try:
+                # A list, to be emptied: a suspended frame must not keep alive what it yielded.
+                yielded = [step(value)]
+            except StopIteration as stop:
+                at_return(call)
+                return stop.value
+            except BaseException:
+                close(call)
+                # They may hold what was thrown in, whose traceback holds this frame: a cycle.
+                del inner, step
+                raise
+            else:
+                suspend(call)
+            finally:
+                value = None  # for the same reason
+            try:
+                value = yield yielded.pop()
+                step = inner.send
+            except BaseException as error:  # noqa: BLE001 (GeneratorExit and cancellation go in as well)
+                step, value = inner.throw, error
+
+    return relay
+
+
+_awaiting: Callable[..., Any] = coroutine(
+    relaying(lambda step, call: (step, call), at_return=suspend)
+)
+
+
+def relaying_async(begin: Begin) -> Callable[..., Any]:
+    """Make an asynchronous generator function likewise; all its steps are slices of one call."""
+
+    async def relay(*args: Any, **kwargs: Any) -> Any:
+        inner, call = begin(*args, **kwargs)
+        del args, kwargs  # theirs to let go
+        step, value = partial(_unseen, inner.asend), None
+        while True:
+            try:
+                yielded = [await _awaiting(step(value), call)]
+            except StopAsyncIteration:
+                return
+            finally:
+                value = None
+            try:
+                value = yield yielded.pop()
+                step = inner.asend
+            except BaseException as error:  # noqa: BLE001
+                step, value = inner.athrow, error
+
+    return relay
+
+
+def _unseen(asend: Callable[[Any], Any], value: Any) -> Any:
+    """Begin an asynchronous generator unseen by the loop, which at its end would close it too."""
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        return asend(value)
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
+
+
+# -- Wrap a callable of any kind in the wrapper of its kind, which `inspect` takes for the same kind
+
 
 # Flags of code objects, as in `inspect`, which would cost 10 ms to import.
 GENERATOR = 0x20
@@ -92,7 +182,7 @@ def _plain(op: Annotated) -> Wrapper:
         if stack.emitter is not state.emitter or stack.busy or stack.orphans or stack.care():
             return _carefully(op, args, kwargs)
         set_payload, push_range, pop_range = stack.bound.get(label) or stack.bind(label, True)
-        token = (label, new() if payload is None else payload)
+        token = (label, new_call_id() if payload is None else payload)
         live = stack.live
         stack.busy = True
         try:
@@ -137,7 +227,7 @@ def _carefully(op: Annotated, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     observer = op.observer() if op.payload is None else None
     if observer is not None:
         return _observed(observer, op, args, kwargs)
-    entry = Entry(op.label, callid.new() if op.payload is None else op.payload)
+    entry = Entry(op.label, new_call_id() if op.payload is None else op.payload)
     push(entry)
     try:
         return op.function(*args, **kwargs)
@@ -150,7 +240,7 @@ def _observed(
 ) -> Any:
     """Call the function in its range, and note the call's details when it has ended."""
     seen = observer.look(args, kwargs)  # before it runs: it may change what it is given
-    entry, result = Entry(op.label, callid.new()), None
+    entry, result = Entry(op.label, new_call_id()), None
     push(entry)
     try:
         result = op.function(*args, **kwargs)
@@ -166,7 +256,7 @@ def _begin(op: Annotated) -> Begin:
     def begin(*args: Any, **kwargs: Any) -> tuple[Any, Call | None]:
         if state.idle:
             return function(*args, **kwargs), None
-        call, observer = Call(label, callid.new(), payload), op.observer()
+        call, observer = Call(label, new_call_id(), payload), op.observer()
         if observer:
             observer.note(int(call.payload), observer.look(args, kwargs), None, (args, kwargs))
         return function(*args, **kwargs), call

@@ -13,7 +13,7 @@ from threading import get_native_id
 from time import monotonic_ns
 from typing import Any
 
-from bridge.annotate import callid
+from bridge.annotate import stack
 from bridge.annotate.kept import written_shapes
 from bridge.annotate.label import Label
 from bridge.annotate.recording.sink import Memory
@@ -75,7 +75,7 @@ def recording(results: Sequence[Result]) -> str:
 
 def _range(writer: Writer, one: Result, step: int, thread: int, start: int) -> int:
     """Hand on a run; return when it ends."""
-    call = callid.new()
+    call = stack.new_call_id()
     details = _details(one)
     key = one.title, one.shapes, one.flops, one.bytes
     if not writer.note_alike(call, key):

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from bridge.capture.errors import MisuseError
 from bridge.capture.request import Request, Wish, escaped
 from bridge.capture.session.capture import CUDA, DOMAIN, NAME
+from bridge.capture.tool import MisuseError
 
 SUFFIX = ".ncu-rep"
 REPLAYS = ("kernel", "application", "range")

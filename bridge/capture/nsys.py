@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from bridge.capture.errors import MisuseError
 from bridge.capture.request import Request, Wish, escaped
 from bridge.capture.session.capture import CUDA, DOMAIN, NAME, NVTX
+from bridge.capture.tool import MisuseError
 
 SUFFIX, RAW = ".nsys-rep", ".qdstrm"  # a report, and what it is made of
 PRESETS = LATENCY, MEMORY, FULL = ("latency", "memory", "full")

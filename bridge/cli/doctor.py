@@ -13,8 +13,7 @@ from bridge.cli import options
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bridge.capture.doctor.machine import Machine
-    from bridge.capture.doctor.traps import Finding
+    from bridge.capture.doctor.traps import Finding, Machine
 
 COLORS = {"ok": "green", "note": "yellow", "lost": "red"}
 
@@ -35,10 +34,10 @@ def doctor(context: click.Context, reports: tuple[Path, ...], form: str) -> None
 
     Exit status 1 when annotations would be lost. REPORTS are tried as well: can this machine read them?
     """
-    from bridge.capture.doctor import machine, selftest, traps
+    from bridge.capture.doctor import traps
 
-    here = machine.look()
-    test = None if here.nsys is None else selftest.run(here.nsys)
+    here = traps.look()
+    test = None if here.nsys is None else traps.run(here.nsys)
     found = [*traps.findings(here, test), *(traps.unreadable(one, here) for one in reports)]
     click.echo(_json(here, found) if form == "json" else _text(here, found))
     if any(one.kind == traps.LOST for one in found):

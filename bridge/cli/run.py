@@ -33,7 +33,7 @@ class Program(click.Command):
 
 def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[str, int]:
     """Read the steps."""
-    from bridge.capture.schedule_text import parse
+    from bridge.capture.request import parse
 
     try:
         return parse(text) if text is not None else {}
@@ -94,9 +94,9 @@ def run(
     The exit status is the program's own. The report is imported and its breakdown printed; one of ncu
     is kept.
     """
-    from bridge.capture.errors import CaptureError, MisuseError
     from bridge.capture.plan import plan
     from bridge.capture.request import Request
+    from bridge.capture.tool import CaptureError, MisuseError
 
     how = {name: given.pop(name) for name in ("words", "output", "module", "plain", "auto")}
     try:

@@ -11,8 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from bridge.annotate.label import Label
-from bridge.annotate.patch import Wanted, Wrapped, around, replaced
-from bridge.annotate.proxy import proxy, ranged
+from bridge.annotate.patch import Wanted, Wrapped, around, proxy, ranged, replaced
 
 try:
     cupy: Any = import_module("cupy")

@@ -15,11 +15,10 @@ from threading import local
 from types import FunctionType
 from typing import Any
 
-from bridge.annotate import callid
+from bridge.annotate import stack
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
-from bridge.annotate.patch import Wanted, Wrapped, replaced
-from bridge.annotate.proxy import inside, proxy
+from bridge.annotate.patch import Wanted, Wrapped, inside, proxy, replaced
 from bridge.annotate.stack import Entry, close, push
 
 try:
@@ -85,7 +84,7 @@ def _ranged(name: str, label: Label, call: Callable[..., Any]) -> Callable[..., 
 
 
 def _run(name: str, label: Label, call: Callable[[], Any]) -> Any:
-    entry, around = Entry(label, callid.new()), _here.name
+    entry, around = Entry(label, stack.new_call_id()), _here.name
     _here.name = name
     push(entry)
     try:

@@ -25,7 +25,7 @@ from importers.texts import Ints, Texts, unique_names
 # -- What a capture says of where it was taken: its host, and which of several processes it is of
 
 
-# What launchers set, as `bridge.annotate.recording.header` has them: the first that is a number counts.
+# What launchers set, as `bridge.annotate.recording.writer` has them: the first that is a number counts.
 PLACES: Mapping[str, tuple[str, ...]] = {
     "rank": ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
     "local_rank": ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"),

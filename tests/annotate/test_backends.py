@@ -15,7 +15,7 @@ import pytest
 from recorder import Recorder
 
 import bridge
-from bridge.annotate import callid, emit, interop, pypi
+from bridge.annotate import emit, interop, pypi, stack
 from bridge.annotate.label import Label
 
 TOOL = {"NVTX_INJECTION64_PATH": "/x.so"}
@@ -147,13 +147,13 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
 
 def test_the_event_attributes_are_what_nvtx_defines(library: Library) -> None:
     emitter = interop.Interop(Path("x"))
-    emitter.push(Label("a", "d", "c", 0xFFFF0000), callid.CALL_ID_BASE + 5)
+    emitter.push(Label("a", "d", "c", 0xFFFF0000), stack.CALL_ID_BASE + 5)
     emitter.mark(Label("a"), 2.5)
     emitter.pop("d")
     [(domain, event)] = library.of("nvtxDomainRangePushEx")
     assert domain.value == 77
     fields = struct.unpack("=HHIiIiiqiiQ", event)
-    assert fields == (3, 48, 1, 1, 0xFFFF0000, 2, 0, callid.CALL_ID_BASE + 5, 3, 0, 77)
+    assert fields == (3, 48, 1, 1, 0xFFFF0000, 2, 0, stack.CALL_ID_BASE + 5, 3, 0, 77)
     [(default, mark)] = library.of("nvtxDomainMarkEx")
     assert default is None
     assert struct.unpack("=HHIiIiidiiQ", mark) == (3, 48, 0, 0, 0, 3, 0, 2.5, 3, 0, 77)

@@ -11,11 +11,11 @@ from recorder import Recorder
 
 import bridge
 from bridge import Domain, counter, mark, nvtx_op, nvtx_range, pop, push, scope
-from bridge.annotate import callid, emit
+from bridge.annotate import emit, stack
 from bridge.annotate.instant import COUNTER
 from bridge.annotate.label import Label
 
-CALL = callid.CALL_ID_BASE >> callid.CALL_ID_BITS
+CALL = stack.CALL_ID_BASE >> stack.CALL_ID_BITS
 
 
 def test_a_phase_lasts_from_start_to_end_whatever_happens_between(tool: Recorder) -> None:
@@ -53,7 +53,7 @@ def test_every_phase_without_a_payload_has_an_id_of_its_own(tool: Recorder) -> N
     phases = [nvtx_range("same").start() for _ in range(3)]
     ids = {payload for _, payload in tool.phases.values()}
     assert len(ids) == 3
-    assert {int(number) >> callid.CALL_ID_BITS for number in ids} == {CALL}
+    assert {int(number) >> stack.CALL_ID_BITS for number in ids} == {CALL}
     for phase in phases:
         phase.end()
 

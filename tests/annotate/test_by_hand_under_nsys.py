@@ -10,10 +10,10 @@ import pytest
 from test_under_nsys import profile
 
 import importers
-from bridge.annotate import callid
+from bridge.annotate import stack
 from importers.report import Report
 
-CALL = callid.CALL_ID_BASE >> callid.CALL_ID_BITS
+CALL = stack.CALL_ID_BASE >> stack.CALL_ID_BITS
 
 
 @pytest.fixture(scope="module", params=["interop", "auto"])
@@ -88,4 +88,4 @@ def test_what_a_domain_makes_is_in_it(report: Report) -> None:
     ):
         row = named.loc[name]
         assert (row["domain_name"], row["category"], row["kind"]) == (domain, category, kind)
-        assert row["payload"] >> callid.CALL_ID_BITS == CALL
+        assert row["payload"] >> stack.CALL_ID_BITS == CALL

@@ -10,7 +10,7 @@ import pytest
 from recorder import Recorder
 
 from bridge import nvtx_op
-from bridge.annotate import callid, emit, label
+from bridge.annotate import emit, label, stack
 from bridge.annotate.label import Label
 
 
@@ -32,8 +32,8 @@ def test_every_call_has_an_id_of_its_own(tool: Recorder) -> None:
     for _ in range(5):
         decorated()
     assert tool.calls() == {"f": 5}
-    assert callid.new() >> callid.CALL_ID_BITS == 0x4E42
-    assert -(1 << 63) <= callid.new() < 1 << 63
+    assert stack.new_call_id() >> stack.CALL_ID_BITS == 0x4E42
+    assert -(1 << 63) <= stack.new_call_id() < 1 << 63
 
 
 def test_a_range_closes_when_the_body_raises(tool: Recorder) -> None:

@@ -15,10 +15,10 @@ import decorated
 import pytest
 
 import bridge
-from bridge.annotate import callid
+from bridge.annotate import stack
 
 PATHS = [str(Path(bridge.__file__).parent.parent)]
-CALL = callid.CALL_ID_BASE >> callid.CALL_ID_BITS
+CALL = stack.CALL_ID_BASE >> stack.CALL_ID_BITS
 RANGE, MARK, CATEGORY, DOMAIN = 59, 34, 33, 75
 
 

@@ -9,7 +9,7 @@ import time
 
 import bridge
 from bridge import nvtx_op
-from bridge.capture.schedule_text import parse
+from bridge.capture.request import parse
 
 STEPS = 10
 CAUGHT = 40  # what it exits with beyond the signal's number

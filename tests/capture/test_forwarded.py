@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bridge.capture import launch
+from bridge.capture import plan
 
 HERE, TOOL, AGENT, PROGRAM, WORKER, OTHER = 10, 100, 101, 102, 103, 999
 BY_KEY, BY_KILL = 0x80, 0  # SI_KERNEL, SI_USER
@@ -35,7 +35,7 @@ class Sent(NamedTuple):
 def sent(monkeypatch) -> list[Sent]:
     """Pretend these processes, and keep what is sent to them."""
     found: list[Sent] = []
-    monkeypatch.setattr(launch, "_processes", lambda: TREE)
+    monkeypatch.setattr(plan, "_processes", lambda: TREE)
     monkeypatch.setattr(os, "kill", lambda pid, number: found.append(Sent("process", pid, number)))
     monkeypatch.setattr(os, "killpg", lambda pid, number: found.append(Sent("group", pid, number)))
     return found
@@ -46,37 +46,37 @@ def came(number: int, code: int) -> signal.struct_siginfo:
 
 
 def test_the_program_is_the_topmost_process_under_the_tool_that_leads_a_session(monkeypatch):
-    monkeypatch.setattr(launch, "_processes", lambda: TREE)
-    assert launch.session_leaders(TOOL) == [PROGRAM]
-    assert launch.session_leaders(PROGRAM) == [WORKER]
-    assert launch.session_leaders(WORKER) == []
+    monkeypatch.setattr(plan, "_processes", lambda: TREE)
+    assert plan.session_leaders(TOOL) == [PROGRAM]
+    assert plan.session_leaders(PROGRAM) == [WORKER]
+    assert plan.session_leaders(WORKER) == []
 
 
 def test_a_program_that_has_ended_leads_no_more(monkeypatch):
     ended = [(*one[:3], one[0] == PROGRAM) for one in TREE]
-    monkeypatch.setattr(launch, "_processes", lambda: ended)
-    assert launch.session_leaders(TOOL) == [WORKER]
+    monkeypatch.setattr(plan, "_processes", lambda: ended)
+    assert plan.session_leaders(TOOL) == [WORKER]
 
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_signal_to_the_launcher_alone_goes_to_the_program_alone(sent, apart):
-    launch._forward(TOOL, came(signal.SIGTERM, BY_KILL), apart=apart)
+    plan._forward(TOOL, came(signal.SIGTERM, BY_KILL), apart=apart)
     assert sent == [("process", PROGRAM, signal.SIGTERM)]
 
 
 def test_a_key_of_the_terminal_goes_to_the_whole_group_that_did_not_get_it(sent):
-    launch._forward(TOOL, came(signal.SIGINT, BY_KEY), apart=True)
+    plan._forward(TOOL, came(signal.SIGINT, BY_KEY), apart=True)
     assert sent == [("group", PROGRAM, signal.SIGINT)]
 
 
 def test_a_key_of_the_terminal_that_all_have_got_already_is_not_handed_on(sent):
-    launch._forward(TOOL, came(signal.SIGINT, BY_KEY), apart=False)
+    plan._forward(TOOL, came(signal.SIGINT, BY_KEY), apart=False)
     assert sent == []
 
 
 def test_before_the_program_has_begun_the_tool_gets_the_signal(sent, monkeypatch):
-    monkeypatch.setattr(launch, "_processes", lambda: TREE[:2])
-    launch._forward(TOOL, came(signal.SIGHUP, BY_KILL), apart=True)
+    monkeypatch.setattr(plan, "_processes", lambda: TREE[:2])
+    plan._forward(TOOL, came(signal.SIGHUP, BY_KILL), apart=True)
     assert sent == [("process", TOOL, signal.SIGHUP)]
 
 
@@ -116,7 +116,7 @@ def ends(monkeypatch):
 @pytest.mark.parametrize(("status", "code"), [(0, 0), (3 << 8, 3), (9, 128 + 9)])
 def test_the_status_is_the_tools_own_when_it_has_ended(ends, sent, status, code):
     ends([signal.SIGTERM], status)
-    assert launch.run(["tool"], {}, apart=True) == code
+    assert plan.run_command(["tool"], {}, apart=True) == code
     assert sent == [("process", PROGRAM, signal.SIGTERM)]
 
 
@@ -126,5 +126,5 @@ def test_afterwards_the_launcher_hears_signals_as_before(ends, sent):
 
     before = hears()
     ends([], 0)
-    launch.run(["tool"], {}, apart=True)
+    plan.run_command(["tool"], {}, apart=True)
     assert hears() == before

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
-from bridge.capture import launch
-from bridge.capture.errors import CaptureError
+from bridge.capture import plan
 from bridge.capture.plan import Ended, Plan
 from bridge.capture.request import Line, Request
-from bridge.capture.tool import Tool
+from bridge.capture.tool import CaptureError, Tool
 
 BEGUN_NS = 1_700_000_000_000_000_000
 WROTE_NONE = "{} wrote none; what it says of that is above"
@@ -59,7 +58,7 @@ def test_how_a_program_ended_is_said_unless_it_ended_well(status, said):
 def test_without_a_report_the_launch_fails_with_the_programs_status_or_1(
     folder, monkeypatch, status, left_with, begins
 ):
-    monkeypatch.setattr(launch, "run", lambda *_, **__: status)
+    monkeypatch.setattr(plan, "run_command", lambda *_, **__: status)
     with pytest.raises(CaptureError) as raised:
         launched().run()
     assert raised.value.status == left_with

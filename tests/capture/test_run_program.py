@@ -9,10 +9,10 @@ import pytest
 from pretended import install
 
 from bridge import Action, schedule
-from bridge.capture import reports
-from bridge.capture.errors import CaptureError, MisuseError
-from bridge.capture.program import command
-from bridge.capture.schedule_text import parse
+from bridge.capture import plan
+from bridge.capture.plan import program_command as command
+from bridge.capture.request import parse
+from bridge.capture.tool import CaptureError, MisuseError
 
 
 def made(*words: str, module: bool = False, plain: bool = False, auto: bool = False) -> list[str]:
@@ -74,7 +74,7 @@ def test_dashes_are_seen_only_before_the_program(folder, tmp_path, monkeypatch):
 
 def test_the_report_is_named_or_the_first_free_one(folder):
     def chosen(output=None, *, force=False):
-        return reports.chosen(output and folder / output, ".nsys-rep", force=force).name
+        return plan.report_path(output and folder / output, ".nsys-rep", force=force).name
 
     assert chosen() == "report1.nsys-rep"
     (folder / "report1.nsys-rep").touch()
@@ -101,16 +101,16 @@ def test_reports_that_came_out_are_in_the_order_of_capture(folder):
     others = [folder / "r.x.nsys-rep", folder / "other.1.nsys-rep"]
     for other in others:
         other.write_text("kept")
-    before = reports.there(name)
+    before = plan.existing_reports(name)
     assert [path.name for path in before][-2:] == ["r.10.nsys-rep", "r.11.nsys-rep"]
-    assert reports.came_out(name, before) == []
-    assert len(reports.there(name)) == 5
+    assert plan.new_reports(name, before) == []
+    assert len(plan.existing_reports(name)) == 5
     for number in (1, 2, 10):
         (folder / f"r.{number}.nsys-rep").write_text("new one")
     (folder / "r.11.nsys-rep").write_text("")  # nothing was written to it
-    fresh = [path.name for path in reports.came_out(name, before)]
+    fresh = [path.name for path in plan.new_reports(name, before)]
     assert fresh == ["r.1.nsys-rep", "r.2.nsys-rep", "r.10.nsys-rep"]
-    assert len(reports.there(name)) == 3  # what was not replaced is of another launch
+    assert len(plan.existing_reports(name)) == 3  # what was not replaced is of another launch
     assert all(other.exists() for other in others)
 
 

@@ -15,7 +15,7 @@ import launched
 import pytest
 from test_run_under_nsys import environ
 
-from bridge.capture import launch
+from bridge.capture import plan
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,9 @@ WAITING = b"waiting"
 
 def test_statuses_of_a_command_and_what_it_inherits():
     def status(script: str) -> int:
-        return launch.run(["/bin/sh", "-c", script], {**os.environ, "GIVEN": "3"}, apart=False)
+        return plan.run_command(
+            ["/bin/sh", "-c", script], {**os.environ, "GIVEN": "3"}, apart=False
+        )
 
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     assert status("exit 0") == 0
@@ -37,7 +39,7 @@ def test_statuses_of_a_command_and_what_it_inherits():
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
     assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL
     with pytest.raises(FileNotFoundError):
-        launch.run(["/no/such"], {}, apart=True)
+        plan.run_command(["/no/such"], {}, apart=True)
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
 
 
@@ -49,8 +51,8 @@ def test_the_program_under_a_tool_is_what_leads_a_session():
     ) as tool:
         program = int(tool.stdout.readline())
         try:
-            assert launch.session_leaders(tool.pid) == [program]
-            assert launch.session_leaders(program) == []
+            assert plan.session_leaders(tool.pid) == [program]
+            assert plan.session_leaders(program) == []
         finally:
             os.kill(program, signal.SIGKILL)
             tool.kill()

@@ -14,7 +14,7 @@ from sampling.fakes import Torch
 
 from bridge import memory, nvtx_op
 from bridge.annotate.memory import scopes
-from bridge.annotate.memory.blocks import Live
+from bridge.annotate.memory.scopes import Live
 from bridge.compat.megengine import Profiler
 from bridge.compat.mxnet import profiler as mxnet
 from bridge.compat.raf import memory_profiler

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from command import bridge
 
-from bridge.capture.doctor import machine, traps
-from bridge.capture.doctor.machine import Machine, Program
-from bridge.capture.doctor.selftest import CALLS, SelfTest
+from bridge.capture.doctor import traps
+from bridge.capture.doctor.traps import CALLS, Machine, Program, SelfTest
 
 HERE = Machine("3.11.7", Program(Path("/usr/bin/nsys"), "2022.4.2.1"), None, "535.1", {}, 2, "")
 PASSED = SelfTest("interop 13.0: a tool is attached", CALLS)
@@ -157,11 +156,11 @@ def test_traps_that_cannot_be_set_up_here(here, test, trap, kind, words) -> None
 
 @pytest.mark.slow
 def test_what_cannot_be_asked_for_is_missing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    monkeypatch.setattr(machine, "PARANOID", folder / "none")
-    monkeypatch.setattr(machine, "DRIVER", folder / "none")
+    monkeypatch.setattr(traps, "PARANOID", folder / "none")
+    monkeypatch.setattr(traps, "DRIVER", folder / "none")
     (folder / "ncu").write_text("#!/bin/sh\nexit 3\n")
     (folder / "ncu").chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
-    found = machine.look()
+    found = traps.look()
     assert (found.paranoid, found.driver, found.nsys) == (None, "", None)
     assert found.ncu == Program(folder / "ncu", "")

@@ -9,7 +9,7 @@ import pytest
 from real_parts import ROOT
 
 from bridge.knowledge.formulas import Call, flops, formula, registry
-from bridge.knowledge.formulas.names import keys
+from bridge.knowledge.formulas.call import keys
 from bridge.knowledge.formulas.table import TABLE
 
 PAGE = ROOT / "docs" / "flops.md"

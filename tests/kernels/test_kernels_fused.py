@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bridge.knowledge import kernels
-from bridge.knowledge.kernels.fused import known_ops
+from bridge.knowledge.kernels.classes import known_ops
 
 FUSED = {
     "triton_poi_fused_add_mul_3": "add mul",

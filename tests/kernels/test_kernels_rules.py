@@ -14,8 +14,7 @@ from real_parts import NIGHT
 
 from bridge.knowledge import kernels
 from bridge.knowledge.kernels.classes import built_in, matching
-from bridge.knowledge.kernels.pattern import Pattern
-from bridge.knowledge.kernels.rules import rules
+from bridge.knowledge.kernels.rules import Pattern, rules
 
 HERE = Path(__file__).parent
 LONG = 160  # so much of a name stands in corpus.tsv

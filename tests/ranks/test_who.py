@@ -12,7 +12,7 @@ from made_reports import PUSH_POP, process, thread
 import bridge
 from bridge.analyze.ranks import Ranks, said
 from bridge.analyze.ranks.members import twice
-from bridge.annotate.recording.header import RANKS
+from bridge.annotate.recording.writer import RANKS
 from bridge.join import ranked
 from importers.nsys import read
 from importers.report import Facts
@@ -154,7 +154,7 @@ def test_the_path_says_the_host_before_the_report_does():
 
 def two_processes(folder, *, kernels, environment=("RANK=5",)):
     """Write a report in which a second process does something, too."""
-    made = begun(Rank(0, environment=read))
+    made = begun(Rank(0, environment=environment))
     for pid in (100, 200):
         made.annotation(PUSH_POP, 1, 90, text="load", thread=thread(pid))
     for n in range(kernels):

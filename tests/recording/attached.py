@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bridge import nvtx_op
-from bridge.annotate import callid, emit
+from bridge.annotate import emit, stack
 from bridge.annotate.recording import sidecar
 from bridge.annotate.recording.writer import Writer
 
@@ -17,7 +17,7 @@ class Null:
     version = ""
 
     def push(self, label: object, payload: float) -> None:
-        ids.append(int(payload) & ((1 << callid.CALL_ID_BITS) - 1))
+        ids.append(int(payload) & ((1 << stack.CALL_ID_BITS) - 1))
 
     def pop(self, domain: str | None) -> None:
         pass

@@ -12,9 +12,9 @@ from attached import Null
 
 from bridge import nvtx_op
 from bridge.annotate import emit
-from bridge.annotate.callid import CALL_ID_BASE
 from bridge.annotate.recording.sink import File
 from bridge.annotate.recording.writer import Writer
+from bridge.annotate.stack import CALL_ID_BASE
 from importers import frames
 from importers.recording.lines import read
 from importers.recording.report import with_details

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.annotate.callid import CALL_ID_BASE
 from bridge.annotate.details import of_function, wanted
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label, text
@@ -22,6 +21,7 @@ from bridge.annotate.recording import writer as writers
 from bridge.annotate.recording.recorder import OPEN, Recorder
 from bridge.annotate.recording.sink import File, Memory
 from bridge.annotate.recording.writer import Writer
+from bridge.annotate.stack import CALL_ID_BASE
 from importers.errors import ReportError
 from importers.recording.lines import Recording, parse, read
 from importers.recording.report import load, of_lines

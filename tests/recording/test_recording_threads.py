@@ -42,7 +42,7 @@ def test_a_thousand_threads_with_times(tmp_path) -> None:
         from pathlib import Path
         from bridge import nvtx_op
         from bridge.annotate import emit
-        from bridge.annotate.recording.period import Period
+        from bridge.annotate.recording.writer import Period
         from bridge.annotate.recording.recorder import Recorder
         from bridge.annotate.recording.sink import File
         from bridge.annotate.recording.writer import Writer

@@ -13,8 +13,8 @@ from recorder import Recorder
 
 import bridge
 from bridge.annotate.label import Label
+from bridge.capture.session import capture as context
 from bridge.capture.session import capture as module
-from bridge.capture.session import context
 from bridge.capture.session.capture import CUDA_SIGNS, DOMAIN, NAME, capture, has_context
 
 ROOT = Path(bridge.__file__).parent.parent

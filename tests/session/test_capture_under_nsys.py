@@ -12,7 +12,7 @@ import pytest
 
 import bridge
 import importers
-from bridge.annotate import callid
+from bridge.annotate import stack
 from bridge.capture.session.capture import DOMAIN, NAME
 from importers.report import Report
 
@@ -64,9 +64,7 @@ def test_every_cycle_is_a_report_of_its_active_steps(nsys: str, tmp_path: Path) 
     for report in (first, second):
         [around] = report.ranges[report.ranges["name"] == NAME].to_dict("records")
         assert (around["kind"], around["domain_name"]) == ("start_end", DOMAIN)
-        assert (
-            around["payload"] >> callid.CALL_ID_BITS == callid.CALL_ID_BASE >> callid.CALL_ID_BITS
-        )
+        assert around["payload"] >> stack.CALL_ID_BITS == stack.CALL_ID_BASE >> stack.CALL_ID_BITS
         inside = report.ranges[report.ranges["name"] == "step"]
         assert around["start"] <= inside["start"].min()
         assert inside["end"].max() <= around["end"]

@@ -80,7 +80,7 @@ def test_a_bare_decorator():
     def decorated(depth: int) -> int:
         """Recurse."""
         work()
-        sessions.append(bridge.capture.session.running.current())
+        sessions.append(bridge.capture.session.profile.current_session())
         return decorated(depth - 1) + 1 if depth else 0
 
     assert decorated.__name__ == "decorated"

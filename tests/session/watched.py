@@ -52,12 +52,12 @@ def standing() -> dict[str, Any]:
 def unchanged() -> Iterator[None]:
     """Check that a block leaves all as it was."""
     from bridge.annotate import emit
-    from bridge.annotate.recording import ending
-    from bridge.capture.session import running
+    from bridge.annotate.recording import writer
+    from bridge.capture.session import profile
 
     emit.current()
-    ending.expect()  # these register themselves once for the whole process
-    running._stop_at_exit()
+    writer.expect()  # these register themselves once for the whole process
+    profile._stop_at_exit()
     gc.collect()  # what earlier tests left may go in the block
     gc.freeze()  # and nobody need look through the rest again
     before = standing()

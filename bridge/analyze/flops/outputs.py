@@ -14,7 +14,7 @@ from bridge.join.attributed import Attributed
 from bridge.join.grammar import parse
 from bridge.join.order import NONE, Flags, Ints, number
 from bridge.knowledge.formulas import formula
-from bridge.knowledge.formulas.names import keys
+from bridge.knowledge.formulas.call import keys
 from importers import frames
 
 # Where a backward call's inputs have the gradient of the output.

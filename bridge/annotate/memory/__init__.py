@@ -7,8 +7,7 @@
 See docs/memory.md#in-the-process. For what a report knows of allocations: `bridge memory REPORT`.
 """
 
-from bridge.annotate.memory.kept import Peaks
-from bridge.annotate.memory.sampling import max_info, reset, sample, start, stop, trace
+from bridge.annotate.memory.sampling import Peaks, max_info, reset, sample, start, stop, trace
 from bridge.annotate.memory.scopes import scope, snapshot
 from bridge.annotate.memory.uses import Use, uses
 

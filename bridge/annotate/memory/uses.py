@@ -12,7 +12,7 @@ from os import sysconf
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridge.capture.session import context
+from bridge.capture.session import capture
 
 UNKNOWN = -1
 CPU = "cpu"
@@ -58,7 +58,7 @@ def _pytorch() -> Iterator[Use]:
 
 def _cupy() -> Iterator[Use]:
     cupy: Any = sys.modules.get("cupy")
-    if cupy is None or not context.has_context():
+    if cupy is None or not capture.thread_has_context():
         return
     pool = cupy.get_default_memory_pool()
     number = int(cupy.cuda.runtime.getDevice())
@@ -66,7 +66,7 @@ def _cupy() -> Iterator[Use]:
 
 
 def _whole_gpu() -> Iterator[Use]:
-    if not context.has_context():
+    if not capture.thread_has_context():
         return
     runtime = import_module("cuda.bindings.runtime")
     device, number = runtime.cudaGetDevice()

@@ -7,19 +7,189 @@ exception interrupts (Ctrl-C) the next one writes, definitions perhaps a second 
 
 from __future__ import annotations
 
+import atexit
+import os
+import sys
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import count
-from threading import RLock
+from math import isfinite
+from threading import Lock, RLock, Thread
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
-from bridge.annotate.callid import CALL_ID_BITS
 from bridge.annotate.label import Label, color_of, text
-from bridge.annotate.recording import ending
-from bridge.annotate.recording.encoded import encoded
-from bridge.annotate.recording.header import header
 from bridge.annotate.recording.sink import Sink, joined
 from bridge.annotate.said import warn
+from bridge.annotate.stack import CALL_ID_BITS
+
+# -- One line of a recording as JSON, whatever texts and numbers a program has
+
+
+def encoded(line: Mapping[str, Any], default: Callable[[Any], Any] | None = repr) -> bytes:
+    """Return a line without its end; raises TypeError for what is no JSON, unless ``default`` makes it so."""
+    try:
+        text = _json(line, default)
+    except ValueError:  # a float that is no number; looked for only then
+        text = _json(_finite(line), default)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # Two backslashes: to JSON one is the beginning of the surrogate itself.
+        parts = (c if c.isascii() else _spelled(c) for c in text)
+        return "".join(parts).encode()
+
+
+def _json(line: Any, default: Callable[[Any], Any] | None) -> str:
+    import json  # noqa: PLC0415 (5 ms, and most programs write nothing)
+
+    return json.dumps(
+        line, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=default
+    )
+
+
+def _spelled(character: str) -> str:
+    return character.encode("utf-8", "backslashreplace").decode().replace("\\", "\\\\")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return value
+
+
+# -- The first line of a recording: which process this is, and what its clocks say
+
+
+FORMAT = "bridge.annotate.recording/1"
+# What launchers set (torchrun, mpirun, srun): which of several processes this is.
+RANKS = {
+    "rank": ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
+    "local_rank": ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"),
+    "world_size": ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
+}
+
+
+def header() -> dict[str, Any]:
+    """Return the first line; times in ns, of the epoch and of `time.monotonic_ns` at one moment."""
+    return {
+        "format": FORMAT,
+        "trace_id": os.urandom(16).hex(),  # as W3C's trace context has it
+        "pid": os.getpid(),
+        "host": os.uname().nodename,
+        "program": os.path.basename(sys.argv[0]) if sys.argv else "",  # noqa: PTH119 (no pathlib)
+        "epoch_ns": time.time_ns(),
+        "monotonic_ns": time.monotonic_ns(),
+        **ranks(os.environ),
+    }
+
+
+def ranks(environ: Mapping[str, str]) -> dict[str, int]:
+    """Return the place of this process among those of a distributed program, if a launcher said it."""
+    found = {
+        name: next((environ[v] for v in variables if environ.get(v, "").isdecimal()), None)
+        for name, variables in RANKS.items()
+    }
+    return {name: int(value) for name, value in found.items() if value is not None}
+
+
+# -- Has recordings written when a process ends, and begun anew in a child that is forked
+
+
+LAST = -100  # among what multiprocessing's children do at their end
+writers: WeakValueDictionary[int, Writer] = WeakValueDictionary()
+
+
+class _Process:
+    """Whether this process writes at its end, and whether that has begun."""
+
+    expected = False
+    begun = False
+
+
+def begun() -> bool:
+    """Tell whether this process has ended, but for what others do at the end: written at once."""
+    return _Process.begun
+
+
+def expect() -> None:
+    """Have all written when this process ends."""
+    if not _Process.expected:
+        _Process.expected = True
+        atexit.register(_end)
+        _finalized(_end)
+
+
+def _end() -> None:
+    _Process.begun = True
+    for writer in _all():
+        if writer.has_news:
+            writer.flush()
+        writer.due = 0
+
+
+def _finalized(_: object) -> None:
+    """Have all written at the end of a child of multiprocessing, which ends without atexit."""
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.Finalize(None, _end, exitpriority=LAST)
+
+
+def _forked() -> None:
+    _Process.expected = _Process.begun = False
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:  # such a child forgets what is to be finalized before it begins
+        util.register_after_fork(_end, _finalized)
+    for writer in _all():
+        writer.in_child()
+
+
+def _all() -> list[Writer]:
+    """Return the writers there are; unlike iteration, while other threads make some."""
+    found = (reference() for reference in writers.valuerefs())
+    return [writer for writer in found if writer is not None]
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+# -- Writes a recording every so many seconds, whatever the program does meanwhile
+
+
+class Period:
+    """A thread that writes, from `begin` to `end`; without seconds, nothing."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._going: list[Lock] = []  # held while a thread is to go on
+
+    def begin(self, writer: Writer) -> None:
+        """Write this recording from now on."""
+        self.end()
+        if self._seconds is not None:
+            going = Lock()
+            going.acquire()
+            self._going.append(going)
+            arguments = (writer, self._seconds, going)
+            Thread(target=_write, args=arguments, name="bridge recording", daemon=True).start()
+
+    def end(self) -> None:
+        """Write no more by the clock."""
+        while self._going:
+            self._going.pop().release()
+
+
+def _write(writer: Writer, seconds: float, going: Lock) -> None:
+    while not going.acquire(timeout=seconds):
+        writer.flush()
+
+
+# -- The writer of a recording: takes what happened, one tuple each, and writes it in columns
+
 
 MANY = 8192  # of anything, and it is written
 PERIOD_NS = 1_000_000_000  # so old, and it is written with the next
@@ -58,7 +228,7 @@ class Writer:
         self._about: dict[str, Any] = {}
         self._closed = False
         self._clear()
-        ending.writers[id(self)] = self
+        writers[id(self)] = self
 
     def _clear(self) -> None:
         """Begin anew, as after a fork."""
@@ -90,7 +260,7 @@ class Writer:
         """Take the details of a call, which are those of all calls with this key."""
         if len(self._known) >= KNOWN:
             self._known = {}
-        ending.expect()
+        expect()
         number = next(self._numbers)
         self._details[number] = details
         self._known[key] = number
@@ -117,7 +287,7 @@ class Writer:
     def thread(self, number: int, name: str) -> None:
         """Take the name of a thread."""
         self._threads[number] = name
-        ending.expect()
+        expect()
 
     def about(self, metadata: Mapping[str, Any]) -> None:
         """Take what the program says of itself; raises TypeError for what JSON cannot say."""
@@ -156,7 +326,7 @@ class Writer:
         self.flush()
         self._closed = True
         self.sink.close()
-        ending.writers.pop(id(self), None)
+        writers.pop(id(self), None)
 
     def in_child(self) -> None:
         """Become the writer of a forked child, of which nothing is known yet."""
@@ -166,7 +336,7 @@ class Writer:
 
     def _write(self) -> None:
         self._writing = True
-        self.due = 0 if ending.begun() else time.monotonic_ns() + PERIOD_NS
+        self.due = 0 if begun() else time.monotonic_ns() + PERIOD_NS
         sink = self.sink
         try:
             self._write_to(sink)

@@ -7,12 +7,184 @@ but where the sentence says so.
 from __future__ import annotations
 
 import multiprocessing
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from bridge.capture.doctor.machine import Machine
-from bridge.capture.doctor.selftest import CALLS, SelfTest
+from bridge.annotate.version import version_of
+from bridge.capture.tool import CaptureError, answer
+
+# -- What is installed on this machine, as far as profiling goes
+
+
+PACKAGES = (
+    "nvtx", "nvidia-nvtx", "nvidia-nvtx-cu12", "nvidia-nvtx-cu13", "cuda-bindings", "torch", "jax",
+    "cupy-cuda12x", "cupy-cuda13x",
+)  # fmt: skip
+PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+DRIVER = Path("/proc/driver/nvidia/version")
+VERSION = re.compile(r"\d+(?:\.\d+)+")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program on the PATH."""
+
+    path: Path
+    version: str
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The version as numbers, to compare; () where it is unknown."""
+        return tuple(map(int, self.version.split("."))) if self.version else ()
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Everything that the traps ask for."""
+
+    python: str
+    nsys: Program | None
+    ncu: Program | None
+    driver: str  # its version, "" without one
+    packages: dict[str, str]  # versions of those of PACKAGES that are installed
+    paranoid: int | None  # kernel.perf_event_paranoid
+    chosen: str  # $BRIDGE_NVTX
+
+
+def look() -> Machine:
+    """Look around."""
+    versions = {name: version_of(name) for name in PACKAGES}
+    return Machine(
+        python=f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}",
+        nsys=program("nsys"),
+        ncu=program("ncu"),
+        driver=_driver(),
+        packages={name: version for name, version in versions.items() if version},
+        paranoid=_paranoid(),
+        chosen=os.environ.get("BRIDGE_NVTX", ""),
+    )
+
+
+def program(name: str) -> Program | None:
+    """Find a program and ask for its version."""
+    found = shutil.which(name)
+    if found is None:
+        return None
+    said = ""
+    with suppress(CaptureError):
+        said = answer(found, "--version")
+    versions = VERSION.findall(said)
+    return Program(Path(found), versions[0] if versions else "")
+
+
+def _driver() -> str:
+    with suppress(OSError):
+        found = VERSION.search(DRIVER.read_text(encoding="utf-8", errors="replace"))
+        return found[0] if found else ""
+    return ""
+
+
+def _paranoid() -> int | None:
+    with suppress(OSError, ValueError):
+        return int(PARANOID.read_text(encoding="ascii"))
+    return None
+
+
+# -- Profile a decorated function with the nsys that is installed, and look whether its range was recorded
+
+
+CALLS = 3
+NAME = "bridge doctor"
+SAID = "backend="
+TIME_LIMIT_S = 120
+PROGRAM = f"""
+import bridge
+op = bridge.nvtx_op({NAME!r})(lambda: None)
+for _ in range({CALLS}):
+    op()
+print({SAID!r} + str(bridge.backend()))
+"""
+QUIET = ("--trace=nvtx", "--sample=none", "--cpuctxsw=none")  # the least that nsys can do
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """What came of it."""
+
+    backend: str = ""  # who emitted the ranges, and why that one
+    recorded: int = 0  # ranges in the report
+    unfinished: bool = False  # nsys left a capture that it did not make a report of
+    problem: str = ""  # the step that failed, and what it said
+
+    @property
+    def passed(self) -> bool:
+        """Whether all that was annotated was recorded."""
+        return self.recorded == CALLS
+
+
+def run(nsys: Program) -> SelfTest:
+    """Profile, export, count."""
+    with tempfile.TemporaryDirectory(prefix="bridge-doctor-") as folder:
+        report = Path(folder, "report.nsys-rep")
+        command = [
+            str(nsys.path),
+            "profile",
+            *QUIET,
+            "-o",
+            str(report.with_suffix("")),
+            sys.executable,
+        ]
+        done = _ran([*command, "-c", PROGRAM], Path(folder))
+        said = [line for line in done.stdout.splitlines() if line.startswith(SAID)]
+        backend = said[0].removeprefix(SAID) if said else ""
+        if not report.exists():
+            unfinished = any(Path(folder).rglob("*.qdstrm")) or ".qdstrm" in done.stdout
+            return SelfTest(backend, 0, unfinished, f"nsys profile made no report: {_last(done)}")
+        return _counted(report, backend)
+
+
+def _counted(report: Path, backend: str) -> SelfTest:
+    import importers  # noqa: PLC0415 (pandas, only once there is something to read)
+    from importers.errors import NothingRecorded  # noqa: PLC0415
+
+    try:
+        ranges = importers.load(report, details=False).ranges
+    except NothingRecorded:
+        return SelfTest(backend)
+    except importers.ReportError as error:
+        return SelfTest(backend, problem=str(error))
+    return SelfTest(backend, int((ranges["name"] == NAME).sum()))
+
+
+def _ran(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run nsys, its temporary files in the folder as well."""
+    own = {"TMPDIR": str(folder), "BRIDGE_SIDECAR": "off", "BRIDGE_AUTOSTART": "0"}
+    try:
+        return subprocess.run(
+            command, cwd=folder, env={**os.environ, **own}, capture_output=True, text=True,
+            errors="replace", timeout=TIME_LIMIT_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(command, 1, "", str(error))
+
+
+def _last(done: subprocess.CompletedProcess[str]) -> str:
+    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    telling = [line for line in lines if "rror" in line or "ailed" in line or "not found" in line]
+    return (telling or lines or ["no message"])[-1][:300]
+
+
+# -- The known traps: each a function that says whether it is set here, and how to get out of it
+
 
 FINE, NOTE, LOST = "ok", "note", "lost"
 SAMPLING = 2  # the highest kernel.perf_event_paranoid under which nsys samples the CPU

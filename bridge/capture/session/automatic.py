@@ -1,17 +1,55 @@
 """What a session annotates by itself while it records: PyTorch's ops, garbage collections.
 
-The invariant: nothing is imported that the program has not imported, and all is undone.
+The invariant: what it has switched on it switches off, whatever raises.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Protocol
 
+from bridge.annotate import stack
 from bridge.annotate.details import Wanted
+from bridge.annotate.emit import state
+from bridge.annotate.label import Label
 from bridge.annotate.said import warn
-from bridge.capture.session.garbage import Collections
+from bridge.annotate.stack import Entry, close, push
+
+LABELS = [Label(f"gc generation {number}", None, "gc") for number in range(3)]
+
+
+class Collections:
+    """Ranges around the collections of the process, from `enable` to `disable`."""
+
+    def __init__(self) -> None:
+        self._open: list[Entry] = []
+
+    def enable(self) -> None:
+        """Begin."""
+        if self._note not in gc.callbacks:
+            gc.callbacks.append(self._note)
+
+    def disable(self) -> None:
+        """End, also what a collection has open that itself calls this, in a finalizer."""
+        with suppress(ValueError):
+            gc.callbacks.remove(self._note)
+        self._close()
+
+    def _note(self, phase: str, info: dict[str, Any]) -> None:
+        if phase == "start" and not state.idle:
+            entry = Entry(LABELS[info["generation"]], stack.new_call_id())
+            self._open.append(entry)
+            push(entry)
+        elif phase == "stop":
+            self._close()
+
+    def _close(self) -> None:
+        with suppress(IndexError):
+            close(self._open.pop())
+
 
 OPS, RUNTIME = LEVELS = (1, 2)  # what frameworks do; and what the host's runtime does for it
 

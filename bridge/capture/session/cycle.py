@@ -11,16 +11,15 @@ from typing import Any, NamedTuple
 
 from bridge.annotate import emit
 from bridge.annotate.emit import Emitter, Silent, state
-from bridge.annotate.memory import counters, sampling
-from bridge.annotate.memory.sampler import Sampler
+from bridge.annotate.memory import sampling
+from bridge.annotate.memory.sampling import Sampler
 from bridge.annotate.memory.uses import uses
-from bridge.annotate.recording.period import Period
 from bridge.annotate.recording.recorder import Recorder
 from bridge.annotate.recording.sink import Memory
-from bridge.annotate.recording.writer import Writer
+from bridge.annotate.recording.writer import Period, Writer
 from bridge.capture.session.automatic import Automatic
 from bridge.capture.session.capture import capture
-from bridge.capture.session.inturn import call_all
+from bridge.capture.session.machine import call_all
 from bridge.capture.session.options import Options
 from bridge.capture.session.recorded import Recorded
 
@@ -114,7 +113,7 @@ class Cycle:
     def sample(self) -> None:
         """Note how much memory is in use."""
         if self.recording and (self._options.profile_memory or self._options.sample_rate):
-            counters.record(uses())
+            sampling.record(uses())
 
     def leave(self) -> None:
         """Stop in a forked child: the tool's capture is the parent's, as is the thread that writes."""
@@ -136,7 +135,7 @@ class Cycle:
     def _heard_by(self, recorder: Recorder) -> Emitter:
         """Return the back end while it records: one that samples memory, if that is wanted at every few ops."""
         every = self._options.sample_rate
-        return Sampler(recorder, every, lambda _op: counters.record(uses())) if every else recorder
+        return Sampler(recorder, every, lambda _op: sampling.record(uses())) if every else recorder
 
     def _stop_period(self) -> None:
         if self._period is not None:

@@ -13,8 +13,22 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from bridge.capture.session.inturn import call_all
 from bridge.capture.session.schedule import Action, action_at, every_step
+
+# -- Calls of which each is made, whatever the others raise
+
+
+def call_all(*calls: Callable[[], object]) -> None:
+    """Call these in their order; what they raise goes on once all have been called."""
+    if calls:
+        try:
+            calls[0]()
+        finally:
+            call_all(*calls[1:])
+
+
+# -- What is called when a step begins: the transitions of PyTorch's profiler
+
 
 NONE, WARMUP, RECORD, SAVE = Action
 RECORDING = (RECORD, SAVE)

@@ -10,9 +10,9 @@ from threading import TIMEOUT_MAX
 from typing import Any
 
 from bridge.annotate.details import Wanted
-from bridge.annotate.memory.sampler import checked_rate
+from bridge.annotate.memory.sampling import checked_rate
 from bridge.annotate.recording.sink import ENDING
-from bridge.capture.schedule_text import VARIABLE, parse
+from bridge.capture.request import VARIABLE, parse
 from bridge.capture.session.automatic import LEVELS
 from bridge.capture.session.schedule import schedule as schedule_of
 
@@ -98,7 +98,7 @@ def checked_metadata(metadata: Any) -> dict[str, Any]:
         raise TypeError(f"profile: metadata is a mapping, not {metadata!r}")
     from json import loads  # noqa: PLC0415 (5 ms, and most sessions say nothing)
 
-    from bridge.annotate.recording.encoded import encoded  # noqa: PLC0415
+    from bridge.annotate.recording.writer import encoded  # noqa: PLC0415
 
     try:
         said: dict[str, Any] = loads(encoded(dict(metadata), default=None))

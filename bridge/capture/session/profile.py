@@ -7,17 +7,21 @@ has ended, whatever ended it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import atexit
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from importlib import import_module
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from bridge.annotate import callid, stack
+from bridge.annotate import stack
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
-from bridge.capture.session import running
 from bridge.capture.session.cycle import Cycle
-from bridge.capture.session.inturn import call_all
-from bridge.capture.session.machine import Machine
+from bridge.capture.session.machine import Machine, call_all
 from bridge.capture.session.options import Options, checked_options
 from bridge.capture.session.recorded import Recorded
 from bridge.capture.session.schedule import Action
@@ -26,6 +30,65 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from bridge.report import Joined
+
+
+# -- Functions whose every call is a session
+
+
+def decorated(session: Profile, function: F) -> F:
+    """Return the function, with a session around each call; raises TypeError for what it cannot surround."""
+    made: Any = function
+    if isinstance(made, staticmethod | classmethod):
+        return type(made)(decorated(session, made.__func__))  # type: ignore[return-value]
+    if isinstance(made, type) or not callable(made) or _goes_on(made):
+        raise TypeError(f"profile decorates functions and coroutine functions, not {made!r}")
+    surround = _coroutine if iscoroutinefunction(made) else _plain
+    return wraps(made)(surround(session, made))  # type: ignore[return-value]
+
+
+def _goes_on(function: Any) -> bool:
+    """Tell whether a function is a generator's, whose call ends before it has begun."""
+    return isgeneratorfunction(function) or isasyncgenfunction(function)
+
+
+def _plain(session: Profile, function: Callable[..., Any]) -> Callable[..., Any]:
+    def surrounded(*args: Any, **kwargs: Any) -> Any:
+        with _unless_running(session):
+            return function(*args, **kwargs)
+
+    return surrounded
+
+
+def _coroutine(session: Profile, function: Callable[..., Any]) -> Callable[..., Any]:
+    async def surrounded(*args: Any, **kwargs: Any) -> Any:
+        with _unless_running(session):
+            return await function(*args, **kwargs)
+
+    return surrounded
+
+
+@contextmanager
+def _unless_running(session: Profile) -> Iterator[None]:
+    """Surround a block with the session, unless one runs."""
+    if current_session() is not None or not _begun(session):
+        yield
+        return
+    try:
+        yield
+    finally:
+        session.stop()
+
+
+def _begun(session: Profile) -> bool:
+    try:
+        session.start()
+    except SessionRunsError:  # by now: another thread was faster
+        return False
+    return True
+
+
+# -- Sessions: which steps of a program are profiled, and what becomes of what was recorded
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,10 +114,10 @@ class Profile:
     def start(self) -> None:
         """Begin with step 0; raises RuntimeError while a session runs, this one or another."""
         self._machine.refuse_within("begin")
-        parents = running.inherited()
+        parents = inherited_session()
         if parents is not None:
             parents.stop()
-        running.claim(self)
+        claim_process(self)
         self._numbered = self._options.schedule is not None
         try:
             self._machine.begin()
@@ -68,16 +131,16 @@ class Profile:
 
         Between two steps, as in ``on_trace_ready``, it ends when the next one has begun.
         """
-        if running.inherited() is self:
+        if inherited_session() is self:
             self._abandon(self._cycle.leave)
         elif self._machine.changing:
-            self._stopping = running.own() is self
-        elif running.own() is self:
+            self._stopping = own_session() is self
+        elif own_session() is self:
             call_all(self._close_step, self._machine.end, self._ended)
 
     def step(self) -> None:
         """Go on to the next step of the schedule; raises RuntimeError if the session does not run."""
-        if running.inherited() is self:
+        if inherited_session() is self:
             return
         self._machine.refuse_within("step")
         self._close_step()
@@ -89,7 +152,7 @@ class Profile:
 
     def pause(self) -> None:
         """Record and emit nothing until `resume`; the steps go on."""
-        if running.current() is self:
+        if current_session() is self:
             self._cycle.mute(True)
 
     def resume(self) -> None:
@@ -99,7 +162,7 @@ class Profile:
     @property
     def is_profiling(self) -> bool:
         """Whether this step is recorded, and the session not paused."""
-        return running.current() is self and self._cycle.recording
+        return current_session() is self and self._cycle.recording
 
     @property
     def current_action(self) -> Action:
@@ -120,8 +183,6 @@ class Profile:
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each call of it is a session, but for a call within one."""
-        from bridge.capture.session.decorated import decorated  # noqa: PLC0415 (inspect, where it is used)
-
         return decorated(self, function)
 
     @property
@@ -165,7 +226,7 @@ class Profile:
             self.stop()
         elif self._machine.running:
             if self._numbered and not state.idle:
-                self._step = stack.Entry(Label(STEP.format(self.step_num)), callid.new())
+                self._step = stack.Entry(Label(STEP.format(self.step_num)), stack.new_call_id())
                 stack.push(self._step)
             self._cycle.sample()
 
@@ -183,7 +244,7 @@ class Profile:
         if self._cycle.on:  # an interrupt came in the midst of a transition
             self._cycle.stop()
         self._cycle.mute(False)
-        running.release(self)
+        release_process(self)
 
 
 @overload
@@ -228,5 +289,69 @@ def profile(function: Any = None, /, **options: Any) -> Any:
 
 def is_profiling() -> bool:
     """Tell whether a session records now in this process."""
-    session = running.current()
+    session = current_session()
     return session is not None and session.is_profiling
+
+
+# -- Which session runs in this process
+
+
+POOLS = "concurrent.futures.thread"  # cannot be imported any more when a process ends
+
+_runs: dict[int, list[Profile]] = {}  # by process: in a forked child also that of its parent
+
+
+class SessionRunsError(RuntimeError):
+    """A session runs in this process already."""
+
+
+def claim_process(session: Profile) -> None:
+    """Have this session run; raises SessionRunsError while one does."""
+    mine = [session]
+    if _runs.setdefault(os.getpid(), mine) is not mine:
+        raise SessionRunsError("a session runs in this process already: stop it first")
+    _stop_at_exit()
+
+
+def release_process(session: Profile) -> None:
+    """Have it run no more."""
+    for owner in [pid for pid, run in list(_runs.items()) if session in run]:
+        _runs.pop(owner, None)
+
+
+def own_session() -> Profile | None:
+    """Return the session that was started in this process."""
+    return next(iter(_runs.get(os.getpid(), ())), None)
+
+
+def inherited_session() -> Profile | None:
+    """Return the session that ran in the parent when this process was forked."""
+    pid = os.getpid()
+    return next((run[0] for owner, run in list(_runs.items()) if owner != pid), None)
+
+
+def current_session() -> Profile | None:
+    """Return the session that this process records for, if any."""
+    return own_session() or inherited_session()
+
+
+class _Exit:
+    """Whether a session that runs will be stopped when the process ends."""
+
+    expected = False
+
+
+def _stop_at_exit() -> None:
+    # Once, and for good: what is registered and unregistered leaves a hole in a list each time.
+    if not _Exit.expected:
+        _Exit.expected = True
+        import_module(POOLS)
+        atexit.register(_stop)
+
+
+def _stop() -> None:
+    session = current_session()
+    if session is not None:
+        # They refuse work by now; but a session that writes its trace waits for what it gives them.
+        setattr(import_module(POOLS), "_shutdown", False)  # noqa: B010 (no public name)
+        session.stop()

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from bridge import annotate
 from bridge.annotate import nvtx_op
-from bridge.annotate.domain import Timed
+from bridge.annotate.instant import Timed
 from bridge.annotate.memory import scopes
 from bridge.annotate.memory.scopes import UNNAMED
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bridge.annotate import emit
-from bridge.frameworks.autorun import arrivals, libraries
+from bridge.frameworks.autorun import arrivals
 from bridge.frameworks.autorun.options import Options, parsed, written
 
 AUTOSTART, GIVEN = "BRIDGE_AUTOSTART", "BRIDGE_AUTORUN_OPTIONS"
@@ -28,10 +28,10 @@ def arm(options: Options | None = None) -> None:
     """
     chosen = options or Options()
     os.environ[AUTOSTART], os.environ[GIVEN] = "1", written(chosen)
-    for name, annotate in libraries.ALL.items():
+    for name, annotate in arrivals.ALL.items():
         arrivals.expect(name, annotate, chosen)
     for name, functions in chosen.wraps:
-        arrivals.expect(name, libraries.wrapping(name, functions), chosen)
+        arrivals.expect(name, arrivals.wrapping(name, functions), chosen)
 
 
 def autostart() -> None:

@@ -7,8 +7,7 @@ try:
 except ImportError as problem:
     raise ImportError(f"bridge.torch needs PyTorch (pip install torch): {problem}") from None
 
-from bridge.frameworks.torch.everything import auto
-from bridge.frameworks.torch.everywhere import EveryModule, every_module
+from bridge.frameworks.torch.everywhere import EveryModule, auto, every_module
 from bridge.frameworks.torch.modules import Annotation, annotate
 from bridge.frameworks.torch.ops import Ops, ops
 from bridge.frameworks.torch.recorded import Recorded, dataloader_waits, optimizer_steps

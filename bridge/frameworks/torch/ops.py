@@ -11,12 +11,12 @@ from typing import Any
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
-from bridge.annotate import callid, emit
+from bridge.annotate import emit, stack
 from bridge.annotate.details import Observer, Place, Wanted
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry, close, push
-from bridge.frameworks.torch.switch import Switch
+from bridge.frameworks.torch.recorded import Switch
 
 LONGEST = 1024  # of a text with sizes, in bytes
 SIZES = ", sizes = ["
@@ -56,7 +56,7 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
             return self._observed(self.details, func, label, args, given)
         if self.in_text:
             label = Label(with_sizes(label.name, [*args, *given.values()]))
-        entry = Entry(label, callid.new())
+        entry = Entry(label, stack.new_call_id())
         push(entry)
         try:
             return func(*args, **given)
@@ -70,7 +70,7 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
         observer = self.observers.get(func)
         if observer is None:
             observer = self.observers[func] = _observer(func, label.name, details)
-        seen, result, number = observer.look(args, kwargs), None, callid.new()
+        seen, result, number = observer.look(args, kwargs), None, stack.new_call_id()
         entry = Entry(label, number)
         push(entry)
         try:

@@ -9,15 +9,39 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 
 from torch.autograd.profiler import record_function
 
-from bridge.annotate import callid
+from bridge.annotate import stack
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry, close, push
-from bridge.frameworks.torch.switch import Switch
+
+# -- What is enabled and disabled by hand, or for the time of a block
+
+
+class Switch:
+    """Something with `enable` and `disable`; it surrounds a block as well."""
+
+    def enable(self) -> None:
+        """Begin to annotate; if that has been done, do nothing."""
+        raise NotImplementedError
+
+    def disable(self) -> None:
+        """Leave all as it was before; if that has been done, do nothing."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self.enable()
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.disable()
+
+
+# -- Annotate what PyTorch itself records for its profiler: optimizers' steps, waits for data
+
 
 STEPS = ("Optimizer.step#", "Optimizer.zero_grad#")
 WAITS = ("enumerate(DataLoader)#",)
@@ -79,7 +103,7 @@ def _entered(block: Any) -> Any:
     """Open the range of a block that is wanted, and enter it."""
     if state.idle or not block.name.startswith(_starts):
         return _enter(block)
-    entry = Entry(Label(block.name), callid.new())
+    entry = Entry(Label(block.name), stack.new_call_id())
     push(entry)
     setattr(block, ENTRY, entry)
     try:

@@ -5,11 +5,37 @@ The invariant: what is read is right, or ValueError or LookupError is raised; no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from operator import index
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+# -- The names of ops: what `aten::mm`, `torch.mm` and `aten.mm.default` have in common
+
+
+LIBRARIES = ("aten", "prims")  # after these comes the op, then maybe an overload
+OTHERS = {"sparse"}  # namespaces whose ops have the names of dense ones, and do less
+
+
+def keys(name: str) -> Iterator[str]:
+    """Give what an op's formula may stand under, the likeliest first: ``add_`` is ``add`` in place."""
+    parts = name.replace("::", ".").split(".")
+    if OTHERS.isdisjoint(parts[:-1]):
+        op = _op(parts)
+        yield from dict.fromkeys((op, op.rstrip("_"), op.strip("_") if op[:2] == "__" else op))
+
+
+def _op(parts: list[str]) -> str:
+    """Return the part that names the op: the last one, but for overloads."""
+    if parts[:2] == ["torch", "ops"] and len(parts) > 3:  # noqa: PLR2004 (torch.ops.aten.mm)
+        return parts[3]
+    at = next((parts.index(library) for library in LIBRARIES if library in parts[:-1]), -2)
+    return parts[at + 1]
+
+
+# -- One call of an op as a formula sees it, and how a formula reads it
+
 
 Shape = tuple[int, ...]
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -116,3 +142,42 @@ def counting(made: Callable[[Call], tuple[int, Shape]]) -> Counting:
 def scaled(weight: int, shape_of: Callable[[Call], Shape]) -> Counting:
     """Count so many FLOPs for each element of a shape, which is that of the output."""
     return counting(lambda call: (weight * prod(shape := shape_of(call)), shape))
+
+
+# -- A formula: how an op's FLOPs and bytes follow from its arguments, in words and as functions
+
+
+VIEW = "view"  # the kind of ops that touch no data
+
+Reads = Callable[[Call], Iterable[int]]  # the positions of the inputs that are read
+
+
+class Formula(NamedTuple):
+    """What is used for an op; not ``exact`` where a weight per element is a convention, or parts are left out."""
+
+    kind: str
+    text: str
+    source: str
+    exact: bool
+    flops: Count
+    outputs: Outputs = unknown  # the shapes that come out
+    dtype: str = ""  # of the outputs; '': that of the floating inputs
+    reads: Reads | None = None  # None: all inputs
+
+
+Row = tuple[str, Formula]  # the names of ops, a space between them
+
+
+def rows(
+    kind: str,
+    source: str,
+    *listed: tuple[str, str, Counting],
+    exact: bool = True,
+    dtype: str = "",
+    reads: Reads | None = None,
+) -> tuple[Row, ...]:
+    """Make rows of one kind: names, text and what counts, each."""
+    return tuple(
+        (names, Formula(kind, text, source, exact, *counting, dtype, reads))
+        for names, text, counting in listed
+    )

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
-from bridge.knowledge.formulas.call import Call, Count, lawful
-from bridge.knowledge.formulas.formula import Formula
-from bridge.knowledge.formulas.names import keys
+from bridge.knowledge.formulas.call import Call, Count, Formula, keys, lawful
 from bridge.knowledge.formulas.table import TABLE
 from bridge.knowledge.formulas.traffic import moved
 

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from bridge.knowledge.formulas import attention, contraction, convolution
 from bridge.knowledge.formulas.attention import HEADS_LAST
-from bridge.knowledge.formulas.contraction import INNER, product
+from bridge.knowledge.formulas.call import Row, rows
+from bridge.knowledge.formulas.contraction import INNER, einsum, product
 from bridge.knowledge.formulas.convolution import convolution as conv
-from bridge.knowledge.formulas.einsum import einsum
-from bridge.knowledge.formulas.elements import ELEMENTS
-from bridge.knowledge.formulas.formula import Row, rows
-from bridge.knowledge.formulas.pointwise import cell, layers, one, scattered
-from bridge.knowledge.formulas.windows import pooling, unpooled
+from bridge.knowledge.formulas.convolution import pooling, unpooled
+from bridge.knowledge.formulas.elements import ELEMENTS, cell, layers, one, scattered
 
 TORCH = "FlopCounterMode"
 HERE = "counted by hand"

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import prod
 
-from bridge.knowledge.formulas.call import Call, Shape, need
-from bridge.knowledge.formulas.formula import VIEW, Formula
+from bridge.knowledge.formulas.call import VIEW, Call, Formula, Shape, need
 
 # PyTorch's, NumPy's and C++'s names, by bytes.
 FLOATING = {

@@ -1,6 +1,5 @@
 """What GPUs can do at most, from a file of data sheets and from what a report knows of its devices."""
 
-from bridge.knowledge.hardware.catalogue import Catalogue, catalogue, read
-from bridge.knowledge.hardware.gpu import DTYPES, Gpu, Peaks
+from bridge.knowledge.hardware.catalogue import DTYPES, Catalogue, Gpu, Peaks, catalogue, read
 
 __all__ = ["DTYPES", "Catalogue", "Gpu", "Peaks", "catalogue", "read"]

@@ -3,9 +3,7 @@
 The rules are data (rules.toml), and users may put their own before them. Light: nothing heavy is imported.
 """
 
-from bridge.knowledge.kernels.classes import Kernel, kinds_of
-from bridge.knowledge.kernels.eligible import eligible
-from bridge.knowledge.kernels.fused import source_ops
+from bridge.knowledge.kernels.classes import Kernel, eligible, kinds_of, source_ops
 from bridge.knowledge.kernels.rules import KINDS, NO, UNKNOWN, YES, Rules, rules
 
 __all__ = (

@@ -7,9 +7,8 @@ the one is taken for the other: both as it does.
 from __future__ import annotations
 
 from bridge.knowledge.formulas import attention, convolution
-from bridge.knowledge.formulas.call import Call, Count
+from bridge.knowledge.formulas.call import Call, Count, keys
 from bridge.knowledge.formulas.contraction import INNER, product
-from bridge.knowledge.formulas.names import keys
 
 BATCH = ((0,), (0,))
 SDPA = "_scaled_dot_product_{}_attention"

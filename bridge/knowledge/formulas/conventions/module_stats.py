@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
-from bridge.knowledge.formulas.call import Call, Shape
-from bridge.knowledge.formulas.names import keys
+from bridge.knowledge.formulas.call import Call, Shape, keys
 from bridge.knowledge.formulas.registry import formula
 
 BIAS = 2  # the position of a layer's bias

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
-from bridge.knowledge.formulas.call import Call, tensor
-from bridge.knowledge.formulas.names import keys
+from bridge.knowledge.formulas.call import Call, keys, tensor
 from bridge.knowledge.formulas.registry import formula
 
 SAME = ("matmul", "convolution")

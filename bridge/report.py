@@ -191,13 +191,14 @@ class Joined:
 
     def _repr_html_(self) -> str:
         """Show the ops in a notebook, those that take most time first, and where every activity went."""
-        from bridge.render import accounting, notebook  # noqa: PLC0415 (only notebooks need it)
+        from bridge.render import headings  # noqa: PLC0415 (only notebooks need it)
+        from bridge.render.table import as_html  # noqa: PLC0415 (only notebooks need it)
 
         table = self.by("op")
-        return notebook.as_html(
+        return as_html(
             self.headings("op"),
             table.head(IN_NOTEBOOK),
-            accounting.line(self.totals, self.op_count),
+            headings.line(self.totals, self.op_count),
             left_out=max(0, len(table) - IN_NOTEBOOK),
         )
 

@@ -13,9 +13,8 @@ from bridge.analyze.metrics import timeless
 from bridge.analyze.pathtree import Growing, Paths, depths, or_none, pairs, paths_without
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import ATTRIBUTED, REASONS
-from bridge.join.nesting import Nesting
+from bridge.join.nesting import SEPARATOR, Nesting
 from bridge.join.order import NONE, Flags, Ints, by, runs, stable
-from bridge.join.paths import SEPARATOR
 from importers import frames
 from importers.texts import unique_names
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bridge.analyze.windows import Windows, between, named_ranges, numbered
-from bridge.join.attributed import Attributed
-from bridge.join.chosen import Chosen
+from bridge.join.attributed import Attributed, Chosen
 from bridge.join.order import NONE, Flags, Ints
 from importers import frames
 from importers.frames import shared

@@ -20,8 +20,7 @@ from bridge.bench import kept
 from bridge.bench.devices import Call, Device, Label
 from bridge.bench.devices import device as chosen
 from bridge.bench.errors import BenchError
-from bridge.bench.options import MANY, Options
-from bridge.bench.result import UNKNOWN, Group, Ints, Result
+from bridge.bench.result import MANY, UNKNOWN, Group, Ints, Options, Result
 from bridge.bench.subject import Subject, backward, finished
 
 CATEGORY = "bench"

@@ -2,18 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bridge.annotate.kept import Tensor
-from bridge.bench.options import Options
-from bridge.bench.rows import table
+from bridge.bench.errors import BenchError
 from bridge.render import units
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bridge.render.table import Look
+
+
+# -- How a benchmark is run: its options, checked before anything runs
+
+
+MANY = 10_000_000  # calls in a run
+
+
+@dataclass(frozen=True)
+class Options:
+    """``warmup`` calls that are not timed, then ``repeat`` series of ``runs``, each timed by itself, of ``number`` calls.
+
+    Without a ``number`` it is as large as the clock needs. ``cold``: the caches are written over before each run;
+    ``graph``: the calls are captured as a CUDA graph, and a run replays it; ``backward``: the backward pass alone is timed.
+    """
+
+    warmup: int = 10
+    runs: int = 10
+    repeat: int = 1
+    number: int | None = None
+    cold: bool = False
+    graph: bool = False
+    backward: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("warmup", 0), ("runs", 1), ("repeat", 1), ("number", 1)):
+            value = getattr(self, name)
+            if name == "number" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise BenchError(f"{name} is an integer of at least {least}, not {value!r}")
+        if self.cold and self.number not in {None, 1}:
+            raise BenchError("cold runs are of one call each: no number beside cold")
+        if self.graph and self.backward:  # PyTorch runs it on the streams of the forward pass
+            raise BenchError(
+                "a backward pass cannot be captured as a graph: no graph beside backward"
+            )
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Options:
+        """Check options by name; TypeError, with what there is, for others."""
+        known = [one.name for one in fields(cls)]
+        unknown = sorted(set(given) - set(known))
+        if unknown:
+            raise TypeError(
+                f"{unknown[0]}: no option of a benchmark, which has {', '.join(known)};"
+                " what the function gets by name goes into kwargs={…}"
+            )
+        return cls(**given)
+
+    @property
+    def times(self) -> int:
+        """How many runs are timed."""
+        return self.runs * self.repeat
+
+
+# -- What a benchmark found: the length of every run, and what follows from these
+
 
 UNKNOWN = -1
 Ints = NDArray[np.int64]
@@ -201,3 +263,80 @@ class Group:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.ops)
+
+
+# -- Results as a table: a row each, in the units that every table of ours has
+
+
+FORMAT = "bridge.bench/1"
+VIEW = "bench"
+WIDTH = 160  # of a table that no terminal limits
+# What rows seldom differ in: then it is said once, under the table.
+ALIKE = {
+    "runs": "{} runs",
+    "number": "of {} calls each",
+    "cold": "with cold caches",
+    "graph": "replayed as a CUDA graph",
+    "device": "on {}",
+    "clock": "by {}",
+}
+NOTHING = ("", "-1", "-1.0", "False")  # of a column
+NOT_KNOWN = -1.0
+
+
+def rows(results: Iterable[Result]) -> pd.DataFrame:
+    """Return a row per result; times in ns, -1 for what is not known."""
+    import pandas as pd  # noqa: PLC0415 - a benchmark in a program needs none of it
+
+    return pd.DataFrame([_row(one) for one in results])
+
+
+def _row(one: Result) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        **dict(one.point),
+        "shapes": one.inputs,
+        "streams": " ".join(map(str, one.streams)),
+        "median_ns": one.median,
+        "spread_share": one.spread,
+        "min_ns": one.min,
+        "tflop_per_s": one.flop_per_s / 1e12 if one.flops >= 0 else NOT_KNOWN,
+        "gb_per_s": one.bytes_per_s / 1e9 if one.bytes >= 0 else NOT_KNOWN,
+        "workspace_bytes": one.workspace,
+        "mean_ns": one.mean,
+        "p10_ns": one.p10,
+        "p90_ns": one.p90,
+        "max_ns": one.max,
+        "iqr_ns": one.iqr,
+        "flop": one.flops,
+        "moved_bytes": one.bytes,
+        "loop_ns": one.loop_ns,
+        "runs": len(one.elapsed),
+        "number": one.number,
+        "cold": one.options.cold,
+        "graph": one.options.graph,
+        "device": one.device,
+        "clock": one.clock,
+    }
+
+
+def with_runs(results: Sequence[Result]) -> pd.DataFrame:
+    """Return the rows with every latency, a list of whole ns each."""
+    return rows(results).assign(latencies_ns=[one.latencies.tolist() for one in results])
+
+
+def telling(results: Sequence[Result]) -> pd.DataFrame:
+    """Return the rows without columns in which nobody knows anything, or nothing is out of the ordinary."""
+    found = rows(results)
+    return found.drop(columns=[c for c in found if found[c].astype(str).isin(NOTHING).all()])
+
+
+def table(results: Sequence[Result], look: Look | None = None) -> str:
+    """Return results as a table of text, a row each; what all have in common is said once, under it."""
+    from bridge.render.table import Look, for_terminal  # noqa: PLC0415 - pandas and rich
+
+    found = telling(results)
+    alike = [column for column in ALIKE if column in found and len(found[column].unique()) == 1]
+    shown = for_terminal(VIEW, found.drop(columns=alike), look or Look(WIDTH))
+    said = " ".join(ALIKE[column].format(found[column].iloc[0]) for column in alike)
+    return f"{shown}\n{said}\n" if said else shown

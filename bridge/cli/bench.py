@@ -163,18 +163,18 @@ def _write(found: list[Result], form: str, output: Path | None, *, force: bool) 
 
 def _text(found: list[Result], form: str, *, to_terminal: bool) -> str:
     """Return the results as a table, a document, or a recording."""
-    from bridge.bench import recorded, rows
+    from bridge.bench import recorded, result
     from bridge.render import document, table
 
     if form == "recording":
         return recorded.recording(found)
     if form == "table":
-        return rows.table(found, options.look(to_terminal=to_terminal))
+        return result.table(found, options.look(to_terminal=to_terminal))
     if form == "csv":
-        return document.as_csv(rows.rows(found))
+        return document.as_csv(result.rows(found))
     if form == "md":
-        return table.as_markdown(rows.VIEW, rows.telling(found))
-    return document.with_rows({"format": rows.FORMAT}, rows.with_runs(found))
+        return table.as_markdown(result.VIEW, result.telling(found))
+    return document.with_rows({"format": result.FORMAT}, result.with_runs(found))
 
 
 def _keep(found: list[Result], db: Path, name: str | None) -> None:

@@ -167,7 +167,7 @@ def _call(db: Path, run: int, name: str) -> None:
 
 def show(found: Joined | Kept | Together) -> None:
     """Print the kernels of each op, and where every activity went."""
-    from bridge.render import accounting, table, units
+    from bridge.render import headings, table, units
 
     by = "op-kernel" if found.ranges else "kernel"
     by = by if found.totals["activities"] else "op"
@@ -179,4 +179,4 @@ def show(found: Joined | Kept | Together) -> None:
         click.echo(f"… and {len(rows) - TOP} more rows: bridge report --by {by}")
     if by == "op-kernel" and (moved := int(found.by("copy")["total_ns"].sum())):
         click.echo(f"and copies and fills, {units.time(moved)}: bridge report --by copy\n")
-    click.echo(accounting.line(found.totals, found.op_count))
+    click.echo(headings.line(found.totals, found.op_count))

@@ -40,7 +40,7 @@ def workers(command: F) -> F:
 def _bytes(_context: click.Context, _option: click.Parameter, text: str | None) -> int:
     if text is None:
         return 0
-    from bridge.scale.windowed.limit import amount
+    from bridge.scale.windowed.part import amount
 
     try:
         return amount(text)
@@ -103,7 +103,7 @@ class Where:
         """Whether reports are to be read within some memory, and take more: of workers any of them, else all together."""
         if not self.memory:
             return False
-        from bridge.scale.windowed.limit import BASE, MANY, needed
+        from bridge.scale.windowed.part import BASE, MANY, needed
 
         sizes = [needed(path, tables) for path in reports if path.is_file()]
         most = max(sizes, default=0) if self.asked else sum(sizes)
@@ -184,7 +184,7 @@ def expanded(reports: Sequence[Path]) -> tuple[Path, ...]:
     """Return the files that are meant by names, patterns and folders."""
     if all(path.is_file() for path in reports):  # nothing to load for
         return tuple(reports)
-    from bridge.scale.paths import expanded as files
+    from bridge.scale.loading import expanded as files
 
     return tuple(files(reports))
 

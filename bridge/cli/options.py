@@ -15,8 +15,7 @@ from bridge.cli import rank_options
 from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
-    from bridge.join.choices import Choices
-    from bridge.join.labels import Rule
+    from bridge.join.choices import Choices, Rule
     from bridge.knowledge.kernels import Rules
     from bridge.render.table import Look
     from bridge.report import Joined
@@ -210,7 +209,7 @@ def imported(reports: Sequence[Path], details: Details, sidecar: Sequence[Path])
 def _stored(db: Path, run: int | str | None, details: Details) -> tuple[Report, tuple[Rule, ...]]:
     """Read a run, and the rules that it was imported with."""
     from bridge import store  # sqlite-utils takes a while, and a report needs none of it
-    from bridge.join import labels
+    from bridge.join import choices as labels
     from importers.nsys.table import asked
 
     kept = store.described(db, run)
@@ -221,7 +220,7 @@ def _stored(db: Path, run: int | str | None, details: Details) -> tuple[Report, 
 
 def read_rules(path: Path | None) -> tuple[Rule, ...]:
     """Read a file of rules; a bad one is a usage error."""
-    from bridge.join import labels
+    from bridge.join import choices as labels
 
     if path is None:
         return ()

@@ -23,7 +23,7 @@ def rank_from(command: F) -> F:
 def _expression(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
     if text is None:
         return None
-    from bridge.join.ranked import compiled
+    from bridge.join.choices import compiled
 
     try:
         return compiled(text).pattern
@@ -33,7 +33,7 @@ def _expression(_context: click.Context, _option: click.Parameter, text: str | N
 
 def check(expression: str | None, paths: Sequence[str]) -> None:
     """Refuse an expression that tells nothing of any file."""
-    from bridge.join.ranked import matches
+    from bridge.join.choices import matches
 
     if expression is not None and not matches(expression, paths):
         raise click.UsageError(f"--rank-from {expression!r} finds no rank in {', '.join(paths)}")

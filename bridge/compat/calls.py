@@ -7,12 +7,83 @@ last event, and says that it is open.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from bridge.capture.session.profile import Profile
+
+
+# -- Files of JSON as the older profilers leave them: replaced without a question, whole or not at all
+
+
+def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
+    """Write a file, through gzip if its name ends in .gz; raises `OutputError` if it cannot be written."""
+    from bridge.output import compressed, whole  # noqa: PLC0415 (what only annotates writes nothing)
+
+    target = Path(path)
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, default=str)
+    with (
+        whole(target, force=True) as draft,
+        compressed(draft, gzip=target.suffix == ".gz") as file,
+    ):
+        file.write(text.encode())
+
+
+def finite(value: float | None) -> bool:
+    """Tell whether JSON can say a value."""
+    return value is not None and math.isfinite(value)
+
+
+# -- Calls on the tracks of a viewer: those of a track nest, and every B has its E
+
+
+Track = TypeVar("Track", bound=Hashable)
+Open = list["Call"]
+
+
+def laned(
+    calls: Iterable[Call], track_of: Callable[[Call], Track]
+) -> dict[tuple[Track, int], list[Call]]:
+    """Return the calls of each track and lane, outer before inner."""
+    lanes: dict[Track, list[Open]] = {}
+    found: dict[tuple[Track, int], list[Call]] = {}
+    for call in sorted(calls, key=outer_first):
+        track = track_of(call)
+        number = _lane(lanes.setdefault(track, []), call)
+        found.setdefault((track, number), []).append(call)
+    return found
+
+
+def begun_and_ended(calls: Sequence[Call]) -> Iterator[tuple[str, Call, int]]:
+    """Give "B" or "E", the call and the time in ns, for calls that nest, outer before inner."""
+    above: Open = []
+    for call in calls:
+        while above and above[-1].end <= call.start:
+            yield "E", above[-1], above.pop().end
+        yield "B", call, call.start
+        above.append(call)
+    while above:
+        yield "E", above[-1], above.pop().end
+
+
+def _lane(lanes: list[Open], call: Call) -> int:
+    """Open the call on the first lane where it crosses nothing; make one if there is none."""
+    for number, above in enumerate(lanes):
+        while above and above[-1].end <= call.start:
+            above.pop()
+        if not above or call.end <= above[-1].end:
+            above.append(call)
+            return number
+    lanes.append([call])
+    return len(lanes) - 1
+
+
+# -- What a session recorded, as one object per call: what the older profilers make their outputs of
+
 
 THREAD = 0xFFFFFF  # of a thread's number, what the system calls it; the process is above
 PROCESS_BITS = 24

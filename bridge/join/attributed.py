@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Self, TypeVar
@@ -9,8 +10,8 @@ from typing import Self, TypeVar
 import numpy as np
 import pandas as pd
 
-from bridge.join import naming
-from bridge.join.adoption import with_adoption
+from bridge.join import choices
+from bridge.join.adoption import Modules, with_adoption
 from bridge.join.attribution import (
     INVALID_TIME,
     Activities,
@@ -21,20 +22,75 @@ from bridge.join.attribution import (
     attribute,
     calls_of,
 )
-from bridge.join.choices import Choices
-from bridge.join.chosen import Chosen
-from bridge.join.directions import Directions
+from bridge.join.autograd import Directions
+from bridge.join.choices import Choices, ranked
 from bridge.join.domains import accepted
 from bridge.join.graphs import NodeEvents, creation_of
-from bridge.join.modules import Modules
+from bridge.join.nesting import paths
 from bridge.join.order import NONE, Flags, Ints
-from bridge.join.paths import paths
-from bridge.join.ranked import ranked
-from bridge.join.repetition import with_repetition
+from bridge.join.repeats import with_repetition
 from bridge.join.steps import Steps
 from bridge.knowledge.kernels import Rules
 from importers import frames
 from importers.report import Report
+
+# -- Which rows of a report are counted: those of some time, on the host and on the devices
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A flag per row of five frames."""
+
+    activities: Flags
+    ranges: Flags
+    launches: Flags
+    waits: Flags
+    memory: Flags
+
+    def __and__(self, other: Chosen) -> Chosen:
+        """Return what both choose."""
+        return Chosen(
+            self.activities & other.activities,
+            self.ranges & other.ranges,
+            self.launches & other.launches,
+            self.waits & other.waits,
+            self.memory & other.memory,
+        )
+
+
+# -- The op of every range: its name without what changes per call, or its whole text
+
+
+def op_names(report: Report, rules: Sequence[choices.Rule]) -> tuple[Sequence[str], Ints]:
+    """Return the ops, and the code of each range's; the user's rules come first."""
+    column = report.ranges["name"]
+    codes, names = pd.factorize(
+        np.array(choices.ops_of(list(column.cat.categories), rules), object)
+    )
+    return list(names), _through(codes, frames.codes(column))
+
+
+def raw(report: Report) -> tuple[Sequence[str], Ints]:
+    """Return the whole texts, as ``domain:text`` where the domain has a name, and the code of each range's."""
+    text, texts = report.texts.factorize()
+    domain = report.ranges["domain_name"]
+    domains = list(domain.cat.categories)
+    text = _through(text, frames.ints(report.ranges, "text"))
+    codes, distinct = pd.factorize(text * max(1, len(domains)) + frames.codes(domain))
+    pairs = [divmod(pair, max(1, len(domains))) for pair in distinct.tolist()]
+    named, names = pd.factorize(
+        np.array([choices.prefixed(domains[d], texts[t]) for t, d in pairs], object)
+    )
+    return list(names), _through(named, codes)
+
+
+def _through(values: Ints, codes: Ints) -> Ints:
+    """Return values[code] per row, NONE for no code."""
+    return np.append(values, NONE)[codes].astype(np.int64)
+
+
+# -- A report with every activity attributed: what all analyses read
+
 
 T = TypeVar("T")
 DEFAULT = Choices()
@@ -67,7 +123,7 @@ class Attributed:
     def of(cls, report: Report, choices: Choices = DEFAULT) -> Self:
         """Attribute a report's activities to ops (or to raw texts)."""
         report = ranked(report, choices.rank_from)
-        names, codes = naming.raw(report) if choices.raw else naming.ops(report, choices.rules)
+        names, codes = raw(report) if choices.raw else op_names(report, choices.rules)
         stacked = frames.is_kind(report.ranges, frames.PUSH_POP)  # phases are never on a stack
         is_op = stacked & accepted(report.ranges, choices.only, choices.without)
         launches = _filled(Launches, report.launches)

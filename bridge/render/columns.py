@@ -9,10 +9,7 @@ import pandas as pd
 from bridge.analyze.views import BROKEN_DOWN, VIEWS
 from bridge.render import headings
 from bridge.render.headings import given
-from bridge.render.measured import measured, unknown
-from bridge.render.memory_shown import MEMORY
-from bridge.render.ranks_shown import RANKS
-from bridge.render.shown import SHOWN, Shown
+from bridge.render.shown import MEMORY, RANKS, SHOWN, Shown, measured, unknown
 
 FIXED = {**MEMORY, **RANKS}  # no other columns can be asked for
 PATHS = ("path", "module")

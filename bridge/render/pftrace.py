@@ -14,20 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from bridge.analyze.timeline import Chain, Json, Listed, Named, Slices, Timeline
+from bridge.analyze.timeline import Arrows, Chain, Json, Listed, Named, Slices, Timeline
 from bridge.analyze.timeline import Column as Shown
-from bridge.render.packet_flows import flows
-from bridge.render.packet_names import (
+from bridge.analyze.timeline.parts import DEVICE
+from bridge.render.packet_tracks import (
     DEBUG_ANNOTATION_NAMES,
     DEBUG_ANNOTATION_STRING_VALUES,
     EVENT_CATEGORIES,
     EVENT_NAMES,
     ON_SEQUENCE,
     PACKET,
+    Descriptors,
     Interned,
     encoded,
 )
-from bridge.render.packet_tracks import Descriptors
 from bridge.render.packets import (
     FIXED64,
     MISSING,
@@ -46,6 +46,50 @@ from bridge.render.packets import (
     through,
 )
 from bridge.render.printing import printed
+
+# -- Arrows of a Perfetto trace: an op's to each of its API calls, a call's to each activity it launched
+
+
+LEGACY_EVENT, FLOW_IDS = 6, 47  # fields of TrackEvent
+BIND_ID, FLOW_DIRECTION = 8, 13  # fields of LegacyEvent
+FLOW_IN = 1
+
+
+def flows(arrows: Arrows) -> Mapping[str, list[Piece]]:
+    """Return what the slices of each kind say of the arrows that leave and reach them."""
+    rows, calls, ops = arrows.rows, len(arrows.calls.start), len(arrows.ops.start)
+    call, op = arrows.call[rows], arrows.op[rows]
+    from_op = op != MISSING
+    call_number, op_number = 1 + call, 1 + calls + op  # apart from each other, and never 0
+    from_call = _flow(calls, call, call_number)
+    to_activity = _flow(len(arrows.call), rows, call_number)
+    out_of_op = _flow(ops, op[from_op], op_number[from_op])
+    to_call = _flow(calls, call[from_op], op_number[from_op])
+    return {
+        "op": [_leaves(out_of_op)],
+        "api": [_leaves(from_call), _reaches(to_call)],
+        **{kind: [_reaches(to_activity)] for kind in DEVICE},
+    }
+
+
+def _flow(count: int, rows: Ints, number: Ints) -> Ints:
+    """Return a flow's number per row of a frame, MISSING where there is none."""
+    flow = np.full(count, MISSING)
+    flow[rows] = number
+    return flow
+
+
+def _leaves(flow: Ints) -> Piece:
+    return Words(tag(FLOW_IDS, FIXED64), of(flow))
+
+
+def _reaches(flow: Ints) -> Piece:
+    incoming = Fixed(integer(FLOW_DIRECTION, FLOW_IN))
+    return Message(LEGACY_EVENT, [Integers(tag(BIND_ID), of(flow)), incoming], strict=True)
+
+
+# -- The timeline as a Perfetto trace (``.pftrace``), streamed in bounded memory
+
 
 # Fields of TracePacket
 CHROME_EVENTS, TIMESTAMP, TRACK_EVENT, SEQUENCE_FLAGS = 5, 8, 11, 13

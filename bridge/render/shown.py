@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from bridge.render import headings, units
 from bridge.render.headings import given, known
+
+# -- The tables that people see, column by column: headings, units, and which of them give way first
 
 
 @dataclass(frozen=True)
@@ -293,5 +296,219 @@ SHOWN = {
         Shown("gflop_per_s", "GFLOP/s", known(units.figure), quiet=True),
         Shown("creations", "creations", units.count, extra=True, quiet=True),
         Shown("creation_ns", "creating", units.time, quiet=True),
+    ),
+}
+
+
+# -- The table of ranks that people see, column by column
+
+
+def moved(time: int) -> str:
+    """Write what is added to a clock, with its sign."""
+    return f"{'-' if time < 0 else '+'}{units.time(abs(time))}" if time else ""
+
+
+RANKS = {
+    "ranks": (
+        Shown("rank", "rank", given),
+        Shown("host", "host", quiet=True),
+        Shown("gpu", "GPU"),
+        Shown("report", "report", apart=True),
+        Shown("pid", "pid", given, extra=True),
+        Shown("known_by", "known by", extra=True),
+        Shown("clock", "clock by", apart=True, extra=True),
+        Shown("clock_offset_ns", "clock", moved, quiet=True),
+        Shown("clock_spread_ns", "±", known(units.time), quiet=True),
+        Shown("span_ns", "span", units.time),
+        Shown("busy_share", "GPU busy", units.percent, bar=True),
+        Shown("attributed_share", "in ops", units.percent),
+        Shown("exposed_ns", "exposed", units.time, quiet=True),
+        Shown("kernels", "kernels", units.count, extra=True),
+    ),
+}
+
+
+# -- How metrics of kernels are shown: a heading with the unit, unless each value says it
+
+
+GIGA = 1e9
+
+
+def _hertz(value: float) -> str:
+    return f"{value / GIGA:.2f} GHz"
+
+
+def _rate(value: float) -> str:
+    return units.rate(value / GIGA)
+
+
+def _number(value: float | str) -> str:
+    """Write a count whole, another number with two decimals, a text as it is."""
+    if isinstance(value, str):
+        return value
+    return units.count(value) if value == int(value) else f"{value:.2f}"
+
+
+SAYING: dict[str, Callable[[Any], str]] = {  # units that stand beside each value
+    "%": units.of_hundred,
+    "byte": units.size,
+    "byte/block": units.size,
+    "byte/s": _rate,
+    "ns": units.time,
+    "hz": _hertz,
+}
+UNSAID = frozenset(["", "register/thread", "inst", "cycle", "warp"])  # told by the metrics' names
+
+
+def measured(column: str, unit: str) -> Shown:
+    """Return how a metric is shown; one by a short name with blanks in it."""
+    heading = column.replace("_", " ") if "__" not in column else column
+    said = "" if unit in SAYING or unit in UNSAID else f", {unit}"
+    return Shown(column, f"{heading}{said}", known(SAYING.get(unit, _number)))
+
+
+def unknown(shown: Shown) -> Shown:
+    """Return a column of times in which -1 says that it is not known."""
+    if not shown.column.endswith("_ns") or isinstance(shown.text, partial):
+        return shown
+    return replace(shown, text=known(shown.text))
+
+
+# -- The tables of memory that people see, column by column
+
+
+def change(count: int) -> str:
+    """Write bytes that were added or taken away."""
+    return f"-{units.size(-count)}" if count < 0 else units.size(count)
+
+
+PLACE = (
+    Shown("report", "report", given, apart=True),
+    Shown("pid", "pid", given, apart=True, extra=True),
+    Shown("device", "GPU", given, apart=True),
+    Shown("memory", "memory", apart=True),
+)
+COUNTS = (
+    Shown("allocations", "allocations", units.count),
+    Shown("releases", "releases", units.count, extra=True),
+    Shown("allocated_bytes", "allocated", units.size, bar=True),
+    Shown("released_bytes", "released", units.size, extra=True),
+)
+SAMPLED = (
+    Shown("pid", "pid", given, apart=True, extra=True),
+    Shown("device", "device", apart=True),
+)
+MEMORY = {
+    "memory sampled op": (
+        Shown("op", "op"),
+        *SAMPLED,
+        Shown("samples", "samples", units.count),
+        Shown("peak_bytes", "most used", units.size, bar=True),
+        Shown("peak_reserved_bytes", "most reserved", known(units.size), quiet=True),
+    ),
+    "memory sampled trace": (
+        Shown("trace", "#", given),
+        Shown("time_ns", "time", units.time, extra=True),
+        *SAMPLED,
+        Shown("op", "op"),
+        Shown("step", "step", known(given), quiet=True),
+        Shown("used_bytes", "used", units.size),
+        Shown("reserved_bytes", "reserved", known(units.size), quiet=True),
+    ),
+    "memory sampled summary": (
+        *SAMPLED,
+        Shown("samples", "samples", units.count),
+        Shown("peak_bytes", "most used", units.size, bar=True),
+        Shown("peak_op", "in", quiet=True),
+        Shown("peak_step", "step", known(given), quiet=True),
+        Shown("peak_reserved_bytes", "most reserved", known(units.size), quiet=True),
+        Shown("fragmentation", "unused", known(units.percent), quiet=True),
+    ),
+    "memory op": (
+        Shown("op", "op"),
+        Shown("memory", "memory", apart=True),
+        *COUNTS,
+        Shown("net_bytes", "net", change),
+        Shown("total_allocated_bytes", "allocated, total", units.size, extra=True),
+        Shown("total_net_bytes", "net, total", change, extra=True),
+        Shown("peak_bytes", "rise in a call", units.size),
+        Shown("left_bytes", "left", units.size, quiet=True),
+        Shown("largest_bytes", "largest", units.size, extra=True),
+    ),
+    "memory summary": (
+        *PLACE,
+        Shown("peak_bytes", "peak", units.size),
+        Shown("peak_ns", "at", known(units.time)),
+        Shown("peak_op", "in", quiet=True),
+        Shown("peak_step", "step", given, quiet=True),
+        Shown("peak_reserved_bytes", "peak reserved", known(units.size), quiet=True),
+        Shown("reserved_ns", "reserved at", known(units.time), quiet=True, extra=True),
+        Shown("reserved_op", "reserved in", quiet=True, extra=True),
+        Shown("reserved_step", "reserved, step", given, quiet=True, extra=True),
+        Shown("fragmentation", "unused of it", known(units.percent), quiet=True),
+        Shown("before_bytes", "from before", units.size, quiet=True),
+        Shown("end_bytes", "at the end", units.size),
+        *COUNTS,
+    ),
+    "memory allocation": (
+        Shown("op", "op"),
+        *PLACE,
+        Shown("bytes", "bytes", units.size, bar=True),
+        Shown("start_ns", "from", known(units.time)),
+        Shown("end_ns", "to", known(units.time), extra=True),
+        Shown("lifetime_ns", "lifetime", known(units.time)),
+        Shown("step", "step", given, quiet=True),
+        Shown("state", "state"),
+        Shown("released_by", "released by", extra=True, quiet=True),
+        Shown("address", "address", hex, extra=True),
+        Shown("name", "name", extra=True, quiet=True),
+    ),
+    "memory alive": (
+        Shown("op", "op"),
+        *PLACE,
+        Shown("count", "allocations", known(units.count)),
+        Shown("bytes", "bytes", units.size, bar=True),
+        Shown("share", "of peak", units.percent),
+    ),
+    "memory category": (
+        Shown("category", "category"),
+        *PLACE,
+        Shown("at_peak_bytes", "at the peak", units.size, bar=True),
+        Shown("share", "of peak", units.percent),
+        Shown("peak_bytes", "own peak", units.size),
+        Shown("end_bytes", "at the end", units.size, extra=True),
+        Shown("allocations", "allocations", units.count, extra=True),
+        Shown("allocated_bytes", "allocated", units.size, extra=True),
+    ),
+    "memory scope": (
+        Shown("path", "path", is_path=True),
+        *PLACE,
+        Shown("count", "allocations", known(units.count)),
+        Shown("bytes", "bytes", units.size, bar=True),
+        Shown("total_count", "allocations, total", known(units.count), extra=True),
+        Shown("total_bytes", "bytes, total", units.size),
+        Shown("share", "of peak, total", units.percent),
+    ),
+    "memory step": (
+        Shown("step", "step", given),
+        *PLACE,
+        *COUNTS,
+        Shown("net_bytes", "net", change),
+        Shown("peak_bytes", "peak", units.size),
+        Shown("end_bytes", "at its end", units.size),
+        Shown("kept_bytes", "kept", units.size),
+        Shown("later_bytes", "kept later", known(units.size)),
+    ),
+    "memory trace": (
+        Shown("trace", "#", given),
+        Shown("time_ns", "time", units.time),
+        Shown("event", "event"),
+        Shown("op", "op"),
+        *PLACE,
+        Shown("bytes", "bytes", units.size),
+        Shown("used_bytes", "used", units.size),
+        Shown("reserved_bytes", "reserved", known(units.size), quiet=True),
+        Shown("step", "step", given, extra=True, quiet=True),
+        Shown("address", "address", hex, extra=True),
     ),
 }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bridge.analyze.dialects import NATIVE
 from bridge.analyze.timeline import Timeline
-from bridge.render import dialects
+from bridge.render import chrome as dialects
 from bridge.render.chrome import chrome
 from bridge.render.pftrace import pftrace
 from importers.report import Report

@@ -18,8 +18,7 @@ from bridge.join.attributed import BOTH
 from bridge.join.order import NONE
 from bridge.report import Joined
 from bridge.scale.asked import Asked
-from bridge.scale.merging import Merged, Times, Wholes
-from bridge.scale.packed import packed
+from bridge.scale.merging import Merged, Times, Wholes, packed
 from importers import frames
 from importers.report import Facts
 

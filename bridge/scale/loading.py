@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,51 @@ from bridge.join.choices import Choices
 from bridge.scale import cluster, pool
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.asked import Asked, only
-from bridge.scale.paths import expanded
 from bridge.scale.task import Broken, Task, done
 from bridge.scale.together import Together, assembled
 from importers.errors import ReportError
+
+# -- Which files are meant: names, patterns in quotes, and folders
+
+
+# In a folder, the first of these that a capture is there as: a report and its export are one capture.
+SUFFIXES = (".sqlite", ".nsys-rep", ".qdrep", ".pt.trace.json", ".pt.trace.json.gz")
+MARKS = frozenset("*?[")
+
+
+def expanded(paths: Iterable[str | Path]) -> list[Path]:
+    """Return the files that are meant, those of one pattern or folder in the order of their names.
+
+    A file that there is goes by its name, whatever characters are in it. ``**`` goes into folders; a folder means
+    the reports in it, not those in folders of its own. A folder without any, and a pattern that nothing matches, stay as
+    they are, for whoever reads them to refuse.
+    """
+    return [file for path in paths for file in _expanded(Path(path))]
+
+
+def _expanded(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from _reports(path) or [path]
+    elif path.exists() or not MARKS.intersection(str(path)):
+        yield path
+    else:
+        found = sorted(Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207 - any path, absolute too
+        yield from [one for one in found if one.is_file()] or [path]
+
+
+def _reports(folder: Path) -> list[Path]:
+    """Return the reports in a folder, one per capture."""
+    captures: dict[str, Path] = {}
+    names = sorted(path for path in folder.iterdir() if path.is_file())
+    for suffix in SUFFIXES:
+        for path in names:
+            if path.name.endswith(suffix) and not path.name.startswith("."):
+                captures.setdefault(path.name.removesuffix(suffix), path)
+    return sorted(captures.values())
+
+
+# -- Reports become aggregates: one after the other, in processes, or on a cluster; which of them changes no figure
+
 
 MEMORY_KINDS = frozenset(["source_kind", "target_kind"])
 

@@ -20,8 +20,7 @@ from bridge.join.domains import UnknownDomainError
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.asked import OF_ONE, REPORT, checked, named
 from bridge.scale.figures import figures, needed
-from bridge.scale.merging import Merged, Wholes, together
-from bridge.scale.packed import unpacked
+from bridge.scale.merging import Merged, Wholes, together, unpacked
 
 
 @dataclass(frozen=True)

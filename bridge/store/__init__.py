@@ -10,9 +10,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bridge.store.identity import identity, known_by, without_ncu
-from bridge.store.kept import Kept, kept
-from bridge.store.runs import Run, check_name, described, find, listed, named, remove
+from bridge.store.aggregated import Kept, kept
+from bridge.store.runs import (
+    Run,
+    check_name,
+    described,
+    find,
+    identity,
+    known_by,
+    listed,
+    named,
+    remove,
+    without_ncu,
+)
 from bridge.store.tables import StoreError
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ import bridge
 from bridge import bench
 from bridge.bench.devices import host
 from bridge.bench.devices.host import Host, largest_cache
-from bridge.bench.options import Options
-from bridge.bench.result import Result
+from bridge.bench.result import Options, Result
 
 
 @pytest.fixture(autouse=True)

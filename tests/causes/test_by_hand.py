@@ -14,7 +14,7 @@ from bridge.analyze.causes.bound import WORDS, bound
 from bridge.analyze.causes.gaps import WORDS as CAUSES
 from bridge.analyze.causes.gaps import by_gap, by_idle, gaps
 from bridge.analyze.causes.launches import by_launch
-from bridge.join.chosen import Chosen
+from bridge.join.attributed import Chosen
 from causes.histories import Made, made
 
 P = 7 << 24

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.compat.calls import Call, spent
-from bridge.compat.tracks import begun_and_ended, laned
+from bridge.compat.calls import Call, begun_and_ended, laned, spent
 
 TIMES = st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(1, 2))
 

@@ -8,7 +8,7 @@ import pytest
 
 import bridge
 from bridge.analyze.dialects.torch import torch as drawn
-from bridge.render import dialects
+from bridge.render import chrome
 
 
 @pytest.fixture(scope="module")
@@ -27,5 +27,5 @@ def test_the_world_is_as_large_as_the_program_said_or_a_single_process(small, sa
     report, timeline = small
     [facts] = report.facts
     report = replace(report, facts=(replace(facts, metadata=said),))
-    trace = json.loads(b"".join(dialects.torch(timeline, report)))
+    trace = json.loads(b"".join(chrome.torch(timeline, report)))
     assert trace["distributedInfo"] == {"backend": "nccl", "rank": rank, "world_size": size}

@@ -17,7 +17,7 @@ from read_once import reading_once
 
 import bridge as library
 from bridge import store
-from bridge.scale.paths import expanded
+from bridge.scale.loading import expanded
 from fleet.reports import several
 from importers.errors import ReportError
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.analyze.breakdown.statistics import times_of
-from bridge.scale.merging import Merged, Times, together
-from bridge.scale.packed import packed, unpacked
+from bridge.scale.merging import Merged, Times, packed, together, unpacked
 
 NAMES = st.sampled_from(["", "mm", "add", "ü", "a,b", "\ud800", "x" * 300])
 INTS = st.integers(-(2**62), 2**62)

@@ -13,8 +13,7 @@ from bridge.join.choices import Choices
 from bridge.scale.asked import kept, key, only
 from bridge.scale.figures import needed
 from bridge.scale.loading import Workers, run, tasks_of
-from bridge.scale.merging import Merged, Times
-from bridge.scale.packed import packed, unpacked
+from bridge.scale.merging import Merged, Times, packed, unpacked
 from bridge.scale.together import Together
 
 TABLES = ("kind", "thread", "device,kind", "report,kind")

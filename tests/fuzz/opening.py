@@ -11,7 +11,7 @@ import numpy as np
 import bridge
 from bridge.cli import _harmless
 from bridge.cli import diff as budgets
-from bridge.join import labels
+from bridge.join import choices
 from bridge.knowledge import kernels
 from bridge.render import document
 from bridge.render import table as tables
@@ -85,8 +85,8 @@ def budget(path: Path) -> None:
 
 def rules(path: Path) -> None:
     """Read rules of ops, and use them, as --rules does."""
-    found = said(lambda p: labels.rules(p.read_text(encoding="utf-8")), path)
-    labels.ops_of(["aten::mm", "conv1", ""], found)
+    found = said(lambda p: choices.rules(p.read_text(encoding="utf-8")), path)
+    choices.ops_of(["aten::mm", "conv1", ""], found)
 
 
 def kernel_rules(path: Path) -> None:

@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 from real_parts import ROOT, corpus_reports
 
 import importers
-from bridge.join.dialects import BY_NAME, DIALECTS, LONGEST, PER_CALL
-from bridge.join.grammar import KINDS, Label, _cut, parse, written
+from bridge.join.grammar import (
+    BY_NAME,
+    DIALECTS,
+    KINDS,
+    LONGEST,
+    PER_CALL,
+    Label,
+    _cut,
+    parse,
+    written,
+)
 from importers.percall import name_lengths
 from importers.texts import Texts
 

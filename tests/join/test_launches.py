@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.join import launches
+from bridge.join import attribution
 from join.brute import Activity, Call, launch_of
 
 FAR = 10**12  # ids this far apart fit into no table
@@ -27,19 +27,19 @@ def test_the_earliest_call_of_the_same_process_and_id(asked, calls, spread):
     ]
     process, correlation = columns([(a.process, a.correlation) for a in activities], 2)
     theirs = columns([(c.process, c.correlation, c.start) for c in issued], 3)
-    found = launches.launch_of(process, correlation, tuple(theirs))
+    found = attribution.launch_of(process, correlation, tuple(theirs))
     assert found.tolist() == [launch_of(issued, activity) for activity in activities]
 
 
 def test_both_ways_were_taken(monkeypatch):
     """The test above is of both ways only if its ids decide between them as is meant."""
     taken = []
-    search = launches._by_search
-    monkeypatch.setattr(launches, "_by_search", lambda *of: taken.append(True) or search(*of))
+    search = attribution._by_search
+    monkeypatch.setattr(attribution, "_by_search", lambda *of: taken.append(True) or search(*of))
     for spread, sparse in ((1, []), (FAR, [True])):
         taken.clear()
         correlation = np.array([1, 2]) * spread
-        launches.launch_of(
+        attribution.launch_of(
             np.zeros(2, int), correlation, (np.zeros(2, int), correlation, np.zeros(2, int))
         )
         assert taken == sparse

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import bridge.report
 from bridge.analyze.views import VIEWS
 from bridge.join.attributed import Attributed
-from bridge.join.ranked import KEY
+from bridge.join.choices import KEY
 from bridge.report import Joined
 from importers.report import Facts
 from join.programs import PROCESSES, Program, attributed, programs

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.join.labels import ops_of, rules
+from bridge.join.choices import ops_of, rules
 
 GOOD = "[[rule]]\nmatch = '^layer(\\d+)$'\nop = 'layer \\1'\n"
 NO_OP = "[[rule]]\nmatch = 'a'\n"

@@ -13,7 +13,7 @@ import bridge
 from bridge.analyze.ranks import Ranks, said
 from bridge.analyze.ranks.members import twice
 from bridge.annotate.recording.writer import RANKS
-from bridge.join import ranked
+from bridge.join import choices as ranked
 from importers.nsys import read
 from importers.report import Facts
 from ranks.run import Rank, begun, run

@@ -6,8 +6,8 @@ import pytest
 
 import bridge
 from bridge.analyze.views import VIEWS
-from bridge.cli import demo_report
-from bridge.render import notebook
+from bridge.cli import demo
+from bridge.render import table
 from importers.nsys.write import write
 
 
@@ -37,7 +37,7 @@ def read(html):
 @pytest.fixture(scope="module")
 def joined(tmp_path_factory):
     path = tmp_path_factory.mktemp("demo") / "demo.sqlite"
-    demo_report.make(path)
+    demo.make(path)
     return bridge.load(path)
 
 
@@ -56,13 +56,13 @@ def test_a_report_shows_its_ops_and_the_accounting(joined):
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_can_be_shown(joined, view):
     rows = joined.by(view)
-    found = read(notebook.as_html(view, rows, "nothing"))
+    found = read(table.as_html(view, rows, "nothing"))
     assert found.tags.count("tr") == 1 + len(rows)
 
 
 def test_names_are_texts(joined):
     rows = joined.by("kernel").head(1).assign(kernel=["</td><script>alert(1)</script>"])
-    found = read(notebook.as_html("kernel", rows, "<img src=x>", left_out=3))
+    found = read(table.as_html("kernel", rows, "<img src=x>", left_out=3))
     assert not {"script", "img"} & set(found.tags)
     assert "</td><script>alert(1)</script>" in found.cells
 

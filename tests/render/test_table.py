@@ -9,8 +9,8 @@ from rich.cells import cell_len
 
 import bridge.report
 from bridge.analyze.views import VIEWS
-from bridge.cli import demo_report
-from bridge.render import accounting, table, units
+from bridge.cli import demo
+from bridge.render import headings, table, units
 from bridge.render.columns import shown as shown_of
 from bridge.render.table import Look
 
@@ -18,7 +18,7 @@ from bridge.render.table import Look
 @pytest.fixture(scope="module")
 def joined(tmp_path_factory):
     path = tmp_path_factory.mktemp("demo") / "demo.sqlite"
-    demo_report.make(path)
+    demo.make(path)
     return bridge.report.load(path)
 
 
@@ -158,13 +158,11 @@ def test_the_accounting_names_every_reason():
             "no_launch": {"activities": 20, "gpu_ns": 1_000_000},
         },
     }
-    assert accounting.line(totals, 41) == (
+    assert headings.line(totals, 41) == (
         "10 000 activities, 1.234 s: 99.2 % in 41 ops; 0.8 % outside: no range 61 (0.7 %), no launch 20 (<0.1 %)"
     )
-    assert accounting.line(totals | {"unattributed": {}}, 1).endswith("nothing outside")
-    assert accounting.line(
-        {"activities": 0, "gpu_ns": 0, "attributed_ns": 0, "unattributed": {}}, 0
-    )
+    assert headings.line(totals | {"unattributed": {}}, 1).endswith("nothing outside")
+    assert headings.line({"activities": 0, "gpu_ns": 0, "attributed_ns": 0, "unattributed": {}}, 0)
 
 
 def test_names_are_shown_as_they_are_and_on_one_line():

@@ -14,8 +14,7 @@ import bridge
 from bridge.analyze.steps import by_step
 from bridge.join import repeats
 from bridge.join.attributed import Attributed
-from bridge.join.repeats import COVERED, LEAST
-from bridge.join.repetition import with_repetition
+from bridge.join.repeats import COVERED, LEAST, with_repetition
 from importers import frames
 
 PROCESS = 7 << 24
@@ -43,7 +42,7 @@ def work_of(names, *, joint=(HOST,), pause=None):
 def found(names, **how):
     """Give the names in each step that is found."""
     work = work_of(names, **how)
-    start, end = repeats.steps(work, *NO_RANGES)
+    start, end = repeats.repeated_steps(work, *NO_RANGES)
     return [
         [n for n, at in zip(names, work.issued.tolist(), strict=True) if first <= at < last]
         for first, last in zip(start.tolist(), end.tolist(), strict=True)

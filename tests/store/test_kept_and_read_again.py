@@ -20,9 +20,8 @@ from command import inside
 import importers
 from bridge import store
 from bridge.report import join
-from bridge.store.ingest import ingest
 from bridge.store.loading import facts_of
-from bridge.store.saving import facts_row, once
+from bridge.store.saving import facts_row, ingest, once
 from importers import frames
 from importers.ncu.metrics import RULES, Metrics
 from importers.report import NSIGHT_COMPUTE, Facts

@@ -9,8 +9,8 @@ from threading import Thread
 
 import pytest
 
-from bridge.cli import viewing
-from bridge.cli.viewing import UI, Handover, opened, origin
+from bridge.cli import view
+from bridge.cli.view import UI, Handover, opened, origin
 
 pytestmark = pytest.mark.slow
 
@@ -180,9 +180,9 @@ def test_origins():
 
 def test_a_browser_needs_a_display(monkeypatch):
     asked = []
-    monkeypatch.setattr(viewing.webbrowser, "open", lambda address: asked.append(address) or True)
-    monkeypatch.setattr(viewing.sys, "platform", "linux")
-    for name in viewing.DISPLAYS:
+    monkeypatch.setattr(view.webbrowser, "open", lambda address: asked.append(address) or True)
+    monkeypatch.setattr(view.sys, "platform", "linux")
+    for name in view.DISPLAYS:
         monkeypatch.delenv(name, raising=False)
     assert not opened("http://x")
     monkeypatch.setenv("DISPLAY", ":0")
@@ -190,7 +190,7 @@ def test_a_browser_needs_a_display(monkeypatch):
     assert asked == ["http://x"]
 
     def none(_):
-        raise viewing.webbrowser.Error
+        raise view.webbrowser.Error
 
-    monkeypatch.setattr(viewing.webbrowser, "open", none)
+    monkeypatch.setattr(view.webbrowser, "open", none)
     assert not opened("http://x")

@@ -19,8 +19,7 @@ import real_parts
 from command import assert_misused, assert_refused, bridge, done, inside
 from real_parts import need
 
-from bridge.cli.view import TRACE
-from bridge.cli.viewing import PORT
+from bridge.cli.view import PORT, TRACE
 from bridge.report import load
 
 COMMAND = str(Path(sys.executable).with_name("bridge"))

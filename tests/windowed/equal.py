@@ -10,8 +10,7 @@ from bridge.join.choices import Choices
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.asked import Asked, kept
 from bridge.scale.loading import tasks_of
-from bridge.scale.merging import Merged
-from bridge.scale.packed import unpacked
+from bridge.scale.merging import Merged, unpacked
 from bridge.scale.task import Broken, done
 from bridge.scale.windowed.aggregating import aggregated
 from bridge.scale.windowed.asking import made

@@ -13,14 +13,11 @@ from bridge.analyze.ranks.members import Ranks
 from bridge.join.choices import Choices
 from bridge.scale.asked import Asked
 from bridge.scale.loading import tasks_of
-from bridge.scale.merging import Times
-from bridge.scale.packed import unpacked
-from bridge.scale.windowed import limit
+from bridge.scale.merging import Times, unpacked
+from bridge.scale.windowed import part as limit
 from bridge.scale.windowed.aggregating import aggregated
-from bridge.scale.windowed.carried import CPU, GPU, Carried
-from bridge.scale.windowed.errors import WindowsError
-from bridge.scale.windowed.part import part
-from bridge.scale.windowed.tables import Gathered
+from bridge.scale.windowed.part import WindowsError, part
+from bridge.scale.windowed.tables import CPU, GPU, Carried, Gathered
 from importers.errors import ReportError
 from importers.nsys import windows
 from windowed.programs import CALL_ID

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from made_reports import PUSH_POP, Made, process, thread
 
-from bridge.scale.packed import unpacked
+from bridge.scale.merging import unpacked
 from importers.nsys.windows import opened
 from windowed.equal import TABLES, assert_equal, both
 

@@ -11,7 +11,7 @@ from made_reports import report
 from read_once import reading_once
 
 from bridge import nvtx_op, profile
-from bridge.scale.windowed import limit
+from bridge.scale.windowed import part
 from importers.nsys import windows
 
 ASKED = """
@@ -51,12 +51,12 @@ def made(tmp_path_factory):
 def path(made, tmp_path, monkeypatch):
     """A report of which every table takes three windows of the least memory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(limit, "BASE", 0)
-    monkeypatch.setattr(limit, "MANY", 0)
-    monkeypatch.setattr(limit, "LEAST", 1)
-    monkeypatch.setattr(limit, "taken", lambda: 0)  # the tests' own process is larger
-    monkeypatch.setattr(limit, "PER_CALL", 0)
-    monkeypatch.setattr(limit, "needed", lambda _path, _tables: 2_500)
+    monkeypatch.setattr(part, "BASE", 0)
+    monkeypatch.setattr(part, "MANY", 0)
+    monkeypatch.setattr(part, "LEAST", 1)
+    monkeypatch.setattr(part, "taken", lambda: 0)  # the tests' own process is larger
+    monkeypatch.setattr(part, "PER_CALL", 0)
+    monkeypatch.setattr(part, "needed", lambda _path, _tables: 2_500)
     return made
 
 
@@ -126,8 +126,8 @@ def test_a_recording_of_its_process_is_refused(path):
 
 
 def test_too_little_is_refused_with_the_least_that_works(path, monkeypatch):
-    monkeypatch.setattr(limit, "BASE", 170_000_000)
-    monkeypatch.setattr(limit, "LEAST", 40_000_000)
+    monkeypatch.setattr(part, "BASE", 170_000_000)
+    monkeypatch.setattr(part, "LEAST", 40_000_000)
     result = bridge("report", path, "--memory", "100MB")
     assert_refused(result, "made.sqlite", "--memory 100MB is too little: 210MB is the least")
 

@@ -6,7 +6,7 @@ import pytest
 from made_reports import PUSH_POP, START_END, Made, changed, process, thread
 
 from bridge.scale.asked import Asked
-from bridge.scale.windowed.errors import WindowsError
+from bridge.scale.windowed.part import WindowsError
 from importers.errors import NotAReport
 from importers.nsys import windows
 from windowed.equal import TABLES, assert_equal, both

@@ -25,8 +25,8 @@ from bridge.analyze.overview.memory import samples
 from bridge.analyze.tree import stacks, subtree_sums
 from bridge.join.attributed import Attributed
 from bridge.join.intervals import busy
+from bridge.join.nesting import paths
 from bridge.join.order import NONE, Flags, Ints, number
-from bridge.join.paths import paths
 from importers import frames
 from importers.report import Report
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridge.join.attributed import Attributed
-from bridge.join.autograd import inherited
-from bridge.join.directions import ENGINE
+from bridge.join.autograd import ENGINE, inherited
 from bridge.join.grammar import Label, parse
 from bridge.join.nesting import Nesting
 from bridge.join.order import NONE, Flags, Ints, by, number

@@ -12,8 +12,8 @@ import numpy as np
 
 from bridge.analyze.metrics.measured import SURE
 from bridge.join.attributed import Attributed
+from bridge.join.nesting import paths
 from bridge.join.order import NONE, Ints, number, runs, stable
-from bridge.join.paths import paths
 from bridge.join.steps import KINDS
 from importers import frames
 from importers.report import Report

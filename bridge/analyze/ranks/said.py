@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bridge.join.choices import KEY
 from bridge.join.order import NONE
-from bridge.join.ranked import KEY
 from importers.report import Facts
 
 OPTION, RECORDING, PROFILER, ENVIRONMENT, PROCESS, NCCL, FILE, PLACE = KNOWN_BY = (

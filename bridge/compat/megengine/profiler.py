@@ -7,10 +7,12 @@ once, at `dump`, or when it is given up, or at the end of the program.
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
+from os import getpid
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakSet
@@ -19,9 +21,87 @@ from bridge.annotate import mark
 from bridge.annotate import scope as annotated_scope
 from bridge.capture.session.profile import Profile, is_profiling
 from bridge.capture.session.profile import profile as session_of
-from bridge.compat.calls import happened
-from bridge.compat.files import write_json
-from bridge.compat.megengine.timeline import STOP_STEP, merged, timeline
+from bridge.compat.calls import (
+    Call,
+    Happened,
+    Instant,
+    begun_and_ended,
+    finite,
+    happened,
+    laned,
+    write_json,
+)
+
+# -- The timeline that MegEngine's profiler writes, and several of them on one clock
+
+
+STOP_STEP = "StopStep"
+Event = dict[str, Any]
+
+
+def timeline(recorded: Happened) -> dict[str, Any]:
+    """Return what was recorded, in Chrome's trace format: B and E of calls, i of marks, C of counters."""
+    tracks = laned(recorded.calls, lambda call: call.thread)
+    tid = {track: number for number, track in enumerate(tracks)}
+    for instant in recorded.instants:
+        tid.setdefault((instant.thread, 0), len(tid))
+    events = [
+        *(e for track, calls in tracks.items() for e in _calls(calls, tid[track], recorded.first)),
+        *(_instant(one, tid[one.thread, 0], recorded.first) for one in _sayable(recorded)),
+    ]
+    events.sort(key=lambda event: event["ts"])
+    names = [_thread_name(number, *track, recorded.threads) for track, number in tid.items()]
+    local = (recorded.epoch_ns + recorded.first) / 1000
+    return {"traceEvents": [*names, *events], "metadata": {"localTime": local}}
+
+
+def merged(files: Iterable[Path]) -> dict[str, Any]:
+    """Put the timelines of several files into one, whose clock begins with the first."""
+    found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    began = [one["metadata"]["localTime"] for one in found]
+    first = min(began, default=0)
+    events: list[Event] = []
+    for one, at in zip(found, began, strict=True):
+        events += (_moved(event, at - first) for event in one["traceEvents"])
+    return {"traceEvents": events, "metadata": {"localTime": first}}
+
+
+def _moved(event: Event, by: float) -> Event:
+    return {**event, "ts": event["ts"] + by} if "ts" in event else event
+
+
+def _calls(calls: list[Call], tid: int, zero: int) -> Iterator[Event]:
+    for phase, call, time in begun_and_ended(calls):
+        event = {"name": call.name, "ph": phase, "ts": (time - zero) / 1000}
+        event |= {"pid": call.process, "tid": tid, "cat": call.category or "Op"}
+        yield event | ({"args": _arguments(call)} if phase == "B" else {})
+
+
+def _arguments(call: Call) -> dict[str, Any]:
+    own = {"__name__": call.name, "__id__": str(call.payload)}  # 64 bits: too many for a viewer
+    return own | dict(call.details)
+
+
+def _sayable(recorded: Happened) -> Iterator[Instant]:
+    return (one for one in recorded.instants if one.value is None or finite(one.value))
+
+
+def _instant(instant: Instant, tid: int, zero: int) -> Event:
+    event: Event = {"name": instant.name, "ts": (instant.time - zero) / 1000}
+    event |= {"pid": getpid(), "tid": tid, "cat": instant.category or "Mark"}
+    if instant.value is None:
+        return event | {"ph": "i", "s": "t"}
+    return event | {"ph": "C", "args": {instant.name: instant.value}}
+
+
+def _thread_name(tid: int, thread: int, lane: int, names: Mapping[int, str]) -> Event:
+    name = names.get(thread) or f"thread {thread}"
+    known = f"{name} ({lane + 1})" if lane else name
+    return {"name": "thread_name", "ph": "M", "pid": getpid(), "tid": tid, "args": {"name": known}}
+
+
+# -- A profiler object as MegEngine has it: a block, a function, or from start to stop
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 

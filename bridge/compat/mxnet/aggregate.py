@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from bridge.compat.calls import Call, Happened, spent
-from bridge.compat.files import finite
+from bridge.compat.calls import Call, Happened, finite, spent
 
 MEMORY = "memory"  # the domain that a session samples memory in
 OPERATORS = "operator"

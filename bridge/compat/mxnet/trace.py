@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bridge.compat.calls import Happened, Instant
-from bridge.compat.files import finite
+from bridge.compat.calls import Happened, Instant, begun_and_ended, finite, laned
 from bridge.compat.mxnet.aggregate import domain_of
 from bridge.compat.mxnet.objects import SCOPES
-from bridge.compat.tracks import begun_and_ended, laned
 
 OPERATORS, HOST = "operator", "cpu/0"
 DOMAINS = 1000  # the numbers of their processes begin here, beyond those of devices

@@ -10,9 +10,15 @@ from time import monotonic_ns
 from typing import Any
 
 from bridge.capture.session.profile import Profile, profile
-from bridge.compat.calls import Call, Happened, happened, together
-from bridge.compat.files import write_json
-from bridge.compat.tracks import begun_and_ended, laned
+from bridge.compat.calls import (
+    Call,
+    Happened,
+    begun_and_ended,
+    happened,
+    laned,
+    together,
+    write_json,
+)
 
 OPERATOR = "ComputationOperator"  # the category of what has none
 HIGHEST = 2

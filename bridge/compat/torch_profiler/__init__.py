@@ -3,12 +3,12 @@
 from bridge.compat.torch_profiler.activities import (
     ProfilerAction,
     ProfilerActivity,
+    schedule,
     supported_activities,
+    tensorboard_trace_handler,
 )
-from bridge.compat.torch_profiler.handler import tensorboard_trace_handler
+from bridge.compat.torch_profiler.events import record_function
 from bridge.compat.torch_profiler.profiling import profile
-from bridge.compat.torch_profiler.schedules import schedule
-from bridge.compat.torch_profiler.user import record_function
 
 __all__ = [
     "ProfilerAction",

@@ -6,11 +6,48 @@ what is not recorded on the host (device times, memory) is 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
+from bridge.analyze.averages.table import Cut, table
+from bridge.annotate import nvtx_op
 from bridge.compat.calls import Call, Happened, outer_first
-from bridge.compat.torch_profiler.user import USER
+
+# -- Ranges that a program names itself
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+USER = "user_annotation"
+
+
+class record_function:  # noqa: N801 - theirs
+    """Surround a block, or decorate a function; ``args`` is a text that is kept with the call."""
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name, self.args = name, args
+        self._op = nvtx_op(name, category=USER, args={} if args is None else {"args": args})
+        self._entered = 0
+
+    def __enter__(self) -> Self:
+        self._entered += 1
+        self._op.__enter__()
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if not self._entered:
+            raise AssertionError("record_function was left, but not entered")
+        self._entered -= 1
+        self._op.__exit__(kind, error, trace)
+
+    def __call__(self, function: F) -> F:
+        """Decorate a function, a coroutine function, a generator function."""
+        return nvtx_op(self.name, category=USER)(function)
+
+
+# -- One object per call, as PyTorch's profiler gives them, and their averages
+
 
 STEP, STEPS = "ProfilerStep#", "ProfilerStep*"
 
@@ -155,3 +192,85 @@ def _nest(events: Iterable[FunctionEvent]) -> None:
 
 def _holds(outer: Call, inner: Call) -> bool:
     return inner.start < outer.end and inner.end <= outer.end
+
+
+# -- Lists of calls or averages, with the methods that PyTorch's have
+
+
+One = TypeVar("One", bound=Measured)
+TOTAL = "Total"
+
+
+class EventList(list[One]):
+    """Calls in the order of their begin, or averages."""
+
+    def __init__(
+        self,
+        events: Iterable[One] = (),
+        *,
+        with_flops: bool = False,
+        recorded: Happened | None = None,
+    ) -> None:
+        super().__init__(events)
+        self._with_flops = with_flops
+        self._recorded = recorded or Happened()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The sum of the self times, in µs."""
+        return sum(event.self_cpu_time_total for event in self)
+
+    def key_averages(
+        self,
+        group_by_input_shapes: bool = False,
+        group_by_stack_n: int = 0,  # noqa: ARG002 - no stacks are recorded: all are alike
+        group_by_overload_name: bool = False,  # noqa: ARG002 - nor are overloads
+    ) -> EventList[FunctionEventAvg]:
+        """Return one row per name, or per name and shapes."""
+        calls: Any = self
+        found = averages(calls, shapes=group_by_input_shapes)
+        return EventList(found, with_flops=self._with_flops, recorded=self._recorded)
+
+    def total_average(self) -> FunctionEventAvg:
+        """Return one row of all; self times alone make sense in it."""
+        calls: Iterable[Any] = self
+        total: FunctionEventAvg | None = None
+        for event in calls:
+            total = total or FunctionEventAvg(event, TOTAL, shapes=False)
+            total.add(event)
+        if total is None:
+            raise ValueError("there is no total of nothing")
+        return total
+
+    def table(  # noqa: PLR0913, PLR0917 - theirs
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int | None = 75,
+        max_name_column_width: int | None = 55,
+        max_shapes_column_width: int | None = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+        time_unit: str | None = None,
+    ) -> str:
+        """Return a table, largest first by ``sort_by``; a limit of -1 shows all.
+
+        Raises AttributeError for a key that there is not.
+        """
+        del max_src_column_width  # of a column that there is not
+        cut = Cut(row_limit, max_name_column_width, max_shapes_column_width, top_level_events_only)
+        return table(self, sort_by, cut, header, time_unit, self._with_flops)
+
+    def export_chrome_trace(self, path: str | Path) -> None:
+        """Write a timeline, replacing the file."""
+        from bridge.compat.torch_profiler.profiling import export  # noqa: PLC0415 (it needs this class)
+
+        calls: Any = self
+        export(path, calls, self._recorded, {})
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+Events = EventList[FunctionEvent]
+Averages = EventList[FunctionEventAvg]

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from bridge.analyze.plotted import Bars
-from bridge.render.plot import room
+from bridge.render.plot import page
 from bridge.render.plot.page import COLORS, REST, scale, time
 
 NAMES = 0.3  # of the figure's width
@@ -31,7 +31,7 @@ def draw(axes: Axes, bars: Bars, parts: Sequence[str]) -> None:
         left += values
     if bars.reasons:
         axes.barh(0, 0, color=REST, label="no op (reason)")
-    size = min(7, room.row_height(axes, len(place)) * 0.85)
+    size = min(7, page.row_height(axes, len(place)) * 0.85)
     for at, total in zip(place.tolist(), totals.tolist(), strict=True):
         said = f"{time(total)} · {total / max(1, whole):.1%}"
         # Not clipped, so the layout leaves room for it beside the longest bar.
@@ -39,10 +39,10 @@ def draw(axes: Axes, bars: Bars, parts: Sequence[str]) -> None:
             said, (total / by, at), (3, 0), textcoords="offset points", va="center",
             fontsize=size * 0.93, annotation_clip=False,
         )  # fmt: skip
-    names = [room.fit(axes, name, NAMES, size) for name in bars.names]
+    names = [page.fit(axes, name, NAMES, size) for name in bars.names]
     axes.set_yticks(place, names, fontsize=size)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
     axes.set_xlim(0, max(float(left.max(initial=0)), 1e-9))
-    room.say_x(axes, f"GPU time of the op itself ({unit})")
-    room.legend(axes)
+    page.say_x(axes, f"GPU time of the op itself ({unit})")
+    page.legend(axes)

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
 from bridge.analyze.plotted import Durations
-from bridge.render.plot import room
+from bridge.render.plot import page
 from bridge.render.plot.page import COLORS, scale, time
 
 NAMES = 0.34  # of the figure's width
@@ -29,9 +29,9 @@ def histogram(axes: Axes, found: Durations) -> None:
         axes.stairs(top, found.edges_ns, baseline=row, fill=True, facecolor=color)
         axes.axhline(row, color="#bbbbbb", linewidth=0.5)
     of_row = zip(found.names, found.counts.sum(axis=1), found.total_ns, strict=True)
-    size = min(6.5, room.row_height(axes, len(found.names)) * 0.42)
+    size = min(6.5, page.row_height(axes, len(found.names)) * 0.42)
     said = [
-        f"{room.fit(axes, name, NAMES, size, 34)}\n{n:,} ×, {time(int(ns))} in all"
+        f"{page.fit(axes, name, NAMES, size, 34)}\n{n:,} ×, {time(int(ns))} in all"
         for name, n, ns in of_row
     ]
     axes.set_yticks(np.arange(len(said)) - 0.4, said, fontsize=size)
@@ -44,7 +44,7 @@ def histogram(axes: Axes, found: Durations) -> None:
     axes.xaxis.set_minor_formatter("")
     axes.spines["left"].set_visible(False)
     axes.set_ylim(max(1, len(found.names)) - 0.85, -0.95)
-    room.say_x(axes, "duration; how many took so long, each row by its own highest bin")
+    page.say_x(axes, "duration; how many took so long, each row by its own highest bin")
 
 
 def memory(axes: Axes, found: Mapping[str, Any]) -> None:
@@ -62,7 +62,7 @@ def memory(axes: Axes, found: Mapping[str, Any]) -> None:
         )  # fmt: skip
     axes.set_xlim(0, max(found["length_ns"] / of_time, 1e-9))
     axes.set_ylim(0, max(1e-9, most / of_size * 1.06))
-    room.say_x(axes, f"time ({unit})")
+    page.say_x(axes, f"time ({unit})")
     axes.set_ylabel(f"memory ({size})")
     axes.grid(axis="y", color="#e5e5e5", linewidth=0.5)
-    room.legend(axes)
+    page.legend(axes)

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from bridge.analyze.plotted import Lanes
-from bridge.render.plot import room
+from bridge.render.plot import page
 from bridge.render.plot.page import INK, NOTHING, REST, color, scale
 
 LOW = 18  # points: a lane with no room for two lines
@@ -43,18 +43,18 @@ def draw(axes: Axes, lanes: Lanes) -> None:
     axes.set_ylim(max(1, len(lanes.lanes)) - 0.45, -0.55)
     axes.set_xlim(0, max(length / by, 1e-9))
     more = f"; {lanes.left} idler streams not shown" if lanes.left else ""
-    room.say_x(axes, f"time ({unit}){marked}{more}")
-    room.legend(axes)
+    page.say_x(axes, f"time ({unit}){marked}{more}")
+    page.legend(axes)
 
 
 def _label(axes: Axes, names: list[str]) -> None:
     """Name the lanes: a line for the device, one for the stream, or one line for both where lanes are low."""
-    high = room.row_height(axes, len(names))
+    high = page.row_height(axes, len(names))
     low = high < LOW
     size = min(7, high * (0.85 if low else 0.42))
     parted = (name.rsplit(", stream ", 1) for name in names)
     said = [
-        f"{room.fit(axes, device, NAMES / (2 if low else 1), size, 28)}{', ' if low else chr(10)}stream {stream}"
+        f"{page.fit(axes, device, NAMES / (2 if low else 1), size, 28)}{', ' if low else chr(10)}stream {stream}"
         for device, stream in parted
     ]
     axes.set_yticks(range(len(names)), said, fontsize=size)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from bridge.render.plot import room
+from bridge.render.plot import page
 from bridge.render.plot.page import COLORS, INK
 
 TERA, GIGA = 1e12, 1e9
@@ -52,9 +52,9 @@ def draw(
         axis.set_minor_formatter("")
     axes.grid(color="#e5e5e5", linewidth=0.5)
     axes.set_axisbelow(True)
-    room.say_x(axes, "intensity (FLOP per byte); area: GPU time")
+    page.say_x(axes, "intensity (FLOP per byte); area: GPU time")
     axes.set_ylabel("reached (TFLOP/s)")
-    room.legend(axes)
+    page.legend(axes)
 
 
 def _style(nth: int, top: int) -> dict[str, Any]:

@@ -3,29 +3,154 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 
+import numpy as np
+
+from bridge.analyze import lawful
+from bridge.analyze.devices import Devices
+from bridge.analyze.lawful import Finding
+from bridge.analyze.ranks.members import Ranks
+from bridge.analyze.ranks.said import BEGUN
 from bridge.analyze.totals import Totals
+from bridge.analyze.tracks import ID_BITS
+from bridge.analyze.views import VIEWS, dimensions_of
+from bridge.join.attributed import Attributed
+from bridge.join.choices import ranked
+from bridge.join.domains import is_library
+from bridge.join.order import number
 from bridge.report import Joined
 from bridge.scale.aggregates import Aggregates, ops_of, wholes
-from bridge.scale.packed import packed
-from bridge.scale.task import Task
+from bridge.scale.asked import Asked
+from bridge.scale.merging import packed
+from bridge.scale.task import Task, undeclared_in, without
 from bridge.scale.together import added
-from bridge.scale.windowed import limit
-from bridge.scale.windowed.alike import Alike
-from bridge.scale.windowed.carried import Carried, Slices
-from bridge.scale.windowed.errors import WindowsError
-from bridge.scale.windowed.part import Part, part
-from bridge.scale.windowed.tables import Gathered
-from bridge.scale.windowed.warned import Warned
-from bridge.scale.work import undeclared_in, without
+from bridge.scale.windowed import part as limit
+from bridge.scale.windowed.part import Part, WindowsError, part
+from bridge.scale.windowed.tables import Carried, Gathered, Slices
+from importers import frames
 from importers.nsys import windows
 from importers.nsys.windows import Window, Windows
 from importers.recording import beside
 from importers.report import Report
+
+# -- What is found out over a whole report and must be the same in each window: who is which rank, what GPUs are called
+
+
+Key = tuple[int, int]
+
+
+def named(tables: Collection[Asked]) -> frozenset[str]:
+    """Return the dimensions of tables."""
+    return frozenset(n for one in tables if one.by not in VIEWS for n in dimensions_of(one.by))
+
+
+class Alike:
+    """The ``skeleton`` knows all processes and devices; each window is compared with what it tells."""
+
+    def __init__(
+        self, skeleton: Report, place: int, rank_from: str | None, tables: Collection[Asked]
+    ) -> None:
+        self.name, self.place = skeleton.source[0], place
+        self.dimensions = named(tables)
+        self.ranks = Ranks.of(ranked(skeleton, rank_from), place)
+        self.devices = _devices(Attributed.of(skeleton))
+        self.libraries: dict[Key, bool] = {}
+        self._numbers(skeleton)
+
+    def check(self, joined: Part) -> None:
+        """Raise WindowsError if a window would be told otherwise than the whole."""
+        by = self.dimensions
+        if not by.isdisjoint(("rank", "host")) and _begins(joined.report):
+            raise WindowsError(self.name, "ranks are told by where communicators begin")
+        if not by.isdisjoint(("device", "stream")):
+            self._same(_devices(joined), self.devices)
+        for key, library in _libraries(joined.report):
+            if self.libraries.setdefault(key, library) != library:
+                what = "ranges of a domain without a name are ops in some of its windows only"
+                raise WindowsError(self.name, what)
+
+    def _same(self, here: Mapping[Key, str], whole: Mapping[Key, str]) -> None:
+        if any(whole.get(key) != one for key, one in here.items()):
+            raise WindowsError(self.name, "what its GPUs are called takes a look at all of it")
+
+    def _numbers(self, skeleton: Report) -> None:
+        tables = ("ranges", "launches", "activities")
+        every = [frames.ints(getattr(skeleton, table), "process") for table in tables]
+        processes = np.unique(np.concatenate(every))
+        alike = len(np.unique(processes >> 24 & ID_BITS)) < len(processes)
+        if alike and not self.dimensions.isdisjoint(("thread", "process", "stream", "device")):
+            raise WindowsError(self.name, "two of its processes have one number")
+
+
+def _begins(report: Report) -> bool:
+    """Tell whether a communicator begins in a report, which may tell ranks."""
+    names = report.ranges["name"]
+    begins = np.array([*(n.startswith(BEGUN) for n in names.cat.categories), False])
+    return bool(begins[frames.codes(names)].any())
+
+
+def _devices(joined: Attributed) -> dict[Key, str]:
+    columns = [frames.ints(joined.report.activities, c) for c in ("process", "device")]
+    found = Devices.of_report(joined)
+    _, rows = number(*columns)
+    keys = zip(*(c[rows].tolist() for c in columns), strict=True)
+    return dict(zip(keys, (found.names[n] for n in found.of[rows].tolist()), strict=True))
+
+
+def _libraries(report: Report) -> list[tuple[Key, bool]]:
+    """Return of each domain without a name whether its ranges are a library's own: by all their texts."""
+    ranges = report.ranges
+    named_ = np.array([*(bool(n) for n in ranges["domain_name"].cat.categories), False])
+    bare = ~named_[frames.codes(ranges["domain_name"])] & (frames.ints(ranges, "domain") != 0)
+    rows = np.flatnonzero(bare)
+    process, domain = (frames.ints(ranges, c)[rows] for c in ("process", "domain"))
+    code, first = number(process, domain)
+    names = ranges["name"].iloc[rows]
+    return [
+        ((int(process[at]), int(domain[at])), is_library("", names[code == n].unique()))
+        for n, at in enumerate(first.tolist())
+    ]
+
+
+# -- What is unlawful in a report, counted over its windows
+
+
+class Warned:
+    """Says what `bridge.analyze.lawful` says of the whole report."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []  # by rule
+        self.first: list[tuple[int, str]] = []
+        self.rules: Sequence[Finding] = ()
+
+    def add(self, joined: Part, window: Window) -> None:
+        """Count the rows of a window, each where it begins."""
+        self.rules = list(lawful.findings(joined))
+        self.rows = self.rows or [0] * len(self.rules)
+        self.first = self.first or [(np.iinfo(np.int64).max, "")] * len(self.rules)
+        for n, rule in enumerate(self.rules):
+            rows = rule.rows[window.begun[rule.rows]] if rule.frame == "ranges" else rule.rows
+            self.rows[n] += len(rows)
+            if len(rows):
+                number = window.number[rule.frame][rows]
+                at = int(np.argmin(number))
+                one = lawful.shown(getattr(joined.report, rule.frame), int(rows[at]))
+                self.first[n] = min(self.first[n], (int(number[at]), one))
+
+    def lines(self, source: str) -> tuple[str, ...]:
+        """Return a line per rule that any row breaks."""
+        return tuple(
+            lawful.line(source, rule, rows, f"#{number} {example}")
+            for rule, rows, (number, example) in zip(self.rules, self.rows, self.first, strict=True)
+            if rows
+        )
+
+
+# -- A report becomes aggregates window by window
 
 
 def aggregated(task: Task, path: Path, count: int, at: Sequence[int] | None = None) -> Aggregates:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.task import Task
-from bridge.scale.windowed import limit
+from bridge.scale.windowed import part
 from bridge.scale.windowed.aggregating import aggregated
 from bridge.scale.windowed.asking import why_not
-from bridge.scale.windowed.errors import WindowsError
+from bridge.scale.windowed.part import WindowsError
 from importers.errors import NotAReport
 from importers.nsys import export
 
@@ -21,7 +21,7 @@ def in_windows(task: Task) -> Aggregates | None:
     if not task.path.is_file():
         raise NotAReport(f"{task.path}: no such file; is the name right?")
     with _export(task.path) as path:
-        count = limit.count(path, task.tables, task.memory)
+        count = part.count(path, task.tables, task.memory)
         if count == 1:
             return None
         for one in task.tables:
@@ -32,7 +32,7 @@ def in_windows(task: Task) -> Aggregates | None:
 
 @contextmanager
 def _export(path: Path) -> Iterator[Path]:
-    if path.suffix in export.SUFFIXES and not limit.is_export(path):
+    if path.suffix in export.SUFFIXES and not part.is_export(path):
         with export.exported(path) as made:
             yield made
     else:

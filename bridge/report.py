@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 import importers
-from bridge.analyze import during, lawful
+from bridge.analyze import lawful, windows
 from bridge.analyze.metrics import timeless
 from bridge.analyze.ranks import Ranks
 from bridge.analyze.tables import Options, table
@@ -143,11 +143,11 @@ class Joined:
         joined = self.attributed
         if first_ns is not None or last_ns is not None:
             timeless.refuse(self.report, "time from the first event on (--from, --to)")
-            joined = joined.within(during.by_clock(joined, first_ns, last_ns))
+            joined = joined.within(windows.by_clock(joined, first_ns, last_ns))
         if steps is not None:
-            joined = joined.within(during.by_step(joined, *steps))
+            joined = joined.within(windows.by_step(joined, *steps))
         if range_name is not None:
-            joined = joined.within(during.by_range(joined, range_name))
+            joined = joined.within(windows.by_range(joined, range_name))
         return Joined(joined)
 
     def key_averages(

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.breakdown.of_activities import Groups
+from bridge.analyze.calltree import once, stacks
 from bridge.analyze.groups import texts
 from bridge.analyze.names import KERNEL_NAMES, named
-from bridge.analyze.tree import once, stacks
 from bridge.analyze.views import VIEWS
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Ints, number

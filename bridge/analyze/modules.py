@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.calltree import own_time
+from bridge.analyze.calltree import own_time, repeated, subtree_sums
 from bridge.analyze.groups import counts, ratio, sums, texts
-from bridge.analyze.tree import repeated, subtree_sums
 from bridge.join.attributed import Attributed
 from bridge.join.autograd import inherited
 from bridge.join.order import NONE, Flags, Ints, number

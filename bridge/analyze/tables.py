@@ -14,18 +14,17 @@ from bridge.analyze import breakdown
 from bridge.analyze.breakdown import of_activities
 from bridge.analyze.causes.gaps import OVER_NS, by_gap, by_idle
 from bridge.analyze.causes.launches import by_launch
-from bridge.analyze.chosen_columns import chosen
 from bridge.analyze.concurrency import by_collective, by_device
 from bridge.analyze.filters import meant
 from bridge.analyze.flops import Costs
 from bridge.analyze.kernels import by_copy, by_kernel, by_op_kernel
 from bridge.analyze.metrics import columns, timeless
-from bridge.analyze.metrics.rules import by_rule
+from bridge.analyze.metrics.columns import by_rule
 from bridge.analyze.modules import by_forward_op, by_module
 from bridge.analyze.ops import by_op
-from bridge.analyze.phases import by_phase
+from bridge.analyze.phases import by_phase, by_wait
 from bridge.analyze.ranges import by_range
-from bridge.analyze.ranks.skew import by_skew
+from bridge.analyze.ranks.table import by_skew
 from bridge.analyze.steps import by_step
 from bridge.analyze.views import (
     BROKEN_DOWN,
@@ -38,8 +37,42 @@ from bridge.analyze.views import (
     dimensions_of,
     labels_of,
 )
-from bridge.analyze.waits import by_wait
 from bridge.join.attributed import BOTH, Attributed
+
+# -- Which columns of a table someone asks for: by name, by set, or as it comes
+
+
+DEFAULT, ALL = "default", "all"
+
+
+def chosen(
+    asked: Sequence[str],
+    default: Sequence[str],
+    every: Sequence[str],
+    sets: Mapping[str, Sequence[str]],
+) -> list[str]:
+    """Return the columns that are asked for, each once, in the order asked.
+
+    A word is a column, a set, "default", "all", or a column without its ``_ns``. Raises ValueError, in
+    words for the user, for any other.
+    """
+    known = {DEFAULT: default, ALL: [*default, *(c for c in every if c not in default)], **sets}
+    found: list[str] = []
+    for word in asked or (DEFAULT,):
+        if word in known and word not in every:
+            found += known[word]
+            continue
+        column = next((c for c in (word, f"{word}_ns") if c in every or c in default), None)
+        if column is None:
+            raise ValueError(
+                f"no column {word!r}: one of {', '.join(every)}; or {', '.join(known)}"
+            )
+        found.append(column)
+    return list(dict.fromkeys(found))
+
+
+# -- One table of a report by its name (``--by``), with the columns and options that are asked for
+
 
 Table = Callable[[Attributed], pd.DataFrame]
 Made = Callable[[Sequence[str]], pd.DataFrame]

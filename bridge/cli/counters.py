@@ -35,12 +35,12 @@ def with_ncu(found: Joined, paths: Sequence[Path], choices: Choices) -> Joined:
     """Match what Nsight Compute measured to the kernels of a report, and say on stderr how well that went."""
     if not paths:
         return found
-    from bridge.analyze.metrics import several, timeless
+    from bridge.analyze.metrics import matched, timeless
     from bridge.report import Joined
 
     if not timeless.has_timeline(found.report):
         raise click.UsageError("--ncu goes with a report that has a timeline, as of nsys")
-    metrics = several.united([_matched(found, path, choices) for path in paths])
+    metrics = matched.united([_matched(found, path, choices) for path in paths])
     report = replace(found.report, metrics=metrics)
     return Joined(replace(found.attributed, report=report))
 

@@ -152,7 +152,7 @@ def _memory(joined: Joined, axes: Axes, **_: Any) -> None:
 
 
 def _roofline(joined: Joined, axes: Axes, *, top: int, costs: Costs, **_: Any) -> None:
-    from bridge.analyze.overview.names import Names
+    from bridge.analyze.overview.axis import Names
     from bridge.analyze.overview.roofline import roofline as reached
     from bridge.render.plot import roofline
 

@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from bridge.analyze.hints import Hint
 from bridge.analyze.moment import Place, Range, Step, Thread
-from bridge.analyze.why import Others, Why
+from bridge.analyze.why import Hint, Others, Why
 from bridge.render import units
 
 FORMAT = "bridge.why/1"

@@ -12,7 +12,7 @@ from join.programs import attributed, programs
 from made_reports import MARK
 
 import bridge
-from bridge.analyze.timeline import Selection, curves, timeline
+from bridge.analyze.timeline import Selection, parts, timeline
 from bridge.analyze.windows import Windows, between, of_ranges, of_steps
 from importers import ReportError, frames
 
@@ -92,7 +92,7 @@ def at(curve, instant):
 @given(spans)
 def test_the_level_is_how_many_are_open(pairs):
     start, end = columns(pairs)
-    curve = curves.level(start, end)
+    curve = parts.level(start, end)
     for instant in range(-1, 75):
         is_open = sum(a <= instant < b for a, b in zip(start.tolist(), end.tolist(), strict=True))
         assert (at(curve, instant) or 0) == is_open
@@ -109,22 +109,22 @@ def test_time_in_bins_is_exact(pairs, edges):
         sum(t in ran for t in range(a, b))
         for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
     ]
-    assert curves.in_bins(start, end, edges).tolist() == expected
+    assert parts.in_bins(start, end, edges).tolist() == expected
 
 
 def test_the_busy_share_of_a_kernel_in_the_middle():
-    time, share = curves.busy_share(np.array([0, 4_000]), np.array([1_000, 8_000]))
+    time, share = parts.busy_share(np.array([0, 4_000]), np.array([1_000, 8_000]))
     assert time.tolist() == [*range(0, 8_000, 1_000), 8_000]
     assert share.tolist() == [100, 0, 0, 0, 100, 100, 100, 100, 0]
 
 
 def test_a_long_curve_keeps_its_peaks_and_its_levels(monkeypatch):
-    monkeypatch.setattr(curves, "MOST", 50)
-    monkeypatch.setattr(curves, "BINS", 10)
+    monkeypatch.setattr(parts, "MOST", 50)
+    monkeypatch.setattr(parts, "BINS", 10)
     random = np.random.default_rng(7)
     time = np.cumsum(random.integers(1, 5, 1000))
     value = np.abs(np.cumsum(random.integers(-1, 2, 1000)))
-    when, what = curves.thinned(time, value)
+    when, what = parts.thinned(time, value)
     assert len(when) <= 2 * 10
     assert (np.diff(when) > 0).all()
     assert what.max() == value.max()
@@ -132,7 +132,7 @@ def test_a_long_curve_keeps_its_peaks_and_its_levels(monkeypatch):
         zip(time.tolist(), value.tolist(), strict=True)
     )
     assert (when[-1], what[-1]) == (time[-1], value[-1])
-    short = curves.thinned(time[:50], value[:50])
+    short = parts.thinned(time[:50], value[:50])
     assert short[0] is not None
     assert short[1].tolist() == value[:50].tolist()
 
@@ -141,14 +141,14 @@ def test_a_long_curve_keeps_its_peaks_and_its_levels(monkeypatch):
 def test_curves_of_a_real_report(corpus):
     joined = bridge.load(corpus / "nsys" / "cupy-power-iteration.sqlite").attributed
     drawn = {s.name.names[0]: s for s in timeline(joined).counters if len(s)}
-    assert list(drawn) == [curves.RUNNING, curves.QUEUED, curves.BUSY, curves.BEHIND]
+    assert list(drawn) == [parts.RUNNING, parts.QUEUED, parts.BUSY, parts.BEHIND]
     table, launches = joined.report.activities, joined.report.launches
     start, end = frames.ints(table, "start"), joined.end
-    running = drawn[curves.RUNNING]
+    running = drawn[parts.RUNNING]
     curve = running.start, running.args["value"]
     for instant in start[::97].tolist():
         assert at(curve, instant) == int(((start <= instant) & (instant < end)).sum())
-    behind = drawn[curves.BEHIND].args["value"]
+    behind = drawn[parts.BEHIND].args["value"]
     launch = joined.attribution.launch
     late = start[launch != -1] - frames.ints(launches, "end")[launch[launch != -1]]
     assert sorted(behind.tolist()) == sorted(late.tolist())
@@ -156,11 +156,11 @@ def test_curves_of_a_real_report(corpus):
 
 def test_a_curve_begins_with_the_value_it_had_before():
     curve = np.array([10, 20, 30]), np.array([1, 2, 0])
-    at_25 = curves.within(curve, (25, 100))
+    at_25 = parts.within(curve, (25, 100))
     assert [c.tolist() for c in at_25] == [[25, 30], [2, 0]]
-    assert [c.tolist() for c in curves.within(curve, (20, 25))] == [[20], [2]]
-    assert [c.tolist() for c in curves.within(curve, (22, 25))] == [[22], [2]]
-    assert [c.tolist() for c in curves.within(curve, (0, 15))] == [[10], [1]]
+    assert [c.tolist() for c in parts.within(curve, (20, 25))] == [[20], [2]]
+    assert [c.tolist() for c in parts.within(curve, (22, 25))] == [[22], [2]]
+    assert [c.tolist() for c in parts.within(curve, (0, 15))] == [[10], [1]]
 
 
 # -- windows
@@ -213,7 +213,7 @@ def test_a_step_comes_with_all_that_it_launched(training):
     assert len(made.arrows.rows)
     calls = kind_of(made, "api")
     assert set(made.arrows.call[made.arrows.rows].tolist()) <= set(calls.rows.tolist())
-    [running] = (s for s in made.counters if s.name.names == [curves.RUNNING])
+    [running] = (s for s in made.counters if s.name.names == [parts.RUNNING])
     assert running.start[running.rows].size
 
 

@@ -12,8 +12,7 @@ from made_reports import PUSH_POP, START_END, Made, process, report, small, thre
 from real_parts import corpus_reports
 
 from bridge import report as whole
-from bridge.analyze.hints import GENERAL, REMEDIES, remedy
-from bridge.analyze.why import rows_of, why
+from bridge.analyze.why import GENERAL, REMEDIES, remedy, rows_of, why
 from bridge.cli import demo
 from bridge.join.attribution import REASONS
 from bridge.join.order import NONE

@@ -26,8 +26,8 @@ from rich.cells import cell_len
 
 import bridge as package
 from bridge.analyze.breakdown import breakdown
-from bridge.analyze.calls import by_call
 from bridge.analyze.filters import matching, ns_of
+from bridge.analyze.ranges import by_call
 from bridge.analyze.tables import ordered
 from bridge.analyze.views import DIMENSIONS, VIEWS
 from bridge.render import table as tables

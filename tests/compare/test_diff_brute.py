@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from join.programs import attributed, programs
 
 from bridge.analyze.compare import Comparison, compare
-from bridge.analyze.compare.kernel_names import FORMS
+from bridge.analyze.compare.rows import FORMS
 from bridge.analyze.compare.stepwise import adjusted
 from compare.brute_diff import matched, outside, rows_of, u_test
 
@@ -170,7 +170,7 @@ times = st.integers(0, 6)
 def test_p_is_that_of_the_definition(one, many, data):
     import numpy as np
 
-    from bridge.analyze.compare.significance import differs
+    from bridge.analyze.compare.stepwise import differs
 
     unlike = data.draw(st.booleans())  # so far apart that nothing is tied
     other = [data.draw(st.lists(times, min_size=many, max_size=many)) for _ in one]

@@ -6,7 +6,7 @@ from time import process_time
 
 import pytest
 
-from bridge.analyze.compare.kernel_names import FORMS, of_a_build, without_arguments, without_tiles
+from bridge.analyze.compare.rows import FORMS, of_a_build, without_arguments, without_tiles
 
 SAME_BUT_FOR_A_BUILD = [
     ("triton_poi_fused_add_3", "triton_poi_fused_add_12"),

@@ -16,7 +16,7 @@ from scipy.stats import mannwhitneyu
 
 import bridge
 from bridge.analyze.compare import Comparison, compare, stepwise
-from bridge.analyze.compare.significance import differs
+from bridge.analyze.compare.stepwise import differs
 from bridge.report import Joined
 from compare.brute_diff import u_test
 

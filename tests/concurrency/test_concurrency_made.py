@@ -11,8 +11,8 @@ from join.brute import Activity, Call, Range
 from join.programs import Program, attributed, programs, report_of
 
 from bridge.analyze.concurrency import by_collective, by_device, exposed
-from bridge.analyze.concurrency.fullness import occupancy, sm_efficiency
-from bridge.analyze.concurrency.matching import transfers
+from bridge.analyze.concurrency.clocks import transfers
+from bridge.analyze.concurrency.devices import occupancy, sm_efficiency
 from bridge.analyze.devices import Devices
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE

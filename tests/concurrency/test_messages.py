@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bridge.analyze.concurrency.messages import (
+from bridge.analyze.concurrency.communication import (
     Message,
     Said,
     bus_factor,

@@ -9,8 +9,7 @@ from real_parts import NIGHT
 
 import bridge
 from bridge.analyze.steps import ROLES, by_step
-from bridge.analyze.steps.roles import Open
-from bridge.analyze.steps.walls import Walls
+from bridge.analyze.steps.pace import Open, Walls
 from bridge.join.attributed import Attributed
 from bridge.join.grammar import parse
 from bridge.report import Joined

@@ -14,7 +14,7 @@ from hypothesis import given
 import bridge
 from bridge.analyze.dialects import drawn
 from bridge.analyze.memory import Held
-from bridge.analyze.timeline import Selection, curves, timeline
+from bridge.analyze.timeline import Selection, parts, timeline
 from bridge.analyze.timeline.allocated import curve_name
 from bridge.analyze.windows import between
 from importers import frames
@@ -108,7 +108,7 @@ def test_many_events_keep_the_peak(tmp_path):
     device = training(steps=900)
     joined = bridge.load(written(tmp_path / "s.pickle", snapshot(device))).attributed
     [used] = [v for k, v in sampled(timeline(joined)).items() if "used" in k[3]]
-    assert len(used) <= 2 * curves.BINS + 2 < len(joined.report.memory)
+    assert len(used) <= 2 * parts.BINS + 2 < len(joined.report.memory)
     assert max(v for _, v in used) == device.peak
     assert used[-1][1] == device.used
 

@@ -16,8 +16,7 @@ from hypothesis import given
 import bridge
 from bridge.analyze.memory import Held, by_category, summary
 from bridge.analyze.memory import stacked as stacking
-from bridge.analyze.memory.categories import CATEGORIES, Categories
-from bridge.analyze.memory.of_categories import levels
+from bridge.analyze.memory.categories import CATEGORIES, Categories, levels
 from bridge.analyze.memory.stacked import Stack, Stacked, stacked
 from bridge.cli import main
 from bridge.join.attributed import Attributed

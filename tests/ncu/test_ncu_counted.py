@@ -15,9 +15,9 @@ from made_ncu import DURATION, kernel, raw
 import bridge
 import importers
 from bridge.analyze.flops import Costs
-from bridge.analyze.metrics import roofs
+from bridge.analyze.metrics import counted as roofs
 from bridge.analyze.metrics.counted import Counted, dtype_of
-from bridge.analyze.overview.names import Names
+from bridge.analyze.overview.axis import Names
 from bridge.analyze.overview.roofline import roofline
 from bridge.knowledge.hardware import DTYPES
 

@@ -11,7 +11,7 @@ from command import bridge as run
 
 import bridge
 from bridge.analyze.advice.counters import shortened
-from bridge.analyze.metrics.headline import HEADLINES
+from bridge.analyze.metrics.measured import HEADLINES
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ from made_reports import MARK, PUSH_POP, Made, thread
 from real_parts import NIGHT
 
 from bridge.analyze.flops import Costs
-from bridge.analyze.overview.axis import Axis
+from bridge.analyze.overview.axis import Axis, Names
 from bridge.analyze.overview.memory import memory
-from bridge.analyze.overview.names import Names
 from bridge.analyze.overview.roofline import roofline
 from bridge.analyze.plotted import Durations, breakdown, over_time
 from bridge.cli.plot import COUNTS, DRAW, HEIGHTS, KINDS

@@ -8,6 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from bridge.analyze.advice import (
+    compute,
+    copies,
+    counters,
+    idle,
+    memory,
+    needs,
+    parallel,
+    patterns,
+    waiting,
+)
 from bridge.analyze.advice.needs import NEEDS, TIMELINE
 from bridge.analyze.advice.rule import (
     KERNEL_TIME,
@@ -18,10 +29,19 @@ from bridge.analyze.advice.rule import (
     NotJudged,
     Rule,
 )
-from bridge.analyze.advice.rules import RULES
 from bridge.analyze.advice.seen import Seen
 from bridge.analyze.metrics import timeless
 from bridge.join.attributed import Attributed
+
+# -- All rules, in the order in which they are listed
+
+
+MODULES = (waiting, idle, copies, compute, parallel, patterns, memory, counters, needs)
+RULES = tuple(rule for module in MODULES for rule in module.RULES)
+
+
+# -- Advice: what slows a run down, shown by rows of its report, and what removing it would save
+
 
 WORTH = 0.01  # of the run, below which advice is counted and not listed
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from bridge.analyze import kinds
-from bridge.analyze.advice import evidence
+from bridge.analyze.advice import rule
 from bridge.analyze.advice.rule import HERE, NOT_ESTIMATED, TENSORBOARD, TIDY, Finding, Rule
 from bridge.analyze.advice.seen import Seen
 from bridge.join.order import Flags
@@ -41,7 +41,7 @@ def small_grids(seen: Seen) -> Finding | None:
         "time_share": spent / kernels_ns,
         "empty_share": int(empty.sum()) / spent,
     }
-    return Finding(figures, evidence.of_activities(seen, rows), seen.most_work(rows, empty))
+    return Finding(figures, rule.of_activities(seen, rows), seen.most_work(rows, empty))
 
 
 def _eligible(seen: Seen) -> Flags:
@@ -63,7 +63,7 @@ def no_tensor_cores(seen: Seen) -> Finding | None:
     spent = seen.most_work(rows)
     whole = int(seen.time[seen.kernels].sum())
     figures = {"eligible_share": int(seen.time[rows].sum()) / max(1, whole)}
-    return Finding(figures, evidence.of_activities(seen, rows), spent, spent - spent // TWICE)
+    return Finding(figures, rule.of_activities(seen, rows), spent, spent - spent // TWICE)
 
 
 def tensor_cores_left(seen: Seen) -> Finding | None:
@@ -75,7 +75,7 @@ def tensor_cores_left(seen: Seen) -> Finding | None:
         return None
     spent = seen.most_work(rows)
     figures = {"kernels": len(rows), "kernels_ns": spent}
-    return Finding(figures, evidence.of_activities(seen, rows), spent, spent - spent // TWICE)
+    return Finding(figures, rule.of_activities(seen, rows), spent, spent - spent // TWICE)
 
 
 def single_precision(seen: Seen) -> Finding | None:
@@ -93,7 +93,7 @@ def single_precision(seen: Seen) -> Finding | None:
         "kernels_ns": spent,
         "time_share": spent / max(1, seen.span_ns),
     }
-    return Finding(figures, evidence.of_activities(seen, rows), spent, spent - spent // TWICE)
+    return Finding(figures, rule.of_activities(seen, rows), spent, spent - spent // TWICE)
 
 
 def _named(names: Iterable[str]) -> Flags:
@@ -112,7 +112,7 @@ def casts(seen: Seen) -> Finding | None:
         return None
     figures = {"kernels": len(rows), "time_share": spent / whole, "again": _several(seen, rows)}
     ceiling = seen.most_work(rows)
-    return Finding(figures, evidence.of_activities(seen, rows), ceiling, ceiling // 2)
+    return Finding(figures, rule.of_activities(seen, rows), ceiling, ceiling // 2)
 
 
 def _several(seen: Seen, rows: np.ndarray) -> int:

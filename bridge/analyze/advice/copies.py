@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from bridge.analyze.advice import evidence
+from bridge.analyze.advice import rule
 from bridge.analyze.advice.rule import HERE, NSYS, UNKNOWN, Finding, Rule
 from bridge.analyze.advice.seen import Seen
 from bridge.analyze.causes.calls import TO_HOST, ends
@@ -43,7 +43,7 @@ def pageable_copies(seen: Seen) -> Finding | None:
     saved = _if_pinned(seen, rows, pageable)
     waited, _ = _bounds(seen, np.unique(joined.attribution.launch[rows]))
     ceiling = min(seen.most(rows, held), waited + seen.most_work(rows))
-    table = evidence.of_activities(seen, rows, held)
+    table = rule.of_activities(seen, rows, held)
     return Finding(figures, table, ceiling, min(saved, ceiling))
 
 
@@ -83,7 +83,7 @@ def _held_by(seen: Seen, calls: Flags) -> Finding | None:
     thread = seen.joined.attribution.stack[rows]
     total = seen.most_of_threads(thread, spent)
     figures = {"calls": len(rows), "held_ns": total, "held_share": total / max(1, seen.wall_ns)}
-    return Finding(figures, evidence.of_calls(seen, rows), *_bounds(seen, rows))
+    return Finding(figures, rule.of_calls(seen, rows), *_bounds(seen, rows))
 
 
 def synchronisations(seen: Seen) -> Finding | None:
@@ -99,7 +99,7 @@ def synchronisations(seen: Seen) -> Finding | None:
         "idle_ns": idle,
         "idle_share": idle / max(1, seen.span_ns),
     }
-    return Finding(figures, evidence.of_calls(seen, rows), *_bounds(seen, rows))
+    return Finding(figures, rule.of_calls(seen, rows), *_bounds(seen, rows))
 
 
 def _dry(seen: Seen, calls: Ints) -> tuple[Ints, Ints]:
@@ -177,7 +177,7 @@ def numbers_read(seen: Seen) -> Finding | None:
     total = seen.most_of_threads(threads, held)
     figures = {"numbers": len(rows), "held_ns": total, "held_share": total / max(1, seen.wall_ns)}
     calls = np.unique(np.concatenate((launch[rows], _wait_after(seen, rows))))
-    return Finding(figures, evidence.of_activities(seen, rows, held), *_bounds(seen, calls))
+    return Finding(figures, rule.of_activities(seen, rows, held), *_bounds(seen, calls))
 
 
 def _held_for(seen: Seen, rows: Ints) -> Ints:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bridge.analyze.advice import evidence
-from bridge.analyze.advice.rule import NSIGHT_COMPUTE, Finding, Rule
+from bridge.analyze.advice.rule import NSIGHT_COMPUTE, Finding, Rule, of_activities
 from bridge.analyze.advice.seen import Seen
+from bridge.analyze.metrics.columns import WHOLE, is_named, largest
 from bridge.analyze.metrics.measured import SURE
-from bridge.analyze.metrics.rules import WHOLE, is_named, largest
 from bridge.join.order import Ints
 from importers import frames
 
@@ -44,7 +43,7 @@ def of_kernels(seen: Seen) -> Iterator[Finding]:
 
 def _finding(seen: Seen, name: str, said: str, activity: Ints, saved: Ints) -> Finding:
     """Return what a rule says of kernels, with what it estimates that each would save."""
-    shown = evidence.of_activities(seen, activity, saved).rename(columns={"total_ns": "saves_ns"})
+    shown = of_activities(seen, activity, saved).rename(columns={"total_ns": "saves_ns"})
     figures = {"rule": name, "kernels": len(activity), "says": shortened(said)}
     return Finding(figures, shown, seen.most_work(activity, saved))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.advice import evidence
+from bridge.analyze.advice import rule
 from bridge.analyze.advice.rule import HERE, NOT_ESTIMATED, NSYS, TENSORBOARD, Finding, Rule
 from bridge.analyze.advice.seen import Seen
 from bridge.analyze.causes.gaps import WORDS, by_gap, gaps
@@ -127,7 +127,7 @@ def bound_by_launches(seen: Seen) -> Finding | None:
         "idle_share": total / seen.span_ns,
     }
     saved = np.maximum(launching[rows] - FROM_A_GRAPH_NS, 0)
-    table = evidence.of_activities(seen, rows, launching[rows])
+    table = rule.of_activities(seen, rows, launching[rows])
     return Finding(figures, table, total, seen.most(rows, saved))
 
 
@@ -145,7 +145,7 @@ def bound_by_the_host(seen: Seen) -> Finding | None:
     total = int(sums(idle.gaps.device[gap], length, len(idle.gaps.devices)).max(initial=0))
     if total <= HOST_SHARE * seen.span_ns:
         return None
-    table = evidence.grouped(
+    table = rule.grouped(
         {"cause": (idle.cause[own], WORDS), "op": (idle.op[own], seen.joined.ops)},
         length,
         idle.gaps.ended_by[gap],
@@ -168,7 +168,7 @@ def short_kernels(seen: Seen) -> Finding | None:
         "idle_ns": seen.most(rows, before),
     }
     ceiling = seen.most(rows, before) + seen.most_work(rows)
-    return Finding(figures, evidence.of_activities(seen, rows), ceiling, seen.most(rows, before))
+    return Finding(figures, rule.of_activities(seen, rows), ceiling, seen.most(rows, before))
 
 
 RULES = (

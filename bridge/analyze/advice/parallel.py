@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from bridge.analyze.advice import evidence
+from bridge.analyze.advice import rule
 from bridge.analyze.advice.rule import HERE, NOT_ESTIMATED, TENSORBOARD, Finding, Rule
 from bridge.analyze.advice.seen import Seen
 from bridge.analyze.concurrency import by_collective
@@ -29,7 +29,7 @@ def data_parallel(seen: Seen) -> Finding | None:
     nesting = seen.joined.attribution.nesting
     spent = (nesting.end - nesting.start)[nodes]
     figures = {"calls": len(nodes), "gpus": len(seen.gpus)}
-    return Finding(figures, evidence.of_nodes(seen, nodes, spent), int(seen.gpus["idle_ns"].max()))
+    return Finding(figures, rule.of_nodes(seen, nodes, spent), int(seen.gpus["idle_ns"].max()))
 
 
 def slow_backend(seen: Seen) -> Finding | None:
@@ -42,7 +42,7 @@ def slow_backend(seen: Seen) -> Finding | None:
     spent = (nesting.end - nesting.start)[nodes]
     figures = {"collectives": len(nodes), "host_ns": int(spent.sum())}
     ceiling = seen.most_of_threads(nesting.stack[nodes], spent)
-    return Finding(figures, evidence.of_nodes(seen, nodes, spent), ceiling)
+    return Finding(figures, rule.of_nodes(seen, nodes, spent), ceiling)
 
 
 def much_communication(seen: Seen) -> Finding | None:
@@ -54,7 +54,7 @@ def much_communication(seen: Seen) -> Finding | None:
     worst = seen.gpus.iloc[int(part.argmax())]
     figures = {"device": str(worst["device"]), "communication_share": float(part.max())}
     return Finding(
-        figures, evidence.of_activities(seen, rows), int(seen.gpus["communication_ns"].max())
+        figures, rule.of_activities(seen, rows), int(seen.gpus["communication_ns"].max())
     )
 
 
@@ -73,7 +73,7 @@ def exposed_communication(seen: Seen) -> Finding | None:
     }
     ceiling = int(seen.gpus["exposed_ns"].max())
     room = int((seen.gpus["compute_ns"] - seen.gpus["overlap_ns"]).max())
-    table = evidence.of_activities(seen, rows, alone)
+    table = rule.of_activities(seen, rows, alone)
     return Finding(figures, table, ceiling, min(ceiling, room))
 
 

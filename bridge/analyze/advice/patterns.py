@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from bridge.analyze.advice import evidence
+from bridge.analyze.advice import rule
 from bridge.analyze.advice.rule import NOT_ESTIMATED, TIDY, UNKNOWN, Finding, Rule
 from bridge.analyze.advice.seen import Seen
 from bridge.analyze.breakdown import said as shapes_said
@@ -67,7 +67,7 @@ def steps_tensor_by_tensor(seen: Seen) -> Finding | None:
     figures = {"steps": len(rows), "kernels": int(kernels[rows].mean()), "idle_ns": idle}
     nesting = seen.joined.attribution.nesting
     ceiling = seen.most_work(own) + idle
-    table = evidence.of_nodes(seen, rows, (nesting.end - nesting.start)[rows])
+    table = rule.of_nodes(seen, rows, (nesting.end - nesting.start)[rows])
     return Finding(figures, table, ceiling, idle)
 
 
@@ -177,7 +177,7 @@ def _of_nodes(seen: Seen, rows: Ints, *, estimated: bool = True) -> Finding | No
         "work_ns": int(seen.time[own].sum()),
     }
     removed = seen.most_work(own) + seen.most(own, seen.idle_before[0][own])
-    table = evidence.of_nodes(seen, rows, spent)
+    table = rule.of_nodes(seen, rows, spent)
     return Finding(figures, table, removed, removed if estimated else UNKNOWN)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze import roles
-from bridge.analyze.calltree import A_STEP
+from bridge.analyze.calltree import A_STEP, stacks, subtree_sums
 from bridge.analyze.causes import idle_times
 from bridge.analyze.causes.calls import ends
 from bridge.analyze.causes.gaps import Causes, gaps
@@ -22,7 +22,6 @@ from bridge.analyze.groups import Floats, highest, lowest, sums
 from bridge.analyze.metrics import timeless
 from bridge.analyze.occupancy import Occupancy
 from bridge.analyze.overview.memory import samples
-from bridge.analyze.tree import stacks, subtree_sums
 from bridge.join.attributed import Attributed
 from bridge.join.intervals import busy
 from bridge.join.nesting import paths

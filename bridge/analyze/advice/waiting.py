@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.advice import evidence
+from bridge.analyze.advice import rule
 from bridge.analyze.advice.rule import HERE, TENSORBOARD, TIDY, Finding, Rule
 from bridge.analyze.advice.seen import Seen
 from bridge.analyze.causes.calls import IN_COMPILER, kinds
@@ -55,7 +55,7 @@ def waits_for_data(seen: Seen) -> Finding | None:
         "idle_share": idle / max(1, seen.span_ns),
         "steps_share": of_steps,
     }
-    return Finding(figures, evidence.of_nodes(seen, rows, spent), max(total, idle), idle)
+    return Finding(figures, rule.of_nodes(seen, rows, spent), max(total, idle), idle)
 
 
 def _share_of_steps(seen: Seen) -> float:
@@ -76,7 +76,7 @@ def loads_in_one_process(seen: Seen) -> Finding | None:
     idle = _idle_by(seen, "data loading")
     total = seen.most_of_threads(thread, spent)
     figures = {"batches": len(rows), "loading_ns": total}
-    return Finding(figures, evidence.of_nodes(seen, rows, spent), total, min(idle, total))
+    return Finding(figures, rule.of_nodes(seen, rows, spent), total, min(idle, total))
 
 
 def compiles_again(seen: Seen) -> Finding | None:
@@ -97,9 +97,7 @@ def compiles_again(seen: Seen) -> Finding | None:
     if not len(calls) + len(ranges):
         return None
     length = (nesting.end - nesting.start)[ranges]
-    table = (
-        evidence.of_nodes(seen, ranges, length) if len(ranges) else evidence.of_calls(seen, calls)
-    )
+    table = rule.of_nodes(seen, ranges, length) if len(ranges) else rule.of_calls(seen, calls)
     threads = nesting.stack[ranges] if len(ranges) else joined.attribution.stack[calls]
     total = seen.most_of_threads(threads, length if len(ranges) else seen.call_time[calls])
     figures = {

@@ -7,14 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.breakdown import events, of_activities, of_calls, of_ranges, partial
-from bridge.analyze.breakdown.coded import Coded, together
+from bridge.analyze.breakdown import events, of_activities, of_calls, of_ranges, statistics
 from bridge.analyze.breakdown.dimensions import (
     OF_ACTIVITIES,
     OF_CALLS,
     OF_RANGES,
+    Coded,
     Dimension,
     kernel,
+    together,
 )
 from bridge.analyze.breakdown.events import Events
 from bridge.analyze.breakdown.statistics import Columns
@@ -87,7 +88,7 @@ class _Parted:
         of_work[within] = of_node[joined.node[within]]
         groups = of_ranges.Groups(joined, coded.size, of_range, of_node, of_work, self.costs)
         there = _used(of_range, coded.size) | _used(of_work, coded.size)
-        there |= partial.THERE in columns  # who asks for it knows of other parts of the report
+        there |= statistics.THERE in columns  # who asks for it knows of other parts of the report
         return _table(coded, there, groups.columns(columns))
 
     def of_calls(self, columns: Collection[str]) -> pd.DataFrame:

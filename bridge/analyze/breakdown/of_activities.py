@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridge.analyze import tensor_cores
-from bridge.analyze.breakdown import partial
+from bridge.analyze.breakdown import statistics
 from bridge.analyze.breakdown.statistics import (
     TIMES,
     Columns,
@@ -37,7 +37,7 @@ class Groups:
 
     def columns(self, wanted: Collection[str]) -> Columns:
         """Return the columns that are wanted, in the order of `COLUMNS`."""
-        return computed(self, FIGURES, (*COLUMNS, "median_ns", TIMES, *partial.NAMES), wanted)
+        return computed(self, FIGURES, (*COLUMNS, "median_ns", TIMES, *statistics.NAMES), wanted)
 
     @property
     def time(self) -> Ints:
@@ -66,7 +66,7 @@ def _intervals(groups: Groups) -> Columns:
 
 def _union(groups: Groups) -> Columns:
     start = groups.ints("start")
-    return partial.intervals(groups.group, start, start + groups.time, groups.count)
+    return statistics.intervals(groups.group, start, start + groups.time, groups.count)
 
 
 def _spread(groups: Groups) -> Columns:
@@ -102,7 +102,7 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     ("bytes", "gb_per_s"): _bytes,
     ("median_ns",): _median,
     (TIMES,): _times,
-    (partial.FIRST, partial.LAST, partial.UNION): _union,
+    (statistics.FIRST, statistics.LAST, statistics.UNION): _union,
     tensor_cores.COLUMNS: _tensor_cores,
 }
 COLUMNS = (

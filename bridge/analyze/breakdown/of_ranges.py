@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from bridge.analyze import causes, flops, tensor_cores
-from bridge.analyze.breakdown import partial
+from bridge.analyze.breakdown import statistics
 from bridge.analyze.breakdown.statistics import (
     TIMES,
     Columns,
@@ -22,10 +22,9 @@ from bridge.analyze.breakdown.statistics import (
     spread,
     times_of,
 )
-from bridge.analyze.calltree import own_time
+from bridge.analyze.calltree import once, own_time, stacks, subtree_sums
 from bridge.analyze.concurrency.exposure import exposed
 from bridge.analyze.groups import counts, ratio, sums
-from bridge.analyze.tree import once, stacks, subtree_sums
 from bridge.analyze.views import COSTS
 from bridge.join.attributed import Attributed
 from bridge.join.intervals import busy_apart
@@ -52,7 +51,7 @@ class Groups:
 
     def columns(self, wanted: Collection[str]) -> Columns:
         """Return the columns that are wanted, in the order of `COLUMNS`."""
-        order = (*COLUMNS, f"gpu_{TIMES}", f"cpu_{TIMES}", *partial.NAMES)
+        order = (*COLUMNS, f"gpu_{TIMES}", f"cpu_{TIMES}", *statistics.NAMES)
         return computed(self, FIGURES, order, wanted)
 
     @cached_property
@@ -154,15 +153,15 @@ def _intervals(groups: Groups) -> tuple[Ints, Ints, Ints, Ints]:
 def _gpu_intervals(groups: Groups) -> Columns:
     row, group = groups.under
     start = frames.ints(groups.joined.report.activities, "start")[row]
-    return partial.intervals(group, start, groups.joined.end[row], groups.count)
+    return statistics.intervals(group, start, groups.joined.end[row], groups.count)
 
 
 def _there(groups: Groups) -> Columns:
-    return partial.there(groups.of_range, groups.of_activity, groups.count)
+    return statistics.there(groups.of_range, groups.of_activity, groups.count)
 
 
 def _calls_of(groups: Groups) -> Columns:
-    return partial.calls(_of_call(groups), first_slices(groups.joined), groups.count)
+    return statistics.calls(_of_call(groups), first_slices(groups.joined), groups.count)
 
 
 def _cpu(groups: Groups) -> Columns:
@@ -250,9 +249,9 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     named("cpu_"): _cpu_calls,
     (f"gpu_{TIMES}",): _gpu_times,
     (f"cpu_{TIMES}",): _cpu_times,
-    (partial.THERE,): _there,
-    (partial.CALLS_OF,): _calls_of,
-    (partial.FIRST, partial.LAST, partial.UNION): _gpu_intervals,
+    (statistics.THERE,): _there,
+    (statistics.CALLS_OF,): _calls_of,
+    (statistics.FIRST, statistics.LAST, statistics.UNION): _gpu_intervals,
     causes.COLUMNS: _causes,
     EXPOSED: _communication,
     tensor_cores.COLUMNS: _tensor_cores,

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bridge.analyze.causes.blame import LATENCY, blame
-from bridge.analyze.causes.bound import bound
 from bridge.analyze.causes.calls import ends
-from bridge.analyze.causes.host import WORKING, coarse
-from bridge.analyze.causes.idle import Gaps
-from bridge.analyze.causes.own import own_times
+from bridge.analyze.causes.gaps import LATENCY, WORKING, blame, coarse
+from bridge.analyze.causes.idle import Gaps, bound, own_times
 from bridge.analyze.groups import sums
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import INVALID_TIME

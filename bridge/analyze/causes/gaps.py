@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.causes.blame import LATENCY, UNKNOWN, blame, windows
 from bridge.analyze.causes.calls import (
     IN_API,
     IN_BLOCKING,
@@ -18,15 +17,132 @@ from bridge.analyze.causes.calls import (
     IN_OP,
     IN_SYNC,
     NOTHING,
+    WAITS,
+    ends,
+    kinds,
 )
-from bridge.analyze.causes.host import fine
 from bridge.analyze.causes.idle import Gaps
-from bridge.analyze.causes.timeline import Pieces
+from bridge.analyze.causes.timeline import Cover, Pieces, Timeline, joined_pieces
 from bridge.analyze.groups import counts, highest, lowest, ratio, sums, texts
 from bridge.analyze.roles import compiles, loads_data
 from bridge.join.attributed import Attributed
+from bridge.join.intervals import unions
 from bridge.join.order import NONE, Flags, Ints, by, number, runs
 from importers import frames
+
+# -- What the threads of the host were in, as a timeline: coarse, to part idle time, or to name what kept them
+
+
+WORKING, WAITING = 1, 2  # of the coarse timeline: on the way to a launch, or kept from it
+KEEPING = (*WAITS, IN_COMPILER, IN_LOADER)
+
+
+def coarse(joined: Attributed) -> Timeline:
+    """Tell only whether a thread worked towards a launch, was kept from it, or had nothing open."""
+    nesting = joined.attribution.nesting
+    stack, start, end, kind = _nodes(joined)
+    outermost = (nesting.parent == NONE) | (nesting.stack[nesting.parent] != nesting.stack)
+    needed = outermost | (kind != IN_OP)
+    nodes = tuple(c[needed] for c in (stack, start, end, kind))
+    stack, start, end, kind = (
+        np.concatenate(pair) for pair in zip(nodes, _calls(joined), strict=True)
+    )
+    keeping = np.isin(kind, KEEPING)
+    working = unions(stack, start, end)
+    waiting = unions(*(c[keeping] for c in (stack, start, end)))
+    meaning = np.repeat([WORKING, WAITING], [len(working[0]), len(waiting[0])])
+    stack, start, end = (np.concatenate(pair) for pair in zip(working, waiting, strict=True))
+    return Timeline.of(stack, start, end, meaning)
+
+
+def fine(joined: Attributed, windows: Cover) -> Timeline:
+    """Tell what a thread was in (see `calls`) within some windows; every op begins and ends a piece."""
+    rows = []
+    for columns in (_nodes(joined), _calls(joined)):
+        within = windows.meets(*columns[:3])
+        rows.append(tuple(c[within] for c in columns))
+    return Timeline.of(*(np.concatenate(pair) for pair in zip(*rows, strict=True)))
+
+
+def _nodes(joined: Attributed) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return stack, start, end and kind of each range that is an op."""
+    nesting = joined.attribution.nesting
+    op = joined.node_op
+    kind = np.where(
+        loads_data(joined)[op], IN_LOADER, np.where(compiles(joined)[op], IN_COMPILER, IN_OP)
+    )
+    return nesting.stack, nesting.start, nesting.end, kind
+
+
+def _calls(joined: Attributed) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return stack, start, end and kind of each API call."""
+    start = frames.ints(joined.report.launches, "start")
+    return joined.attribution.stack, start, ends(joined), kinds(joined)
+
+
+# -- Idle time of GPUs, blamed on what the host did meanwhile
+
+
+# After the states of a thread: the launching call had returned, or is not in the report.
+LATENCY, UNKNOWN = IN_LOADER + 1, IN_LOADER + 2
+
+
+def threads(joined: Attributed, gaps: Gaps) -> tuple[Ints, Ints]:
+    """Return the stack that launched what ended each gap, and the one that launched what ran before.
+
+    NONE where no API call is known.
+    """
+    launch = joined.attribution.launch
+    stack = np.append(joined.attribution.stack, NONE)
+    first, second = (stack[launch[rows]] for rows in (gaps.ended_by, gaps.before))
+    return first, second
+
+
+def host_until(joined: Attributed, gaps: Gaps) -> Ints:
+    """Return until when the host tells of each gap: until the launching call returned, if that was in it."""
+    launch = joined.attribution.launch[gaps.ended_by]
+    returned = np.append(ends(joined), 0)[launch]
+    return np.where(launch == NONE, gaps.start, np.clip(returned, gaps.start, gaps.end))
+
+
+def windows(joined: Attributed, gaps: Gaps) -> Cover:
+    """Return when each thread may be asked."""
+    until = host_until(joined, gaps)
+    stacks = threads(joined, gaps)
+    stack = np.concatenate(stacks)
+    start, end = np.concatenate((gaps.start, gaps.start)), np.concatenate((until, until))
+    known = stack != NONE
+    return Cover.of(stack[known], start[known], end[known])
+
+
+def blame(joined: Attributed, gaps: Gaps, timeline: Timeline) -> Pieces:
+    """Cut gaps into pieces of one state each; lengths of a gap's pieces add up to its own.
+
+    The thread whose launch ends the gap tells; where it has nothing open, the one that launched what
+    ran before. States are the timeline's, `LATENCY` and `UNKNOWN`.
+    """
+    first, second = threads(joined, gaps)
+    until = host_until(joined, gaps)
+    asked = np.flatnonzero((first != NONE) & (until > gaps.start))
+    told = _cut(timeline, asked, first[asked], gaps.start[asked], until[asked])
+    other = second[told.of]
+    silent = (told.state == NOTHING) & (other != NONE) & (other != told.stack)
+    again = told.taken(silent)
+    retold = _cut(timeline, again.of, other[silent], again.start, again.end)
+    rest = np.flatnonzero(gaps.end > until)
+    state = np.where(first[rest] == NONE, UNKNOWN, LATENCY)
+    after = Pieces(rest, state, np.full(len(rest), NONE), until[rest], gaps.end[rest])
+    return joined_pieces(told.taken(~silent), retold, after)
+
+
+def _cut(timeline: Timeline, of: Ints, stack: Ints, start: Ints, end: Ints) -> Pieces:
+    """Cut intervals that are parts of gaps."""
+    cut = timeline.cut(stack, start, end)
+    return Pieces(of[cut.of], cut.state, cut.stack, cut.start, cut.end)
+
+
+# -- Tables of idle GPUs: every gap with its cause, and what each cause cost
+
 
 CAUSES = {  # the words for states, in the order in which ties are broken
     IN_OP: "op",

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.analyze.breakdown import DIMENSIONS, RANGES, events, rows_of
-from bridge.analyze.breakdown.coded import Coded, together
-from bridge.analyze.breakdown.dimensions import Dimension
+from bridge.analyze.breakdown.dimensions import Coded, Dimension, together
 from bridge.analyze.breakdown.events import Events
 from bridge.analyze.breakdown.of_ranges import first_slices
 from bridge.analyze.calltree import own_time

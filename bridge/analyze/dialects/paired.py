@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bridge.analyze.timeline import allocated, curves, device, host
+from bridge.analyze.timeline import allocated, device, host, parts
 from bridge.analyze.timeline.parts import Arrows, Column, Json, Named, Slices, Timeline
 from bridge.analyze.tracks import Group, Track, Tracks
 from bridge.join.attributed import Attributed
@@ -20,9 +20,9 @@ PER_CENT = 100
 IN_MS = 1e6
 DIGITS = 4
 MEGENGINE_CURVES = {  # its names (one is misspelt there), and what ours is divided by
-    curves.QUEUED: ("nr_op_pending", 1),
-    curves.BUSY: ("gpu_usgae_ratio", PER_CENT),
-    curves.BEHIND: ("device_ahead_ms", IN_MS),
+    parts.QUEUED: ("nr_op_pending", 1),
+    parts.BUSY: ("gpu_usgae_ratio", PER_CENT),
+    parts.BEHIND: ("device_ahead_ms", IN_MS),
 }
 MXNET_MEMORY = {  # what each calls the memory that is used of a kind
     "device": "Memory: gpu/{device}",
@@ -79,7 +79,7 @@ def _laid_out(
     phases, (marks, counters) = host.phases(joined, tracks), host.marks(joined, tracks)
     slices = [replace(s, kind=kinds[s.kind], args=args(s)) for s in (ops, calls, work)]
     of_memory = allocated.of_memory(joined, tracks)
-    samples = [*curves.of_devices(joined, tracks), *of_memory, *counters]
+    samples = [*parts.of_devices(joined, tracks), *of_memory, *counters]
     made = [place(track) for track in tracks.made]
     return Timeline(
         joined.report.began, made, slices, replace(phases, args={}), marks, samples, arrows

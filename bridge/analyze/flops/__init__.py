@@ -5,8 +5,7 @@ docs/flops.md defines every figure.
 
 from bridge.analyze.flops.asked import Costs
 from bridge.analyze.flops.calls import Known
-from bridge.analyze.flops.peaks import Limits
-from bridge.analyze.flops.reached import BYTES, FLOPS, FORMULA, INTENSITY, PEAK, Reached
+from bridge.analyze.flops.reached import BYTES, FLOPS, FORMULA, INTENSITY, PEAK, Limits, Reached
 from bridge.analyze.flops.steps import of_steps
 
 __all__ = [

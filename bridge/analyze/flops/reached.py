@@ -6,20 +6,241 @@ under them, on whatever streams it ran. What is not known of any call is -1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from bridge.analyze.flops.asked import Costs
 from bridge.analyze.flops.calls import MOST_BYTES, NO_FORMULA, RECORDED, TOO_LITTLE, Known
-from bridge.analyze.flops.measured import MEASURED, best
-from bridge.analyze.flops.peaks import Limits
-from bridge.analyze.flops.tree import Tree, of_nodes
 from bridge.analyze.groups import Floats, texts
+from bridge.analyze.metrics.counted import Counted
+from bridge.analyze.metrics.measured import SURE
 from bridge.join.attributed import Attributed
+from bridge.join.nesting import Nesting
 from bridge.join.order import NONE, Flags, Ints, number
+from bridge.knowledge.formulas.conventions import OURS
+from bridge.knowledge.hardware import DTYPES, Peaks
+from importers import frames
+
+# -- Sums over the tree of ranges in which what a call says of itself counts before what is in it
+
+
+class Tree:
+    """A nesting whose levels are found once."""
+
+    def __init__(self, nesting: Nesting) -> None:
+        self.nesting = nesting
+
+    @cached_property
+    def levels(self) -> list[Ints]:
+        """The nodes of each level but the top one, deepest first."""
+        level = self.nesting.levels()
+        deepest = int(level.max(initial=0))
+        return [np.flatnonzero(level == depth) for depth in range(deepest, 0, -1)]
+
+    def totals(self, known: Flags, value: Floats) -> Floats:
+        """Return each node's own value where it is known, else the sum of its children's."""
+        return self.handed_up(np.where(known, value, 0.0), known)
+
+    def handed_up(self, value: Floats, known: Flags) -> Floats:
+        """Return each node's own value and what its children hand up, which known ones do not take."""
+        total = value.copy()
+        for nodes in self.levels:
+            parent = self.nesting.parent[nodes]
+            up = np.flatnonzero(~known[parent])
+            np.add.at(total, parent[up], total[nodes[up]])
+        return total
+
+    def has(self, known: Flags) -> Flags:
+        """Tell which nodes have a known one in them, or are one."""
+        found = known.copy()
+        for nodes in self.levels:
+            found[self.nesting.parent[nodes[found[nodes]]]] = True
+        return found
+
+    def covered(self, known: Flags) -> Flags:
+        """Tell which nodes are known, or lie in one that is."""
+        found = known.copy()
+        for nodes in self.levels[::-1]:
+            found[nodes] |= found[self.nesting.parent[nodes]]
+        return found
+
+    def outermost(self, known: Flags) -> Flags:
+        """Tell which known nodes lie in no other known one."""
+        around = np.append(self.covered(known), False)[self.nesting.parent]
+        outer: Flags = known & ~around
+        return outer
+
+
+def of_nodes(nesting: Nesting, first: Ints, of_range: Floats) -> Floats:
+    """Return a value of ranges per node: of several nodes of a range, or slices of a call, at the first alone."""
+    value = np.zeros(len(nesting))
+    there = first[first != NONE]
+    value[there] = of_range[nesting.range[there]]
+    return value
+
+
+# -- What the kernels of calls were measured to compute and to move, before what is recorded or computed of the calls
+
+
+MEASURED = "measured"
+SURE_ENOUGH = ("call", "path")
+
+
+def kernels_of(joined: Attributed) -> Ints:
+    """Return the measured kernel that each activity surely is, or NONE."""
+    metrics, none = joined.report.metrics, np.full(len(joined.report.activities), NONE)
+    if not len(metrics.of):
+        return none
+    if not len(metrics.sure):
+        return metrics.of
+    sure = metrics.sure <= max(SURE.index(word) for word in SURE_ENOUGH)
+    return np.where(sure, metrics.of, NONE)
+
+
+def best(joined: Attributed, costs: Costs) -> Known:
+    """Return what calls cost: as measured, else as recorded, else by formula; as others count without the first two."""
+    known = Known.of(joined, costs.convention, costs.dtype)
+    return with_measured(joined, known) if costs.convention == OURS else known
+
+
+def with_measured(joined: Attributed, known: Known) -> Known:
+    """Return what calls cost, as measured where all their kernels were."""
+    if not len(joined.report.metrics):
+        return known
+    counted, kernel = Counted(joined.report.metrics), kernels_of(joined)
+    flops, dtype = (np.append(column, none)[kernel] for column, none in (
+        (counted.flops, np.nan), (counted.dtype, NONE)
+    ))  # fmt: skip
+    moved = np.append(counted.bytes_of("DRAM"), np.nan)[kernel]
+    total, told = _of_calls(joined, flops)
+    size, sized = _of_calls(joined, moved)
+    text = len(known.formulas)
+    return replace(
+        known,
+        flops=np.where(told, total, known.flops),
+        bytes=np.where(sized, np.rint(size), known.bytes),
+        formula=np.where(told, text, known.formula),
+        dtype=np.where(told & (total > 0), _most(joined, dtype, flops), known.dtype),
+        formulas=[*known.formulas, MEASURED],
+    )
+
+
+def _of_calls(joined: Attributed, of_kernel: Floats) -> tuple[Floats, Flags]:
+    """Return per range the sum over all kernels of its call, and whether each of them has a figure."""
+    works = frames.is_kind(joined.report.activities, frames.KERNEL, frames.GRAPH)
+    there = ~np.isnan(of_kernel)
+    kernels = _summed(joined, works.astype(np.float64))
+    known = _summed(joined, (works & there).astype(np.float64))
+    total = _summed(joined, np.where(works & there, of_kernel, 0.0))
+    return total, (kernels > 0) & (kernels == known)
+
+
+def _summed(joined: Attributed, values: Floats) -> Floats:
+    """Sum something of activities over all that is under each range, or any slice of its call."""
+    node, nesting = joined.attribution.node, joined.attribution.nesting
+    own = np.zeros(len(nesting))
+    has = node != NONE
+    np.add.at(own, node[has], values[has])
+    under = Tree(nesting).handed_up(own, np.zeros(len(nesting), bool))
+    call = joined.call[nesting.range]
+    of_call = np.zeros(int(joined.call.max(initial=NONE)) + 2)
+    listed = call != NONE
+    np.add.at(of_call, call[listed], under[listed])
+    of_call[NONE] = 0.0
+    found: Floats = of_call[joined.call]
+    return found
+
+
+def _most(joined: Attributed, dtype: Ints, flops: Floats) -> Ints:
+    """Return per range the dtype in which most is computed under its call."""
+    used = np.unique(dtype[dtype != NONE])
+    if not len(used):
+        return np.full(len(joined.report.ranges), NONE)
+    sums = [_summed(joined, np.where(dtype == one, np.nan_to_num(flops), 0.0)) for one in used]
+    found: Ints = used[np.argmax(sums, axis=0)]
+    return found
+
+
+# -- What the GPUs of each process can do at most, by dtype, for what its ranges compute
+
+
+FP32, TF32 = DTYPES.index("fp32"), DTYPES.index("tf32")
+Key = tuple[int, int]  # report and process
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the GPUs can do that each (report, process) used: those of one process that differ say nothing."""
+
+    by_process: dict[Key, Peaks]
+    costs: Costs
+
+    @classmethod
+    def of(cls, joined: Attributed, costs: Costs) -> Limits:
+        """Look up every device that the report lists."""
+        found: dict[Key, list[Peaks]] = {}
+        for key, name, facts in _devices(joined):  # a turn per device of a process
+            found.setdefault(key, []).append(costs.peaks(name, facts))
+        if costs.peak_tflops is not None or costs.peak_gbs is not None:
+            for key in _processes(joined):
+                found.setdefault(key, [costs.peaks("", {})])
+        alike = {key: peaks for key, peaks in found.items() if all(p == peaks[0] for p in peaks)}
+        return cls({key: peaks[0] for key, peaks in alike.items()}, costs)
+
+    def dtypes(self, dtype: Ints) -> Ints:
+        """Return the dtype that is computed in, of those that calls say (codes of `DTYPES`, or NONE)."""
+        if not self.costs.dtype:
+            return dtype
+        asked = DTYPES.index(self.costs.dtype)
+        instead = (dtype == NONE) | ((dtype == FP32) & (asked == TF32))
+        return np.where(instead, asked, dtype)
+
+    def tflops(self, joined: Attributed, dtype: Ints) -> Floats:
+        """Return the peak for each range in its dtype, in TFLOP/s; NaN where not known."""
+        codes, peaks = self._of_ranges(joined)
+        table = np.array([[*(p.of(d) or np.nan for d in DTYPES), np.nan] for p in peaks])
+        if self.costs.peak_tflops is not None:
+            table[:-1, -1] = self.costs.peak_tflops  # whatever the dtype
+        found: Floats = table[codes, self.dtypes(dtype)]
+        return found
+
+    def gb_per_s(self, joined: Attributed) -> Floats:
+        """Return the memory bandwidth for each range in GB/s; NaN where not known."""
+        codes, peaks = self._of_ranges(joined)
+        found: Floats = np.array([p.gb_per_s or np.nan for p in peaks])[codes]
+        return found
+
+    def _of_ranges(self, joined: Attributed) -> tuple[Ints, list[Peaks]]:
+        """Return a code per range and the peaks; the last are of those without."""
+        ranges = joined.report.ranges
+        report, process = (frames.ints(ranges, c) for c in ("report", "process"))
+        peaks = [*self.by_process.values(), Peaks()]
+        code = np.full(len(ranges), len(peaks) - 1)
+        for n, (of, pid) in enumerate(self.by_process):  # a turn per process
+            code[(report == of) & (process == pid)] = n
+        return code, peaks
+
+
+def _devices(joined: Attributed) -> Iterator[tuple[Key, str, dict[str, int]]]:
+    """Give (report, process), name and facts of each device that the report lists."""
+    devices = joined.report.devices
+    facts = {name: frames.ints(devices, name).tolist() for name in frames.DEVICE_FACTS}
+    keys = zip(*(frames.ints(devices, c).tolist() for c in ("report", "process")), strict=True)
+    for row, (key, name) in enumerate(zip(keys, devices["name"].astype(str).tolist(), strict=True)):
+        yield key, name, {fact: values[row] for fact, values in facts.items()}
+
+
+def _processes(joined: Attributed) -> list[Key]:
+    ranges = joined.report.ranges[["report", "process"]].drop_duplicates()
+    columns = (frames.ints(ranges, c).tolist() for c in ("report", "process"))
+    return list(zip(*columns, strict=True))
+
+
+# -- What groups of ranges compute and move, in how much time on the GPU, and how near that is to what the GPUs can do
+
 
 FLOPS = ("flop", "flop_once", "counted_ns", "tflop_per_s", "uncounted")
 BYTES = ("moved_bytes", "gb_per_s")

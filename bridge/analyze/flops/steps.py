@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from bridge.analyze.calltree import subtree_sums
 from bridge.analyze.flops.asked import Costs
-from bridge.analyze.flops.peaks import Limits
-from bridge.analyze.flops.reached import NS, TERA, Reached
+from bridge.analyze.flops.reached import NS, TERA, Limits, Reached
 from bridge.analyze.groups import Floats, counts, texts
-from bridge.analyze.tree import subtree_sums
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Ints, number
 from bridge.knowledge.hardware import DTYPES

@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import counts, highest, lowest, sums
-from bridge.analyze.memory import said
-from bridge.analyze.memory.allocations import BEFORE, STATES, lives
-from bridge.analyze.memory.held import Held
+from bridge.analyze.memory.held import BEFORE_CAPTURE, NO_OP, Held
 from bridge.analyze.memory.of_groups import in_order, summary
+from bridge.analyze.memory.of_ops import BEFORE, STATES, lives
 from bridge.join.intervals import unions
 from bridge.join.order import NONE, Ints, by, number, runs
 from importers import frames
@@ -88,7 +87,7 @@ def flow(held: Held) -> Flow:
             "end": np.clip(stop, *span),
             "address": frames.ints(held.joined.report.memory, "address")[held.events.row[told]],
             "bytes": held.size[told],
-            "code": np.where(state == STATES.index(BEFORE), NONE - 1, said.op_of(held, first)),
+            "code": np.where(state == STATES.index(BEFORE), NONE - 1, held.op_of(first)),
             "lifetime": stop - start,
         }
     )
@@ -120,7 +119,7 @@ def _colors(held: Held, tiles: pd.DataFrame) -> tuple[Ints, tuple[str, ...]]:
 
 
 def _name(held: Held, code: int) -> str:
-    return said.BEFORE if code < NONE else said.NO_OP if code == NONE else held.joined.ops[code]
+    return BEFORE_CAPTURE if code < NONE else NO_OP if code == NONE else held.joined.ops[code]
 
 
 def _panel(
@@ -207,7 +206,7 @@ def _boxes(tiles: pd.DataFrame, place: Ints, distinct: Ints) -> pd.DataFrame:
 def _curve(held: Held, group: int, span: tuple[int, int]) -> pd.DataFrame:
     """Return what was used over time; of many events the highest of each stretch."""
     rows = np.flatnonzero(held.counted & (held.group == group))
-    time, used = said.since_start(held, rows), held.used[rows]
+    time, used = held.since_start(rows), held.used[rows]
     place = ((time - span[0]) / max(1, span[1] - span[0]) * MOST_POINTS).astype(np.int64)
     if len(rows) > MOST_POINTS:
         order = by(place, -used)

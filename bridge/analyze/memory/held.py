@@ -6,14 +6,144 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
-from bridge.analyze.groups import counts, sums
-from bridge.analyze.memory.events import Events
-from bridge.analyze.memory.pairs import Pairs
-from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Flags, Ints, by, number
+from bridge.analyze.groups import counts, sums, texts
+from bridge.join.attributed import KEY, Attributed
+from bridge.join.order import NONE, Flags, Ints, by, number, stable
 from importers import frames
-from importers.frames import MISSING
+from importers.frames import MISSING, shared
+
+# -- What rows of memory are called: the op, the kind of memory, the process, the step
+
+
+NO_OP = "(no op)"
+BEFORE_CAPTURE = "(before the capture)"
+PID_BITS = 24
+NAMES = NDArray[np.object_]
+
+
+# -- Which release ends which allocation: that of the same address which comes next
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Of each event, in order of time: the other of its pair, or NONE.
+
+    ``next`` is of an allocation whose release was not recorded the one that took its address anew;
+    ``before`` are the releases of what was allocated before the capture: the first events of their addresses.
+    """
+
+    partner: Ints
+    next: Ints
+    before: Flags
+
+    @classmethod
+    def of(cls, key: Ints, is_release: Flags) -> Pairs:
+        """Pair events by the number of their address."""
+        partner, following = np.full(len(key), NONE), np.full(len(key), NONE)
+        order = stable(key) if len(key) else key
+        release, first = is_release[order], np.ones(len(key), bool)
+        first[1:] = key[order][1:] != key[order][:-1]
+        here, after = order[:-1], order[1:]
+        open_still = ~first[1:] & ~release[:-1]
+        ended, taken = open_still & release[1:], open_still & ~release[1:]
+        partner[here[ended]], partner[after[ended]] = after[ended], here[ended]
+        following[here[taken]] = after[taken]
+        before = np.zeros(len(key), bool)
+        before[order[first & release]] = True
+        return cls(partner, following, before)
+
+
+# -- The allocations and releases of a report in order of time, each with the op that called for it
+
+
+@dataclass(frozen=True)
+class Events:
+    """Columns of the frame `memory`, in order of time, ties as recorded.
+
+    ``key`` numbers addresses (of a report, process and device), ``group`` where memory is: ``groups`` holds
+    a row of these columns for each (report, process, device, kind). ``node`` is the innermost range that
+    was open, ``step`` the step of `Attributed.iterations`; NONE for none. What ``is_held`` was allocated
+    before the capture and is told of at its beginning; ``is_level`` tells only what is reserved.
+    """
+
+    row: Ints
+    time: Ints
+    is_release: Flags
+    is_held: Flags
+    is_level: Flags
+    bytes: Ints
+    key: Ints
+    group: Ints
+    groups: Ints
+    node: Ints
+    step: Ints
+
+    @classmethod
+    def of(cls, joined: Attributed) -> Events:
+        """Take them from a report."""
+        table = joined.report.memory
+        time = frames.ints(table, "time")
+        row = stable(time) if len(time) else np.empty(0, np.int64)
+        report, process, device, address = (
+            frames.ints(table, c)[row] for c in ("report", "process", "device", "address")
+        )
+        operation = frames.ints(table, "operation")[row]
+        is_level = operation == frames.RESERVED
+        apart = np.where(is_level, np.arange(len(row)), NONE)  # nothing ends them
+        key, _ = number(report, process, device, address, apart)
+        group, groups = number(report, process, device, frames.codes(table["kind"])[row])
+        node, called = _called(joined)
+        return cls(
+            row=row,
+            time=time[row],
+            is_release=operation == frames.RELEASE,
+            is_held=operation == frames.HELD,
+            is_level=is_level,
+            bytes=np.maximum(frames.ints(table, "bytes")[row], 0),
+            key=key,
+            group=group,
+            groups=groups,
+            node=node[row],
+            step=joined.iterations.at(report, process, called[row]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def _called(joined: Attributed) -> tuple[Ints, Ints]:
+    """Return of each row of `memory` the node that it belongs to, and when it was called for.
+
+    That is the API call with its correlation id; without one, what was open on its thread then.
+    """
+    table = joined.report.memory
+    call = joined.calls_of(*(frames.ints(table, c) for c in KEY))
+    time = frames.ints(table, "time")
+    node = np.append(joined.launch_node, NONE)[call]
+    alone = np.flatnonzero((call == NONE) & (frames.ints(table, "thread") != NONE))
+    node[alone] = open_on(joined, table, alone, time[alone])
+    began = np.append(frames.ints(joined.report.launches, "start"), NONE)[call]
+    return node, np.where(call == NONE, time, began)
+
+
+def open_on(joined: Attributed, table: pd.DataFrame, rows: Ints, time: Ints) -> Ints:
+    """Return the innermost node that was open at a time on the thread of each of these rows of a frame."""
+    if not len(rows):
+        return rows
+    nesting, ranges = joined.attribution.nesting, joined.report.ranges
+    ours, theirs = shared(
+        [frames.ints(table, c)[rows] for c in ("report", "thread")],
+        [frames.ints(ranges, c)[nesting.range] for c in ("report", "thread")],
+    )
+    stack = np.full(max(int(ours.max(initial=0)), int(theirs.max(initial=0))) + 1, NONE)
+    stack[theirs] = nesting.stack
+    return nesting.innermost(stack[ours], time)
+
+
+# -- How much memory was held when, by address: used, and where pools or allocators say so, reserved
 
 
 @dataclass(frozen=True)
@@ -120,6 +250,46 @@ class Held:
         base = sums(self.group[outside], self.size[outside], len(events.groups))
         found = self._running(change, ~pooled, base)
         return np.where(any_pool[self.group], found, MISSING)
+
+    def op_names(self, rows: Ints) -> NAMES:
+        """Return the op that called for each event, `NO_OP` for none."""
+        return texts([*self.joined.ops, NO_OP])[self.op_of(rows)]
+
+    def op_of(self, rows: Ints) -> Ints:
+        """Return the code of that op, NONE for none."""
+        found: Ints = np.append(self.joined.node_op, NONE)[self.events.node[rows]]
+        return found
+
+    def places(self, group: Ints) -> dict[str, Ints | NAMES]:
+        """Return the columns that tell groups apart: pid, device, memory, and the report if there are several."""
+        table, row = self.joined.report.memory, self.events.row[self.events.groups[group]]
+        found: dict[str, Ints | NAMES] = {
+            "pid": frames.ints(table, "process")[row] >> PID_BITS & 0xFFFFFF,
+            "device": frames.ints(table, "device")[row],
+            "memory": self.kinds(group),
+        }
+        if len(self.joined.report.source) > 1:
+            found["report"] = frames.ints(table, "report")[row]
+        return found
+
+    def kinds(self, group: Ints) -> NAMES:
+        """Return the kind of memory of each group, as device, pinned, managed."""
+        names: NAMES = texts(frames.MEMORY_KINDS)[self.kind_of(group)]
+        return names
+
+    def kind_of(self, group: Ints) -> Ints:
+        """Return the place of each group's kind in `frames.MEMORY_KINDS`."""
+        table, row = self.joined.report.memory, self.events.row[self.events.groups[group]]
+        return frames.codes(table["kind"])[row]
+
+    def steps(self, rows: Ints) -> Ints:
+        """Return the number of each event's step, NONE outside of all."""
+        numbers: Ints = np.append(self.joined.iterations.number, NONE)[self.events.step[rows]]
+        return numbers
+
+    def since_start(self, rows: Ints) -> Ints:
+        """Return when each event was, in ns since the first event of the report."""
+        return self.events.time[rows] - self.joined.report.began
 
     def _running(self, change: Ints, ends: Flags, base: Ints) -> Ints:
         """Return the running sums of changes per group; what was lost ends where its address is taken, of those that ``ends`` tells."""

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import counts, highest, ratio, sums, texts
-from bridge.analyze.memory import said
-from bridge.analyze.memory.held import Held
+from bridge.analyze.memory.held import BEFORE_CAPTURE, NAMES, Held
 from bridge.join.order import NONE, Ints, by, number
 from importers.frames import MISSING
 
@@ -26,7 +25,7 @@ def summary(held: Held) -> pd.DataFrame:
     size = held.size[rows]
     table = pd.DataFrame(
         {
-            **said.places(held, every),
+            **held.places(every),
             "allocations": counts(of[made], groups),
             "releases": counts(of[release], groups),
             "allocated_bytes": sums(of[made], size[made], groups),
@@ -96,15 +95,15 @@ def alive_at_peak(held: Held) -> pd.DataFrame:
     What had been allocated before the capture is a row of its own.
     """
     rows, left, rest = alive(held)
-    op = said.op_of(held, rows)
+    op = held.op_of(rows)
     pair, distinct = number(held.group[rows], op)
     size = sums(pair, held.size[rows], len(distinct))
-    ops = said.ops(held, rows[distinct])
+    ops = held.op_names(rows[distinct])
     group = np.concatenate((held.group[rows][distinct], left))
     table = pd.DataFrame(
         {
-            **said.places(held, group),
-            "op": np.concatenate((ops, texts([said.BEFORE] * len(left)))),
+            **held.places(group),
+            "op": np.concatenate((ops, texts([BEFORE_CAPTURE] * len(left)))),
             "count": np.concatenate((counts(pair, len(distinct)), np.full(len(left), MISSING))),
             "bytes": np.concatenate((size, rest)),
         }
@@ -114,13 +113,13 @@ def alive_at_peak(held: Held) -> pd.DataFrame:
     return table.iloc[by(-whole, group, -table["bytes"].to_numpy())].reset_index(drop=True)
 
 
-def _where(held: Held, what: str, at: Ints) -> dict[str, Ints | said.NAMES]:
+def _where(held: Held, what: str, at: Ints) -> dict[str, Ints | NAMES]:
     """Return when a peak was, in which op and step; of none -1 and nothing."""
     there = np.flatnonzero(at != NONE)
     when, step = np.full(len(at), MISSING), np.full(len(at), MISSING)
     op = texts([""] * len(at))
-    when[there] = said.since_start(held, at[there])
-    step[there], op[there] = said.steps(held, at[there]), said.ops(held, at[there])
+    when[there] = held.since_start(at[there])
+    step[there], op[there] = held.steps(at[there]), held.op_names(at[there])
     return {f"{what}_ns": when, f"{what}_op": op, f"{what}_step": step}
 
 

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import counts, highest, ratio, texts
-from bridge.analyze.memory.events import open_on
-from bridge.analyze.memory.said import NAMES, NO_OP, PID_BITS
+from bridge.analyze.memory.held import NAMES, NO_OP, PID_BITS, open_on
 from bridge.annotate.instant import COUNTER
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Flags, Ints, by, number

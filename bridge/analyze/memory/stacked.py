@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bridge.analyze.memory import said
-from bridge.analyze.memory.categories import CATEGORIES, Categories
+from bridge.analyze.memory.categories import CATEGORIES, Categories, levels
 from bridge.analyze.memory.held import Held
-from bridge.analyze.memory.of_categories import levels
 from bridge.analyze.memory.of_groups import in_order, summary
 from bridge.join.order import NONE, Ints, by, runs
 
@@ -73,7 +71,7 @@ def _panel(found: Categories, group: int, row: dict[object, object], *, thin: bo
     held = found.held
     rows, level = levels(found, group)
     counted = held.counted[rows]
-    time = said.since_start(held, rows)
+    time = held.since_start(rows)
     seen = time[counted]
     start = 0 if held.joined.chosen is None else int(seen.min(initial=0))
     end = max(int(seen.max(initial=0)) + 1, start + 1)

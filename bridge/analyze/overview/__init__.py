@@ -9,14 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.analyze import lawful
-from bridge.analyze.overview.axis import Axis
-from bridge.analyze.overview.figures import figures, reasons
-from bridge.analyze.overview.icicle import icicle
+from bridge.analyze.overview.axis import Axis, Names, figures, reasons
+from bridge.analyze.overview.icicle import icicle, utilisation
 from bridge.analyze.overview.memory import memory
-from bridge.analyze.overview.names import Names
 from bridge.analyze.overview.operators import operators
 from bridge.analyze.overview.roofline import roofline
-from bridge.analyze.overview.utilisation import utilisation
 from bridge.analyze.overview.windowed import windowed
 from bridge.join.attributed import Attributed
 

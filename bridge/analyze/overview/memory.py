@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import Floats, texts
-from bridge.analyze.memory import Held, said
+from bridge.analyze.memory import Held
 from bridge.analyze.overview.axis import Axis, Bins
 from bridge.annotate.instant import COUNTER
 from bridge.join.attributed import Attributed
@@ -47,7 +47,7 @@ def _allocated(joined: Attributed, axis: Axis) -> Iterator[dict[str, Any]]:
         return
     held = Held.of(joined)
     groups = np.arange(len(held.events.groups))
-    where = said.places(held, groups)
+    where = held.places(groups)
     several = len(np.unique(where["pid"])) > 1
     for group in groups.tolist():  # a turn per process, device and kind
         rows = np.flatnonzero(held.group == group)

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from bridge.analyze.calltree import depths
 from bridge.analyze.groups import sums
-from bridge.analyze.overview.axis import Axis, largest, summed
-from bridge.analyze.overview.names import Names
-from bridge.analyze.pathtree import depths
+from bridge.analyze.overview.axis import Axis, Names, largest, summed
 from bridge.analyze.timeline import device, host
 from bridge.analyze.timeline.parts import Slices
 from bridge.analyze.tracks import Track, Tracks

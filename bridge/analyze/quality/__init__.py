@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from bridge.analyze.quality import enough, itself, recorded
-from bridge.analyze.quality.overhead import Capture
-from bridge.analyze.quality.reason import Found, Measured, Reason
+from bridge.analyze.quality.enough import Capture, Found, Measured, Reason
 from bridge.join.attributed import Attributed
 
 BEST = 100

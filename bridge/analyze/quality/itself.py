@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import highest, lowest, sums
-from bridge.analyze.quality.overhead import Capture
-from bridge.analyze.quality.reason import COUNT, RATE, SHARE, Measured, Reason
+from bridge.analyze.quality.enough import COUNT, RATE, SHARE, Capture, Measured, Reason
 from bridge.join.order import NONE, Flags, Ints
 from importers import frames
 from importers.frames import shared

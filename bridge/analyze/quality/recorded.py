@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from bridge.analyze import lawful
-from bridge.analyze.advice import coverage, needs
+from bridge.analyze.advice import needs
 from bridge.analyze.metrics import timeless
-from bridge.analyze.quality.overhead import Capture
-from bridge.analyze.quality.reason import COUNT, SHARE, Measured, Reason
+from bridge.analyze.quality.enough import COUNT, SHARE, Capture, Measured, Reason
 from bridge.join.attribution import NO_LAUNCH
 from bridge.join.order import NONE
 from importers import frames
@@ -28,10 +27,10 @@ def opaque_graphs(seen: Capture) -> Measured | None:
     """The share of the GPU time in graphs without their nodes."""
     if not seen.counted.any():
         return None
-    rows = coverage.opaque(seen)
+    rows = needs.opaque(seen)
     said = "{work_share} of GPU time is in {graphs} graphs recorded as a whole"
-    figures = {"graphs": len(rows), "work_share": coverage.share(seen, rows)}
-    return Measured(coverage.share(seen, rows), said, figures)
+    figures = {"graphs": len(rows), "work_share": needs.share(seen, rows)}
+    return Measured(needs.share(seen, rows), said, figures)
 
 
 def no_api_record(seen: Capture) -> Measured | None:
@@ -62,8 +61,8 @@ def outside_ops(seen: Capture) -> Measured | None:
     """The share of the GPU time that was launched outside any op."""
     if not seen.counted.any() or not (seen.joined.op != NONE).any():
         return None
-    rows = coverage.outside(seen)
-    share = coverage.share(seen, rows)
+    rows = needs.outside(seen)
+    share = needs.share(seen, rows)
     said = "{work_share} of GPU time was launched outside any op"
     return Measured(share, said, {"work_share": share})
 
@@ -161,7 +160,7 @@ REASONS = (
         "outside-ops",
         "GPU time launched outside any op, where there are ops",
         SHARE,
-        coverage.OUTSIDE,
+        needs.OUTSIDE,
         1.0,
         30,
         "annotate it: @nvtx_op, bridge.torch.annotate(model); bridge why names what is missing",

@@ -11,9 +11,7 @@ import pandas as pd
 from bridge.analyze.flops import Costs, of_steps
 from bridge.analyze.groups import counts, sums, texts
 from bridge.analyze.names import files
-from bridge.analyze.steps.pace import judged
-from bridge.analyze.steps.roles import DATALOADER, ROLES, breakdown
-from bridge.analyze.steps.walls import Walls
+from bridge.analyze.steps.pace import DATALOADER, ROLES, Walls, breakdown, judged
 from bridge.analyze.tracks import ID_BITS
 from bridge.join.attributed import Attributed
 from bridge.join.intervals import busy

@@ -15,7 +15,7 @@ import numpy as np
 
 from bridge.analyze.concurrency.clocks import Clocks
 from bridge.analyze.ranks import Ranks
-from bridge.analyze.timeline import allocated, curves, device, host, parts
+from bridge.analyze.timeline import allocated, device, host, parts
 from bridge.analyze.timeline.parts import (
     Arrows,
     Chain,
@@ -113,7 +113,7 @@ def _of_devices(
     if selection.slim:
         return everything, kinds, []
     kinds.append(device.projections(joined, tracks))
-    return everything, kinds, curves.of_devices(joined, tracks, selection.span)
+    return everything, kinds, parts.of_devices(joined, tracks, selection.span)
 
 
 def _memory(

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from bridge.analyze.memory import Held
-from bridge.analyze.memory.said import kind_of
-from bridge.analyze.timeline import curves
-from bridge.analyze.timeline.curves import Curve, Span
-from bridge.analyze.timeline.parts import Slices
+from bridge.analyze.timeline import parts
+from bridge.analyze.timeline.parts import Curve, Slices, Span
 from bridge.analyze.tracks import Track, Tracks
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE
@@ -23,7 +21,7 @@ def of_memory(
     joined: Attributed,
     tracks: Tracks,
     before: Sequence[Track] = (),
-    span: Callable[[int], Span] = curves.ever,
+    span: Callable[[int], Span] = parts.ever,
 ) -> list[Slices]:
     """Return the curves of all processes, devices and kinds of memory within a span of time of each report.
 
@@ -45,14 +43,14 @@ def of_memory(
             first[home] = len(before) + tracks.bare(home, "memory")
         for what, curve in _levels(held, group, joined.report.facts[report].span[0]):
             name = curve_name(kind, what)
-            shown = curves.thinned(*curves.within(curve, span(report)))
-            found.append(curves.shown(name, [(first[home], shown)]))
+            shown = parts.thinned(*parts.within(curve, span(report)))
+            found.append(parts.shown(name, [(first[home], shown)]))
     return found
 
 
 def kind_name(held: Held, group: int) -> str:
     """Return what the kind of a group is called."""
-    return frames.MEMORY_KINDS[int(kind_of(held, np.array([group]))[0])]
+    return frames.MEMORY_KINDS[int(held.kind_of(np.array([group]))[0])]
 
 
 def curve_name(kind: str, what: str) -> str:

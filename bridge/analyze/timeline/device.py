@@ -8,11 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from bridge.analyze import lanes
 from bridge.analyze.groups import counts, highest, lowest, sums
 from bridge.analyze.timeline import measured
 from bridge.analyze.timeline.parts import Chain, Column, Named, Slices, drawn, named, times
-from bridge.analyze.tracks import Tracks
+from bridge.analyze.tracks import Tracks, apart, nested
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.order import NONE, Ints, number, stable
@@ -36,7 +35,7 @@ def activities(joined: Attributed, tracks: Tracks) -> Slices:
     table = joined.report.activities
     stream = tracks.of_activities
     start, duration = times(table)
-    track = tracks.lane(stream, lanes.apart(stream, start, start + duration), "stream")
+    track = tracks.lane(stream, apart(stream, start, start + duration), "stream")
     node, reason = joined.attribution.node, joined.attribution.reason
     ops = list(joined.ops)
     args: dict[str, Column] = {
@@ -73,7 +72,7 @@ def projections(joined: Attributed, tracks: Tracks) -> Slices:
     """
     found = _Projected.of(joined, tracks)
     nesting = joined.attribution.nesting
-    lane = lanes.nested(found.stream, found.start, found.end)
+    lane = nested(found.stream, found.start, found.end)
     track = tracks.lane(found.stream, lane, "projection")
     name = named(joined.report.ranges["name"])
     shown = Named(name.codes[nesting.range[found.node]], name.names)

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from bridge.analyze import lanes
 from bridge.analyze.timeline.parts import Column, Json, Named, Slices, drawn, named, times
-from bridge.analyze.tracks import Tracks
+from bridge.analyze.tracks import Tracks, nested
 from bridge.annotate.instant import COUNTER
 from bridge.join.attributed import CALL_ID, CALL_ID_SHIFT, Attributed
 from bridge.join.order import NONE, Flags, Ints, number, outer_first
@@ -45,7 +44,7 @@ def _laned(joined: Attributed) -> tuple[Ints, Ints]:
     # Of equal intervals the earlier row is outer; sorting and lanes keep the order of rows.
     order = outer_first(home, start[rows], (start + duration)[rows])
     rows, home = rows[order], home[order]
-    return rows, lanes.nested(home, start[rows], (start + duration)[rows])
+    return rows, nested(home, start[rows], (start + duration)[rows])
 
 
 def steps(joined: Attributed, tracks: Tracks) -> Slices:
@@ -64,7 +63,7 @@ def calls(joined: Attributed, tracks: Tracks) -> Slices:
     launches = joined.report.launches
     host = tracks.host(*(frames.ints(launches, c) for c in ("report", "thread")))
     start, duration = times(launches)
-    track = tracks.lane(host, lanes.nested(host, start, start + duration), "api")
+    track = tracks.lane(host, nested(host, start, start + duration), "api")
     args = {"correlation": frames.ints(launches, "correlation")}
     rows = np.arange(len(launches))
     return drawn("api", rows, track, (start, duration), named(launches["name"]), args)
@@ -79,7 +78,7 @@ def overhead(joined: Attributed, tracks: Tracks) -> Slices:
     rows = np.flatnonzero((start >= first[of]) & (start <= last[of]))
     host = tracks.host(*(frames.ints(table, c)[rows] for c in ("report", "thread")))
     began, duration = times(table)
-    lane = lanes.nested(host, began[rows], (began + duration)[rows])
+    lane = nested(host, began[rows], (began + duration)[rows])
     track = np.full(len(table), NONE)
     track[rows] = tracks.lane(host, lane, "overhead")
     return drawn("overhead", rows, track, (began, duration), named(table["name"]), {})

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bridge.analyze.groups import Floats
-from bridge.analyze.metrics.headline import HEADLINES
-from bridge.analyze.metrics.measured import MATCH, SURE, wanted
+from bridge.analyze.metrics.measured import HEADLINES, MATCH, SURE, wanted
 from bridge.analyze.timeline.parts import Column, Json, Named
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE

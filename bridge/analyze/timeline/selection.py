@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bridge.analyze.concurrency.clocks import Clocks
-from bridge.analyze.timeline.curves import EVER, Span
-from bridge.analyze.timeline.parts import Arrows, Links, Slices, Timeline
+from bridge.analyze.timeline.parts import EVER, Arrows, Links, Slices, Span, Timeline
 from bridge.analyze.windows import Windows
 from bridge.join.order import NONE, Flags, stable
 

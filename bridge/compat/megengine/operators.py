@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.breakdown.of_ranges import first_slices
-from bridge.analyze.calls import by_call
 from bridge.analyze.flops import Known
+from bridge.analyze.ranges import by_call
 from bridge.report import Joined
 
 SIDES = DEVICE, HOST = ("device", "host")

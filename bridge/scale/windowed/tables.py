@@ -9,10 +9,10 @@ import pandas as pd
 
 from bridge.analyze.breakdown import ACTIVITIES, RANGES
 from bridge.analyze.breakdown.of_ranges import first_slices
-from bridge.analyze.breakdown.partial import CALLS_OF, FIRST, LAST, THERE, UNION
+from bridge.analyze.breakdown.statistics import CALLS_OF, FIRST, LAST, THERE, UNION
+from bridge.analyze.calltree import subtree_sums
 from bridge.analyze.groups import sums
 from bridge.analyze.tables import making, rows_of
-from bridge.analyze.tree import subtree_sums
 from bridge.analyze.views import VIEWS, dimensions_of
 from bridge.join.attributed import CALL_ID, CALL_ID_SHIFT, Attributed
 from bridge.join.intervals import unions

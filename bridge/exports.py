@@ -14,7 +14,7 @@ from bridge.analyze.overview.comparison import comparison
 from bridge.analyze.timeline import WHOLE, Selection, Timeline, lasting, of_ranks
 from bridge.output import check, compressed, whole, write
 from bridge.render import advice, quality, traces, units
-from bridge.render.page.page import page as html
+from bridge.render.page import page as html
 from bridge.report import Joined
 
 PID_BITS = 0xFFFFFF

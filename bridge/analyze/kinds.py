@@ -10,10 +10,11 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from bridge.analyze.groups import ratio, sums
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Flags, Ints
 from bridge.knowledge import kernels
-from bridge.knowledge.kernels import Kernel
+from bridge.knowledge.kernels import UNKNOWN, YES, Kernel
 from importers import frames
 
 OTHERS = (frames.COPY, frames.FILL, frames.GRAPH)  # activities that are no kernels
@@ -95,3 +96,36 @@ def _names(joined: Attributed) -> tuple[Ints, list[str]]:
 def _coded(known: list[Kernel], of: Callable[[Kernel], int]) -> Ints:
     """Return a number of each kernel, and NONE last: for no kernel."""
     return np.array([*map(of, known), NONE], np.int64)
+
+
+# -- How much of the kernels' time is on Tensor Cores, by their names, and how much is of ops that could use them
+
+
+TENSOR_CORES = "tensor-cores"
+TENSOR_CORE_COLUMNS = tuple(
+    "tensor_core_ns tensor_core_share eligible_ns tensor_core_unknown_ns in_kernels_ns".split()
+)
+
+
+def tensor_core_times(
+    joined: Attributed, rows: Ints, group: Ints, groups: int
+) -> dict[str, np.ndarray]:
+    """Return `COLUMNS` of each group, times in ns: ``rows`` are activities, each in a ``group``.
+
+    ``in_kernels_ns`` is the time of kernels, ``tensor_core_share`` of that; ``eligible_ns`` is of kernels whose innermost op
+    could use Tensor Cores.
+    """
+    time, used = joined.duration[rows], tensor_cores(joined)[rows]
+    is_kernel = frames.is_kind(joined.report.activities, frames.KERNEL)[rows]
+
+    def of(which: np.ndarray) -> Ints:
+        return sums(group[which], time[which], groups)
+
+    whole, on_them = of(is_kernel), of(used == YES)
+    return {
+        "in_kernels_ns": whole,
+        "tensor_core_ns": on_them,
+        "tensor_core_unknown_ns": of(used == UNKNOWN),
+        "tensor_core_share": ratio(on_them, whole),
+        "eligible_ns": of(eligible_activities(joined)[rows]),
+    }

@@ -12,12 +12,12 @@ from pandas.api.types import is_numeric_dtype
 
 from bridge.analyze import breakdown
 from bridge.analyze.breakdown import of_activities
+from bridge.analyze.breakdown.of_activities import by_copy, by_kernel, by_op_kernel
 from bridge.analyze.causes.gaps import OVER_NS, by_gap, by_idle
 from bridge.analyze.causes.launches import by_launch
 from bridge.analyze.concurrency import by_collective, by_device
 from bridge.analyze.filters import meant
 from bridge.analyze.flops import Costs
-from bridge.analyze.kernels import by_copy, by_kernel, by_op_kernel
 from bridge.analyze.metrics import columns, timeless
 from bridge.analyze.metrics.columns import by_rule
 from bridge.analyze.modules import by_forward_op, by_module

@@ -11,8 +11,14 @@ import numpy as np
 
 from bridge.analyze.moment import Moment, Place, Step, Thread
 from bridge.join.attributed import BACKWARD, FORWARD, Attributed
-from bridge.join.attribution import ATTRIBUTED, INVALID_TIME, REASONS, RULES
-from bridge.join.graphs import NodeEvents, creation_of
+from bridge.join.attribution import (
+    ATTRIBUTED,
+    INVALID_TIME,
+    REASONS,
+    RULES,
+    NodeEvents,
+    creation_of,
+)
 from bridge.join.order import NONE, Ints
 from importers import frames
 

@@ -256,7 +256,7 @@ def _shown(
     """Compare, judge, and choose the rows to show."""
     import pandas as pd
 
-    from bridge.analyze.compare.chosen import same_steps
+    from bridge.analyze.compare.stepwise import same_steps
     from bridge.comparison import Diff, within
     from bridge.render.diff import Shown
 
@@ -275,7 +275,7 @@ def _shown(
 def _chosen(
     found: Diff, *, conditions: str | None, sort: str | None, top: int | None, **_rest: Any
 ) -> pd.DataFrame:
-    from bridge.analyze.compare.chosen import of_known
+    from bridge.analyze.compare.stepwise import of_known
     from bridge.analyze.filters import column_named
     from bridge.analyze.tables import ordered
 

@@ -18,14 +18,15 @@ from bridge.join.attribution import (
     Attribution,
     Creations,
     Launches,
+    NodeEvents,
     Ranges,
     attribute,
     calls_of,
+    creation_of,
 )
 from bridge.join.autograd import Directions
 from bridge.join.choices import Choices, ranked
 from bridge.join.domains import accepted
-from bridge.join.graphs import NodeEvents, creation_of
 from bridge.join.nesting import paths
 from bridge.join.order import NONE, Flags, Ints
 from bridge.join.repeats import with_repetition

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.breakdown.of_calls import call_time
+from bridge.analyze.breakdown.of_activities import call_time
 from bridge.analyze.breakdown.statistics import TIMES
 from bridge.analyze.calltree import own_time
 from bridge.analyze.ranks.members import Home

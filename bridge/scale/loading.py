@@ -12,7 +12,7 @@ from typing import Any
 
 from bridge.analyze.views import details_of
 from bridge.join.choices import Choices
-from bridge.scale import cluster, pool
+from bridge.scale import pool
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.asked import Asked, only
 from bridge.scale.task import Broken, Task, done
@@ -80,11 +80,11 @@ class Workers:
     def run(self, tasks: Sequence[Task]) -> Iterator[Aggregates | Broken]:
         """Yield what comes of each task, in the order in which they end."""
         if self.scheduler:
-            return cluster.on_cluster(tasks, self.scheduler)
+            return pool.on_cluster(tasks, self.scheduler)
         if self.count == 1 or len(tasks) == 1:
             return (done(task) for task in tasks)
-        if cluster.available():
-            return cluster.on_workers(tasks, self.count)
+        if pool.available():
+            return pool.on_workers(tasks, self.count)
         return pool.in_processes(tasks, self.count)
 
 

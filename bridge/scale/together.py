@@ -18,8 +18,7 @@ from bridge.analyze.views import LABELS, VIEWS, dimensions_of, heading
 from bridge.join.attribution import REASONS
 from bridge.join.domains import UnknownDomainError
 from bridge.scale.aggregates import Aggregates
-from bridge.scale.asked import OF_ONE, REPORT, checked, named
-from bridge.scale.figures import figures, needed
+from bridge.scale.asked import OF_ONE, REPORT, checked, figures, named, needed
 from bridge.scale.merging import Merged, Wholes, together, unpacked
 
 

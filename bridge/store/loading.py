@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bridge.store import measured
+from bridge.store.columns import read_metrics
 from bridge.store.runs import chosen
 from bridge.store.tables import NAMED, SYMBOL, UNSAID, StoreError, opened
 from importers import frames
@@ -44,7 +44,7 @@ def load(path: Path, run: int | str | None = None, *, metrics: bool = True) -> R
         read = columns.read(queries)
         names = _names(read["names"], extents["names"][0])
         found_metrics = (
-            measured.read(
+            read_metrics(
                 columns, extents, names["name"], len(read["activities"]["start"]), found.ncu
             )
             if metrics

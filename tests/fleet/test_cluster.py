@@ -13,8 +13,8 @@ import pytest
 
 from bridge import __version__
 from bridge.join.choices import Choices
-from bridge.scale import cluster
-from bridge.scale.cluster import NoClusterError, on_cluster
+from bridge.scale import pool
+from bridge.scale.pool import NoClusterError, on_cluster
 from bridge.scale.task import Broken, Task
 
 ADDRESS = "tcp://there:1"
@@ -67,8 +67,8 @@ def completed(futures: list[Future[Any]]) -> Iterator[Future[Any]]:
 def dask(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Put such a cluster in the place of Dask's."""
     made = SimpleNamespace(Client=Client, as_completed=completed, KilledWorker=KilledError)
-    monkeypatch.setitem(sys.modules, cluster.DASK, made)
-    monkeypatch.setattr(cluster, "available", lambda: True)
+    monkeypatch.setitem(sys.modules, pool.DASK, made)
+    monkeypatch.setattr(pool, "available", lambda: True)
     return monkeypatch
 
 

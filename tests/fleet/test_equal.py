@@ -20,8 +20,7 @@ from bridge.analyze.tables import Options, rows_of, wanted
 from bridge.cli.report import Printed
 from bridge.join.choices import Choices
 from bridge.report import Joined, join
-from bridge.scale.asked import Asked, kept, only
-from bridge.scale.figures import needed
+from bridge.scale.asked import Asked, kept, needed, only
 from bridge.scale.loading import Workers, run, tasks_of
 from bridge.scale.together import Together, assembled
 from fleet.reports import several

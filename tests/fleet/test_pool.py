@@ -15,7 +15,7 @@ from threading import Thread
 import pytest
 
 from bridge.join.choices import Choices
-from bridge.scale import cluster, pool
+from bridge.scale import pool
 from bridge.scale.loading import Workers
 from bridge.scale.task import Broken, Task
 
@@ -198,7 +198,7 @@ def test_a_worker_ends_when_its_parent_has_ended_and_not_before(
 
 
 def test_one_worker_or_one_report_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "available", lambda: False)
+    monkeypatch.setattr(pool, "available", lambda: False)
     monkeypatch.setattr(pool, "in_processes", lambda work, count: iter([(len(work), count)]))
     assert [*Workers(2).run(tasks(3))] == [(3, 2)]
     for workers, work in ((Workers(1), tasks(2)), (Workers(2), tasks(1))):

@@ -10,8 +10,7 @@ import pytest
 
 from bridge.analyze.breakdown import ACTIVITIES, CALLS, RANGES
 from bridge.join.choices import Choices
-from bridge.scale.asked import kept, key, only
-from bridge.scale.figures import needed
+from bridge.scale.asked import kept, key, needed, only
 from bridge.scale.loading import Workers, run, tasks_of
 from bridge.scale.merging import Merged, Times, packed, unpacked
 from bridge.scale.together import Together

@@ -21,7 +21,7 @@ from made_reports import small
 from real_parts import need
 
 from bridge.join.choices import Choices
-from bridge.scale import cluster, pool
+from bridge.scale import pool
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.asked import kept
 from bridge.scale.loading import tasks_of
@@ -53,7 +53,7 @@ def scheduler() -> Iterator[str]:
     from distributed import LocalCluster
 
     with LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=cluster.LOOPBACK, silence_logs=50
+        n_workers=2, threads_per_worker=1, dashboard_address=pool.LOOPBACK, silence_logs=50
     ) as running:
         yield running.scheduler_address
 
@@ -88,7 +88,7 @@ def test_a_cluster_of_two_workers_says_what_one_process_says(reports, scheduler,
 
 @pytest.mark.slow
 def test_a_pool_of_two_workers_says_what_one_process_says(reports, monkeypatch, one_process):
-    monkeypatch.setattr(cluster, "available", lambda: False)
+    monkeypatch.setattr(pool, "available", lambda: False)
     command = ("report", pattern(reports), "--by", "op-kernel", "--format", "json")
     assert done(*command, "--workers", 2) == one_process
     assert not workers_of_ours()
@@ -119,7 +119,7 @@ def test_a_killed_worker_of_a_cluster_loses_nothing(reports, scheduler):
             os.kill(next(iter(workers.values())), signal.SIGKILL)
 
     work = tasks(reports)
-    assert_complete(after_a_kill(cluster.on_cluster(work, scheduler), kill), work)
+    assert_complete(after_a_kill(pool.on_cluster(work, scheduler), kill), work)
 
 
 @pytest.mark.slow
@@ -164,7 +164,7 @@ def test_what_nobody_waits_for_any_more_is_dropped_by_the_scheduler(reports, sch
     def left(dask_scheduler: object = None) -> int:
         return len(dask_scheduler.tasks)  # type: ignore[attr-defined]
 
-    outcomes = cluster.on_cluster(tasks(reports), scheduler)
+    outcomes = pool.on_cluster(tasks(reports), scheduler)
     next(outcomes)
     outcomes.close()
     ends = time.monotonic() + 20
@@ -186,7 +186,7 @@ def test_nobody_answers_at_the_address(reports, monkeypatch):
 
 
 def test_without_dask_a_scheduler_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster, "available", lambda: False)
+    monkeypatch.setattr(pool, "available", lambda: False)
     path = small(tmp_path / "made.sqlite", steps=1)
     result = bridge("report", path, "--scheduler", "tcp://127.0.0.1:9")
     assert result.exit_code == 1

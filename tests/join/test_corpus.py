@@ -7,7 +7,7 @@ from real_parts import corpus_reports
 
 import bridge.report
 import importers
-from bridge.analyze.kernels import by_copy, by_kernel, by_op_kernel
+from bridge.analyze.breakdown.of_activities import by_copy, by_kernel, by_op_kernel
 from bridge.analyze.ops import by_op
 from bridge.analyze.ranges import by_range
 from bridge.analyze.totals import totals

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bridge
-from bridge.join.graphs import NodeEvents, creation_of
+from bridge.join.attribution import NodeEvents, creation_of
 from importers.nsys.write import Strings, write
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ import bridge
 from bridge.analyze.dialects import drawn
 from bridge.analyze.memory import Held
 from bridge.analyze.timeline import Selection, parts, timeline
-from bridge.analyze.timeline.allocated import curve_name
+from bridge.analyze.timeline.host import curve_name
 from bridge.analyze.windows import between
 from importers import frames
 from memory.histories import histories

@@ -17,7 +17,7 @@ import pytest
 from made_pages import HOSTILE, MARKUP, make
 from opened_page import Browser, shown_rows
 
-from bridge.render.page.page import as_json, page
+from bridge.render.page import as_json, page
 
 SURROGATE = "lone \ud800 surrogate"
 

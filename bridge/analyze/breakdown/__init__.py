@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.breakdown import events, of_activities, of_calls, of_ranges, statistics
+from bridge.analyze.breakdown import events, of_activities, of_ranges, statistics
 from bridge.analyze.breakdown.dimensions import (
     OF_ACTIVITIES,
     OF_CALLS,
@@ -29,7 +29,7 @@ DIMENSIONS = {**OF_RANGES, **OF_CALLS, **OF_ACTIVITIES}
 RANGES, CALLS, ACTIVITIES = ("ranges", "calls", "activities")
 COLUMNS: Mapping[str, Sequence[str]] = {
     RANGES: of_ranges.COLUMNS,
-    CALLS: of_calls.COLUMNS,
+    CALLS: of_activities.CALL_COLUMNS,
     ACTIVITIES: of_activities.COLUMNS,
 }
 SETS: Mapping[str, Mapping[str, Sequence[str]]] = {
@@ -95,7 +95,7 @@ class _Parted:
         rows = np.flatnonzero(self.joined.counted_launches)
         coded = self._coded(events.of_launches(self.joined, rows))
         rows, group = _in_groups(rows, coded.codes[0])
-        groups = of_calls.Groups(self.joined, coded.size, rows, group)
+        groups = of_activities.CallGroups(self.joined, coded.size, rows, group)
         return _table(coded, _used(group, coded.size), groups.columns(columns))
 
     def of_activities(self, columns: Collection[str]) -> pd.DataFrame:

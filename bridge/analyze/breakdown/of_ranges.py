@@ -11,15 +11,15 @@ from functools import cached_property
 
 import numpy as np
 
-from bridge.analyze import causes, flops, tensor_cores
+from bridge.analyze import causes, flops, kinds
 from bridge.analyze.breakdown import statistics
 from bridge.analyze.breakdown.statistics import (
     TIMES,
     Columns,
     computed,
-    named,
     span_apart,
     spread,
+    statistic_names,
     times_of,
 )
 from bridge.analyze.calltree import once, own_time, stacks, subtree_sums
@@ -234,7 +234,7 @@ def _communication(groups: Groups) -> Columns:
 
 
 def _tensor_cores(groups: Groups) -> Columns:
-    return tensor_cores.figures(groups.joined, *groups.own, groups.count)
+    return kinds.tensor_core_times(groups.joined, *groups.own, groups.count)
 
 
 FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
@@ -245,8 +245,8 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     ("gpu_busy_ns",): _gpu_busy,
     ("gpu_span_ns",): _gpu_span,
     ("cpu_self_ns", "cpu_total_ns", "cpu_share"): _cpu,
-    named("gpu_"): _gpu_calls,
-    named("cpu_"): _cpu_calls,
+    statistic_names("gpu_"): _gpu_calls,
+    statistic_names("cpu_"): _cpu_calls,
     (f"gpu_{TIMES}",): _gpu_times,
     (f"cpu_{TIMES}",): _cpu_times,
     (statistics.THERE,): _there,
@@ -254,7 +254,7 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     (statistics.FIRST, statistics.LAST, statistics.UNION): _gpu_intervals,
     causes.COLUMNS: _causes,
     EXPOSED: _communication,
-    tensor_cores.COLUMNS: _tensor_cores,
+    kinds.TENSOR_CORE_COLUMNS: _tensor_cores,
     flops.FLOPS: lambda groups: groups.reached.computed(),
     flops.BYTES: lambda groups: groups.reached.moved(),
     flops.INTENSITY: lambda groups: groups.reached.intensity(),
@@ -263,9 +263,16 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
 }
 COLUMNS = (
     *("calls", "activities", *KINDS, "gpu_self_ns", "gpu_total_ns", "gpu_busy_ns", "gpu_span_ns"),
-    *("cpu_self_ns", "cpu_total_ns", *named("gpu_"), *named("cpu_"), *causes.COLUMNS, *EXPOSED),
+    *(
+        "cpu_self_ns",
+        "cpu_total_ns",
+        *statistic_names("gpu_"),
+        *statistic_names("cpu_"),
+        *causes.COLUMNS,
+        *EXPOSED,
+    ),
     *COSTS,
-    *tensor_cores.COLUMNS,
+    *kinds.TENSOR_CORE_COLUMNS,
     *("share", "total_share", "cpu_share"),
 )
 SETS: Mapping[str, Sequence[str]] = {
@@ -273,6 +280,6 @@ SETS: Mapping[str, Sequence[str]] = {
     "cpu": tuple(name for name in COLUMNS if name.startswith("cpu_")),
     "causes": ("calls", "gpu_self_ns", "launch_gap_ns", "starved_ns", *causes.COLUMNS[:4], "bound"),
     "communication": ("calls", "gpu_self_ns", *EXPOSED),
-    tensor_cores.SET: ("calls", "gpu_self_ns", *tensor_cores.COLUMNS),
+    kinds.TENSOR_CORES: ("calls", "gpu_self_ns", *kinds.TENSOR_CORE_COLUMNS),
     "flops": ("calls", "gpu_total_ns", *COSTS),
 }

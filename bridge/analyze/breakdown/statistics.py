@@ -54,7 +54,7 @@ def times_of(group: Ints, values: Ints, groups: int) -> np.ndarray:
     return np.fromiter(parts, object, groups)
 
 
-def named(prefix: str) -> tuple[str, ...]:
+def statistic_names(prefix: str) -> tuple[str, ...]:
     """Return the names of what `spread` returns."""
     return tuple(f"{prefix}{name}_ns" for name in ("mean", "min", *QUANTILES, "max"))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bridge.analyze.timeline import allocated, device, host, parts
+from bridge.analyze.timeline import device, host, parts
 from bridge.analyze.timeline.parts import Arrows, Column, Json, Named, Slices, Timeline
 from bridge.analyze.tracks import Group, Track, Tracks
 from bridge.join.attributed import Attributed
@@ -78,7 +78,7 @@ def _laid_out(
     arrows = Arrows.to_launched(joined.attribution.launch, ops, calls, work)
     phases, (marks, counters) = host.phases(joined, tracks), host.marks(joined, tracks)
     slices = [replace(s, kind=kinds[s.kind], args=args(s)) for s in (ops, calls, work)]
-    of_memory = allocated.of_memory(joined, tracks)
+    of_memory = host.of_memory(joined, tracks)
     samples = [*parts.of_devices(joined, tracks), *of_memory, *counters]
     made = [place(track) for track in tracks.made]
     return Timeline(
@@ -119,7 +119,7 @@ def _as_device(group: Group) -> Group:
 
 def _memory_called(found: Timeline, names: Mapping[str, str]) -> Timeline:
     """Call the curves of what is used by these names, by kind of memory and its device."""
-    own = {allocated.curve_name(kind, allocated.USED): name for kind, name in names.items()}
+    own = {host.curve_name(kind, host.USED): name for kind, name in names.items()}
 
     def called(curve: Slices) -> Slices:
         name = own.get(curve.name.names[0]) if len(curve.name.names) == 1 else None

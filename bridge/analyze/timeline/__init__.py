@@ -15,7 +15,7 @@ import numpy as np
 
 from bridge.analyze.concurrency.clocks import Clocks
 from bridge.analyze.ranks import Ranks
-from bridge.analyze.timeline import allocated, device, host, parts
+from bridge.analyze.timeline import device, host, parts
 from bridge.analyze.timeline.parts import (
     Arrows,
     Chain,
@@ -119,7 +119,7 @@ def _of_devices(
 def _memory(
     joined: Attributed, tracks: Tracks, of_devices: Tracks, selection: Selection
 ) -> list[Slices]:
-    return allocated.of_memory(joined, of_devices, tracks.made, selection.span)
+    return host.of_memory(joined, of_devices, tracks.made, selection.span)
 
 
 def _arrows(joined: Attributed, ops: Slices, calls: Slices, activities: Slices) -> Arrows:

@@ -8,14 +8,48 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.groups import counts, highest, lowest, sums
-from bridge.analyze.timeline import measured
-from bridge.analyze.timeline.parts import Chain, Column, Named, Slices, drawn, named, times
+from bridge.analyze.groups import Floats, counts, highest, lowest, sums
+from bridge.analyze.metrics.measured import HEADLINES, MATCH, SURE, wanted
+from bridge.analyze.timeline.parts import Chain, Column, Json, Named, Slices, drawn, named, times
 from bridge.analyze.tracks import Tracks, apart, nested
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.order import NONE, Ints, number, stable
 from importers import frames
+
+# -- What Nsight Compute measured of kernels, as arguments of their slices: the metrics with short names
+
+
+DIGITS = 6  # that tell
+
+
+def metric_args(joined: Attributed) -> dict[str, Column]:
+    """Return a column per metric that any kernel has, called ``occupancy (%)``, and how sure they are its own."""
+    metrics = joined.report.metrics
+    if not len(metrics):
+        return {}
+    found: dict[str, Column] = {}
+    for name, one in zip(HEADLINES, wanted(joined.report, tuple(HEADLINES)), strict=True):
+        there = ~np.isnan(one.numbers)
+        if there.any():
+            codes = np.append(np.where(there, np.arange(len(there)), NONE), NONE)
+            called = f"{name} ({one.unit})" if one.unit else name
+            found[called] = Json(codes[metrics.of], _written(one.numbers), numbers=True)
+    if found and len(metrics.sure):
+        found[MATCH] = Named(metrics.sure, list(SURE))
+    return found
+
+
+def _written(numbers: Floats) -> list[str]:
+    """Write counts whole, others with the digits that tell."""
+    return [
+        str(int(n)) if n == int(n) else f"{float(f'{n:.{DIGITS}g}')!r}"
+        for n in np.nan_to_num(numbers).tolist()
+    ]
+
+
+# -- What is drawn of devices: their work per stream, and above it the ops as the device saw them
+
 
 SHOWN = {  # what each kind of activity shows besides its op
     "kernel": (
@@ -50,7 +84,7 @@ def activities(joined: Attributed, tracks: Tracks) -> Slices:
 
 def kinds(joined: Attributed, everything: Slices) -> list[Slices]:
     """Part what ran on devices by kind; each shows its own arguments, kernels also what was measured of them."""
-    table, counters = joined.report.activities, measured.args(joined)
+    table, counters = joined.report.activities, metric_args(joined)
     return [
         replace(
             everything.only(frames.is_kind(table, word)),

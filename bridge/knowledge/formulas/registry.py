@@ -26,7 +26,7 @@ def formula(name: str) -> Formula | None:
     return next(filter(None, chain(own, map(_built_in.get, keys(name)))), None)
 
 
-def flops(call: Call) -> int | None:
+def our_flops(call: Call) -> int | None:
     """Return the floating-point operations of a call, two for a multiply-add; None where they are not known."""
 
     def count(call: Call) -> int | None:

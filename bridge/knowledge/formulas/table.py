@@ -5,10 +5,9 @@ The invariant: a name stands in one row, as `names.keys` gives it. docs/flops.md
 
 from __future__ import annotations
 
-from bridge.knowledge.formulas import attention, contraction, convolution
-from bridge.knowledge.formulas.attention import HEADS_LAST
+from bridge.knowledge.formulas import contraction, convolution
 from bridge.knowledge.formulas.call import Row, rows
-from bridge.knowledge.formulas.contraction import INNER, einsum, product
+from bridge.knowledge.formulas.contraction import HEADS_LAST, INNER, einsum, product
 from bridge.knowledge.formulas.convolution import convolution as conv
 from bridge.knowledge.formulas.convolution import pooling, unpooled
 from bridge.knowledge.formulas.elements import ELEMENTS, cell, layers, one, scattered
@@ -119,18 +118,18 @@ ATTENTION = (
     *rows(
         "attention",
         TORCH,
-        (ATTENTIONS, SDPA, attention.attention()),
-        (ATTENTIONS_BACKWARD, SDPA_BACKWARD, attention.backward()),
+        (ATTENTIONS, SDPA, contraction.attention()),
+        (ATTENTIONS_BACKWARD, SDPA_BACKWARD, contraction.backward()),
     ),
     *rows(
         "attention",
         f"{HERE}; FlopCounterMode takes heads for the sequence",
-        ("_flash_attention_forward", SDPA, attention.attention(HEADS_LAST, packed=3)),
-        ("_efficient_attention_forward", SDPA, attention.attention(HEADS_LAST, packed=4)),
+        ("_flash_attention_forward", SDPA, contraction.attention(HEADS_LAST, packed=3)),
+        ("_efficient_attention_forward", SDPA, contraction.attention(HEADS_LAST, packed=4)),
         (
             "_flash_attention_backward _efficient_attention_backward",
             SDPA_BACKWARD,
-            attention.backward(HEADS_LAST, packed=6),
+            contraction.backward(HEADS_LAST, packed=6),
         ),
     ),
     *rows(
@@ -139,9 +138,9 @@ ATTENTION = (
         (
             "flash_attn_func _flash_attn_forward memory_efficient_attention dot_product_attention",
             SDPA,
-            attention.attention(HEADS_LAST),
+            contraction.attention(HEADS_LAST),
         ),
-        ("_flash_attn_backward", SDPA_BACKWARD, attention.backward(HEADS_LAST)),
+        ("_flash_attn_backward", SDPA_BACKWARD, contraction.backward(HEADS_LAST)),
     ),
 )
 POOLING = (

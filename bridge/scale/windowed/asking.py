@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from bridge.analyze.breakdown import ACTIVITIES, CALLS, RANGES
 from bridge.analyze.tables import ROWS, Options, made_of, rows_of, wanted
 from bridge.analyze.views import VIEWS, dimensions_of
-from bridge.scale.asked import Asked, asked
-from bridge.scale.figures import CORES, KEPT, needed
+from bridge.scale.asked import CORES, KEPT, Asked, asked, needed
 
 WHOLE = frozenset(["module", "step"])  # dimensions that are found out over all of a report
 COLUMNS = {

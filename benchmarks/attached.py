@@ -23,7 +23,7 @@ import numpy as np
 import nvtx
 
 import bridge
-from bridge.annotate import emit, interop, pypi
+from bridge.annotate import emit, emitter, interop, pypi
 
 LOOPS, ROUNDS = 5_000, 20
 MEASURABLE = 20  # ns: newer nvtx packages do nothing at all where no tool is attached
@@ -113,7 +113,7 @@ def show(title: str) -> None:
 
 def session() -> None:
     """What a session without a profiler adds to every op."""
-    emit.use(emit.Silent())
+    emit.use(emitter.Silent())
     op = bridge.nvtx_op("op")(empty)
     with bridge.profile(level=0):
         best = measured({"an empty function": (empty, None), "nvtx_op": (op, None)})

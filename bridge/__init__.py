@@ -20,6 +20,7 @@ from bridge.annotate import (
     scope,
     wrap,
 )
+from bridge.package import VERSION as __version__  # noqa: N811 (the name that Python's packages have)
 
 if TYPE_CHECKING:
     from bridge import bench, memory
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from bridge.comparison import diff
     from bridge.report import Joined, load
 
-__version__ = "0.1.0"
 __all__ = [
     "Action",
     "Domain",
@@ -69,7 +69,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'bridge' has no attribute {name!r}")
     from importlib import import_module
 
-    from bridge.own import importers_are_ours
+    from bridge.package import importers_are_ours
 
     with importers_are_ours():
         room = import_module(_LATER.get(name, f"bridge.{name}"))

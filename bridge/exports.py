@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bridge import __version__
 from bridge.analyze import dialects
+from bridge.analyze.advice import advise
 from bridge.analyze.dialects.torch import torch
 from bridge.analyze.metrics import timeless
 from bridge.analyze.overview import overview
 from bridge.analyze.overview.comparison import comparison
+from bridge.analyze.quality import quality as quality_of
 from bridge.analyze.timeline import WHOLE, Selection, Timeline, lasting, of_ranks
+from bridge.join.attributed import Attributed
 from bridge.output import check, compressed, whole, write
+from bridge.package import VERSION
 from bridge.render import advice, quality, traces, units
 from bridge.render.page import page as html
-from bridge.report import Joined
 
 PID_BITS = 0xFFFFFF
 SIDES = 2  # of a page, at most
 
 
 def trace(
-    joined: Joined,
+    joined: Attributed,
     path: str | Path,
     *,
     dialect: str = dialects.NATIVE,
@@ -38,21 +40,21 @@ def trace(
     output = Path(path)
     timeless.refuse(joined.report, "trace")
     traces.check(output.name, dialect)
-    drawn = dialects.drawn(joined.attributed, dialect, selection)
+    drawn = dialects.drawn(joined, dialect, selection)
     _check_not_empty(drawn, joined, selection)
     _write(output, traces.printed(drawn, joined.report, output.name, dialect), force=force)
     return drawn
 
 
 def tensorboard(
-    joined: Joined, folder: str | Path, *, selection: Selection = WHOLE, force: bool = False
+    joined: Attributed, folder: str | Path, *, selection: Selection = WHOLE, force: bool = False
 ) -> list[Path]:
     """Write a trace per process, as TensorBoard's PyTorch plugin finds them in a folder; return the files.
 
     Raises as `trace` does, before anything is written.
     """
     timeless.refuse(joined.report, "trace")
-    whole = of_ranks(joined.attributed, torch(joined.attributed, together=False), selection)
+    whole = of_ranks(joined, torch(joined, together=False), selection)
     drawn = selection.of(whole)
     _check_not_empty(drawn, joined, selection)
     processes = sorted({(t.group.report, t.group.process) for t in drawn.tracks})
@@ -68,14 +70,14 @@ def tensorboard(
     return files
 
 
-def _check_not_empty(drawn: Timeline, joined: Joined, selection: Selection) -> None:
+def _check_not_empty(drawn: Timeline, joined: Attributed, selection: Selection) -> None:
     """Raise ValueError where windows leave nothing."""
     if selection.windows and not any(len(s) for s in drawn.every()):
-        lasts = lasting(joined.attributed)
+        lasts = lasting(joined)
         raise ValueError(f"nothing happens in that window; the report lasts {units.time(lasts)}")
 
 
-def page(reports: Sequence[Joined], path: str | Path, *, force: bool = False) -> None:
+def page(reports: Sequence[Attributed], path: str | Path, *, force: bool = False) -> None:
     """Write one page of a report, or of two side by side: a file of HTML that loads nothing.
 
     Raises ValueError for more than two, `OutputError` as `trace` does.
@@ -87,18 +89,18 @@ def page(reports: Sequence[Joined], path: str | Path, *, force: bool = False) ->
         timeless.refuse(one.report, "page")
     shown = [
         {
-            **overview(one.attributed),
-            "advice": advice.for_page(one.advise()),
-            "quality": quality.for_page(one.quality),
+            **overview(one),
+            "advice": advice.for_page(advise(one)),
+            "quality": quality.for_page(quality_of(one)),
         }
         for one in reports
     ]
     both = comparison(*shown) if len(shown) == SIDES else None
     title = " and ".join(", ".join(one["source"]) for one in shown) or output.stem
-    write(output, html(shown, title, f"nsight-bridge {__version__}", both), force=force)
+    write(output, html(shown, title, f"nsight-bridge {VERSION}", both), force=force)
 
 
-def _worker_file(joined: Joined, report: int, process: int) -> str:
+def _worker_file(joined: Attributed, report: int, process: int) -> str:
     """Return ``worker.ns.pt.trace.json.gz`` for a process of a capture; of several each has its number."""
     facts, sources = joined.report.facts[report], joined.report.source
     nth = f"-{report + 1}" if len(sources) > 1 else ""

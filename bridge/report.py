@@ -210,13 +210,13 @@ class Joined:
         """Write one timeline of ops, API calls and device work: see `bridge.exports.trace`."""
         from bridge import exports  # noqa: PLC0415 (tables need none of it)
 
-        return exports.trace(self, path, **how)
+        return exports.trace(self.attributed, path, **how)
 
     def export_tensorboard(self, folder: str | Path, **how: Any) -> list[Path]:
         """Write a trace per process for TensorBoard: see `bridge.exports.tensorboard`."""
         from bridge import exports  # noqa: PLC0415
 
-        return exports.tensorboard(self, folder, **how)
+        return exports.tensorboard(self.attributed, folder, **how)
 
     def export_chrome_trace(self, path: str | Path, *, force: bool = False) -> None:
         """Write the timeline as PyTorch's profiler is asked to: `export_trace` under its name there."""

@@ -45,7 +45,7 @@ ROW_LOOPS = {"itertuples", "iterrows", "apply"}
 # Elsewhere `apply` may be another's, such as torch's.
 LOOP_FREE = ("importers", "bridge/join", "bridge/analyze", "bridge/render")
 
-LONGEST_MODULE = 300
+LONGEST_MODULE = 600
 LONGEST_FUNCTION = 40
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 

@@ -14,7 +14,7 @@ import pytest
 from real_parts import ROOT
 
 import bridge
-from bridge.cli import demo
+from bridge.cli import demo_report
 
 pytestmark = pytest.mark.slow
 
@@ -128,7 +128,7 @@ def test_a_package_of_the_users_called_importers_breaks_nothing(tmp_path):
     (tmp_path / "importers" / "__init__.py").write_text("answer = 42\n")
     (tmp_path / "importers" / "more.py").touch()
     (tmp_path / "train.py").write_text(THEIRS)
-    demo.make(tmp_path / "demo.sqlite")
+    demo_report.make(tmp_path / "demo.sqlite")
     assert run(sys.executable, "train.py", cwd=tmp_path) == "fine 118\n"
     assert "flash_fwd_kernel" in run(
         COMMAND, "report", "demo.sqlite", "--by", "kernel", cwd=tmp_path

@@ -7,7 +7,7 @@ import importers
 from bridge import store
 from bridge.analyze.timeline import timeline
 from bridge.analyze.views import VIEWS
-from bridge.cli import demo
+from bridge.cli import demo_report
 from bridge.render.chrome import chrome
 from bridge.render.document import as_json
 from bridge.report import join
@@ -44,5 +44,5 @@ def test_real_reports(path, tmp_path):
 
 @pytest.mark.slow
 def test_the_demonstration(tmp_path):
-    demo.make(tmp_path / "demo.sqlite")
+    demo_report.make(tmp_path / "demo.sqlite")
     assert_told_alike(tmp_path / "demo.sqlite", tmp_path)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bridge import heap
+from bridge.scale import heap
 
 kept = heap.keep_for([Path(sys.argv[1])])
 arrays = [np.ones(40 << 17) for _ in range(2)]

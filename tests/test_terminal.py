@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from bridge.cli import demo
+from bridge.cli import demo_report
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +20,7 @@ ESCAPE = "\x1b["
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     path = tmp_path_factory.mktemp("demo") / "demo.sqlite"
-    demo.make(path)
+    demo_report.make(path)
     return path
 
 

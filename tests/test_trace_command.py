@@ -7,13 +7,13 @@ import pytest
 from command import assert_misused, bridge
 
 from bridge.analyze.tracks import rank_of
-from bridge.cli import demo
+from bridge.cli import demo_report
 from importers.report import Facts
 
 
 @pytest.fixture
 def report(folder):
-    demo.make(folder / "demo.sqlite")
+    demo_report.make(folder / "demo.sqlite")
     return folder / "demo.sqlite"
 
 
@@ -109,7 +109,7 @@ def test_ranks(source, metadata, rank):
 @pytest.mark.slow
 def test_several_reports_are_one_trace_with_their_ranks(folder):
     for n in (1, 2):
-        demo.make(folder / f"rank{n}.sqlite")
+        demo_report.make(folder / f"rank{n}.sqlite")
     result = bridge("trace", "rank1.sqlite", "rank2.sqlite", "-o", "t.json.gz")
     assert result.exit_code == 0, result.stderr
     names = {e["args"]["name"] for e in events(folder / "t.json.gz") if e["name"] == "process_name"}

@@ -6,7 +6,6 @@ what looks at a call never raises, and keeps nothing of it alive.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -20,17 +19,6 @@ ARGUMENTS = (
     "axis", "equation", "kernel_size", "output_mask", "bias",
 )  # fmt: skip
 SELF = ("self", "cls")  # first parameters that are no inputs
-
-
-def _folder() -> str:
-    try:
-        return os.getcwd()  # noqa: PTH109 (no pathlib)
-    except OSError:  # deleted
-        return os.sep
-
-
-# Where nsys puts its report, wherever the program goes later.
-FOLDER_AT_START = _folder()
 
 
 class Wanted(NamedTuple):

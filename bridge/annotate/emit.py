@@ -8,46 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from bridge.annotate.label import Label
+from bridge.annotate.emitter import Emitter, Silent
 from bridge.annotate.said import warn
 
 # Set in the profiled process by nsys (the first and the last), by `ncu --nvtx` (the first: seen
 # with 2022.3; without --nvtx it listens to no range), and by whoever injects a tool of his own.
 SIGNS = ("NVTX_INJECTION64_PATH", "NVTX_INJECTION32_PATH", "NSYS_PROFILING_SESSION_ID")
 INSTALL = "pip install nvidia-nvtx brings a library that every tool hears"
-
-
-# How ranges of one label are emitted on one thread: set the payload, push, pop.
-Bound = tuple[Callable[[Any], None], Callable[[], object], Callable[[], object]]
-
-
-class Emitter(Protocol):
-    """What a back end can do; it pushes and pops on the thread that calls it."""
-
-    @property
-    def name(self) -> str:
-        """What `backend()` calls it."""
-
-    @property
-    def version(self) -> str:
-        """Of the library behind it."""
-
-    def push(self, label: Label, payload: float) -> None:
-        """Open a range on this thread, above the others of its domain."""
-
-    def pop(self, domain: str | None) -> None:
-        """Close the topmost range of the domain on this thread."""
-
-    def mark(self, label: Label, payload: float) -> None:
-        """Record an instant."""
-
-    def start(self, label: Label, payload: float) -> Any:
-        """Begin a range of the process; return what `end` knows it by."""
-
-    def end(self, label: Label, handle: Any) -> None:
-        """End such a range, on whatever thread."""
 
 
 class Backend(NamedTuple):
@@ -59,28 +28,6 @@ class Backend(NamedTuple):
 
     def __str__(self) -> str:
         return f"{f'{self.name} {self.version}'.strip()}: {self.reason}"
-
-
-class Silent:
-    """The back end when there is none."""
-
-    name = "off"
-    version = ""
-
-    def push(self, label: Label, payload: float) -> None:
-        """Do nothing."""
-
-    def pop(self, domain: str | None) -> None:
-        """Do nothing."""
-
-    def mark(self, label: Label, payload: float) -> None:
-        """Do nothing."""
-
-    def start(self, label: Label, payload: float) -> None:
-        """Do nothing."""
-
-    def end(self, label: Label, handle: None) -> None:
-        """Do nothing."""
 
 
 class State:
@@ -179,3 +126,14 @@ def _interop() -> Emitter | str:
 
 
 CHAIN: dict[str, Callable[[], Emitter | str]] = {"nvtx": _nvtx, "interop": _interop}
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 (no pathlib)
+    except OSError:  # deleted
+        return os.sep
+
+
+# Where nsys puts its report, wherever the program goes later.
+FOLDER_AT_START = _folder()

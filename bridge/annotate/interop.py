@@ -14,9 +14,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
-from bridge.annotate.emit import Bound
+from bridge.annotate.emitter import Bound, version_of
 from bridge.annotate.label import Label, color_of, text
-from bridge.annotate.version import version_of
 
 LIBRARY = "libnvtx3interop.so.1"
 WHEELS = ("nvidia-nvtx", "nvidia-nvtx-cu13", "nvidia-nvtx-cu12")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock, local
 from typing import Any, Self, TypeVar, overload
 
-from bridge.annotate import emit, stack
+from bridge.annotate import emit, emitter, stack
 from bridge.annotate.details import Wanted, checked_block, note_block, wanted
 from bridge.annotate.emit import state
 from bridge.annotate.label import PLAIN, Extras, Label, checked, checked_name, checked_payload
@@ -69,7 +69,9 @@ class Span:
     def __init__(self, label: Label, payload: float | None) -> None:
         self.label = label
         self.payload = payload
-        self.open: list[tuple[emit.Emitter, Any]] = []  # started and not yet ended, in that order
+        self.open: list[
+            tuple[emitter.Emitter, Any]
+        ] = []  # started and not yet ended, in that order
 
     def start(self) -> Self:
         """Begin the range; it lasts until `end`, whichever thread calls that."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from bridge.annotate.emit import Bound
+from bridge.annotate.emitter import Bound, version_of
 from bridge.annotate.label import Label, color_of, text
-from bridge.annotate.version import version_of
 
 # Names kept at most: nvtx itself would keep every one for ever.
 REGISTERED = 4096

@@ -19,8 +19,8 @@ from threading import local
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from bridge.annotate import emit
-from bridge.annotate.emit import Bound
+from bridge.annotate import emit, emitter
+from bridge.annotate.emitter import Bound
 from bridge.annotate.label import Label
 
 # -- Call ids: the payload by which all slices of one call are known as one
@@ -80,7 +80,7 @@ class Call(Entry):
 class Unbound:
     """A label of a back end that binds none: the payload is set, then the range pushed."""
 
-    def __init__(self, emitter: emit.Emitter, label: Label) -> None:
+    def __init__(self, emitter: emitter.Emitter, label: Label) -> None:
         self.emitter, self.label = emitter, label
         self.payload: float = 0
 
@@ -116,7 +116,7 @@ class Stack:
         "bound", "busy", "care", "emitter", "entries", "live", "orphans", "strand", "strands", "thread"
     )  # fmt: skip
 
-    def __init__(self, emitter: emit.Emitter, thread: object) -> None:
+    def __init__(self, emitter: emitter.Emitter, thread: object) -> None:
         self.emitter = emitter
         self.thread = thread
         self.live: list[Entry | Token] = []
@@ -246,7 +246,7 @@ class Stack:
         return taken
 
 
-NO_STACK = Stack(emit.Silent(), None)  # of an emitter that is never in use
+NO_STACK = Stack(emitter.Silent(), None)  # of an emitter that is never in use
 
 
 class Here(local):

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from bridge import __version__
+from bridge.package import VERSION
 
 LONGEST = 2_000  # characters of a message
 COMMANDS = (
@@ -82,7 +82,7 @@ def _stop(number: int, _frame: object) -> NoReturn:
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="nsight-bridge")
+@click.version_option(VERSION, prog_name="nsight-bridge")
 def main() -> None:
     """Join deep-learning ops to the CUDA kernels they launch, from Nsight reports.
 

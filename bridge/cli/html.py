@@ -76,4 +76,4 @@ def write_page(  # noqa: PLR0913, PLR0917 - what `options.joined` takes
     from bridge import exports
 
     with doing(f"writing {output}"):
-        exports.page(found, output, force=force)
+        exports.page([one.attributed for one in found], output, force=force)

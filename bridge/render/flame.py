@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bridge import __version__
 from bridge.analyze.calltree import WEIGHTS, CallTree
+from bridge.package import VERSION
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 SHOWN = {  # per weight: what a profile is called, and the unit that speedscope knows
@@ -53,7 +53,7 @@ def speedscope(tree: CallTree, source: Sequence[str], weight: str = "gpu") -> It
     listed = [kind for kind in WEIGHTS if weights[kind].any()] or [weight]
     about = {
         "name": ", ".join(source),
-        "exporter": f"nsight-bridge@{__version__}",
+        "exporter": f"nsight-bridge@{VERSION}",
         "activeProfileIndex": listed.index(weight) if weight in listed else 0,
         "shared": {"frames": [{"name": name or UNNAMED} for name in tree.names]},
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bridge import __version__
 from bridge.analyze.advice import RULES, Advice, Advised, NotJudged
+from bridge.package import VERSION
 from bridge.render.advice import records, sentence, worth
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -36,7 +36,7 @@ def as_sarif(advised: Advised, rows: int) -> str:
 def _driver() -> dict[str, Any]:
     return {
         "name": "nsight-bridge",
-        "version": __version__,
+        "version": VERSION,
         "rules": [
             {
                 "id": rule.name,

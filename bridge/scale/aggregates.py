@@ -15,12 +15,14 @@ from bridge.analyze.ranks.members import Home
 from bridge.analyze.tables import Options, making
 from bridge.analyze.totals import Totals
 from bridge.join.attributed import BOTH
+from bridge.join.choices import Choices
+from bridge.join.domains import ALL, DEFAULT, UnknownDomainError, accepted
 from bridge.join.order import NONE
 from bridge.report import Joined
 from bridge.scale.asked import Asked
 from bridge.scale.merging import Merged, Times, Wholes, packed
 from importers import frames
-from importers.report import Facts
+from importers.report import Facts, Report
 
 
 @dataclass(frozen=True)
@@ -113,3 +115,26 @@ def ops_of(joined: Joined) -> frozenset[str]:
     """Return the ops that own an activity."""
     op = joined.attributed.activity_op
     return frozenset(joined.attributed.ops[code] for code in np.unique(op[op != NONE]).tolist())
+
+
+def undeclared_in(report: Report, choices: Choices) -> frozenset[str]:
+    """Return the domains that are asked for and not in this report: another may have them."""
+    names = {*choices.only, *choices.without} - {ALL}
+    return frozenset(name for name in names if not _there(report, name))
+
+
+def _there(report: Report, name: str) -> bool:
+    try:
+        accepted(report.ranges, (name,), ())
+    except UnknownDomainError:
+        return False
+    return True
+
+
+def without(choices: Choices, undeclared: frozenset[str]) -> Choices:
+    """Return the choices as far as they concern a report without some domains."""
+    only = tuple(name for name in choices.only if name not in undeclared)
+    without = tuple(name for name in choices.without if name not in undeclared)
+    if choices.only and not only:  # none of its ranges is an op
+        return replace(choices, domains=(DEFAULT,), without=(DEFAULT,))
+    return replace(choices, domains=only, without=without)

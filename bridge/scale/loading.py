@@ -15,8 +15,9 @@ from bridge.join.choices import Choices
 from bridge.scale import pool
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.asked import Asked, only
-from bridge.scale.task import Broken, Task, done
+from bridge.scale.task import Broken, Task
 from bridge.scale.together import Together, assembled
+from bridge.scale.worker import done
 from importers.errors import ReportError
 
 # -- Which files are meant: names, patterns in quotes, and folders

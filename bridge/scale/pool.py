@@ -21,8 +21,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import TYPE_CHECKING, Any
 
-from bridge import __version__
-from bridge.scale.task import Broken, Task, done, version
+from bridge.package import VERSION
+from bridge.scale.task import Broken, Task
+from bridge.scale.worker import done, version
 from importers.errors import ReportError
 
 if TYPE_CHECKING:
@@ -90,13 +91,13 @@ def _ready(client: Any) -> None:
     except Exception as error:  # of any kind: it comes from another machine
         why = "no worker answers" if isinstance(error, TimeoutError) else f"its workers: {error}"
         raise NoClusterError(
-            f"{client.scheduler.address}: {why}; is nsight-bridge {__version__} installed there?"
+            f"{client.scheduler.address}: {why}; is nsight-bridge {VERSION} installed there?"
         ) from error
     finally:
         asked.cancel()
-    if there != __version__:
+    if there != VERSION:
         raise NoClusterError(
-            f"{client.scheduler.address}: its workers have nsight-bridge {there}, this is {__version__}"
+            f"{client.scheduler.address}: its workers have nsight-bridge {there}, this is {VERSION}"
         )
 
 

@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 from sqlite_utils import Database
 
-from bridge import __version__
 from bridge.analyze.totals import Totals
 from bridge.join.order import NONE
 from bridge.output import OutputError
+from bridge.package import VERSION
 from bridge.report import Joined
 from bridge.store.columns import Column, RunColumns
 from bridge.store.runs import clean, find
@@ -225,7 +225,7 @@ def run_row(
     """Return what is said of any run, as its row has it."""
     return {
         "id": run, "created": datetime.now(UTC).isoformat(timespec="seconds"), "identity": identity,
-        "source": json.dumps(source, ensure_ascii=False), "version": __version__,
+        "source": json.dumps(source, ensure_ascii=False), "version": VERSION,
         "totals": json.dumps(totals), "activities": totals["activities"], "gpu_ns": totals["gpu_ns"],
         "attributed_ns": totals["attributed_ns"], "ops": ops, "rules": rules,
     }  # fmt: skip

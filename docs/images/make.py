@@ -57,7 +57,7 @@ def main(report, step="3"):
     joined = bridge.load(report)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        exports.page([joined], folder / "page.html")
+        exports.page([joined.attributed], folder / "page.html")
         pages(chromium, folder / "page.html")
         one = Selection((of_steps(joined.attributed, int(step), int(step)),))
         joined.export_trace(folder / "trace.pftrace", selection=one)

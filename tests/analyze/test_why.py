@@ -13,7 +13,7 @@ from real_parts import corpus_reports
 
 from bridge import report as whole
 from bridge.analyze.why import GENERAL, REMEDIES, remedy, rows_of, why
-from bridge.cli import demo
+from bridge.cli import demo_report
 from bridge.join.attribution import REASONS
 from bridge.join.order import NONE
 from bridge.render.why import as_json, for_terminal
@@ -506,7 +506,7 @@ def assert_open(found, truth):
 @pytest.mark.slow
 def test_backward_work_tells_its_forward_range_its_module_and_who_adopted_it(tmp_path):
     path = tmp_path / "demo.sqlite"
-    demo.make(path)
+    demo_report.make(path)
     said = json.loads(done("why", path, "flash_bwd", "--adopt", "--format", "json"))
     lineage = said["lineage"]
     assert (lineage["direction"], lineage["ambiguous"]) == ("backward", False)

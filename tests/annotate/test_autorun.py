@@ -256,7 +256,7 @@ def test_help(here):
 
 
 def test_host_times_are_recorded_where_no_tool_listens(tool, monkeypatch):
-    from bridge.annotate import emit
+    from bridge.annotate import emit, emitter
 
     opened = []
 
@@ -265,10 +265,10 @@ def test_host_times_are_recorded_where_no_tool_listens(tool, monkeypatch):
         opened.append(path)
         yield
 
-    monkeypatch.setattr(bridge, "profile", profile, raising=False)
+    monkeypatch.setattr("bridge.capture.session.profile.profile", profile)
     with autorun.recorded("a.jsonl"):
         assert opened == []  # a tool listens
-    emit.use(emit.Silent())
+    emit.use(emitter.Silent())
     with autorun.recorded(None):
         assert opened == []
     with autorun.recorded("a.jsonl"):

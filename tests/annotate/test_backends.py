@@ -16,6 +16,7 @@ from recorder import Recorder
 
 import bridge
 from bridge.annotate import emit, interop, pypi, stack
+from bridge.annotate.emitter import Silent
 from bridge.annotate.label import Label
 
 TOOL = {"NVTX_INJECTION64_PATH": "/x.so"}
@@ -26,14 +27,14 @@ def chain(monkeypatch: pytest.MonkeyPatch, nvtx: Any, library: Any) -> None:
     monkeypatch.setattr(interop, "connect", lambda: library)
 
 
-class Fake(emit.Silent):
+class Fake(Silent):
     name = "fake"
     version = "1.2"
 
 
 def test_no_tool_no_range() -> None:
     emitter, reason = emit.choose({})
-    assert isinstance(emitter, emit.Silent)
+    assert isinstance(emitter, Silent)
     assert reason == "no tool attached"
 
 
@@ -42,7 +43,7 @@ def test_every_sign_of_a_tool_counts(sign: str, monkeypatch: pytest.MonkeyPatch)
     fake = Fake()
     chain(monkeypatch, fake, "never asked")
     assert emit.choose({sign: "1"}) == (fake, "a tool is attached")
-    assert isinstance(emit.choose({sign: "1", "BRIDGE_NVTX": "off"})[0], emit.Silent)
+    assert isinstance(emit.choose({sign: "1", "BRIDGE_NVTX": "off"})[0], Silent)
 
 
 def test_a_dummy_domain_makes_way_for_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +57,7 @@ def test_one_warning_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     chain(monkeypatch, "no nvtx", "no library")
     with pytest.warns(RuntimeWarning, match="no nvtx; no library.*pip install nvidia-nvtx"):
         emitter, reason = emit.choose(TOOL)
-    assert isinstance(emitter, emit.Silent)
+    assert isinstance(emitter, Silent)
     assert reason == "no nvtx; no library"
     with pytest.warns(RuntimeWarning, match="leave BRIDGE_NVTX at auto"):
         emit.choose({"BRIDGE_NVTX": "nvtx"})
@@ -222,13 +223,13 @@ def test_names_are_registered_once_and_not_without_end(library: Library) -> None
 
 
 def test_both_libraries_take_any_text() -> None:
-    for emitter in (interop.connect(), lively_nvtx()):
-        if isinstance(emitter, str):
-            pytest.skip(emitter)
+    for one in (interop.connect(), lively_nvtx()):
+        if isinstance(one, str):
+            pytest.skip(one)
         for name in ("", "a\0b", "\udc80", "☃" * 40_000):
-            emitter.push(Label(name, name or None, name, 0xFF0000FF), 1)
-            emitter.mark(Label(name), 1.5)
-            emitter.pop(name or None)
+            one.push(Label(name, name or None, name, 0xFF0000FF), 1)
+            one.mark(Label(name), 1.5)
+            one.pop(name or None)
 
 
 def lively_nvtx() -> pypi.Nvtx | str:

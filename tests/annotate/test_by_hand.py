@@ -11,7 +11,7 @@ from recorder import Recorder
 
 import bridge
 from bridge import Domain, counter, mark, nvtx_op, nvtx_range, pop, push, scope
-from bridge.annotate import emit, stack
+from bridge.annotate import emit, emitter, stack
 from bridge.annotate.instant import COUNTER
 from bridge.annotate.label import Label
 
@@ -125,7 +125,7 @@ def test_push_and_pop_may_cross_blocks(tool: Recorder) -> None:
 
 
 def test_pop_closes_nothing_that_began_before_a_tool_listened(tool: Recorder) -> None:
-    emit.use(emit.Silent())
+    emit.use(emitter.Silent())
     push("unheard")
     emit.use(tool)
     push("heard")
@@ -172,7 +172,7 @@ def everything() -> None:
 
 
 def test_nothing_is_emitted_where_nothing_listens(tool: Recorder) -> None:
-    emit.use(emit.Silent())
+    emit.use(emitter.Silent())
     everything()
     emit.use(tool)
     assert (tool.slices, tool.marks, tool.phases_ended) == ([], [], [])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge import nvtx_op
-from bridge.annotate import emit
+from bridge.annotate import emit, emitter
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ def wrapper(inner: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture
 def detached() -> Iterator[None]:
-    previous = emit.use(emit.Silent())
+    previous = emit.use(emitter.Silent())
     yield
     emit.use(previous)
 

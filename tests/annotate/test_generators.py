@@ -17,7 +17,7 @@ import pytest
 from recorder import Recorder
 
 from bridge import nvtx_op
-from bridge.annotate import emit
+from bridge.annotate import emit, emitter
 
 
 @nvtx_op("count")
@@ -209,7 +209,7 @@ def test_what_was_yielded_is_let_go(tool: Recorder) -> None:
 @pytest.mark.parametrize("kind", ["attached", "detached"])
 def test_arguments_are_let_go_too(tool: Recorder, kind: str) -> None:
     if kind == "detached":
-        emit.use(emit.Silent())
+        emit.use(emitter.Silent())
     seen: list[Any] = []
 
     @nvtx_op

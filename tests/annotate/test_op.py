@@ -10,7 +10,7 @@ import pytest
 from recorder import Recorder
 
 from bridge import nvtx_op
-from bridge.annotate import emit, label, stack
+from bridge.annotate import emit, emitter, label, stack
 from bridge.annotate.label import Label
 
 
@@ -212,7 +212,7 @@ def test_the_tool_may_come_and_go_within_a_block(tool: Recorder) -> None:
         other = Recorder()
         emit.use(other)
         with nvtx_op("within"):
-            emit.use(emit.Silent())
+            emit.use(emitter.Silent())
             with nvtx_op("unheard"):
                 pass
             emit.use(tool)

@@ -90,7 +90,7 @@ def test_memory_is_shared_whichever_way_it_was_asked_for(report: Path) -> None:
         "shared_dynamic": np.where(kernel, np.where(dynamic, 1024, 0), -1),
     }
     changed = replace(joined.report, activities=activities.assign(**sizes))
-    table = package.joined.join(changed).by("geometry", columns="count")
+    table = package.report.join(changed).by("geometry", columns="count")
     assert sorted(table["shared_bytes"]) == [-1, 1024]
 
 
@@ -163,7 +163,7 @@ def test_a_call_counts_where_the_slice_that_began_first_does(order: int) -> None
     slices = [
         (Range(**home, start=at, end=at + 5, op=""), f"a, sizes = [[{at}]]") for at in (10, 20, 30)
     ]
-    joined = package.joined.Joined(training(slices[::order]).attributed())
+    joined = package.report.Joined(training(slices[::order]).attributed())
     table = joined.by("shape", columns="calls,cpu_max").set_index("shape")
     assert table["calls"].to_dict() == {"[[10]]": 1, "[[20]]": 0, "[[30]]": 0}
     assert table["cpu_max_ns"].to_dict() == {"[[10]]": 15, "[[20]]": 0, "[[30]]": 0}

@@ -11,7 +11,6 @@ from join.programs import attributed, programs
 
 from bridge.analyze.compare import Comparison, compare
 from bridge.analyze.compare.rows import FORMS
-from bridge.analyze.compare.stepwise import adjusted
 from compare.brute_diff import matched, outside, rows_of, u_test
 
 NAMES = ["gemm_64x32", "gemm_32x32_v2", "gemm<float>", "void gemm<half>(int)", "triton_poi_fused_3", "triton_poi_fused_4"]  # fmt: skip
@@ -183,13 +182,3 @@ def test_p_is_that_of_the_definition(one, many, data):
         assert p[row] == (pytest.approx(u_test(x, y)) if any(x + y) else -1)
         wins = sum((b > a) + (b == a) / 2 for a in x for b in y) / len(x) / len(y) - 0.5
         assert shift[row] == pytest.approx(wins)
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_q_is_that_of_benjamini_and_hochberg(p):
-    import numpy as np
-
-    found, ordered = adjusted(np.array(p)), sorted(p)
-    for value, q in zip(p, found, strict=True):
-        later = [ordered[k] * len(p) / (k + 1) for k in range(len(p)) if ordered[k] >= value]
-        assert q == pytest.approx(min(1.0, *later))

@@ -208,9 +208,11 @@ def test_a_name_stays_on_its_line_and_is_no_markup(reports, folder):
 
 @pytest.mark.slow
 def test_junit_is_read_by_an_independent_parser(reports, folder):
-    (folder / "b.yaml").write_text('ops: {gemm: {calls: 2}, "a<b & \\"c\\" \\x01": {calls: 1}}')
+    (folder / "b.toml").write_text(
+        '[ops]\ngemm = {calls = 2}\n"a<b & \\"c\\" \\u0001" = {calls = 1}'
+    )
     result = bridge(
-        "diff", *reports, "--budget", "b.yaml", "--fail-over", "op:90%", "-o", "junit.xml"
+        "diff", *reports, "--budget", "b.toml", "--fail-over", "op:90%", "-o", "junit.xml"
     )
     assert result.exit_code == FAILED
     suites = ET.parse(folder / "junit.xml").getroot()
@@ -323,7 +325,7 @@ def test_misuse_is_said_in_a_line(reports, folder):
     assert_misused(bridge("diff", *reports, "--by", "stream"), "another run has others")
     assert_misused(bridge("diff", *reports, "--by", "nothing"), "op-kernel")
     assert_misused(bridge("diff", *reports, "--fail-over", "5"), "unit")
-    assert_misused(bridge("diff", *reports, "--budget", "none.yaml"), "none.yaml")
+    assert_misused(bridge("diff", *reports, "--budget", "none.toml"), "none.toml")
     assert_misused(bridge("diff", *reports, "--format", "junit"), "--fail-over")
     assert_misused(bridge("diff", *reports, "--noise", "1ms"), "1%")
     assert_misused(bridge("diff", *reports, "--filter", "speed>1"), "speed")

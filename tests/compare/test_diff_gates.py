@@ -241,20 +241,12 @@ def test_where_nothing_ran_on_a_gpu_only_figures_of_the_cpu_are_judged():
     assert all("no time on a GPU in this report" in line for line in lines)
 
 
-BOMB = "\n".join(
-    ["ops:", " q:", "  c0: &c0 [1, 1]", *(f"  c{n}: &c{n} [{', '.join([f'*c{n - 1}'] * 10)}]" for n in range(1, 20)), "total: *c19"]
-)  # fmt: skip
-YAML = 'total: 1us\nops: {aten::mm: {gpu_total: 3.2ms ± 5%, calls: 4}, "aten::*": {share: 5%}}\n'
 TOML = 'total = "1us"\n[ops]\n"aten::mm" = {gpu_total = "3.2ms ± 5%", calls = 4}\n"aten::*" = {share = "5%"}\n'
-JSON = '{"total": "1us", "ops": {"aten::mm": {"gpu_total": "3.2ms ± 5%", "calls": 4}, "aten::*": {"share": "5%"}}}'
 
 
-@pytest.mark.parametrize(
-    ("name", "text"), [("b.yaml", YAML), ("b.toml", TOML), ("b.json", JSON), ("b", YAML)]
-)
-def test_a_budget_is_read_from_yaml_toml_and_json(tmp_path: Path, name, text):
-    path = tmp_path / name
-    path.write_text(text, encoding="utf-8")
+def test_a_budget_is_read_from_toml(tmp_path: Path):
+    path = tmp_path / "budget.toml"
+    path.write_text(TOML, encoding="utf-8")
     found = read(path)
     assert found == Budget.parsed(
         {
@@ -270,27 +262,19 @@ def test_a_budget_is_read_from_yaml_toml_and_json(tmp_path: Path, name, text):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "text"),
+    "text",
     [
-        ("b.yaml", "ops: {a: {calls: 1}, a: {calls: 2}}"),
-        ("b.yaml", "ops: {a: {calls: 1}, 'a': {calls: 2}}"),
-        ("b.yaml", "ops: {a: &a {calls: 1}, b: {<<: *a}}"),
-        ("b.yaml", "ops: {? [a] : {calls: 1}}"),
-        ("b.yaml", "a: " + "[" * 5000),
-        ("b.yaml", "total: !!int ''"),
-        ("b.yaml", "total: !!timestamp x"),
-        ("b.toml", "a = " + "[" * 5000),
-        ("b.json", "[" * 5000 + "]" * 5000),
-        ("b.yaml", BOMB),
-        ("b.yaml", "ops: {"),
-        ("b.yaml", "!!python/object/apply:os.system [true]"),
-        ("b.toml", "ops = "),
-        ("b.yaml", "- 1"),
-        ("b.yaml", ""),
+        "[ops]\na = {calls = 1}\na = {calls = 2}",
+        "a = " + "[" * 5000,
+        "ops = ",
+        "- 1",
+        "",
+        "ops: {a: {calls: 1}}",  # YAML
+        '{"ops": {"a": {"calls": 1}}}',  # JSON
     ],
 )
-def test_what_cannot_be_read_is_refused_in_a_line(tmp_path: Path, name, text):
-    path = tmp_path / name
+def test_what_cannot_be_read_is_refused_in_a_line(tmp_path: Path, text):
+    path = tmp_path / "budget.toml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError) as refused:
         read(path)

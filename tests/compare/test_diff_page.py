@@ -51,11 +51,11 @@ def test_the_page_lists_every_column_and_dimension(tmp_path: Path) -> None:
 
 
 def test_its_budgets_can_be_read(tmp_path: Path) -> None:
-    (tmp_path / "b.yaml").write_text(
-        re.search(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+    (tmp_path / "b.toml").write_text(
+        re.search(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
     )
-    assert set(read(tmp_path / "b.yaml").columns) == {"gpu_total_ns", "calls", "gpu_self_ns"}
-    assert read(EXAMPLES / "budget.yaml").whole
+    assert set(read(tmp_path / "b.toml").columns) == {"gpu_total_ns", "calls", "gpu_self_ns"}
+    assert read(EXAMPLES / "budget.toml").whole
 
 
 def steps() -> list[dict]:
@@ -77,10 +77,10 @@ def test_the_workflow_uses_commands_and_options_that_there_are() -> None:
 def test_the_workflow_compares_and_reports(tmp_path: Path) -> None:
     for name, count in (("baseline", 30), ("after", 30)):
         made_reports.small(tmp_path / f"{name}.sqlite", steps=count)
-    (tmp_path / "budget.yaml").write_text("ops: {gemm: {calls: 20}}")
+    (tmp_path / "budget.toml").write_text("[ops]\ngemm = {calls = 20}")
     assert ran("compare", tmp_path) == 0
     assert (tmp_path / "summary.md").read_text().startswith("### baseline.sqlite → after.sqlite")
-    (tmp_path / "budget.yaml").write_text("ops: {gemm: {calls: 19}}")
+    (tmp_path / "budget.toml").write_text("ops: {gemm: {calls: 19}}")
     assert ran("compare", tmp_path) == 3
     assert ran("junit", tmp_path) == 0
     assert "gemm calls: 20, over the budget of 19" in (tmp_path / "gates.xml").read_text()

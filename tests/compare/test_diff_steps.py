@@ -118,6 +118,13 @@ def test_fewer_steps_are_not_faster(twelve, tmp_path):
     assert (gemm["diff_ns"], gemm["step_ratio"], gemm["state"]) == (-480, 1.0, "same")
 
 
+def benjamini_hochberg(p, every):
+    """Return the q-value of one of several p-values, by the definition."""
+    ordered = sorted(every)
+    later = [value * len(every) / rank for rank, value in enumerate(ordered, 1) if value >= p]
+    return min(1.0, *later)
+
+
 def test_steps_of_a_real_training_are_samples(corpus):
     """Two parts of one training compared, its steps against plain loops."""
     joined = bridge.load(corpus / "nsys" / "mnist-training.sqlite")
@@ -128,6 +135,7 @@ def test_steps_of_a_real_training_are_samples(corpus):
     steady = [[number.index(n) for n in range(*ends)] for ends in ((5, 21), (21, 41))]
     truth = [samples(joined, steps) for steps in steady]
     tested = 0
+    every = [one["p"] for one in found.rows.to_dict("records") if one["p"] != -1]
     for one in found.rows.to_dict("records"):
         before, after = (side[one["op"]] for side in truth)
         assert one["step_before_ns"] == pytest.approx(mean(before))
@@ -137,6 +145,7 @@ def test_steps_of_a_real_training_are_samples(corpus):
             continue
         tested += 1
         assert one["p"] == pytest.approx(u_test(before, after))
+        assert one["q"] == pytest.approx(benjamini_hochberg(one["p"], every))
         low, high = resampled(before, after)
         assert [one["low_ns"], one["high_ns"]] == pytest.approx(
             [low, high], abs=(high - low) / 5 + 1e-6

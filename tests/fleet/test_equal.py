@@ -17,7 +17,7 @@ from real_parts import NIGHT, sampled
 import importers
 from bridge.analyze.breakdown import COLUMNS
 from bridge.analyze.tables import Options, rows_of, wanted
-from bridge.cli.report import Printed
+from bridge.cli.printed import Printed
 from bridge.join.choices import Choices
 from bridge.report import Joined, join
 from bridge.scale.asked import Asked, kept, needed, only

@@ -21,12 +21,12 @@ from fuzz import databases, documents, octets, opening
 
 TESTS = Path(__file__).parents[1]
 BUDGET = """\
-total: 20 ms
-unattributed: 1 %
-ops:
-  aten::*: {gpu_self: 5 ms, calls: 100}
-  "mine | 'x'":
-    gpu_p95: 10 us
+total = "20 ms"
+unattributed = "1 %"
+[ops]
+"aten::*" = {gpu_self = "5 ms", calls = 100}
+[ops."mine | 'x'"]
+gpu_p95 = "10 us"
 """
 RULES = """\
 [[rule]]
@@ -149,7 +149,7 @@ IMPORTERS = {
     "recording": Importer(documents.of_lines, opening.report, _recordings),
     "snapshot": Importer(_of_snapshot, opening.report, _snapshots),
     "onednn": Importer(documents.of_cells, opening.log, _logs),
-    "budget": Importer(documents.of_text, opening.budget, _written("budget.yaml", BUDGET)),
+    "budget": Importer(documents.of_text, opening.budget, _written("budget.toml", BUDGET)),
     "rules": Importer(documents.of_text, opening.rules, _written("rules.toml", RULES)),
     "kernel-rules": Importer(
         documents.of_text, opening.kernel_rules, _written("kernels.toml", KERNEL_RULES)

@@ -12,7 +12,7 @@ from small import identical, mlp, nn, torch, train, transformer
 from torch._dynamo.utils import counters
 
 import bridge.torch
-from bridge.annotate import emit
+from bridge.annotate import emit, emitter
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the compiler's own
 
@@ -70,7 +70,7 @@ def test_what_comes_and_goes_compiles_nothing_again(tool, how):
     model = compiled(transformer(), how, "aot_eager")
     with bridge.torch.auto(model):
         train(model, 1)
-        emit.use(emit.Silent())
+        emit.use(emitter.Silent())
         train(model, 1)
         emit.use(tool)
         train(model, 1)

@@ -9,14 +9,14 @@ import pytest
 from small import nn, torch
 
 import bridge.torch
-from bridge.annotate import emit
+from bridge.annotate import emit, emitter
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def _detached() -> Iterator[None]:
-    previous = emit.use(emit.Silent())
+    previous = emit.use(emitter.Silent())
     yield
     emit.use(previous)
 

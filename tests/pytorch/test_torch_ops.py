@@ -11,7 +11,7 @@ from small import loss_of, mlp, nn, torch, transformer
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 import bridge.torch
-from bridge.annotate import emit
+from bridge.annotate import emit, emitter
 from bridge.frameworks.torch.ops import LONGEST, with_sizes
 from bridge.join.grammar import parse, written
 from importers.percall import name_lengths
@@ -112,7 +112,7 @@ def test_other_modes_are_left_first(tool):
 
 
 def test_without_a_tool_there_is_no_mode():
-    previous = emit.use(emit.Silent())
+    previous = emit.use(emitter.Silent())
     with bridge.torch.ops():
         assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
     emit.use(previous)
@@ -120,7 +120,7 @@ def test_without_a_tool_there_is_no_mode():
 
 def test_a_tool_that_goes_leaves_ops_as_they_are(tool):
     with bridge.torch.ops():
-        emit.use(emit.Silent())
+        emit.use(emitter.Silent())
         assert torch.ones(2).add(1).tolist() == [2, 2]
         emit.use(tool)
     assert not tool.names()

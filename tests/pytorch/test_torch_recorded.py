@@ -10,7 +10,7 @@ from torch.autograd.profiler import record_function
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import bridge.torch
-from bridge.annotate import emit
+from bridge.annotate import emit, emitter
 from bridge.join.grammar import parse
 
 METHODS = dict(vars(record_function))
@@ -146,7 +146,7 @@ def test_a_block_that_is_open_at_the_end(tool):
 
 
 def test_without_a_tool():
-    previous = emit.use(emit.Silent())
+    previous = emit.use(emitter.Silent())
     with bridge.torch.auto():
         torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=0.1).step()
     emit.use(previous)

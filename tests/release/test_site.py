@@ -118,7 +118,7 @@ def test_nothing_is_loaded_from_elsewhere(site, pages):
 
 
 def test_files_beside_the_documentation_come_along(site):
-    assert (site / "source" / "examples" / "budget.yaml").is_file()
+    assert (site / "source" / "examples" / "budget.toml").is_file()
     assert not list(site.rglob("*.py"))
 
 

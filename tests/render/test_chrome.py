@@ -10,7 +10,7 @@ import real_parts
 
 import bridge.report
 from bridge.analyze.timeline import timeline
-from bridge.cli import demo
+from bridge.cli import demo_report
 from bridge.render.chrome import chrome
 from importers import ReportError, frames
 from importers.nsys.write import Strings, write
@@ -190,7 +190,7 @@ def test_names_survive_json(awkward):
 
 @pytest.mark.slow
 def test_the_demonstration_loads_in_the_perfetto_ui(perfetto_ui, tmp_path):
-    demo.make(tmp_path / "demo.sqlite")
+    demo_report.make(tmp_path / "demo.sqlite")
     joined = bridge.report.load(tmp_path / "demo.sqlite")
     perfetto_ui.open(trace_of(joined, tmp_path / "t.json.gz"))
     assert not perfetto_ui.errors

@@ -6,7 +6,7 @@ import pytest
 
 import bridge
 from bridge.analyze.views import VIEWS
-from bridge.cli import demo
+from bridge.cli import demo_report
 from bridge.render import table
 from importers.nsys.write import write
 
@@ -37,7 +37,7 @@ def read(html):
 @pytest.fixture(scope="module")
 def joined(tmp_path_factory):
     path = tmp_path_factory.mktemp("demo") / "demo.sqlite"
-    demo.make(path)
+    demo_report.make(path)
     return bridge.load(path)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import bridge.report
 from bridge.analyze.timeline import Arrows, Chain, Json, Listed, Named, Slices, Timeline, timeline
 from bridge.analyze.tracks import Group, Track
-from bridge.cli import demo
+from bridge.cli import demo_report
 from bridge.render import packets
 from bridge.render.pftrace import pftrace
 from importers import ReportError
@@ -538,7 +538,7 @@ def test_nothing_at_all_is_a_trace(opened):
 
 def demonstration(tmp_path):
     tmp_path.mkdir(exist_ok=True)
-    demo.make(tmp_path / "demo.sqlite")
+    demo_report.make(tmp_path / "demo.sqlite")
     return timeline(bridge.report.load(tmp_path / "demo.sqlite").attributed)
 
 

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 import bridge.report
 from bridge.analyze.views import VIEWS
-from bridge.cli import demo
+from bridge.cli import demo_report
 from bridge.render import headings, table, units
 from bridge.render.columns import shown as shown_of
 from bridge.render.table import Look
@@ -18,7 +18,7 @@ from bridge.render.table import Look
 @pytest.fixture(scope="module")
 def joined(tmp_path_factory):
     path = tmp_path_factory.mktemp("demo") / "demo.sqlite"
-    demo.make(path)
+    demo_report.make(path)
     return bridge.report.load(path)
 
 

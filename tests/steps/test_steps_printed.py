@@ -6,7 +6,7 @@ import shutil
 import pytest
 from command import done
 
-from bridge.cli import demo
+from bridge.cli import demo_report
 
 pytestmark = pytest.mark.slow
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     path = tmp_path_factory.mktemp("steps") / "demo.sqlite"
-    demo.make(path)
+    demo_report.make(path)
     return path
 
 

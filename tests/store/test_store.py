@@ -739,10 +739,10 @@ def test_a_store_is_found_by_a_missing_one_s_message(folder: Path) -> None:
 def test_a_run_is_shown_under_the_rules_it_was_imported_with(tmp_path: Path) -> None:
     from command import done
 
-    from bridge.cli import demo
+    from bridge.cli import demo_report
 
     report, rules, db = tmp_path / "demo.sqlite", tmp_path / "rules.toml", tmp_path / "runs.db"
-    demo.make(report)
+    demo_report.make(report)
     rules.write_text('[[rule]]\nmatch = "Backward0$"\nop = "backward op"\n')
     done("import", "--quiet", "--db", db, "--rules", rules, report)
     assert "backward op" in done("report", "--db", db)

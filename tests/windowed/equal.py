@@ -11,9 +11,10 @@ from bridge.scale.aggregates import Aggregates
 from bridge.scale.asked import Asked, kept
 from bridge.scale.loading import tasks_of
 from bridge.scale.merging import Merged, unpacked
-from bridge.scale.task import Broken, done
+from bridge.scale.task import Broken
 from bridge.scale.windowed.aggregating import aggregated
 from bridge.scale.windowed.asking import made
+from bridge.scale.worker import done
 from importers.errors import ReportError
 
 EVERY = made(kept(["path", "shape,op,kernel", "op,stream", "path,api"]))

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import mannwhitneyu
+from scipy.stats import false_discovery_control, mannwhitneyu
 
 from bridge.analyze.compare.parts import Parts
 from bridge.analyze.filters import COMPARE, column_named, matching, parsed
@@ -163,17 +163,9 @@ def step_figures(before: Samples, after: Samples, rows: int, *, tested: bool) ->
     known = found["step_before_ns"] > 0
     found["step_ratio"][known] = found["step_after_ns"][known] / found["step_before_ns"][known]
     tried = found["p"] != NONE
-    found["q"][tried] = adjusted(found["p"][tried])
+    if tried.any():
+        found["q"][tried] = false_discovery_control(found["p"][tried])
     return found
-
-
-def adjusted(p: Floats) -> Floats:
-    """Return p-values as Benjamini and Hochberg adjust them for their number."""
-    order = np.argsort(-p, kind="stable")
-    rank = np.arange(len(p), 0, -1)
-    q = np.empty(len(p))
-    q[order] = np.minimum(1.0, np.minimum.accumulate(p[order] * len(p) / rank))
-    return q
 
 
 def _lasting(*sides: Samples) -> Ints:

@@ -14,7 +14,8 @@ from threading import local
 from typing import Any, NamedTuple
 
 from bridge.annotate import emit
-from bridge.annotate.emit import Emitter, state
+from bridge.annotate.emit import state
+from bridge.annotate.emitter import Emitter
 from bridge.annotate.instant import counter
 from bridge.annotate.label import Label
 from bridge.annotate.memory.uses import CPU, UNKNOWN, Use, uses

@@ -5,14 +5,13 @@ The invariant: asking initialises nothing, neither CUDA nor a library, and impor
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from importlib import import_module
 from os import sysconf
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from bridge.capture.session import capture
 
 UNKNOWN = -1
 CPU = "cpu"
@@ -58,7 +57,7 @@ def _pytorch() -> Iterator[Use]:
 
 def _cupy() -> Iterator[Use]:
     cupy: Any = sys.modules.get("cupy")
-    if cupy is None or not capture.thread_has_context():
+    if cupy is None or not thread_has_context():
         return
     pool = cupy.get_default_memory_pool()
     number = int(cupy.cuda.runtime.getDevice())
@@ -66,10 +65,32 @@ def _cupy() -> Iterator[Use]:
 
 
 def _whole_gpu() -> Iterator[Use]:
-    if not capture.thread_has_context():
+    if not thread_has_context():
         return
     runtime = import_module("cuda.bindings.runtime")
     device, number = runtime.cudaGetDevice()
     failed, free, total = runtime.cudaMemGetInfo()
     if not (int(device) or int(failed)):
         yield Use(f"cuda:{int(number)}", int(total) - int(free), UNKNOWN, "in use")
+
+
+def thread_has_context() -> bool:
+    """Tell whether this thread has a CUDA context; without CUDA's library, or its bindings, it has none."""
+    if not driver_is_loaded():
+        return False
+    try:
+        result, context = import_module("cuda.bindings.driver").cuCtxGetCurrent()
+    except (ImportError, RuntimeError):
+        return False
+    return int(result) == 0 and bool(int(context))
+
+
+def driver_is_loaded() -> bool:
+    """Ask the dynamic linker, which loads nothing for this question."""
+    from ctypes import CDLL  # noqa: PLC0415 (only where somebody asks)
+
+    try:
+        CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except (OSError, AttributeError):  # not loaded; a system that cannot be asked
+        return False
+    return True

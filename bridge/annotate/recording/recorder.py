@@ -14,7 +14,7 @@ from threading import get_ident, get_native_id, local
 from time import monotonic_ns
 from typing import Any
 
-from bridge.annotate.emit import Emitter
+from bridge.annotate.emitter import Emitter
 from bridge.annotate.label import Label
 from bridge.annotate.recording.writer import MANY, Mark, Row, Writer
 

@@ -9,7 +9,7 @@ import os
 import time
 from pathlib import Path
 
-from bridge.annotate.details import FOLDER_AT_START
+from bridge.annotate.emit import FOLDER_AT_START
 from bridge.annotate.recording.sink import ENDING, File
 from bridge.annotate.recording.writer import Writer
 

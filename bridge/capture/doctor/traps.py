@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from bridge.annotate.version import version_of
+from bridge.annotate.emitter import version_of
 from bridge.capture.tool import CaptureError, answer
 
 # -- What is installed on this machine, as far as profiling goes

@@ -19,36 +19,9 @@ from importlib import import_module
 from threading import Lock
 
 from bridge.annotate.emit import SIGNS
+from bridge.annotate.memory.uses import thread_has_context
 from bridge.annotate.op import nvtx_range
 from bridge.annotate.said import warn
-
-# -- Whether this process uses CUDA, asked without using it
-
-
-def thread_has_context() -> bool:
-    """Tell whether this thread has a CUDA context; without CUDA's library, or its bindings, it has none."""
-    if not driver_is_loaded():
-        return False
-    try:
-        result, context = import_module("cuda.bindings.driver").cuCtxGetCurrent()
-    except (ImportError, RuntimeError):
-        return False
-    return int(result) == 0 and bool(int(context))
-
-
-def driver_is_loaded() -> bool:
-    """Ask the dynamic linker, which loads nothing for this question."""
-    from ctypes import CDLL  # noqa: PLC0415 (only where somebody asks)
-
-    try:
-        CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    except (OSError, AttributeError):  # not loaded; a system that cannot be asked
-        return False
-    return True
-
-
-# -- Tell the tool that is attached which steps to capture
-
 
 DOMAIN, NAME = "nsight-bridge", "capture"  # what the option `-p` of nsys names
 NVTX, CUDA, NOTHING, AUTO = KINDS = ("nvtx", "cudaProfilerApi", "none", "auto")

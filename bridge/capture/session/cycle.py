@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from bridge.annotate import emit
-from bridge.annotate.emit import Emitter, Silent, state
+from bridge.annotate.emit import state
+from bridge.annotate.emitter import Emitter, Silent
 from bridge.annotate.memory import sampling
 from bridge.annotate.memory.sampling import Sampler
 from bridge.annotate.memory.uses import uses

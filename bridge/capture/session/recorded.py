@@ -58,7 +58,7 @@ class Recorded:
 
     def joined(self) -> Joined:
         """Return the tables; raises `ReportError` if nothing was recorded."""
-        from bridge.own import importers_are_ours  # noqa: PLC0415 (pandas, when somebody asks)
+        from bridge.package import importers_are_ours  # noqa: PLC0415 (pandas, when somebody asks)
 
         with importers_are_ours():
             from bridge.report import join  # noqa: PLC0415

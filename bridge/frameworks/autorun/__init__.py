@@ -7,8 +7,9 @@ cannot be annotated is said in one line, and the program runs on.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 from bridge.annotate import emit
 from bridge.frameworks.autorun import arrivals
@@ -47,14 +48,13 @@ def autostart() -> None:
 
 
 @contextmanager
-def recorded(path: str | None) -> Iterator[None]:
-    """Record host times to a file in a block, where no tool listens and `bridge.profile` is there to do it."""
-    import bridge  # noqa: PLC0415 (its last line may be what imports this module)
-
-    profile = getattr(bridge, "profile", None)
+def recorded(
+    path: str | None, session: Callable[..., AbstractContextManager[Any]]
+) -> Iterator[None]:
+    """Record host times to a file in a block, by a ``session`` of `bridge.profile`, unless a tool listens."""
     emit.current()
-    if path is None or profile is None or not emit.state.idle:
+    if path is None or not emit.state.idle:
         yield
         return
-    with profile(path=path, level=OWN):
+    with session(path=path, level=OWN):
         yield

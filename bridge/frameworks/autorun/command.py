@@ -8,13 +8,14 @@ import os
 import runpy
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from pkgutil import get_importer
 from types import ModuleType, TracebackType
 from typing import Any
 
-from bridge.frameworks.autorun import arm, recorded
+from bridge.frameworks.autorun import arm
 from bridge.frameworks.autorun.arrivals import missing, say
 from bridge.frameworks.autorun.options import HELP, USAGE, Options, parsed
 
@@ -114,13 +115,15 @@ def _of_the_program(trace: TracebackType | None) -> TracebackType | None:
 MISUSED = 2
 
 
-def main(arguments: list[str]) -> None:
-    """Run what the arguments name; leave with status 2 where they name nothing."""
+def main(
+    arguments: list[str], recording: Callable[[str | None], AbstractContextManager[None]]
+) -> None:
+    """Run what the arguments name, within a ``recording``; leave with status 2 where they name nothing."""
     options, program = _checked(arguments)
     arm(options)
     wanted = {name for name, _ in options.wraps}
     try:
-        with recorded(options.record):
+        with recording(options.record):
             run(program)
     finally:
         for name in sorted(wanted.intersection(missing())):

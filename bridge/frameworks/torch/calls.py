@@ -175,13 +175,15 @@ class Pass:
             return
         left = set(nodes)
 
-        def ran(node: Any) -> None:
+        def after(node: Any) -> None:
             ran(node)
             left.discard(node)
             if not left:
                 self.close(call)
 
-        self.waiting[call] = [node.register_hook(lambda *_, node=node: ran(node)) for node in nodes]
+        self.waiting[call] = [
+            node.register_hook(lambda *_, node=node: after(node)) for node in nodes
+        ]
 
     def finish(self) -> None:
         """Close all that is open; the pass has ended, or failed."""

@@ -23,10 +23,10 @@ from bridge.join.choices import ranked
 from bridge.join.domains import is_library
 from bridge.join.order import number
 from bridge.report import Joined
-from bridge.scale.aggregates import Aggregates, ops_of, wholes
+from bridge.scale.aggregates import Aggregates, ops_of, undeclared_in, wholes, without
 from bridge.scale.asked import Asked
 from bridge.scale.merging import packed
-from bridge.scale.task import Task, undeclared_in, without
+from bridge.scale.task import Task
 from bridge.scale.together import added
 from bridge.scale.windowed import part as limit
 from bridge.scale.windowed.part import Part, WindowsError, part

@@ -80,7 +80,7 @@ def test_the_workflow_compares_and_reports(tmp_path: Path) -> None:
     (tmp_path / "budget.toml").write_text("[ops]\ngemm = {calls = 20}")
     assert ran("compare", tmp_path) == 0
     assert (tmp_path / "summary.md").read_text().startswith("### baseline.sqlite → after.sqlite")
-    (tmp_path / "budget.toml").write_text("ops: {gemm: {calls: 19}}")
+    (tmp_path / "budget.toml").write_text("[ops]\ngemm = {calls = 19}")
     assert ran("compare", tmp_path) == 3
     assert ran("junit", tmp_path) == 0
     assert "gemm calls: 20, over the budget of 19" in (tmp_path / "gates.xml").read_text()

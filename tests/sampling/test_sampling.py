@@ -293,7 +293,9 @@ def test_many_threads_sample_at_once(torch: Torch) -> None:
 
 
 def test_pools_are_asked_before_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["bridge.annotate.memory.uses"], "thread_has_context", lambda: True)
+    monkeypatch.setattr(
+        sys.modules["bridge.annotate.memory.uses"], "thread_has_context", lambda: True
+    )
     monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", Runtime())
     assert uses()[1:] == [("cuda:1", 5 << 30, -1, "in use")]
     pool = SimpleNamespace(used_bytes=lambda: 10, total_bytes=lambda: 20)
@@ -311,10 +313,14 @@ def test_pools_are_asked_before_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_gpu_that_fails_to_say_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["bridge.annotate.memory.uses"], "thread_has_context", lambda: True)
+    monkeypatch.setattr(
+        sys.modules["bridge.annotate.memory.uses"], "thread_has_context", lambda: True
+    )
     monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", Runtime(status=2))
     assert [use.device for use in uses()] == ["cpu"]
-    monkeypatch.setattr(sys.modules["bridge.annotate.memory.uses"], "thread_has_context", lambda: False)
+    monkeypatch.setattr(
+        sys.modules["bridge.annotate.memory.uses"], "thread_has_context", lambda: False
+    )
     monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", None)
     assert [use.device for use in uses()] == ["cpu"]
 

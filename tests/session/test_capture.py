@@ -12,8 +12,8 @@ import pytest
 from recorder import Recorder
 
 import bridge
+from bridge.annotate import cuda_context
 from bridge.annotate.label import Label
-from bridge.capture.session import capture as context
 from bridge.capture.session import capture as module
 from bridge.capture.session.capture import CUDA_SIGNS, DOMAIN, NAME, capture, has_context
 
@@ -75,7 +75,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     """Attach a tool to a process that has loaded CUDA's library."""
     made = Driver()
     monkeypatch.setitem(sys.modules, DRIVER, made)
-    monkeypatch.setattr(context, "driver_is_loaded", lambda: True)
+    monkeypatch.setattr(cuda_context, "driver_is_loaded", lambda: True)
     monkeypatch.setenv("NV_TPS_LAUNCH_TOKEN", "x")
     return made
 
@@ -175,9 +175,9 @@ def test_auto_is_the_range_alone_without_a_context(
 def test_auto_asks_no_library_that_nobody_loaded(
     tool: Recorder, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context, "driver_is_loaded", lambda: False)
+    monkeypatch.setattr(cuda_context, "driver_is_loaded", lambda: False)
     assert not has_context()
-    monkeypatch.setattr(context, "driver_is_loaded", lambda: True)
+    monkeypatch.setattr(cuda_context, "driver_is_loaded", lambda: True)
     assert has_context()
     monkeypatch.setitem(sys.modules, DRIVER, None)  # not installed
     assert not has_context()

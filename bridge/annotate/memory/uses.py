@@ -5,13 +5,14 @@ The invariant: asking initialises nothing, neither CUDA nor a library, and impor
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from importlib import import_module
 from os import sysconf
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from bridge.annotate.cuda_context import thread_has_context
 
 UNKNOWN = -1
 CPU = "cpu"
@@ -72,25 +73,3 @@ def _whole_gpu() -> Iterator[Use]:
     failed, free, total = runtime.cudaMemGetInfo()
     if not (int(device) or int(failed)):
         yield Use(f"cuda:{int(number)}", int(total) - int(free), UNKNOWN, "in use")
-
-
-def thread_has_context() -> bool:
-    """Tell whether this thread has a CUDA context; without CUDA's library, or its bindings, it has none."""
-    if not driver_is_loaded():
-        return False
-    try:
-        result, context = import_module("cuda.bindings.driver").cuCtxGetCurrent()
-    except (ImportError, RuntimeError):
-        return False
-    return int(result) == 0 and bool(int(context))
-
-
-def driver_is_loaded() -> bool:
-    """Ask the dynamic linker, which loads nothing for this question."""
-    from ctypes import CDLL  # noqa: PLC0415 (only where somebody asks)
-
-    try:
-        CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    except (OSError, AttributeError):  # not loaded; a system that cannot be asked
-        return False
-    return True

@@ -18,8 +18,8 @@ import os
 from importlib import import_module
 from threading import Lock
 
+from bridge.annotate.cuda_context import thread_has_context
 from bridge.annotate.emit import SIGNS
-from bridge.annotate.memory.uses import thread_has_context
 from bridge.annotate.op import nvtx_range
 from bridge.annotate.said import warn
 

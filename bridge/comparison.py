@@ -10,11 +10,11 @@ from typing import Any
 
 import pandas as pd
 
+from bridge.analyze.breakdown import by_op
 from bridge.analyze.compare import NOISE, Comparison, compare
 from bridge.analyze.compare import gates as growth
 from bridge.analyze.compare.gates import Budget, Verdict
 from bridge.analyze.metrics import timeless
-from bridge.analyze.ops import by_op
 from bridge.report import Joined, load
 
 Report = str | Path | Joined

@@ -9,8 +9,7 @@ import pandas as pd
 
 from bridge.analyze.groups import counts, ratio, sums, texts, times
 from bridge.join.attributed import Attributed
-from bridge.join.intervals import busy_apart
-from bridge.join.order import NONE, Ints, by, number
+from bridge.join.order import NONE, Ints, busy_apart, by, number
 from importers import frames
 from importers.frames import shared
 

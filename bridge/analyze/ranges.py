@@ -16,8 +16,7 @@ from bridge.analyze.calltree import stacks
 from bridge.analyze.groups import counts, highest, lowest, texts
 from bridge.join.attributed import Attributed
 from bridge.join.grammar import parse
-from bridge.join.intervals import busy
-from bridge.join.order import NONE, Ints
+from bridge.join.order import NONE, Ints, busy
 from importers import frames
 from importers.percall import INPUT_OP_IDS, OP_ID, SEQ, SIZES, numbers
 from importers.percall import values as values_of

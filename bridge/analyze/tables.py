@@ -10,8 +10,8 @@ from itertools import takewhile
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from bridge.analyze import breakdown
-from bridge.analyze.breakdown import of_activities
+from bridge.analyze import breakdown, views
+from bridge.analyze.breakdown import by_op, of_activities
 from bridge.analyze.breakdown.of_activities import by_copy, by_kernel, by_op_kernel
 from bridge.analyze.causes.gaps import OVER_NS, by_gap, by_idle
 from bridge.analyze.causes.launches import by_launch
@@ -21,7 +21,6 @@ from bridge.analyze.flops import Costs
 from bridge.analyze.metrics import columns, timeless
 from bridge.analyze.metrics.columns import by_rule
 from bridge.analyze.modules import by_forward_op, by_module
-from bridge.analyze.ops import by_op
 from bridge.analyze.phases import by_phase, by_wait
 from bridge.analyze.ranges import by_range
 from bridge.analyze.ranks.table import by_skew
@@ -77,10 +76,10 @@ def chosen(
 Table = Callable[[Attributed], pd.DataFrame]
 Made = Callable[[Sequence[str]], pd.DataFrame]
 ROWS = {  # what the rows of a view with columns by choice are made of
-    "op": breakdown.RANGES,
-    "op-kernel": breakdown.ACTIVITIES,
-    "kernel": breakdown.ACTIVITIES,
-    "copy": breakdown.ACTIVITIES,
+    "op": views.RANGES,
+    "op-kernel": views.ACTIVITIES,
+    "kernel": views.ACTIVITIES,
+    "copy": views.ACTIVITIES,
 }
 STEP_COSTS = ("wall_ns", *OF_STEPS)
 IDS = frozenset(["step", "pid", "process", "thread", "rank"])  # numbers that name a row
@@ -206,7 +205,7 @@ def making(joined: Attributed, by: str, options: Options) -> Made:
 
 def rows_of(by: str) -> str:
     """Return what the rows of a table of which columns may be asked for are made of, of `breakdown.COLUMNS`."""
-    return ROWS[by] if by in ROWS else breakdown.rows_of(dimensions_of(by))
+    return ROWS[by] if by in ROWS else views.rows_of(dimensions_of(by))
 
 
 def wanted(by: str, options: Options) -> list[str]:

@@ -14,7 +14,8 @@ from itertools import count, pairwise
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.ranks import Ranks, said
+from bridge.analyze.ranks import Ranks
+from bridge.analyze.ranks.members import PLACE, of_file
 from bridge.join.nesting import parents
 from bridge.join.order import NONE, Flags, Ints, by, number, outer_first, runs
 from importers import frames
@@ -216,7 +217,7 @@ def _shown(report: Report) -> dict[tuple[int, int], str]:
     several, hosts = len(report.source) > 1, {one.host for one in members if one.host}
     found = {}
     for one in members:  # a turn per process
-        rank = f" rank {one.rank}" if several or one.known_by != said.PLACE else ""
+        rank = f" rank {one.rank}" if several or one.known_by != PLACE else ""
         host = f" on {one.host}" if one.host and len(hosts) > 1 else ""
         found[one.report, one.process] = (rank if one.rank != NONE else "") + host
     return found
@@ -224,7 +225,7 @@ def _shown(report: Report) -> dict[tuple[int, int], str]:
 
 def rank_of(report: Report, nth: int) -> int | None:
     """Return the rank of a capture as a whole, as best known: see docs/ranks.md; None if nothing says it."""
-    found = said.of_file(report.facts[nth], report.source[nth])
+    found = of_file(report.facts[nth], report.source[nth])
     return found[0][0] if found else None
 
 

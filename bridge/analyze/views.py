@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 
@@ -87,8 +87,10 @@ DIMENSIONS: dict[str, tuple[str, ...]] = {
     "dtype": ("json",),
     "geometry": GEOMETRY,
 }
-# Dimensions that no table of ranges has.
-ALONE = frozenset("kernel copy kind library fused device stream geometry api".split())
+# What the rows of a table with columns by choice are made of: ranges, API calls, or activities.
+RANGES, CALLS, ACTIVITIES = ("ranges", "calls", "activities")
+OF_CALLS = frozenset(["api"])  # dimensions of API calls
+OF_ACTIVITIES = frozenset("kernel copy kind library fused device stream geometry".split())
 # The columns that name a row, where they are not called as the dimension is.
 LABELS: dict[str, tuple[str, ...]] = {
     "copy": ("operation",),
@@ -131,6 +133,13 @@ def dimensions_of(by: str) -> tuple[str, ...]:
     return names
 
 
+def rows_of(dimensions: Collection[str]) -> str:
+    """Return what the rows of a table with these dimensions are made of: `ACTIVITIES`, `CALLS` or `RANGES`."""
+    if not OF_ACTIVITIES.isdisjoint(dimensions):
+        return ACTIVITIES
+    return RANGES if OF_CALLS.isdisjoint(dimensions) else CALLS
+
+
 def labels_of(by: str) -> tuple[str, ...]:
     """Return the columns that name the rows of a table of which columns may be asked for, those too that it has at times."""
     if by in VIEWS:
@@ -146,7 +155,7 @@ def costs_of(by: str, words: Iterable[str]) -> bool:
     asked = {word.removesuffix("_ns") for word in words}
     if by == "step":
         return not asked.isdisjoint((FLOPS, *OF_STEPS))
-    if by != "op" and (by in VIEWS or any(name in ALONE for name in by.split(","))):
+    if by != "op" and (by in VIEWS or rows_of(by.split(",")) != RANGES):
         return False
     return not asked.isdisjoint((FLOPS, "all", *(name.removesuffix("_ns") for name in COSTS)))
 
@@ -168,7 +177,5 @@ def heading(view: str, *, activities: int) -> str:
     """Return which headings a table gets for people: without device work, those of ranges are of the CPU."""
     kind = view
     if view not in VIEWS:
-        from bridge.analyze.breakdown import rows_of  # noqa: PLC0415 - not light
-
         kind = rows_of(dimensions_of(view))
     return f"{kind} without activities" if kind in ("op", "ranges") and not activities else kind

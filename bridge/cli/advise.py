@@ -100,12 +100,12 @@ def _list() -> str:
 
 
 def _text(advised: Advised, form: str, rows: int, *, to_terminal: bool) -> str:
-    from bridge.render import advice, sarif
+    from bridge.render import advice, junit
 
     if form == "json":
         return advice.as_json(advised, rows)
     if form == "md":
         return advice.as_markdown(advised, rows)
     if form == "sarif":
-        return sarif.as_sarif(advised, rows)
+        return junit.as_sarif(advised, rows)
     return advice.for_terminal(advised, options.look(to_terminal=to_terminal), rows)

@@ -67,13 +67,13 @@ def _tables(where: Where, reports: Sequence[Path], keep: Sequence[str]) -> tuple
         raise _no_table(str(error)) from error
     if not where.larger(reports, tables):
         return tables
-    from bridge.scale.windowed.asking import made, refusal, why_not
+    from bridge.scale.windowed.part import refusal, why_not, windowed_table
 
     of = {one.by: one for one in tables}
     for by in keep:
         if why := why_not(of[key(by)]):
             raise _no_table(f"{by}: {refusal(why)}")
-    found = made(tables)
+    found = windowed_table(tables)
     left = sorted({one.by for one in tables} - {one.by for one in found})
     click.echo(f"larger than --memory: without the tables by {' '.join(left)}", err=True)
     return found

@@ -103,9 +103,9 @@ class Where:
         """Whether reports are to be read within some memory, and take more: of workers any of them, else all together."""
         if not self.memory:
             return False
-        from bridge.scale.windowed.part import BASE, MANY, needed
+        from bridge.scale.windowed.part import BASE, MANY, memory_needed
 
-        sizes = [needed(path, tables) for path in reports if path.is_file()]
+        sizes = [memory_needed(path, tables) for path in reports if path.is_file()]
         most = max(sizes, default=0) if self.asked else sum(sizes)
         return BASE + MANY * (len(tables) > 1) + most > self.memory
 
@@ -233,12 +233,12 @@ def _within(  # noqa: PLR0913, PLR0917 - the same
     """Return what is made of reports that do not fit into the memory asked for; None if they do."""
     from bridge.analyze.tables import Options
     from bridge.scale.asked import Asked
-    from bridge.scale.windowed.asking import checked
+    from bridge.scale.windowed.part import checked_request
 
     if not where.larger(reports, [Asked("op", ())]):
         return None
     _check("reports larger than --memory", windows, "without --memory it works")
-    one = checked(by, Options(**{**how, "columns": _words(how["columns"])}))
+    one = checked_request(by, Options(**{**how, "columns": _words(how["columns"])}))
     if not where.larger(reports, [one]):
         return None
     return where.alone().together(reports, [one], choices, sidecar=sidecar)

@@ -203,7 +203,7 @@ def _text(held: Held, by: str, table: pd.DataFrame, form: str, *, to_terminal: b
     above = (
         ""
         if by == "summary" and form == "table" and not to_terminal
-        else memory.lines(summary(held))
+        else memory.memory_lines(summary(held))
     )
     if not len(table):
         return f"{above}\nnothing by {by} in the time looked at\n"
@@ -215,21 +215,21 @@ def _text(held: Held, by: str, table: pd.DataFrame, form: str, *, to_terminal: b
 def _draw(held: Held, path: Path, color: str, *, force: bool) -> None:
     from bridge.analyze.memory.flow import flow
     from bridge.output import write
-    from bridge.render.memory_flow import as_svg
+    from bridge.render.memory_flow import flow_svg
 
     drawn = flow(held)
-    write(path, as_svg(drawn, color), force=force)
+    write(path, flow_svg(drawn, color), force=force)
     click.echo(f"{path}: {drawn.said}", err=True)
 
 
 def _draw_timeline(held: Held, path: Path, *, force: bool) -> None:
     from bridge.analyze.memory.stacked import stacked
     from bridge.output import write
-    from bridge.render.memory_stacked import as_svg, as_torch
+    from bridge.render.memory_flow import as_torch, stacked_svg
 
     as_json = path.suffix == ".json"
     drawn = stacked(held, thin=not as_json)
-    write(path, as_torch(drawn) if as_json else as_svg(drawn), force=force)
+    write(path, as_torch(drawn) if as_json else stacked_svg(drawn), force=force)
     first = drawn.panels[0].title
     left = len(drawn.panels) - 1 + drawn.left
     more = f"{first}; {left} more left out" if left else first

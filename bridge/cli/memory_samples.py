@@ -46,7 +46,7 @@ def _text(samples: Samples, by: str, table: pd.DataFrame, form: str, *, to_termi
         )
     if form == "csv":
         return document.as_csv(table)
-    above, name = memory.sampled(peaks(samples)), f"memory sampled {by}"
+    above, name = memory.sampled_lines(peaks(samples)), f"memory sampled {by}"
     if form == "md":
         return f"{above}\n{tables.as_markdown(name, table)}"
     return f"{above}\n{for_people(name, table, '--top', to_terminal=to_terminal)}"

@@ -130,23 +130,23 @@ def _breakdown(joined: Joined, axes: Axes, *, top: int, **_: Any) -> None:
     from bridge.render.plot import bars
 
     _needed(joined, "work", joined.totals["gpu_ns"])
-    bars.draw(axes, breakdown(joined.attributed, top), PARTS)
+    bars.draw_bars(axes, breakdown(joined.attributed, top), PARTS)
 
 
 def _timeline(joined: Joined, axes: Axes, *, top: int, **_: Any) -> None:
     from bridge.analyze.plotted import over_time
-    from bridge.render.plot import lanes
+    from bridge.render.plot import bars
 
     _needed(joined, "work", joined.totals["gpu_ns"])
-    lanes.draw(axes, over_time(joined.attributed, top))
+    bars.draw_lanes(axes, over_time(joined.attributed, top))
 
 
 def _memory(joined: Joined, axes: Axes, **_: Any) -> None:
     from bridge.analyze.overview.axis import Axis
     from bridge.analyze.overview.memory import memory
-    from bridge.render.plot import curves
+    from bridge.render.plot import bars
 
-    curves.memory(
+    bars.draw_memory(
         axes, _needed(joined, "memory", memory(joined.attributed, Axis.of(joined.attributed)))
     )
 
@@ -154,20 +154,20 @@ def _memory(joined: Joined, axes: Axes, **_: Any) -> None:
 def _roofline(joined: Joined, axes: Axes, *, top: int, costs: Costs, **_: Any) -> None:
     from bridge.analyze.overview.axis import Names
     from bridge.analyze.overview.roofline import roofline as reached
-    from bridge.render.plot import roofline
+    from bridge.render.plot import bars
 
     names = Names()
     found = _needed(joined, "roofline", reached(joined.attributed, names, costs))
-    roofline.draw(axes, found, names.listed, top)
+    bars.draw_roofline(axes, found, names.listed, top)
 
 
 def _histogram(joined: Joined, axes: Axes, *, top: int, op: str, **_: Any) -> None:
     from bridge.analyze.plotted import durations
-    from bridge.render.plot import curves
+    from bridge.render.plot import bars
 
     found = durations(joined.attributed, top, op)
     _needed(joined, "histogram", len(found.names), op="in the report" if op == "*" else f"in {op}")
-    curves.histogram(axes, found)
+    bars.draw_histogram(axes, found)
 
 
 def _needed(joined: Joined, what: str, found: Any, **said: str) -> Any:

@@ -11,7 +11,7 @@ import pandas as pd
 from bridge.analyze.steps.pace import paces
 from bridge.analyze.views import VIEWS
 from bridge.cli.readable import for_people
-from bridge.render import document, headings, steps
+from bridge.render import document, headings, memory
 from bridge.render import table as tables
 from bridge.report import Joined
 
@@ -52,7 +52,7 @@ class Printed:
 
     def _of_steps(self) -> str:
         """Return what is said of all steps together, whichever of them are shown."""
-        return steps.lines(paces(self.joined.by("step"))) if self.by == "step" else ""
+        return memory.step_lines(paces(self.joined.by("step"))) if self.by == "step" else ""
 
     def _nothing(self) -> str:
         """Return what to say where there is no row; '' for a bare table."""

@@ -52,16 +52,15 @@ def ranks(  # noqa: PLR0913, PLR0917 - a parameter per option
 
 def _text(joined: Joined, form: str, *, to_terminal: bool) -> str:
     from bridge.analyze.ranks.table import Run
-    from bridge.render import document
-    from bridge.render import ranks as shown
+    from bridge.render import document, memory
 
     run = Run.of(joined.attributed)
     options.warn(run.warnings)
     if form == "json":
-        return shown.as_json(joined.report.source, run.totals, run.rows)
+        return memory.ranks_json(joined.report.source, run.totals, run.rows)
     if form == "csv":
         return document.as_csv(run.rows)
-    return f"{_table(run, form, to_terminal=to_terminal)}\n{shown.line(run.totals)}\n"
+    return f"{_table(run, form, to_terminal=to_terminal)}\n{memory.ranks_line(run.totals)}\n"
 
 
 def _table(run: Run, form: str, *, to_terminal: bool) -> str:

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridge.analyze import causes, kinds
-from bridge.analyze.breakdown import ACTIVITIES, CALLS, RANGES
 from bridge.analyze.breakdown.of_ranges import EXPOSED, KINDS
 from bridge.analyze.breakdown.statistics import TIMES, Columns, spread, statistic_names
 from bridge.analyze.groups import quantiles, ratio
 from bridge.analyze.tables import ROWS, Options, made_of, rows_of, wanted
-from bridge.analyze.views import DIMENSIONS, VIEWS, dimensions_of
+from bridge.analyze.views import ACTIVITIES, CALLS, DIMENSIONS, RANGES, VIEWS, dimensions_of
 from bridge.join.attributed import BOTH
 from bridge.scale.merging import Merged, Wholes
 

@@ -14,8 +14,7 @@ from bridge.scale.aggregates import Aggregates, aggregates, undeclared_in, witho
 from bridge.scale.task import Broken, Task
 from bridge.scale.windowed import part
 from bridge.scale.windowed.aggregating import aggregated
-from bridge.scale.windowed.asking import why_not
-from bridge.scale.windowed.part import WindowsError
+from bridge.scale.windowed.part import WindowsError, why_not
 from importers.columns import THREADS
 from importers.errors import NotAReport, ReportError
 from importers.nsys import export

@@ -12,13 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import assert_misused, assert_refused, bridge, done
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies
 
 import bridge as bridge_package
 from bridge import bench
-from bridge.bench import points
 from bridge.bench.errors import BenchError
+from bridge.bench.sweep import at_point, left_over, parse_shapes, sweep_points
 from bridge.output import OutputError
 
 OPS = """
@@ -285,10 +284,13 @@ def test_a_recording_holds_each_run(folder):
 
 
 @given(
-    st.dictionaries(st.sampled_from("ABC"), st.lists(st.integers(0, 99), min_size=1, max_size=4))
+    strategies.dictionaries(
+        strategies.sampled_from("ABC"),
+        strategies.lists(strategies.integers(0, 99), min_size=1, max_size=4),
+    )
 )
 def test_points_are_every_combination(axes):
-    found = points.points(
+    found = sweep_points(
         [f"{name}={','.join(map(str, values))}" for name, values in axes.items()], ["D=7"]
     )
     expected = [{}]
@@ -298,10 +300,10 @@ def test_points_are_every_combination(axes):
 
 
 def test_shapes_in_numbers():
-    wanted = points.shapes("2xK, K,()")
-    assert points.at(wanted, {"K": 3}) == [(2, 3), (3,), ()]
-    assert points.left_over(wanted, {"K": 3, "n": 1}) == {"n": 1}
+    wanted = parse_shapes("2xK, K,()")
+    assert at_point(wanted, {"K": 3}) == [(2, 3), (3,), ()]
+    assert left_over(wanted, {"K": 3, "n": 1}) == {"n": 1}
     with pytest.raises(BenchError, match="negative"):
-        points.at(wanted, {"K": -3})
+        at_point(wanted, {"K": -3})
     with pytest.raises(BenchError, match="more than"):
-        points.points(["a=0:200", "b=0:200"])
+        sweep_points(["a=0:200", "b=0:200"])

@@ -11,10 +11,9 @@ import pytest
 from pandas.api.types import is_numeric_dtype
 
 import bridge
-from bridge.analyze.breakdown import of_ranges
+from bridge.analyze.breakdown import by_op, of_ranges
 from bridge.analyze.compare import Comparison, gates
 from bridge.analyze.compare.gates import FIGURES, Budget, Growth, Limit
-from bridge.analyze.ops import by_op
 from bridge.cli.diff import read_budget as read
 
 MS = 1_000_000

@@ -8,7 +8,7 @@ import made_reports
 import numpy as np
 import pytest
 
-from bridge.analyze.breakdown import ACTIVITIES, CALLS, RANGES
+from bridge.analyze.views import ACTIVITIES, CALLS, RANGES
 from bridge.join.choices import Choices
 from bridge.scale.asked import kept, key, needed, only
 from bridge.scale.loading import Workers, run, tasks_of

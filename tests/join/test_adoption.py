@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze.ops import by_op
+from bridge.analyze.breakdown import by_op
 from bridge.join.attribution import ATTRIBUTED
 from bridge.join.domains import UnknownDomainError
 from bridge.join.order import NONE

@@ -7,8 +7,8 @@ from real_parts import corpus_reports
 
 import bridge.report
 import importers
+from bridge.analyze.breakdown import by_op
 from bridge.analyze.breakdown.of_activities import by_copy, by_kernel, by_op_kernel
-from bridge.analyze.ops import by_op
 from bridge.analyze.ranges import by_range
 from bridge.analyze.totals import totals
 from bridge.join.attributed import Attributed

@@ -4,16 +4,21 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies
 
-from bridge.join import intervals as intervals_of
-from bridge.join.intervals import busy
+from bridge.join import order
+from bridge.join.order import busy
 from join.brute import union
 
-intervals = st.lists(st.tuples(st.integers(-8, 20), st.integers(-8, 30)))
+intervals = strategies.lists(
+    strategies.tuples(strategies.integers(-8, 20), strategies.integers(-8, 30))
+)
 GROUPS = 5
-grouped = st.lists(st.tuples(st.integers(0, GROUPS - 1), st.integers(-8, 20), st.integers(-8, 30)))
+grouped = strategies.lists(
+    strategies.tuples(
+        strategies.integers(0, GROUPS - 1), strategies.integers(-8, 20), strategies.integers(-8, 30)
+    )
+)
 
 
 def columns(rows):
@@ -38,11 +43,11 @@ def test_busy_is_the_length_of_the_union_of_each_group(rows, scale):
 
 
 @pytest.mark.slow
-@given(rows=grouped, block=st.integers(1, 4))
+@given(rows=grouped, block=strategies.integers(1, 4))
 @example(rows=[(0, 0, 9), (0, 1, 2), (0, 3, 12), (1, 0, 2)], block=2)
 def test_a_union_goes_on_from_block_to_block(rows, block):
     expected = [union((s, e) for g, s, e in rows if g == group) for group in range(GROUPS)]
-    with mock.patch.object(intervals_of, "BLOCK", block):
+    with mock.patch.object(order, "BLOCK", block):
         assert busy(*columns(rows), GROUPS).tolist() == expected
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bridge.analyze.memory.flow import EARLIER, OTHER, Flow, Panel
-from bridge.render.memory_flow import as_svg
+from bridge.render.memory_flow import flow_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 WIDTH = 1400 - 90 - 230  # of the map: the drawing's, without both margins
@@ -27,7 +27,7 @@ def panel(color: int = 0) -> Panel:
 
 @pytest.fixture(scope="module")
 def drawing() -> ET.Element:
-    return ET.fromstring(as_svg(Flow(("a.pickle",), (panel(), panel()), ("mm",), 0)))
+    return ET.fromstring(flow_svg(Flow(("a.pickle",), (panel(), panel()), ("mm",), 0)))
 
 
 def places(tree: ET.Element, kind: str, class_: str, *names: str) -> list[tuple[float, ...]]:
@@ -72,11 +72,11 @@ def test_the_curve_lies_under_the_map(drawing) -> None:
     ],
 )
 def test_the_legend_names_the_ops_and_what_else_is_drawn(color, shown) -> None:
-    text = as_svg(Flow(("a.pickle",), (panel(color),), ("mm",), 0))
+    text = flow_svg(Flow(("a.pickle",), (panel(color),), ("mm",), 0))
     assert re.findall(r'<text x="1204" y="\d+">([^<]+)<title>', text) == shown
 
 
 def test_nothing_is_drawn_of_no_panel() -> None:
-    tree = ET.fromstring(as_svg(Flow(("a.pickle",), (), (), 0)))
+    tree = ET.fromstring(flow_svg(Flow(("a.pickle",), (), (), 0)))
     assert tree.get("height") == str(50 + PANEL)
     assert not np.array(places(tree, "rect", "b", "x")).size

@@ -17,10 +17,9 @@ from read_once import reading_once
 
 import bridge
 import importers
-from bridge.analyze.memory import Held, alive_at_peak, by_allocation, by_event, by_op, summary
-from bridge.analyze.memory import flow as flows
+from bridge.analyze.memory import Held, alive_at_peak, by_allocation, by_event, by_op, flow, summary
 from bridge.cli import main
-from bridge.render.memory_flow import as_svg
+from bridge.render.memory_flow import flow_svg
 from importers import frames
 
 pytestmark = pytest.mark.slow
@@ -263,15 +262,15 @@ def many(tmp_path_factory) -> Held:
 
 
 def test_a_hundred_thousand_allocations_are_drawn_small_ones_together(many):
-    drawn = flows.flow(many)
+    drawn = flow.flow(many)
     [panel] = drawn.panels
     lives = by_allocation(many)
     assert panel.tiles["count"].sum() == len(lives) > 90_000
     assert panel.tiles["bytes"].sum() == lives["bytes"].sum()
-    assert len(panel.tiles) <= 2 * flows.MOST
+    assert len(panel.tiles) <= 2 * flow.MOST
     assert panel.tiles["high"].max() <= panel.height
     assert panel.peak_bytes == panel.curve["used"].max()
-    text = as_svg(drawn)
+    text = flow_svg(drawn)
     assert len(text.encode()) < 10 << 20
-    assert len(re.findall(r"<rect class=\"c", text)) < 2 * flows.MOST + 20
+    assert len(re.findall(r"<rect class=\"c", text)) < 2 * flow.MOST + 20
     assert f"{panel.grouped} least of them" in text

@@ -20,7 +20,7 @@ from bridge.analyze.memory.categories import CATEGORIES, Categories, levels
 from bridge.analyze.memory.stacked import Stack, Stacked, stacked
 from bridge.cli import main
 from bridge.join.attributed import Attributed
-from bridge.render.memory_stacked import IN_TORCH, as_svg, as_torch
+from bridge.render.memory_flow import IN_TORCH, as_torch, stacked_svg
 from importers import frames
 from memory.histories import histories
 from memory.snapshots import snapshot, training
@@ -78,7 +78,7 @@ def test_levels_are_a_bag_per_category(history):
 
 @pytest.mark.slow
 def test_the_drawing_has_areas_axes_legend_and_the_peak(held):
-    tree = ET.fromstring(as_svg(stacked(held)))
+    tree = ET.fromstring(stacked_svg(stacked(held)))
     areas = [p for p in tree.iter(f"{SVG}path") if p.get("fill")]
     shown = [p.find(f"{SVG}title").text.split(":")[0] for p in areas]
     assert set(shown) == set(by_category(held)["category"])
@@ -94,7 +94,7 @@ def test_the_drawing_has_areas_axes_legend_and_the_peak(held):
 def test_areas_lie_on_each_other(held):
     """The height of an area in pixels is that of its bytes, at every corner."""
     [panel] = stacked(held).panels
-    tree = ET.fromstring(as_svg(stacked(held)))
+    tree = ET.fromstring(stacked_svg(stacked(held)))
     areas = [p for p in tree.iter(f"{SVG}path") if p.get("fill")]
     assert len(areas) == len(by_category(held)) > 1
     corner = re.compile(r"H([\d.]+)V([\d.-]+)")
@@ -122,7 +122,7 @@ def test_many_events_are_thinned_and_keep_their_peaks(tmp_path, monkeypatch):
         assert panel.level.sum(axis=1).max() == device.peak == panel.peak_bytes
         assert panel.level[-1].sum() == device.used
         assert np.isin(panel.time, whole.panels[0].time).all()
-    assert len(as_svg(thin)) < 2_000_000
+    assert len(stacked_svg(thin)) < 2_000_000
 
 
 def test_the_json_is_what_pytorch_would_write(held):
@@ -228,7 +228,7 @@ def test_the_line_of_what_is_reserved_goes_from_the_first_time_at_which_it_is_kn
         title="GPU 0", start=0, end=100, time=np.array([0, 25, 50]), level=level,
         reserved=np.array([-1, 32, 64]), peak=25, peak_bytes=20, peak_op="mm",
     )  # fmt: skip
-    tree = ET.fromstring(as_svg(Stacked(("a.pickle",), (panel,), 0, 0)))
+    tree = ET.fromstring(stacked_svg(Stacked(("a.pickle",), (panel,), 0, 0)))
     [line] = [path for path in tree.iter(f"{SVG}path") if path.get("class") == "v"]
     most = 64 + 64 // 16  # bytes at the top of 420 pixels, from y = 80; 1080 pixels are 100 ns
     half, all_ = 500 - 32 * 420 / most, 500 - 64 * 420 / most

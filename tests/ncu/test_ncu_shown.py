@@ -10,7 +10,7 @@ from command import assert_misused, done
 from command import bridge as run
 
 import bridge
-from bridge.analyze.advice.counters import shortened
+from bridge.analyze.advice.compute import shortened
 from bridge.analyze.metrics.measured import HEADLINES
 
 

@@ -20,7 +20,7 @@ from bridge.analyze.overview.comparison import comparison
 from bridge.analyze.overview.operators import operators
 from bridge.analyze.overview.windowed import windowed
 from bridge.analyze.totals import totals
-from bridge.join.intervals import unions
+from bridge.join.order import unions
 from bridge.report import load
 
 # The package's functions bear the names of these modules.

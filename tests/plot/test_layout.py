@@ -236,37 +236,37 @@ def colors_of(styles):
 
 
 def test_other_ops_and_no_op_are_grey_and_never_of_an_ops_colour():
-    from bridge.render.plot import lanes
+    from bridge.render.plot import bars
     from bridge.render.plot.page import COLORS, NOTHING, REST
 
-    assert colors_of(lanes._style(nth, 4) for nth in range(4)) == [*COLORS[:2], REST, NOTHING]
+    assert colors_of(bars._style(nth, 4) for nth in range(4)) == [*COLORS[:2], REST, NOTHING]
 
 
 def test_named_ops_of_a_roofline_differ_in_colour_first_and_then_in_shape():
-    from bridge.render.plot import roofline
+    from bridge.render.plot import bars
     from bridge.render.plot.page import COLORS
 
-    styles = [roofline._style(nth, 14) for nth in range(15)]
+    styles = [bars._roofline_style(nth, 14) for nth in range(15)]
     assert colors_of(styles[:12]) == [*COLORS[:6], *COLORS[:6]]
     assert [style["marker"] for style in styles] == [*"oooooossssss", "^", "^", "o"]
     assert styles[14]["color"] == "#BBBBBB"  # is not named
 
 
 def test_rows_of_durations_are_of_six_colours_in_turn():
-    from bridge.render.plot.curves import histogram
+    from bridge.render.plot.bars import draw_histogram
     from bridge.render.plot.page import COLORS, figure
 
     rows = [str(row) for row in range(8)]
     found = Durations(rows, np.ones((8, 2), int), np.ones(8, int), np.array([1.0, 10.0, 100.0]))
     with figure(6.5, 4) as (_, axes):
-        histogram(axes, found)
+        draw_histogram(axes, found)
         found = colors_of({"color": patch.get_facecolor()} for patch in axes.patches)
     assert found == [*COLORS[:6], *COLORS[:2]]
 
 
 def test_a_roof_is_what_memory_allows_up_to_what_the_device_computes():
+    from bridge.render.plot.bars import _roofs
     from bridge.render.plot.page import figure
-    from bridge.render.plot.roofline import _roofs
 
     roofs = [{"name": "GPU", "gb_per_s": 1000.0, "tflops": 100.0}]  # they meet at 100 FLOP per byte
     roofs += [{"name": "unknown memory", "gb_per_s": 0, "tflops": 50.0}]

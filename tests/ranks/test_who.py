@@ -10,7 +10,7 @@ from fleet.split import split
 from made_reports import PUSH_POP, process, thread
 
 import bridge
-from bridge.analyze.ranks import Ranks, said
+from bridge.analyze.ranks import Ranks, members
 from bridge.analyze.ranks.members import twice
 from bridge.annotate.recording.writer import RANKS
 from bridge.join import choices as ranked
@@ -116,9 +116,9 @@ def test_nccl_says_the_rank_in_its_largest_communicator():
     def init(rank, size):
         return json.dumps({"NCCL communicator ID": 7, "No. of ranks": size, "Rank": rank})
 
-    assert said.of_communicators([init(0, 2), init(5, 8), init(1, 4)]) == 5
-    assert said.of_communicators([init(1, 8), init(2, 8)]) == -1
-    assert said.of_communicators(["{", '{"Rank": "x"}', '["Rank"]', ""]) == -1
+    assert members.of_communicators([init(0, 2), init(5, 8), init(1, 4)]) == 5
+    assert members.of_communicators([init(1, 8), init(2, 8)]) == -1
+    assert members.of_communicators(["{", '{"Rank": "x"}', '["Rank"]', ""]) == -1
 
 
 @pytest.mark.slow
@@ -137,19 +137,19 @@ def test_nccls_ranges_say_the_rank_of_their_process(folder):
      ("frank3", -1), ("rank", -1), ("rank--3", -1), ("rank1234567890", -1), ("", -1)],
 )  # fmt: skip
 def test_names_say_ranks(name, rank):
-    assert said.of_name(name) == rank
+    assert members.of_name(name) == rank
 
 
 @pytest.mark.parametrize("rank", [True, -1, 10**9, 3.0, "3", None])
 def test_a_rank_is_a_number_from_0(rank):
-    assert said.of_file(Facts(metadata={"rank": rank}), "") == []
+    assert members.of_file(Facts(metadata={"rank": rank}), "") == []
 
 
 def test_the_path_says_the_host_before_the_report_does():
     recorded = {"host": "recorded"}
-    assert said.host_of(Facts(metadata=recorded)) == "recorded"
-    assert said.host_of(Facts(metadata={**recorded, "rank_from": {"host": "path"}})) == "path"
-    assert said.host_of(Facts(metadata={"host": 3})) == ""
+    assert members.host_of(Facts(metadata=recorded)) == "recorded"
+    assert members.host_of(Facts(metadata={**recorded, "rank_from": {"host": "path"}})) == "path"
+    assert members.host_of(Facts(metadata={"host": 3})) == ""
 
 
 def two_processes(folder, *, kernels, environment=("RANK=5",)):

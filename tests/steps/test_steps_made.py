@@ -13,7 +13,7 @@ from join.programs import Program, attributed, programs
 
 from bridge.analyze.steps import by_step
 from bridge.analyze.steps.pace import _states, paces
-from bridge.render.steps import lines
+from bridge.render.memory import step_lines
 from steps.brute import LOADS, ROLES, Host, Step, Work, spent, states, walls
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -175,7 +175,7 @@ def test_no_steps_no_rows():
     table = by_step(attributed(made))
     assert len(table) == 0
     assert paces(table) == []
-    assert lines([]) == ""
+    assert step_lines([]) == ""
 
 
 @pytest.mark.slow
@@ -184,10 +184,10 @@ def test_one_step_alone_has_no_median_and_same_processes_of_files_are_told_apart
 
     joined = Joined(attributed(two_steps()))
     [pace] = paces(joined.within(steps=(5, 5)).by("step"))
-    assert lines([pace]) == "1 step: 40 ns\n"
+    assert step_lines([pace]) == "1 step: 40 ns\n"
     table = joined.by("step")
     both = pd.concat([table.assign(report=name) for name in ("a.sqlite", "b.sqlite")])
-    first, second = lines(paces(both)).splitlines()
+    first, second = step_lines(paces(both)).splitlines()
     assert first.startswith("2 steps of process 7 in a.sqlite: median 40 ns")
     assert second.startswith("2 steps of process 7 in b.sqlite: median 40 ns")
 
@@ -218,7 +218,7 @@ def test_the_pace_names_what_the_slowest_step_spent_more_on():
     assert pace.variation == pytest.approx(np.std([100, 100, 101, 99, 150]) / 110)
     assert (pace.slowest, pace.slowest_ns, pace.slower_by, pace.excess_ns) == (15, 150, "cpu", 48)
     assert (pace.between_ns, pace.between_dataloader) == (50, 0.8)
-    said = lines([pace])
+    said = step_lines([pace])
     assert "6 steps, found by repetition (1 to warm up): median 100 ns, mean 110 ns" in said
     assert "1 of them out of the ordinary" in said
     assert "slowest is step 15, 150 ns: 48 ns more of the CPU" in said

@@ -13,11 +13,11 @@ from bridge.scale.loading import tasks_of
 from bridge.scale.merging import Merged, unpacked
 from bridge.scale.task import Broken
 from bridge.scale.windowed.aggregating import aggregated
-from bridge.scale.windowed.asking import made
+from bridge.scale.windowed.part import windowed_table
 from bridge.scale.worker import done
 from importers.errors import ReportError
 
-EVERY = made(kept(["path", "shape,op,kernel", "op,stream", "path,api"]))
+EVERY = windowed_table(kept(["path", "shape,op,kernel", "op,stream", "path,api"]))
 DIRECTED = tuple(
     replace(one, direction=way)
     for one in EVERY

@@ -49,9 +49,9 @@ def test_what_a_report_takes_is_by_its_rows_and_the_tables_asked_for(tmp_path):
     rows = part.windows.rows(path)
     all_rows = rows.launches + rows.activities + rows.annotations
     assert all_rows > 50 * 7
-    assert part.needed(path, [KERNELS]) == 200 * all_rows
-    assert part.needed(path, [OPS]) == 340 * all_rows
-    assert part.needed(path, [KERNELS, OPS]) == 500 * all_rows
+    assert part.memory_needed(path, [KERNELS]) == 200 * all_rows
+    assert part.memory_needed(path, [OPS]) == 340 * all_rows
+    assert part.memory_needed(path, [KERNELS, OPS]) == 500 * all_rows
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def of_gigabytes(tmp_path, monkeypatch):
     """Give a report that is said to take so many gigabytes, besides 26 bytes for each of its few calls."""
 
     def made(gigabytes: int):
-        monkeypatch.setattr(part, "needed", lambda _path, _tables: gigabytes * 10**9)
+        monkeypatch.setattr(part, "memory_needed", lambda _path, _tables: gigabytes * 10**9)
         return report(tmp_path / "made.sqlite")
 
     return made

@@ -56,7 +56,7 @@ def path(made, tmp_path, monkeypatch):
     monkeypatch.setattr(part, "LEAST", 1)
     monkeypatch.setattr(part, "taken", lambda: 0)  # the tests' own process is larger
     monkeypatch.setattr(part, "PER_CALL", 0)
-    monkeypatch.setattr(part, "needed", lambda _path, _tables: 2_500)
+    monkeypatch.setattr(part, "memory_needed", lambda _path, _tables: 2_500)
     return made
 
 

@@ -20,7 +20,7 @@ def in_windows(monkeypatch):
         monkeypatch.setattr(part, name, 0)
     monkeypatch.setattr(part, "LEAST", 1)
     monkeypatch.setattr(part, "taken", lambda: 0)  # the tests' own process is larger
-    monkeypatch.setattr(part, "needed", lambda _path, _tables: 25_000_000)
+    monkeypatch.setattr(part, "memory_needed", lambda _path, _tables: 25_000_000)
 
 
 @pytest.mark.slow

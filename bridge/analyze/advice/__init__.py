@@ -8,17 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bridge.analyze.advice import (
-    compute,
-    copies,
-    counters,
-    idle,
-    memory,
-    needs,
-    parallel,
-    patterns,
-    waiting,
-)
+from bridge.analyze.advice import compute, copies, idle, needs, parallel, patterns, waiting
 from bridge.analyze.advice.needs import NEEDS, TIMELINE
 from bridge.analyze.advice.rule import (
     KERNEL_TIME,
@@ -36,8 +26,17 @@ from bridge.join.attributed import Attributed
 # -- All rules, in the order in which they are listed
 
 
-MODULES = (waiting, idle, copies, compute, parallel, patterns, memory, counters, needs)
-RULES = tuple(rule for module in MODULES for rule in module.RULES)
+RULES = (
+    *waiting.RULES,
+    *idle.RULES,
+    *copies.RULES,
+    *compute.RULES,
+    *parallel.RULES,
+    *patterns.RULES,
+    *copies.MEMORY_RULES,
+    *compute.NSIGHT_COMPUTE_RULES,
+    *needs.RULES,
+)
 
 
 # -- Advice: what slows a run down, shown by rows of its report, and what removing it would save

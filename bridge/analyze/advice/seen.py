@@ -23,9 +23,8 @@ from bridge.analyze.metrics import timeless
 from bridge.analyze.occupancy import Occupancy
 from bridge.analyze.overview.memory import samples
 from bridge.join.attributed import Attributed
-from bridge.join.intervals import busy
 from bridge.join.nesting import paths
-from bridge.join.order import NONE, Flags, Ints, number
+from bridge.join.order import NONE, Flags, Ints, busy, number
 from importers import frames
 from importers.report import Report
 

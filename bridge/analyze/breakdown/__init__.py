@@ -21,12 +21,12 @@ from bridge.analyze.breakdown.events import Events
 from bridge.analyze.breakdown.statistics import Columns
 from bridge.analyze.flops import Costs
 from bridge.analyze.groups import counts
+from bridge.analyze.views import ACTIVITIES, CALLS, RANGES, VIEWS, rows_of
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Flags, Ints
 
 COSTS = Costs()
 DIMENSIONS = {**OF_RANGES, **OF_CALLS, **OF_ACTIVITIES}
-RANGES, CALLS, ACTIVITIES = ("ranges", "calls", "activities")
 COLUMNS: Mapping[str, Sequence[str]] = {
     RANGES: of_ranges.COLUMNS,
     CALLS: of_activities.CALL_COLUMNS,
@@ -37,13 +37,6 @@ SETS: Mapping[str, Mapping[str, Sequence[str]]] = {
     CALLS: {},
     ACTIVITIES: of_activities.SETS,
 }
-
-
-def rows_of(dimensions: Collection[str]) -> str:
-    """Return what the rows of a table with these dimensions are made of, of `COLUMNS`."""
-    if any(name in OF_ACTIVITIES for name in dimensions):
-        return ACTIVITIES
-    return CALLS if any(name in OF_CALLS for name in dimensions) else RANGES
 
 
 def breakdown(
@@ -130,3 +123,20 @@ def _used(codes: Ints, size: int) -> Flags:
 def _table(coded: Coded, there: Flags, columns: Columns) -> pd.DataFrame:
     table = pd.DataFrame({**coded.labels, **columns})
     return table[there].reset_index(drop=True)
+
+
+# -- The table per op: calls, what ran under it, its time on the GPU and on the CPU
+
+
+def by_op(
+    joined: Attributed,
+    columns: Collection[str] = VIEWS["op"].columns,
+    costs: Costs = COSTS,
+) -> pd.DataFrame:
+    """Return one row per op.
+
+    ``self`` is of the innermost op only, so selfs add up; ``total`` is of the op and everything
+    under it, once per activity however often the op recurs on the stack. Counts of activities are
+    selfs. ``busy`` is the union of the total's intervals; mean to max are of a call's total.
+    """
+    return breakdown(joined, ["op"], columns, costs=costs)[["op", *columns]]

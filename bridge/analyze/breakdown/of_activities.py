@@ -24,8 +24,7 @@ from bridge.analyze.kinds import TENSOR_CORE_COLUMNS, TENSOR_CORES, tensor_core_
 from bridge.analyze.names import KERNEL_NAMES, named
 from bridge.analyze.views import VIEWS
 from bridge.join.attributed import Attributed
-from bridge.join.intervals import busy_apart
-from bridge.join.order import NONE, Ints, number
+from bridge.join.order import NONE, Ints, busy_apart, number
 from importers import frames
 
 

@@ -27,8 +27,7 @@ from bridge.analyze.concurrency.exposure import exposed
 from bridge.analyze.groups import counts, ratio, sums
 from bridge.analyze.views import COSTS
 from bridge.join.attributed import Attributed
-from bridge.join.intervals import busy_apart
-from bridge.join.order import NONE, Flags, Ints, by
+from bridge.join.order import NONE, Flags, Ints, busy_apart, by
 from importers import frames
 
 EXPOSED = ("communication_ns", "exposed_ns")

@@ -8,8 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from bridge.analyze.groups import counts, highest, lowest, quantiles, ratio, sums
-from bridge.join.intervals import unions
-from bridge.join.order import NONE, Ints, by
+from bridge.join.order import NONE, Ints, by, unions
 
 Rows = TypeVar("Rows")
 Columns = dict[str, np.ndarray]

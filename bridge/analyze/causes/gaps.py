@@ -26,8 +26,7 @@ from bridge.analyze.causes.timeline import Cover, Pieces, Timeline, joined_piece
 from bridge.analyze.groups import counts, highest, lowest, ratio, sums, texts
 from bridge.analyze.roles import compiles, loads_data
 from bridge.join.attributed import Attributed
-from bridge.join.intervals import unions
-from bridge.join.order import NONE, Flags, Ints, by, number, runs
+from bridge.join.order import NONE, Flags, Ints, by, number, runs, unions
 from importers import frames
 
 # -- What the threads of the host were in, as a timeline: coarse, to part idle time, or to name what kept them

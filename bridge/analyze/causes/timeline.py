@@ -8,8 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from bridge.join.intervals import unions
-from bridge.join.order import Flags, Ints, by, runs, stable
+from bridge.join.order import Flags, Ints, by, runs, stable, unions
 
 # -- Where instants lie among the events of their own thread; how much of the time before them was covered
 

@@ -12,12 +12,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bridge.analyze.breakdown import DIMENSIONS, RANGES, rows_of
+from bridge.analyze.breakdown import DIMENSIONS
 from bridge.analyze.compare.calls import call_figures, matched_calls
 from bridge.analyze.compare.parts import NO_IDENTITY, Parts
 from bridge.analyze.compare.rows import Rows, matched
 from bridge.analyze.compare.stepwise import LEAST, Samples, step_figures
 from bridge.analyze.groups import Floats, counts, sums, texts
+from bridge.analyze.views import RANGES, rows_of
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Flags, Ints
 

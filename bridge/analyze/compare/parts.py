@@ -9,13 +9,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.analyze.breakdown import DIMENSIONS, RANGES, events, rows_of
+from bridge.analyze.breakdown import DIMENSIONS, events
 from bridge.analyze.breakdown.dimensions import Coded, Dimension, together
 from bridge.analyze.breakdown.events import Events
 from bridge.analyze.breakdown.of_ranges import first_slices
 from bridge.analyze.calltree import own_time
 from bridge.analyze.groups import counts, sums, texts
 from bridge.analyze.names import KERNEL_NAMES
+from bridge.analyze.views import RANGES, rows_of
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.order import NONE, Ints

@@ -14,7 +14,7 @@ import numpy as np
 from bridge.analyze.concurrency.communication import Calls, sequences
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import counts, highest, lowest, quantiles
-from bridge.analyze.ranks.said import host_of
+from bridge.analyze.ranks.members import host_of
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Flags, Ints, by, number, runs
 from importers import frames

@@ -10,8 +10,7 @@ from bridge.analyze.devices import Devices
 from bridge.analyze.groups import sums
 from bridge.analyze.roles import is_communication
 from bridge.join.attributed import Attributed
-from bridge.join.intervals import unions
-from bridge.join.order import NONE, Flags, Ints
+from bridge.join.order import NONE, Flags, Ints, unions
 from importers import frames
 
 

@@ -11,8 +11,7 @@ from bridge.analyze.groups import counts, highest, lowest, sums
 from bridge.analyze.memory.held import BEFORE_CAPTURE, NO_OP, Held
 from bridge.analyze.memory.of_groups import in_order, summary
 from bridge.analyze.memory.of_ops import BEFORE, STATES, lives
-from bridge.join.intervals import unions
-from bridge.join.order import NONE, Ints, by, number, runs
+from bridge.join.order import NONE, Ints, by, number, runs, unions
 from importers import frames
 
 MOST_PANELS = 4

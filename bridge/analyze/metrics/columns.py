@@ -8,13 +8,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bridge.analyze.breakdown import ACTIVITIES as OF_ACTIVITIES
-from bridge.analyze.breakdown import DIMENSIONS, RANGES, events, rows_of
+from bridge.analyze.breakdown import DIMENSIONS, events
 from bridge.analyze.breakdown.dimensions import kernel, together
 from bridge.analyze.groups import Floats, counts, sums, texts
 from bridge.analyze.metrics.measured import LEAST, MATCH, MEAN, MOST, SUM, SURE, Measured, wanted
 from bridge.analyze.names import KERNEL_NAMES, named
-from bridge.analyze.views import VIEWS, dimensions_of
+from bridge.analyze.views import ACTIVITIES, RANGES, VIEWS, dimensions_of, rows_of
 from bridge.join.attributed import Attributed
 from bridge.join.order import NONE, Flags, Ints, number
 from importers import frames
@@ -34,7 +33,7 @@ def checked(by: str, *, inclusive: bool = False) -> tuple[str, ...]:
             f"no metrics for view {by!r}: only for {', '.join(OF_VIEWS)}, and dimensions"
         )
     dimensions = OF_VIEWS.get(by) or dimensions_of(by)
-    if rows_of(dimensions) not in (RANGES, OF_ACTIVITIES):
+    if rows_of(dimensions) not in (RANGES, ACTIVITIES):
         raise ValueError(
             "no metrics by API call: Nsight Compute does not say which launched a kernel"
         )

@@ -14,8 +14,7 @@ from bridge.analyze.totals import totals
 from bridge.analyze.why import why
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import REASONS
-from bridge.join.intervals import busy
-from bridge.join.order import NONE, Flags, Ints, by, number
+from bridge.join.order import NONE, Flags, Ints, busy, by, number
 from importers import frames
 
 # -- Names as numbers: what is named in many places is written once

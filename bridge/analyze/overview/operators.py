@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bridge.analyze.breakdown import by_op
 from bridge.analyze.groups import counts, highest, sums, times
-from bridge.analyze.ops import by_op
 from bridge.analyze.overview.axis import Names, largest
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import REASONS

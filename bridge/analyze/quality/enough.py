@@ -16,8 +16,7 @@ from bridge.analyze.groups import highest, lowest
 from bridge.analyze.metrics import timeless
 from bridge.analyze.steps.pace import WARM_UP, judged
 from bridge.join.attributed import Attributed
-from bridge.join.intervals import busy
-from bridge.join.order import NONE, Flags, Ints
+from bridge.join.order import NONE, Flags, Ints, busy
 from importers import frames
 from importers.frames import shared
 

@@ -14,8 +14,7 @@ from bridge.analyze.names import files
 from bridge.analyze.steps.pace import DATALOADER, ROLES, Walls, breakdown, judged
 from bridge.analyze.tracks import ID_BITS
 from bridge.join.attributed import Attributed
-from bridge.join.intervals import busy
-from bridge.join.order import NONE, Flags, Ints
+from bridge.join.order import NONE, Flags, Ints, busy
 
 RANGE, REPETITION = FOUND = ("range", "repetition")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from bridge.annotate import emit
 from bridge.frameworks.autorun import arrivals
-from bridge.frameworks.autorun.options import Options, parsed, written
+from bridge.frameworks.autorun.arrivals import Options, parsed, written
 
 AUTOSTART, GIVEN = "BRIDGE_AUTOSTART", "BRIDGE_AUTORUN_OPTIONS"
 OFF = ("", "0")

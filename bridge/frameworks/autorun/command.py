@@ -16,8 +16,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from bridge.frameworks.autorun import arm
-from bridge.frameworks.autorun.arrivals import missing, say
-from bridge.frameworks.autorun.options import HELP, USAGE, Options, parsed
+from bridge.frameworks.autorun.arrivals import HELP, USAGE, Options, missing, parsed, say
 
 # -- Run a script or a module as `python` itself does: names, paths, status and tracebacks are the same
 

@@ -13,8 +13,7 @@ import numpy as np
 from bridge.analyze import lawful
 from bridge.analyze.devices import Devices
 from bridge.analyze.lawful import Finding
-from bridge.analyze.ranks.members import Ranks
-from bridge.analyze.ranks.said import BEGUN
+from bridge.analyze.ranks.members import BEGUN, Ranks
 from bridge.analyze.totals import Totals
 from bridge.analyze.tracks import ID_BITS
 from bridge.analyze.views import VIEWS, dimensions_of

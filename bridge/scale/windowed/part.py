@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from bridge.analyze.breakdown import RANGES
 from bridge.analyze.ranks.members import Ranks
-from bridge.analyze.tables import rows_of
+from bridge.analyze.tables import ROWS, Options, made_of, rows_of, wanted
+from bridge.analyze.views import ACTIVITIES, CALLS, RANGES, VIEWS, dimensions_of
 from bridge.join.attributed import Attributed
 from bridge.join.choices import Choices
 from bridge.join.nesting import Nesting, TangledError
 from bridge.join.order import NONE, Flags
-from bridge.scale.asked import Asked
+from bridge.scale.asked import CORES, KEPT, Asked, asked, needed
 from importers.errors import ReportError
 from importers.formats import SQLITE
 from importers.nsys import windows
@@ -70,7 +70,7 @@ def is_export(path: Path) -> bool:
         return file.read(len(SQLITE)) == SQLITE
 
 
-def needed(path: Path, tables: Collection[Asked]) -> int:
+def memory_needed(path: Path, tables: Collection[Asked]) -> int:
     """Return about how many bytes it takes to make some tables of a report at once, but for those of the process itself."""
     if not is_export(path):
         return BYTES_PER_BYTE * path.stat().st_size
@@ -80,7 +80,7 @@ def needed(path: Path, tables: Collection[Asked]) -> int:
 
 def count(path: Path, tables: Collection[Asked], limit: int) -> int:
     """Return how many windows a report takes; WindowsError where no number is enough, with the least memory that is."""
-    rows, base = needed(path, tables), BASE + MANY * (len(tables) > 1)
+    rows, base = memory_needed(path, tables), BASE + MANY * (len(tables) > 1)
     if base + rows <= limit:
         return 1
     if not is_export(path):
@@ -154,3 +154,51 @@ def _within(nesting: Nesting, first: int, last: int) -> Nesting:
     """Cut what is outside off every node; what is open at any instant inside stays as it is."""
     start, end = (np.clip(c, first, last) for c in (nesting.start, nesting.end))
     return replace(nesting, start=start, end=end)
+
+
+# -- Which tables are made of windows: those of which no row takes a look at all that ran
+
+
+WHOLE = frozenset(["module", "step"])  # dimensions that are found out over all of a report
+COLUMNS = {
+    RANGES: {*KEPT[RANGES], *CORES},
+    CALLS: {*KEPT[CALLS]},
+    ACTIVITIES: {*KEPT[ACTIVITIES], *CORES},
+}
+
+
+def why_not(one: Asked) -> str:
+    """Return what of a table takes a look at the whole report, '' for nothing."""
+    names = () if one.by in VIEWS else dimensions_of(one.by)
+    for name in names:
+        if name in WHOLE:
+            return f"rows by {name} take a look at all of it"
+    lacking = [c for c in one.columns if c not in COLUMNS[rows_of(one.by)]]
+    return f"{lacking[0]} takes a look at all of it" if lacking else ""
+
+
+def checked_request(by: str, options: Options) -> Asked:
+    """Return what is asked for; ValueError, in words for the user, for what there is not and what is not made of windows."""
+    if by in VIEWS and by not in ROWS:
+        raise ValueError(refusal(f"--by {by} takes a look at all of it"))
+    if options.metrics:
+        raise ValueError(refusal("--metrics takes a look at all of it"))
+    for column in made_of(by, wanted(by, options)):
+        try:
+            needed(rows_of(by), [column])
+        except ValueError as error:
+            raise ValueError(refusal(f"{column} takes a look at all of it")) from error
+    found = asked(by, options)
+    if why := why_not(found):
+        raise ValueError(refusal(why))
+    return found
+
+
+def refusal(why: str) -> str:
+    """Return the words in which something is refused."""
+    return f"larger than --memory, and {why}; without --memory it works"
+
+
+def windowed_table(tables: Iterable[Asked]) -> tuple[Asked, ...]:
+    """Return those of some tables that are made of windows."""
+    return tuple(one for one in tables if not why_not(one))

@@ -7,16 +7,14 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.breakdown import ACTIVITIES, RANGES
 from bridge.analyze.breakdown.of_ranges import first_slices
 from bridge.analyze.breakdown.statistics import CALLS_OF, FIRST, LAST, THERE, UNION
 from bridge.analyze.calltree import subtree_sums
 from bridge.analyze.groups import sums
 from bridge.analyze.tables import making, rows_of
-from bridge.analyze.views import VIEWS, dimensions_of
+from bridge.analyze.views import ACTIVITIES, RANGES, VIEWS, dimensions_of
 from bridge.join.attributed import CALL_ID, CALL_ID_SHIFT, Attributed
-from bridge.join.intervals import unions
-from bridge.join.order import NONE, Flags, Ints, number
+from bridge.join.order import NONE, Flags, Ints, number, unions
 from bridge.scale.aggregates import label, options
 from bridge.scale.asked import OF_ONE, Asked
 from bridge.scale.merging import Merged, Times, matched

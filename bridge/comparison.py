@@ -10,11 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from bridge.analyze.breakdown import by_op
 from bridge.analyze.compare import NOISE, Comparison, compare
 from bridge.analyze.compare import gates as growth
 from bridge.analyze.compare.gates import Budget, Verdict
-from bridge.analyze.metrics import timeless
+from bridge.analyze.metrics import no_timeline
+from bridge.analyze.tables.breakdown import by_op
 from bridge.report import Joined, load
 
 Report = str | Path | Joined
@@ -33,7 +33,7 @@ class Diff:
     @cached_property
     def comparison(self) -> Comparison:
         """The rows, and the whole that they and what is outside of them add up to."""
-        timeless.check_alike(self.before.report, self.after.report)
+        no_timeline.check_alike(self.before.report, self.after.report)
         reports = self.before.attributed, self.after.attributed
         return compare(*reports, self.by, kernel_names=self.kernel_names, noise=self.noise)
 
@@ -63,7 +63,7 @@ class Diff:
 def within(joined: Joined, budget: Mapping[str, Any] | Budget) -> list[Verdict]:
     """Judge one report by a budget; ValueError, in words for the user, for what is none."""
     limits = budget if isinstance(budget, Budget) else Budget.parsed(budget)
-    ops = timeless.kept(joined.report, by_op(joined.attributed, limits.columns), limits.columns)
+    ops = no_timeline.kept(joined.report, by_op(joined.attributed, limits.columns), limits.columns)
     return limits.judged(joined.totals, ops)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from bridge.analyze import dialects
 from bridge.analyze.advice import advise
 from bridge.analyze.dialects.torch import torch
-from bridge.analyze.metrics import timeless
+from bridge.analyze.metrics import no_timeline
 from bridge.analyze.overview import overview
 from bridge.analyze.overview.comparison import comparison
 from bridge.analyze.quality import quality as quality_of
@@ -38,7 +38,7 @@ def trace(
     not to be replaced, or cannot be written.
     """
     output = Path(path)
-    timeless.refuse(joined.report, "trace")
+    no_timeline.refuse(joined.report, "trace")
     traces.check(output.name, dialect)
     drawn = dialects.drawn(joined, dialect, selection)
     _check_not_empty(drawn, joined, selection)
@@ -53,7 +53,7 @@ def tensorboard(
 
     Raises as `trace` does, before anything is written.
     """
-    timeless.refuse(joined.report, "trace")
+    no_timeline.refuse(joined.report, "trace")
     whole = of_ranks(joined, torch(joined, together=False), selection)
     drawn = selection.of(whole)
     _check_not_empty(drawn, joined, selection)
@@ -86,7 +86,7 @@ def page(reports: Sequence[Attributed], path: str | Path, *, force: bool = False
         raise ValueError(f"{len(reports)} reports: a page shows one, or two side by side")
     output = Path(path)
     for one in reports:
-        timeless.refuse(one.report, "page")
+        no_timeline.refuse(one.report, "page")
     shown = [
         {
             **overview(one),

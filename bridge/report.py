@@ -12,24 +12,24 @@ import numpy as np
 import pandas as pd
 
 import importers
-from bridge.analyze import lawful, windows
-from bridge.analyze.metrics import timeless
+from bridge.analyze import time_range, validity
+from bridge.analyze.metrics import no_timeline
 from bridge.analyze.ranks import Ranks
-from bridge.analyze.tables import Options, table
+from bridge.analyze.tables.table import Options, table
+from bridge.analyze.tables.views import heading
 from bridge.analyze.totals import Totals, totals
-from bridge.analyze.views import heading
+from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import DEFAULT, DIRECTIONS, Attributed
 from bridge.join.attribution import REASONS, RULES
 from bridge.join.choices import Choices
 from bridge.join.nesting import TangledError
-from bridge.join.order import NONE, Ints
 from importers.errors import ReportError
 from importers.report import Report
 
 if TYPE_CHECKING:
     from bridge.analyze.advice import Advised
-    from bridge.analyze.averages.rows import Averages
     from bridge.analyze.quality import Quality
+    from bridge.analyze.tables.average_rows import Averages
     from bridge.analyze.timeline import Timeline
 
 IN_NOTEBOOK = 20  # rows
@@ -75,7 +75,7 @@ class Joined:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What is unlawful in the report and what was made of it, a line each."""
-        return lawful.warnings(self.attributed)
+        return validity.warnings(self.attributed)
 
     @cached_property
     def op_kernels(self) -> pd.DataFrame:
@@ -115,7 +115,7 @@ class Joined:
 
         ``view`` is a name, or several dimensions as a list or with commas: ``"op,shape"``. ``columns`` are
         those wanted, by name, with or without ``_ns``, or sets: "default", "all", "gpu", "cpu", "causes",
-        "communication". ``how`` are the fields of `bridge.analyze.tables.Options`: ``inclusive`` goes with op-kernel,
+        "communication". ``how`` are the fields of `bridge.analyze.tables.table.Options`: ``inclusive`` goes with op-kernel,
         ``memory_kinds`` with copy, ``arguments`` with range (columns of what each call says of itself),
         ``kernel_names`` with what names kernels; ``direction`` counts forward or backward work alone;
         gaps (gap, idle) are those longer than ``idle_over_ns``. Times in ns; rows sorted by time, largest
@@ -142,12 +142,12 @@ class Joined:
         """
         joined = self.attributed
         if first_ns is not None or last_ns is not None:
-            timeless.refuse(self.report, "time from the first event on (--from, --to)")
-            joined = joined.within(windows.by_clock(joined, first_ns, last_ns))
+            no_timeline.refuse(self.report, "time from the first event on (--from, --to)")
+            joined = joined.within(time_range.by_clock(joined, first_ns, last_ns))
         if steps is not None:
-            joined = joined.within(windows.by_step(joined, *steps))
+            joined = joined.within(time_range.by_step(joined, *steps))
         if range_name is not None:
-            joined = joined.within(windows.by_range(joined, range_name))
+            joined = joined.within(time_range.by_range(joined, range_name))
         return Joined(joined)
 
     def key_averages(
@@ -157,9 +157,9 @@ class Joined:
         group_by_overload_name: bool = False,  # noqa: ARG002 - none is recorded
     ) -> Averages:
         """Return a row per op, API call, kernel and copy, as PyTorch's profiler does: see docs/averages.md."""
-        from bridge.analyze.averages.averages import averages  # noqa: PLC0415 (other tables need none of it)
+        from bridge.analyze.tables.averages import averages  # noqa: PLC0415 (other tables need none of it)
 
-        timeless.refuse(self.report, "averages of calls")
+        no_timeline.refuse(self.report, "averages of calls")
         return averages(self.attributed, by_shape=group_by_input_shape, levels=group_by_stack_n)
 
     def advise(self, rules: Sequence[str] = (), worth: float | None = None) -> Advised:
@@ -203,7 +203,7 @@ class Joined:
         )
 
     def headings(self, view: str) -> str:
-        """Return which headings a table gets for people, by `bridge.analyze.views.heading`."""
+        """Return which headings a table gets for people, by `bridge.analyze.tables.views.heading`."""
         return heading(view, activities=len(self.report.activities))
 
     def export_trace(self, path: str | Path, **how: Any) -> Timeline:

@@ -58,9 +58,9 @@ def _exported(path: Path, details: Details) -> Report:
 
 @cache
 def _beside() -> Beside:
-    from importers.recording import beside  # noqa: PLC0415 - see the module's first lines; so below
+    from importers.recording.sidecar import found  # noqa: PLC0415 - see the module's first lines; so below
 
-    return beside.found
+    return found
 
 
 @cache
@@ -73,7 +73,7 @@ def _recordings() -> Reader:
 
 @cache
 def _snapshots() -> Reader:
-    from importers.snapshot.opened import is_snapshot  # noqa: PLC0415
+    from importers.snapshot.file import is_snapshot  # noqa: PLC0415
     from importers.snapshot.read import read as load  # noqa: PLC0415
 
     return is_snapshot, lambda path, _: load(path)
@@ -81,7 +81,7 @@ def _snapshots() -> Reader:
 
 @cache
 def _traces() -> Reader:
-    from importers.kineto.opened import is_json  # noqa: PLC0415
+    from importers.kineto.file import is_json  # noqa: PLC0415
     from importers.kineto.read import read as load  # noqa: PLC0415
 
     return is_json, lambda path, _: load(path)

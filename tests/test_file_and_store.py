@@ -5,8 +5,8 @@ import real_parts
 
 import importers
 from bridge import store
+from bridge.analyze.tables.views import VIEWS
 from bridge.analyze.timeline import timeline
-from bridge.analyze.views import VIEWS
 from bridge.cli import demo_report
 from bridge.render.chrome import chrome
 from bridge.render.document import as_json

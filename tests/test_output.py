@@ -378,7 +378,7 @@ WHILE_IT_TRACES = {
     "reads": ("importers.columns:Database.read", 1),
     "joins": ("bridge.join.attributed:attribute", 1),
     "begins to write": ("bridge.exports:compressed", 1),
-    "writes": ("bridge.render.rows:Micros.at", 2),
+    "writes": ("bridge.render.text_columns:Micros.at", 2),
 }
 WHILE_IT_IMPORTS = {
     "reads": ("importers.columns:Database.read", 1),

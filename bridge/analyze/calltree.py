@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import counts, sums
-from bridge.analyze.metrics import timeless
+from bridge.analyze.metrics import no_timeline
+from bridge.join.arrays import NONE, Flags, Ints, by, runs, stable
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.autograd import inherited
 from bridge.join.nesting import SEPARATOR, Nesting
-from bridge.join.order import NONE, Flags, Ints, by, runs, stable
 from importers import frames
 from importers.texts import unique_names
 
@@ -252,7 +252,7 @@ def calltree(joined: Attributed, *, steps: bool = True, kernels: bool = True) ->
     """
     rows, nodes = np.flatnonzero(joined.counted), np.flatnonzero(joined.listed)
     own, first = own_time(joined.attribution.nesting)[nodes], _first_of_call(joined, nodes)
-    own *= timeless.has_timeline(joined.report)  # else nothing is known of the host
+    own *= no_timeline.has_timeline(joined.report)  # else nothing is known of the host
     telling = np.flatnonzero((own != 0) | first)  # not a piece that is all in others
     nodes, own, first = nodes[telling], own[telling], first[telling]
     tree = Growing()

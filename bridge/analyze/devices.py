@@ -10,8 +10,8 @@ import numpy as np
 
 from bridge.analyze.names import files
 from bridge.analyze.tracks import ID_BITS
+from bridge.join.arrays import NONE, Ints, number
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Ints, number
 from importers import frames
 
 KEY = ("report", "process", "device")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.join.order import Ints, by
+from bridge.join.arrays import Ints, by
 
 Floats = NDArray[np.float64]
 

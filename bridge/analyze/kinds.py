@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import ratio, sums
+from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Flags, Ints
 from bridge.knowledge import kernels
 from bridge.knowledge.kernels import UNKNOWN, YES, Kernel
 from importers import frames

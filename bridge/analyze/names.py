@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from bridge.join.arrays import Ints
 from bridge.join.attributed import Attributed
-from bridge.join.order import Ints
 from importers import frames
 from importers.report import Report
 

@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.groups import Floats
+from bridge.join.arrays import NONE, Ints, number
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Ints, number
 from importers import frames
 
 # The limits and units of NVIDIA's cuda_occupancy.h (CUDA 13).

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import Floats, counts, quantiles, ratio, sums, texts, times
-from bridge.join.order import NONE, Ints, number
+from bridge.join.arrays import NONE, Ints, number
 from bridge.knowledge.formulas import onednn
 from importers import frames
 from importers.onednn import Log

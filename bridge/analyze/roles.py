@@ -9,9 +9,9 @@ from functools import lru_cache
 import numpy as np
 
 from bridge.analyze.kinds import is_kind
+from bridge.join.arrays import Flags
 from bridge.join.attributed import Attributed
 from bridge.join.grammar import parse
-from bridge.join.order import Flags
 from importers import frames
 
 LAUNCHING = re.compile(r"cu(?:da)?(?:Graph)?Launch\w*")  # issues kernels, graphs or host functions

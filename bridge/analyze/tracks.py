@@ -16,8 +16,8 @@ import pandas as pd
 
 from bridge.analyze.ranks import Ranks
 from bridge.analyze.ranks.members import PLACE, of_file
+from bridge.join.arrays import NONE, Flags, Ints, by, number, outer_first, runs
 from bridge.join.nesting import parents
-from bridge.join.order import NONE, Flags, Ints, by, number, outer_first, runs
 from importers import frames
 from importers.report import Report
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bridge.analyze.moment import Moment, Place, Step, Thread
+from bridge.analyze.open_ranges import Moment, Place, Step, Thread
+from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import BACKWARD, FORWARD, Attributed
 from bridge.join.attribution import (
     ATTRIBUTED,
@@ -19,7 +20,6 @@ from bridge.join.attribution import (
     NodeEvents,
     creation_of,
 )
-from bridge.join.order import NONE, Ints
 from importers import frames
 
 # -- What may explain that an activity has no op, and what to change in the capture or the program

@@ -10,8 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from bridge.annotate.emit import current, state
-from bridge.annotate.kept import Tensor, plain, plain_tensors, str_dtype, tensors, written_shapes
-from bridge.annotate.said import warn
+from bridge.annotate.plain_values import (
+    Tensor,
+    plain,
+    plain_tensors,
+    str_dtype,
+    tensors,
+    written_shapes,
+)
+from bridge.annotate.warning import warn
 
 # What the formulas of bridge.knowledge.formulas ask for besides shapes.
 ARGUMENTS = (

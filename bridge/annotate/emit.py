@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from bridge.annotate.emitter import Emitter, Silent
-from bridge.annotate.said import warn
+from bridge.annotate.warning import warn
 
 # Set in the profiled process by nsys (the first and the last), by `ncu --nvtx` (the first: seen
 # with 2022.3; without --nvtx it listens to no range), and by whoever injects a tool of his own.

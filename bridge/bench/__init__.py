@@ -6,8 +6,8 @@ docs/bench.md defines every figure. The invariant: what the clock said is kept, 
 from __future__ import annotations
 
 from bridge.bench.benchmark import group, op
-from bridge.bench.kept import cache_size, reset_cache
-from bridge.bench.recorded import save
+from bridge.bench.cache import cache_size, reset_cache
+from bridge.bench.recording import save
 from bridge.bench.result import Group, Result, table
 
 __all__ = ["Group", "Result", "cache_size", "group", "op", "reset_cache", "save", "table"]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bridge.annotate import nvtx_op
-from bridge.bench import kept
+from bridge.bench import cache as kept
 from bridge.bench.devices import Call, Device, Label
 from bridge.bench.devices import device as chosen
 from bridge.bench.errors import BenchError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.annotate.kept import Tensor
+from bridge.annotate.plain_values import Tensor
 from bridge.bench.errors import BenchError
 from bridge.render import units
 

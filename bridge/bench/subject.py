@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from bridge.annotate.details import ARGUMENTS
-from bridge.annotate.kept import Tensor, plain, plain_tensors, tensors
+from bridge.annotate.plain_values import Tensor, plain, plain_tensors, tensors
 from bridge.annotate.wrap import own_name
 from bridge.bench.devices.protocol import Call
 from bridge.bench.errors import BenchError

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.analyze.views import OF_ADVICE
-from bridge.cli import counters, options, outputs, times
+from bridge.analyze.tables.views import OF_ADVICE
+from bridge.cli import ncu_option, options, outputs, time_options
 
 if TYPE_CHECKING:
     from bridge.analyze.advice import Advised
@@ -50,8 +50,8 @@ def _share(_context: click.Context, _option: click.Parameter, text: str) -> floa
     show_default=True,
     help="Rows of evidence for each.",
 )
-@times.window
-@counters.ncu
+@time_options.window
+@ncu_option.ncu
 @options.choices
 @options.sidecar
 @outputs.formats(FORMATS)
@@ -82,9 +82,9 @@ def advise(  # noqa: PLR0913, PLR0917 - a parameter per option
         return
     outputs.check(output, reports, force=force)
     joined = options.joined(reports, db, run, choices, OF_ADVICE | {"metrics"}, sidecar)
-    joined = counters.with_ncu(joined, ncu, choices)
+    joined = ncu_option.with_ncu(joined, ncu, choices)
     try:
-        advised = times.within(joined, **window).advise(names, least)
+        advised = time_options.within(joined, **window).advise(names, least)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     form = outputs.form_of(form, output, FORMATS)
@@ -100,12 +100,12 @@ def _list() -> str:
 
 
 def _text(advised: Advised, form: str, rows: int, *, to_terminal: bool) -> str:
-    from bridge.render import advice, junit
+    from bridge.render import advice, ci_reports
 
     if form == "json":
         return advice.as_json(advised, rows)
     if form == "md":
         return advice.as_markdown(advised, rows)
     if form == "sarif":
-        return junit.as_sarif(advised, rows)
+        return ci_reports.as_sarif(advised, rows)
     return advice.for_terminal(advised, options.look(to_terminal=to_terminal), rows)

@@ -163,11 +163,11 @@ def _write(found: list[Result], form: str, output: Path | None, *, force: bool) 
 
 def _text(found: list[Result], form: str, *, to_terminal: bool) -> str:
     """Return the results as a table, a document, or a recording."""
-    from bridge.bench import recorded, result
+    from bridge.bench import recording, result
     from bridge.render import document, table
 
     if form == "recording":
-        return recorded.recording(found)
+        return recording.recording(found)
     if form == "table":
         return result.table(found, options.look(to_terminal=to_terminal))
     if form == "csv":
@@ -183,14 +183,14 @@ def _keep(found: list[Result], db: Path, name: str | None) -> None:
 
     import importers
     from bridge import store
-    from bridge.bench import recorded
+    from bridge.bench import recording
     from bridge.join.choices import Choices
     from bridge.report import join
 
     # As a file, for a run is known by the contents of one.
     with TemporaryDirectory(prefix="bridge-bench-") as folder:
-        path = Path(folder, recorded.file_name(found))
-        recorded.save(found, path)
+        path = Path(folder, recording.file_name(found))
+        recording.save(found, path)
         number = store.save(join(importers.load(path), Choices()), db, store.identity([path]))
     if name is not None and (had := store.named(db, number, name)):
         click.echo(f"{name} was run {had.id}; it is run {number} from now on", err=True)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.analyze.views import DIMENSIONS, TIME_UNITS
-from bridge.cli import options, outputs, times
+from bridge.analyze.tables.views import DIMENSIONS, TIME_UNITS
+from bridge.cli import options, outputs, time_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,7 @@ class Side:
         details = {name for part in by.split(",") for name in DIMENSIONS.get(part.strip(), ())}
         details |= {"mangled"} & {kernel_names}
         joined = options.joined(self.reports, db, self.run, choices, details)
-        return times.within(joined, **asked)
+        return time_options.within(joined, **asked)
 
     def before(self, joined: Joined, db: Path) -> Side:
         """Return the newest run of the store that is none of this report, and say which."""
@@ -125,7 +125,7 @@ SUFFIXES = {"xml": "junit"}
     show_default=True,
     help="How kernels are named.",
 )
-@times.window
+@time_options.window
 @click.option("--sort", metavar="[+]COLUMN", help="Sort by this column, + for smallest first.")
 @click.option("--top", type=click.IntRange(min=1), help="Show only this many rows.")
 @click.option(
@@ -218,7 +218,7 @@ def _shown(
     """Compare, judge, and choose the rows to show."""
     import pandas as pd
 
-    from bridge.analyze.compare.stepwise import same_steps
+    from bridge.analyze.compare.steps import same_steps
     from bridge.comparison import Diff, within
     from bridge.render.diff import Shown
 
@@ -237,9 +237,9 @@ def _shown(
 def _chosen(
     found: Diff, *, conditions: str | None, sort: str | None, top: int | None, **_rest: Any
 ) -> pd.DataFrame:
-    from bridge.analyze.compare.stepwise import of_known
+    from bridge.analyze.compare.steps import of_known
     from bridge.analyze.filters import column_named
-    from bridge.analyze.tables import ordered
+    from bridge.analyze.tables.table import ordered
 
     rows = of_known(found.rows, conditions) if conditions is not None else found.rows
     if sort:
@@ -260,7 +260,7 @@ def _share(text: str) -> float:
 def _write(shown: Shown, form: str, output: Path | None, *, force: bool, unit: str | None) -> None:
     """Write what was found; what failed is said on standard error besides, and in no table on a terminal twice."""
     from bridge.render import diff as texts
-    from bridge.render.junit import as_junit
+    from bridge.render.ci_reports import as_junit
 
     if form == "json":
         text = texts.as_json(shown)
@@ -279,7 +279,7 @@ def _write(shown: Shown, form: str, output: Path | None, *, force: bool, unit: s
 
 def _of_time(shown: Shown) -> Shown:
     """Leave out what takes no time on either side, and what nobody reads on."""
-    from bridge.cli.readable import READABLE
+    from bridge.cli.terminal import READABLE
 
     if shown.comparison is None:
         return shown

@@ -55,9 +55,9 @@ def flame(  # noqa: PLR0913, PLR0917 - a parameter per option
     outputs.check(output, reports, force=force)
     joined = options.joined(reports, db, run, choices, READ)
     from bridge.analyze.calltree import calltree
-    from bridge.analyze.metrics import timeless
+    from bridge.analyze.metrics import no_timeline
 
-    timeless.refuse(joined.report, f"{weight.upper()} time", fits=weight in timeless.WEIGHTS)
+    no_timeline.refuse(joined.report, f"{weight.upper()} time", fits=weight in no_timeline.WEIGHTS)
     with doing("stacking"):
         tree = calltree(joined.attributed, steps=steps)
     form = form or ("speedscope" if output and output.name.endswith(SUFFIX) else "folded")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.views import OF_ADVICE, OF_QUALITY
-from bridge.cli import counters, options, outputs
+from bridge.analyze.tables.views import OF_ADVICE, OF_QUALITY
+from bridge.cli import ncu_option, options, outputs
 from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ MOST = 2
 
 @click.command("html")
 @options.source
-@counters.ncu
+@ncu_option.ncu
 @options.choices
 @options.sidecar
 @outputs.option
@@ -72,7 +72,7 @@ def write_page(  # noqa: PLR0913, PLR0917 - what `options.joined` takes
     sides: list[tuple[Path, ...]] = [(report,) for report in reports] or [()]
     details = OF_ADVICE | OF_QUALITY | {"memory", "metrics"}
     found = [options.joined(side, db, run, choices, details, sidecar) for side in sides]
-    found = [counters.with_ncu(one, ncu, choices) for one in found]
+    found = [ncu_option.with_ncu(one, ncu, choices) for one in found]
     from bridge import exports
 
     with doing(f"writing {output}"):

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from bridge.cli import counters, known, many, options, rank_options
+from bridge.cli import known_reports, ncu_option, options, rank_options, worker_options
 from bridge.cli.import_many import import_many
 from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
     from bridge.join.choices import Choices
     from bridge.report import Joined
-    from bridge.scale.together import Together
+    from bridge.scale.combined import Together
     from bridge.store import Kept
 
 TOP = 15
@@ -59,13 +59,13 @@ class Imported(NamedTuple):
 @options.rules_option
 @options.sidecar
 @options.rank_from
-@counters.ncu
+@ncu_option.ncu
 @click.option(
     "--verify", is_flag=True, help="Know a report by a hash of every byte, not of samples."
 )
 @click.option("--name", help="Call the run by this name, as bridge diff takes it.")
 @click.option("--quiet", "-q", is_flag=True, help="Print no table.")
-@many.workers
+@worker_options.workers
 @click.option(
     "--keep",
     multiple=True,
@@ -94,8 +94,8 @@ def import_(  # noqa: PLR0913, PLR0917 - what it takes
 
     if name is not None:
         store.check_name(name)
-    workers = many.Where(**where, quiet=quiet)
-    asked = Asked(many.expanded(reports), db, rules, rank_from, sidecar, ncu, verify)
+    workers = worker_options.Where(**where, quiet=quiet)
+    asked = Asked(worker_options.expanded(reports), db, rules, rank_from, sidecar, ncu, verify)
     workers = workers.within(asked.reports)
     imported = _in_workers(asked, workers, keep) if workers.asked else _whole(asked, keep)
     if name is not None:
@@ -109,7 +109,7 @@ def import_(  # noqa: PLR0913, PLR0917 - what it takes
     )
 
 
-def _in_workers(asked: Asked, workers: many.Where, keep: tuple[str, ...]) -> Imported:
+def _in_workers(asked: Asked, workers: worker_options.Where, keep: tuple[str, ...]) -> Imported:
     """Store what workers made of reports."""
     if asked.ncu:
         raise click.UsageError("--ncu needs the rows of a report: no --workers with it")
@@ -126,13 +126,13 @@ def _whole(asked: Asked, keep: tuple[str, ...]) -> Imported:
         raise click.UsageError("--keep goes with --workers or --scheduler: else rows are kept")
     choices, grouped = asked.choices(), asked.grouped()
     if not asked.sidecar:
-        there = known.kept(
+        there = known_reports.kept(
             asked.reports, asked.db, grouped, asked.ncu, whole=asked.whole, ranks=asked.rank_from
         )
         if there:
             run, kept = there
             options.warn(kept.warnings)
-            known.said(run, asked.db, asked.reports)
+            known_reports.said(run, asked.db, asked.reports)
             return Imported(run.id, kept, TRACE, kept.worth)
     return _read(asked, choices, grouped)
 
@@ -143,13 +143,13 @@ def _read(asked: Asked, choices: Choices, grouped: str) -> Imported:
     from bridge.render import quality
 
     joined = options.joined(asked.reports, asked.db, None, choices, sidecar=asked.sidecar)
-    joined = counters.with_ncu(joined, asked.ncu, choices)
+    joined = ncu_option.with_ncu(joined, asked.ncu, choices)
     recordings = [path for facts in joined.report.facts for path in facts.recordings]
     identity = store.identity((*asked.reports, *recordings), ncu=asked.ncu, whole=asked.whole)
     identity = rank_options.identity(identity, asked.rank_from)
     run, worth = store.find(asked.db, identity, grouped), quality.line(joined.quality)
     if run:
-        known.said(run, asked.db, asked.reports)
+        known_reports.said(run, asked.db, asked.reports)
     with doing(f"storing in {asked.db}"):
         number = run.id if run else store.save(joined, asked.db, identity, grouped, worth)
     timed = all(facts.timeline for facts in joined.report.facts)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import known, options, rank_options
-from bridge.cli.many import Where
+from bridge.cli import known_reports, options, rank_options
 from bridge.cli.progress import doing
+from bridge.cli.worker_options import Where
 
 if TYPE_CHECKING:
-    from bridge.scale.asked import Asked
-    from bridge.scale.together import Together
+    from bridge.scale.combined import Together
+    from bridge.scale.requests import Asked
 
 
 def import_many(
@@ -36,11 +36,11 @@ def import_many(
     grouped = rules.read_text(encoding="utf-8") if rules else ""
     names = [one.name for one in tables]
     if not more["sidecar"] and (
-        there := known.aggregated(
+        there := known_reports.aggregated(
             reports, db, grouped, names, whole=bool(more["whole"]), ranks=rank_from
         )
     ):
-        known.said(there[0], db, reports)
+        known_reports.said(there[0], db, reports)
         return there[0].id, there[1]
     found = where.together(reports, tables, choices, identify=True, **more)
     parts = [part.known_by for part in found.parts]
@@ -51,7 +51,7 @@ def import_many(
     identity = rank_options.identity(identity, rank_from)
     run = store.find(db, identity, grouped)
     if run:
-        known.said(run, db, reports)
+        known_reports.said(run, db, reports)
         return run.id, found
     with doing(f"storing in {db}"):
         return store.save_aggregates(found, db, identity, names, grouped), found
@@ -59,7 +59,7 @@ def import_many(
 
 def _tables(where: Where, reports: Sequence[Path], keep: Sequence[str]) -> tuple[Asked, ...]:
     """Return the tables that are kept: of reports that go in windows, those that windows tell."""
-    from bridge.scale.asked import kept, key
+    from bridge.scale.requests import kept, key
 
     try:
         tables = kept(keep)
@@ -67,7 +67,7 @@ def _tables(where: Where, reports: Sequence[Path], keep: Sequence[str]) -> tuple
         raise _no_table(str(error)) from error
     if not where.larger(reports, tables):
         return tables
-    from bridge.scale.windowed.part import refusal, why_not, windowed_table
+    from bridge.scale.windows.window import refusal, why_not, windowed_table
 
     of = {one.by: one for one in tables}
     for by in keep:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import memory_samples, options, outputs, times
+from bridge.cli import memory_samples, options, outputs, time_options
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bridge.analyze.memory import Held
-    from bridge.analyze.memory.sampled import Samples
+    from bridge.analyze.memory.samples import Samples
     from bridge.join.choices import Choices
     from bridge.report import Joined
 
@@ -63,7 +63,7 @@ NOTHING = (
     show_default=True,
     help="flow: what the colour of an allocation tells.",
 )
-@times.window
+@time_options.window
 @options.choices
 @outputs.formats(FORMATS)
 @outputs.option
@@ -128,7 +128,7 @@ def _check_used(by: str, *, drawn: bool) -> None:
 
 def _samples(joined: Joined, window: dict[str, Any], *, drawn: bool) -> Samples | None:
     """Return the samples of a report that has these alone; ClickException for what they do not tell."""
-    from bridge.analyze.memory.sampled import Samples
+    from bridge.analyze.memory.samples import Samples
 
     if len(joined.report.memory):
         return None
@@ -160,7 +160,7 @@ def _held(joined: Joined, window: dict[str, Any], *, drawn: bool) -> Held:
     from bridge.analyze.memory import Held
 
     try:
-        held = Held.of(times.within(joined, **window).attributed)
+        held = Held.of(time_options.within(joined, **window).attributed)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     if drawn and not held.counted.any():
@@ -189,8 +189,8 @@ def _table(held: Held, by: str, later: int) -> pd.DataFrame:
 
 def _text(held: Held, by: str, table: pd.DataFrame, form: str, *, to_terminal: bool) -> str:
     from bridge.analyze.memory import summary
-    from bridge.cli.readable import for_people
-    from bridge.render import document, memory
+    from bridge.cli.terminal import for_people
+    from bridge.render import document, summaries
     from bridge.render import table as tables
 
     if form == "json":
@@ -203,7 +203,7 @@ def _text(held: Held, by: str, table: pd.DataFrame, form: str, *, to_terminal: b
     above = (
         ""
         if by == "summary" and form == "table" and not to_terminal
-        else memory.memory_lines(summary(held))
+        else summaries.memory_lines(summary(held))
     )
     if not len(table):
         return f"{above}\nnothing by {by} in the time looked at\n"
@@ -215,7 +215,7 @@ def _text(held: Held, by: str, table: pd.DataFrame, form: str, *, to_terminal: b
 def _draw(held: Held, path: Path, color: str, *, force: bool) -> None:
     from bridge.analyze.memory.flow import flow
     from bridge.output import write
-    from bridge.render.memory_flow import flow_svg
+    from bridge.render.memory_plots import flow_svg
 
     drawn = flow(held)
     write(path, flow_svg(drawn, color), force=force)
@@ -223,9 +223,9 @@ def _draw(held: Held, path: Path, color: str, *, force: bool) -> None:
 
 
 def _draw_timeline(held: Held, path: Path, *, force: bool) -> None:
-    from bridge.analyze.memory.stacked import stacked
+    from bridge.analyze.memory.areas import stacked
     from bridge.output import write
-    from bridge.render.memory_flow import as_torch, stacked_svg
+    from bridge.render.memory_plots import as_torch, stacked_svg
 
     as_json = path.suffix == ".json"
     drawn = stacked(held, thin=not as_json)

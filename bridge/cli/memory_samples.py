@@ -12,7 +12,7 @@ from bridge.cli import outputs
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bridge.analyze.memory.sampled import Samples
+    from bridge.analyze.memory.samples import Samples
 
 TABLES = ("op", "trace", "summary")
 
@@ -21,7 +21,7 @@ def show(
     samples: Samples, by: str, top: int | None, form: str, output: Path | None, *, force: bool
 ) -> None:
     """Print or write a table of samples; ClickException for what only allocations tell."""
-    from bridge.analyze.memory import sampled
+    from bridge.analyze.memory import samples as sampled
 
     tables = {"op": sampled.by_op, "trace": sampled.by_sample, "summary": sampled.peaks}
     if by not in tables:
@@ -34,9 +34,9 @@ def show(
 
 
 def _text(samples: Samples, by: str, table: pd.DataFrame, form: str, *, to_terminal: bool) -> str:
-    from bridge.analyze.memory.sampled import peaks
-    from bridge.cli.readable import for_people
-    from bridge.render import document, memory
+    from bridge.analyze.memory.samples import peaks
+    from bridge.cli.terminal import for_people
+    from bridge.render import document, summaries
     from bridge.render import table as tables
 
     if form == "json":
@@ -46,7 +46,7 @@ def _text(samples: Samples, by: str, table: pd.DataFrame, form: str, *, to_termi
         )
     if form == "csv":
         return document.as_csv(table)
-    above, name = memory.sampled_lines(peaks(samples)), f"memory sampled {by}"
+    above, name = summaries.sampled_lines(peaks(samples)), f"memory sampled {by}"
     if form == "md":
         return f"{above}\n{tables.as_markdown(name, table)}"
     return f"{above}\n{for_people(name, table, '--top', to_terminal=to_terminal)}"

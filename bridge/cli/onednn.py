@@ -92,8 +92,8 @@ def _text(  # noqa: PLR0913
     to_terminal: bool,
 ) -> str:
     from bridge.analyze.primitives import totals
-    from bridge.cli.readable import for_people
-    from bridge.render import document, memory
+    from bridge.cli.terminal import for_people
+    from bridge.render import document, summaries
     from bridge.render import table as tables
 
     name, rows = ",".join(by), table.head(top) if top else table
@@ -102,7 +102,7 @@ def _text(  # noqa: PLR0913
         return document.with_rows({**head, "library": list(log.info)}, rows)
     if form == "csv":
         return document.as_csv(rows)
-    below = f"\n{memory.primitives_line(totals(table))}{_others(log, graph=graph)}\n"
+    below = f"\n{summaries.primitives_line(totals(table))}{_others(log, graph=graph)}\n"
     if form == "md":
         return tables.as_markdown("onednn", rows) + below
     return for_people("onednn", rows, "--top", to_terminal=to_terminal) + below

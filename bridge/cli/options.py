@@ -189,10 +189,10 @@ def warn(lines: Iterable[str]) -> None:
 
 def _with_timeline(report: Report) -> None:
     """Refuse a command that shows times of a report that has no timeline."""
-    from bridge.analyze.metrics import timeless
+    from bridge.analyze.metrics import no_timeline
 
     command = click.get_current_context().command.name or ""
-    timeless.refuse(report, SHOWN.get(command, command), fits=command in timeless.COMMANDS)
+    no_timeline.refuse(report, SHOWN.get(command, command), fits=command in no_timeline.COMMANDS)
 
 
 def imported(reports: Sequence[Path], details: Details, sidecar: Sequence[Path]) -> Report:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.analyze.views import GEOMETRY
-from bridge.cli import counters, options, outputs
-from bridge.cli.costs import costs
+from bridge.analyze.tables.views import GEOMETRY
+from bridge.cli import ncu_option, options, outputs
+from bridge.cli.flop_options import costs
 from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ NOT_THERE = {
     "--width", type=click.FloatRange(1, 40), default=6.5, show_default=True, help="In inches."
 )
 @click.option("--height", type=click.FloatRange(1, 40), help="In inches. [default: by kind]")
-@counters.ncu
+@ncu_option.ncu
 @options.choices
 @options.sidecar
 @outputs.option
@@ -83,13 +83,13 @@ def plot(  # noqa: PLR0913, PLR0917 - a parameter per option
     outputs.check(output, reports, force=force)
     if find_spec("matplotlib") is None:
         raise click.ClickException("matplotlib is needed: pip install 'nsight-bridge[plot]'")
-    from bridge.analyze.metrics import timeless
+    from bridge.analyze.metrics import no_timeline
 
     joined = options.joined(
         reports, db, run, choices, {"category"} | READ.get(kind, set()), sidecar
     )
-    joined = counters.with_ncu(joined, ncu, choices)
-    timeless.refuse(joined.report, f"{kind} plot", fits=kind in timeless.PLOTS)
+    joined = ncu_option.with_ncu(joined, ncu, choices)
+    no_timeline.refuse(joined.report, f"{kind} plot", fits=kind in no_timeline.PLOTS)
     how["top"] = how["top"] or COUNTS.get(kind, 0)
     with doing(f"drawing {output}"):
         _draw(joined, kind, (width, height or HEIGHTS[kind]), output, force=force, **how)
@@ -126,27 +126,27 @@ def _check(kind: str, ncu: tuple[Path, ...], *, op: str, costs: Costs, **_: Any)
 
 
 def _breakdown(joined: Joined, axes: Axes, *, top: int, **_: Any) -> None:
-    from bridge.analyze.plotted import PARTS, breakdown
-    from bridge.render.plot import bars
+    from bridge.analyze.plots import PARTS, breakdown
+    from bridge.render.plot import charts
 
     _needed(joined, "work", joined.totals["gpu_ns"])
-    bars.draw_bars(axes, breakdown(joined.attributed, top), PARTS)
+    charts.draw_bars(axes, breakdown(joined.attributed, top), PARTS)
 
 
 def _timeline(joined: Joined, axes: Axes, *, top: int, **_: Any) -> None:
-    from bridge.analyze.plotted import over_time
-    from bridge.render.plot import bars
+    from bridge.analyze.plots import over_time
+    from bridge.render.plot import charts
 
     _needed(joined, "work", joined.totals["gpu_ns"])
-    bars.draw_lanes(axes, over_time(joined.attributed, top))
+    charts.draw_lanes(axes, over_time(joined.attributed, top))
 
 
 def _memory(joined: Joined, axes: Axes, **_: Any) -> None:
     from bridge.analyze.overview.axis import Axis
     from bridge.analyze.overview.memory import memory
-    from bridge.render.plot import bars
+    from bridge.render.plot import charts
 
-    bars.draw_memory(
+    charts.draw_memory(
         axes, _needed(joined, "memory", memory(joined.attributed, Axis.of(joined.attributed)))
     )
 
@@ -154,20 +154,20 @@ def _memory(joined: Joined, axes: Axes, **_: Any) -> None:
 def _roofline(joined: Joined, axes: Axes, *, top: int, costs: Costs, **_: Any) -> None:
     from bridge.analyze.overview.axis import Names
     from bridge.analyze.overview.roofline import roofline as reached
-    from bridge.render.plot import bars
+    from bridge.render.plot import charts
 
     names = Names()
     found = _needed(joined, "roofline", reached(joined.attributed, names, costs))
-    bars.draw_roofline(axes, found, names.listed, top)
+    charts.draw_roofline(axes, found, names.listed, top)
 
 
 def _histogram(joined: Joined, axes: Axes, *, top: int, op: str, **_: Any) -> None:
-    from bridge.analyze.plotted import durations
-    from bridge.render.plot import bars
+    from bridge.analyze.plots import durations
+    from bridge.render.plot import charts
 
     found = durations(joined.attributed, top, op)
     _needed(joined, "histogram", len(found.names), op="in the report" if op == "*" else f"in {op}")
-    bars.draw_histogram(axes, found)
+    charts.draw_histogram(axes, found)
 
 
 def _needed(joined: Joined, what: str, found: Any, **said: str) -> Any:

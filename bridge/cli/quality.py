@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.views import OF_QUALITY
+from bridge.analyze.tables.views import OF_QUALITY
 from bridge.cli import options, outputs
 
 if TYPE_CHECKING:

@@ -52,19 +52,19 @@ def ranks(  # noqa: PLR0913, PLR0917 - a parameter per option
 
 def _text(joined: Joined, form: str, *, to_terminal: bool) -> str:
     from bridge.analyze.ranks.table import Run
-    from bridge.render import document, memory
+    from bridge.render import document, summaries
 
     run = Run.of(joined.attributed)
     options.warn(run.warnings)
     if form == "json":
-        return memory.ranks_json(joined.report.source, run.totals, run.rows)
+        return summaries.ranks_json(joined.report.source, run.totals, run.rows)
     if form == "csv":
         return document.as_csv(run.rows)
-    return f"{_table(run, form, to_terminal=to_terminal)}\n{memory.ranks_line(run.totals)}\n"
+    return f"{_table(run, form, to_terminal=to_terminal)}\n{summaries.ranks_line(run.totals)}\n"
 
 
 def _table(run: Run, form: str, *, to_terminal: bool) -> str:
-    from bridge.cli.readable import for_people
+    from bridge.cli.terminal import for_people
     from bridge.render import table
 
     if form == "md":

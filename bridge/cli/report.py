@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.analyze.views import DIMENSIONS, DIRECTED, GEOMETRY, TIME_UNITS, VIEWS, details_of
-from bridge.cli import counters, many, options, outputs, times
-from bridge.cli.costs import costs
+from bridge.analyze.tables.views import (
+    DIMENSIONS,
+    DIRECTED,
+    GEOMETRY,
+    TIME_UNITS,
+    VIEWS,
+    details_of,
+)
+from bridge.cli import ncu_option, options, outputs, time_options, worker_options
+from bridge.cli.flop_options import costs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
     from bridge.analyze.filters import Condition
     from bridge.join.choices import Choices
     from bridge.report import Joined
-    from bridge.scale.together import Together
+    from bridge.scale.combined import Together
 
 
 FLAGS = {"inclusive": "op-kernel", "memory_kinds": "copy", "arguments": "range"}
@@ -83,7 +90,7 @@ VIEW = (  # what goes to Joined.by
     help="Columns of what Nsight Compute measured: short names as occupancy, or its own, with commas;"
     " list shows those there are.",
 )
-@counters.ncu
+@ncu_option.ncu
 @click.option("--memory-kinds", is_flag=True, help="copy: pageable, pinned … memory apart.")
 @click.option(
     "--idle-over",
@@ -91,10 +98,10 @@ VIEW = (  # what goes to Joined.by
     metavar="TIME",
     default="10us",
     show_default=True,
-    callback=times.time,
+    callback=time_options.time,
     help="gap, idle: only gaps longer than this.",
 )
-@times.window
+@time_options.window
 @click.option("--sort", metavar="[+]COLUMN", help="Sort by this column, + for smallest first.")
 @click.option("--top", type=click.IntRange(min=1), help="Show only this many rows.")
 @click.option(
@@ -112,7 +119,7 @@ VIEW = (  # what goes to Joined.by
 @options.rank_from
 @options.choices
 @options.sidecar
-@many.workers
+@worker_options.workers
 @outputs.formats(FORMATS)
 @outputs.option
 def report(  # noqa: PLR0913, PLR0917 - what every command takes
@@ -134,20 +141,20 @@ def report(  # noqa: PLR0913, PLR0917 - what every command takes
     with _in_a_line():
         conditions, steps = _conditions(by, asked.pop("conditions"), arguments=asked["arguments"])
         details = _details(by, [c.column for c in conditions], **asked)
-    reports = many.expanded(reports)
+    reports = worker_options.expanded(reports)
     outputs.check(output, reports, force=force)
     choices = replace(choices, raw=asked["names"] == "raw", rank_from=asked.pop("rank_from"))
-    where = many.Where.of(asked)
+    where = worker_options.Where.of(asked)
     how = {name: asked[name] for name in VIEW}
     how["also"] = [*(c.column for c in conditions), (asked["sort"] or "").removeprefix("+")]
     ncu, times_of = asked.pop("ncu"), {**asked, "steps": asked["steps"] or steps}
     with _in_a_line():
-        found: Joined | Together | None = many.together(
+        found: Joined | Together | None = worker_options.together(
             where, by, reports, db, run, choices, sidecar, how, ncu=ncu, **times_of
         )
     if found is None:
         found = options.joined(reports, db, run, choices, details, sidecar)
-        found = _of_time(counters.with_ncu(found, ncu, choices), steps, **asked)
+        found = _of_time(ncu_option.with_ncu(found, ncu, choices), steps, **asked)
         if asked["metrics"] == [LIST]:
             _list_metrics(found, output, force=force, **asked)
             return
@@ -159,7 +166,7 @@ def report(  # noqa: PLR0913, PLR0917 - what every command takes
 def _of_time(joined: Joined, steps: tuple[int, int] | None, /, **asked: Any) -> Joined:
     """Return what is asked for of a report."""
     with _in_a_line():
-        return times.within(joined, **asked).within(steps=steps)
+        return time_options.within(joined, **asked).within(steps=steps)
 
 
 @contextmanager
@@ -202,9 +209,13 @@ def _conditions(
     of_steps = [c for c in found if c.column == "step"]
     if not of_steps:
         return found, None
-    if len(of_steps) > 1 or of_steps[0].how != "=" or not times.STEPS.fullmatch(of_steps[0].value):
+    if (
+        len(of_steps) > 1
+        or of_steps[0].how != "="
+        or not time_options.STEPS.fullmatch(of_steps[0].value)
+    ):
         raise ValueError("steps are chosen as step=3 or step=3..5")
-    return [c for c in found if c.column != "step"], times.first_and_last(of_steps[0].value)
+    return [c for c in found if c.column != "step"], time_options.first_and_last(of_steps[0].value)
 
 
 def _chosen(
@@ -219,7 +230,7 @@ def _chosen(
 ) -> pd.DataFrame:
     """Return the rows that meet the conditions, sorted and cut as asked, maybe with a running sum."""
     from bridge.analyze.filters import column_named, matching
-    from bridge.analyze.tables import ordered, sorted_by, with_running_sum
+    from bridge.analyze.tables.table import ordered, sorted_by, with_running_sum
 
     table = matching(table, conditions)
     column = column_named(table, sort.removeprefix("+")) if sort else sorted_by(by, table)
@@ -231,7 +242,7 @@ def _chosen(
 
 
 def _list_metrics(joined: Joined, output: Path | None, *, force: bool, **asked: Any) -> None:
-    from bridge.analyze.metrics.measured import listed
+    from bridge.analyze.metrics.values import listed
 
     with _in_a_line():
         table = listed(joined.report)
@@ -247,7 +258,7 @@ def _print(
     force: bool,
     **asked: Any,
 ) -> None:
-    from bridge.cli.printed import Printed
+    from bridge.cli.report_output import Printed
 
     if TELL_RANKS.intersection(by.split(",")):  # what makes one doubt who is who
         options.warn(joined.rank_warnings)

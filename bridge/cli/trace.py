@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import counters, options, outputs, times
+from bridge.cli import ncu_option, options, outputs, time_options
 from bridge.cli.progress import doing
 
 if TYPE_CHECKING:
+    from bridge.analyze.time_range import Windows
     from bridge.analyze.timeline import Selection
-    from bridge.analyze.windows import Windows
     from bridge.join.choices import Choices
     from bridge.report import Joined
 
@@ -40,7 +40,7 @@ def _ranks(_context: click.Context, _option: click.Parameter, text: str | None) 
 
 @click.command()
 @options.source
-@times.window
+@time_options.window
 @options.rank_from
 @click.option(
     "--ranks",
@@ -59,7 +59,7 @@ def _ranks(_context: click.Context, _option: click.Parameter, text: str | None) 
     show_default=True,
     help="As that tool's own profiler writes it; torch -o FOLDER (one that is there) for TensorBoard.",
 )
-@counters.ncu
+@ncu_option.ncu
 @options.choices
 @options.sidecar
 @outputs.option
@@ -92,7 +92,7 @@ def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
         outputs.check(output, reports, force=force)
     choices = replace(choices, rank_from=rank_from)
     joined = options.joined(reports, db, run, choices, DRAWN, sidecar)
-    joined = counters.with_ncu(joined, ncu, choices)
+    joined = ncu_option.with_ncu(joined, ncu, choices)
     if ranks:
         options.warn(joined.ranks.warnings)
     selection = replace(_selection(joined, slim, most, **window), ranks=ranks)
@@ -143,15 +143,15 @@ def _windows(
     steps: tuple[int, int] | None,
     name: str | None,
 ) -> list[Windows]:
-    from bridge.analyze import windows
+    from bridge.analyze import time_range
     from bridge.analyze.concurrency.clocks import Clocks
 
     found = []
     if first is not None or last is not None:
         offset = Clocks.of(joined.attributed).offset
-        found.append(windows.between(joined.attributed, first, last, offset))
+        found.append(time_range.between(joined.attributed, first, last, offset))
     if steps:
-        found.append(windows.of_steps(joined.attributed, *steps))
+        found.append(time_range.of_steps(joined.attributed, *steps))
     if name is not None:
-        found.append(windows.of_ranges(joined.attributed, name))
+        found.append(time_range.of_ranges(joined.attributed, name))
     return found

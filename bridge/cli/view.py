@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from bridge.cli import counters, options
+from bridge.cli import ncu_option, options
 from bridge.cli.html import write_page
 from bridge.cli.progress import doing
 from bridge.cli.trace import DRAWN
@@ -181,7 +181,7 @@ LIMIT_S = 300  # for a browser that was opened; whoever comes by ssh may take as
 @click.option(
     "--ui", default=UI, show_default=True, help="Perfetto's UI: another one, such as your own."
 )
-@counters.ncu
+@ncu_option.ncu
 @options.choices
 @options.sidecar
 def view(  # noqa: PLR0913, PLR0917 - a parameter per option
@@ -217,7 +217,7 @@ def view(  # noqa: PLR0913, PLR0917 - a parameter per option
         server = parts.enter_context(_bound(file, ui))  # before the work: the port may be taken
         if not ready:
             joined = options.joined(reports, db, run, choices, DRAWN, sidecar)
-            joined = counters.with_ncu(joined, ncu, choices)
+            joined = ncu_option.with_ncu(joined, ncu, choices)
             with doing("drawing the timeline"):
                 joined.export_trace(file)
         _hand_over(server, keep=keep, browser=not no_browser)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bridge.join.arrays import NONE, Flags, Ints, by, number
 from bridge.join.attribution import ATTRIBUTED, BY_ADOPTION, NO_RANGE, Attribution, Launches
 from bridge.join.autograd import inherited
 from bridge.join.grammar import parse
 from bridge.join.nesting import Nesting, paths
-from bridge.join.order import NONE, Flags, Ints, by, number
 from importers import frames
 from importers.frames import shared
 from importers.report import Report

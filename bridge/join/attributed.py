@@ -12,6 +12,7 @@ import pandas as pd
 
 from bridge.join import choices
 from bridge.join.adoption import Modules, with_adoption
+from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attribution import (
     INVALID_TIME,
     Activities,
@@ -28,7 +29,6 @@ from bridge.join.autograd import Directions
 from bridge.join.choices import Choices, ranked
 from bridge.join.domains import accepted
 from bridge.join.nesting import paths
-from bridge.join.order import NONE, Flags, Ints
 from bridge.join.repeats import with_repetition
 from bridge.join.steps import Steps
 from bridge.knowledge.kernels import Rules

@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
+from bridge.join.arrays import NONE, Flags, Ints, by, runs, stable
 from bridge.join.nesting import Nesting
-from bridge.join.order import NONE, Flags, Ints, by, runs, stable
 from importers.frames import shared
 
 # -- From an activity to the API call that issued it, by (process, correlation id)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bridge.join.arrays import NONE, Flags, Ints, by, number
 from bridge.join.grammar import parse
 from bridge.join.nesting import Nesting
-from bridge.join.order import NONE, Flags, Ints, by, number
 from importers import frames
 from importers.percall import SEQ, numbers
 from importers.report import Report

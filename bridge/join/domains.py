@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.join.order import Flags, Ints, number
+from bridge.join.arrays import Flags, Ints, number
 from importers import frames
 
 # Libraries say in domains of their own what runs inside an op; that is no op unless asked for. An

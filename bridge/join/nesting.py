@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from bridge.join.order import NONE, Ints, by, outer_first, runs, stable
+from bridge.join.arrays import NONE, Ints, by, outer_first, runs, stable
 from importers.texts import unique_names
 
 # -- Paths of ops: ``step/forward/attn`` for each node of a nesting

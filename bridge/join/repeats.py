@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bridge.join.arrays import NONE, Flags, Ints, by, number, runs, stable
 from bridge.join.nesting import Nesting
-from bridge.join.order import NONE, Flags, Ints, by, number, runs, stable
 from bridge.join.steps import Steps
 from importers import frames
 from importers.report import Report

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from bridge.join.order import NONE, Flags, Ints, by, number, runs
+from bridge.join.arrays import NONE, Flags, Ints, by, number, runs
 from importers import frames
 from importers.report import Report
 

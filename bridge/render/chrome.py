@@ -11,8 +11,8 @@ import numpy as np
 
 from bridge.analyze.timeline import Arrows, Chain, Json, Links, Listed, Named, Slices, Timeline
 from bridge.analyze.tracks import Group, Track, rank_of
-from bridge.render.printing import printed
-from bridge.render.rows import (
+from bridge.render.chunks import printed
+from bridge.render.text_columns import (
     Given,
     Ints,
     Lines,

@@ -34,7 +34,7 @@ from bridge.render.packets import (
     through,
     varints,
 )
-from bridge.render.rows import Names
+from bridge.render.text_columns import Names
 
 # -- Paths up a tree, each distinct one written once, from the root's name down
 

@@ -17,6 +17,7 @@ import numpy as np
 from bridge.analyze.timeline import Arrows, Chain, Json, Listed, Named, Slices, Timeline
 from bridge.analyze.timeline import Column as Shown
 from bridge.analyze.timeline.parts import DEVICE
+from bridge.render.chunks import printed
 from bridge.render.packet_tracks import (
     DEBUG_ANNOTATION_NAMES,
     DEBUG_ANNOTATION_STRING_VALUES,
@@ -45,7 +46,6 @@ from bridge.render.packets import (
     tag,
     through,
 )
-from bridge.render.printing import printed
 
 # -- Arrows of a Perfetto trace: an op's to each of its API calls, a call's to each activity it launched
 

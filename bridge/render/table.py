@@ -15,9 +15,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from bridge.render import columns, units
+from bridge.render import table_columns, units
+from bridge.render.column_specs import SHOWN, Shown
 from bridge.render.headings import given, known
-from bridge.render.shown import SHOWN, Shown
 
 # -- Tables in a notebook: HTML that brings its own few styles, right in light and dark
 
@@ -31,7 +31,7 @@ STYLE = """
 
 def as_html(by: str, table: pd.DataFrame, account: str, *, left_out: int = 0) -> str:
     """Return a table with bars behind its main times, and the accounting line under it."""
-    shown = columns.shown(by, table)
+    shown = table_columns.shown(by, table)
     head = "".join(f"<th{_class(s)}>{escape(s.heading)}</th>" for s in shown)
     cells = [_notebook_cells(s, table[s.column].tolist()) for s in shown]
     rows = "".join(f"<tr>{''.join(row)}</tr>" for row in zip(*cells, strict=True))
@@ -126,7 +126,7 @@ def _printed(grid: Table, look: Look) -> str:
 
 def _cells(by: str, table: pd.DataFrame, look: Look) -> dict[Shown, list[str]]:
     cells = {}
-    for s in columns.shown(by, table):
+    for s in table_columns.shown(by, table):
         values = table[s.column].tolist()
         text = _in_unit(s, look.unit)
         cells[s] = [clean(text(value)) for value in values]
@@ -154,7 +154,7 @@ def _in_unit(shown: Shown, unit: str | None) -> Callable[[Any], str]:
 
 def as_markdown(by: str, table: pd.DataFrame, unit: str | None = None) -> str:
     """Return the table as Markdown (GitHub's), all columns that have a heading."""
-    shown = columns.shown(by, table)
+    shown = table_columns.shown(by, table)
     rule = ["---" if s.is_name else "---:" for s in shown]
     texts = [_in_unit(s, unit) for s in shown]
     cells = [

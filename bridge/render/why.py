@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from bridge.analyze.moment import Place, Range, Step, Thread
+from bridge.analyze.open_ranges import Place, Range, Step, Thread
 from bridge.analyze.why import Hint, Others, Why
 from bridge.render import units
 

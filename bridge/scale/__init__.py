@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bridge.scale.combined import Together
     from bridge.scale.task import Broken
-    from bridge.scale.together import Together
 
 __all__ = ["load"]
 

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.breakdown.of_activities import call_time
-from bridge.analyze.breakdown.statistics import TIMES
 from bridge.analyze.calltree import own_time
 from bridge.analyze.ranks.members import Home
-from bridge.analyze.tables import Options, making
+from bridge.analyze.tables.activity_metrics import call_time
+from bridge.analyze.tables.statistics import TIMES
+from bridge.analyze.tables.table import Options, making
 from bridge.analyze.totals import Totals
+from bridge.join.arrays import NONE
 from bridge.join.attributed import BOTH
 from bridge.join.choices import Choices
 from bridge.join.domains import ALL, DEFAULT, UnknownDomainError, accepted
-from bridge.join.order import NONE
 from bridge.report import Joined
-from bridge.scale.asked import Asked
 from bridge.scale.merging import Merged, Times, Wholes, packed
+from bridge.scale.requests import Asked
 from importers import frames
 from importers.report import Facts, Report
 

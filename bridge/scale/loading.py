@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridge.analyze.views import details_of
+from bridge.analyze.tables.views import details_of
 from bridge.join.choices import Choices
 from bridge.scale import pool
 from bridge.scale.aggregates import Aggregates
-from bridge.scale.asked import Asked, only
+from bridge.scale.combined import Together, assembled
+from bridge.scale.requests import Asked, only
 from bridge.scale.task import Broken, Task
-from bridge.scale.together import Together, assembled
 from bridge.scale.worker import done
 from importers.errors import ReportError
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bridge.join.order import Ints, by, number
+from bridge.join.arrays import Ints, by, number
 
 Labels = Mapping[str, np.ndarray]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bridge.join.choices import Choices
-    from bridge.scale.asked import Asked
+    from bridge.scale.requests import Asked
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import importers
-from bridge.analyze.metrics import timeless
+from bridge.analyze.metrics import no_timeline
 from bridge.report import join
 from bridge.scale.aggregates import Aggregates, aggregates, undeclared_in, without
 from bridge.scale.task import Broken, Task
-from bridge.scale.windowed import part
-from bridge.scale.windowed.aggregating import aggregated
-from bridge.scale.windowed.part import WindowsError, why_not
+from bridge.scale.windows import window
+from bridge.scale.windows.aggregation import aggregated
+from bridge.scale.windows.window import WindowsError, why_not
 from importers.columns import THREADS
 from importers.errors import NotAReport, ReportError
 from importers.nsys import export
@@ -37,7 +37,7 @@ def _work(task: Task) -> Aggregates:
         if found is not None:
             return replace(found, known_by=_known_by(task)) if task.identify else found
     report = importers.load(task.path, details=task.details, sidecar=task.sidecar)
-    if not timeless.has_timeline(report):
+    if not no_timeline.has_timeline(report):
         raise ReportError(f"{report.source[0]}: of Nsight Compute; give it without --workers")
     report = replace(report, facts=(replace(report.facts[0], path=task.given),))
     choices = replace(task.choices, place=task.place)
@@ -72,7 +72,7 @@ def in_windows(task: Task) -> Aggregates | None:
     if not task.path.is_file():
         raise NotAReport(f"{task.path}: no such file; is the name right?")
     with _export(task.path) as path:
-        count = part.count(path, task.tables, task.memory)
+        count = window.count(path, task.tables, task.memory)
         if count == 1:
             return None
         for one in task.tables:
@@ -83,7 +83,7 @@ def in_windows(task: Task) -> Aggregates | None:
 
 @contextmanager
 def _export(path: Path) -> Iterator[Path]:
-    if path.suffix in export.SUFFIXES and not part.is_export(path):
+    if path.suffix in export.SUFFIXES and not window.is_export(path):
         with export.exported(path) as made:
             yield made
     else:

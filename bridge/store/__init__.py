@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bridge.store.aggregated import Kept, kept
+from bridge.store.aggregates import Kept, kept
 from bridge.store.runs import (
     Run,
     check_name,
@@ -26,7 +26,7 @@ from bridge.store.runs import (
 from bridge.store.tables import StoreError
 
 if TYPE_CHECKING:
-    from bridge.store.aggregated import load_aggregates, save_aggregates
+    from bridge.store.aggregates import load_aggregates, save_aggregates
     from bridge.store.loading import load
     from bridge.store.saving import save
 
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 _LATER = {  # what needs the analysis, which a run that is only shown does not
-    **dict.fromkeys(("load_aggregates", "save_aggregates"), "aggregated"),
+    **dict.fromkeys(("load_aggregates", "save_aggregates"), "aggregates"),
     "load": "loading",
     "save": "saving",
 }

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.metrics.measured import SURE
+from bridge.analyze.metrics.values import SURE
+from bridge.join.arrays import NONE, Ints
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.nesting import Nesting
-from bridge.join.order import NONE, Ints
 from bridge.report import Joined
 from bridge.store.tables import MEASURED, NAMED, SYMBOL, UNSAID, stored
 from importers import frames

@@ -17,7 +17,7 @@ import pandas as pd
 from sqlite_utils import Database
 
 from bridge.analyze.totals import Totals
-from bridge.join.order import NONE
+from bridge.join.arrays import NONE
 from bridge.output import OutputError
 from bridge.package import VERSION
 from bridge.report import Joined

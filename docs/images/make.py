@@ -19,8 +19,8 @@ from viewers.ui import QUIET, PerfettoUI
 
 import bridge
 from bridge import exports
+from bridge.analyze.time_range import of_steps
 from bridge.analyze.timeline import Selection
-from bridge.analyze.windows import of_steps
 
 READY = "() => document.documentElement.hasAttribute('data-ready')"
 SIZE = {"width": 1280, "height": 1180}

@@ -15,7 +15,7 @@ import pandas as pd
 from importers import frames
 from importers.errors import NotAReport, NothingRecorded
 from importers.frames import MISSING
-from importers.kineto import opened
+from importers.kineto import file
 from importers.kineto.device import activities, devices, owners, waits
 from importers.kineto.events import (
     ANNOTATION,
@@ -241,8 +241,8 @@ PLACE = ("rank", "world_size", "backend")  # what of it counts
 def read(path: Path) -> Report:
     """Return what a trace holds; raises a `ReportError` if it is none of PyTorch's, or damaged."""
     name = os.fsencode(path.name).decode(errors="replace")
-    with opened.without_collection():
-        head, events = opened.read(path)
+    with file.without_collection():
+        head, events = file.read(path)
         if VERSION not in head and not is_ours(events):
             raise NotAReport(
                 f"{name}: a trace in Chrome's format, but not of PyTorch's profiler: no {VERSION}, no cpu_op"

@@ -15,7 +15,7 @@ from importers import frames
 from importers.errors import NothingRecorded
 from importers.frames import MISSING
 from importers.kineto.device import short_name
-from importers.ncu import printed, rep
+from importers.ncu import csv_text, rep
 from importers.ncu.metrics import DEFAULT_DOMAIN, NO_EXTENT, Kernel, Open
 from importers.ncu.metrics import of as metrics_of
 from importers.ncu.rep import is_rep
@@ -152,7 +152,7 @@ GEOMETRY = {  # what tells it where a column of its own does not: metrics, and w
 
 def is_ncu(path: Path) -> bool:
     """Tell whether a file is of Nsight Compute, or by its name should be."""
-    return is_rep(path) or printed.is_table(path)
+    return is_rep(path) or csv_text.is_table(path)
 
 
 def load(path: Path, details: Details = True) -> Report:
@@ -164,7 +164,7 @@ def load(path: Path, details: Details = True) -> Report:
     if is_rep(path):
         kernels, schema, said = rep.kernels(path, metrics=wanted), "ncu-rep", ""
     else:
-        kernels, schema, said = printed.kernels(path)
+        kernels, schema, said = csv_text.kernels(path)
     name = os.fsencode(path.name).decode(errors="replace")
     if not kernels:
         raise NothingRecorded(f"{name}: no kernel was profiled; did a filter of ncu leave any?")

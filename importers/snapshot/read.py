@@ -15,9 +15,9 @@ from importers import frames
 from importers.errors import NothingRecorded
 from importers.frames import MISSING
 from importers.kineto.events import integers
-from importers.kineto.opened import without_collection
+from importers.kineto.file import without_collection
 from importers.report import Facts, Report
-from importers.snapshot import opened, stacks
+from importers.snapshot import file, stacks
 from importers.snapshot import stacks as actions
 from importers.snapshot.stacks import Events, Stacks
 from importers.texts import Ints, Texts
@@ -178,7 +178,7 @@ def read(path: Path) -> Report:
     """Return what a snapshot holds; raises a `ReportError` if it is none, or damaged."""
     name = os.fsencode(path.name).decode(errors="replace")
     with without_collection():
-        found = opened.read(path)
+        found = file.read(path)
         events = Events.of(name, found["device_traces"])
         blocks = Blocks.of(found["segments"])
         if not len(events) and not len(blocks.device):

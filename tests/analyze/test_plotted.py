@@ -7,7 +7,7 @@ import pytest
 from join.brute import Activity, Call, Range
 from join.programs import Program, attributed
 
-from bridge.analyze.plotted import NO_OP, OTHERS, over_time
+from bridge.analyze.plots import NO_OP, OTHERS, over_time
 
 PROCESS = 7 << 24
 MAIN = PROCESS | 1

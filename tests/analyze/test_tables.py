@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from join.compare import keyed, only, same
 from join.programs import Program, attributed, programs, raw, report_of, without_libraries
 
-from bridge.analyze.breakdown import by_op
-from bridge.analyze.breakdown.of_activities import by_copy, by_kernel, by_op_kernel
-from bridge.analyze.ranges import by_range
+from bridge.analyze.tables.activity_metrics import by_copy, by_kernel, by_op_kernel
+from bridge.analyze.tables.breakdown import by_op
+from bridge.analyze.tables.ranges import by_range
+from bridge.analyze.tables.views import VIEWS
 from bridge.analyze.totals import totals
-from bridge.analyze.views import VIEWS
 from bridge.join.attributed import Attributed
 from importers.report import Report, concat
 

@@ -12,8 +12,8 @@ from join.programs import attributed, programs
 from made_reports import MARK
 
 import bridge
+from bridge.analyze.time_range import Windows, between, of_ranges, of_steps
 from bridge.analyze.timeline import Selection, parts, timeline
-from bridge.analyze.windows import Windows, between, of_ranges, of_steps
 from importers import ReportError, frames
 
 spans = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), min_size=1, max_size=25)

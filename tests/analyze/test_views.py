@@ -13,7 +13,7 @@ from join.trainings import training, trainings
 from real_parts import corpus_reports
 
 import bridge.report
-from bridge.analyze.views import DIRECTED, VIEWS
+from bridge.analyze.tables.views import DIRECTED, VIEWS
 from bridge.report import Joined
 
 P = 7 << 24

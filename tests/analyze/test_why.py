@@ -14,8 +14,8 @@ from real_parts import corpus_reports
 from bridge import report as whole
 from bridge.analyze.why import GENERAL, REMEDIES, remedy, rows_of, why
 from bridge.cli import demo_report
+from bridge.join.arrays import NONE
 from bridge.join.attribution import REASONS
-from bridge.join.order import NONE
 from bridge.render.why import as_json, for_terminal
 
 PID, OTHER = 100, 101

@@ -17,7 +17,7 @@ from real_parts import ROOT
 
 import bridge
 from bridge import autorun
-from bridge.frameworks.autorun.arrivals import Options, parsed, written
+from bridge.frameworks.autorun.import_hooks import Options, parsed, written
 
 TESTS = ROOT / "tests"
 MAIN = "bridge.autorun"

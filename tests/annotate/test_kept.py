@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bridge.annotate.kept import plain
+from bridge.annotate.plain_values import plain
 
 
 class OnDevice:

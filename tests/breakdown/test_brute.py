@@ -33,8 +33,8 @@ from breakdown.brute_breakdown import (
     Place,
     Step,
 )
-from bridge.analyze.breakdown import COLUMNS, breakdown
-from bridge.analyze.views import COSTS, rows_of
+from bridge.analyze.tables.breakdown import COLUMNS, breakdown
+from bridge.analyze.tables.views import COSTS, rows_of
 from bridge.join.attributed import Attributed
 from bridge.report import Joined
 from importers import frames

@@ -14,8 +14,8 @@ import pytest
 from command import assert_misused, bridge, done
 from read_once import reading_once
 
-from bridge.analyze.breakdown import COLUMNS, SETS
-from bridge.analyze.views import DIMENSIONS
+from bridge.analyze.tables.breakdown import COLUMNS, SETS
+from bridge.analyze.tables.views import DIMENSIONS
 
 pytestmark = pytest.mark.usefixtures("folder")
 

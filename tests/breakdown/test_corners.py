@@ -25,11 +25,11 @@ from real_parts import corpus_reports
 from rich.cells import cell_len
 
 import bridge as package
-from bridge.analyze.breakdown import breakdown
 from bridge.analyze.filters import matching, ns_of
-from bridge.analyze.ranges import by_call
-from bridge.analyze.tables import ordered
-from bridge.analyze.views import DIMENSIONS, VIEWS
+from bridge.analyze.tables.breakdown import breakdown
+from bridge.analyze.tables.ranges import by_call
+from bridge.analyze.tables.table import ordered
+from bridge.analyze.tables.views import DIMENSIONS, VIEWS
 from bridge.render import table as tables
 from bridge.render.table import Look
 from importers import frames

@@ -13,8 +13,8 @@ import pytest
 from real_parts import NIGHT, corpus_reports
 
 import bridge
-from bridge.analyze.breakdown import breakdown
-from bridge.analyze.views import ACTIVITIES, CALLS, DIMENSIONS, RANGES, rows_of
+from bridge.analyze.tables.breakdown import breakdown
+from bridge.analyze.tables.views import ACTIVITIES, CALLS, DIMENSIONS, RANGES, rows_of
 from bridge.report import Joined
 
 ADDING = {  # columns that add up over the rows of a finer table

@@ -13,7 +13,7 @@ from bridge.analyze.causes import causes, queued
 from bridge.analyze.causes.gaps import WORDS as CAUSES
 from bridge.analyze.causes.gaps import by_gap, by_idle, gaps
 from bridge.analyze.causes.idle import WORDS, bound
-from bridge.analyze.causes.launches import by_launch
+from bridge.analyze.tables.launches import by_launch
 from bridge.join.attributed import Chosen
 from causes.histories import Made, made
 

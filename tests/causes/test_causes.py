@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from real_parts import corpus_reports
 
 import bridge.report
-from bridge.analyze.breakdown import by_op
 from bridge.analyze.causes import causes, idle_times, queued
 from bridge.analyze.causes.gaps import by_gap, by_idle
-from bridge.analyze.causes.launches import by_launch
+from bridge.analyze.tables.breakdown import by_op
+from bridge.analyze.tables.launches import by_launch
 from bridge.join.attributed import Attributed
 from causes.brute import History
 from causes.histories import history_of, made

@@ -6,10 +6,10 @@ from itertools import pairwise
 from real_parts import ROOT
 
 import bridge.report
-from bridge.analyze.breakdown import by_op
 from bridge.analyze.causes import COLUMNS, causes
 from bridge.analyze.causes.gaps import WORDS as CAUSES
 from bridge.analyze.causes.idle import WORDS
+from bridge.analyze.tables.breakdown import by_op
 
 PAGE = (ROOT / "docs" / "causes.md").read_text(encoding="utf-8")
 REPORTS = {

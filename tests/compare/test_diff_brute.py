@@ -169,7 +169,7 @@ times = st.integers(0, 6)
 def test_p_is_that_of_the_definition(one, many, data):
     import numpy as np
 
-    from bridge.analyze.compare.stepwise import differs
+    from bridge.analyze.compare.steps import differs
 
     unlike = data.draw(st.booleans())  # so far apart that nothing is tied
     other = [data.draw(st.lists(times, min_size=many, max_size=many)) for _ in one]

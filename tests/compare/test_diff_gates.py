@@ -11,9 +11,10 @@ import pytest
 from pandas.api.types import is_numeric_dtype
 
 import bridge
-from bridge.analyze.breakdown import by_op, of_ranges
 from bridge.analyze.compare import Comparison, gates
 from bridge.analyze.compare.gates import FIGURES, Budget, Growth, Limit
+from bridge.analyze.tables import range_metrics
+from bridge.analyze.tables.breakdown import by_op
 from bridge.cli.diff import read_budget as read
 
 MS = 1_000_000
@@ -210,8 +211,8 @@ def test_too_little_is_said_as_such():
 @pytest.mark.slow
 def test_figures_are_the_columns_that_hold_numbers(tmp_path: Path):
     joined = bridge.load(made_reports.small(tmp_path / "r.sqlite"))
-    table = by_op(joined.attributed, of_ranges.COLUMNS)
-    numbers = [name for name in of_ranges.COLUMNS if is_numeric_dtype(table[name])]
+    table = by_op(joined.attributed, range_metrics.COLUMNS)
+    numbers = [name for name in range_metrics.COLUMNS if is_numeric_dtype(table[name])]
     assert list(FIGURES) == numbers
 
 

@@ -17,7 +17,7 @@ from real_parts import ROOT
 from test_docs import blocks, bridge_lines, run
 
 from bridge.analyze.compare import COMPARABLE
-from bridge.analyze.views import DIMENSIONS
+from bridge.analyze.tables.views import DIMENSIONS
 from bridge.cli import main
 from bridge.cli.diff import read_budget as read
 from bridge.comparison import diff

@@ -15,8 +15,9 @@ import pytest
 from scipy.stats import mannwhitneyu
 
 import bridge
-from bridge.analyze.compare import Comparison, compare, stepwise
-from bridge.analyze.compare.stepwise import differs
+from bridge.analyze.compare import Comparison, compare
+from bridge.analyze.compare import steps as stepwise
+from bridge.analyze.compare.steps import differs
 from bridge.report import Joined
 from compare.brute_diff import u_test
 

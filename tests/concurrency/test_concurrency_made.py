@@ -14,8 +14,8 @@ from bridge.analyze.concurrency import by_collective, by_device, exposed
 from bridge.analyze.concurrency.clocks import transfers
 from bridge.analyze.concurrency.devices import occupancy, sm_efficiency
 from bridge.analyze.devices import Devices
+from bridge.join.arrays import NONE
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE
 from concurrency import brute
 from concurrency.brute import COMMUNICATION, COMPUTE, COPY, Ran
 from importers import frames

@@ -9,7 +9,7 @@ from bridge.analyze.concurrency import exposed
 from bridge.analyze.concurrency.exposure import exposed_times
 from bridge.analyze.roles import is_communication
 from bridge.analyze.steps import ROLES
-from bridge.join.order import NONE
+from bridge.join.arrays import NONE
 from importers import ReportError
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ import real_parts
 
 import bridge
 from bridge.analyze.dialects import TORCH
+from bridge.analyze.time_range import of_steps
 from bridge.analyze.timeline import Selection
-from bridge.analyze.windows import of_steps
 from bridge.output import OutputError
 from importers import frames
 from importers.nsys.write import write

@@ -15,14 +15,14 @@ from read_once import reading_once
 from real_parts import NIGHT, sampled
 
 import importers
-from bridge.analyze.breakdown import COLUMNS
-from bridge.analyze.tables import Options, rows_of, wanted
-from bridge.cli.printed import Printed
+from bridge.analyze.tables.breakdown import COLUMNS
+from bridge.analyze.tables.table import Options, rows_of, wanted
+from bridge.cli.report_output import Printed
 from bridge.join.choices import Choices
 from bridge.report import Joined, join
-from bridge.scale.asked import Asked, kept, needed, only
+from bridge.scale.combined import Together, assembled
 from bridge.scale.loading import Workers, run, tasks_of
-from bridge.scale.together import Together, assembled
+from bridge.scale.requests import Asked, kept, needed, only
 from fleet.reports import several
 from fleet.split import processes, split
 

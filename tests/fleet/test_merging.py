@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze.breakdown.statistics import times_of
+from bridge.analyze.tables.statistics import times_of
 from bridge.scale.merging import Merged, Times, packed, together, unpacked
 
 NAMES = st.sampled_from(["", "mm", "add", "ü", "a,b", "\ud800", "x" * 300])

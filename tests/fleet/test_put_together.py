@@ -8,12 +8,12 @@ import made_reports
 import numpy as np
 import pytest
 
-from bridge.analyze.views import ACTIVITIES, CALLS, RANGES
+from bridge.analyze.tables.views import ACTIVITIES, CALLS, RANGES
 from bridge.join.choices import Choices
-from bridge.scale.asked import kept, key, needed, only
+from bridge.scale.combined import Together
 from bridge.scale.loading import Workers, run, tasks_of
 from bridge.scale.merging import Merged, Times, packed, unpacked
-from bridge.scale.together import Together
+from bridge.scale.requests import kept, key, needed, only
 
 TABLES = ("kind", "thread", "device,kind", "report,kind")
 STEP = {"gemm": 80, "other": 30 + 20 + 3, "copy": 10, "fill": 5, "graph": 5}  # ns by kind

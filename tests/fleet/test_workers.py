@@ -23,8 +23,8 @@ from real_parts import need
 from bridge.join.choices import Choices
 from bridge.scale import pool
 from bridge.scale.aggregates import Aggregates
-from bridge.scale.asked import kept
 from bridge.scale.loading import tasks_of
+from bridge.scale.requests import kept
 from bridge.scale.task import Broken, Task
 from fleet.reports import several
 

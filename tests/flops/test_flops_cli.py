@@ -7,9 +7,9 @@ import json
 import pytest
 from command import assert_misused, bridge, done
 
-from bridge.analyze.views import details_of
-from bridge.cli.costs import CONVENTIONS
-from bridge.cli.costs import DTYPES as ASKED
+from bridge.analyze.tables.views import details_of
+from bridge.cli.flop_options import CONVENTIONS
+from bridge.cli.flop_options import DTYPES as ASKED
 from bridge.knowledge.formulas.conventions import NAMES
 from bridge.knowledge.hardware import DTYPES, catalogue
 from flops.test_flops_made import GPU, MM, OF_MM, gpus, made, pushed  # noqa: F401

@@ -9,7 +9,7 @@ from made_reports import PUSH_POP, Made, thread
 
 from bridge.analyze import flops
 from bridge.analyze.flops import Costs
-from bridge.analyze.views import COSTS
+from bridge.analyze.tables.views import COSTS
 from bridge.knowledge.formulas.conventions import NAMES
 from bridge.knowledge.hardware import DTYPES
 from bridge.report import load

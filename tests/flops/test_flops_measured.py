@@ -9,7 +9,7 @@ from join.brute import Activity, Call, Range
 from join.programs import Program, attributed
 
 from bridge.analyze.flops.calls import Known
-from bridge.analyze.flops.reached import MEASURED, with_measured
+from bridge.analyze.flops.throughput import MEASURED, with_measured
 from bridge.knowledge.hardware import DTYPES
 from importers.ncu.metrics import Kernel, Value
 from importers.ncu.metrics import of as metrics_of

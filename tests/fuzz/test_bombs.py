@@ -16,7 +16,7 @@ from fuzz import opening
 from fuzz.judge import READ, REFUSED, judged
 from importers import columns
 from importers.errors import NotAReport
-from importers.kineto import opened as packed
+from importers.kineto.file import RATIO, unpacked
 from importers.nsys import schema
 
 pytestmark = pytest.mark.slow
@@ -79,7 +79,7 @@ def test_a_packed_file_that_holds_much_is_refused_before_it_is_unpacked(
     assert path.stat().st_size < ZEROS
     with gzip.open(path) as file:
         assert file.read(len(head) + 1) == head + b" "
-    assert_refused(path, f"over {packed.RATIO} times its size", growth=250 << 20)
+    assert_refused(path, f"over {RATIO} times its size", growth=250 << 20)
 
 
 def test_what_is_unpacked_is_within_the_limit_to_the_byte(tmp_path: Path) -> None:
@@ -88,15 +88,15 @@ def test_what_is_unpacked_is_within_the_limit_to_the_byte(tmp_path: Path) -> Non
         path.write_bytes(gzip.compress(b"x" * size))
         if size > 1000:
             with pytest.raises(NotAReport, match="over 0 GiB"):
-                packed.unpacked(path, 1000)
+                unpacked(path, 1000)
         else:
-            assert packed.unpacked(path, 1000) == b"x" * size
+            assert unpacked(path, 1000) == b"x" * size
         path.with_suffix(".raw").write_bytes(b"x" * size)
         if size > 1000:
             with pytest.raises(NotAReport, match="over 0 GiB"):
-                packed.unpacked(path.with_suffix(".raw"), 1000)
+                unpacked(path.with_suffix(".raw"), 1000)
         else:
-            assert packed.unpacked(path.with_suffix(".raw"), 1000) == b"x" * size
+            assert unpacked(path.with_suffix(".raw"), 1000) == b"x" * size
 
 
 BEGINNINGS = {

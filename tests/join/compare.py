@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bridge.join.arrays import NONE
 from bridge.join.attribution import REASONS
-from bridge.join.order import NONE
 
 FLOATS = ("mean_ns", "p50_ns", "p95_ns", "median_ns", "share", "gb_per_s")
 

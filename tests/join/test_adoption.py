@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze.breakdown import by_op
+from bridge.analyze.tables.breakdown import by_op
+from bridge.join.arrays import NONE
 from bridge.join.attribution import ATTRIBUTED
 from bridge.join.domains import UnknownDomainError
-from bridge.join.order import NONE
 from bridge.report import Joined
 from join.brute import Activity, Call, Range
 from join.brute_more import Adopting

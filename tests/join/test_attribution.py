@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.join.order import NONE
+from bridge.join.arrays import NONE
 from bridge.report import Joined
 from join.brute import Activity, Brute, Call, Range
 from join.compare import found_of, said

@@ -7,12 +7,12 @@ from real_parts import corpus_reports
 
 import bridge.report
 import importers
-from bridge.analyze.breakdown import by_op
-from bridge.analyze.breakdown.of_activities import by_copy, by_kernel, by_op_kernel
-from bridge.analyze.ranges import by_range
+from bridge.analyze.tables.activity_metrics import by_copy, by_kernel, by_op_kernel
+from bridge.analyze.tables.breakdown import by_op
+from bridge.analyze.tables.ranges import by_range
 from bridge.analyze.totals import totals
+from bridge.join.arrays import NONE
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE
 from join import plain_export
 from join.compare import found_of, keyed, only, said, same
 from join.indexed import indexed

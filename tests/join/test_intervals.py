@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, strategies
 
-from bridge.join import order
-from bridge.join.order import busy
+from bridge.join import arrays
+from bridge.join.arrays import busy
 from join.brute import union
 
 intervals = strategies.lists(
@@ -47,7 +47,7 @@ def test_busy_is_the_length_of_the_union_of_each_group(rows, scale):
 @example(rows=[(0, 0, 9), (0, 1, 2), (0, 3, 12), (1, 0, 2)], block=2)
 def test_a_union_goes_on_from_block_to_block(rows, block):
     expected = [union((s, e) for g, s, e in rows if g == group) for group in range(GROUPS)]
-    with mock.patch.object(order, "BLOCK", block):
+    with mock.patch.object(arrays, "BLOCK", block):
         assert busy(*columns(rows), GROUPS).tolist() == expected
 
 

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import bridge
+from bridge.join.arrays import NONE
 from bridge.join.nesting import Nesting, TangledError, paths
-from bridge.join.order import NONE
 from importers.errors import ReportError
 from importers.nsys import schema
 from join.brute import Range, outer_first, stack_at, union

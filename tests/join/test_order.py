@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.join.order import by, in_order, number, runs, stable
+from bridge.join.arrays import by, in_order, number, runs, stable
 
 values = st.one_of(st.integers(-3, 3), st.sampled_from([0, 65535, 65536, -(2**62), 2**62]))
 tables = st.integers(1, 4).flatmap(lambda width: st.lists(st.tuples(*[values] * width)))

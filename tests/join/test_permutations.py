@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bridge.report
-from bridge.analyze.views import VIEWS
+from bridge.analyze.tables.views import VIEWS
 from bridge.join.attributed import Attributed
 from bridge.join.choices import KEY
 from bridge.report import Joined

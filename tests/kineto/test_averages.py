@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bridge
-from bridge.analyze.averages.rows import DeviceType
+from bridge.analyze.tables.average_rows import DeviceType
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bridge.analyze.memory.flow import EARLIER, OTHER, Flow, Panel
-from bridge.render.memory_flow import flow_svg
+from bridge.render.memory_plots import flow_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 WIDTH = 1400 - 90 - 230  # of the map: the drawing's, without both margins

@@ -19,7 +19,7 @@ import bridge
 import importers
 from bridge.analyze.memory import Held, alive_at_peak, by_allocation, by_event, by_op, flow, summary
 from bridge.cli import main
-from bridge.render.memory_flow import flow_svg
+from bridge.render.memory_plots import flow_svg
 from importers import frames
 
 pytestmark = pytest.mark.slow

@@ -14,9 +14,9 @@ from hypothesis import given
 import bridge
 from bridge.analyze.dialects import drawn
 from bridge.analyze.memory import Held
+from bridge.analyze.time_range import between
 from bridge.analyze.timeline import Selection, parts, timeline
 from bridge.analyze.timeline.host import curve_name
-from bridge.analyze.windows import between
 from importers import frames
 from memory.histories import histories
 from memory.snapshots import snapshot, training

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bridge.analyze.memory.of_ops import highest_within
+from bridge.analyze.memory.ops import highest_within
 
 
 def test_every_stretch_of_a_column():

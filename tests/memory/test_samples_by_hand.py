@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from made_reports import MARK, PUSH_POP, Made, thread
 
-from bridge.analyze.memory.sampled import Samples, by_op, by_sample
+from bridge.analyze.memory.samples import Samples, by_op, by_sample
 from bridge.report import load
 
 BEGAN = 5_000

@@ -9,10 +9,10 @@ from join.programs import Program, op_of
 from bridge.analyze.memory import by_category, by_op
 from bridge.analyze.memory import flow as flows
 from bridge.analyze.memory.categories import CATEGORIES, Categories
-from bridge.analyze.memory.held import Held
+from bridge.analyze.memory.usage import Held
 from bridge.analyze.timeline.host import of_memory
 from bridge.analyze.tracks import Tracks
-from bridge.render.memory_flow import PALETTE
+from bridge.render.memory_plots import PALETTE
 from bridge.report import Joined
 from memory.brute import Event
 from memory.histories import History

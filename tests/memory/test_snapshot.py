@@ -418,7 +418,7 @@ def test_what_does_not_fit_into_memory(device, tmp_path, monkeypatch):
     def full(*_):
         raise MemoryError
 
-    monkeypatch.setattr("importers.snapshot.opened._unpickled", full)
+    monkeypatch.setattr("importers.snapshot.file._unpickled", full)
     with pytest.raises(ReportError, match="does not fit into memory"):
         importers.load(written(tmp_path / "s.pickle", snapshot(device)))
 

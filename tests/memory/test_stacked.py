@@ -15,12 +15,12 @@ from hypothesis import given
 
 import bridge
 from bridge.analyze.memory import Held, by_category, summary
-from bridge.analyze.memory import stacked as stacking
+from bridge.analyze.memory import areas as stacking
+from bridge.analyze.memory.areas import Stack, Stacked, stacked
 from bridge.analyze.memory.categories import CATEGORIES, Categories, levels
-from bridge.analyze.memory.stacked import Stack, Stacked, stacked
 from bridge.cli import main
 from bridge.join.attributed import Attributed
-from bridge.render.memory_flow import IN_TORCH, as_torch, stacked_svg
+from bridge.render.memory_plots import IN_TORCH, as_torch, stacked_svg
 from importers import frames
 from memory.histories import histories
 from memory.snapshots import snapshot, training

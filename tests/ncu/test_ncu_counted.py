@@ -15,8 +15,8 @@ from made_ncu import DURATION, kernel, raw
 import bridge
 import importers
 from bridge.analyze.flops import Costs
-from bridge.analyze.metrics import counted as roofs
-from bridge.analyze.metrics.counted import Counted, dtype_of
+from bridge.analyze.metrics import flop_counters
+from bridge.analyze.metrics.flop_counters import Counted, dtype_of
 from bridge.analyze.overview.axis import Names
 from bridge.analyze.overview.roofline import roofline
 from bridge.knowledge.hardware import DTYPES
@@ -194,8 +194,8 @@ def test_roofs_are_peaks_times_clocks(tmp_path):
     }
     slower = metrics | {"sm__cycles_elapsed.avg.per_second": ("1", "cycle/nsecond")}
     counted = of_metrics(tmp_path, slower, metrics)
-    assert roofs.tflops(counted) == {"fp32": 4.0, "bf16": 16.0}
-    assert roofs.gb_per_s(counted) == {"DRAM": 300.0}
+    assert flop_counters.tflops(counted) == {"fp32": 4.0, "bf16": 16.0}
+    assert flop_counters.gb_per_s(counted) == {"DRAM": 300.0}
 
 
 @pytest.mark.slow
@@ -222,7 +222,7 @@ def test_a_real_report(corpus):
         )
     clock = max(named[k, "sm__cycles_elapsed.avg.per_second"] for k in range(3))
     peak = named[0, "derived__sm__sass_thread_inst_executed_op_ffma_pred_on_x2"]
-    assert roofs.tflops(counted)["fp32"] == pytest.approx(peak * clock / 1e12)
+    assert flop_counters.tflops(counted)["fp32"] == pytest.approx(peak * clock / 1e12)
     found = roofline(bridge.load(corpus / "ncu" / "cuda-graph.ncu-rep").attributed, Names())
     assert found is not None
     assert sorted(set(found["level"])) == ["DRAM", "L1", "L2"]

@@ -12,7 +12,7 @@ from real_parts import ROOT
 
 import bridge
 import importers
-from bridge.analyze.metrics.measured import HEADLINES as HEADLINES_THERE
+from bridge.analyze.metrics.values import HEADLINES as HEADLINES_THERE
 from importers.ncu.rep import base
 
 PRINTED = "simple-divergence"

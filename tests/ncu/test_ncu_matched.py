@@ -14,8 +14,8 @@ from made_reports import PUSH_POP, Made, process, thread
 
 import bridge
 import importers
-from bridge.analyze.metrics.matched import matched
-from bridge.analyze.metrics.measured import SURE
+from bridge.analyze.metrics.matching import matched
+from bridge.analyze.metrics.values import SURE
 
 pytestmark = pytest.mark.slow
 

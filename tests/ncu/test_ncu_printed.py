@@ -12,7 +12,7 @@ from made_ncu import DURATION, details, kernel, raw
 
 import importers
 from bridge.report import join
-from importers.ncu import printed
+from importers.ncu import csv_text
 from importers.ncu.rep import base, decimal_comma, number, scaled
 
 
@@ -109,7 +109,7 @@ def test_whose_comma_it_is(cells, comma):
 )
 def test_lines_around_the_table(tmp_path, nvtx, before, after):
     report = loaded(
-        tmp_path, raw([kernel(), kernel("k2")], nvtx=printed, before=before, after=after)
+        tmp_path, raw([kernel(), kernel("k2")], nvtx=csv_text, before=before, after=after)
     )
     assert report.activities["name"].tolist() == ["k", "k2"]
     assert times(report) == [1000, 1000]
@@ -257,7 +257,7 @@ NAMES = st.text(
 def test_names_of_ranges_hold_anything(thread, names, said):
     after = "INT64:5:ARGB:1:ASCII:{}" if said else made_ncu.NOTHING
     cells = [made_ncu.frame(name, "mine", after.format(name)) for name in names]
-    number, found = printed.stack([f"{thread}  {'  '.join(cells)}"])
+    number, found = csv_text.stack([f"{thread}  {'  '.join(cells)}"])
     assert number == thread
     assert [(one.domain, one.name) for one in found] == [("mine", name) for name in names]
     assert {one.payload for one in found} == {5 if said else -1}
@@ -267,13 +267,13 @@ def test_quotes_in_the_name_of_a_range_part_it_from_no_other():
     """They look like those between two ranges: which they are, only the fields behind each range tell."""
     names = ['a"  "b', 'c"   "d" "e', "f"]
     cells = [made_ncu.frame(name, "mine") for name in names]
-    _, found = printed.stack([f"5  {'  '.join(cells)}"])
+    _, found = csv_text.stack([f"5  {'  '.join(cells)}"])
     assert [(one.domain, one.name) for one in found] == [("mine", name) for name in names]
 
 
 def test_phases_of_a_cell():
     cell = f'"3:mine:a:b:{made_ncu.NOTHING}"  "4:mine:c:{made_ncu.NOTHING}"'
-    assert [(p.id, p.domain, p.name) for p in printed.phases([cell])] == [
+    assert [(p.id, p.domain, p.name) for p in csv_text.phases([cell])] == [
         ("3", "mine", "a:b"),
         ("4", "mine", "c"),
     ]
@@ -286,14 +286,14 @@ def test_ranges_as_ncu_prints_them():
         f'1614690  "<default domain>:64x32x4x3 causal=False{none}" '
         f' "<default domain>:module:layers.0.self_attn{none}"  "CCCL:cub::DeviceReduce::Reduce{none}" '
     )
-    thread, found = printed.stack([cell])
+    thread, found = csv_text.stack([cell])
     assert thread == 1614690
     assert [(one.domain, one.name) for one in found] == [
         ("<default domain>", "64x32x4x3 causal=False"),
         ("<default domain>", "module:layers.0.self_attn"),
         ("CCCL", "cub::DeviceReduce::Reduce"),
     ]
-    [phase] = printed.phases([f'"0:<default domain>:compute_kernel:profile{none}"'])
+    [phase] = csv_text.phases([f'"0:<default domain>:compute_kernel:profile{none}"'])
     assert (phase.id, phase.name) == ("0", "compute_kernel:profile")
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze.metrics.matched import united
+from bridge.analyze.metrics.matching import united
 from importers import frames
 from importers.ncu.metrics import Kernel, Metrics, Rule, Value, of
 

@@ -11,7 +11,7 @@ from command import bridge as run
 
 import bridge
 from bridge.analyze.advice.compute import shortened
-from bridge.analyze.metrics.measured import HEADLINES
+from bridge.analyze.metrics.values import HEADLINES
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from bridge.analyze.overview import overview
 from bridge.analyze.overview.axis import Bins, largest
 from bridge.analyze.overview.comparison import comparison
 from bridge.analyze.overview.operators import operators
-from bridge.analyze.overview.windowed import windowed
+from bridge.analyze.overview.timeline import windowed
 from bridge.analyze.totals import totals
-from bridge.join.order import unions
+from bridge.join.arrays import unions
 from bridge.report import load
 
 # The package's functions bear the names of these modules.

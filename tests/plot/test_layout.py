@@ -16,7 +16,7 @@ from bridge.analyze.flops import Costs
 from bridge.analyze.overview.axis import Axis, Names
 from bridge.analyze.overview.memory import memory
 from bridge.analyze.overview.roofline import roofline
-from bridge.analyze.plotted import Durations, breakdown, over_time
+from bridge.analyze.plots import Durations, breakdown, over_time
 from bridge.cli.plot import COUNTS, DRAW, HEIGHTS, KINDS
 from bridge.report import load
 
@@ -236,24 +236,24 @@ def colors_of(styles):
 
 
 def test_other_ops_and_no_op_are_grey_and_never_of_an_ops_colour():
-    from bridge.render.plot import bars
+    from bridge.render.plot import charts
     from bridge.render.plot.page import COLORS, NOTHING, REST
 
-    assert colors_of(bars._style(nth, 4) for nth in range(4)) == [*COLORS[:2], REST, NOTHING]
+    assert colors_of(charts._style(nth, 4) for nth in range(4)) == [*COLORS[:2], REST, NOTHING]
 
 
 def test_named_ops_of_a_roofline_differ_in_colour_first_and_then_in_shape():
-    from bridge.render.plot import bars
+    from bridge.render.plot import charts
     from bridge.render.plot.page import COLORS
 
-    styles = [bars._roofline_style(nth, 14) for nth in range(15)]
+    styles = [charts._roofline_style(nth, 14) for nth in range(15)]
     assert colors_of(styles[:12]) == [*COLORS[:6], *COLORS[:6]]
     assert [style["marker"] for style in styles] == [*"oooooossssss", "^", "^", "o"]
     assert styles[14]["color"] == "#BBBBBB"  # is not named
 
 
 def test_rows_of_durations_are_of_six_colours_in_turn():
-    from bridge.render.plot.bars import draw_histogram
+    from bridge.render.plot.charts import draw_histogram
     from bridge.render.plot.page import COLORS, figure
 
     rows = [str(row) for row in range(8)]
@@ -265,7 +265,7 @@ def test_rows_of_durations_are_of_six_colours_in_turn():
 
 
 def test_a_roof_is_what_memory_allows_up_to_what_the_device_computes():
-    from bridge.render.plot.bars import _roofs
+    from bridge.render.plot.charts import _roofs
     from bridge.render.plot.page import figure
 
     roofs = [{"name": "GPU", "gb_per_s": 1000.0, "tflops": 100.0}]  # they meet at 100 FLOP per byte

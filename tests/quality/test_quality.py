@@ -22,7 +22,7 @@ from real_parts import ROOT, corpus_reports, named
 import bridge
 import importers
 from bridge.analyze.quality import REASONS, Quality, quality
-from bridge.analyze.quality.enough import Overhead
+from bridge.analyze.quality.reasons import Overhead
 from bridge.render import units
 from bridge.render.quality import sentence
 from bridge.report import Joined

@@ -10,7 +10,7 @@ from real_parts import NIGHT, corpus_reports
 
 import bridge
 from bridge.analyze.ranks.table import Run
-from bridge.join.order import NONE
+from bridge.join.arrays import NONE
 from importers import ReportError
 from ranks.run import ALL_REDUCE, BEGIN_NS, STEP_NS, Rank, begun, meeting, run
 

@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 from bridge.render import headings, table
-from bridge.render.columns import shown
-from bridge.render.shown import SHOWN
+from bridge.render.column_specs import SHOWN
 from bridge.render.table import Look
+from bridge.render.table_columns import shown
 
 ROLES = "kernel memcpy memset communication runtime dataloader cpu other".split()
 

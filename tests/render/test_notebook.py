@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import pytest
 
 import bridge
-from bridge.analyze.views import VIEWS
+from bridge.analyze.tables.views import VIEWS
 from bridge.cli import demo_report
 from bridge.render import table
 from importers.nsys.write import write

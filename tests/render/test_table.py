@@ -8,11 +8,11 @@ import pytest
 from rich.cells import cell_len
 
 import bridge.report
-from bridge.analyze.views import VIEWS
+from bridge.analyze.tables.views import VIEWS
 from bridge.cli import demo_report
 from bridge.render import headings, table, units
-from bridge.render.columns import shown as shown_of
 from bridge.render.table import Look
+from bridge.render.table_columns import shown as shown_of
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import sys
 
 from bridge import nvtx_op
 from bridge.capture.session.capture import capture
-from bridge.capture.session.machine import Machine
 from bridge.capture.session.schedule import schedule
+from bridge.capture.session.transitions import Machine
 
 STEPS = 16
 SCHEDULE = {"wait": 1, "warmup": 1, "active": 2}

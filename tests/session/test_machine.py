@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.capture.session.machine import Machine
 from bridge.capture.session.schedule import Action
+from bridge.capture.session.transitions import Machine
 
 NONE, WARMUP, RECORD, SAVE = Action
 ACTIONS = list(Action)

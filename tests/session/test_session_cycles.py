@@ -15,7 +15,7 @@ from watched import names, ranges, steps
 
 import bridge
 from bridge import Action, nvtx_op
-from bridge.capture.session.machine import RECORDING
+from bridge.capture.session.transitions import RECORDING
 
 BOUNDARIES = 20 if NIGHT else 6
 

@@ -13,7 +13,7 @@ from join.programs import Program, attributed, programs
 
 from bridge.analyze.steps import by_step
 from bridge.analyze.steps.pace import _states, paces
-from bridge.render.memory import step_lines
+from bridge.render.summaries import step_lines
 from steps.brute import LOADS, ROLES, Host, Step, Work, spent, states, walls
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"

@@ -28,7 +28,7 @@ from importers.report import NSIGHT_COMPUTE, Facts
 from importers.texts import Texts
 
 KERNELS = (0, 1)  # which of the seven activities of a step were measured: gemm_kernel and mm_kernel
-PATH = 1  # in `bridge.analyze.metrics.measured.SURE`
+PATH = 1  # in `bridge.analyze.metrics.values.SURE`
 
 
 def measured() -> Metrics:

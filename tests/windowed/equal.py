@@ -8,12 +8,12 @@ from pathlib import Path
 
 from bridge.join.choices import Choices
 from bridge.scale.aggregates import Aggregates
-from bridge.scale.asked import Asked, kept
 from bridge.scale.loading import tasks_of
 from bridge.scale.merging import Merged, unpacked
+from bridge.scale.requests import Asked, kept
 from bridge.scale.task import Broken
-from bridge.scale.windowed.aggregating import aggregated
-from bridge.scale.windowed.part import windowed_table
+from bridge.scale.windows.aggregation import aggregated
+from bridge.scale.windows.window import windowed_table
 from bridge.scale.worker import done
 from importers.errors import ReportError
 

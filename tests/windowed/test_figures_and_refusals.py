@@ -11,13 +11,13 @@ from made_reports import PUSH_POP, START_END, Made, thread
 
 from bridge.analyze.ranks.members import Ranks
 from bridge.join.choices import Choices
-from bridge.scale.asked import Asked
 from bridge.scale.loading import tasks_of
 from bridge.scale.merging import Times, unpacked
-from bridge.scale.windowed import part as limit
-from bridge.scale.windowed.aggregating import aggregated
-from bridge.scale.windowed.part import WindowsError, part
-from bridge.scale.windowed.tables import CPU, GPU, Carried, Gathered
+from bridge.scale.requests import Asked
+from bridge.scale.windows import aggregation
+from bridge.scale.windows.aggregation import aggregated
+from bridge.scale.windows.tables import CPU, GPU, Carried, Gathered
+from bridge.scale.windows.window import WindowsError, part
 from importers.errors import ReportError
 from importers.nsys import windows
 from windowed.programs import CALL_ID
@@ -109,7 +109,7 @@ def test_rows_of_a_window_that_their_names_do_not_tell_apart_are_refused(tmp_pat
 
 def test_a_limit_that_is_exceeded_is_said_with_the_window_after_which_it_was(tmp_path, monkeypatch):
     taken = iter([100, 5_000, 11_100_000])  # before, and after two windows
-    monkeypatch.setattr(limit, "taken", lambda: next(taken))
+    monkeypatch.setattr(aggregation, "taken", lambda: next(taken))
     said = r"made\.sqlite: --memory 10MB is too little: 11MB are taken after window 2 of 3"
     with pytest.raises(ReportError, match=said):
         sums(three(), tmp_path, memory=10_000_000)

@@ -11,7 +11,8 @@ from made_reports import report
 from read_once import reading_once
 
 from bridge import nvtx_op, profile
-from bridge.scale.windowed import part
+from bridge.scale.windows import aggregation
+from bridge.scale.windows import window as part
 from importers.nsys import windows
 
 ASKED = """
@@ -54,7 +55,7 @@ def path(made, tmp_path, monkeypatch):
     monkeypatch.setattr(part, "BASE", 0)
     monkeypatch.setattr(part, "MANY", 0)
     monkeypatch.setattr(part, "LEAST", 1)
-    monkeypatch.setattr(part, "taken", lambda: 0)  # the tests' own process is larger
+    monkeypatch.setattr(aggregation, "taken", lambda: 0)  # the tests' own process is larger
     monkeypatch.setattr(part, "PER_CALL", 0)
     monkeypatch.setattr(part, "memory_needed", lambda _path, _tables: 2_500)
     return made

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from made_reports import PUSH_POP, START_END, Made, changed, process, thread
 
-from bridge.scale.asked import Asked
-from bridge.scale.windowed.part import WindowsError
+from bridge.scale.requests import Asked
+from bridge.scale.windows.window import WindowsError
 from importers.errors import NotAReport
 from importers.nsys import windows
 from windowed.equal import TABLES, assert_equal, both

@@ -7,7 +7,7 @@ from command import assert_refused, bridge, done
 from made_reports import PUSH_POP, Made, report, thread
 
 from bridge.join import nesting
-from bridge.scale.windowed import part
+from bridge.scale.windows import aggregation, window
 from importers.columns import Database
 from importers.nsys.read import queries_of
 from importers.nsys.survey import cuts
@@ -17,10 +17,10 @@ from importers.nsys.survey import cuts
 def in_windows(monkeypatch):
     """Let every report take three windows."""
     for name in ("BASE", "MANY", "PER_CALL"):
-        monkeypatch.setattr(part, name, 0)
-    monkeypatch.setattr(part, "LEAST", 1)
-    monkeypatch.setattr(part, "taken", lambda: 0)  # the tests' own process is larger
-    monkeypatch.setattr(part, "memory_needed", lambda _path, _tables: 25_000_000)
+        monkeypatch.setattr(window, name, 0)
+    monkeypatch.setattr(window, "LEAST", 1)
+    monkeypatch.setattr(aggregation, "taken", lambda: 0)  # the tests' own process is larger
+    monkeypatch.setattr(window, "memory_needed", lambda _path, _tables: 25_000_000)
 
 
 @pytest.mark.slow
@@ -69,13 +69,13 @@ def test_cuts_part_ranges_too(tmp_path):
 @pytest.mark.slow
 def test_a_limit_that_what_is_kept_exceeds_is_said(in_windows, tmp_path, monkeypatch):
     taken = iter([100, 5_000, 11_100_000])  # before, and after two windows
-    monkeypatch.setattr(part, "taken", lambda: next(taken))
+    monkeypatch.setattr(aggregation, "taken", lambda: next(taken))
     path = report(tmp_path / "made.sqlite")
     refused = bridge("report", path, "--memory", "10MB")
     assert_refused(refused, "made.sqlite: --memory 10MB is too little", "after window 2 of 3")
 
 
 def test_of_a_process_that_had_more_before_nothing_is_said(in_windows, tmp_path, monkeypatch):
-    monkeypatch.setattr(part, "taken", lambda: 11_100_000)
+    monkeypatch.setattr(aggregation, "taken", lambda: 11_100_000)
     path = report(tmp_path / "made.sqlite")
     assert done("report", path, "--memory", "10MB") == done("report", path)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bridge.analyze.advice import compute, copies, idle, needs, parallel, patterns, waiting
+from bridge.analyze.advice.facts import Seen
 from bridge.analyze.advice.needs import NEEDS, TIMELINE
 from bridge.analyze.advice.rule import (
     KERNEL_TIME,
@@ -19,8 +20,7 @@ from bridge.analyze.advice.rule import (
     NotJudged,
     Rule,
 )
-from bridge.analyze.advice.seen import Seen
-from bridge.analyze.metrics import timeless
+from bridge.analyze.metrics import no_timeline
 from bridge.join.attributed import Attributed
 
 # -- All rules, in the order in which they are listed
@@ -65,14 +65,14 @@ class Advised:
 
 def advise(joined: Attributed, rules: Sequence[Rule] = RULES, worth: float = WORTH) -> Advised:
     """Judge a report by rules; ``worth`` is the fraction of the run from which on a ceiling is listed."""
-    seen, timeline = Seen(joined), timeless.has_timeline(joined.report)
+    seen, timeline = Seen(joined), no_timeline.has_timeline(joined.report)
     there = {name: need.there(seen) for name, need in NEEDS.items()}
     found: list[Advice] = []
     passed: list[Rule] = []
     not_judged: list[NotJudged] = []
     for rule in rules:
         missing = next((name for name in rule.needs if not there[name]), None)
-        if not timeline and rule.name not in timeless.RULES:
+        if not timeline and rule.name not in no_timeline.RULES:
             not_judged.append(NotJudged(rule, TIMELINE.missing, TIMELINE.record))
         elif missing is not None:
             not_judged.append(NotJudged(rule, NEEDS[missing].missing, NEEDS[missing].record))
@@ -99,7 +99,7 @@ def _findings(rule: Rule, seen: Seen) -> list[Advice]:
     found = rule.find(seen)
     each = [found] if isinstance(found, Finding) else found or ()
     bounded = [_bounded(finding, seen.wall_ns) for finding in each]
-    of = THE_RUN if timeless.has_timeline(seen.report) else KERNEL_TIME
+    of = THE_RUN if no_timeline.has_timeline(seen.report) else KERNEL_TIME
     return [Advice(rule, finding, _share(finding, seen.wall_ns), of) for finding in bounded]
 
 

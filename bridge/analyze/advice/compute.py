@@ -9,6 +9,7 @@ import numpy as np
 
 from bridge.analyze import kinds
 from bridge.analyze.advice import rule
+from bridge.analyze.advice.facts import Seen
 from bridge.analyze.advice.rule import (
     HERE,
     NOT_ESTIMATED,
@@ -19,10 +20,9 @@ from bridge.analyze.advice.rule import (
     Rule,
     of_activities,
 )
-from bridge.analyze.advice.seen import Seen
 from bridge.analyze.metrics.columns import WHOLE, is_named, largest
-from bridge.analyze.metrics.measured import SURE
-from bridge.join.order import Flags, Ints
+from bridge.analyze.metrics.values import SURE
+from bridge.join.arrays import Flags, Ints
 from bridge.knowledge import kernels
 from importers import frames
 

@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from bridge.analyze.advice import rule
+from bridge.analyze.advice.facts import Seen
 from bridge.analyze.advice.rule import (
     HERE,
     NOT_ESTIMATED,
@@ -16,11 +17,10 @@ from bridge.analyze.advice.rule import (
     Finding,
     Rule,
 )
-from bridge.analyze.advice.seen import Seen
-from bridge.analyze.causes.calls import TO_HOST, ends
+from bridge.analyze.causes.api_calls import TO_HOST, ends
 from bridge.analyze.groups import sums
 from bridge.analyze.roles import BLOCKING, WAITING
-from bridge.join.order import NONE, Flags, Ints
+from bridge.join.arrays import NONE, Flags, Ints
 from importers import frames
 
 ASYNC_COPY = re.compile(r"cu(?:da)?Memcpy\w*Async\w*")

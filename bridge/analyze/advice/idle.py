@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.advice import rule
+from bridge.analyze.advice.facts import Seen
 from bridge.analyze.advice.rule import HERE, NOT_ESTIMATED, NSYS, TENSORBOARD, Finding, Rule
-from bridge.analyze.advice.seen import Seen
 from bridge.analyze.causes.gaps import WORDS, by_gap, gaps
 from bridge.analyze.concurrency.exposure import Running
 from bridge.analyze.groups import sums, texts
-from bridge.join.order import NONE, Flags, Ints
+from bridge.join.arrays import NONE, Flags, Ints
 from importers import frames
 
 UTILISED = 0.5  # of the time; below it a GPU is used too little

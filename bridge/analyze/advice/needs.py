@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridge.analyze.advice import rule
+from bridge.analyze.advice.facts import Seen
 from bridge.analyze.advice.rule import HERE, NOT_ESTIMATED, Finding, Rule
-from bridge.analyze.advice.seen import Seen
-from bridge.analyze.breakdown import said
+from bridge.analyze.tables import input_shapes
+from bridge.join.arrays import NONE, Ints
 from bridge.join.attribution import NO_RANGE
-from bridge.join.order import NONE, Ints
 from importers import frames
 
 
@@ -70,7 +70,7 @@ def _memory_kinds(seen: Seen) -> bool:
 
 
 def _shapes(seen: Seen) -> bool:
-    code, names = said.shapes(seen.joined)
+    code, names = input_shapes.shapes(seen.joined)
     told = np.array([*(name != "" for name in names), False], bool)
     return bool(told[code].any())
 

@@ -7,8 +7,8 @@ import re
 import numpy as np
 
 from bridge.analyze.advice import rule
+from bridge.analyze.advice.facts import Seen
 from bridge.analyze.advice.rule import HERE, NOT_ESTIMATED, TENSORBOARD, Finding, Rule
-from bridge.analyze.advice.seen import Seen
 from bridge.analyze.concurrency import by_collective
 from bridge.analyze.concurrency.collectives import waits
 from bridge.analyze.concurrency.exposure import exposed_times

@@ -8,10 +8,10 @@ import re
 import numpy as np
 
 from bridge.analyze.advice import rule
+from bridge.analyze.advice.facts import Seen
 from bridge.analyze.advice.rule import NOT_ESTIMATED, TIDY, UNKNOWN, Finding, Rule
-from bridge.analyze.advice.seen import Seen
-from bridge.analyze.breakdown import said as shapes_said
-from bridge.join.order import Flags, Ints, by
+from bridge.analyze.tables import input_shapes
+from bridge.join.arrays import Flags, Ints, by
 from importers import frames
 
 TO_DEVICE = 1  # a copy's direction, as nsys numbers them
@@ -84,7 +84,7 @@ def _updates_many(seen: Seen) -> Flags:
 
 def bias_before_norm(seen: Seen) -> Finding | None:
     """Convolutions with a bias that the batch norm right after takes away again."""
-    code, names = shapes_said.shapes(seen.joined)
+    code, names = input_shapes.shapes(seen.joined)
     has_bias = np.array([*(_third(name) for name in names), False], bool)
     first, second = _neighbours(seen)
     range_ = seen.joined.attribution.nesting.range
@@ -104,7 +104,7 @@ def _third(shapes: str) -> bool:
 
 def misaligned(seen: Seen) -> Finding | None:
     """Products of matrices in half precision with dimensions that are no multiples of 8."""
-    code, names = shapes_said.shapes(seen.joined)
+    code, names = input_shapes.shapes(seen.joined)
     odd = np.array([*(_odd(name) for name in names), False], bool)
     range_ = seen.joined.attribution.nesting.range
     nodes = seen.ops_like(PRODUCT.fullmatch) & odd[code[range_]]

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.advice.seen import Seen
-from bridge.analyze.causes.calls import ends
+from bridge.analyze.advice.facts import Seen
+from bridge.analyze.causes.api_calls import ends
 from bridge.analyze.groups import counts, sums, texts
-from bridge.join.order import NONE, Ints, by, number, runs
+from bridge.join.arrays import NONE, Ints, by, number, runs
 from importers import frames
 
 if TYPE_CHECKING:
-    from bridge.analyze.advice.seen import Seen
+    from bridge.analyze.advice.facts import Seen
 
 
 # -- The rows that show what a rule has found: by op and call site, the largest first

@@ -8,15 +8,15 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.advice import rule
+from bridge.analyze.advice.facts import Seen
 from bridge.analyze.advice.rule import HERE, TENSORBOARD, TIDY, Finding, Rule
-from bridge.analyze.advice.seen import Seen
-from bridge.analyze.causes.calls import IN_COMPILER, kinds
+from bridge.analyze.causes.api_calls import IN_COMPILER, kinds
 from bridge.analyze.causes.gaps import WORDS
 from bridge.analyze.groups import sums
 from bridge.analyze.roles import compiles, loads_data
 from bridge.analyze.steps import by_step
 from bridge.analyze.steps.pace import WARM_UP
-from bridge.join.order import Flags, Ints
+from bridge.join.arrays import Flags, Ints
 from importers import frames
 
 LOADER = 0.05  # of the time of steps

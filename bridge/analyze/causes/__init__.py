@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from bridge.analyze.causes.calls import ends
+from bridge.analyze.causes.api_calls import ends
 from bridge.analyze.causes.gaps import LATENCY, WORKING, blame, coarse
 from bridge.analyze.causes.idle import Gaps, bound, own_times
 from bridge.analyze.groups import sums
+from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import INVALID_TIME
-from bridge.join.order import NONE, Ints
 from importers import frames
 
 COLUMNS = ("host_ns", "api_ns", "sync_ns", "queue_ns", "launch_gap_ns", "starved_ns", "bound")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.causes.calls import (
+from bridge.analyze.causes.api_calls import (
     IN_API,
     IN_BLOCKING,
     IN_COMPILER,
@@ -21,12 +21,12 @@ from bridge.analyze.causes.calls import (
     ends,
     kinds,
 )
+from bridge.analyze.causes.host_timeline import Cover, Pieces, Timeline, joined_pieces
 from bridge.analyze.causes.idle import Gaps
-from bridge.analyze.causes.timeline import Cover, Pieces, Timeline, joined_pieces
 from bridge.analyze.groups import counts, highest, lowest, ratio, sums, texts
 from bridge.analyze.roles import compiles, loads_data
+from bridge.join.arrays import NONE, Flags, Ints, by, number, runs, unions
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Flags, Ints, by, number, runs, unions
 from importers import frames
 
 # -- What the threads of the host were in, as a timeline: coarse, to part idle time, or to name what kept them

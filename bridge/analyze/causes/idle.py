@@ -8,14 +8,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.analyze.causes.calls import WAITS, ends, kinds
-from bridge.analyze.causes.timeline import Cover
+from bridge.analyze.causes.api_calls import WAITS, ends, kinds
+from bridge.analyze.causes.host_timeline import Cover
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import texts
+from bridge.join.arrays import NONE, Flags, Ints, by, runs
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import INVALID_TIME
 from bridge.join.nesting import Nesting
-from bridge.join.order import NONE, Flags, Ints, by, runs
 from importers import frames
 
 # -- One word for what an op's time is bound by: the largest of its figures

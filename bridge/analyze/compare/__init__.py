@@ -12,15 +12,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bridge.analyze.breakdown import DIMENSIONS
 from bridge.analyze.compare.calls import call_figures, matched_calls
 from bridge.analyze.compare.parts import NO_IDENTITY, Parts
 from bridge.analyze.compare.rows import Rows, matched
-from bridge.analyze.compare.stepwise import LEAST, Samples, step_figures
+from bridge.analyze.compare.steps import LEAST, Samples, step_figures
 from bridge.analyze.groups import Floats, counts, sums, texts
-from bridge.analyze.views import RANGES, rows_of
+from bridge.analyze.tables.breakdown import DIMENSIONS
+from bridge.analyze.tables.views import RANGES, rows_of
+from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Flags, Ints
 
 # -- What became of each row: new, vanished, faster, slower, or the same
 

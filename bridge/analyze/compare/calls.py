@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.breakdown import DIMENSIONS, events
-from bridge.analyze.breakdown.of_ranges import first_slices
 from bridge.analyze.compare.parts import Parts
 from bridge.analyze.groups import counts, quantiles, ratio, sums
+from bridge.analyze.tables import events
+from bridge.analyze.tables.breakdown import DIMENSIONS
+from bridge.analyze.tables.range_metrics import first_slices
+from bridge.join.arrays import NONE, Ints, by, number, runs, stable
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Ints, by, number, runs, stable
 from importers import frames
 
 

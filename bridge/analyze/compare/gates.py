@@ -10,11 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from bridge.analyze.breakdown import of_ranges
 from bridge.analyze.compare import Comparison
 from bridge.analyze.filters import wildcards
+from bridge.analyze.tables import range_metrics
 from bridge.analyze.totals import Totals
-from bridge.join.order import NONE
+from bridge.join.arrays import NONE
 
 # -- Amounts in gates and budgets: times, counts, shares; read and written
 
@@ -150,7 +150,9 @@ def _room(value: Decimal, unit: str, tolerance: str) -> Decimal:
 TOTAL, UNATTRIBUTED = WHOLE = ("total", "unattributed")
 OPS = "ops"
 WORDS = ("bound", "formula")
-FIGURES = tuple(name for name in of_ranges.COLUMNS if name not in WORDS)  # of these all are numbers
+FIGURES = tuple(
+    name for name in range_metrics.COLUMNS if name not in WORDS
+)  # of these all are numbers
 OF_HOST = frozenset(
     "calls host_ns api_ns sync_ns flop flop_once moved_bytes intensity uncounted".split()
 )

@@ -9,17 +9,18 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.analyze.breakdown import DIMENSIONS, events
-from bridge.analyze.breakdown.dimensions import Coded, Dimension, together
-from bridge.analyze.breakdown.events import Events
-from bridge.analyze.breakdown.of_ranges import first_slices
 from bridge.analyze.calltree import own_time
 from bridge.analyze.groups import counts, sums, texts
 from bridge.analyze.names import KERNEL_NAMES
-from bridge.analyze.views import RANGES, rows_of
+from bridge.analyze.tables import events
+from bridge.analyze.tables.breakdown import DIMENSIONS
+from bridge.analyze.tables.dimensions import Coded, Dimension, together
+from bridge.analyze.tables.events import Events
+from bridge.analyze.tables.range_metrics import first_slices
+from bridge.analyze.tables.views import RANGES, rows_of
+from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import ATTRIBUTED, REASONS
-from bridge.join.order import NONE, Ints
 from importers import frames
 
 OTHER = "other"  # attributed, and of no part: a kernel among copies

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bridge.analyze.compare.parts import Parts
 from bridge.analyze.groups import sums, texts
-from bridge.join.order import NONE, Flags, Ints
+from bridge.join.arrays import NONE, Flags, Ints
 from bridge.knowledge.kernels.classes import LONGEST
 
 # -- Names of kernels without what another build, or another input, writes otherwise

@@ -15,8 +15,8 @@ from bridge.analyze.concurrency.communication import Calls, sequences
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import counts, highest, lowest, quantiles
 from bridge.analyze.ranks.members import host_of
+from bridge.join.arrays import NONE, Flags, Ints, by, number, runs
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Flags, Ints, by, number, runs
 from importers import frames
 from importers.report import Facts
 

@@ -13,8 +13,8 @@ from bridge.analyze.concurrency.exposure import exposed_times
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import Floats, counts, highest, lowest, ratio, sums, texts, times
 from bridge.analyze.tracks import rank_of
+from bridge.join.arrays import Flags, Ints, number
 from bridge.join.attributed import Attributed
-from bridge.join.order import Flags, Ints, number
 from importers import frames
 
 # -- How far apart ranks came to the collectives that are one, and who came last; clocks of several reports aligned

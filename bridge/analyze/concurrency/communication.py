@@ -14,9 +14,9 @@ import numpy as np
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import Floats, texts
 from bridge.analyze.roles import is_communication
+from bridge.join.arrays import NONE, Flags, Ints, number
 from bridge.join.attributed import Attributed
 from bridge.join.grammar import parse
-from bridge.join.order import NONE, Flags, Ints, number
 from importers import frames
 
 # -- What is known of a collective: which one, of what type, how large, among how many; told by names and details

@@ -11,8 +11,8 @@ from bridge.analyze.concurrency.exposure import Kinds, Running
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import Floats, counts, highest, lowest, ratio, sums, texts
 from bridge.analyze.occupancy import Occupancy
+from bridge.join.arrays import Flags, Ints, by, runs
 from bridge.join.attributed import Attributed
-from bridge.join.order import Flags, Ints, by, runs
 from importers import frames
 from importers.frames import shared
 

@@ -9,8 +9,8 @@ import numpy as np
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import sums
 from bridge.analyze.roles import is_communication
+from bridge.join.arrays import NONE, Flags, Ints, unions
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Flags, Ints, unions
 from importers import frames
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from bridge.analyze.timeline import device, host, parts
 from bridge.analyze.timeline.parts import Arrows, Column, Json, Named, Slices, Timeline
 from bridge.analyze.tracks import Group, Track, Tracks
+from bridge.join.arrays import Ints
 from bridge.join.attributed import Attributed
-from bridge.join.order import Ints
 from importers import frames
 from importers.percall import SIZES, values
 

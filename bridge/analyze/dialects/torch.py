@@ -31,10 +31,10 @@ from bridge.analyze.timeline.parts import (
     times,
 )
 from bridge.analyze.tracks import Group, Home, Tracks, apart, nested
+from bridge.join.arrays import NONE, Flags, Ints, by, number, outer_first
 from bridge.join.attributed import Attributed
 from bridge.join.autograd import inherited
 from bridge.join.grammar import parse
-from bridge.join.order import NONE, Flags, Ints, by, number, outer_first
 from importers import frames
 from importers.percall import SEQ, SIZES, numbers, values
 from importers.report import Report

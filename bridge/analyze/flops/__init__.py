@@ -3,10 +3,10 @@
 docs/flops.md defines every figure.
 """
 
-from bridge.analyze.flops.asked import Costs
 from bridge.analyze.flops.calls import Known
-from bridge.analyze.flops.reached import BYTES, FLOPS, FORMULA, INTENSITY, PEAK, Limits, Reached
+from bridge.analyze.flops.costs import Costs
 from bridge.analyze.flops.steps import of_steps
+from bridge.analyze.flops.throughput import BYTES, FLOPS, FORMULA, INTENSITY, PEAK, Limits, Reached
 
 __all__ = [
     "BYTES",

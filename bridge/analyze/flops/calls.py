@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.flops import written
-from bridge.analyze.flops.outputs import made_elsewhere
-from bridge.analyze.flops.written import Shapes
+from bridge.analyze.flops import inputs
+from bridge.analyze.flops.convolution_outputs import made_elsewhere
+from bridge.analyze.flops.inputs import Shapes
 from bridge.analyze.groups import Floats
+from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import Attributed
 from bridge.join.grammar import parse
-from bridge.join.order import NONE, Ints
 from bridge.knowledge.formulas import Call, bytes_moved, flops, formula
 from bridge.knowledge.formulas.conventions import CONVENTIONS, OURS
 from bridge.knowledge.hardware import DTYPES
@@ -68,7 +68,7 @@ class Known:
         ``dtype`` (of `DTYPES`) is that of inputs where a call says none. By a convention other than ours what is recorded
         is left aside, unless ``told``.
         """
-        from bridge.analyze.breakdown.said import (  # noqa: PLC0415 (that package is made of this one)
+        from bridge.analyze.tables.input_shapes import (  # noqa: PLC0415 (that package is made of this one)
             shapes as said_shapes,
         )
 
@@ -78,7 +78,7 @@ class Known:
         name, details = frames.codes(ranges["name"]), frames.codes(ranges["json"])
         keys = [column[rows] for column in (name, shape, details, other)]
         code, firsts = _distinct(keys)
-        asked = Asked(convention, written.NAMES.get(dtype, ""), told or convention == OURS)
+        asked = Asked(convention, inputs.NAMES.get(dtype, ""), told or convention == OURS)
         names, jsons = (list(ranges[c].cat.categories) for c in ("name", "json"))
         found = [
             _cost(
@@ -119,11 +119,11 @@ def _distinct(keys: list[Ints]) -> tuple[Ints, Ints]:
 
 def _cost(name: str, shapes: str, details: str, output: Shapes, asked: Asked) -> Cost:
     """Return what a call of this name costs that says so much of itself."""
-    said, op, convention = written.details(details), parse(name).op, asked.convention
+    said, op, convention = inputs.details(details), parse(name).op, asked.convention
     if not shapes and not said:
         return Cost(formula=_without(op, convention))
-    call = written.call(op, shapes, said)
-    dtype = written.computes_in(call.dtypes)
+    call = inputs.call(op, shapes, said)
+    dtype = inputs.computes_in(call.dtypes)
     if asked.dtype and not any(call.dtypes):
         call = call._replace(dtypes=tuple(asked.dtype if s else "" for s in call.shapes))
     moved = _recorded(said, "bytes", MOST_BYTES)

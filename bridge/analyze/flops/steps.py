@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from bridge.analyze.calltree import subtree_sums
-from bridge.analyze.flops.asked import Costs
-from bridge.analyze.flops.reached import NS, TERA, Limits, Reached
+from bridge.analyze.flops.costs import Costs
+from bridge.analyze.flops.throughput import NS, TERA, Limits, Reached
 from bridge.analyze.groups import Floats, counts, texts
+from bridge.join.arrays import NONE, Ints, number
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Ints, number
 from bridge.knowledge.hardware import DTYPES
 from importers import frames
 

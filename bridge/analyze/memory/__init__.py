@@ -7,9 +7,9 @@ import pandas as pd
 
 from bridge.analyze.groups import texts
 from bridge.analyze.memory.categories import by_category
-from bridge.analyze.memory.held import Held
-from bridge.analyze.memory.of_groups import alive_at_peak, summary
-from bridge.analyze.memory.of_ops import by_allocation, by_op, by_scope, by_step
+from bridge.analyze.memory.groups import alive_at_peak, summary
+from bridge.analyze.memory.ops import by_allocation, by_op, by_scope, by_step
+from bridge.analyze.memory.usage import Held
 from importers import frames
 
 __all__ = [

@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import counts, ratio, sums, texts
-from bridge.analyze.memory.held import Held
-from bridge.analyze.memory.of_groups import peaks
-from bridge.analyze.memory.of_ops import ALIVE, STATES, TAKEN, lives
+from bridge.analyze.memory.groups import peaks
+from bridge.analyze.memory.ops import ALIVE, STATES, TAKEN, lives
+from bridge.analyze.memory.usage import Held
+from bridge.join.arrays import NONE, Flags, Ints, by, number
 from bridge.join.attributed import Attributed
 from bridge.join.autograd import ENGINE, inherited
 from bridge.join.grammar import Label, parse
 from bridge.join.nesting import Nesting
-from bridge.join.order import NONE, Flags, Ints, by, number
 from importers import frames
 from importers.frames import shared
 

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import counts, highest, lowest, sums
-from bridge.analyze.memory.held import BEFORE_CAPTURE, NO_OP, Held
-from bridge.analyze.memory.of_groups import in_order, summary
-from bridge.analyze.memory.of_ops import BEFORE, STATES, lives
-from bridge.join.order import NONE, Ints, by, number, runs, unions
+from bridge.analyze.memory.groups import in_order, summary
+from bridge.analyze.memory.ops import BEFORE, STATES, lives
+from bridge.analyze.memory.usage import BEFORE_CAPTURE, NO_OP, Held
+from bridge.join.arrays import NONE, Ints, by, number, runs, unions
 from importers import frames
 
 MOST_PANELS = 4

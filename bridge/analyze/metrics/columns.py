@@ -8,14 +8,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bridge.analyze.breakdown import DIMENSIONS, events
-from bridge.analyze.breakdown.dimensions import kernel, together
 from bridge.analyze.groups import Floats, counts, sums, texts
-from bridge.analyze.metrics.measured import LEAST, MATCH, MEAN, MOST, SUM, SURE, Measured, wanted
+from bridge.analyze.metrics.values import LEAST, MATCH, MEAN, MOST, SUM, SURE, Measured, wanted
 from bridge.analyze.names import KERNEL_NAMES, named
-from bridge.analyze.views import ACTIVITIES, RANGES, VIEWS, dimensions_of, rows_of
+from bridge.analyze.tables import events
+from bridge.analyze.tables.breakdown import DIMENSIONS
+from bridge.analyze.tables.dimensions import kernel, together
+from bridge.analyze.tables.views import ACTIVITIES, RANGES, VIEWS, dimensions_of, rows_of
+from bridge.join.arrays import NONE, Flags, Ints, number
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Flags, Ints, number
 from importers import frames
 from importers.report import Report
 

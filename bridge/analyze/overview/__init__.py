@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.analyze import lawful
+from bridge.analyze import validity
 from bridge.analyze.overview.axis import Axis, Names, figures, reasons
 from bridge.analyze.overview.icicle import icicle, utilisation
 from bridge.analyze.overview.memory import memory
 from bridge.analyze.overview.operators import operators
 from bridge.analyze.overview.roofline import roofline
-from bridge.analyze.overview.windowed import windowed
+from bridge.analyze.overview.timeline import windowed
 from bridge.join.attributed import Attributed
 
 
@@ -35,6 +35,6 @@ def overview(joined: Attributed) -> dict[str, Any]:
         "utilisation": utilisation(joined, axis),
         "memory": memory(joined, axis),
         "roofline": roofline(joined, names),
-        "notes": [*joined.report.warnings, *lawful.warnings(joined)],
+        "notes": [*joined.report.warnings, *validity.warnings(joined)],
         "names": names.listed,
     }

@@ -12,9 +12,9 @@ from bridge.analyze.devices import Devices
 from bridge.analyze.groups import counts, sums
 from bridge.analyze.totals import totals
 from bridge.analyze.why import why
+from bridge.join.arrays import NONE, Flags, Ints, busy, by, number
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import REASONS
-from bridge.join.order import NONE, Flags, Ints, busy, by, number
 from importers import frames
 
 # -- Names as numbers: what is named in many places is written once

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bridge.join.order import NONE
+from bridge.join.arrays import NONE
 
 
 def comparison(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:

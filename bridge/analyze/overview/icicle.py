@@ -11,8 +11,8 @@ from bridge.analyze.devices import Devices
 from bridge.analyze.groups import counts, sums
 from bridge.analyze.overview.axis import Axis, Bins, Names, largest
 from bridge.analyze.roles import is_communication
+from bridge.join.arrays import NONE, Flags, Ints, by, unions
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Flags, Ints, by, unions
 from importers import frames
 
 # -- How busy each device was over time: the share of every bin in which anything ran, by kind of work

@@ -15,8 +15,8 @@ from bridge.analyze.groups import Floats, texts
 from bridge.analyze.memory import Held
 from bridge.analyze.overview.axis import Axis, Bins
 from bridge.annotate.instant import COUNTER
+from bridge.join.arrays import NONE, Flags, Ints, by, number, runs
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Flags, Ints, by, number, runs
 from importers import frames
 
 DOMAIN = "memory"

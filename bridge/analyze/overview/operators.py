@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.breakdown import by_op
 from bridge.analyze.groups import counts, highest, sums, times
 from bridge.analyze.overview.axis import Names, largest
+from bridge.analyze.tables.breakdown import by_op
+from bridge.join.arrays import NONE, Flags, Ints, by, number
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import REASONS
-from bridge.join.order import NONE, Flags, Ints, by, number
 from importers import frames
 
 # -- The demangled names of what ran: two kernels of one short name are told apart by them

@@ -9,12 +9,12 @@ import pandas as pd
 
 from bridge.analyze.calltree import subtree_sums
 from bridge.analyze.flops import Costs, Known, Limits
-from bridge.analyze.flops.reached import kernels_of
+from bridge.analyze.flops.throughput import kernels_of
 from bridge.analyze.groups import Floats, counts, sums
-from bridge.analyze.metrics.counted import LEVELS, Counted, gb_per_s, tflops
+from bridge.analyze.metrics.flop_counters import LEVELS, Counted, gb_per_s, tflops
 from bridge.analyze.overview.axis import Names
+from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Flags, Ints
 from bridge.knowledge.formulas.conventions import OURS as COUNTED
 from bridge.knowledge.hardware import DTYPES, Peaks
 from importers import frames

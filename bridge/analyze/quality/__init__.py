@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from bridge.analyze.quality import enough, itself, recorded
-from bridge.analyze.quality.enough import Capture, Found, Measured, Reason
+from bridge.analyze.quality import content, profiler
+from bridge.analyze.quality import reasons as enough
+from bridge.analyze.quality.reasons import Capture, Found, Measured, Reason
 from bridge.join.attributed import Attributed
 
 BEST = 100
-REASONS = (*itself.REASONS, *recorded.REASONS, *enough.REASONS)
+REASONS = (*profiler.REASONS, *content.REASONS, *enough.REASONS)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from bridge.analyze import names
+from bridge.join.arrays import NONE, Ints, number
 from bridge.join.choices import KEY
-from bridge.join.order import NONE, Ints, number
 from importers import frames
 from importers.report import Facts, Report
 

@@ -14,8 +14,8 @@ from bridge.analyze.groups import counts, highest, lowest, quantiles, ratio, sum
 from bridge.analyze.names import files
 from bridge.analyze.ranks.members import Member, Ranks
 from bridge.analyze.roles import is_communication
+from bridge.join.arrays import NONE, Ints, busy, number
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Ints, busy, number
 from importers import frames
 
 # -- The table of how unevenly ranks spend their GPU time: per op the slowest, and what it costs

@@ -13,8 +13,8 @@ from bridge.analyze.groups import counts, sums, texts
 from bridge.analyze.names import files
 from bridge.analyze.steps.pace import DATALOADER, ROLES, Walls, breakdown, judged
 from bridge.analyze.tracks import ID_BITS
+from bridge.join.arrays import NONE, Flags, Ints, busy
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Flags, Ints, busy
 
 RANGE, REPETITION = FOUND = ("range", "repetition")
 

@@ -11,8 +11,8 @@ import pandas as pd
 
 from bridge.analyze.groups import Floats, highest, lowest, texts
 from bridge.analyze.roles import is_communication, loads_data
+from bridge.join.arrays import NONE, Flags, Ints, runs, stable, unions
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Flags, Ints, runs, stable, unions
 from bridge.join.steps import Steps
 from importers import frames
 from importers.frames import shared

@@ -29,8 +29,8 @@ from bridge.analyze.timeline.parts import (
 )
 from bridge.analyze.timeline.selection import WHOLE, Selection
 from bridge.analyze.tracks import Tracks
+from bridge.join.arrays import NONE
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE
 
 __all__ = [
     "WHOLE",

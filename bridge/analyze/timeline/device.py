@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import Floats, counts, highest, lowest, sums
-from bridge.analyze.metrics.measured import HEADLINES, MATCH, SURE, wanted
+from bridge.analyze.metrics.values import HEADLINES, MATCH, SURE, wanted
 from bridge.analyze.timeline.parts import Chain, Column, Json, Named, Slices, drawn, named, times
 from bridge.analyze.tracks import Tracks, apart, nested
+from bridge.join.arrays import NONE, Ints, number, stable
 from bridge.join.attributed import Attributed
 from bridge.join.attribution import ATTRIBUTED, REASONS
-from bridge.join.order import NONE, Ints, number, stable
 from importers import frames
 
 # -- What Nsight Compute measured of kernels, as arguments of their slices: the metrics with short names

@@ -23,8 +23,8 @@ from bridge.analyze.timeline.parts import (
 )
 from bridge.analyze.tracks import Track, Tracks, nested
 from bridge.annotate.instant import COUNTER
+from bridge.join.arrays import NONE, Flags, Ints, number, outer_first
 from bridge.join.attributed import CALL_ID, CALL_ID_SHIFT, Attributed
-from bridge.join.order import NONE, Flags, Ints, number, outer_first
 from importers import frames
 
 

@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.tracks import Track, Tracks
+from bridge.join.arrays import NONE, Flags, Ints, by, outer_first, runs
 from bridge.join.attributed import Attributed
-from bridge.join.order import NONE, Flags, Ints, by, outer_first, runs
 from importers import frames
 
 # -- Curves of each device: activities running, waiting in its queue, how busy it is, how far behind the host

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bridge.analyze.concurrency.clocks import Clocks
+from bridge.analyze.time_range import Windows
 from bridge.analyze.timeline.parts import EVER, Arrows, Links, Slices, Span, Timeline
-from bridge.analyze.windows import Windows
-from bridge.join.order import NONE, Flags, stable
+from bridge.join.arrays import NONE, Flags, stable
 
 CUT = frozenset(
     ["op", "step", "projection", "phase"]

@@ -19,7 +19,7 @@ from bridge.annotate.emitter import Emitter
 from bridge.annotate.instant import counter
 from bridge.annotate.label import Label
 from bridge.annotate.memory.uses import CPU, UNKNOWN, Use, uses
-from bridge.annotate.said import warn
+from bridge.annotate.warning import warn
 
 # -- A back end of the annotations that looks at the memory whenever an op ends
 

@@ -20,8 +20,8 @@ from weakref import WeakValueDictionary
 
 from bridge.annotate.label import Label, color_of, text
 from bridge.annotate.recording.sink import Sink, joined
-from bridge.annotate.said import warn
 from bridge.annotate.stack import CALL_ID_BITS
+from bridge.annotate.warning import warn
 
 # -- One line of a recording as JSON, whatever texts and numbers a program has
 

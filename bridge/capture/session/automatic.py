@@ -15,8 +15,8 @@ from bridge.annotate import stack
 from bridge.annotate.details import Wanted
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
-from bridge.annotate.said import warn
 from bridge.annotate.stack import Entry, close, push
+from bridge.annotate.warning import warn
 
 LABELS = [Label(f"gc generation {number}", None, "gc") for number in range(3)]
 

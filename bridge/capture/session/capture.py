@@ -21,7 +21,7 @@ from threading import Lock
 from bridge.annotate.cuda_context import thread_has_context
 from bridge.annotate.emit import SIGNS
 from bridge.annotate.op import nvtx_range
-from bridge.annotate.said import warn
+from bridge.annotate.warning import warn
 
 DOMAIN, NAME = "nsight-bridge", "capture"  # what the option `-p` of nsys names
 NVTX, CUDA, NOTHING, AUTO = KINDS = ("nvtx", "cudaProfilerApi", "none", "auto")

@@ -20,9 +20,9 @@ from bridge.annotate.recording.sink import Memory
 from bridge.annotate.recording.writer import Period, Writer
 from bridge.capture.session.automatic import Automatic
 from bridge.capture.session.capture import capture
-from bridge.capture.session.machine import call_all
 from bridge.capture.session.options import Options
-from bridge.capture.session.recorded import Recorded
+from bridge.capture.session.recordings import Recorded
+from bridge.capture.session.transitions import call_all
 
 REASON = "a session records"
 

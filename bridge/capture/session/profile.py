@@ -21,10 +21,10 @@ from bridge.annotate import stack
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
 from bridge.capture.session.cycle import Cycle
-from bridge.capture.session.machine import Machine, call_all
 from bridge.capture.session.options import Options, checked_options
-from bridge.capture.session.recorded import Recorded
+from bridge.capture.session.recordings import Recorded
 from bridge.capture.session.schedule import Action
+from bridge.capture.session.transitions import Machine, call_all
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.breakdown.of_ranges import first_slices
 from bridge.analyze.flops import Known
-from bridge.analyze.ranges import by_call
+from bridge.analyze.tables.range_metrics import first_slices
+from bridge.analyze.tables.ranges import by_call
 from bridge.report import Joined
 
 SIDES = DEVICE, HOST = ("device", "host")

@@ -11,7 +11,7 @@ from os import getpid
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
-from bridge.analyze.averages.table import Cut, table
+from bridge.analyze.tables.average_text import Cut, table
 from bridge.annotate import nvtx_op
 from bridge.compat.calls import (
     Call,

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from bridge.annotate import emit
-from bridge.frameworks.autorun import arrivals
-from bridge.frameworks.autorun.arrivals import Options, parsed, written
+from bridge.frameworks.autorun import import_hooks
+from bridge.frameworks.autorun.import_hooks import Options, parsed, written
 
 AUTOSTART, GIVEN = "BRIDGE_AUTOSTART", "BRIDGE_AUTORUN_OPTIONS"
 OFF = ("", "0")
@@ -29,10 +29,10 @@ def arm(options: Options | None = None) -> None:
     """
     chosen = options or Options()
     os.environ[AUTOSTART], os.environ[GIVEN] = "1", written(chosen)
-    for name, annotate in arrivals.ALL.items():
-        arrivals.expect(name, annotate, chosen)
+    for name, annotate in import_hooks.ALL.items():
+        import_hooks.expect(name, annotate, chosen)
     for name, functions in chosen.wraps:
-        arrivals.expect(name, arrivals.wrapping(name, functions), chosen)
+        import_hooks.expect(name, import_hooks.wrapping(name, functions), chosen)
 
 
 def autostart() -> None:
@@ -43,7 +43,7 @@ def autostart() -> None:
     try:
         options, _ = parsed(os.environ.get(GIVEN, "").split())
     except ValueError as problem:
-        arrivals.say(f"{GIVEN}: {problem}")
+        import_hooks.say(f"{GIVEN}: {problem}")
     arm(options)
 
 

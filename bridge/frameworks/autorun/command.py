@@ -16,7 +16,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from bridge.frameworks.autorun import arm
-from bridge.frameworks.autorun.arrivals import HELP, USAGE, Options, missing, parsed, say
+from bridge.frameworks.autorun.import_hooks import HELP, USAGE, Options, missing, parsed, say
 
 # -- Run a script or a module as `python` itself does: names, paths, status and tracebacks are the same
 

@@ -7,10 +7,10 @@ try:
 except ImportError as problem:
     raise ImportError(f"bridge.torch needs PyTorch (pip install torch): {problem}") from None
 
-from bridge.frameworks.torch.everywhere import EveryModule, auto, every_module
+from bridge.frameworks.torch.auto import EveryModule, auto, every_module
 from bridge.frameworks.torch.modules import Annotation, annotate
 from bridge.frameworks.torch.ops import Ops, ops
-from bridge.frameworks.torch.recorded import Recorded, dataloader_waits, optimizer_steps
+from bridge.frameworks.torch.profiler_records import Recorded, dataloader_waits, optimizer_steps
 from bridge.frameworks.torch.stats import Stats, model_stats
 
 __all__ = [

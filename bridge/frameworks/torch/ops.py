@@ -16,7 +16,7 @@ from bridge.annotate.details import Observer, Place, Wanted
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry, close, push
-from bridge.frameworks.torch.recorded import Switch
+from bridge.frameworks.torch.profiler_records import Switch
 
 LONGEST = 1024  # of a text with sizes, in bytes
 SIZES = ", sizes = ["

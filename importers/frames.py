@@ -38,6 +38,12 @@ def _one_value(columns: Sequence[Ints]) -> bool:
 
 MISSING = -1
 
+# What `bridge.annotate` writes into NVTX, as `bridge.annotate.stack` and `bridge.annotate.instant` have it:
+# the payloads that all slices of one call share, and what the marks begin with that are samples of a counter.
+CALL_ID = 0x4E42  # "NB" in the top 16 bits of a payload
+CALL_ID_SHIFT = 48
+COUNTER = "counter:"
+
 NAMES = frozenset(  # columns that are categoricals, in whatever frame
     "name full_name mangled kind domain_name category json process_name thread_name".split()
 )

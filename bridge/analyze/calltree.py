@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bridge.analyze.groups import counts, sums
 from bridge.analyze.metrics import no_timeline
@@ -385,3 +387,60 @@ def _first_of_call(joined: Attributed, nodes: Ints) -> Flags:
     first = np.zeros(len(nodes), bool)
     first[order[runs(call[order])[:-1]]] = True
     return first
+
+
+# -- Stacks as flame graphs draw them: one text for the names on the way to each frame
+
+
+UNNAMED = "(unnamed)"  # an empty frame would be lost
+ENDS_A_LINE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+
+
+@dataclass(frozen=True)
+class SampledStacks:
+    """The frames of a tree, each followed by what is under it: ``stacks`` are codes of ``names`` with commas between.
+
+    ``weights`` are int64 per frame, by the names of `WEIGHTS`, and ``totals`` their sums.
+    """
+
+    names: list[str]
+    stacks: NDArray[np.object_]
+    weights: dict[str, Ints]
+    totals: dict[str, int]
+
+
+def folded_stacks(tree: CallTree, weight: str) -> tuple[NDArray[np.object_], Ints]:
+    """Return the distinct stacks that have a weight of their own, sorted, as texts, and those weights.
+
+    Names get a comma for each semicolon and a blank for what may end a line; stacks whose names are then the
+    same are one.
+    """
+    names = [ENDS_A_LINE.sub(" ", name).replace(";", ",").strip() for name in tree.names]
+    own = tree.weight(weight)
+    stacks = _stack_texts(tree, [name or UNNAMED for name in names], ";")[own != 0]
+    code, lines = pd.factorize(stacks, sort=True)
+    values = np.zeros(len(lines), np.int64)
+    np.add.at(values, code, own[own != 0])
+    return lines, values
+
+
+def sampled_stacks(tree: CallTree) -> SampledStacks:
+    """Return every frame with all its weights, parents before children."""
+    order = np.argsort(tree.place)
+    weights = {kind: tree.weight(kind)[order] for kind in WEIGHTS}
+    return SampledStacks(
+        [name or UNNAMED for name in tree.names],
+        _stack_texts(tree, [str(code) for code in range(len(tree.names))], ",")[order],
+        weights,
+        {kind: int(values.sum()) for kind, values in weights.items()},
+    )
+
+
+def _stack_texts(tree: CallTree, names: list[str], between: str) -> NDArray[np.object_]:
+    """Return the names on the way to each frame, its own last, in one text."""
+    own = np.array(names, dtype=object)[tree.code]
+    stacks = own.copy()
+    for depth in range(1, int(tree.depth.max(initial=0)) + 1):
+        rows = np.flatnonzero(tree.depth == depth)
+        stacks[rows] = stacks[tree.parent[rows]] + between + own[rows]
+    return stacks

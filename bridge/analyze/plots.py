@@ -31,6 +31,16 @@ class Bars:
     parts: Ints
     reasons: int
 
+    @property
+    def total_ns(self) -> Ints:
+        """Time in ns by name."""
+        return self.parts.sum(axis=1)
+
+    @property
+    def whole_ns(self) -> int:
+        """Time in ns of all names."""
+        return int(self.parts.sum())
+
 
 @dataclass(frozen=True)
 class Lanes:
@@ -46,6 +56,11 @@ class Lanes:
     steps: Ints
     left: int
 
+    @property
+    def group_shares(self) -> list[float]:
+        """How much each group works, over all lanes and bins."""
+        return self.shares.sum(axis=(0, 2)).tolist()
+
 
 @dataclass(frozen=True)
 class Durations:
@@ -55,6 +70,11 @@ class Durations:
     counts: Ints
     total_ns: Ints
     edges_ns: Floats
+
+    @property
+    def activities(self) -> Ints:
+        """How many activities there are by name."""
+        return self.counts.sum(axis=1)
 
 
 def breakdown(joined: Attributed, top: int) -> Bars:

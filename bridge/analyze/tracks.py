@@ -84,9 +84,8 @@ class Tracks:
         The processes that they belong to are known before, and their numbers are others.
         """
         activities = self.report.activities
-        for report, process in (
-            activities[["report", "process"]].drop_duplicates().to_numpy().tolist()
-        ):
+        processes = activities[["report", "process"]].drop_duplicates()
+        for report, process in zip(*(processes[c].tolist() for c in processes), strict=True):
             self._process(report, process)
         apart = Tracks(self.report, 2 * OURS, self.ranks)
         apart.processes = self.processes

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from importers.frames import CALL_ID, CALL_ID_SHIFT
 from importers.nsys import schema
 from importers.nsys.write import Row, Strings, write
 
@@ -23,9 +24,6 @@ COMPUTE, COPIES, NCCL = 7, 13, 20
 
 
 NCCL_DOMAIN = 3
-
-
-CALL_ID = 0x4E42 << 48  # as bridge.annotate writes them
 
 
 STEPS, LAYERS = 3, 4
@@ -147,7 +145,7 @@ def _step(r: _Recorder, step: int) -> None:
 def _fetch(r: _Recorder, step: int) -> None:
     """A coroutine that waits twice: three slices of one call."""
     for _ in range(3):
-        with r.op(LOADER, "fetch batch", payload=CALL_ID + step + 1):
+        with r.op(LOADER, "fetch batch", payload=(CALL_ID << CALL_ID_SHIFT) + step + 1):
             r.host[LOADER] += 60_000
         r.host[LOADER] += 200_000
 

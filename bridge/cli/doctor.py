@@ -62,7 +62,7 @@ def _text(here: Machine, found: Iterable[Finding]) -> str:
 
 def _json(here: Machine, found: Iterable[Finding]) -> str:
     document = {
-        "format": "bridge.capture.doctor/1",
+        "format": "bridge.doctor/1",
         "installed": _installed(here),
         "findings": [one._asdict() for one in found],
     }

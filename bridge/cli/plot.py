@@ -106,8 +106,8 @@ def _draw(
     with figure(*size) as (drawn, axes):
         DRAW[kind](joined, axes, **how)
         try:
-            with whole(output, force=force) as draft:
-                save(drawn, draft, output.suffix)
+            with whole(output, force=force) as draft, draft.open("wb") as file:
+                save(drawn, file, output.suffix)
         except ValueError as error:  # too small
             raise click.ClickException(f"{output}: {error}") from error
 

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from bridge.annotate.instant import COUNTER
+from bridge.annotate.stack import CALL_ID_BASE, CALL_ID_BITS
+
 if TYPE_CHECKING:
     from bridge.capture.session.profile import Profile
 
@@ -87,8 +90,6 @@ def _lane(lanes: list[Open], call: Call) -> int:
 
 THREAD = 0xFFFFFF  # of a thread's number, what the system calls it; the process is above
 PROCESS_BITS = 24
-CALL_ID, CALL_ID_SHIFT = 0x4E42, 48  # payloads that all slices of one call share
-COUNTER = "counter:"
 
 
 @dataclass(slots=True, eq=False)
@@ -222,7 +223,7 @@ def _calls(report: Any) -> list[Call]:
 def _mark_slices(calls: Sequence[Call]) -> None:
     seen: set[int] = set()
     for call in calls:
-        if call.payload >> CALL_ID_SHIFT == CALL_ID:
+        if call.payload >> CALL_ID_BITS == CALL_ID_BASE >> CALL_ID_BITS:
             call.again = call.payload in seen
             seen.add(call.payload)
 

@@ -33,6 +33,7 @@ from bridge.join.repeats import with_repetition
 from bridge.join.steps import Steps
 from bridge.knowledge.kernels import Rules
 from importers import frames
+from importers.frames import CALL_ID, CALL_ID_SHIFT
 from importers.report import Report
 
 # -- Which rows of a report are counted: those of some time, on the host and on the devices
@@ -97,8 +98,6 @@ T = TypeVar("T")
 DEFAULT = Choices()
 KEY = ("report", "process", "correlation")
 DIRECTIONS = FORWARD, BACKWARD, BOTH = ("forward", "backward", "both")
-CALL_ID = 0x4E42  # "NB" in the top 16 bits of a payload: an id that all slices of one call share
-CALL_ID_SHIFT = 48
 
 
 @dataclass(frozen=True)

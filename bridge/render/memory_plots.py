@@ -333,7 +333,7 @@ def _strips(
     place: _StackedPlace, panel: Stack, categories: tuple[str, ...], order: list[str]
 ) -> Iterator[str]:
     """Yield a strip per place in time that tells what is held there: at its highest."""
-    length, total = place.span[1] - place.span[0], panel.level.sum(axis=1)
+    length, total = place.span[1] - place.span[0], panel.total_bytes
     edges = [place.span[0] + length * n // STRIPS for n in range(STRIPS + 1)]
     at = panel.time.searchsorted(edges, side="right").tolist()
     width = rounded((WIDTH - LEFT - RIGHT) / STRIPS)
@@ -367,7 +367,7 @@ def _stacked_legend(
 ) -> Iterator[str]:
     """Yield the categories as they lie on each other, with what they held at the peak."""
     x = WIDTH - RIGHT + 16
-    level = panel.level[int(panel.level.sum(axis=1).argmax())]
+    level = panel.level[int(panel.total_bytes.argmax())]
     yield f'<text x="{x}" y="{top + 10}">at the peak</text>'
     for nth, name in enumerate(reversed(order)):
         y = top + 20 + nth * 20

@@ -17,6 +17,7 @@ from bridge.scale.windows.aggregation import aggregated
 from bridge.scale.windows.window import WindowsError, why_not
 from importers.columns import THREADS
 from importers.errors import NotAReport, ReportError
+from importers.identity import identity
 from importers.nsys import export
 
 
@@ -49,8 +50,6 @@ def _work(task: Task) -> Aggregates:
 
 
 def _known_by(task: Task, *recordings: Path) -> str:
-    from bridge.store.runs import identity  # noqa: PLC0415 - the store takes a while to load
-
     return identity([task.path, *recordings], whole=task.whole)
 
 

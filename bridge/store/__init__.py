@@ -11,19 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from bridge.store.aggregates import Kept, kept
-from bridge.store.runs import (
-    Run,
-    check_name,
-    described,
-    find,
-    identity,
-    known_by,
-    listed,
-    named,
-    remove,
-    without_ncu,
-)
+from bridge.store.runs import Run, check_name, described, find, listed, named, remove
 from bridge.store.tables import StoreError
+from importers.identity import identity, known_by, without_ncu
 
 if TYPE_CHECKING:
     from bridge.store.aggregates import load_aggregates, save_aggregates

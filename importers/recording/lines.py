@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from importers.errors import NotAReport
-from importers.frames import MISSING, RANGE_KINDS
+from importers.frames import CALL_ID, CALL_ID_SHIFT, MISSING, RANGE_KINDS
 from importers.texts import Ints
 
 # -- One line's events as columns, each checked as it is read
@@ -121,9 +121,9 @@ CHECKS = {"calls": _calls, "ranges": _ranges, "marks": _marks, "open": _ranges}
 # -- The lines of a recording become columns. The format is in docs/recordings.md
 
 
-FORMAT, VERSION = "bridge.annotate.recording", "1"
+FORMAT, VERSION = "bridge.recording", "1"
 BEGINNING = f'{{"format":"{FORMAT}'.encode()
-CALL_IDS = 0x4E42 << 48  # what the numbers of calls begin from, as payloads
+CALL_IDS = CALL_ID << CALL_ID_SHIFT  # what the numbers of calls begin from, as payloads
 DAMAGE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 

@@ -10,8 +10,9 @@ import pytest
 from recorder import Recorder
 
 from bridge import nvtx_op
-from bridge.annotate import emit, emitter, label, stack
+from bridge.annotate import emit, emitter, instant, label, stack
 from bridge.annotate.label import Label
+from importers import frames
 
 
 def test_a_function_is_a_range_of_its_own_name(tool: Recorder) -> None:
@@ -33,6 +34,10 @@ def test_every_call_has_an_id_of_its_own(tool: Recorder) -> None:
         decorated()
     assert tool.calls() == {"f": 5}
     assert stack.new_call_id() >> stack.CALL_ID_BITS == 0x4E42
+    assert (frames.CALL_ID, frames.CALL_ID_SHIFT) == (0x4E42, stack.CALL_ID_BITS)
+    assert (
+        frames.COUNTER == instant.COUNTER
+    )  # importers do not load the annotations, nor these importers
     assert -(1 << 63) <= stack.new_call_id() < 1 << 63
 
 

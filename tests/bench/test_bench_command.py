@@ -126,7 +126,7 @@ def test_formats(ops, folder):
     for name in ("out.json", "out.csv", "out.md", "out.txt", "out.jsonl"):
         assert done(*words, "-o", name) == ""
         assert (folder / name).stat().st_size
-    assert (folder / "out.jsonl").read_text().startswith('{"format":"bridge.annotate.recording/1"')
+    assert (folder / "out.jsonl").read_text().startswith('{"format":"bridge.recording/1"')
     assert_refused(bridge(*words, "-o", "out.json"), "out.json: exists")
     assert done(*words, "-o", "out.json", "--force") == ""
 

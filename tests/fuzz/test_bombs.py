@@ -104,7 +104,7 @@ BEGINNINGS = {
     "snapshot": ("s.json", b'{"device_traces": '),
     "recording": (
         "r.jsonl",
-        b'{"format":"bridge.annotate.recording/1","pid":1,"epoch_ns":1,"monotonic_ns":1}\n{"labels": ',
+        b'{"format":"bridge.recording/1","pid":1,"epoch_ns":1,"monotonic_ns":1}\n{"labels": ',
     ),
 }
 

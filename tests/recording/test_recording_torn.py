@@ -130,11 +130,11 @@ def changed(**more: Any) -> bytes:
 
 
 def test_a_newer_version_says_so() -> None:
-    newer = changed(format="bridge.annotate.recording/2")
+    newer = changed(format="bridge.recording/2")
     assert newer.startswith(b'{"format"')
     with pytest.raises(NotAReport, match=r"^r: a recording of a newer nsight-bridge \(format 2\)$"):
         parse("r", [newer, b"\x00 of a new kind\n"])
-    only = json.dumps({"format": "bridge.annotate.recording/22"}).encode() + b"\n"
+    only = json.dumps({"format": "bridge.recording/22"}).encode() + b"\n"
     with pytest.raises(NotAReport, match="newer"):
         parse("r", [only])
 

@@ -183,7 +183,7 @@ def test_a_recording_of_another_process_is_refused(report) -> None:
         (b"", "x.jsonl: not a recording of nsight-bridge"),
         (b"SQLite format 3\0", "x.jsonl: not a recording of nsight-bridge"),
         (
-            b'{"format":"bridge.annotate.recording/9"}\n',
+            b'{"format":"bridge.recording/9"}\n',
             "x.jsonl: a recording of a newer nsight-bridge (format 9)",
         ),
     ],

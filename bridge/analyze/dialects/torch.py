@@ -158,7 +158,8 @@ def names_of(table: pd.DataFrame) -> Named:
     moves = ~frames.is_kind(table, frames.KERNEL, frames.GRAPH)
     keys = ("source_kind", "target_kind")
     code, rows = number(frames.codes(table["name"]), *(frames.ints(table, c) for c in keys))
-    names = [_of_move(*one) for one in table.iloc[rows][["name", *keys]].to_numpy().tolist()]
+    distinct = table.iloc[rows]
+    names = list(map(_of_move, *(distinct[column].tolist() for column in ("name", *keys))))
     return Named(np.where(moves, code + len(full.names), full.codes), [*full.names, *names])
 
 

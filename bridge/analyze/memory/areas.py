@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -32,6 +33,11 @@ class Stack:
     peak: int
     peak_bytes: int
     peak_op: str
+
+    @cached_property
+    def total_bytes(self) -> Ints:
+        """Bytes of all categories, per time."""
+        return self.level.sum(axis=1)
 
 
 @dataclass(frozen=True)

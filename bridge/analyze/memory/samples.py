@@ -14,10 +14,10 @@ import pandas as pd
 
 from bridge.analyze.groups import counts, highest, ratio, texts
 from bridge.analyze.memory.usage import NAMES, NO_OP, PID_BITS, open_on
-from bridge.annotate.instant import COUNTER
 from bridge.join.arrays import NONE, Flags, Ints, by, number
 from bridge.join.attributed import Attributed
 from importers import frames
+from importers.frames import COUNTER
 
 DOMAIN = "memory"
 PID = 0xFFFFFF

@@ -14,10 +14,10 @@ import pandas as pd
 from bridge.analyze.groups import Floats, texts
 from bridge.analyze.memory import Held
 from bridge.analyze.overview.axis import Axis, Bins
-from bridge.annotate.instant import COUNTER
 from bridge.join.arrays import NONE, Flags, Ints, by, number, runs
 from bridge.join.attributed import Attributed
 from importers import frames
+from importers.frames import COUNTER
 
 DOMAIN = "memory"
 NAMED = re.compile(r"memory|allocated|reserved|resident", re.IGNORECASE)

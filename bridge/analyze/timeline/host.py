@@ -22,10 +22,10 @@ from bridge.analyze.timeline.parts import (
     times,
 )
 from bridge.analyze.tracks import Track, Tracks, nested
-from bridge.annotate.instant import COUNTER
 from bridge.join.arrays import NONE, Flags, Ints, number, outer_first
-from bridge.join.attributed import CALL_ID, CALL_ID_SHIFT, Attributed
+from bridge.join.attributed import Attributed
 from importers import frames
+from importers.frames import CALL_ID, CALL_ID_SHIFT, COUNTER
 
 
 def ops(joined: Attributed, tracks: Tracks) -> Slices:

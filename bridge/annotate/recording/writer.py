@@ -65,7 +65,7 @@ def _finite(value: Any) -> Any:
 # -- The first line of a recording: which process this is, and what its clocks say
 
 
-FORMAT = "bridge.annotate.recording/1"
+FORMAT = "bridge.recording/1"
 # What launchers set (torchrun, mpirun, srun): which of several processes this is.
 RANKS = {
     "rank": ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),

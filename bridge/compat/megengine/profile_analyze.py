@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bridge.cli import options
 from bridge.compat.megengine import listing
 from bridge.compat.megengine.operators import DEVICE, ENDS, HOST, HOW, Asked, operators
 from bridge.report import Joined, load
@@ -18,7 +18,7 @@ PARTS = ("summary", "device", "host")
 
 
 @click.command()
-@click.argument("dump", type=options.FILE)
+@click.argument("dump", type=click.Path(path_type=Path))
 @click.option(
     "-t",
     "--top",
@@ -104,7 +104,7 @@ def analyze(  # noqa: PLR0913 - one parameter per option
         parts[side] = (
             listing.wiki(table, side)
             if wiki
-            else listing.table(table, side, options.terminal_width())
+            else listing.table(table, side, shutil.get_terminal_size().columns)
         )
     return "\n".join(text for part, text in parts.items() if print_only in (None, part))
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 import pandas as pd
 
-from bridge.cli import options
 from bridge.compat.mxnet.aggregate import (
     MS,
     OPERATORS,
@@ -64,7 +63,7 @@ def _rows(table: pd.DataFrame) -> list[Row]:
 
 
 @click.command()
-@click.argument("report", type=options.FILE)
+@click.argument("report", type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice(tuple(WRITERS)), default="table", show_default=True)  # fmt: skip
 @click.option("--sort-by", type=click.Choice(SORTED_BY), default="total", show_default=True)
 @click.option("--ascending", is_flag=True)

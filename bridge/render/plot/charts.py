@@ -32,7 +32,7 @@ def draw_histogram(axes: Axes, found: Durations) -> None:
         color = COLORS[row % (len(COLORS) - 1)]
         axes.stairs(top, found.edges_ns, baseline=row, fill=True, facecolor=color)
         axes.axhline(row, color="#bbbbbb", linewidth=0.5)
-    of_row = zip(found.names, found.counts.sum(axis=1), found.total_ns, strict=True)
+    of_row = zip(found.names, found.activities, found.total_ns, strict=True)
     size = min(6.5, page.row_height(axes, len(found.names)) * 0.42)
     said = [
         f"{page.fit(axes, name, CURVE_NAMES, size, 34)}\n{n:,} ×, {time(int(ns))} in all"
@@ -97,7 +97,7 @@ def draw_lanes(axes: Axes, lanes: Lanes) -> None:
                 style = _style(nth, len(lanes.groups))
                 axes.fill_between(edges, floor, roof, step="post", linewidth=0, **style)
             floor = roof
-    used = lanes.shares.sum(axis=(0, 2)).tolist()
+    used = lanes.group_shares
     for nth, name in enumerate(lanes.groups):
         if used[nth]:
             axes.bar(0, 0, label=name, **_style(nth, len(lanes.groups)))
@@ -230,8 +230,8 @@ BAR_NAMES = 0.3  # of the figure's width
 
 def draw_bars(axes: Axes, bars: Bars, parts: Sequence[str]) -> None:
     """Draw a bar per op, the largest on top; ``parts`` name the columns. What has no op is grey."""
-    totals = bars.parts.sum(axis=1)
-    whole, (by, unit) = int(totals.sum()), scale(int(totals.max(initial=0)))
+    totals = bars.total_ns
+    whole, (by, unit) = bars.whole_ns, scale(int(totals.max(initial=0)))
     place, left = np.arange(len(bars.names)), np.zeros(len(bars.names))
     no_op = place >= len(place) - bars.reasons
     for nth, part in enumerate(parts):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import Any, BinaryIO
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -167,13 +166,13 @@ def figure(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
         yield drawn, drawn.add_subplot()
 
 
-def save(drawn: Figure, path: Path, suffix: str) -> None:
-    """Write a figure in the format of a suffix of `FORMATS`; call it where `figure` is still open.
+def save(drawn: Figure, file: BinaryIO, suffix: str) -> None:
+    """Write a figure into a file, in the format of a suffix of `FORMATS`; call it where `figure` is still open.
 
     A `ValueError` says that the figure is too small for what it shows.
     """
     try:
-        drawn.savefig(path, format=suffix[1:], dpi=DPI, metadata=UNDATED[suffix])
+        drawn.savefig(file, format=suffix[1:], dpi=DPI, metadata=UNDATED[suffix])
     except UserWarning as error:
         raise ValueError(TOO_SMALL.format(*drawn.get_size_inches())) from error
 

@@ -14,12 +14,13 @@ from bridge.analyze.tables.statistics import CALLS_OF, FIRST, LAST, THERE, UNION
 from bridge.analyze.tables.table import making, rows_of
 from bridge.analyze.tables.views import ACTIVITIES, RANGES, VIEWS, dimensions_of
 from bridge.join.arrays import NONE, Flags, Ints, number, unions
-from bridge.join.attributed import CALL_ID, CALL_ID_SHIFT, Attributed
+from bridge.join.attributed import Attributed
 from bridge.scale.aggregates import label, options
 from bridge.scale.merging import Merged, Times, matched
 from bridge.scale.requests import OF_ONE, Asked
 from bridge.scale.windows.window import Part, WindowsError
 from importers import frames
+from importers.frames import CALL_ID, CALL_ID_SHIFT
 from importers.nsys.windows import Window
 
 # -- Calls that go on from one window into others: what they amount to in each, put together at the end

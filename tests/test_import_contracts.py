@@ -1,0 +1,106 @@
+"""The contracts on imports, in pyproject.toml: they hold, they refuse what they are for, and no imports run in a circle."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+from real_parts import ROOT
+
+pytestmark = pytest.mark.slow
+grimp = pytest.importorskip("grimp", reason="import-linter is not installed")
+
+# What no contract may let pass, by the module that it is added to, and what the linter then says.
+BREACHES = {
+    "bridge/analyze/devices.py": (
+        "from bridge.render import table",
+        "from bridge.store import runs",
+        "from bridge.cli import options",
+        "from bridge.annotate import instant",
+        "from bridge import report",
+        "def later():\n    from importers.columns import Database",
+        "def later():\n    import sqlite3",
+        "if TYPE_CHECKING:\n    from pathlib import Path",
+    ),
+    "bridge/join/steps.py": (
+        "from bridge.analyze import totals",
+        "from bridge.render import units",
+    ),
+    "bridge/render/units.py": ("import os", "from bridge.store import runs"),
+    "bridge/annotate/op.py": ("from bridge.join import nesting", "import importers"),
+    "importers/texts.py": ("from bridge.knowledge import kernels",),
+    "bridge/capture/tool.py": ("from bridge.cli import run",),
+    "bridge/scale/task.py": ("from bridge.store import runs",),
+}
+REFUSED = (
+    "bridge.analyze.devices -> bridge.render.table",
+    "bridge.analyze.devices -> bridge.store.runs",
+    "bridge.analyze.devices -> bridge.cli.options",
+    "bridge.analyze.devices -> bridge.annotate.instant",
+    "bridge.analyze.devices -> bridge.report",
+    "bridge.analyze.devices -> importers.columns",
+    "bridge.analyze.devices -> sqlite3",
+    "bridge.analyze.devices -> pathlib",
+    "bridge.join.steps -> bridge.analyze.totals",
+    "bridge.join.steps -> bridge.render.units",
+    "bridge.render.units -> os",
+    "bridge.render.units -> bridge.store.runs",
+    "bridge.annotate.op -> bridge.join.nesting",
+    "bridge.annotate.op -> importers",
+    "importers.texts -> bridge.knowledge.kernels",
+    "bridge.capture.tool -> bridge.cli.run",
+    "bridge.scale.task -> bridge.store.runs",
+)
+
+
+def linted(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Check the packages of a folder against the contracts of this checkout."""
+    program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    options = ("--config", str(ROOT / "pyproject.toml"), "--no-cache")
+    return subprocess.run(
+        [sys.executable, "-P", "-c", program, *options],
+        cwd=folder,
+        env={"PYTHONPATH": str(folder), "PATH": "", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def imports() -> dict[str, set[str]]:
+    """Return which modules every module imports, within functions and for types too."""
+    graph = grimp.build_graph("bridge", "importers", cache_dir=None)
+    return {one: graph.find_modules_directly_imported_by(one) for one in graph.modules}
+
+
+def test_the_contracts_hold():
+    found = linted(ROOT)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_the_contracts_refuse_what_they_are_for(tmp_path: Path):
+    for package in ("bridge", "importers"):
+        shutil.copytree(
+            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    for path, lines in BREACHES.items():
+        with (tmp_path / path).open("a", encoding="utf-8") as file:
+            file.writelines(f"\n{line}\n" for line in ("from typing import TYPE_CHECKING", *lines))
+    found = linted(tmp_path)
+    assert found.returncode == 1, found.stdout + found.stderr
+    assert [line for line in REFUSED if f"{line} " not in found.stdout] == []
+
+
+def test_no_imports_run_in_a_circle():
+    TopologicalSorter(imports()).prepare()
+    with pytest.raises(CycleError):
+        TopologicalSorter({"a": {"b"}, "b": {"a"}}).prepare()
+
+
+def test_no_module_imports_the_table_of_names_that_users_see():
+    assert [one for one, others in imports().items() if "bridge" in others] == []

@@ -136,9 +136,13 @@ def attributes_called(code: str) -> set[str]:
 
 
 def computations(code: str) -> list[str]:
-    """List the methods and functions of NumPy and pandas that group, sum or order."""
+    """List the methods and functions of NumPy and pandas that group, sum or order; `sum` of Python is none."""
     nodes = (node for node in ast.walk(parsed(code)) if isinstance(node, ast.Call))
-    called = [(n.lineno, ast.unparse(n.func).split(".")) for n in nodes]
+    called = [
+        (n.lineno, ast.unparse(n.func).split("."))
+        for n in nodes
+        if isinstance(n.func, ast.Attribute)
+    ]
     found = [(".".join(names[-length:]), line) for line, names in called for length in (1, 2)]
     return sorted(f"{name} in line {line}" for name, line in set(found) if name in COMPUTATIONS)
 

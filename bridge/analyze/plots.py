@@ -34,7 +34,8 @@ class Bars:
     @property
     def total_ns(self) -> Ints:
         """Time in ns by name."""
-        return self.parts.sum(axis=1)
+        total: Ints = self.parts.sum(axis=1)
+        return total
 
     @property
     def whole_ns(self) -> int:
@@ -59,7 +60,8 @@ class Lanes:
     @property
     def group_shares(self) -> list[float]:
         """How much each group works, over all lanes and bins."""
-        return self.shares.sum(axis=(0, 2)).tolist()
+        shares: list[float] = self.shares.sum(axis=(0, 2)).tolist()
+        return shares
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ class Durations:
     @property
     def activities(self) -> Ints:
         """How many activities there are by name."""
-        return self.counts.sum(axis=1)
+        total: Ints = self.counts.sum(axis=1)
+        return total
 
 
 def breakdown(joined: Attributed, top: int) -> Bars:

@@ -37,7 +37,8 @@ class Stack:
     @cached_property
     def total_bytes(self) -> Ints:
         """Bytes of all categories, per time."""
-        return self.level.sum(axis=1)
+        total: Ints = self.level.sum(axis=1)
+        return total
 
 
 @dataclass(frozen=True)

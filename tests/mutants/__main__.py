@@ -26,7 +26,7 @@ KEPT = ROOT / "build" / "mutants"
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 ROOMS = {
     "importers": "importers/*", "join": "bridge/join/*", "analyze": "bridge/analyze/*", "render": "bridge/render/*",
-    "store": "bridge/store/*", "fleet": "bridge/scale/*", "windowed": "bridge/scale/windows/*", "annotate": "bridge/annotate/*",
+    "store": "bridge/store/*", "scale": "bridge/scale/*", "windows": "bridge/scale/windows/*", "annotate": "bridge/annotate/*",
     "session": "bridge/capture/session/*", "capture": "bridge/capture/*",
 }  # fmt: skip
 SUITES = {

@@ -20,7 +20,7 @@ def recorded(path: str | None) -> AbstractContextManager[None]:
 
 
 def _session(**options: Any) -> Any:
-    from bridge.capture.session.profile import profile  # noqa: PLC0415 (most programs record nothing)
+    from bridge.capture.session.profile import profile  # most programs record nothing
 
     return profile(**options)
 

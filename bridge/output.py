@@ -65,9 +65,9 @@ def compressed(path: Path, gzip: bool) -> Iterator[BinaryIO]:
 
 def _gzip() -> Any:
     try:
-        from isal import igzip  # noqa: PLC0415 - there is no wheel for every platform
+        from isal import igzip  # there is no wheel for every platform
     except ImportError:
-        import gzip  # noqa: PLC0415
+        import gzip
 
         return gzip.GzipFile
     return igzip.IGzipFile

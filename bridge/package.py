@@ -19,8 +19,8 @@ IMPORTERS = "importers"
 @contextmanager
 def importers_are_ours() -> Iterator[None]:
     """Within the block, `import importers` means our package."""
-    from importlib.util import find_spec  # noqa: PLC0415 (`import bridge` is light)
-    from pathlib import Path  # noqa: PLC0415
+    from importlib.util import find_spec  # `import bridge` is light
+    from pathlib import Path
 
     home = Path(__file__).resolve().parent.parent
     spec = find_spec(IMPORTERS)

@@ -157,7 +157,7 @@ class Joined:
         group_by_overload_name: bool = False,  # noqa: ARG002 - none is recorded
     ) -> Averages:
         """Return a row per op, API call, kernel and copy, as PyTorch's profiler does: see docs/averages.md."""
-        from bridge.analyze.tables.averages import averages  # noqa: PLC0415 (other tables need none of it)
+        from bridge.analyze.tables.averages import averages  # other tables need none of it
 
         no_timeline.refuse(self.report, "averages of calls")
         return averages(self.attributed, by_shape=group_by_input_shape, levels=group_by_stack_n)
@@ -168,7 +168,7 @@ class Joined:
         ``rules`` are names of those to judge by, all without; ``worth`` is the fraction of the run that a
         ceiling must be to be listed, 1 % without. Raises ValueError, in a line for the user, for an unknown name.
         """
-        from bridge.analyze import advice  # noqa: PLC0415 (tables need none of it)
+        from bridge.analyze import advice  # tables need none of it
 
         return advice.advise(
             self.attributed, advice.named(rules), advice.WORTH if worth is None else worth
@@ -177,7 +177,7 @@ class Joined:
     @cached_property
     def quality(self) -> Quality:
         """How far the capture can be trusted, from 0 to 100, and the reasons: see docs/quality.md."""
-        from bridge.analyze.quality import quality  # noqa: PLC0415 (tables need none of it)
+        from bridge.analyze.quality import quality  # tables need none of it
 
         return quality(self.attributed)
 
@@ -191,8 +191,8 @@ class Joined:
 
     def _repr_html_(self) -> str:
         """Show the ops in a notebook, those that take most time first, and where every activity went."""
-        from bridge.render import headings  # noqa: PLC0415 (only notebooks need it)
-        from bridge.render.table import as_html  # noqa: PLC0415 (only notebooks need it)
+        from bridge.render import headings  # only notebooks need it
+        from bridge.render.table import as_html  # only notebooks need it
 
         table = self.by("op")
         return as_html(
@@ -208,13 +208,13 @@ class Joined:
 
     def export_trace(self, path: str | Path, **how: Any) -> Timeline:
         """Write one timeline of ops, API calls and device work: see `bridge.exports.trace`."""
-        from bridge import exports  # noqa: PLC0415 (tables need none of it)
+        from bridge import exports  # tables need none of it
 
         return exports.trace(self.attributed, path, **how)
 
     def export_tensorboard(self, folder: str | Path, **how: Any) -> list[Path]:
         """Write a trace per process for TensorBoard: see `bridge.exports.tensorboard`."""
-        from bridge import exports  # noqa: PLC0415
+        from bridge import exports
 
         return exports.tensorboard(self.attributed, folder, **how)
 

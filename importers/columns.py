@@ -52,7 +52,7 @@ def batches(stream: Any) -> Iterator[Any]:
         callbacks = _Stream.from_address(address)
         while True:
             batch = allocate_c_array(schema)
-            if callbacks.get_next(address, batch._addr()):  # noqa: SLF001
+            if callbacks.get_next(address, batch._addr()):  # noqa: SLF001 (Arrow's C interface takes an address)
                 raise RuntimeError(
                     (callbacks.get_last_error(address) or b"").decode(errors="replace")
                 )

@@ -15,9 +15,9 @@ class NotAReport(ReportError):  # noqa: N818 - reads as what it says
     """The file is not an Nsight report, or a damaged one."""
 
 
-class NothingRecorded(ReportError):  # noqa: N818
+class NothingRecorded(ReportError):  # noqa: N818 (a state, said as the user meets it)
     """The file is a profile without any range, launch or activity."""
 
 
-class ExportFailed(ReportError):  # noqa: N818
+class ExportFailed(ReportError):  # noqa: N818 (as above)
     """Turning an .nsys-rep into SQLite did not work."""

@@ -58,38 +58,38 @@ def _exported(path: Path, details: Details) -> Report:
 
 @cache
 def _beside() -> Beside:
-    from importers.recording.sidecar import found  # noqa: PLC0415 - see the module's first lines; so below
+    from importers.recording.sidecar import found  # see the module's first lines; so below
 
     return found
 
 
 @cache
 def _recordings() -> Reader:
-    from importers.recording import report  # noqa: PLC0415
-    from importers.recording.lines import is_recording  # noqa: PLC0415
+    from importers.recording import report
+    from importers.recording.lines import is_recording
 
     return is_recording, lambda path, _: report.load(path)
 
 
 @cache
 def _snapshots() -> Reader:
-    from importers.snapshot.file import is_snapshot  # noqa: PLC0415
-    from importers.snapshot.read import read as load  # noqa: PLC0415
+    from importers.snapshot.file import is_snapshot
+    from importers.snapshot.read import read as load
 
     return is_snapshot, lambda path, _: load(path)
 
 
 @cache
 def _traces() -> Reader:
-    from importers.kineto.file import is_json  # noqa: PLC0415
-    from importers.kineto.read import read as load  # noqa: PLC0415
+    from importers.kineto.file import is_json
+    from importers.kineto.read import read as load
 
     return is_json, lambda path, _: load(path)
 
 
 @cache
 def _of_kernels() -> Reader:
-    from importers.ncu.report import is_ncu, load  # noqa: PLC0415
+    from importers.ncu.report import is_ncu, load
 
     return is_ncu, load
 

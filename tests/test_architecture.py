@@ -64,6 +64,9 @@ LAYOUT = {
     "bridge/render/packet_tracks.py": {"cumsum", "argsort", "unique", "bincount"},
 }
 
+MOST_EXCEPTIONS = 120  # from the linter
+REASON = re.compile(r"# noqa: [A-Z0-9, ]+ (- |\()\S")
+
 LONGEST_MODULE = 600
 LONGEST_FUNCTION = 60
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
@@ -281,6 +284,13 @@ def test_a_command_seldom_looks_for_garbage(tmp_path: Path):
     collections, enabled = run(*words).stdout.split()[-2:]
     assert int(collections) < 100  # 220 at Python's own threshold
     assert enabled == "False"  # at the end
+
+
+@pytest.mark.slow
+def test_exceptions_from_the_linter_are_few_and_have_a_reason():
+    every = [line for path in MODULES for line in source(path).splitlines() if "# noqa" in line]
+    assert len(every) <= MOST_EXCEPTIONS
+    assert [line.strip() for line in every if not REASON.search(line)] == []
 
 
 # -- each scanner finds what it is for

@@ -30,7 +30,7 @@ SIZES = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 class Occupancy:
     """Per activity, NaN where unknown: blocks and warps of the launch per multiprocessor, and in per cent of the
     warps that fit how many are resident at most.
-    """  # noqa: D205
+    """  # noqa: D205 (a table in the text)
 
     blocks_per_sm: Floats
     warps_per_sm: Floats
@@ -74,7 +74,7 @@ def _warps_with_registers(table: pd.DataFrame, gpu: dict[str, Ints]) -> Ints:
     """Return how many warps a multiprocessor has registers for: a warp takes all its registers from one partition."""
     registers = frames.ints(table, "registers") * np.maximum(gpu["warp_size"], 1)
     per_warp = _up(np.maximum(registers, 1), REGISTERS_AT_A_TIME)
-    has_two = (gpu["compute_major"] == 6) & (gpu["compute_minor"] == 0)  # noqa: PLR2004
+    has_two = (gpu["compute_major"] == 6) & (gpu["compute_minor"] == 0)  # noqa: PLR2004 (compute capability 6.0)
     partitions = np.where(has_two, PARTITIONS_OF_6_0, PARTITIONS)
     in_each = _limit(gpu["registers_per_sm"]) // partitions // per_warp
     warps: Ints = in_each * partitions

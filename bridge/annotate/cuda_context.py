@@ -22,7 +22,7 @@ def thread_has_context() -> bool:
 
 def driver_is_loaded() -> bool:
     """Ask the dynamic linker, which loads nothing for this question."""
-    from ctypes import CDLL  # noqa: PLC0415 (only where somebody asks)
+    from ctypes import CDLL  # only where somebody asks
 
     try:
         CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)

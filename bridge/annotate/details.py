@@ -152,7 +152,7 @@ class Observer:
 
     def _costs(self, seen: Seen, outputs: tuple[Tensor, ...]) -> dict[str, int]:
         """Return bytes, and on demand FLOPs, where a formula knows them."""
-        from bridge.knowledge.formulas import Call, bytes_moved, flops  # noqa: PLC0415 (once for each kind of call)
+        from bridge.knowledge.formulas import Call, bytes_moved, flops  # once for each kind of call
 
         inputs, values = seen
         call = Call(
@@ -203,7 +203,7 @@ def recordings() -> list[Any]:
     found = [] if state.writer is None else [state.writer]
     if state.attached:
         if _Beside.writer is None:
-            from bridge.annotate.recording import sidecar  # noqa: PLC0415 (only where a tool is attached)
+            from bridge.annotate.recording import sidecar  # only where a tool is attached
 
             _Beside.writer = sidecar.writer
         beside = _Beside.writer()
@@ -214,7 +214,7 @@ def recordings() -> list[Any]:
 
 def of_function(function: Callable[..., Any], name: str, details: Wanted) -> Observer:
     """Return who looks at the calls of a function; raise TypeError for an argument that it has not."""
-    from inspect import signature  # noqa: PLC0415 (10 ms, and most ops have no details)
+    from inspect import signature  # 10 ms, and most ops have no details
 
     try:
         parameters = list(signature(function).parameters.values())

@@ -114,13 +114,13 @@ os.register_at_fork(before=_before_fork)
 
 
 def _nvtx() -> Emitter | str:
-    from bridge.annotate import pypi  # noqa: PLC0415 (nvtx costs 70 ms, paid only under a tool)
+    from bridge.annotate import pypi  # nvtx costs 70 ms, paid only under a tool
 
     return pypi.connect()
 
 
 def _interop() -> Emitter | str:
-    from bridge.annotate import interop  # noqa: PLC0415 (ctypes: as above)
+    from bridge.annotate import interop  # ctypes: as above
 
     return interop.connect()
 

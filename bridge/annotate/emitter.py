@@ -12,7 +12,7 @@ from bridge.annotate.label import Label
 
 def version_of(distribution: str) -> str:
     """Return the version installed, or nothing."""
-    from importlib import metadata  # noqa: PLC0415 (30 ms, and most programs never ask)
+    from importlib import metadata  # 30 ms, and most programs never ask
 
     try:
         return metadata.version(distribution)

@@ -94,7 +94,7 @@ class Domain:
 COUNTER = "counter:"  # before the name, in the text of the mark: what importers know it by
 # Held again by its own thread: a signal handler may count while another count is recorded.
 _adding = RLock()
-os.register_at_fork(after_in_child=_adding._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001
+os.register_at_fork(after_in_child=_adding._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001 (as the standard library does with its own locks)
 
 
 def mark(

@@ -43,7 +43,7 @@ def color_of(label: Label) -> int | None:
     """Return the colour as 0xAARRGGBB, the same one for the same name wherever it is automatic."""
     if label.color != AUTO:
         return label.color
-    from zlib import crc32  # noqa: PLC0415 (where somebody wants it)
+    from zlib import crc32  # where somebody wants it
 
     return COLORS[PALETTE[crc32(text(label.name)) % len(PALETTE)]]
 

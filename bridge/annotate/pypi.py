@@ -93,8 +93,8 @@ class Nvtx:
 def connect() -> Nvtx | str:
     """Import the package, or say why it does not serve."""
     try:
-        import nvtx  # noqa: PLC0415 (this module is loaded only under a tool, but fails without nvtx)
-        from nvtx._lib import lib  # noqa: PLC0415 (the one interface that 0.2.10 to 0.2.17 share)
+        import nvtx  # this module is loaded only under a tool, but fails without nvtx
+        from nvtx._lib import lib  # the one interface that 0.2.10 to 0.2.17 share
     except (ImportError, OSError) as problem:
         return f"nvtx cannot be imported: {problem}"
     try:

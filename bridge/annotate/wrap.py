@@ -90,7 +90,7 @@ def relaying_async(begin: Begin) -> Callable[..., Any]:
             try:
                 value = yield yielded.pop()
                 step = inner.asend
-            except BaseException as error:  # noqa: BLE001
+            except BaseException as error:  # noqa: BLE001 (the caller raises it again)
                 step, value = inner.athrow, error
 
     return relay

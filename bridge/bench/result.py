@@ -286,7 +286,7 @@ NOT_KNOWN = -1.0
 
 def rows(results: Iterable[Result]) -> pd.DataFrame:
     """Return a row per result; times in ns, -1 for what is not known."""
-    import pandas as pd  # noqa: PLC0415 - a benchmark in a program needs none of it
+    import pandas as pd  # a benchmark in a program needs none of it
 
     return pd.DataFrame([_row(one) for one in results])
 
@@ -333,7 +333,7 @@ def telling(results: Sequence[Result]) -> pd.DataFrame:
 
 def table(results: Sequence[Result], look: Look | None = None) -> str:
     """Return results as a table of text, a row each; what all have in common is said once, under it."""
-    from bridge.render.table import Look, for_terminal  # noqa: PLC0415 - pandas and rich
+    from bridge.render.table import Look, for_terminal  # pandas and rich
 
     found = telling(results)
     alike = [column for column in ALIKE if column in found and len(found[column].unique()) == 1]

@@ -146,7 +146,7 @@ def _made(make: Any, shape: Shape, dtype: str) -> Any:
 
 
 def _numpy(device: str | None) -> Any:
-    import numpy  # noqa: ICN001, PLC0415 - beside two others with the same face
+    import numpy  # noqa: ICN001 - beside two others with the same face
 
     if device not in {None, "cpu"}:
         raise BenchError(f"--device {device}: NumPy's arrays are on the CPU; --with torch or cupy")
@@ -154,7 +154,7 @@ def _numpy(device: str | None) -> Any:
 
 
 def _cupy(_device: str | None) -> Any:
-    import cupy  # noqa: PLC0415 - where it is asked for
+    import cupy  # where it is asked for
 
     return _of_arrays(cupy, cupy.random.default_rng(SEED))
 
@@ -170,7 +170,7 @@ def _of_arrays(library: Any, random: Any) -> Any:
 
 
 def _torch(device: str | None) -> Any:
-    import torch  # noqa: PLC0415 - where it is asked for, or loaded already
+    import torch  # where it is asked for, or loaded already
 
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     generator = torch.Generator().manual_seed(SEED)

@@ -157,7 +157,7 @@ def diff(  # noqa: PLR0913, PLR0917 - what every command takes
     Each is a report file (several with commas), or a run of the store: its number, or its name. With AFTER alone,
     BEFORE is the newest other run of the store; with AFTER and a --budget alone, nothing is compared.
     """
-    if len(reports) > 2:  # noqa: PLR2004
+    if len(reports) > 2:  # noqa: PLR2004 (a diff has two sides)
         raise click.UsageError("two reports are compared; several of one run go with commas: a,b")
     named = [Side.of(text, db) for text in reports]
     limits = _budget(budget)

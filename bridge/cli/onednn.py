@@ -81,7 +81,7 @@ def _warn(log: Log) -> None:
         click.echo(f"warning: {lines} could not be read, such as {example!r}", err=True)
 
 
-def _text(  # noqa: PLR0913
+def _text(  # noqa: PLR0913 (what the output is made of)
     log: Log,
     by: tuple[str, ...],
     table: pd.DataFrame,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
     """Write a file, through gzip if its name ends in .gz; raises `OutputError` if it cannot be written."""
-    from bridge.output import compressed, whole  # noqa: PLC0415 (what only annotates writes nothing)
+    from bridge.output import compressed, whole  # what only annotates writes nothing
 
     target = Path(path)
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, default=str)

@@ -133,6 +133,6 @@ def _notification(one: NotJudged) -> dict[str, Any]:
 
 def _uri(name: str) -> str:
     """Return a file's name as a relative reference: RFC 3986 keeps blanks and more out of it."""
-    from urllib.parse import quote  # noqa: PLC0415 (only this output needs it)
+    from urllib.parse import quote  # only this output needs it
 
     return quote(name)

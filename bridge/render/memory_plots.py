@@ -55,7 +55,7 @@ def frame(span: tuple[int, int], most: int, place: tuple[int, int, int]) -> Iter
 
 def nice(step: float, base: int) -> int:
     """Return a round step that is no less: 1, 2 or 5 times a power of ten, or a power of two."""
-    if base == 2:  # noqa: PLR2004
+    if base == 2:  # noqa: PLR2004 (the base of the axis)
         return 1 << max(0, int(step - 1).bit_length() if step > 1 else 0)
     scale = 10 ** max(0, floor(log10(max(1.0, step))))
     return int(next(n * scale for n in (1, 2, 5, 10) if n * scale >= step))

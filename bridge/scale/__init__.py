@@ -30,7 +30,7 @@ def load(
     workers see the files by the same path. ``how`` are the fields of `bridge.join.choices.Choices`. A report that
     cannot be read is handed to ``broken``, and without it raises `importers.ReportError`.
     """
-    from bridge.scale.loading import load as loaded  # noqa: PLC0415 (light until it is used)
+    from bridge.scale.loading import load as loaded  # light until it is used
 
     tables = (by,) if isinstance(by, str) else tuple(by)
     return loaded(paths, tables, workers, scheduler, broken, how)

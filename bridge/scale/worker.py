@@ -19,6 +19,6 @@ def version() -> str:
 def done(task: Task) -> Aggregates | Broken:
     """Load, join and aggregate one report; a report that cannot be read is told, not raised."""
     with importers_are_ours():
-        from bridge.scale.work import work  # noqa: PLC0415 - in the worker alone
+        from bridge.scale.work import work  # in the worker alone
 
         return work(task)

@@ -214,7 +214,7 @@ def kernels(path: Path, *, metrics: bool) -> list[Kernel]:
 
 def _library(path: Path) -> Any:
     try:
-        import ncu_report  # noqa: PLC0415 (17 MB that only these files need)
+        import ncu_report  # 17 MB that only these files need
     except ImportError as error:
         raise NotAReport(f"{path.name}: {MISSING_LIBRARY}") from error
     return ncu_report

@@ -88,7 +88,7 @@ def _lists(found: object, key: str) -> list[Any] | None:
 
 
 def _instruction(name: str) -> Any:
-    run = pickle._Unpickler.dispatch[getattr(pickle, name)[0]]  # noqa: SLF001
+    run = pickle._Unpickler.dispatch[getattr(pickle, name)[0]]  # noqa: SLF001 (pickle has no public table of its instructions)
     return _keyed(run, KEYED[name]) if name in KEYED else run
 
 

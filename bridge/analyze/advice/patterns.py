@@ -99,7 +99,7 @@ def bias_before_norm(seen: Seen) -> Finding | None:
 def _third(shapes: str) -> bool:
     """Tell whether a third input has a shape: a convolution's bias."""
     listed = _listed(shapes)
-    return len(listed) > 2 and isinstance(listed[2], list) and len(listed[2]) == 1  # noqa: PLR2004
+    return len(listed) > 2 and isinstance(listed[2], list) and len(listed[2]) == 1  # noqa: PLR2004 (the third of an op's arguments)
 
 
 def misaligned(seen: Seen) -> Finding | None:

@@ -268,7 +268,7 @@ class KinetoTracks(Tracks):
         super().__init__(report)
         self.together = together
 
-    def _stream(self, report: int, process: int, device: int, context: int, stream: int) -> int:  # noqa: ARG002
+    def _stream(self, report: int, process: int, device: int, context: int, stream: int) -> int:  # noqa: ARG002 (the interface of `Tracks`)
         self.homes.append(Home(self._device(report, process, device), stream, f"stream {stream}"))
         return len(self.homes) - 1
 

@@ -68,7 +68,7 @@ class Known:
         ``dtype`` (of `DTYPES`) is that of inputs where a call says none. By a convention other than ours what is recorded
         is left aside, unless ``told``.
         """
-        from bridge.analyze.tables.input_shapes import (  # noqa: PLC0415 (that package is made of this one)
+        from bridge.analyze.tables.input_shapes import (  # that package is made of this one
             shapes as said_shapes,
         )
 

@@ -128,7 +128,7 @@ def snapshot(path: str | Path) -> int:
     ``nvml_amend`` a GPU is what the process has of it besides, if NVIDIA's management library tells. Replaces the
     file; raises `OutputError`.
     """
-    from bridge.output import write  # noqa: PLC0415 (what only annotates writes nothing)
+    from bridge.output import write  # what only annotates writes nothing
 
     found = _live.look(_scope.get())
     rows = [

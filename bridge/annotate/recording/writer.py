@@ -41,7 +41,7 @@ def encoded(line: Mapping[str, Any], default: Callable[[Any], Any] | None = repr
 
 
 def _json(line: Any, default: Callable[[Any], Any] | None) -> str:
-    import json  # noqa: PLC0415 (5 ms, and most programs write nothing)
+    import json  # 5 ms, and most programs write nothing
 
     return json.dumps(
         line, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=default
@@ -54,7 +54,7 @@ def _spelled(character: str) -> str:
 
 def _finite(value: Any) -> Any:
     if isinstance(value, float) and not isfinite(value):
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124 (only NaN differs from itself)
     if isinstance(value, Mapping):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -291,7 +291,7 @@ class Writer:
 
     def about(self, metadata: Mapping[str, Any]) -> None:
         """Take what the program says of itself; raises TypeError for what JSON cannot say."""
-        import json  # noqa: PLC0415 (5 ms, and most programs say nothing)
+        import json  # 5 ms, and most programs say nothing
 
         try:
             said = json.loads(encoded(dict(metadata), default=None))  # as it is now

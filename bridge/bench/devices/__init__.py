@@ -78,7 +78,7 @@ def _index(value: Any) -> int | None:
 def _gpu(index: int) -> Device:
     """Return a GPU that was asked for: through PyTorch where that has it, else through cuda-python."""
     try:
-        import torch  # noqa: PLC0415 - seconds, and only where a GPU is asked for
+        import torch  # seconds, and only where a GPU is asked for
 
         if torch.cuda.is_available():
             if index >= torch.cuda.device_count():
@@ -98,7 +98,7 @@ def host_device() -> Host:
 @lru_cache
 def torch_cuda(index: int) -> TorchCuda:
     """Return a GPU through PyTorch."""
-    import torch  # noqa: PLC0415 - loaded by who made the tensors
+    import torch  # loaded by who made the tensors
 
     return TorchCuda(torch, index)
 

@@ -153,8 +153,8 @@ def run(nsys: Program) -> SelfTest:
 
 
 def _counted(report: Path, backend: str) -> SelfTest:
-    import importers  # noqa: PLC0415 (pandas, only once there is something to read)
-    from importers.errors import NothingRecorded  # noqa: PLC0415
+    import importers  # pandas, only once there is something to read
+    from importers.errors import NothingRecorded
 
     try:
         ranges = importers.load(report, details=False).ranges
@@ -314,7 +314,7 @@ IMPORTERS = (  # where Debian's package has it
 
 def unreadable(report: Path, machine: Machine) -> Finding:
     """Try a report with the nsys that is installed: one that is older than its recorder cannot read it."""
-    import importers  # noqa: PLC0415 (pandas, only for this question)
+    import importers  # pandas, only for this question
 
     try:
         found = importers.load(report, details=False)

@@ -100,7 +100,7 @@ class Automatic:
             yield from self._of_torch()
 
     def _of_torch(self) -> Iterator[Any]:
-        from bridge.frameworks import torch  # noqa: PLC0415 (where PyTorch is loaded already)
+        from bridge.frameworks import torch  # where PyTorch is loaded already
 
         yield torch.optimizer_steps()
         yield torch.dataloader_waits()

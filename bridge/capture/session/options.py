@@ -96,9 +96,9 @@ def checked_metadata(metadata: Any) -> dict[str, Any]:
         return {}
     if not isinstance(metadata, Mapping):
         raise TypeError(f"profile: metadata is a mapping, not {metadata!r}")
-    from json import loads  # noqa: PLC0415 (5 ms, and most sessions say nothing)
+    from json import loads  # 5 ms, and most sessions say nothing
 
-    from bridge.annotate.recording.writer import encoded  # noqa: PLC0415
+    from bridge.annotate.recording.writer import encoded
 
     try:
         said: dict[str, Any] = loads(encoded(dict(metadata), default=None))

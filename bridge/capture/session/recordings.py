@@ -58,12 +58,12 @@ class Recorded:
 
     def joined(self) -> Joined:
         """Return the tables; raises `ReportError` if nothing was recorded."""
-        from bridge.package import importers_are_ours  # noqa: PLC0415 (pandas, when somebody asks)
+        from bridge.package import importers_are_ours  # pandas, when somebody asks
 
         with importers_are_ours():
-            from bridge.report import join  # noqa: PLC0415
-            from importers.errors import NothingRecorded  # noqa: PLC0415
-            from importers.recording import report  # noqa: PLC0415
+            from bridge.report import join
+            from importers.errors import NothingRecorded
+            from importers.recording import report
 
             if self._writer is None:
                 raise NothingRecorded(NOTHING)
@@ -98,7 +98,7 @@ class Recorded:
             warn(f"{file}: {problem}")
 
     def _copy(self, file: Path) -> None:
-        from bridge.output import whole  # noqa: PLC0415 (most sessions copy nothing)
+        from bridge.output import whole  # most sessions copy nothing
 
         if self._writer is None:
             self.joined()  # says why not
@@ -119,7 +119,7 @@ class Recorded:
         try:
             return path.read_bytes().splitlines(keepends=True)
         except OSError as error:
-            from importers.errors import NotAReport  # noqa: PLC0415 (as above)
+            from importers.errors import NotAReport  # as above
 
             raise NotAReport(f"{path}: {error.strerror}") from error
 

@@ -71,7 +71,7 @@ def ordered(
     """Give kind, domain and sorted rows; raises ValueError for what cannot be sorted by."""
     if sort_by not in SORTED_BY:
         raise ValueError(f"dumps: no sort_by {sort_by!r}: one of {', '.join(SORTED_BY)}")
-    key: Callable[[Row], float] = lambda row: getattr(row, sort_by)  # noqa: E731
+    key: Callable[[Row], float] = lambda row: getattr(row, sort_by)  # noqa: E731 (one of two functions)
     for kind, found in kinds.items():
         for domain, rows in found.items():
             yield kind, domain, sorted(rows, key=key, reverse=not ascending)

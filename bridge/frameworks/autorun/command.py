@@ -51,12 +51,12 @@ def _run_script(path: str, arguments: list[str]) -> None:
     sys.argv[:] = [path, *arguments]
     sys.modules[MAIN] = main = _main()
     if get_importer(path) is not None:  # a folder or an archive, with a __main__ in it
-        _replace_first_path(os.path.abspath(path))  # noqa: PTH100 (as python: links are kept)
-        _execute(runpy._run_module_as_main, MAIN, False)  # type: ignore[attr-defined]  # noqa: SLF001
+        _replace_first_path(os.path.abspath(path))
+        _execute(runpy._run_module_as_main, MAIN, False)  # type: ignore[attr-defined]  # noqa: SLF001 (what python calls)
         return
-    whole = os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118 (as python: not normalised)
+    whole = os.path.join(os.getcwd(), path)
     source = _read(whole)
-    _replace_first_path(os.path.dirname(os.path.realpath(path)))  # noqa: PTH120
+    _replace_first_path(os.path.dirname(os.path.realpath(path)))
     main.__file__, main.__loader__ = whole, SourceFileLoader(MAIN, whole)
     code = _execute(compile, source, whole, "exec", 0, True)
     _execute(exec, code, main.__dict__)

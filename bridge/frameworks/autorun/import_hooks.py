@@ -102,7 +102,6 @@ def _wrap(text: str) -> Wrap:
 
 
 # Imported when the library is there, and from their own modules: `bridge.torch` may be what imports torch.
-# ruff: noqa: PLC0415
 
 
 def _torch(options: Options) -> None:

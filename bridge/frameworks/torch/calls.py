@@ -53,7 +53,7 @@ class Part:
         seen, todo = set(roots), list(roots)
         while todo:
             node = todo.pop()
-            number = node._sequence_nr()  # noqa: SLF001
+            number = node._sequence_nr()  # noqa: SLF001 (the number that PyTorch's profiler records)
             if not self.begin <= number < self.end:
                 self.outside += [node] if number != ACCUMULATES else []
                 continue
@@ -73,7 +73,7 @@ def _followers(node: Any, number: int) -> list[Any]:
     """List the nodes that a node hands gradients to; those that accumulate learn of it."""
     found = [other for other, _ in node.next_functions if other is not None]
     for other in found:
-        if other._sequence_nr() == ACCUMULATES:  # noqa: SLF001
+        if other._sequence_nr() == ACCUMULATES:  # noqa: SLF001 (as above)
             earliest, spent = other.metadata.get(USE, (number, False))
             other.metadata[USE] = (number if spent else min(earliest, number), False)
     return found
@@ -82,7 +82,7 @@ def _followers(node: Any, number: int) -> list[Any]:
 def accumulating(node: Any) -> list[Any]:
     """List the nodes behind this one that add to the `grad` of a leaf."""
     found = (other for other, _ in node.next_functions if other is not None)
-    return [other for other in found if other._sequence_nr() == ACCUMULATES]  # noqa: SLF001
+    return [other for other in found if other._sequence_nr() == ACCUMULATES]  # noqa: SLF001 (as above)
 
 
 def comes_next(node: Any, number: int) -> bool:
@@ -239,7 +239,7 @@ def current() -> Pass | None:
 def runs_next(node: Any, number: int) -> bool:
     """Tell whether the running pass runs this node, which accumulates, after that of the number."""
     try:
-        return comes_next(node, number) and bool(_C._will_engine_execute_node(node))  # noqa: SLF001
+        return comes_next(node, number) and bool(_C._will_engine_execute_node(node))  # noqa: SLF001 (as torch.autograd.graph asks)
     except RuntimeError:  # autograd.grad() of that very leaf: its gradient is returned, not added
         return False
 

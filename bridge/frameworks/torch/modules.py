@@ -85,7 +85,7 @@ def _modules(module: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]
 
 def _annotated(module: Any) -> bool:
     """Tell whether a module, or the one that it wraps, has hooks of ours."""
-    hooks = [*module._forward_pre_hooks.values(), getattr(module, COMPILED, None)]  # noqa: SLF001
+    hooks = [*module._forward_pre_hooks.values(), getattr(module, COMPILED, None)]  # noqa: SLF001 (PyTorch has no public list of hooks)
     sites = (getattr(hook, "__self__", None) for hook in hooks)
     found = any(isinstance(site, Site) and site.on for site in sites)
     wrapped = _wrapped(module)

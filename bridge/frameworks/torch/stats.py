@@ -61,7 +61,7 @@ class Stats:
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row per module; ``no_formula`` as a text."""
-        import pandas as pd  # noqa: PLC0415 - only who asks for it needs it
+        import pandas as pd  # only who asks for it needs it
 
         rows = [{**vars(one), "no_formula": _listed(one.no_formula)} for one in self.modules]
         return pd.DataFrame(rows, columns=list(COLUMNS))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import made_reports
 import pytest
+from pandas.testing import assert_frame_equal
 
+import bridge
+from bridge import store
+from bridge.cli.demo_report import make
+from bridge.report import join
 from bridge.store.tables import VERSION, opened
 from importers.frames import DEVICE_FACTS
 
@@ -80,3 +86,15 @@ def test_a_store_is_closed_once_it_has_been_read(new: Path) -> None:
         assert database.execute("SELECT count(*) FROM runs").fetchone() == (0,)
     with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
         database.execute("SELECT count(*) FROM runs")
+
+
+def test_a_store_of_version_9_opens(tmp_path: Path):
+    """A store that `bridge demo` wrote with schema 9: the first that users may have."""
+    db = tmp_path / "bridge.db"
+    db.write_bytes(gzip.decompress(Path(__file__).with_name("version-9.db.gz").read_bytes()))
+    report = tmp_path / "demo.sqlite"
+    make(report)
+    kept, read = join(store.load(db)), bridge.load(report)
+    assert kept.totals == read.totals
+    for view in ("op", "kernel", "op-kernel", "range"):
+        assert_frame_equal(kept.by(view), read.by(view))

@@ -49,7 +49,7 @@ NAMES = frozenset(  # columns that are categoricals, in whatever frame
 )
 FLAGS = frozenset(["open"])
 # Codes of these categoricals mean the same everywhere, in whatever order a file has them.
-ACTIVITY_KINDS = KERNEL, COPY, FILL, GRAPH = ("kernel", "copy", "fill", "graph")
+ACTIVITY_KINDS = KERNEL, MEMCPY, MEMSET, GRAPH = ("kernel", "memcpy", "memset", "graph")
 RANGE_KINDS = PUSH_POP, START_END = ("push_pop", "start_end")
 WAIT_KINDS = ("unknown", "event", "stream_wait", "stream", "context", "event_record")
 MEMORY_KINDS = tuple(  # what source_kind and target_kind number

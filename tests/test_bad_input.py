@@ -170,7 +170,7 @@ def assert_refused_or_read(path: Path) -> None:
     if result.exit_code:
         assert_refused(result, path.name)
     else:
-        assert json.loads(result.stdout)["format"] == "bridge.report/1"
+        assert json.loads(result.stdout)["format"] == "bridge.report/2"
 
 
 DAMAGE: dict[str, tuple[int, bytes]] = {
@@ -632,7 +632,7 @@ def test_what_is_missing_of_a_report_is_a_warning(
 ) -> None:
     path = made_reports.small(tmp_path / "report.sqlite", without=without)
     read_by_all(path, warning)
-    for by in ("op", "op-kernel", "kernel", "copy", "range"):
+    for by in ("op", "op-kernel", "kernel", "memcpy", "range"):
         # Of one view all forms, of the others on changes the one that has headings of its own for what is missing.
         for form in ("table", "json", "csv", "md") if by == "op" or NIGHT else ("table",):
             assert done("report", path, "--by", by, "--format", form)
@@ -689,7 +689,7 @@ def test_the_input_is_never_changed(name: str, tmp_path: Path) -> None:
     path = made_reports.report(there / name)
     before = listing(there)
     read_by_all(path)
-    for by in ("op", "op-kernel", "kernel", "copy", "range"):
+    for by in ("op", "op-kernel", "kernel", "memcpy", "range"):
         done("report", path, "--by", by)
     done("report", "--by", "kernel")
     assert on("import", path).exit_code == 0

@@ -23,7 +23,7 @@ from bridge.render.table import escaped
 
 KEYS = {
     "kernel": "kernel count total_ns mean_ns median_ns min_ns max_ns share",
-    "copy": "operation count total_ns mean_ns min_ns max_ns bytes gb_per_s",
+    "memcpy": "operation count total_ns mean_ns min_ns max_ns bytes gb_per_s",
     "op-kernel": "op kernel count total_ns mean_ns min_ns max_ns",
     "op": "op calls kernels copies fills graphs gpu_self_ns gpu_total_ns gpu_busy_ns cpu_self_ns"
     " cpu_total_ns gpu_mean_ns gpu_p50_ns gpu_p95_ns gpu_max_ns share",
@@ -89,7 +89,7 @@ def by_name(rows: list[Row], key: str = "op") -> dict[str, Row]:
 def test_rows_have_the_keys_of_the_contract_in_order(by: str, report: Path) -> None:
     found = every(report, by)
     assert list(found) == ["format", "by", "source", "totals", "rows"]
-    assert found["format"] == "bridge.report/1"
+    assert found["format"] == "bridge.report/2"
     assert found["by"] == by
     assert found["source"] == ["report.sqlite"]
     assert found["rows"]
@@ -150,14 +150,14 @@ def test_totals_cover_every_activity_whatever_is_shown(by: str, report: Path) ->
 def test_figures_per_op_are_right(report: Path) -> None:
     found = by_name(rows(report))
     assert found["aten::mm"] == {
-        "op": "aten::mm", "calls": 6, "kernels": 6, "copies": 6, "fills": 0, "graphs": 0,
+        "op": "aten::mm", "calls": 6, "kernels": 6, "memcpys": 6, "memsets": 0, "graphs": 0,
         "gpu_self_ns": 6 * 40, "gpu_total_ns": 6 * 120, "gpu_busy_ns": 3 * 120,
         "cpu_self_ns": 6 * 140, "cpu_total_ns": 6 * 290,
         "gpu_mean_ns": 120.0, "gpu_p50_ns": 120.0, "gpu_p95_ns": 120.0, "gpu_max_ns": 120,
         "share": 40 / 153,
     }  # fmt: skip
     assert found["step"]["gpu_total_ns"] == 6 * 130
-    assert (found["step"]["fills"], found["step"]["graphs"]) == (6, 6)
+    assert (found["step"]["memsets"], found["step"]["graphs"]) == (6, 6)
     assert set(found) == {"aten::mm", "gemm", "step", "mine | 'ü'", "open", "<unnamed>"}
 
 
@@ -171,7 +171,7 @@ def test_figures_of_the_other_tables_are_right(report: Path) -> None:
         "kernel": "mm_kernel", "count": 6, "total_ns": 180, "mean_ns": 30.0, "median_ns": 30.0,
         "min_ns": 30, "max_ns": 30, "share": 30 / 133,
     }  # fmt: skip
-    assert rows(report, "--by", "copy") == [
+    assert rows(report, "--by", "memcpy") == [
         {"operation": "[CUDA memcpy Host-to-Device]", "count": 6, "total_ns": 60, "mean_ns": 10.0,
          "min_ns": 10, "max_ns": 10, "bytes": 24_000, "gb_per_s": 400.0},
         {"operation": "[CUDA memset]", "count": 6, "total_ns": 30, "mean_ns": 5.0,
@@ -376,7 +376,7 @@ def test_filter_takes_names_with_commas_and_brackets(report: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by", ["kernel", "copy", "op", "op-kernel", "range"])
+@pytest.mark.parametrize("by", ["kernel", "memcpy", "op", "op-kernel", "range"])
 def test_filter_and_sort_work_on_no_rows(by: str, bare: Path) -> None:
     name, number = KEYS[by].split()[0], KEYS[by].split()[3]
     conditions = f"{name}=nothing, {name}!=x, {number}>3"
@@ -401,7 +401,7 @@ def test_filter_and_sort_work_on_no_rows(by: str, bare: Path) -> None:
         (["--top", "ten"], ["ten"]),
         (["--by", "modul"], ["no view 'modul'", "op-kernel"]),
         (["--by", "module", "--direction", "forward"], ["--direction goes with --by op,", "range"]),
-        (["--memory-kinds"], ["--memory-kinds goes with --by copy"]),
+        (["--memory-kinds"], ["--memory-kinds goes with --by memcpy"]),
         (["--arguments"], ["--arguments goes with --by range"]),
         (["--domain", "Other"], ["no domain 'other' in the report", "default"]),
         (["--exclude-domain", "all"], ["no domain 'all' in the report"]),

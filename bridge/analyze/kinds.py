@@ -17,7 +17,7 @@ from bridge.knowledge import kernels
 from bridge.knowledge.kernels import UNKNOWN, YES, Kernel
 from importers import frames
 
-OTHERS = (frames.COPY, frames.FILL, frames.GRAPH)  # activities that are no kernels
+OTHERS = (frames.MEMCPY, frames.MEMSET, frames.GRAPH)  # activities that are no kernels
 KINDS = (*kernels.KINDS, *OTHERS)
 
 

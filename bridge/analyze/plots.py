@@ -15,7 +15,7 @@ from bridge.join.attributed import Attributed
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from importers import frames
 
-PARTS = ("kernels, forward", "kernels, backward", "copies", "fills", "graphs")
+PARTS = ("kernels, forward", "kernels, backward", "memcpys", "memsets", "graphs")
 OTHER, OTHERS = "other op", "other ops"
 NO_OP = "no op"
 BINS = 400  # of time: finer than a column of a page can show

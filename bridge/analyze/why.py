@@ -256,7 +256,7 @@ def nothing_found(joined: Attributed, asked: str) -> str:
         return f"no activity {asked}: there are {count}, from #0 to #{count - 1}"
     near = _near(joined, asked)
     more = f"near it: {', '.join(near)}" if near else "bridge report --by kernel lists them"
-    return f"no kernel, copy or fill has {asked!r} in its name; {more}"
+    return f"no kernel, memcpy or memset has {asked!r} in its name; {more}"
 
 
 def why(joined: Attributed, rows: Ints) -> Why:

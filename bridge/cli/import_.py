@@ -177,6 +177,6 @@ def show(found: Joined | Kept | Together) -> None:
     click.echo(shown, color=look.color)
     if len(rows) > TOP:
         click.echo(f"… and {len(rows) - TOP} more rows: bridge report --by {by}")
-    if by == "op-kernel" and (moved := int(found.by("copy")["total_ns"].sum())):
-        click.echo(f"and copies and fills, {units.time(moved)}: bridge report --by copy\n")
+    if by == "op-kernel" and (moved := int(found.by("memcpy")["total_ns"].sum())):
+        click.echo(f"and memcpys and memsets, {units.time(moved)}: bridge report --by memcpy\n")
     click.echo(headings.line(found.totals, found.op_count))

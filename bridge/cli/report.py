@@ -1,4 +1,4 @@
-"""``bridge report``: tables per op, kernel, copy, range …, or of several dimensions together."""
+"""``bridge report``: tables per op, kernel, memcpy, range …, or of several dimensions together."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bridge.scale.combined import Together
 
 
-FLAGS = {"inclusive": "op-kernel", "memory_kinds": "copy", "arguments": "range"}
+FLAGS = {"inclusive": "op-kernel", "memory_kinds": "memcpy", "arguments": "range"}
 DETAILS = {"memory_kinds": ("source_kind", "target_kind"), "arguments": ("json",)}
 TELL_STEPS = ("step", "gap")  # views with a column of steps
 TELL_RANKS = frozenset(["rank", "host", "skew"])  # tables that count on who is who
@@ -91,7 +91,7 @@ VIEW = (  # what goes to Joined.by
     " list shows those there are.",
 )
 @ncu_option.ncu
-@click.option("--memory-kinds", is_flag=True, help="copy: pageable, pinned … memory apart.")
+@click.option("--memory-kinds", is_flag=True, help="memcpy: pageable, pinned … memory apart.")
 @click.option(
     "--idle-over",
     "idle_over_ns",
@@ -263,7 +263,7 @@ def _print(
     if TELL_RANKS.intersection(by.split(",")):  # what makes one doubt who is who
         options.warn(joined.rank_warnings)
     form = outputs.form_of(asked["form"], output, FORMATS)
-    headings = "copy by memory" if asked["memory_kinds"] else ""
+    headings = "memcpy by memory" if asked["memory_kinds"] else ""
     shown = "" if asked["columns"] else headings or joined.headings(by)
     text = Printed(joined, by, shown, asked["unit"]).text(table, form, to_terminal=output is None)
     outputs.give(text, output, f"{len(table)} rows", force=force)

@@ -37,7 +37,7 @@ def why(
     choices: Choices,
     form: str,
 ) -> None:
-    """Explain whose a kernel, copy or fill of REPORTS (or of a run of the store) is, and why.
+    """Explain whose a kernel, memcpy or memset of REPORTS (or of a run of the store) is, and why.
 
     It is named by its row in the frame of activities, '#12', or by its name or a part of it: then
     the longest of that name is explained. Times count from the report's first event.

@@ -108,7 +108,7 @@ SHOWN = {
         Shown("median_ns", "median", units.time, extra=True),
         *EXTREMES,
     ),
-    "copy": (
+    "memcpy": (
         Shown("operation", "operation"),
         Shown("count", "count", units.count),
         Shown("total_ns", "GPU total", units.time, bar=True),
@@ -117,7 +117,7 @@ SHOWN = {
         Shown("gb_per_s", "speed", units.rate, extra=True),
         *EXTREMES,
     ),
-    "copy by memory": (
+    "memcpy by memory": (
         Shown("operation", "operation"),
         Shown("source", "from"),
         Shown("target", "to"),
@@ -203,13 +203,13 @@ SHOWN = {
         Shown("report", "report", apart=True),
         Shown("wall_ns", "wall", units.time),
         Shown("kernel_ns", "kernels", units.time),
-        Shown("memcpy_ns", "copies", units.time, extra=True, quiet=True),
+        Shown("memcpy_ns", "memcpys", units.time, extra=True, quiet=True),
         Shown("communication_ns", "communication", units.time, extra=True, quiet=True),
         Shown("runtime_ns", "API calls", units.time, extra=True, quiet=True),
         Shown("dataloader_ns", "data", units.time, extra=True, quiet=True),
         Shown("cpu_ns", "CPU", units.time, extra=True, quiet=True),
         Shown("other_ns", "other", units.time, extra=True, quiet=True),
-        Shown("memset_ns", "fills", units.time, extra=True, quiet=True),
+        Shown("memset_ns", "memsets", units.time, extra=True, quiet=True),
         Shown("between_ns", "since last", units.time),
         Shown("change", "change", headings.change),
         Shown("state", "state"),
@@ -247,7 +247,7 @@ SHOWN = {
         Shown("compute_ns", "compute", units.time, extra=True),
         Shown("communication_ns", "communication", units.time, extra=True, quiet=True),
         Shown("exposed_ns", "exposed", units.time, extra=True, quiet=True),
-        Shown("copies_ns", "copies", units.time, extra=True, quiet=True),
+        Shown("memops_ns", "memops", units.time, extra=True, quiet=True),
         Shown("sm_efficiency", "SMs used", known(units.percent), extra=True, quiet=True),
         Shown("occupancy", "occupancy", known(units.percent), extra=True, quiet=True),
     ),

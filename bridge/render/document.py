@@ -1,4 +1,4 @@
-"""Tables as documents that programs read: JSON in the format bridge.report/1, and CSV."""
+"""Tables as documents that programs read: JSON in the format bridge.report/2, and CSV."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-FORMAT = "bridge.report/1"
+FORMAT = "bridge.report/2"
 END = "\r\n"
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what spreadsheets take for the beginning of one
 

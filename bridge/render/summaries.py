@@ -55,8 +55,8 @@ def ranks_json(source: Sequence[str], totals: Mapping[str, float], table: pd.Dat
 MATTERS = 0.05  # of a step: what passes between two steps is said from here on
 ROLES = {
     "kernel": "kernels",
-    "memcpy": "copies",
-    "memset": "fills",
+    "memcpy": "memcpys",
+    "memset": "memsets",
     "runtime": "API calls",
     "dataloader": "waiting for data",
     "cpu": "the CPU",

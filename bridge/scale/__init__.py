@@ -18,7 +18,7 @@ __all__ = ["load"]
 
 def load(
     *paths: str | Path,
-    by: str | Sequence[str] = ("op", "op-kernel", "kernel", "copy"),
+    by: str | Sequence[str] = ("op", "op-kernel", "kernel", "memcpy"),
     workers: int | None = None,
     scheduler: str | None = None,
     broken: Callable[[Broken], None] | None = None,

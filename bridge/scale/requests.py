@@ -189,6 +189,6 @@ def kept(also: Sequence[str] = ()) -> tuple[Asked, ...]:
     found += only(also)
     found += [
         _of("op-kernel", KEPT[rows_of("op-kernel")], Options(inclusive=True)),
-        _of("copy", KEPT[rows_of("copy")], Options(memory_kinds=True)),
+        _of("memcpy", KEPT[rows_of("memcpy")], Options(memory_kinds=True)),
     ]
     return tuple({one.name: one for one in found}.values())

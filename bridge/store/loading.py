@@ -11,7 +11,7 @@ import pandas as pd
 
 from bridge.store.columns import read_metrics
 from bridge.store.runs import chosen
-from bridge.store.tables import NAMED, SYMBOL, UNSAID, StoreError, opened
+from bridge.store.tables import NAMED, RENAMED_KINDS, SYMBOL, UNSAID, StoreError, opened
 from importers import frames
 from importers.columns import Columns, Database, Query, ints_of, texts_of
 from importers.ncu.metrics import Metrics
@@ -89,6 +89,8 @@ def _frame(kind: str, columns: Columns, names: Mapping[str, Strings]) -> pd.Data
     named = {
         c: _named(values, names["name"], UNSAID.get(c)) for c, values in ints.items() if c in NAMED
     }
+    if kind == "activities":
+        named["kind"] = named["kind"].rename_categories(RENAMED_KINDS)
     flags = {c: values.astype(bool) for c, values in ints.items() if c in frames.FLAGS}
     symbols = [c for c in frames.FRAMES[kind] if c in SYMBOL]
     other = {c: names[c].column(ints["name"]) for c in symbols}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +16,7 @@ from bridge.output import OutputError
 from importers.errors import ReportError
 from importers.frames import FRAMES, NAMES
 
-VERSION = 9
+VERSION = 10
 PATIENCE_S = 30  # for the locks of others
 
 # The tables for the frames: the frame's own columns, but for those kept elsewhere, and what the join found.
@@ -30,8 +32,9 @@ SUMMARIES = {
     "op": "op_summary",
     "op-kernel": "op_kernel_summary",
     "kernel": "kernel_summary",
-    "copy": "copy_summary",
+    "memcpy": "memcpy_summary",
 }
+RENAMED_KINDS = {"copy": "memcpy", "fill": "memset"}  # of activities, up to version 9
 # What Nsight Compute measured: metrics and rules by the number of a measured kernel, and which that is of an activity.
 MEASURED: Mapping[str, Mapping[str, type]] = {
     "metrics": {"kernel": int, "metric": int, "unit": int, "value": float, "text": int},
@@ -243,8 +246,56 @@ def _ninth(database: Database) -> None:
     )
 
 
+def _tenth(database: Database) -> None:
+    """Call memcpys and memsets by these words, which were memcpys and memsets: columns, tables and kinds."""
+    names = database.table_names()
+    if "copy_summary" in names:
+        database.execute("ALTER TABLE copy_summary RENAME TO memcpy_summary")
+    for old, new in (("copies", "memcpys"), ("fills", "memsets")):
+        if old in {column.name for column in database.table("op_summary").columns}:
+            database.execute(f"ALTER TABLE op_summary RENAME COLUMN {old} TO {new}")
+    for old, new in RENAMED_KINDS.items():
+        # A name that a run uses for something else too stays: `loading` knows both words.
+        database.execute(
+            "UPDATE names SET text = ? WHERE text = ? AND id IN (SELECT kind FROM activities)"
+            " AND id NOT IN (SELECT name FROM ranges) AND id NOT IN (SELECT op FROM ranges WHERE op IS NOT NULL)"
+            " AND id NOT IN (SELECT name FROM activities) AND id NOT IN (SELECT name FROM launches)",
+            [new, old],
+        )
+    for run, report, table, data in list(database.execute("SELECT * FROM aggregates")):
+        database.execute(
+            'UPDATE aggregates SET "table" = ?, data = ? WHERE run = ? AND report = ? AND "table" = ?',
+            [_renamed_table(table), _renamed_data(data), run, report, table],
+        )
+    for run, tables in list(
+        database.execute("SELECT id, tables FROM runs WHERE tables IS NOT NULL")
+    ):
+        listed = json.dumps([_renamed_table(one) for one in json.loads(tables)])
+        database.execute("UPDATE runs SET tables = ? WHERE id = ?", [listed, run])
+
+
+def _renamed_table(name: str) -> str:
+    """Return the name of a table of aggregates, as `op,copy` or `copy memory_kinds`, in the words of now."""
+    by, *options = name.split(" ")
+    parts = sorted(RENAMED_KINDS.get(one, one) for one in by.split(","))
+    return " ".join([",".join(parts), *options])
+
+
+def _renamed_data(data: bytes) -> bytes:
+    """Return a table of aggregates, as `bridge.scale.merging` packs it, with the columns and kinds of now."""
+    plain = zlib.decompress(data)
+    size = 8 + int.from_bytes(plain[:8], "little")
+    head = json.loads(plain[8:size])
+    words = {"sum copies": "sum memcpys", "sum fills": "sum memsets"}
+    head["columns"] = [[words.get(name, name), *rest] for name, *rest in head["columns"]]
+    if "kind" in head["texts"]:
+        head["texts"]["kind"] = [RENAMED_KINDS.get(one, one) for one in head["texts"]["kind"]]
+    text = json.dumps(head).encode()
+    return zlib.compress(len(text).to_bytes(8, "little") + text + plain[size:], 6)
+
+
 MIGRATIONS: list[Callable[[Database], None]] = [
-    *(_first, _second, _third, _second, _fifth, _second, _seventh, _eighth, _ninth),
+    *(_first, _second, _third, _second, _fifth, _second, _seventh, _eighth, _ninth, _tenth),
 ]
 
 
@@ -258,7 +309,7 @@ def _type(kind: str, column: str) -> type:
 
 def _summary_columns() -> dict[str, dict[str, type]]:
     times = {"count": int, "total_ns": int, "mean_ns": float, "min_ns": int, "max_ns": int}
-    counts = dict.fromkeys(("calls", "kernels", "copies", "fills", "graphs"), int)
+    counts = dict.fromkeys(("calls", "kernels", "memcpys", "memsets", "graphs"), int)
     sums = dict.fromkeys(
         ("gpu_self_ns", "gpu_total_ns", "gpu_busy_ns", "cpu_self_ns", "cpu_total_ns"), int
     )
@@ -267,5 +318,5 @@ def _summary_columns() -> dict[str, dict[str, type]]:
         "op_summary": {"op": str, **counts, **sums, **per_call, "share": float},
         "op_kernel_summary": {"op": str, "kernel": str, **times},
         "kernel_summary": {"kernel": str, **times, "median_ns": float, "share": float},
-        "copy_summary": {"operation": str, **times, "bytes": int, "gb_per_s": float},
+        "memcpy_summary": {"operation": str, **times, "bytes": int, "gb_per_s": float},
     }

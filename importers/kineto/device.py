@@ -1,4 +1,4 @@
-"""What ran on devices: kernels, copies and fills as activities, synchronisations as waits.
+"""What ran on devices: kernels, memcpys and memsets as activities, synchronisations as waits.
 
 They are named as Nsight Systems names them. The process is the one of the host that made the call.
 """
@@ -104,7 +104,7 @@ def _pids(events: Events) -> Ints:
     return integers([pid for pid, _ in events.where])
 
 
-# -- What ran on devices: kernels, copies and fills as activities, synchronisations as waits
+# -- What ran on devices: kernels, memcpys and memsets as activities, synchronisations as waits
 
 
 AXES = ("x", "y", "z")
@@ -128,7 +128,7 @@ Column = Ints | pd.Categorical
 
 
 def activities(by: Mapping[str, Events], process: Mapping[str, Ints]) -> pd.DataFrame:
-    """Return kernels, then copies and fills; ``process`` holds that of each event, by sort."""
+    """Return kernels, then memcpys and memsets; ``process`` holds that of each event, by sort."""
     parts = [
         _frame(_kernels(by["kernels"]), by["kernels"], process["kernels"]),
         _frame(_copies(by["copies"]), by["copies"], process["copies"]),
@@ -207,7 +207,7 @@ def _copies(events: Events) -> dict[str, Column]:
         for name, label in zip(distinct, labels, strict=True)
     ]
     return {
-        "kind": _kinds(np.full(len(events), frames.ACTIVITY_KINDS.index(frames.COPY))),
+        "kind": _kinds(np.full(len(events), frames.ACTIVITY_KINDS.index(frames.MEMCPY))),
         "copy_kind": np.array([numbers[label] for label in labels], np.int64)[code],
         "source_kind": _memory([one["source"] if one else None for one in found])[code],
         "target_kind": _memory([one["target"] if one else None for one in found])[code],
@@ -219,7 +219,7 @@ def _fills(events: Events) -> dict[str, Column]:
     code, distinct = _distinct(events)
     found = [SET.fullmatch(name) for name in distinct]
     return {
-        "kind": _kinds(np.full(len(events), frames.ACTIVITY_KINDS.index(frames.FILL))),
+        "kind": _kinds(np.full(len(events), frames.ACTIVITY_KINDS.index(frames.MEMSET))),
         "target_kind": _memory([one["target"] if one else None for one in found])[code],
         **_same(code, [FILL for _ in distinct]),
     }

@@ -315,7 +315,7 @@ def _missing(
 ) -> list[str]:
     """Say what is missing."""
     if not len(activities):
-        return [f"{name}: no kernels, copies or fills; was ProfilerActivity.CUDA on?"]
+        return [f"{name}: no kernels, memcpys or memsets; was ProfilerActivity.CUDA on?"]
     said = [] if len(ranges) else ["no ops to attribute kernels to; was ProfilerActivity.CPU on?"]
     if not len(launches):
         said.append("no CUDA API calls: kernels cannot be led back to their ops")

@@ -1,4 +1,4 @@
-"""Kernels, copies, fills and graph launches of an export as the frame `activities`."""
+"""Kernels, memcpys, memsets and graph launches of an export as the frame `activities`."""
 
 from __future__ import annotations
 
@@ -102,21 +102,21 @@ def _at(column: Ints, rows: Ints) -> Ints:
     return np.append(column, MISSING)[rows]
 
 
-# -- Kernels, copies, fills and graph launches of an export as the frame `activities`
+# -- Kernels, memcpys, memsets and graph launches of an export as the frame `activities`
 
 
 def activities(
     read: dict[str, Columns], strings: Strings, callers: Ints | None = None
 ) -> pd.DataFrame:
-    """Return everything that ran on a device: kernels, then copies, fills and whole graphs.
+    """Return everything that ran on a device: kernels, then memcpys, memsets and whole graphs.
 
     ``callers`` are the processes that there are, without them those of the API calls that were read.
     """
     parts = [
         (frames.KERNEL, _kernels(ended(_ints(read["kernels"])), strings)),
-        (frames.COPY, _copies(ended(_ints(read["copies"])))),
-        (frames.COPY, _all_named(ended(_ints(read["decompressions"])), schema.DECOMPRESSION)),
-        (frames.FILL, _all_named(ended(_ints(read["fills"])), schema.FILL)),
+        (frames.MEMCPY, _copies(ended(_ints(read["copies"])))),
+        (frames.MEMCPY, _all_named(ended(_ints(read["decompressions"])), schema.DECOMPRESSION)),
+        (frames.MEMSET, _all_named(ended(_ints(read["fills"])), schema.FILL)),
         (frames.GRAPH, _graphs(ended(_ints(read["graphs"])))),
     ]
     found = [_kind(columns, kind) for kind, columns in parts]

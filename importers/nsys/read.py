@@ -401,7 +401,7 @@ def _warnings(name: str, rows: Sequence[int], opaque: int) -> tuple[str, ...]:
     advice = (
         "no NVTX ranges: nothing to attribute kernels to; was it recorded with --trace=nvtx?",
         "no CUDA API calls: kernels cannot be led back to their ops",
-        "no kernels, copies or fills; was it recorded with --trace=cuda?",
+        "no kernels, memcpys or memsets; was it recorded with --trace=cuda?",
     )
     said = [text for text, there in zip(advice, rows, strict=True) if not there]
     if opaque:

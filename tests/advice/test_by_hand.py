@@ -94,7 +94,7 @@ def test_copies_are_judged_where_their_memory_is_known_and_only_there(known, tmp
     story.copy(100, host=PAGEABLE)
     if not known:
         story.tables["copies"][0] |= {"source_kind": None, "target_kind": None}
-    advised = judged(story, "pageable-copies", tmp_path)
+    advised = judged(story, "pageable-memcpys", tmp_path)
     missing = [one.missing for one in advised.not_judged]
     assert (len(advised.advice), missing) == (
         (1, []) if known else (0, ["kinds of the memory copied"])

@@ -73,12 +73,12 @@ BY_HAND: dict[str, tuple[float | None, float | None]] = {
     "short-kernels": (200 * 4 + 199 * (5 + 2), 199 * (5 + 2)),
     # Steps 3, 4 and 5 compile for 500, and 2 of the op; the GPU has nothing else to do.
     "recompilation": (3 * 502, 3 * 502),
-    "pageable-copies": (10 * 100, None),  # no copy of pinned memory says how fast it could be
+    "pageable-memcpys": (10 * 100, None),  # no copy of pinned memory says how fast it could be
     # The copy ends 152 after the kernel's call began. The host is held for 2 + 160, rests for 40, and calls for 2.
-    "synchronous-copies": (19 * (2 + 160 + 40 + 2 - 152), 19 * (2 + 160 + 40 + 2 - 152)),
+    "synchronous-memcpys": (19 * (2 + 160 + 40 + 2 - 152), 19 * (2 + 160 + 40 + 2 - 152)),
     # The kernel ends after 2 + 100; the fill begins when its call has returned, after 2 + 110.
     # The gap after the fill began when the call had returned: it does not count.
-    "synchronous-fills": (20 * (112 - 102), 20 * (112 - 102)),
+    "synchronous-memsets": (20 * (112 - 102), 20 * (112 - 102)),
     # The wait ends 1 after the kernel; then 40 of rest and a call.
     "synchronisation": (49 * (1 + 40 + 2), 49 * (1 + 40 + 2)),
     # The wait ends 1 after the copy; then 1 to leave the op, 40 of rest and a call.

@@ -48,7 +48,7 @@ def test_pinned_memory_is_as_fast_as_the_reports_own(tmp_path):
     for _ in range(3):
         story.copy(100, host=PAGEABLE)
     story.copy(40, host=PINNED)
-    finding = found(story, "pageable-copies", tmp_path)
+    finding = found(story, "pageable-memcpys", tmp_path)
     assert finding.saving_ns == 3 * 60 * US
     assert finding.ceiling_ns == 3 * 100 * US
     assert finding.figures["moved_bytes"] == 12_000_000
@@ -60,7 +60,7 @@ def test_no_speed_of_pinned_memory_no_estimate(tmp_path):
     story = Story()
     story.copy(100, host=PAGEABLE)
     story.copy(40, host=PINNED, way=TO_HOST)
-    finding = found(story, "pageable-copies", tmp_path)
+    finding = found(story, "pageable-memcpys", tmp_path)
     assert (finding.saving_ns, finding.ceiling_ns) == (-1, 100 * US)
 
 
@@ -99,8 +99,8 @@ def test_of_two_gpus_the_one_with_most_counts(tmp_path):
         story.device, story.done = device, 0
         for _ in range(copies):
             story.copy(100, host=PAGEABLE)
-    finding = found(story, "pageable-copies", tmp_path)
-    assert finding.figures["copies"] == 4
+    finding = found(story, "pageable-memcpys", tmp_path)
+    assert finding.figures["memcpys"] == 4
     assert finding.ceiling_ns == 3 * 100 * US
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from join.compare import keyed, only, same
 from join.programs import Program, attributed, programs, raw, report_of, without_libraries
 
-from bridge.analyze.tables.activity_metrics import by_copy, by_kernel, by_op_kernel
+from bridge.analyze.tables.activity_metrics import by_kernel, by_memcpy, by_op_kernel
 from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.ranges import by_range
 from bridge.analyze.tables.views import VIEWS
@@ -40,11 +40,11 @@ def test_by_op_kernel(program, inclusive):
 
 
 @given(programs())
-def test_by_kernel_and_by_copy(program):
+def test_by_kernel_and_by_memcpy(program):
     joined, brute = attributed(program), program.brute()
     for name in ("short", "demangled", "mangled"):
         same(keyed(by_kernel(joined, name), "kernel"), only(brute.by_kernel()))
-    same(keyed(by_copy(joined), "operation"), only(brute.by_copy()))
+    same(keyed(by_memcpy(joined), "operation"), only(brute.by_memcpy()))
 
 
 @given(programs())
@@ -81,7 +81,7 @@ def everything(joined):
         totals(joined),
         *(
             Counter(tuple(map(repr, row)) for row in table.to_dict("split")["data"])
-            for table in (by_op(joined), by_kernel(joined), by_copy(joined), by_range(joined))
+            for table in (by_op(joined), by_kernel(joined), by_memcpy(joined), by_range(joined))
         ),
         *(
             keyed(by_op_kernel(joined, inclusive=inclusive), "op", "kernel")

@@ -195,7 +195,7 @@ def rows_of(made, *kinds):
     return {(s.kind, int(r)) for s in made.slices if s.kind in kinds for r in s.rows}
 
 
-DEVICE = ("kernel", "copy", "fill", "graph")
+DEVICE = ("kernel", "memcpy", "memset", "graph")
 
 
 @pytest.mark.slow

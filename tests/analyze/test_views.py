@@ -57,7 +57,7 @@ def assert_of_one_way(joined, truth, way):
     of_kernels = joined.by("kernel")["total_ns"].sum()
     assert_shares(ops, "gpu_self_ns", joined.totals["gpu_ns"])
     assert_shares(kernels, "total_ns", of_kernels)
-    same(keyed(joined.by("copy", direction=way), "operation"), only(truth.by_copy()))
+    same(keyed(joined.by("memcpy", direction=way), "operation"), only(truth.by_memcpy()))
     for inclusive in (False, True):
         table = joined.by("op-kernel", direction=way, inclusive=inclusive)
         same(keyed(table, "op", "kernel"), truth.by_op_kernel(inclusive=inclusive))

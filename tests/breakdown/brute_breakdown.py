@@ -248,7 +248,7 @@ class Breakdown:
         return self._of_kind(e, "kernel", "kernel")
 
     def _copy(self, e: Event):
-        return self._of_kind(e, "operation", "copy", "fill")
+        return self._of_kind(e, "operation", "memcpy", "memset")
 
     def _device(self, e: Event):
         return {"device": self._gpus[e.activity]}
@@ -419,8 +419,8 @@ class _OfRanges:
         return {
             "activities": len(own),
             "kernels": kinds.count("kernel"),
-            "copies": kinds.count("copy"),
-            "fills": kinds.count("fill"),
+            "memcpys": kinds.count("memcpy"),
+            "memsets": kinds.count("memset"),
             "graphs": kinds.count("graph"),
             "gpu_self_ns": of.time(own),
             "gpu_total_ns": of.time(under),

@@ -178,8 +178,8 @@ def test_what_names_a_row_is_no_figure(report: Path) -> None:
     assert [*rows(report, "--columns", "op")[0]] == ["op"]
     assert [*rows(report, "--by", "geometry", "--columns", "grid,count")[0]] == ["grid", "block", "registers", "shared_bytes", "count"]  # fmt: skip
     assert [*rows(report, "--by", "thread", "--columns", "calls,pid")[0]] == ["pid", "tid", "thread", "calls"]  # fmt: skip
-    assert [*rows(report, "--by", "copy", "--memory-kinds", "--columns", "source,count")[0]] == ["operation", "source", "target", "count"]  # fmt: skip
-    for by, other in (("op", "kernel"), ("op", "stream"), ("kernel", "op"), ("copy", "kernel")):
+    assert [*rows(report, "--by", "memcpy", "--memory-kinds", "--columns", "source,count")[0]] == ["operation", "source", "target", "count"]  # fmt: skip
+    for by, other in (("op", "kernel"), ("op", "stream"), ("kernel", "op"), ("memcpy", "kernel")):
         said = bridge("report", report, "--by", by, "--columns", f"{other}")
         assert_misused(said, f"no column '{other}': one of")
 

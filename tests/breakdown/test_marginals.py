@@ -32,7 +32,7 @@ EXACT = {  # our columns, and those of NVIDIA's cuda_api_sum
     "max_ns": "Max:dur_ns",
 }
 ROUNDED = {"mean_ns": "Avg:dur_ns", "p50_ns": "Med:dur_ns"}
-LEAVE_OUT = {"op", "kernel", "copy", "library", "fused"}  # these have no row for what has none
+LEAVE_OUT = {"op", "kernel", "memcpy", "library", "fused"}  # these have no row for what has none
 SOME = {"pytorch-forward", "nvfuser", "torch-compile-graphs"}
 PAIRS = [  # in either order
     pair if nth % 2 else pair[::-1] for nth, pair in enumerate(combinations(sorted(DIMENSIONS), 2))
@@ -98,14 +98,14 @@ def test_every_activity_is_in_one_row(dimension: str, joined: Joined) -> None:
     time = {RANGES: "gpu_self_ns", ACTIVITIES: "total_ns"}[rows]
     found = breakdown(joined.attributed, [dimension], [time])
     of_kinds = joined.by("kind", columns=["total"]).set_index("kind")["total_ns"]
-    copied, graphs = of_kinds["copy"] + of_kinds["fill"], of_kinds["graph"]
+    copied, graphs = of_kinds["memcpy"] + of_kinds["memset"], of_kinds["graph"]
     of_kernels = totals["gpu_ns"] - copied - graphs
     whole = {
         "op": totals["attributed_ns"],
         "kernel": of_kernels,
         "library": of_kernels,
         "fused": 0,
-        "copy": copied,
+        "memcpy": copied,
     }
     assert found[time].sum() == whole.get(dimension, totals["gpu_ns"])
 

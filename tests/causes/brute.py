@@ -16,8 +16,8 @@ from statistics import mean, median
 
 from join.brute import outer_first, union
 
-LAUNCHING = ("op", "launch", "api", "copy", "latency")
-STARVED = ("data loading", "compilation", "sync", "blocking copy", "no op", "unknown")
+LAUNCHING = ("op", "launch", "api", "memcpy", "latency")
+STARVED = ("data loading", "compilation", "sync", "blocking memcpy", "no op", "unknown")
 BREAKS_TIES = (*LAUNCHING, *STARVED)
 TIMES = ("host_ns", "api_ns", "sync_ns", "queue_ns", "launch_gap_ns", "starved_ns")
 WORK = ("gpu", "moved")
@@ -116,9 +116,9 @@ class History:
         if name.endswith("Synchronize"):
             return "sync"
         if "Memcpy" in name and "Async" not in name:
-            return "blocking copy"
+            return "blocking memcpy"
         if "Memcpy" in name or "Memset" in name:
-            return "blocking copy" if row in self.late else "copy"
+            return "blocking memcpy" if row in self.late else "memcpy"
         return "launch" if "Launch" in name else "api"
 
     @cached_property
@@ -169,7 +169,7 @@ class History:
             for (start, end), now in zip(pairwise(edges), opened, strict=False):
                 if now.ranges:
                     kinds = {self.kinds[row] for row in now.calls}
-                    waits = kinds & {"sync", "blocking copy"}
+                    waits = kinds & {"sync", "blocking memcpy"}
                     column = "sync_ns" if waits else "api_ns" if kinds else "host_ns"
                     found[now.ranges[-1]][column] += end - start
         return found
@@ -253,7 +253,7 @@ class History:
                 return cause, outermost[0]
             if cause in kinds:
                 return cause, innermost
-        for cause in ("sync", "blocking copy", "copy", "api"):
+        for cause in ("sync", "blocking memcpy", "memcpy", "api"):
             if cause in kinds:
                 return cause, innermost
         return ("op", innermost) if ops else ("launch", "")
@@ -278,7 +278,7 @@ class History:
             if activity.range >= 0:
                 row = table[self.op_of(activity)]
                 row["queue_ns"] += self.queue(activity)
-                row["moved" if activity.kind in ("copy", "fill") else "gpu"] += activity.time
+                row["moved" if activity.kind in ("memcpy", "memset") else "gpu"] += activity.time
         for gap in self.gaps:
             if gap.ended_by.range >= 0:
                 for (cause, _), (ns, _) in self.blame(gap).items():
@@ -353,7 +353,7 @@ def bound(row: dict[str, int]) -> str:
     awake = row["host_ns"] + row["api_ns"]
     figures = [
         ("GPU", row["gpu"]),
-        ("copy", row["moved"]),
+        ("memcpy", row["moved"]),
         ("launch", row["launch_gap_ns"]),
         ("sync", row["sync_ns"] - own if row["sync_ns"] > awake else 0),
         ("starved", row["starved_ns"]),

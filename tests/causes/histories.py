@@ -65,7 +65,7 @@ def made(draw) -> Made:
         draw(_several(st.sampled_from(CALLS), len(program.calls))),
         draw(_several(st.sampled_from([0, 0, 0, 1]), ran)),
         tuple(
-            draw(st.sampled_from([1, TO_HOST, TO_HOST])) if one.kind == "copy" else -1
+            draw(st.sampled_from([1, TO_HOST, TO_HOST])) if one.kind == "memcpy" else -1
             for one in program.activities
         ),
     )
@@ -100,7 +100,7 @@ def waiting(draw) -> Program:
         end = start + draw(st.sampled_from([-1, *range(10)]))
         calls.append(brute.Call(report, process, thread, number, start, end))
         begin = draw(st.one_of(st.integers(start, start + 16), st.just(max(start, end))))
-        kind = draw(st.sampled_from(["kernel", "kernel", "copy", "copy", "fill"]))
+        kind = draw(st.sampled_from(["kernel", "kernel", "memcpy", "memcpy", "memset"]))
         launched = number if draw(st.integers(0, 19)) else 99
         for length in draw(st.lists(lengths, min_size=1, max_size=2)):
             done = begin + length

@@ -39,7 +39,7 @@ class Scene:
         self.calls.append(Call(0, P, thread, number, start, end))
         self.named.append(name)
         for begin, done in times:
-            what = "copy" if kind in WAYS else kind
+            what = "memcpy" if kind in WAYS else kind
             self.ran.append(Activity(0, P, number, begin, done, what, f"{kind} of {name}", 8))
             self.devices.append(device)
             self.ways.append(WAYS.get(kind, -1))
@@ -280,8 +280,8 @@ FIGURES = dict.fromkeys("host_ns api_ns sync_ns launch_gap_ns starved_ns".split(
         ("sync", 100, 5, {"sync_ns": 206, "host_ns": 9}),  # and for others'
         ("GPU", 100, 5, {"sync_ns": 206, "host_ns": 200, "api_ns": 6}),
         ("sync", 100, 5, {"sync_ns": 206, "host_ns": 200, "api_ns": 5}),
-        ("copy", 4, 5, {"sync_ns": 6}),
-        ("copy", 0, 100, {"sync_ns": 110}),  # as a copy that blocks
+        ("memcpy", 4, 5, {"sync_ns": 6}),
+        ("memcpy", 0, 100, {"sync_ns": 110}),  # as a copy that blocks
         ("launch", 4, 5, {"launch_gap_ns": 6, "starved_ns": 6}),
         ("launch", 0, 0, {"launch_gap_ns": 6, "sync_ns": 6, "starved_ns": 6}),
         ("sync", 0, 0, {"sync_ns": 6, "starved_ns": 6}),
@@ -364,7 +364,7 @@ def test_a_gap_of_a_real_training(corpus):
         ("op", "aten::_to_copy"): 6368465783 - 6368462366 + 6368485524 - 6368483861,
         ("op", "aten::empty_strided"): 6368483861 - 6368465783,
         ("op", "aten::copy_"): 6368494914 - 6368485524,
-        ("copy", "aten::copy_"): 6368669024 - 6368494914,
+        ("memcpy", "aten::copy_"): 6368669024 - 6368494914,
     }
     table = joined.by("gap").set_index("start_ns").loc[6217566194]
     assert table[["cause", "cause_ns", "op", "step"]].tolist() == [

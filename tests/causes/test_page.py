@@ -46,7 +46,7 @@ def test_the_gap_worked_out_by_hand_adds_up():
     rows = [[cell.replace(" ", "") for cell in row] for row in cells("from | in")]
     edges = [int(row[0]) for row in rows] + [6368669024]
     assert [int(row[2]) for row in rows] == [b - a for a, b in pairwise(edges)]
-    assert {row[3] for row in rows} == {"dataloading", "op", "copy"}
+    assert {row[3] for row in rows} == {"dataloading", "op", "memcpy"}
 
 
 def test_the_page_lists_all_words():

@@ -62,7 +62,7 @@ def adds_up(found: dict) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by", ["op", "op-kernel", "kernel", "path", "op,kind", "copy", "module"])
+@pytest.mark.parametrize("by", ["op", "op-kernel", "kernel", "path", "op,kind", "memcpy", "module"])
 def test_the_parts_of_the_real_pair_add_up_to_the_change_of_the_whole(pair, by):
     found = document(*pair, "--by", by)
     adds_up(found)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-COMPUTE, COMMUNICATION, COPY = "compute", "communication", "copy"
+COMPUTE, COMMUNICATION, COPY = "compute", "communication", "memcpy"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def device(work: Sequence[Ran]) -> dict[str, float]:
         "max_concurrent": max(at_once, default=0),
         "compute_ns": len(compute),
         "communication_ns": len(talks),
-        "copies_ns": len(instants(work, COPY)),
+        "memops_ns": len(instants(work, COPY)),
         "overlap_ns": len(compute & talks),
         "exposed_ns": len(talks - compute),
     }

@@ -21,7 +21,7 @@ from concurrency.brute import COMMUNICATION, COMPUTE, COPY, Ran
 from importers import frames
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
-KINDS = {"kernel": COMPUTE, "graph": COMPUTE, "copy": COPY, "fill": COPY}
+KINDS = {"kernel": COMPUTE, "graph": COMPUTE, "memcpy": COPY, "memset": COPY}
 PROCESS = 7 << 24
 MAIN = PROCESS | 1
 

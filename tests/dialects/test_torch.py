@@ -60,8 +60,8 @@ def test_kinds_of_events_are_those_of_kineto(reports, training):
         "user_annotation": 615,
         "cuda_runtime": len(joined.report.launches),
         "kernel": int((activities["kind"] == "kernel").sum()),
-        "gpu_memcpy": int((activities["kind"] == "copy").sum()),
-        "gpu_memset": int((activities["kind"] == "fill").sum()),
+        "gpu_memcpy": int((activities["kind"] == "memcpy").sum()),
+        "gpu_memset": int((activities["kind"] == "memset").sum()),
     }
     assert trace["schemaVersion"] == 1
     [gpu] = trace["deviceProperties"]

@@ -35,7 +35,7 @@ ASKED = (
 --by op-kernel --inclusive
 --by op-kernel --kernel-names mangled --running
 --by kernel --kernel-names demangled --columns p95,p99,mean,share,count,busy,span
---by copy --memory-kinds
+--by memcpy --memory-kinds
 --by op --columns communication,host,api,sync,queue,launch_gap,starved
 --by op,phase --columns tensor-cores
 --by op,path,direction --sort gpu_busy --top 5
@@ -188,7 +188,9 @@ def test_workers_share_the_cores(count, threads, monkeypatch):
 
 
 def by_op_and_kernel(found: Together | Joined) -> list[list]:
-    return [found.by(by).to_numpy().tolist() for by in ("op", "op-kernel", "kernel", "copy", "api")]
+    return [
+        found.by(by).to_numpy().tolist() for by in ("op", "op-kernel", "kernel", "memcpy", "api")
+    ]
 
 
 @pytest.mark.slow
@@ -203,7 +205,7 @@ def test_processes_split_into_reports_amount_to_the_same(corpus, tmp_path):
         whole, apart = join(importers.load(path)), together(parts)
         assert apart.totals == whole.totals
         columns = "count,total,min,p50,p95,max,share"
-        for by in ("op-kernel", "kernel,op", "copy", "api", "kind", "direction,kernel"):
+        for by in ("op-kernel", "kernel,op", "memcpy", "api", "kind", "direction,kernel"):
             found = apart.by(by, columns=columns.replace("p50,", ""))
             assert found.to_csv() == whole.by(by, columns=columns.replace("p50,", "")).to_csv(), by
         assert apart.by("op").drop(columns="gpu_busy_ns").to_csv() == (

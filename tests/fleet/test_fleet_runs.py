@@ -64,7 +64,7 @@ def test_a_run_of_aggregates_is_asked_as_the_reports_are(stored):
         "op",
         "op-kernel",
         "kernel",
-        "copy",
+        "memcpy",
         "report,op",
         "op,report",
         "op,kernel",
@@ -72,8 +72,8 @@ def test_a_run_of_aggregates_is_asked_as_the_reports_are(stored):
     ):
         command = ("report", "--by", by, "--format", "json")
         assert done(*command) == done(*command, "node*/*.sqlite")
-    assert done("report", "--by", "copy", "--memory-kinds") == done(
-        "report", "node*/*.sqlite", "--by", "copy", "--memory-kinds"
+    assert done("report", "--by", "memcpy", "--memory-kinds") == done(
+        "report", "node*/*.sqlite", "--by", "memcpy", "--memory-kinds"
     )
 
 
@@ -251,8 +251,8 @@ def test_imports_at_once_lose_nothing(run):
 def test_an_import_killed_while_it_stores_leaves_a_store_that_opens(run):
     imported("--name", "first")
     program = (
-        "import os, signal\nfrom bridge.store import aggregated\nreal = aggregated.summaries\n"
-        "aggregated.summaries = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "import os, signal\nfrom bridge.store import aggregates\nreal = aggregates.summaries\n"
+        "aggregates.summaries = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
         "from bridge.cli import main\nmain(['import', 'node0', '--workers', '1'])"
     )
     killed = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)

@@ -16,7 +16,7 @@ from bridge.scale.merging import Merged, Times, packed, unpacked
 from bridge.scale.requests import kept, key, needed, only
 
 TABLES = ("kind", "thread", "device,kind", "report,kind")
-STEP = {"gemm": 80, "other": 30 + 20 + 3, "copy": 10, "fill": 5, "graph": 5}  # ns by kind
+STEP = {"gemm": 80, "other": 30 + 20 + 3, "memcpy": 10, "memset": 5, "graph": 5}  # ns by kind
 
 
 def together(paths: list[Path]) -> Together:
@@ -50,8 +50,8 @@ def test_rows_of_one_name_add_up_over_reports(both: Together) -> None:
 
 def test_ratios_are_those_of_the_sums(both: Together) -> None:
     speed = rows(both, "kind", "kind", "gb_per_s")
-    assert speed["copy",] == pytest.approx(3 * 4_000 / (3 * 10))
-    assert speed["fill",] == pytest.approx(3 * 64 / (3 * 5))
+    assert speed["memcpy",] == pytest.approx(3 * 4_000 / (3 * 10))
+    assert speed["memset",] == pytest.approx(3 * 64 / (3 * 5))
     assert rows(both, "kind", "kind", "share")["gemm",] == pytest.approx(80 / sum(STEP.values()))
 
 
@@ -115,10 +115,10 @@ def test_a_column_that_nothing_makes_up_is_refused() -> None:
 def test_a_store_keeps_tables_of_one_dimension_and_of_some_together() -> None:
     names = [one.name for one in kept()]
     assert len(names) == len({*names})
-    assert {"op", "op-kernel", "kernel", "copy", "thread", "stream", "rank", "kernel,op"} <= {
+    assert {"op", "op-kernel", "kernel", "memcpy", "thread", "stream", "rank", "kernel,op"} <= {
         *names
     }
-    assert {"op-kernel inclusive", "copy memory_kinds"} <= {*names}
+    assert {"op-kernel inclusive", "memcpy memory_kinds"} <= {*names}
     assert "op,thread" not in names
 
 

@@ -73,7 +73,7 @@ def test_a_decompression_is_a_copy_of_what_it_reads(tmp_path):
     more = {"ChannelID": 1, "sourceBytes": 900, "NumberOfOperations": 3, "eventClass": 0}
     tables = {DECOMPRESSIONS: [row(**more)], COPIES: [row(bytes=5)], FILLS: [row(bytes=6)]}
     found = activities(tmp_path, tables)
-    assert found["kind"].tolist() == ["copy", "copy", "fill"]
+    assert found["kind"].tolist() == ["memcpy", "memcpy", "memset"]
     assert found["name"].tolist()[1] == "[CUDA mem decompress]"
     assert found["bytes"].tolist() == [5, 900, 6]
     assert found["copy_kind"].tolist() == [0, -1, -1]

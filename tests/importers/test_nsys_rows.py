@@ -403,7 +403,7 @@ def test_all_that_runs_on_a_device_in_one_frame(loaded):
         "[CUDA memset]",
         "[CUDA graph 6]",
     ]
-    assert report["kind"].tolist() == ["kernel", "kernel", "copy", "copy", "fill", "graph"]
+    assert report["kind"].tolist() == ["kernel", "kernel", "memcpy", "memcpy", "memset", "graph"]
     assert report["name"].tolist() == ["gemm", "gemm", *copies]
     assert report["full_name"].tolist() == ["void gemm<float>()"] * 2 + copies
     assert report["mangled"].tolist() == ["_Zgemm", "void gemm<float>()", *copies]

@@ -169,7 +169,7 @@ def test_the_program_is_the_same_in_every_version(recorded, version):
     assert kernels["name"].tolist() == ["gemm"] * 3
     assert kernels["full_name"].tolist() == ["void gemm<float>()"] * 3
     assert kernels["graph_node"].tolist() == [-1, -1, 72]
-    [copy] = report.activities[report.activities["kind"] == "copy"].to_dict("records")
+    [copy] = report.activities[report.activities["kind"] == "memcpy"].to_dict("records")
     assert (copy["name"], copy["correlation"]) == ("[CUDA memcpy Unified Host-to-Device]", 0)
     assert [copy[c] for c in ("source_kind", "target_kind", "migration_cause")] == [7, 7, 2]
     assert report.graph_nodes[["node", "original", "time"]].values.tolist() == [

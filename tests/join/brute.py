@@ -210,8 +210,8 @@ class Brute:
         return {
             "calls": len(of_calls),
             "kernels": kinds.count("kernel"),
-            "copies": kinds.count("copy"),
-            "fills": kinds.count("fill"),
+            "memcpys": kinds.count("memcpy"),
+            "memsets": kinds.count("memset"),
             "graphs": kinds.count("graph"),
             "gpu_self_ns": gpu_self,
             "gpu_total_ns": sum(map(self.time, under)),
@@ -290,9 +290,9 @@ class Brute:
             for name, rows in named.items()
         }
 
-    def by_copy(self) -> dict[str, dict[str, float]]:
+    def by_memcpy(self) -> dict[str, dict[str, float]]:
         table = {}
-        for name, rows in self._named("copy", "fill").items():
+        for name, rows in self._named("memcpy", "memset").items():
             times = self._times(rows)
             size = sum(max(0, self.activities[row].bytes) for row in rows)
             speed = size / times["total_ns"] if times["total_ns"] else 0

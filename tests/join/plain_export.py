@@ -15,8 +15,8 @@ PROCESS = -16777216  # all bits of a globalTid but those of the thread
 PER_CALL = re.compile(r", (seq|op_id|sizes|input_op_ids) = [-0-9\[]")
 KINDS = {
     "KERNEL": ("kernel", "s.value", "0"),
-    "MEMCPY": ("copy", "CAST(copyKind AS TEXT)", "bytes"),
-    "MEMSET": ("fill", "''", "bytes"),
+    "MEMCPY": ("memcpy", "CAST(copyKind AS TEXT)", "bytes"),
+    "MEMSET": ("memset", "''", "bytes"),
     "GRAPH_TRACE": ("graph", "CAST(graphId AS TEXT)", "0"),
 }
 COPIES = {1: "Host-to-Device", 2: "Device-to-Host", 8: "Device-to-Device", 10: "Peer-to-Peer"}
@@ -68,7 +68,10 @@ def _activities(export, tables: set[str]) -> Iterable[Activity]:
 
 
 def _name(kind: str, short: str) -> str:
-    names = {"copy": lambda: f"[CUDA memcpy {COPIES[int(short)]}]", "fill": lambda: "[CUDA memset]"}
+    names = {
+        "memcpy": lambda: f"[CUDA memcpy {COPIES[int(short)]}]",
+        "memset": lambda: "[CUDA memset]",
+    }
     names |= {"kernel": lambda: short, "graph": lambda: f"[CUDA graph {short}]"}
     return names[kind]()
 

@@ -7,7 +7,7 @@ from real_parts import corpus_reports
 
 import bridge.report
 import importers
-from bridge.analyze.tables.activity_metrics import by_copy, by_kernel, by_op_kernel
+from bridge.analyze.tables.activity_metrics import by_kernel, by_memcpy, by_op_kernel
 from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.ranges import by_range
 from bridge.analyze.totals import totals
@@ -70,7 +70,7 @@ def test_every_table_is_true(path):
         table = keyed(by_op_kernel(joined, inclusive=inclusive), "op", "kernel")
         same(table, brute.by_op_kernel(inclusive=inclusive))
     same(keyed(by_kernel(joined), "kernel"), only(brute.by_kernel()))
-    same(keyed(by_copy(joined), "operation"), only(brute.by_copy()))
+    same(keyed(by_memcpy(joined), "operation"), only(brute.by_memcpy()))
     assert by_range(joined).to_dict("records") == brute.by_range()
 
 
@@ -79,7 +79,7 @@ def test_every_table_is_true(path):
 def test_no_figure_needs_the_details(path):
     joined = opened(path)[0].attributed
     light = Attributed.of(importers.load(path, details=False))
-    for table in (by_op, by_kernel, by_copy, by_range):
+    for table in (by_op, by_kernel, by_memcpy, by_range):
         assert table(light).equals(table(joined))
 
 

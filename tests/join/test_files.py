@@ -14,7 +14,7 @@ from join.programs import DOMAINS, Program, programs, without_libraries
 pytestmark = pytest.mark.slow
 
 
-TABLES = {"kernel": KERNELS, "copy": COPIES, "fill": FILLS, "graph": GRAPHS}
+TABLES = {"kernel": KERNELS, "memcpy": COPIES, "memset": FILLS, "graph": GRAPHS}
 THREAD = 0xFFFFFF
 
 

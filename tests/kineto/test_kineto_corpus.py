@@ -54,7 +54,7 @@ def test_kernels_per_name(name, traces):
 @every
 def test_copies_and_fills(name, traces):
     joined, events = traces(name)
-    table = joined.by("copy")
+    table = joined.by("memcpy")
     found = plain.of(events, plain.COPIES + plain.FILLS)
     assert table["count"].sum() == len(found)
     assert table["total_ns"].sum() == sum(plain.ns(e["dur"]) for e in found)

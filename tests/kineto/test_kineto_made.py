@@ -84,7 +84,7 @@ def test_the_order_of_what_runs_on_devices_and_of_calls_is_of_no_matter(tmp_path
     for _ in range(2):
         path = made.write(tmp_path / "t.json", made.trace([*host, *rest]))
         joined = bridge.load(path)
-        tables.append([joined.by(view) for view in ("op", "kernel", "copy", "op-kernel")])
+        tables.append([joined.by(view) for view in ("op", "kernel", "memcpy", "op-kernel")])
         chance.shuffle(rest)
     for one, other in zip(*tables, strict=True):
         assert one.equals(other)

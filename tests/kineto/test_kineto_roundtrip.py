@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 WITHOUT_STEPS = ("nvfuser", "pytorch-2gpu-before", "pytorch-2gpu-window", "pytorch-backward", "transformer-annotated", "two-processes")  # fmt: skip
 ON_CHANGES = ("nvfuser", "pytorch-2gpu-window", "pytorch-backward", "two-processes")
-VIEWS = ("op", "kernel", "op-kernel", "copy")
+VIEWS = ("op", "kernel", "op-kernel", "memcpy")
 
 
 def same(one, other) -> bool:
@@ -50,7 +50,7 @@ def test_a_report_drawn_and_read_again_has_every_figure(name, again):
 def test_steps_are_called_as_the_profiler_calls_them(again):
     """Ranges that we take for steps are drawn as ProfilerStep#N, all else is as it was."""
     one, other = again("mnist-training")
-    for view in ("kernel", "copy"):
+    for view in ("kernel", "memcpy"):
         assert same(one.by(view), other.by(view))
     ours, theirs = (j.by("op").set_index("op") for j in (one, other))
     steps = sorted(set(ours.index) - set(theirs.index))
@@ -65,7 +65,7 @@ def test_unified_memorys_copies_lose_that_word(again):
     """PyTorch's name of a copy has no place for it."""
     one, other = again("memcpy-heavy")
     assert same(one.by("kernel"), other.by("kernel"))
-    ours, theirs = (j.by("copy") for j in (one, other))
+    ours, theirs = (j.by("memcpy") for j in (one, other))
     unified = ours.assign(operation=[name.replace("Unified ", "") for name in ours["operation"]])
     assert set(unified["operation"]) == set(theirs["operation"])
     assert unified["total_ns"].tolist() == theirs["total_ns"].tolist()
@@ -83,7 +83,16 @@ def test_a_run_of_the_store_says_what_the_trace_says(name, corpus, folder):
     path = plain.path(corpus, name)
     with reading_once():
         done("import", path)
-        for view in ("op", "kernel", "copy", "op-kernel", "range", "wait", "module", "forward-op"):
+        for view in (
+            "op",
+            "kernel",
+            "memcpy",
+            "op-kernel",
+            "range",
+            "wait",
+            "module",
+            "forward-op",
+        ):
             words = ["report", "--by", view, "--format", "json", "--top", "1000000"]
             assert done(*words) == done(*words, path)
         assert "already" in run("import", path).output

@@ -97,7 +97,7 @@ def test_tables_that_need_a_timeline(made, by):
     ("options", "words"),
     [
         (["--metrics", "speed"], ["no metric 'speed'", "--metrics list"]),
-        (["--by", "copy", "--metrics", "occupancy"], ["no metrics for view 'copy'"]),
+        (["--by", "memcpy", "--metrics", "occupancy"], ["no metrics for view 'memcpy'"]),
         (["--by", "api", "--metrics", "occupancy"], ["no metrics by API call"]),
         (["--by", "op-kernel", "--inclusive", "--metrics", "occupancy"], ["--inclusive"]),
         (["--columns", "cpu_self"], ["no cpu_self_ns"]),

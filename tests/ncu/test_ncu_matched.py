@@ -104,7 +104,13 @@ def test_every_match_is_the_one_found_by_hand(tmp_path_factory, ours, theirs, la
 
 @pytest.fixture
 def both(folder):
-    ours = [("a", "gemm", 8), ("a", "gemm", 8), ("b", "gemm", 8), ("b", "add", 16), ("", "copy", 4)]
+    ours = [
+        ("a", "gemm", 8),
+        ("a", "gemm", 8),
+        ("b", "gemm", 8),
+        ("b", "add", 16),
+        ("", "memcpy", 4),
+    ]
     theirs = [("a", "gemm", 8), ("b", "gemm", 8), ("c", "gemm", 8), ("b", "add", 8)]
     return timeline(folder / "r.sqlite", ours), measured(folder / "x.csv", theirs)
 
@@ -149,7 +155,7 @@ def test_the_timeline_keeps_its_times(both):
     assert dict(line.split(",")[0::8] for line in more.splitlines()[1:]) == {
         "gemm": "1",
         "add": "3",
-        "copy": "-1",
+        "memcpy": "-1",
     }
     assert "gap" in done("report", report, "--ncu", csv, "--by", "gap", "--format", "json")
 

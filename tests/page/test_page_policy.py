@@ -144,7 +144,7 @@ def test_a_lone_surrogate_is_shown(strict, tmp_path):
         "source": [SURROGATE],
         "figures": {
             "totals": {"activities": 1, "gpu_ns": 5, "attributed_ns": 5, "unattributed": {}},
-            "span_ns": 10, "kernels": 1, "copies": 0, "fills": 0, "graphs": 0, "ops": 1, "calls": 1,
+            "span_ns": 10, "kernels": 1, "memcpys": 0, "memsets": 0, "graphs": 0, "ops": 1, "calls": 1,
             "steps": None, "devices": [{"name": SURROGATE, "busy_ns": 5, "span_ns": 10}],
         },
         "reasons": [],

@@ -153,7 +153,7 @@ def test_only_the_room_of_plots_imports_matplotlib():
 @given(trainings())
 def test_bars_are_the_times_of_ops_and_reasons(made):
     truth, brute = made.brute(), made.program.brute()
-    parts = {"copy": 2, "fill": 3, "graph": 4}
+    parts = {"memcpy": 2, "memset": 3, "graph": 4}
     times: Counter = Counter()
     for row, (one, found) in enumerate(zip(brute.activities, brute.found, strict=True)):
         name = found.reason.replace("_", " ") or brute.ranges[found.range].op

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 MOST = 15_000  # rows of a report that the viewer loads in about a second
-DEVICE = ("kernel", "copy", "fill", "graph")
+DEVICE = ("kernel", "memcpy", "memset", "graph")
 # An arrow takes the arguments of both its slices, of which the last stay: theirs are untouched.
 NO_LOSS = {"arg_merge_error"}
 

@@ -311,7 +311,7 @@ def test_copies_tell_their_memories_and_ranges_whether_they_never_ended(tmp_path
     ended = {"start": 1, "end": 9, "thread": THREAD, "type": 59, "text": "ended"}
     never = {"start": 1, "end": None, "thread": THREAD, "type": 60, "text": "never"}
     joined = one(tmp_path, copies=[copy, where], annotations=[ended, never])
-    first, second = args_of(joined, "copy")
+    first, second = args_of(joined, "memcpy")
     assert (first["from"], first["to"]) == ("pinned", "device")
     assert not {"from", "to"} & set(second)
     events = events_of(joined)["traceEvents"]

@@ -33,7 +33,7 @@ def test_a_role_that_no_step_had_makes_room_for_those_that_some_had():
     ) == "step,pid,wall,kernels,API calls,since last,change,state".split(",")
     heads = headed("step", steps(communication_ns=[0, 3], memset_ns=[0, 1]))
     assert "communication" in heads
-    assert "fills" in heads
+    assert "memsets" in heads
     narrow = table.for_terminal("step", steps(runtime_ns=[0, 5]), Look(80)).splitlines()
     assert "API calls" in narrow[0]
 

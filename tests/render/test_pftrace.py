@@ -58,7 +58,7 @@ def arrows(slices, op=None, call=None):
     of_kind = {s.kind: s for s in slices}
     ops, calls = (of_kind.get(kind, drawn(kind)) for kind in ("op", "api"))
     activities = max(
-        (s for s in slices if s.kind in {"kernel", "copy"}), key=len, default=drawn("kernel")
+        (s for s in slices if s.kind in {"kernel", "memcpy"}), key=len, default=drawn("kernel")
     )
     none = [-1] * len(activities)
     op, call = ints(none if op is None else op), ints(none if call is None else call)
@@ -162,7 +162,7 @@ def expected_flows(a, base):
 
 
 def found_flows(trace):
-    device = {"kernel", "copy", "fill", "graph"}
+    device = {"kernel", "memcpy", "memset", "graph"}
     return Counter(
         (row.out, row.start, "device" if row.into_ in device else row.into_, row.end)
         for row in trace.query(FLOWS)
@@ -289,7 +289,7 @@ def test_slices_that_follow_each_other_are_read_back_whatever_their_kinds(found)
         spans[gap % 2].append((at, at + size))
         at += size
     kernels, copies = (
-        drawn(k, outer_first(s), 2) for k, s in zip(("kernel", "copy"), spans, strict=True)
+        drawn(k, outer_first(s), 2) for k, s in zip(("kernel", "memcpy"), spans, strict=True)
     )
     again = Counter(
         (start, start + size) for start, size, _ in replayed(made(kernels, copies)).elements()
@@ -300,7 +300,7 @@ def test_slices_that_follow_each_other_are_read_back_whatever_their_kinds(found)
 @pytest.mark.slow
 def test_touching_slices_of_two_kinds_and_lengthless_ones_keep_their_times(opened):
     kernels = drawn("kernel", [(0, 10), (20, 30), (30, 30), (30, 40)], 2)
-    copies = drawn("copy", [(10, 20), (40, 40), (40, 45)], 2)
+    copies = drawn("memcpy", [(10, 20), (40, 40), (40, 45)], 2)
     ops = drawn("op", [(0, 9), (0, 9), (0, 5), (5, 9), (9, 9), (9, 12), (9, 9)])
     whole = made(ops, kernels, copies)
     found = Counter(row[:3] + row[4:] for row in shown(opened(whole)).elements())

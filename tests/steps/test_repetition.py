@@ -142,7 +142,9 @@ def looping(times, *, with_range=""):
     ranges, calls, work, texts = [], [], [], []
     for n in range(times):
         at = 1_000 * n
-        for k, (name, kind) in enumerate((("gemm", "kernel"), ("relu", "kernel"), (COPY, "copy"))):
+        for k, (name, kind) in enumerate(
+            (("gemm", "kernel"), ("relu", "kernel"), (COPY, "memcpy"))
+        ):
             calls.append(Call(0, PROCESS, MAIN, 3 * n + k + 1, at + 100 * k, at + 100 * k + 90))
             start = at + 100 * k + 50
             work.append(Activity(0, PROCESS, 3 * n + k + 1, start, start + 40, kind, name))

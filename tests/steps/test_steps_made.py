@@ -19,7 +19,7 @@ from steps.brute import LOADS, ROLES, Host, Step, Work, spent, states, walls
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 PROCESS = 7 << 24
 MAIN = PROCESS | 1
-KINDS = {"kernel": "kernel", "graph": "kernel", "copy": "memcpy", "fill": "memset"}
+KINDS = {"kernel": "kernel", "graph": "kernel", "memcpy": "memcpy", "memset": "memset"}
 
 
 @st.composite
@@ -134,7 +134,7 @@ def two_steps():
     """Two steps whose work runs on after the host: the first until 50, the second until 90."""
     ranges = [Range(0, PROCESS, MAIN, 10, 30, "step 4"), Range(0, PROCESS, MAIN, 30, 60, "step 5")]
     calls = [Call(0, PROCESS, MAIN, n, at, at + 2) for n, at in ((1, 12), (2, 33))]
-    work = [Activity(0, PROCESS, 1, 15, 50), Activity(0, PROCESS, 2, 55, 90, "copy", "copy")]
+    work = [Activity(0, PROCESS, 1, 15, 50), Activity(0, PROCESS, 2, 55, 90, "memcpy", "memcpy")]
     return Program(ranges, calls, work, [one.op for one in ranges])
 
 

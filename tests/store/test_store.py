@@ -697,7 +697,7 @@ def test_a_store_of_two_runs_keeps_their_rows_apart(made: Path, other: Path, db:
         ("op", "op_summary"),
         ("op-kernel", "op_kernel_summary"),
         ("kernel", "kernel_summary"),
-        ("copy", "copy_summary"),
+        ("memcpy", "memcpy_summary"),
     ],
 )
 def test_summaries_hold_what_is_reported(by: str, table: str, made: Path, db: Path) -> None:

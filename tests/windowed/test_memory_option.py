@@ -21,7 +21,7 @@ ASKED = """
 --by op-kernel --inclusive
 --by op-kernel --kernel-names demangled --running
 --by kernel --columns median,p95,mean,share,count,busy,span
---by copy --memory-kinds
+--by memcpy --memory-kinds
 --by op,path,direction --sort gpu_busy --top 5
 --by op,phase
 --by api --columns default,p99

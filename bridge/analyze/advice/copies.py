@@ -1,4 +1,4 @@
-"""Rules on copies, fills and waits: what keeps the host from running ahead."""
+"""Rules on memcpys, memsets and waits: what keeps the host from running ahead."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def pageable_copies(seen: Seen) -> Finding | None:
     joined, copies = seen.joined, seen.report.activities
     kinds = [frames.ints(copies, c) for c in ("source_kind", "target_kind")]
     asked = np.append(seen.calls_matching(ASYNC_COPY), False)[joined.attribution.launch]
-    pageable = seen.of_kind(frames.COPY) & ((kinds[0] == PAGEABLE) | (kinds[1] == PAGEABLE))
+    pageable = seen.of_kind(frames.MEMCPY) & ((kinds[0] == PAGEABLE) | (kinds[1] == PAGEABLE))
     rows = np.flatnonzero(pageable & asked)
     if not len(rows):
         return None
     held = np.maximum(seen.time[rows], seen.call_time[joined.attribution.launch[rows]])
     figures = {
-        "copies": len(rows),
+        "memcpys": len(rows),
         "moved_bytes": int(np.maximum(frames.ints(copies, "bytes")[rows], 0).sum()),
         "held_ns": int(held.sum()),
     }
@@ -60,7 +60,7 @@ def _if_pinned(seen: Seen, rows: Ints, pageable: Flags) -> int:
     table = seen.report.activities
     direction, size = frames.ints(table, "copy_kind"), np.maximum(frames.ints(table, "bytes"), 0)
     kinds = [frames.ints(table, c) for c in ("source_kind", "target_kind")]
-    pinned = seen.of_kind(frames.COPY) & ~pageable & ((kinds[0] == PINNED) | (kinds[1] == PINNED))
+    pinned = seen.of_kind(frames.MEMCPY) & ~pageable & ((kinds[0] == PINNED) | (kinds[1] == PINNED))
     saved = np.zeros(len(rows), np.int64)
     for way in (TO_DEVICE, TO_HOST):
         fast, own = np.flatnonzero(pinned & (direction == way)), direction[rows] == way
@@ -177,7 +177,7 @@ def numbers_read(seen: Seen) -> Finding | None:
     table, launch = seen.report.activities, seen.joined.attribution.launch
     size = frames.ints(table, "bytes")
     small = (frames.ints(table, "copy_kind") == TO_HOST) & (size > 0) & (size <= A_NUMBER)
-    rows = np.flatnonzero(seen.of_kind(frames.COPY) & small & (launch != NONE))
+    rows = np.flatnonzero(seen.of_kind(frames.MEMCPY) & small & (launch != NONE))
     if not len(rows):
         return None
     held = _held_for(seen, rows)
@@ -209,20 +209,20 @@ def _wait_after(seen: Seen, rows: Ints) -> Ints:
 
 RULES = (
     Rule(
-        "pageable-copies",
-        "Asynchronous copies of pageable memory",
-        "an asynchronous copy is from or to pageable memory",
-        "asynchronous copies of pageable memory: {copies}, {moved_bytes}; they hold the host for up to {held_ns}",
+        "pageable-memcpys",
+        "Asynchronous memcpys of pageable memory",
+        "an asynchronous memcpy is from or to pageable memory",
+        "asynchronous memcpys of pageable memory: {memcpys}, {moved_bytes}; they hold the host for up to {held_ns}",
         "pin the host's memory: DataLoader(pin_memory=True) and .to(device, non_blocking=True); cudaHostAlloc",
-        "what the same bytes would save at the speed of the report's own copies of pinned memory",
+        "what the same bytes would save at the speed of the report's own memcpys of pinned memory",
         NSYS,
         ("calls", "memory kinds"),
         pageable_copies,
     ),
     Rule(
-        "synchronous-copies",
-        "Copies that block the host",
-        "a copy is called synchronously",
+        "synchronous-memcpys",
+        "Memcpys that block the host",
+        "a memcpy is called synchronously",
         "calls: {calls}; a thread is held {held_ns}, {held_share} of the run",
         "cudaMemcpyAsync on a stream, of pinned memory; in PyTorch .to(device, non_blocking=True)",
         ESTIMATE,
@@ -231,9 +231,9 @@ RULES = (
         blocking_copies,
     ),
     Rule(
-        "synchronous-fills",
+        "synchronous-memsets",
         "Fills that may block the host",
-        "a fill is called synchronously",
+        "a memset is called synchronously",
         "calls: {calls}; a thread is held {held_ns}, {held_share} of the run",
         "cudaMemsetAsync on the stream that needs it",
         ESTIMATE,
@@ -255,7 +255,7 @@ RULES = (
     Rule(
         "numbers-read-back",
         "Single numbers are read back from the GPU",
-        f"copies to the host are of {A_NUMBER} bytes at most",
+        f"memcpys to the host are of {A_NUMBER} bytes at most",
         "numbers read back one by one: {numbers}; a thread is held {held_ns}, {held_share} of the run",
         "keep them there: sum losses on the device and read them every n steps; torch.where in place of if",
         ESTIMATE,

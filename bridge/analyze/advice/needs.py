@@ -64,7 +64,7 @@ def _capability(seen: Seen) -> bool:
 
 
 def _memory_kinds(seen: Seen) -> bool:
-    copies = seen.of_kind(frames.COPY)
+    copies = seen.of_kind(frames.MEMCPY)
     known = frames.ints(seen.report.activities, "source_kind")[copies] != NONE
     return bool(known.any()) or not copies.any()
 

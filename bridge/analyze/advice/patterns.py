@@ -38,7 +38,7 @@ TIMES = 10
 def made_on_the_host(seen: Seen) -> Finding | None:
     """Tensors made on the host and then copied to the GPU."""
     bare = seen.ops_like(MADE.fullmatch) & (seen.under(seen.counted) == 0)
-    to_device = seen.of_kind(frames.COPY) & (
+    to_device = seen.of_kind(frames.MEMCPY) & (
         frames.ints(seen.report.activities, "copy_kind") == TO_DEVICE
     )
     moved = seen.ops_like(MOVED.fullmatch) & (seen.under(to_device) > 0)

@@ -38,7 +38,7 @@ def causes(
     group = group[rows]
     for column, time in zip(COLUMNS[3:6], (queued(joined), *idle_times(joined)), strict=True):
         times[column] = sums(group, time[rows], groups)
-    moves = frames.is_kind(joined.report.activities, frames.COPY, frames.FILL)[rows]
+    moves = frames.is_kind(joined.report.activities, frames.MEMCPY, frames.MEMSET)[rows]
     spent = joined.duration[rows]
     kernels, copies = (sums(group[of], spent[of], groups) for of in (~moves, moves))
     return times | {"bound": bound(kernels, copies, times)}

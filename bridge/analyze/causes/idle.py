@@ -21,11 +21,11 @@ from importers import frames
 # -- One word for what an op's time is bound by: the largest of its figures
 
 
-WORDS = ("GPU", "copy", "launch", "sync", "starved", "host")  # of equal figures the first counts
+WORDS = ("GPU", "memcpy", "launch", "sync", "starved", "host")  # of equal figures the first counts
 
 
 def bound(kernels: Ints, copies: Ints, times: dict[str, Ints]) -> NDArray[np.object_]:
-    """Return a word per group, of the time of its kernels, of its copies and fills, and what `causes` says.
+    """Return a word per group, of the time of its kernels, of its memcpys and memsets, and what `causes` says.
 
     A wait counts where it is longer than the group's own time on the host, and as far as it is longer than its
     own work on the device, which it may be waiting for. Where all of this is 0 the group is bound by the host.

@@ -130,7 +130,7 @@ def _united(joined: Attributed, device: Ints, counted: Flags, many: int) -> dict
         "busy_ns": length(counted),
         "compute_ns": compute,
         "communication_ns": communication,
-        "copies_ns": length(kinds.copies),
+        "memops_ns": length(kinds.copies),
         "overlap_ns": compute + communication - either,
         "exposed_ns": either - compute,
     }

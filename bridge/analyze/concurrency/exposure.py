@@ -16,7 +16,7 @@ from importers import frames
 
 @dataclass(frozen=True)
 class Kinds:
-    """Which activities compute, communicate, copy or fill; each is of one of the three."""
+    """Which activities compute, communicate, memcpy or memset; each is of one of the three."""
 
     compute: Flags
     communication: Flags
@@ -24,8 +24,8 @@ class Kinds:
 
     @classmethod
     def of(cls, joined: Attributed) -> Kinds:
-        """Tell them apart: what neither communicates nor copies or fills computes."""
-        copies = frames.is_kind(joined.report.activities, frames.COPY, frames.FILL)
+        """Tell them apart: what neither communicates nor memcpys or memsets computes."""
+        copies = frames.is_kind(joined.report.activities, frames.MEMCPY, frames.MEMSET)
         communication = is_communication(joined)
         return cls(~copies & ~communication, communication, copies)
 
@@ -86,7 +86,7 @@ def exposed(
 
     ``of_node`` is the group of each node of the nesting, ``of_activity`` that of each activity where those in no
     range have one too; NONE for none. What is not counted is left out. ``exposed_ns`` is the part of the first during
-    which nothing computed on the same GPU; a copy or a fill hides nothing. Communication on two streams at once counts
+    which nothing computed on the same GPU; a memcpy or a memset hides nothing. Communication on two streams at once counts
     twice, as GPU time does.
     """
     group = np.append(of_node, NONE)[joined.node] if of_activity is None else of_activity

@@ -77,10 +77,10 @@ def _of_one_process(joined: Attributed) -> bool:
     return len(number(*columns)[1]) <= 1
 
 
-# -- Work on devices as PyTorch's traces have it: kernels with their geometry, copies and fills by their names there
+# -- Work on devices as PyTorch's traces have it: kernels with their geometry, memcpys and memsets by their names there
 
 
-KINDS = {"kernel": "kernel", "copy": "gpu_memcpy", "fill": "gpu_memset", "graph": "kernel"}
+KINDS = {"kernel": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset", "graph": "kernel"}
 DIGITS = 3
 SPACES = {"Host": "H", "Device": "D", "Array": "A", "Peer": "P"}
 MEMORY = {"device_static": "Device Static", "managed_static": "Managed Static"}
@@ -103,7 +103,11 @@ def device_work(joined: Attributed, tracks: Tracks, around: Ints) -> Work:
     track = tracks.lane(stream, apart(stream, start, start + duration), "stream")
     everything = drawn("kernel", np.arange(len(table)), track, (start, duration), names_of(table))
     common = _common(joined, around)
-    own = {"kernel": _of_kernels(joined), "copy": _of_copies(joined), "fill": _of_copies(joined)}
+    own = {
+        "kernel": _of_kernels(joined),
+        "memcpy": _of_copies(joined),
+        "memset": _of_copies(joined),
+    }
     return Work(
         everything,
         [
@@ -153,7 +157,7 @@ def _of_copies(joined: Attributed) -> dict[str, Column]:
 
 
 def names_of(table: pd.DataFrame) -> Named:
-    """Return whole names of kernels, and of copies and fills what PyTorch calls them."""
+    """Return whole names of kernels, and of memcpys and memsets what PyTorch calls them."""
     full = named(table["full_name"])
     moves = ~frames.is_kind(table, frames.KERNEL, frames.GRAPH)
     keys = ("source_kind", "target_kind")

@@ -22,7 +22,7 @@ RULES = frozenset(  # of advice that look at kernels alone, one by one
     "small-grids no-tensor-cores tensor-cores-left single-precision casts nsight-compute".split()
 )
 VIEWS = frozenset(
-    "op op-kernel kernel copy module forward-op rule skew".split()
+    "op op-kernel kernel memcpy module forward-op rule skew".split()
 )  # of those that are no dimensions
 OF_HOST = frozenset(["api"])  # dimensions that tell of the host
 WITHOUT = ("cpu_", "wall_", "in_kernels")  # beginnings of columns that tell of the host, or of when

@@ -51,7 +51,7 @@ class Names:
 # -- The figures at the head of a page, and where the work without an op went
 
 
-NAMES = ("kernels", "copies", "fills", "graphs")  # of frames.ACTIVITY_KINDS
+NAMES = ("kernels", "memcpys", "memsets", "graphs")  # of frames.ACTIVITY_KINDS
 
 
 def figures(joined: Attributed, axis: Axis) -> dict[str, Any]:

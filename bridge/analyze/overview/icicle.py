@@ -19,7 +19,7 @@ from importers import frames
 
 
 MOST_BINS = 240
-KINDS = ANY, COMPUTE, COMMUNICATION, COPIES = ("any", "compute", "communication", "copies")
+KINDS = ANY, COMPUTE, COMMUNICATION, MEMOPS = ("any", "compute", "communication", "memops")
 
 
 def utilisation(joined: Attributed, axis: Axis) -> dict[str, Any] | None:
@@ -65,8 +65,8 @@ def _are(joined: Attributed, kind: str) -> Flags:
     activities = joined.report.activities
     if kind == ANY:
         return np.ones(len(activities), bool)
-    is_copy = frames.is_kind(activities, frames.COPY, frames.FILL)
-    if kind == COPIES:
+    is_copy = frames.is_kind(activities, frames.MEMCPY, frames.MEMSET)
+    if kind == MEMOPS:
         return is_copy
     communicates = is_communication(joined)
     return communicates if kind == COMMUNICATION else ~communicates & ~is_copy

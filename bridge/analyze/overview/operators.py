@@ -120,7 +120,7 @@ def _reasons(joined: Attributed) -> list[pd.DataFrame]:
 
 
 def _work(joined: Attributed, table: pd.DataFrame) -> dict[str, Any]:
-    """Return kernels, copies, fills and graphs by op and name, the largest of each first."""
+    """Return kernels, memcpys, memsets and graphs by op and name, the largest of each first."""
     row = _rows(joined, table)
     codes = frames.codes(joined.report.activities["name"])
     categories = joined.report.activities["name"].cat.categories

@@ -178,8 +178,8 @@ def _by_process(joined: Attributed) -> Iterator[tuple[tuple[int, int], list[Inte
 
 def _device_roles(joined: Attributed) -> list[Flags]:
     activities, communicates = joined.report.activities, is_communication(joined)
-    copies, fills = (frames.is_kind(activities, kind) for kind in (frames.COPY, frames.FILL))
-    return [~copies & ~fills & ~communicates, copies, fills, communicates]
+    memcpys, memsets = (frames.is_kind(activities, kind) for kind in (frames.MEMCPY, frames.MEMSET))
+    return [~memcpys & ~memsets & ~communicates, memcpys, memsets, communicates]
 
 
 def _around(ranges: pd.DataFrame, rows: Ints, start: Ints, end: Ints) -> Flags:

@@ -204,7 +204,7 @@ CALL_COLUMNS: tuple[str, ...] = (
 )
 
 
-# -- Tables per kernel, per copy, and per op and kernel
+# -- Tables per kernel, per memcpy and memset, and per op and kernel
 
 
 ENDS = ("source", "target")
@@ -225,18 +225,18 @@ def by_kernel(
     return pd.DataFrame({"kernel": texts(names), **groups.columns(columns)})
 
 
-def by_copy(
+def by_memcpy(
     joined: Attributed,
     *,
     memory_kinds: bool = False,
-    columns: Collection[str] = VIEWS["copy"].columns,
+    columns: Collection[str] = VIEWS["memcpy"].columns,
 ) -> pd.DataFrame:
-    """Return one row per kind of copy and for fills; ``gb_per_s`` is 10**9 bytes per second.
+    """Return one row per kind of memcpy and for memsets; ``gb_per_s`` is 10**9 bytes per second.
 
     With ``memory_kinds``, one for each pair of memories: ``source`` and ``target`` are pageable, pinned,
     device …, '' where the report does not say. ``share`` is of the time of all activities.
     """
-    rows = _of_kind(joined, frames.COPY, frames.FILL)
+    rows = _of_kind(joined, frames.MEMCPY, frames.MEMSET)
     name, names = named(joined, "name", rows)
     kinds = {
         end: frames.ints(joined.report.activities, f"{end}_kind")[rows]

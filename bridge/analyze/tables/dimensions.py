@@ -283,8 +283,8 @@ def _fused(joined: Attributed, events: Sequence[Events]) -> Coded:
     return Coded.of_rows("fused", *kinds.made_of(joined), [e.activity for e in events])
 
 
-def _copy(joined: Attributed, events: Sequence[Events]) -> Coded:
-    return _named(joined, events, "operation", "name", (frames.COPY, frames.FILL))
+def _memcpy(joined: Attributed, events: Sequence[Events]) -> Coded:
+    return _named(joined, events, "operation", "name", (frames.MEMCPY, frames.MEMSET))
 
 
 def kernel(names: str) -> Dimension:
@@ -312,7 +312,7 @@ OF_RANGES: Mapping[str, Dimension] = {
 OF_CALLS: Mapping[str, Dimension] = {"api": _api}
 OF_ACTIVITIES: Mapping[str, Dimension] = {
     "kernel": kernel("short"),
-    "copy": _copy,
+    "memcpy": _memcpy,
     "kind": _kind,
     "library": _library,
     "fused": _fused,

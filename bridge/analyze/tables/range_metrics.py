@@ -31,7 +31,7 @@ from bridge.join.attributed import Attributed
 from importers import frames
 
 EXPOSED = ("communication_ns", "exposed_ns")
-KINDS = dict(zip(("kernels", "copies", "fills", "graphs"), frames.ACTIVITY_KINDS, strict=True))
+KINDS = dict(zip(("kernels", "memcpys", "memsets", "graphs"), frames.ACTIVITY_KINDS, strict=True))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from bridge.analyze.metrics.columns import by_rule
 from bridge.analyze.ranks.table import by_skew
 from bridge.analyze.steps import by_step
 from bridge.analyze.tables import activity_metrics, breakdown, views
-from bridge.analyze.tables.activity_metrics import by_copy, by_kernel, by_op_kernel
+from bridge.analyze.tables.activity_metrics import by_kernel, by_memcpy, by_op_kernel
 from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.launches import by_launch
 from bridge.analyze.tables.modules import by_forward_op, by_module
@@ -79,7 +79,7 @@ ROWS = {  # what the rows of a view with columns by choice are made of
     "op": views.RANGES,
     "op-kernel": views.ACTIVITIES,
     "kernel": views.ACTIVITIES,
-    "copy": views.ACTIVITIES,
+    "memcpy": views.ACTIVITIES,
 }
 STEP_COSTS = ("wall_ns", *OF_STEPS)
 IDS = frozenset(["step", "pid", "process", "thread", "rank"])  # numbers that name a row
@@ -198,7 +198,7 @@ def making(joined: Attributed, by: str, options: Options) -> Made:
         "op": partial(by_op, costs=options.costs),
         "op-kernel": partial(by_op_kernel, kernel_names=names, inclusive=options.inclusive),
         "kernel": partial(by_kernel, kernel_names=names),
-        "copy": partial(by_copy, memory_kinds=options.memory_kinds),
+        "memcpy": partial(by_memcpy, memory_kinds=options.memory_kinds),
     }
     return lambda wanted: tables[by](counted, columns=wanted)
 

@@ -24,7 +24,7 @@ class View:
 
 TIMES = ("count", "total_ns", "mean_ns", "min_ns", "max_ns")
 OF_RANGES = tuple(
-    "calls kernels copies fills graphs gpu_self_ns gpu_total_ns gpu_busy_ns cpu_self_ns cpu_total_ns"
+    "calls kernels memcpys memsets graphs gpu_self_ns gpu_total_ns gpu_busy_ns cpu_self_ns cpu_total_ns"
     " gpu_mean_ns gpu_p50_ns gpu_p95_ns gpu_max_ns share".split()
 )
 # Columns of ranges, and of steps, that need what calls say of themselves; all of them go by the set "flops".
@@ -44,11 +44,11 @@ VIEWS = {
     "op": View(("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"), OF_RANGES, directed=True),
     "op-kernel": View(("total_ns",), TIMES, directed=True),
     "kernel": View(("total_ns",), (*TIMES[:3], "median_ns", *TIMES[3:], "share"), directed=True),
-    "copy": View(
+    "memcpy": View(
         ("total_ns",),
         (*TIMES, "bytes", "gb_per_s"),
         directed=True,
-        nothing="no copies or fills in the report",
+        nothing="no memcpys or memsets in the report",
     ),
     "range": View(("gpu_busy_ns", "duration_ns"), directed=True),
     "module": View(("gpu_self_ns", "gpu_total_ns"), details=("category",)),
@@ -80,7 +80,7 @@ VIEWS = {
 # What rows can be told apart by, alone or together (op,shape), and what has to be read for it.
 DIMENSIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys("op path direction step phase thread process report api".split(), ()),
-    **dict.fromkeys("kernel copy kind library fused device stream".split(), ()),
+    **dict.fromkeys("kernel memcpy kind library fused device stream".split(), ()),
     "module": ("category",),
     **dict.fromkeys(("rank", "host"), ("json",)),  # of recordings
     "shape": ("json",),
@@ -90,10 +90,10 @@ DIMENSIONS: dict[str, tuple[str, ...]] = {
 # What the rows of a table with columns by choice are made of: ranges, API calls, or activities.
 RANGES, CALLS, ACTIVITIES = ("ranges", "calls", "activities")
 OF_CALLS = frozenset(["api"])  # dimensions of API calls
-OF_ACTIVITIES = frozenset("kernel copy kind library fused device stream geometry".split())
+OF_ACTIVITIES = frozenset("kernel memcpy kind library fused device stream geometry".split())
 # The columns that name a row, where they are not called as the dimension is.
 LABELS: dict[str, tuple[str, ...]] = {
-    "copy": ("operation",),
+    "memcpy": ("operation",),
     "thread": ("pid", "tid", "thread", "report"),
     "process": ("pid", "process", "report"),
     "stream": ("device", "pid", "context", "stream"),
@@ -143,7 +143,7 @@ def rows_of(dimensions: Collection[str]) -> str:
 def labels_of(by: str) -> tuple[str, ...]:
     """Return the columns that name the rows of a table of which columns may be asked for, those too that it has at times."""
     if by in VIEWS:
-        return {"op-kernel": ("op", "kernel"), "copy": ("operation", "source", "target")}.get(
+        return {"op-kernel": ("op", "kernel"), "memcpy": ("operation", "source", "target")}.get(
             by, (by,)
         )
     labels = (label for name in dimensions_of(by) for label in LABELS.get(name, (name,)))

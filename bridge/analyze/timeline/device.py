@@ -55,8 +55,8 @@ SHOWN = {  # what each kind of activity shows besides its op
     "kernel": (
         "grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic".split()
     ),
-    "copy": ["bytes", "from", "to"],
-    "fill": ["bytes", "to"],
+    "memcpy": ["bytes", "from", "to"],
+    "memset": ["bytes", "to"],
     "graph": ["graph"],
 }
 COUNTED = ("kernel", "graph")  # of which Nsight Compute has metrics

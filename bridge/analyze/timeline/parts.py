@@ -149,7 +149,7 @@ def shown(name: str, of: list[tuple[int, Curve]]) -> Slices:
 # -- What a timeline is made of: slices on tracks, curves, and arrows between slices
 
 
-DEVICE = ("kernel", "copy", "fill", "graph")  # kinds of slices that ran on a device
+DEVICE = ("kernel", "memcpy", "memset", "graph")  # kinds of slices that ran on a device
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def _summary(joined: Joined, *, copy_time: bool) -> str:
         f"device busy: {listing.seconds(gpus['busy_ns'].sum())}",
     ]
     if copy_time:
-        copies = joined.by("copy")
+        copies = joined.by("memcpy")
         total, count = copies["total_ns"].sum(), copies["count"].sum()
         lines.append(
             f"copy time: tot={listing.seconds(total)} avg={listing.seconds(total / max(count, 1))}"

@@ -33,7 +33,7 @@ def dumps(
     """Return the aggregates of a report as MXNet prints those of a session.
 
     Blocks: ``operator`` (calls of ops, on the host), ``CUDA API`` (calls, on the host), ``Device`` (kernels,
-    copies and fills); times in ms. Raises ValueError for another format or order.
+    memcpys and memsets); times in ms. Raises ValueError for another format or order.
     """
     if format not in WRITERS:
         raise ValueError(f"dumps: no format {format!r}: one of {', '.join(WRITERS)}")
@@ -51,7 +51,7 @@ def _blocks(joined: Joined) -> Blocks:
     return {block: _rows(table) for block, table in found.items() if len(table)}
 
 
-NAMED = {"kernel": "kernel", "copy": "operation"}
+NAMED = {"kernel": "kernel", "memcpy": "operation"}
 
 
 def _rows(table: pd.DataFrame) -> list[Row]:

@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bridge import bench
-from bridge.bench import devices
-
 if TYPE_CHECKING:
     from bridge.bench.result import Result
 
@@ -30,7 +27,7 @@ def Profile(  # noqa: N802 - RAF's name
     if found is None:
         return {"latency": [0.0] * repeat, "workspace_size": 0.0}
     function, inputs = found
-    timed = bench.op(
+    timed = _bench().op(
         function, *inputs, device=where, warmup=warmup, runs=repeat, number=exec_number
     )
     return {"latency": _latency(timed), "workspace_size": float(timed.workspace)}
@@ -56,9 +53,9 @@ def ProfileGroup(  # noqa: N802 - RAF's
     if not placed:
         return {"latency": [0.0] * repeat, "workspace_size": 0.0}
     calls, streams = [call for call, _ in placed], [number for _, number in placed]
-    if devices.device(where, [inputs for _, inputs in calls]).name == "cpu":
+    if _bench().devices.device(where, [inputs for _, inputs in calls]).name == "cpu":
         streams = [0] * len(calls)
-    timed = bench.group(
+    timed = _bench().group(
         calls, streams, device=where, warmup=warmup, runs=repeat, number=exec_number
     )
     workspaces = [one.workspace for one in timed.ops]
@@ -68,12 +65,12 @@ def ProfileGroup(  # noqa: N802 - RAF's
 
 def ResetCache(device: Any = None) -> None:  # noqa: N802 - RAF's name
     """Forget what was measured on a device, on all without one."""
-    bench.reset_cache(_name(device))
+    _bench().reset_cache(_name(device))
 
 
 def GetCacheSize(device: Any = None) -> int:  # noqa: N802 - RAF's name
     """Return how many measurements of a device are kept, of all devices without one."""
-    return bench.cache_size(_name(device))
+    return _bench().cache_size(_name(device))
 
 
 def _device(device: Any) -> str | None:
@@ -89,7 +86,7 @@ def _device(device: Any) -> str | None:
 def _name(device: Any) -> str | None:
     """Return what results say of a device."""
     asked = _device(device)
-    return None if asked is None else devices.device(asked, ()).name
+    return None if asked is None else _bench().devices.device(asked, ()).name
 
 
 def _call(expr: Any) -> tuple[Any, tuple[Any, ...]] | None:
@@ -100,3 +97,10 @@ def _call(expr: Any) -> tuple[Any, tuple[Any, ...]] | None:
 
 def _latency(timed: Result) -> list[float]:
     return [float(ns) / 1000 for ns in timed.exact]
+
+
+def _bench() -> Any:
+    """Load the benchmarks, with NumPy, when one is asked for."""
+    from bridge import bench
+
+    return bench

@@ -105,7 +105,7 @@ def _wrap(text: str) -> Wrap:
 
 
 def _torch(options: Options) -> None:
-    from bridge.frameworks.torch.auto import every_module
+    from bridge.frameworks.torch.every_model import every_module
     from bridge.frameworks.torch.ops import ops
     from bridge.frameworks.torch.profiler_records import dataloader_waits, optimizer_steps
 

@@ -7,7 +7,7 @@ try:
 except ImportError as problem:
     raise ImportError(f"bridge.torch needs PyTorch (pip install torch): {problem}") from None
 
-from bridge.frameworks.torch.auto import EveryModule, auto, every_module
+from bridge.frameworks.torch.every_model import EveryModule, auto, every_module
 from bridge.frameworks.torch.modules import Annotation, annotate
 from bridge.frameworks.torch.ops import Ops, ops
 from bridge.frameworks.torch.profiler_records import Recorded, dataloader_waits, optimizer_steps

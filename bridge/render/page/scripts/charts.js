@@ -4,7 +4,7 @@ const STYLES = { // told apart by their dashes as well
   any: { colour: "busy", dash: "solid", width: 1.6, area: 0.16 },
   compute: { colour: "compute", dash: "solid", width: 1.4, area: 0 },
   communication: { colour: "communication", dash: [6, 3], width: 1.6, area: 0 },
-  copies: { colour: "copies", dash: [2, 2], width: 1.6, area: 0 },
+  memops: { colour: "memops", dash: [2, 2], width: 1.6, area: 0 },
 };
 const DASHES = ["solid", [8, 3], [3, 3], [1, 3], [10, 3, 2, 3]];
 

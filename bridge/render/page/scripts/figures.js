@@ -8,7 +8,7 @@ const busyShare = ({ devices }) => {
 const share = (part, whole) => (whole ? part / whole : 0);
 
 function kinds({ figures }) {
-  const found = ["kernels", "copies", "fills", "graphs"].filter((kind) => figures[kind]);
+  const found = ["kernels", "memcpys", "memsets", "graphs"].filter((kind) => figures[kind]);
   return found.map((kind) => `${count(figures[kind])} ${figures[kind] === 1 ? kind.replace(/(ie)?s$/, (s) => (s === "ies" ? "y" : "")) : kind}`).join(", ");
 }
 

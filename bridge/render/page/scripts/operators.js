@@ -11,7 +11,7 @@ function drawOperators(reports, comparison) {
   const tools = make("div", { class: "tools" });
   panel("operators", "Operators", two
     ? "Ops of both reports, matched by name; expand one to see what ran under it. The largest changes come first."
-    : "GPU time per op; expand one to see the kernels, copies and fills that it launched.",
+    : "GPU time per op; expand one to see the kernels, memcpys and memsets that it launched.",
   tools, holder, printed(rows, columns));
   const table = new Tabulator(holder, {
     data: rows, dataTree: true, dataTreeChildIndent: 16, dataTreeFilter: true, dataTreeSort: true,

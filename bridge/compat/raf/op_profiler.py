@@ -70,7 +70,8 @@ def ResetCache(device: Any = None) -> None:  # noqa: N802 - RAF's name
 
 def GetCacheSize(device: Any = None) -> int:  # noqa: N802 - RAF's name
     """Return how many measurements of a device are kept, of all devices without one."""
-    return _bench().cache_size(_name(device))
+    count: int = _bench().cache_size(_name(device))
+    return count
 
 
 def _device(device: Any) -> str | None:

@@ -621,7 +621,7 @@ def read_by_all(path: Path, *warnings: str) -> None:
     ("without", "warning"),
     [
         ("annotations", "no NVTX ranges"),
-        ("kernels copies fills graphs", "no kernels, copies or fills"),
+        ("kernels copies fills graphs", "no kernels, memcpys or memsets"),
         ("launches", "no CUDA API calls"),
         ("kernels copies fills graphs launches", "no CUDA API calls"),
         ("annotations launches", "no NVTX ranges"),

@@ -25,7 +25,7 @@ KEYS = {
     "kernel": "kernel count total_ns mean_ns median_ns min_ns max_ns share",
     "memcpy": "operation count total_ns mean_ns min_ns max_ns bytes gb_per_s",
     "op-kernel": "op kernel count total_ns mean_ns min_ns max_ns",
-    "op": "op calls kernels copies fills graphs gpu_self_ns gpu_total_ns gpu_busy_ns cpu_self_ns"
+    "op": "op calls kernels memcpys memsets graphs gpu_self_ns gpu_total_ns gpu_busy_ns cpu_self_ns"
     " cpu_total_ns gpu_mean_ns gpu_p50_ns gpu_p95_ns gpu_max_ns share",
     "range": "name path start_ns duration_ns thread gpu_start_ns gpu_span_ns gpu_busy_ns activities",
     "module": "module calls kernels gpu_forward_ns gpu_backward_ns gpu_self_ns gpu_total_ns"

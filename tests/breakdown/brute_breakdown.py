@@ -19,7 +19,7 @@ from join.brute_more import WAYS, BruteMore
 
 RANGES = "op path module direction shape dtype step phase thread process report".split()
 CALLS = ["api"]
-ACTIVITIES = "kernel copy device stream geometry".split()  # what kernels are: tests/kernels
+ACTIVITIES = "kernel memcpy device stream geometry".split()  # what kernels are: tests/kernels
 SIZES = re.compile(r", sizes = (\[.*?\])(?=, input_op_ids = |\Z)")
 PID = 0xFFFFFF
 Label = tuple[object, ...]
@@ -247,7 +247,7 @@ class Breakdown:
     def _kernel(self, e: Event):
         return self._of_kind(e, "kernel", "kernel")
 
-    def _copy(self, e: Event):
+    def _memcpy(self, e: Event):
         return self._of_kind(e, "operation", "memcpy", "memset")
 
     def _device(self, e: Event):

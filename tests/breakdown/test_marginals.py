@@ -18,7 +18,7 @@ from bridge.analyze.tables.views import ACTIVITIES, CALLS, DIMENSIONS, RANGES, r
 from bridge.report import Joined
 
 ADDING = {  # columns that add up over the rows of a finer table
-    RANGES: "calls activities kernels copies fills graphs gpu_self_ns cpu_self_ns host_ns api_ns"
+    RANGES: "calls activities kernels memcpys memsets graphs gpu_self_ns cpu_self_ns host_ns api_ns"
     " sync_ns queue_ns launch_gap_ns starved_ns communication_ns exposed_ns share cpu_share"
     " tensor_core_ns eligible_ns tensor_core_unknown_ns in_kernels_ns".split(),
     CALLS: "count total_ns activities gpu_ns share".split(),

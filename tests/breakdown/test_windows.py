@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 ADDING = {
-    "op": "calls kernels copies fills graphs gpu_self_ns cpu_self_ns".split(),
+    "op": "calls kernels memcpys memsets graphs gpu_self_ns cpu_self_ns".split(),
     "kind": ["count", "total_ns"],
     "api": ["count", "total_ns", "gpu_ns"],
     "wait": ["count", "total_ns"],

@@ -34,7 +34,7 @@ NAMES = (
     "{{7*7}} ${7*7} %s %n",
 )
 PID = 100
-TABLES = "op op-kernel kernel copy range phase wait launch gap step device op,thread op,process kernel,stream".split()
+TABLES = "op op-kernel kernel memcpy range phase wait launch gap step device op,thread op,process kernel,stream".split()
 
 
 def hostile(path: Path, *, longer: int = 0) -> Path:

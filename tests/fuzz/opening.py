@@ -19,7 +19,7 @@ from bridge.report import Joined
 from importers import onednn
 from importers.errors import ReportError
 
-VIEWS = "op op-kernel kernel copy range module phase wait launch gap idle step device rule collective".split()
+VIEWS = "op op-kernel kernel memcpy range module phase wait launch gap idle step device rule collective".split()
 LONGEST_LINE = 2_000
 T = TypeVar("T")
 U = TypeVar("U")

@@ -145,7 +145,7 @@ def check_in(trace, joined):
     assert {(e.kind, e.to_kind) for e in ends if e.kind == "op"} <= {("op", "api")}
     assert found == arrows(attributed, base)
     times = trace.query(
-        "select sum(ts) as at, sum(dur) as dur from slice where category in ('kernel', 'copy', 'fill', 'graph')"
+        "select sum(ts) as at, sum(dur) as dur from slice where category in ('kernel', 'memcpy', 'memset', 'graph')"
     )[0]
     activities = joined.report.activities
     start, end = frames.ints(activities, "start"), frames.ints(activities, "end")

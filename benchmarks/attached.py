@@ -23,7 +23,8 @@ import numpy as np
 import nvtx
 
 import bridge
-from bridge.annotate import emit, emitter, interop, pypi
+from bridge.annotate import emit, emitter
+from bridge.annotate.backends import connect_interop, connect_nvtx
 
 LOOPS, ROUNDS = 5_000, 20
 MEASURABLE = 20  # ns: newer nvtx packages do nothing at all where no tool is attached
@@ -61,10 +62,10 @@ def block_of_nvtx() -> None:
 
 
 def backends() -> list[Any]:
-    """The back ends that are heard here; with no tool the one that is silent."""
+    """Return the back ends that work here; without a tool, the null emitter."""
     if emit.state.idle:
         return [emit.current()]
-    return [back for back in (pypi.connect(), interop.connect()) if not isinstance(back, str)]
+    return [back for back in (connect_nvtx(), connect_interop()) if not isinstance(back, str)]
 
 
 def ours() -> dict[str, Callable[[], object]]:
@@ -113,7 +114,7 @@ def show(title: str) -> None:
 
 def session() -> None:
     """What a session without a profiler adds to every op."""
-    emit.use(emitter.Silent())
+    emit.use(emitter.NullEmitter())
     op = bridge.nvtx_op("op")(empty)
     with bridge.profile(level=0):
         best = measured({"an empty function": (empty, None), "nvtx_op": (op, None)})
@@ -123,7 +124,7 @@ def session() -> None:
 def main() -> None:
     emit.current()
     if not emit.state.idle:
-        show(f"{TITLE} {pypi.version_of('nvtx')}")
+        show(f"{TITLE} {emitter.version_of('nvtx')}")
         return
     show("no profiler")
     session()

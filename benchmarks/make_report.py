@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from importers.nsys import schema
-from importers.nsys.write import Strings, write
+from importers.nsys.export import Strings, write_export
 
 LAYERS = 48
 OPS = [f"aten::{n}" for n in "linear layer_norm softmax gelu add bmm dropout copy_".split()]
@@ -74,7 +74,9 @@ def make(path, kernels, *, per_call_text=False, threads=1, processes=1):
     """Write the report and return how many kernels it has."""
     path.unlink(missing_ok=True)
     strings = Strings()
-    write(path, {table: [dict.fromkeys(columns.split())] for table, columns in TABLES.items()})
+    write_export(
+        path, {table: [dict.fromkeys(columns.split())] for table, columns in TABLES.items()}
+    )
     lanes = [(0x1000 + p) << 24 | (0x1000 + t) for p in range(processes) for t in range(threads)]
     steps = max(1, kernels // (LAYERS * len(OPS) * len(lanes)))
     with closing(sqlite3.connect(path)) as db, db:
@@ -86,10 +88,10 @@ def make(path, kernels, *, per_call_text=False, threads=1, processes=1):
         for rows in chain.from_iterable(lane(t, strings, steps, per_call_text) for t in lanes):
             for table, columns in TABLES.items():
                 known = schema.READ[table]
-                names = ", ".join(f'"{known.columns[c].theirs[0]}"' for c in columns.split())
+                names = ", ".join(f'"{known.columns[c].sources[0]}"' for c in columns.split())
                 marks = ", ".join("?" * len(columns.split()))
                 db.executemany(f"INSERT INTO {known.name} ({names}) VALUES ({marks})", rows[table])
-    write(
+    write_export(
         path,
         {"strings": strings.rows()},
         {schema.PRODUCT_VERSION: "2024.6.2", schema.SCHEMA_VERSION: "3.16.1"},

@@ -22,7 +22,7 @@ COLUMNS = {
 def queries():
     for table, columns in COLUMNS.items():
         known = schema.READ[table]
-        yield f"""SELECT {", ".join(f'"{known.columns[c].theirs[0]}"' for c in columns.split())} FROM {known.name}"""
+        yield f"""SELECT {", ".join(f'"{known.columns[c].sources[0]}"' for c in columns.split())} FROM {known.name}"""
 
 
 def main():

@@ -1,6 +1,7 @@
-"""Join deep-learning ops to the CUDA kernels that they launch, from NVIDIA's own profilers.
+"""Join deep-learning ops to the CUDA kernels that they launch, in reports of NVIDIA's profilers.
 
-The light face: annotating a program imports neither pandas nor click nor SQLite.
+Importing this package loads neither pandas nor click nor SQLite; other names are loaded at first
+use.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from bridge.annotate import (
     scope,
     wrap,
 )
-from bridge.package import VERSION as __version__  # noqa: N811 (the name that Python's packages have)
+from bridge.package import VERSION as __version__  # noqa: N811 (the conventional name)
 
 if TYPE_CHECKING:
     from bridge import bench, memory
-    from bridge.capture.session.profile import Profile, is_profiling, profile
+    from bridge.capture.session.profile import Session, is_profiling, profile
     from bridge.capture.session.schedule import Action, schedule
     from bridge.comparison import diff
-    from bridge.report import Joined, load
+    from bridge.report import Report, load
 
 __all__ = [
     "Action",
     "Domain",
-    "Joined",
-    "Profile",
+    "Report",
+    "Session",
     "__version__",
     "backend",
     "bench",
@@ -54,27 +55,27 @@ __all__ = [
 ]
 
 
-_LATER = {  # by the room that they are in
-    **dict.fromkeys(("Joined", "load"), "bridge.report"),
+_LAZY_NAMES = {  # name: the module that defines it
+    **dict.fromkeys(("Report", "load"), "bridge.report"),
     "diff": "bridge.comparison",
-    **dict.fromkeys(("Profile", "is_profiling", "profile"), "bridge.capture.session.profile"),
+    **dict.fromkeys(("Session", "is_profiling", "profile"), "bridge.capture.session.profile"),
     **dict.fromkeys(("Action", "schedule"), "bridge.capture.session.schedule"),
 }
-_ROOMS = ("autorun", "bench", "compat", "cupy", "jax", "memory", "scale", "torch")  # themselves
+_LAZY_MODULES = ("autorun", "bench", "compat", "cupy", "jax", "memory", "scale", "torch")
 
 
 def __getattr__(name: str) -> Any:
-    """Load the analysis half, and sessions, at their first use."""
-    if name not in _LATER and name not in _ROOMS:
+    """Load a lazy name or module at its first use."""
+    if name not in _LAZY_NAMES and name not in _LAZY_MODULES:
         raise AttributeError(f"module 'bridge' has no attribute {name!r}")
     from importlib import import_module
 
     from bridge.package import importers_are_ours
 
     with importers_are_ours():
-        room = import_module(_LATER.get(name, f"bridge.{name}"))
-        globals()[name] = found = getattr(room, name) if name in _LATER else room
-    return found
+        module = import_module(_LAZY_NAMES.get(name, f"bridge.{name}"))
+        globals()[name] = result = getattr(module, name) if name in _LAZY_NAMES else module
+    return result
 
 
 if "BRIDGE_AUTOSTART" in os.environ:

@@ -1,20 +1,42 @@
-"""The command as a process of its own: ``bridge``, and ``python -m bridge``, where the command's name is another program's."""
+"""Entry point of the command ``bridge``, also ``python -m bridge``."""
 
 from __future__ import annotations
 
 import atexit
 import gc
+import os
+import sys
 
 from bridge.cli import main
+from bridge.cli.terminal import make_stdout_harmless
 
-UNCOLLECTED = 50_000  # objects between two looks for garbage: those of libraries stay anyway
+GC_THRESHOLD = 50_000  # objects between garbage collections; objects of libraries stay alive anyway
 
 
 def command(name: str | None = None) -> None:
-    """Run the command that the command line asks for; does not return."""
-    gc.set_threshold(UNCOLLECTED)
-    atexit.register(gc.disable)  # or all is looked through once more at the end
+    """Run the command line; does not return."""
+    _open_standard_streams()
+    make_stdout_harmless()
+    gc.set_threshold(GC_THRESHOLD)
+    atexit.register(gc.disable)  # avoids a last collection at exit
     main(prog_name=name)
+
+
+def _open_standard_streams() -> None:
+    """Open the standard streams that are closed (`>&-`).
+
+    A file that the command opens would take the number of a closed stream, and get what is printed.
+    Writing to this stdout fails, so that a command tells when its output is lost.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            stream = os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False)
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
 
 
 if __name__ == "__main__":

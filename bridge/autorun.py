@@ -1,12 +1,14 @@
-"""Switch annotations on in a program whose code stays as it is: ``python -m bridge.autorun script.py``."""
+"""Annotate a program without changing its code: ``python -m bridge.autorun script.py``."""
 
 from contextlib import AbstractContextManager
 from typing import Any
 
 from bridge.frameworks import autorun
-from bridge.frameworks.autorun import Options, arm, autostart
+from bridge.frameworks.autorun import LAUNCHER, START, Options, arm, autostart
 
 __all__ = [
+    "LAUNCHER",
+    "START",
     "Options",
     "arm",
     "autostart",
@@ -15,12 +17,12 @@ __all__ = [
 
 
 def recorded(path: str | None) -> AbstractContextManager[None]:
-    """Record host times to a file in a block, unless ``path`` is None or a tool listens."""
+    """Record host times of a block to a file, unless ``path`` is None or a tool is attached."""
     return autorun.recorded(path, _session)
 
 
 def _session(**options: Any) -> Any:
-    from bridge.capture.session.profile import profile  # most programs record nothing
+    from bridge.capture.session.profile import profile  # loaded on demand
 
     return profile(**options)
 

@@ -1,4 +1,4 @@
-"""`bridge.diff(before, after)`: two reports compared, for programs, notebooks and the command."""
+"""`bridge.diff(before, after)`: the comparison of two reports."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from bridge.analyze.compare import gates as growth
 from bridge.analyze.compare.gates import Budget, Verdict
 from bridge.analyze.metrics import no_timeline
 from bridge.analyze.tables.breakdown import by_op
-from bridge.report import Joined, load
+from bridge.report import IN_NOTEBOOK, Report, load
 
-Report = str | Path | Joined
+ReportOrPath = str | Path | Report
 
 
 @dataclass(frozen=True)
 class Diff:
-    """Two reports, and how they are compared: see `bridge.analyze.compare.compare`."""
+    """Two reports and the options of their comparison: see `bridge.analyze.compare.compare`."""
 
-    before: Joined
-    after: Joined
+    before: Report
+    after: Report
     by: str = "op"
-    kernel_names: str = "short"
+    kernel_names: str = "readable"
     noise: float = NOISE
 
     @cached_property
     def comparison(self) -> Comparison:
-        """The rows, and the whole that they and what is outside of them add up to."""
-        no_timeline.check_alike(self.before.report, self.after.report)
+        """The compared rows, and the totals: rows and work outside of them add up to the whole."""
+        no_timeline.check_comparable(self.before.capture, self.after.capture)
         reports = self.before.attributed, self.after.attributed
         return compare(*reports, self.by, kernel_names=self.kernel_names, noise=self.noise)
 
@@ -47,31 +47,44 @@ class Diff:
         """``before_ns``, ``after_ns`` and ``diff_ns`` of all activities together."""
         return self.comparison.whole
 
+    def _repr_html_(self) -> str:
+        """Return the largest changes and the accounting, for notebooks."""
+        from bridge.render.diff import DiffView  # only notebooks need them
+        from bridge.render.notebook import diff_as_html
+
+        rows = self.comparison.timed(self.rows)
+        few = rows.head(IN_NOTEBOOK)
+        sides = self.before.source, self.after.source
+        return diff_as_html(DiffView(*sides, self.comparison, few, (), len(rows) - len(few)))
+
     def judged(
         self, fail_over: Sequence[str] = (), budget: Mapping[str, Any] | Budget | None = None
     ) -> list[Verdict]:
-        """Judge the report after by gates of growth ("5%", "op:2ms") and by a budget.
+        """Judge the second report by limits of growth ("5%", "op:2ms") and by a budget.
 
-        Raises ValueError, in words for the user, for what is no gate and no budget.
+        Raises ValueError with a message for the user if a limit or the budget is not valid.
         """
         gates = [growth.Growth.parsed(text) for text in fail_over]
         ops = self if self.by == "op" else replace(self, by="op")
-        found = growth.judged(gates, ops.comparison) if gates else []
-        return found + (within(self.after, budget) if budget is not None else [])
+        result = growth.judge_growth(gates, ops.comparison) if gates else []
+        return result + (within(self.after, budget) if budget is not None else [])
 
 
-def within(joined: Joined, budget: Mapping[str, Any] | Budget) -> list[Verdict]:
-    """Judge one report by a budget; ValueError, in words for the user, for what is none."""
+def within(report: Report, budget: Mapping[str, Any] | Budget) -> list[Verdict]:
+    """Judge one report by a budget. Raises ValueError with a message if it is not valid."""
     limits = budget if isinstance(budget, Budget) else Budget.parsed(budget)
-    ops = no_timeline.kept(joined.report, by_op(joined.attributed, limits.columns), limits.columns)
-    return limits.judged(joined.totals, ops)
+    ops = no_timeline.drop_unmeasured(
+        report.capture, by_op(report.attributed, limits.columns), limits.columns
+    )
+    return limits.judged(report.totals, ops)
 
 
-def diff(before: Report, after: Report, by: str = "op", **how: Any) -> Diff:
-    """Compare two reports: files, or what `bridge.load` gave of them.
+def diff(before: ReportOrPath, after: ReportOrPath, by: str = "op", **options: Any) -> Diff:
+    """Compare two reports: files, or results of `bridge.load`.
 
-    ``by`` is what a row is, "op", "op-kernel" or dimensions with commas; ``how`` are the fields ``kernel_names`` and
-    ``noise`` of `Diff`. Raises `importers.ReportError`, and ValueError for what cannot be compared, at first use.
+    ``by`` is the kind of rows: "op", "op-kernel" or dimensions with commas; ``options`` are the
+    fields ``kernel_names`` and ``noise`` of `Diff`. Raises `importers.ReportError`, and ValueError
+    at first use if the reports cannot be compared.
     """
-    one, other = (side if isinstance(side, Joined) else load(side) for side in (before, after))
-    return Diff(one, other, by, **how)
+    report, other = (side if isinstance(side, Report) else load(side) for side in (before, after))
+    return Diff(report, other, by, **options)

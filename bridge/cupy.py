@@ -1,4 +1,4 @@
-"""Annotate CuPy programs without touching their code: functions, ufuncs, kernels of one's own, waits."""
+"""Annotate CuPy programs without changing their code: functions, ufuncs, own kernels, waits."""
 
 from bridge.frameworks.cupy import annotate
 

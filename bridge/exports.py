@@ -1,110 +1,144 @@
-"""Files to look at: the timeline of a report, whole or a part, in the manner of one profiler or another; and its page."""
+"""Files of a report: its timeline as a trace in the format of a profiler, and the HTML page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, TypedDict
 
 from bridge.analyze import dialects
 from bridge.analyze.advice import advise
+from bridge.analyze.compare import compare
+from bridge.analyze.dialects import NATIVE
 from bridge.analyze.dialects.torch import torch
 from bridge.analyze.metrics import no_timeline
-from bridge.analyze.overview import overview
-from bridge.analyze.overview.comparison import comparison
+from bridge.analyze.overview import comparison, overview, states
 from bridge.analyze.quality import quality as quality_of
-from bridge.analyze.timeline import WHOLE, Selection, Timeline, lasting, of_ranks
-from bridge.join.attributed import Attributed
+from bridge.analyze.summary import Summary
+from bridge.analyze.timeline import WHOLE, Selection, Timeline, common_duration, filter_ranks
+from bridge.join.attributed import AttributedCapture
+from bridge.knowledge.abbreviations import abbreviations
 from bridge.output import check, compressed, whole, write
 from bridge.package import VERSION
-from bridge.render import advice, quality, traces, units
+from bridge.render import advice, quality, units
+from bridge.render import summary as summary_texts
+from bridge.render.chrome import RENDERERS, chrome
 from bridge.render.page import page as html
+from bridge.render.pftrace import pftrace
+from importers import frames
+from importers.capture import Capture
 
-PID_BITS = 0xFFFFFF
-SIDES = 2  # of a page, at most
+SIDES = 2  # the maximum number of reports on a page
+
+
+class TraceOptions(TypedDict, total=False):
+    """The keywords of `trace`."""
+
+    dialect: str
+    selection: Selection
+    force: bool
 
 
 def trace(
-    joined: Attributed,
+    attributed: AttributedCapture,
     path: str | Path,
     *,
     dialect: str = dialects.NATIVE,
     selection: Selection = WHOLE,
     force: bool = False,
 ) -> Timeline:
-    """Write one timeline of ops, API calls and device work: ``.json``, ``.json.gz`` or ``.pftrace``.
+    """Write a timeline of ops, API calls and device work: ``.json``, ``.json.gz``, ``.pftrace``.
 
-    ``dialect`` "torch" writes what PyTorch's profiler would have; ``selection`` draws a part. Return what
-    was drawn. Raises ValueError for another suffix or dialect, for windows without anything and ranks that are not there, `OutputError` if the file is there and
-    not to be replaced, or cannot be written.
+    ``dialect`` "torch" writes what PyTorch's profiler would have written; ``selection`` is the part
+    to draw. Returns the timeline that was drawn. Raises ValueError for another suffix or dialect,
+    for windows without events and for unknown ranks; `OutputError` if the file exists and must not
+    be replaced, or cannot be written.
     """
     output = Path(path)
-    no_timeline.refuse(joined.report, "trace")
-    traces.check(output.name, dialect)
-    drawn = dialects.drawn(joined, dialect, selection)
-    _check_not_empty(drawn, joined, selection)
-    _write(output, traces.printed(drawn, joined.report, output.name, dialect), force=force)
-    return drawn
+    no_timeline.refuse(attributed.capture, "trace")
+    check_suffix(output.name, dialect)
+    timeline = dialects.draw(attributed, dialect, selection)
+    _check_not_empty(timeline, attributed, selection)
+    _write(output, trace_pieces(timeline, attributed.capture, output.name, dialect), force=force)
+    return timeline
 
 
 def tensorboard(
-    joined: Attributed, folder: str | Path, *, selection: Selection = WHOLE, force: bool = False
+    attributed: AttributedCapture,
+    folder: str | Path,
+    *,
+    selection: Selection = WHOLE,
+    force: bool = False,
 ) -> list[Path]:
-    """Write a trace per process, as TensorBoard's PyTorch plugin finds them in a folder; return the files.
+    """Write a trace per process for TensorBoard's PyTorch plugin into a folder; return the files.
 
     Raises as `trace` does, before anything is written.
     """
-    no_timeline.refuse(joined.report, "trace")
-    whole = of_ranks(joined, torch(joined, together=False), selection)
-    drawn = selection.of(whole)
-    _check_not_empty(drawn, joined, selection)
-    processes = sorted({(t.group.report, t.group.process) for t in drawn.tracks})
-    files = [Path(folder) / _worker_file(joined, *process) for process in processes]
+    no_timeline.refuse(attributed.capture, "trace")
+    report_timeline = filter_ranks(attributed, torch(attributed, together=False), selection)
+    timeline = selection.of(report_timeline)
+    _check_not_empty(timeline, attributed, selection)
+    processes = sorted({(t.group.report, t.group.process) for t in timeline.tracks})
+    files = [Path(folder) / _worker_file(attributed, *process) for process in processes]
     for output in files:
         check(output, force=force)
     for output, process in zip(files, processes, strict=True):
-        own = drawn.of_process(*process)
-        pieces = traces.printed(
-            own, joined.report, output.name, dialects.TORCH, for_tensorboard=True
+        process_timeline = timeline.of_process(*process)
+        pieces = trace_pieces(
+            process_timeline, attributed.capture, output.name, dialects.TORCH, for_tensorboard=True
         )
         _write(output, pieces, force=force)
     return files
 
 
-def _check_not_empty(drawn: Timeline, joined: Attributed, selection: Selection) -> None:
-    """Raise ValueError where windows leave nothing."""
-    if selection.windows and not any(len(s) for s in drawn.every()):
-        lasts = lasting(joined)
-        raise ValueError(f"nothing happens in that window; the report lasts {units.time(lasts)}")
+def _check_not_empty(drawn: Timeline, attributed: AttributedCapture, selection: Selection) -> None:
+    """Raise ValueError if the selected windows contain no events."""
+    if selection.windows and not any(len(s) for s in drawn.all_slices()):
+        duration = common_duration(attributed)
+        raise ValueError(f"no events in that window; the report lasts {units.time(duration)}")
 
 
-def page(reports: Sequence[Attributed], path: str | Path, *, force: bool = False) -> None:
-    """Write one page of a report, or of two side by side: a file of HTML that loads nothing.
+def page(reports: Sequence[AttributedCapture], path: str | Path, *, force: bool = False) -> None:
+    """Write one HTML page of a report, or of two side by side; the file loads nothing else.
 
-    Raises ValueError for more than two, `OutputError` as `trace` does.
+    Raises ValueError for more than two reports, `OutputError` as `trace` does.
     """
     if not 0 < len(reports) <= SIDES:
         raise ValueError(f"{len(reports)} reports: a page shows one, or two side by side")
     output = Path(path)
-    for one in reports:
-        no_timeline.refuse(one.report, "page")
-    shown = [
-        {
-            **overview(one),
-            "advice": advice.for_page(advise(one)),
-            "quality": quality.for_page(quality_of(one)),
-        }
-        for one in reports
-    ]
-    both = comparison(*shown) if len(shown) == SIDES else None
-    title = " and ".join(", ".join(one["source"]) for one in shown) or output.stem
-    write(output, html(shown, title, f"nsight-bridge {VERSION}", both), force=force)
+    for attributed in reports:
+        no_timeline.refuse(attributed.capture, "page")
+    overviews = [_overview(attributed) for attributed in reports]
+    compared = _compared(reports, overviews) if len(reports) == SIDES else None
+    title = " and ".join(", ".join(data["source"]) for data in overviews) or output.stem
+    write(output, html(overviews, title, f"nsight-bridge {VERSION}", compared), force=force)
 
 
-def _worker_file(joined: Attributed, report: int, process: int) -> str:
-    """Return ``worker.ns.pt.trace.json.gz`` for a process of a capture; of several each has its number."""
-    facts, sources = joined.report.facts[report], joined.report.source
-    nth = f"-{report + 1}" if len(sources) > 1 else ""
-    worker = f"{sources[report].partition('.')[0]}{nth}_{(process >> 24) & PID_BITS}"
+def _compared(
+    reports: Sequence[AttributedCapture], overviews: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    entries = comparison(overviews[0], overviews[1])
+    return {**entries, **states(entries, compare(reports[0], reports[1]))}
+
+
+def _overview(attributed: AttributedCapture) -> dict[str, Any]:
+    advised = advise(attributed)
+    summary = Summary.of(attributed, advised)
+    shown = overview(attributed, summary)
+    return {
+        **shown,
+        "short_names": abbreviations(shown["names"]),
+        "summary": summary_texts.for_page(summary),
+        "advice": advice.for_page(advised),
+        "quality": quality.for_page(quality_of(attributed)),
+    }
+
+
+def _worker_file(attributed: AttributedCapture, report: int, process: int) -> str:
+    """Return ``worker.ns.pt.trace.json.gz`` for a process; several files are numbered."""
+    facts, sources = attributed.capture.facts[report], attributed.capture.source
+    number = f"-{report + 1}" if len(sources) > 1 else ""
+    worker = f"{sources[report].partition('.')[0]}{number}_{(process >> 24) & frames.ID_BITS}"
     return f"{worker}.{max(facts.epoch_ns, 0) + facts.span[0]}.pt.trace.json.gz"
 
 
@@ -112,3 +146,30 @@ def _write(output: Path, pieces: Iterable[bytes], *, force: bool) -> None:
     with whole(output, force=force) as draft, compressed(draft, output.suffix == ".gz") as file:
         for piece in pieces:
             file.write(piece)
+
+
+# -- The format of a trace, by suffix and dialect
+
+
+JSON_SUFFIXES = (".json", ".json.gz")
+PERFETTO_SUFFIX = ".pftrace"
+
+
+def check_suffix(name: str, dialect: str = NATIVE) -> None:
+    """Raise ValueError with a message for the user if no trace of the dialect has this suffix."""
+    suffixes = (*JSON_SUFFIXES, PERFETTO_SUFFIX) if dialect == NATIVE else JSON_SUFFIXES
+    if not name.endswith(suffixes):
+        of_dialect = "" if dialect == NATIVE else f" of dialect {dialect}"
+        raise ValueError(f"{name}: a trace{of_dialect} is written as {', '.join(suffixes)}")
+
+
+def trace_pieces(
+    timeline: Timeline, capture: Capture, name: str, dialect: str = NATIVE, **options: bool
+) -> Iterator[bytes]:
+    """Yield the pieces of a trace, in the format of the suffix and the dialect."""
+    metadata = [facts.metadata for facts in capture.facts]
+    if dialect != NATIVE:
+        return RENDERERS[dialect](timeline, capture, **options)
+    return (pftrace if name.endswith(PERFETTO_SUFFIX) else chrome)(
+        timeline, capture.source, metadata
+    )

@@ -1,4 +1,4 @@
-"""Annotate JAX programs without touching their code: jitted functions, eager ops, waits, copies."""
+"""Annotate JAX programs without changing their code: jitted functions, eager ops, waits, copies."""
 
 from bridge.frameworks.jax import annotate
 

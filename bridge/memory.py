@@ -1,4 +1,7 @@
-"""Memory of this process while it runs: samples at the ends of ops, peaks, what is alive by scope; see docs/memory.md."""
+"""Memory of this process: samples at the ends of ops, peaks, live allocations by scope.
+
+This is the public path of `bridge.annotate.memory`; see docs/memory.md.
+"""
 
 from bridge.annotate.memory import (
     Peaks,

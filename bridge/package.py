@@ -1,7 +1,8 @@
-"""The distribution: its version, and its package `importers`, whose name a user's program may use, too.
+"""The distribution: its version, and its package `importers`, which a user's may shadow.
 
-A script's folder comes first on the path, so `import importers` there means the user's package. Ours is
-then imported aside and stays reachable through our own modules alone; the user's name is left as it was.
+The folder of a script comes first on the path, so `import importers` may mean the user's package.
+Ours is then imported separately and is reachable only through our own modules; the user's name does
+not change.
 """
 
 from __future__ import annotations
@@ -16,10 +17,20 @@ VERSION = "0.1.0"
 IMPORTERS = "importers"
 
 
+class UserError(Exception):
+    """An error whose message is for the user: what is wrong, with which file, and what to do.
+
+    The command line prints the message and exits with ``status``. `importers.errors.ReportError` is
+    its twin in the package of importers, which does not know this one.
+    """
+
+    status = 1
+
+
 @contextmanager
 def importers_are_ours() -> Iterator[None]:
-    """Within the block, `import importers` means our package."""
-    from importlib.util import find_spec  # `import bridge` is light
+    """Make `import importers` mean our package within the block."""
+    from importlib.util import find_spec  # keeps `import bridge` light
     from pathlib import Path
 
     home = Path(__file__).resolve().parent.parent
@@ -27,25 +38,25 @@ def importers_are_ours() -> Iterator[None]:
     if spec and spec.origin and Path(spec.origin).resolve().parent == home / IMPORTERS:
         yield
         return
-    other = _forgotten()
+    other = _remove_importers()
     sys.path.insert(0, str(home))
     try:
         yield
         _load_all_formats()
     finally:
         sys.path.remove(str(home))
-        _forgotten()
+        _remove_importers()
         sys.modules.update(other)
 
 
 def _load_all_formats() -> None:
-    """Load what our package would load later, when its name means the user's package again."""
+    """Load all lazy modules of our package before its name means the user's package again."""
     formats: Any = sys.modules.get(f"{IMPORTERS}.formats")
     if formats is not None:
-        formats.all_loaded()
+        formats.load_all_readers()
 
 
-def _forgotten() -> dict[str, ModuleType]:
-    """Remove every loaded module of a package called importers from `sys.modules`, and return them."""
+def _remove_importers() -> dict[str, ModuleType]:
+    """Remove all modules of a package called importers from `sys.modules`, and return them."""
     names = [name for name in sys.modules if name == IMPORTERS or name.startswith(f"{IMPORTERS}.")]
     return {name: sys.modules.pop(name) for name in names}

@@ -3,128 +3,143 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 import pandas as pd
 
 import importers
-from bridge.analyze import time_range, validity
+from bridge.analyze import validity
 from bridge.analyze.metrics import no_timeline
 from bridge.analyze.ranks import Ranks
-from bridge.analyze.tables.table import Options, table
-from bridge.analyze.tables.views import heading
+from bridge.analyze.tables.request import TableOptions, TableRequest
+from bridge.analyze.tables.table import table
+from bridge.analyze.tables.views import VIEWS, layout
 from bridge.analyze.totals import Totals, totals
 from bridge.join.arrays import NONE, Ints
-from bridge.join.attributed import DEFAULT, DIRECTIONS, Attributed
+from bridge.join.attributed import DEFAULT, DIRECTIONS, AttributedCapture
 from bridge.join.attribution import REASONS, RULES
-from bridge.join.choices import Choices
 from bridge.join.nesting import TangledError
+from bridge.join.options import AttributionFields, AttributionOptions
+from importers.capture import Capture
 from importers.errors import ReportError
-from importers.report import Report
 
 if TYPE_CHECKING:
-    from bridge.analyze.advice import Advised
+    from bridge.analyze.advice import AdviceReport
+    from bridge.analyze.cycles import ActiveCycles
     from bridge.analyze.quality import Quality
+    from bridge.analyze.summary import Summary, Use
     from bridge.analyze.tables.average_rows import Averages
-    from bridge.analyze.timeline import Timeline
+    from bridge.analyze.timeline import Selection, Timeline
+    from bridge.exports import TraceOptions
+    from bridge.render.notebook import Picture, ShownTable
 
 IN_NOTEBOOK = 20  # rows
+PLOT_INCHES = (6.5, 3.2)
 
 
 @dataclass(frozen=True, repr=False)
-class Joined:
-    """An importers' `Report` with every activity attributed to an op or to a reason."""
+class Report:
+    """An importers' `Capture` with every activity attributed to an op or to a reason."""
 
-    attributed: Attributed
+    attributed: AttributedCapture
 
     @property
-    def report(self) -> Report:
+    def capture(self) -> Capture:
         """The frames as recorded."""
-        return self.attributed.report
+        return self.attributed.capture
+
+    @property
+    def source(self) -> tuple[str, ...]:
+        """The base names of the files."""
+        return self.capture.source
 
     @cached_property
     def totals(self) -> Totals:
-        """The accounting: all activities, and where they went."""
+        """The accounting: the time of all activities, in ops and outside of ops by reason."""
         return totals(self.attributed)
 
     @property
     def op_count(self) -> int:
-        """How many ops own at least one activity."""
+        """The number of ops that own at least one activity."""
         op = self.attributed.activity_op
         return len(np.unique(op[op != NONE]))
 
     @cached_property
     def ranks(self) -> Ranks:
-        """Which rank each process is, and by what that is known."""
-        return Ranks.of(self.report, self.attributed.place)
+        """The rank of each process, and its source."""
+        return Ranks.of(self.capture, self.attributed.place)
 
     @property
     def rank_warnings(self) -> list[str]:
-        """Return a line if several processes have one rank."""
+        """A warning if several processes have one rank."""
         return self.ranks.warnings
 
     @property
     def ranges(self) -> int:
-        """How many ranges there are."""
-        return len(self.report.ranges)
+        """The number of ranges."""
+        return len(self.capture.ranges)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What is unlawful in the report and what was made of it, a line each."""
+        """A line for each defect of the report, with how it was handled."""
         return validity.warnings(self.attributed)
 
     @cached_property
     def op_kernels(self) -> pd.DataFrame:
-        """Return one row per activity, in the order of ``report.activities``.
+        """A data frame with one row per activity, in the order of ``report.activities``.
 
         Columns: launch and range (rows, -1 for none), op and path (None for none), reason
-        ('' where there is an op), rule (`RULES` of bridge.join.attribution), direction ("forward",
+        ('' if there is an op), rule (`RULES` of bridge.join.attribution), direction ("forward",
         "backward", None without an op), forward (row of the range that backward work belongs to, or
         -1), ambiguous (several threads had such a range), module (path, None for none), report.
         """
-        joined, found = self.attributed, self.attributed.attribution
-        code, distinct = joined.node_path
-        forward, backward = joined.directions.forward, joined.directions.backward
-        modules = joined.modules
-        module = modules.of[joined.belongs]
+        attributed, attribution = self.attributed, self.attributed.attribution
+        code, distinct = attributed.node_path
+        forward, backward = attributed.directions.forward, attributed.directions.backward
+        modules = attributed.modules
+        module = attributed.module_of_work
         module = np.where(module == NONE, NONE, np.append(modules.path, NONE)[module])
         return pd.DataFrame(
             {
-                "launch": found.launch,
-                "range": found.range,
-                "op": pd.Categorical.from_codes(joined.activity_op, _index(joined.ops)),
-                "path": _of_node(found.node, code, distinct),
-                "reason": pd.Categorical.from_codes(found.reason, _index(REASONS)),
-                "rule": pd.Categorical.from_codes(found.rule, _index(RULES)),
-                "direction": _of_node(found.node, backward.astype(np.int64), DIRECTIONS[:2]),
-                "forward": np.append(forward, NONE)[found.node],
-                "ambiguous": np.append(joined.directions.ambiguous, False)[found.node],
-                "module": _of_node(found.node, module, modules.paths),
-                "report": self.report.activities["report"],
+                "launch": attribution.launch,
+                "range": attribution.range,
+                "op": pd.Categorical.from_codes(attributed.activity_op, _index(attributed.ops)),
+                "path": _of_node(attribution.node, code, distinct),
+                "reason": pd.Categorical.from_codes(attribution.reason, _index(REASONS)),
+                "rule": pd.Categorical.from_codes(attribution.rule, _index(RULES)),
+                "direction": _of_node(attribution.node, backward.astype(np.int64), DIRECTIONS[:2]),
+                "forward": np.append(forward, NONE)[attribution.node],
+                "ambiguous": np.append(attributed.directions.ambiguous, False)[attribution.node],
+                "module": _of_node(attribution.node, module, modules.paths),
+                "report": self.capture.activities["report"],
             }
         )
 
     def by(
-        self, view: str | Sequence[str], *, columns: str | Sequence[str] = (), **how: Any
+        self,
+        view: str | Sequence[str],
+        *,
+        columns: str | Sequence[str] = (),
+        **options: Unpack[TableOptions],
     ) -> pd.DataFrame:
-        """Return a table: one of `VIEWS`, or of one or several `DIMENSIONS`, as docs/report.md describes them.
+        """Return a table: one of `VIEWS`, or one by dimensions, as docs/report.md describes them.
 
-        ``view`` is a name, or several dimensions as a list or with commas: ``"op,shape"``. ``columns`` are
-        those wanted, by name, with or without ``_ns``, or sets: "default", "all", "gpu", "cpu", "causes",
-        "communication". ``how`` are the fields of `bridge.analyze.tables.table.Options`: ``inclusive`` goes with op-kernel,
-        ``memory_kinds`` with copy, ``arguments`` with range (columns of what each call says of itself),
-        ``kernel_names`` with what names kernels; ``direction`` counts forward or backward work alone;
-        gaps (gap, idle) are those longer than ``idle_over_ns``. Times in ns; rows sorted by time, largest
-        first, ties by name. Raises ValueError, in a line for the user, for what there is not.
+        ``view`` is a name, or several dimensions as a list or with commas: ``"op,shape"``.
+        ``columns`` are names, with or without ``_ns``, or sets: "default", "all", "gpu", "cpu",
+        "causes", "communication". ``options`` are further fields of
+        `bridge.analyze.tables.request.TableRequest`. Times are in ns; rows are sorted by time,
+        largest first, ties by name. Raises ValueError with a message for the user if the report
+        does not have the table or a column.
         """
-        by = view if isinstance(view, str) else ",".join(view)
-        asked = columns.split(",") if isinstance(columns, str) else columns
-        wanted = tuple(name.strip() for name in asked if name.strip())
-        return table(self.attributed, by, Options(columns=wanted, **how))
+        return self.table(TableRequest.of(view, columns, **options))
+
+    def table(self, request: TableRequest) -> pd.DataFrame:
+        """Return the requested table. Raises ValueError as `by` does."""
+        return table(self.attributed, request)
 
     def within(
         self,
@@ -133,22 +148,27 @@ class Joined:
         last_ns: int | None = None,
         steps: tuple[int, int] | None = None,
         range_name: str | None = None,
-    ) -> Joined:
-        """Return what began in some time, and the work launched in it: all tables and totals are of that alone.
+    ) -> Report:
+        """Return a report of the events that began in a part of the time, and their work.
 
-        From ``first_ns`` to ``last_ns`` since the first event, each by its own start; in the steps of
-        these numbers, both included; while ranges of a name or op were open (``*`` and ``?`` allowed) in their
-        process. Raises ValueError, in a line for the user, where there is no such step or range.
+        The part is the time from ``first_ns`` to ``last_ns`` since the first event, by the start of
+        each event; the ``steps`` from one number to another, both included; or the time in which
+        ranges of a name or op (with ``*`` and ``?``) were open in the event's process. Raises
+        ValueError with a message for the user if there is no such step or range.
         """
-        joined = self.attributed
+        from bridge.analyze import time_range  # most tables are of the whole report
+
+        attributed = self.attributed
         if first_ns is not None or last_ns is not None:
-            no_timeline.refuse(self.report, "time from the first event on (--from, --to)")
-            joined = joined.within(time_range.by_clock(joined, first_ns, last_ns))
+            no_timeline.refuse(self.capture, "time from the first event on (--from, --to)")
+            attributed = attributed.within(
+                time_range.select_by_clock(attributed, first_ns, last_ns)
+            )
         if steps is not None:
-            joined = joined.within(time_range.by_step(joined, *steps))
+            attributed = attributed.within(time_range.select_by_step(attributed, *steps))
         if range_name is not None:
-            joined = joined.within(time_range.by_range(joined, range_name))
-        return Joined(joined)
+            attributed = attributed.within(time_range.select_by_range(attributed, range_name))
+        return Report(attributed)
 
     def key_averages(
         self,
@@ -156,94 +176,179 @@ class Joined:
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,  # noqa: ARG002 - none is recorded
     ) -> Averages:
-        """Return a row per op, API call, kernel and copy, as PyTorch's profiler does: see docs/averages.md."""
-        from bridge.analyze.tables.averages import averages  # other tables need none of it
+        """Return averages per op, API call, kernel and copy, as PyTorch's profiler does.
 
-        no_timeline.refuse(self.report, "averages of calls")
+        See docs/averages.md.
+        """
+        from bridge.analyze.tables.averages import averages  # tables do not need it
+
+        no_timeline.refuse(self.capture, "averages of calls")
         return averages(self.attributed, by_shape=group_by_input_shape, levels=group_by_stack_n)
 
-    def advise(self, rules: Sequence[str] = (), worth: float | None = None) -> Advised:
-        """Return what slows the run down, with evidence and what it would save: see docs/advise.md.
+    def advise(self, rules: Sequence[str] = (), worth: float | None = None) -> AdviceReport:
+        """Return what slows the run down, with evidence and estimated savings: see docs/advise.md.
 
-        ``rules`` are names of those to judge by, all without; ``worth`` is the fraction of the run that a
-        ceiling must be to be listed, 1 % without. Raises ValueError, in a line for the user, for an unknown name.
+        ``rules`` are the names of the rules to apply, all by default. ``worth`` is the smallest
+        listed ceiling as a fraction of the run, 1 % by default. Raises ValueError with a message
+        for the user for an unknown name.
         """
-        from bridge.analyze import advice  # tables need none of it
+        from bridge.analyze import advice  # tables do not need it
+        from bridge.render import notebook
 
-        return advice.advise(
-            self.attributed, advice.named(rules), advice.WORTH if worth is None else worth
+        advised = advice.advise(
+            self.attributed,
+            advice.rules_by_name(rules),
+            advice.MIN_SHARE if worth is None else worth,
         )
+        return notebook.ShownAdvice.of(advised)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The facts that a user needs first: use of the GPUs, iterations, largest ops, advice."""
+        from bridge.analyze.summary import Summary  # tables do not need it
+        from bridge.render.notebook import ShownSummary
+
+        return ShownSummary.of_summary(Summary.of(self.attributed))
+
+    @cached_property
+    def use(self) -> Use:
+        """The use of the GPUs: how busy each was, and the causes of their idle time."""
+        from bridge.analyze.summary import Use  # few tables need it
+
+        return Use.of(self.attributed)
+
+    @cached_property
+    def cycles(self) -> ActiveCycles | None:
+        """The active cycles of a session, if the report holds other steps, too."""
+        from bridge.analyze.cycles import ActiveCycles  # exports do not need it
+
+        return ActiveCycles.of(self.attributed)
 
     @cached_property
     def quality(self) -> Quality:
-        """How far the capture can be trusted, from 0 to 100, and the reasons: see docs/quality.md."""
-        from bridge.analyze.quality import quality  # tables need none of it
+        """The trustworthiness of the capture, 0 to 100, and the reasons: see docs/doctor.md."""
+        from bridge.analyze.quality import quality  # tables do not need it
+        from bridge.render.notebook import ShownQuality
 
-        return quality(self.attributed)
+        return ShownQuality.of(quality(self.attributed))
 
     def __repr__(self) -> str:
-        """Say what it is of and how much, in a line."""
-        report = self.report
-        counts = ((len(report.ranges), "ranges"), (len(report.activities), "activities"))
-        return (
-            f"<Joined {', '.join(report.source)}: {', '.join(f'{n} {what}' for n, what in counts)}>"
-        )
+        """Return a line with the files, and the number of ranges and activities."""
+        capture = self.capture
+        counts = ((len(capture.ranges), "ranges"), (len(capture.activities), "activities"))
+        return f"<Report {', '.join(capture.source)}: {', '.join(f'{n} {what}' for n, what in counts)}>"
 
     def _repr_html_(self) -> str:
-        """Show the ops in a notebook, those that take most time first, and where every activity went."""
-        from bridge.render import headings  # only notebooks need it
-        from bridge.render.table import as_html  # only notebooks need it
+        """Return the use of the GPUs, the largest rows by time and the accounting, for notebooks."""
+        from bridge.render.summary import use_lines  # only notebooks need it
 
-        table = self.by("op")
-        return as_html(
-            self.headings("op"),
-            table.head(IN_NOTEBOOK),
-            headings.line(self.totals, self.op_count),
-            left_out=max(0, len(table) - IN_NOTEBOOK),
+        by = "op"
+        if not self.ranges and self.totals["activities"]:
+            by = "kernel" if len(self.by("kernel")) else "memcpy"
+        return replace(self.show(by), above=tuple(use_lines(self.use)))._repr_html_()
+
+    def show(
+        self,
+        view: str | Sequence[str],
+        *,
+        columns: str | Sequence[str] = (),
+        top: int = IN_NOTEBOOK,
+        **options: Unpack[TableOptions],
+    ) -> ShownTable:
+        """Return a table for people: the first rows of what `by` returns, with units.
+
+        Notebooks show it as HTML, a prompt as text. Ops of numbered steps are one row, as in
+        ``bridge report``. ``top`` is the number of rows. Raises ValueError as `by` does.
+        """
+        from bridge.analyze.folding import Folded  # only people need them
+        from bridge.render.notebook import ShownTable
+        from bridge.render.table import accounting_line
+
+        folded = replace(self, attributed=Folded.of(self.attributed).attributed)
+        request = TableRequest.of(view, columns, **options)
+        rows = folded.table(request)
+        return ShownTable(
+            self.layout(request.by),
+            rows.head(top),
+            max(0, len(rows) - top),
+            below=(accounting_line(self.totals, folded.op_count),),
         )
 
-    def headings(self, view: str) -> str:
-        """Return which headings a table gets for people, by `bridge.analyze.tables.views.heading`."""
-        return heading(view, activities=len(self.report.activities))
+    def plot(self, top: int = 12) -> Picture:
+        """Return a picture of the ``top`` ops by GPU time, which notebooks show.
 
-    def export_trace(self, path: str | Path, **how: Any) -> Timeline:
+        ``bridge plot`` writes files, and other kinds of pictures. Raises ImportError without
+        matplotlib, ValueError if nothing ran on a GPU.
+        """
+        from bridge.render import plot  # tables do not need them
+        from bridge.render.notebook import Picture
+
+        if needed := plot.missing():
+            raise ImportError(needed)
+        from bridge.analyze.plots import PARTS, breakdown
+        from bridge.render.plot import charts, page
+
+        if not self.totals["gpu_ns"]:
+            raise ValueError(f"{', '.join(self.source)}: no work on a GPU in the report")
+        with page.figure(*PLOT_INCHES) as (figure, axes):
+            charts.draw_bars(axes, breakdown(self.attributed, top), PARTS)
+            return Picture(page.svg(figure))
+
+    def layout(self, by: str) -> str:
+        """Return the name of the columns that are displayed of a table, as `views.layout` does."""
+        return layout(by, activities=len(self.capture.activities))
+
+    def nothing(self, by: str) -> str:
+        """Return the message for a table without rows, "" for none."""
+        if by == "step" and len(self.attributed.iterations):
+            return "no steps in the selected part of the report"
+        return VIEWS[by].nothing if by in VIEWS else ""
+
+    def export_trace(self, path: str | Path, **options: Unpack[TraceOptions]) -> Timeline:
         """Write one timeline of ops, API calls and device work: see `bridge.exports.trace`."""
-        from bridge import exports  # tables need none of it
+        from bridge import exports  # tables do not need it
 
-        return exports.trace(self.attributed, path, **how)
+        return exports.trace(self.attributed, path, **options)
 
-    def export_tensorboard(self, folder: str | Path, **how: Any) -> list[Path]:
+    def export_tensorboard(
+        self, folder: str | Path, *, selection: Selection | None = None, force: bool = False
+    ) -> list[Path]:
         """Write a trace per process for TensorBoard: see `bridge.exports.tensorboard`."""
         from bridge import exports
+        from bridge.analyze.timeline import Selection
 
-        return exports.tensorboard(self.attributed, folder, **how)
+        return exports.tensorboard(
+            self.attributed, folder, selection=selection or Selection(), force=force
+        )
 
     def export_chrome_trace(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the timeline as PyTorch's profiler is asked to: `export_trace` under its name there."""
+        """Write the timeline as `export_trace` does, under the name of PyTorch's profiler."""
         self.export_trace(path, force=force)
 
 
-def join(report: Report, choices: Choices = DEFAULT) -> Joined:
-    """Attribute a report that is already loaded."""
+def join(capture: Capture, options: AttributionOptions = DEFAULT) -> Report:
+    """Attribute a capture that is already loaded. Raises ReportError if its ranges do not nest."""
     try:
-        return Joined(Attributed.of(report, choices))
+        return Report(AttributedCapture.of(capture, options))
     except TangledError as error:
-        raise ReportError(f"{', '.join(report.source)}: {error}") from error
+        raise ReportError(f"{', '.join(capture.source)}: {error}") from error
 
 
-def load(*paths: str | Path, **choices: Any) -> Joined:
+def load(*paths: str | Path, **options: Unpack[AttributionFields]) -> Report:
     """Read one report (or several as one) and attribute every activity.
 
-    ``choices`` are the fields of `Choices`: ``rules`` regroup op names; ``raw`` takes the ranges' whole
-    texts over all domains instead of ops; ``graphs`` ("capture" or "launch") says which op owns the
-    work of a CUDA graph; ``domains`` and ``without`` whose ranges are ops; ``adopt`` guesses for threads
-    without ranges. Raises `importers.ReportError`, whose message is one line for the user.
+    ``options`` are the fields of `AttributionOptions`: ``rules`` regroup op names; ``raw`` makes
+    each whole text of a range an op, in all domains; ``graphs`` ("capture" or "launch") is which op
+    owns the work of a CUDA graph; ``domains`` and ``without`` select the domains whose ranges are
+    ops; ``adopt`` guesses ops for threads without ranges; ``backward_under`` ("caller" or
+    "forward") is the range that PyTorch's backward work is under. Raises `importers.ReportError`,
+    whose message is one line for the user.
     """
-    return join(importers.load(*paths), Choices(**choices))
+    return join(importers.load(*paths), AttributionOptions(**options))
 
 
 def _of_node(node: Ints, codes: Ints, names: Sequence[str]) -> pd.Categorical:
-    """Return a name per activity by the code of its node."""
+    """Return a name per activity, by the code of its node."""
     return pd.Categorical.from_codes(np.append(codes, NONE)[node], _index(names))
 
 

@@ -1,10 +1,10 @@
-"""Annotate PyTorch programs without touching their code: modules, ops, optimizers, data loaders."""
+"""Annotate PyTorch programs without changing their code: modules, ops, optimizers, data loaders."""
 
 from bridge.frameworks.torch import (
     Annotation,
+    BlockRanges,
     EveryModule,
     Ops,
-    Recorded,
     Stats,
     annotate,
     auto,
@@ -17,9 +17,9 @@ from bridge.frameworks.torch import (
 
 __all__ = [
     "Annotation",
+    "BlockRanges",
     "EveryModule",
     "Ops",
-    "Recorded",
     "Stats",
     "annotate",
     "auto",

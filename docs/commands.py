@@ -1,4 +1,4 @@
-"""Write docs/commands.md: what every command says of itself with --help.
+"""Write docs/commands.md: what every command says of itself with --help-all.
 
 python docs/commands.py
 """
@@ -9,12 +9,14 @@ from pathlib import Path
 import click
 
 from bridge.cli import main
+from bridge.cli.help import ALL
 
 PAGE = Path(__file__).with_suffix(".md")
 WIDTH = 78  # of click, in a terminal of 80 columns or more
 HEAD = """# Commands
 
-What `bridge COMMAND --help` prints, of every command. What the tables hold is told in [tables and commands](report.md).
+What `bridge COMMAND --help-all` prints, for every command; `--help` leaves rarely used options out. [Tables and commands](report.md) says what
+the tables hold.
 This page is made by `docs/commands.py`.
 """
 
@@ -27,6 +29,7 @@ def text() -> str:
 
 def helps(context: click.Context) -> Iterator[tuple[str, str]]:
     """Give each command's name and what it says, a group before what is in it."""
+    context.meta[ALL] = True
     yield context.command_path, context.get_help()
     group = context.command
     for name in group.list_commands(context) if isinstance(group, click.Group) else ():

@@ -21,7 +21,7 @@ def exchange() -> None:
     time.sleep(0.001)
 
 
-def ready(session: bridge.Profile) -> None:
+def ready(session: bridge.Session) -> None:
     table = session.by("op")
     print(f"steps up to {session.step_num - 1}")
     print(table[["op", "calls", "cpu_self_ns"]].to_string(index=False))

@@ -1,55 +1,62 @@
-"""A file becomes frames: `load` knows the formats, and nothing of what is done with them."""
+"""Read a file of a profiler, of any known format, into a `Capture` of frames: see `load`."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from importers.errors import NotAReport, ReportError
+from importers.capture import Capture, Facts, concat
+from importers.errors import NoSuchReport, NotAReport, ReportError
 from importers.formats import read
-from importers.nsys.table import Details
-from importers.report import Facts, Report, concat
+from importers.nsys.schema import Details
 
-__all__ = ["Facts", "Report", "ReportError", "load"]
+__all__ = ["Capture", "Facts", "ReportError", "load"]
 
 
-def load(*paths: str | Path, details: Details = True, sidecar: Sequence[str | Path] = ()) -> Report:
-    """Read one report, or several as one.
+def load(
+    *paths: str | Path, details: Details = True, sidecar: Sequence[str | Path] = ()
+) -> Capture:
+    """Read one report, or several as one `Capture`.
 
-    ``details=False`` takes half the time: it leaves out the columns and frames that are marked in
-    docs/frames.md, which only say more of a single row; so does naming those that are needed:
-    ``details={"mangled", "waits"}``.
+    Formats: SQLite exports of Nsight Systems of any version; ``.nsys-rep`` and ``.qdrep`` files
+    where nsys is installed; reports of Nsight Compute (``.ncu-rep``, and the output of ``ncu
+    --csv``); traces of PyTorch's profiler (``.json``, ``.json.gz``); snapshots of
+    torch.cuda.memory (``.pickle``, ``.json``); recordings of sessions without a profiler
+    (``.jsonl``).
 
-    Takes Nsight Systems SQLite exports of any version, ``.nsys-rep``/``.qdrep`` files where
-    nsys is installed, reports of Nsight Compute (``.ncu-rep``, and what ``ncu --csv`` prints), traces of PyTorch's profiler (``.json``, ``.json.gz``), snapshots of torch.cuda.memory (``.pickle``, ``.json``), and recordings of sessions
-    without a profiler (``.jsonl``). The recordings beside
-    a profiler's report, or those of ``sidecar`` (files or folders), give its ranges the details of
-    their calls. Raises `ReportError`, whose message is one line for the user.
+    ``details=False`` omits the columns and frames that docs/frames.md marks as details, which
+    describe single rows only; it takes half the time. A collection of names reads only these
+    details: ``details={"mangled", "waits"}``. ``sidecar`` names recordings (files or folders) with
+    the details of annotated calls; by default those beside the report of the profiler are used.
+
+    Raises `ReportError`, whose message is one line for the user.
     """
     if not paths:
         raise ReportError("no report given")
-    _apart([Path(path) for path in paths])
-    given = [_there(Path(path)) for path in sidecar]  # also where no column needs them
-    reports = [_from(path, _load(Path(path), details, given)) for path in paths]
-    _of_a_kind(reports)
-    return concat(reports)
+    _check_distinct([Path(path) for path in paths])
+    # Checked first, even if no detail that they hold is read.
+    recordings = [_existing(Path(path)) for path in sidecar]
+    captures = [_with_path(path, _load(Path(path), details, recordings)) for path in paths]
+    _check_same_profiler(captures)
+    return concat(captures)
 
 
-def _from(path: str | Path, report: Report) -> Report:
-    """Return a report whose facts know its file."""
-    return replace(report, facts=tuple(replace(f, path=str(path)) for f in report.facts))
+def _with_path(path: str | Path, capture: Capture) -> Capture:
+    """Return the capture with the path of its file in its facts."""
+    return replace(capture, facts=tuple(replace(f, path=str(path)) for f in capture.facts))
 
 
-def _load(path: Path, details: Details, sidecar: Sequence[Path]) -> Report:
+def _load(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
     try:
-        _readable(path)
+        _check_readable(path)
         return read(path, details, sidecar)
     except OSError as error:
         raise NotAReport(f"{path}: {error.strerror or error}") from error
 
 
-def _there(path: Path) -> Path:
+def _existing(path: Path) -> Path:
     try:
         path.stat()
     except OSError as error:
@@ -57,27 +64,30 @@ def _there(path: Path) -> Path:
     return path
 
 
-def _apart(paths: list[Path]) -> None:
-    seen: set[Path] = set()
-    for path in (path.resolve() for path in paths):
-        if path in seen:
+def _check_distinct(paths: list[Path]) -> None:
+    seen: set[str] = set()
+    for path in paths:
+        real = os.path.realpath(path)  # Path.resolve raises for a link to itself
+        if real in seen:
             raise ReportError(f"{path.name}: given twice; it would be counted twice")
-        seen.add(path)
+        seen.add(real)
 
 
-def _of_a_kind(reports: Sequence[Report]) -> None:
-    """Refuse reports of one program by two profilers, which would count its kernels twice."""
-    without = [r for r in reports if not r.facts[0].timeline]
-    if 0 < len(without) < len(reports):
-        name = without[0].source[0]
-        raise ReportError(f"{name}: of Nsight Compute, the others are not: give it with --ncu")
+def _check_same_profiler(captures: Sequence[Capture]) -> None:
+    """Raise ReportError for reports of two profilers: kernels would count twice."""
+    without_timeline = [r for r in captures if not r.facts[0].timeline]
+    if 0 < len(without_timeline) < len(captures):
+        name = without_timeline[0].source[0]
+        raise ReportError(
+            f"{name}: Nsight Compute's, the other reports are not; give it with --ncu"
+        )
 
 
-def _readable(path: Path) -> None:
+def _check_readable(path: Path) -> None:
     if path.is_dir():
         raise NotAReport(f"{path}: a folder; name the report inside it")
     if not path.exists():
-        raise NotAReport(f"{path}: no such file; is the name right?")
+        raise NoSuchReport(path)
     if not path.is_file():
         raise NotAReport(f"{path}: a pipe or a device; write the report to a file first")
     if not path.stat().st_size:

@@ -1,23 +1,40 @@
-"""What can go wrong with an input, as one line that a user can act on.
+"""Errors for bad input, each with a message of one line for the user.
 
 ReportError                 every failure that bad input causes
-├── NotAReport              the file is something else, or broken
-├── NothingRecorded         a profile that holds no range, launch or activity
-└── ExportFailed            nsys is missing, too old, or gave up
+├── NotAReport              the file has another format, or is damaged
+│   └── NoSuchReport        there is no file of that name
+├── NothingRecorded         a profile without ranges, launches and activities
+└── ExportFailed            nsys is missing, too old, or failed
 """
+
+from __future__ import annotations
+
+from pathlib import Path
 
 
 class ReportError(Exception):
-    """A report cannot be read; the message says what, which file, and what to do next."""
+    """A report cannot be read; the message names the file, the reason and what to do."""
 
 
-class NotAReport(ReportError):  # noqa: N818 - reads as what it says
-    """The file is not an Nsight report, or a damaged one."""
+class NotAReport(ReportError):  # noqa: N818 - public name
+    """The file is not a report of a known format, or it is damaged."""
 
 
-class NothingRecorded(ReportError):  # noqa: N818 (a state, said as the user meets it)
-    """The file is a profile without any range, launch or activity."""
+class NoSuchReport(NotAReport):
+    """There is no file of that name; ``path`` is as the caller wrote it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return f"{self.path}: no such file; is the name right?"
 
 
-class ExportFailed(ReportError):  # noqa: N818 (as above)
-    """Turning an .nsys-rep into SQLite did not work."""
+class NothingRecorded(ReportError):  # noqa: N818 - as above
+    """The file is a profile without ranges, launches and activities."""
+
+
+class ExportFailed(ReportError):  # noqa: N818 - as above
+    """nsys could not export an .nsys-rep file to SQLite."""

@@ -1,6 +1,6 @@
-"""Which importer reads a file, by its first bytes and its name.
+"""Find the importer of a file by its first bytes and its name.
 
-Most files are SQLite exports of Nsight Systems: what reads others is loaded with the first of them.
+Most files are SQLite exports of Nsight Systems. The other importers are loaded at their first use.
 """
 
 from __future__ import annotations
@@ -9,47 +9,49 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
+from importers.capture import Capture
 from importers.nsys import export
 from importers.nsys.read import read as read_nsys
-from importers.nsys.table import JSON, Details, asked
-from importers.report import Report
+from importers.nsys.schema import JSON, Details, has_detail
 
 SQLITE = b"SQLite format 3\0"
-Reader = tuple[Callable[[Path], bool], Callable[[Path, Details], Report]]  # what is its, and how
-Beside = Callable[[Report, Path, Sequence[Path]], Report]
+Reader = tuple[
+    Callable[[Path], bool], Callable[[Path, Details], Capture]
+]  # is the file of this format; read it
+AddRecordings = Callable[[Capture, Path, Sequence[Path]], Capture]
 
 
-def read(path: Path, details: Details, sidecar: Sequence[Path]) -> Report:
-    """Read a file that is there; raises a `ReportError`, or OSError."""
+def read(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
+    """Read an existing file; raises `ReportError` or OSError."""
     with path.open("rb") as file:
         if file.read(len(SQLITE)) == SQLITE:
-            return _profiled(path, details, sidecar)
-    return _other(path, details) or _profiled(path, details, sidecar)
+            return _read_nsys_with_recordings(path, details, sidecar)
+    return _read_other(path, details) or _read_nsys_with_recordings(path, details, sidecar)
 
 
-def all_loaded() -> None:
-    """Load every importer, for a program in which `import importers` will mean another package."""
-    _beside()
-    for reader in OTHERS:
+def load_all_readers() -> None:
+    """Load every importer, for a program in which `import importers` will find another package."""
+    _with_recordings()
+    for reader in READERS:
         reader()
 
 
-def _other(path: Path, details: Details) -> Report | None:
-    """Read what is of anything but Nsight Systems; None if nothing says that it is."""
-    for reader in OTHERS:
+def _read_other(path: Path, details: Details) -> Capture | None:
+    """Return the capture of a file of any format but Nsight Systems', None for unknown formats."""
+    for reader in READERS:
         fits, load = reader()
         if fits(path):
             return load(path, details)
     return None
 
 
-def _profiled(path: Path, details: Details, sidecar: Sequence[Path]) -> Report:
+def _read_nsys_with_recordings(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
     """Read a report of Nsight Systems, with the recordings beside it."""
-    report = _exported(path, details)
-    return _beside()(report, path, sidecar) if asked(details, JSON) else report
+    capture = _read_nsys(path, details)
+    return _with_recordings()(capture, path, sidecar) if has_detail(details, JSON) else capture
 
 
-def _exported(path: Path, details: Details) -> Report:
+def _read_nsys(path: Path, details: Details) -> Capture:
     if path.suffix not in export.SUFFIXES:
         return read_nsys(path, details=details)
     with export.exported(path) as sqlite:
@@ -57,22 +59,22 @@ def _exported(path: Path, details: Details) -> Report:
 
 
 @cache
-def _beside() -> Beside:
-    from importers.recording.sidecar import found  # see the module's first lines; so below
+def _with_recordings() -> AddRecordings:
+    from importers.recording.read import with_recordings
 
-    return found
+    return with_recordings
 
 
 @cache
-def _recordings() -> Reader:
-    from importers.recording import report
+def _recording_reader() -> Reader:
+    from importers.recording import read as report
     from importers.recording.lines import is_recording
 
-    return is_recording, lambda path, _: report.load(path)
+    return is_recording, lambda path, _: report.read(path)
 
 
 @cache
-def _snapshots() -> Reader:
+def _snapshot_reader() -> Reader:
     from importers.snapshot.file import is_snapshot
     from importers.snapshot.read import read as load
 
@@ -80,18 +82,19 @@ def _snapshots() -> Reader:
 
 
 @cache
-def _traces() -> Reader:
-    from importers.kineto.file import is_json
+def _trace_reader() -> Reader:
+    from importers.kineto.events import is_json
     from importers.kineto.read import read as load
 
     return is_json, lambda path, _: load(path)
 
 
 @cache
-def _of_kernels() -> Reader:
-    from importers.ncu.report import is_ncu, load
+def _ncu_reader() -> Reader:
+    from importers.ncu.read import is_ncu
+    from importers.ncu.read import read as load
 
     return is_ncu, load
 
 
-OTHERS = (_recordings, _snapshots, _traces, _of_kernels)
+READERS = (_recording_reader, _snapshot_reader, _trace_reader, _ncu_reader)

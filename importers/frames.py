@@ -1,6 +1,6 @@
-"""Column tables: what frames a report has, how they are made, and how many become one.
+"""The frames of a capture: their columns, how they are made, and how several become one.
 
-Times and ids are int64, -1 where missing; names are categoricals; a frame's row number is its id.
+Times and ids are int64, -1 where missing. Names are categoricals. The row number is the id.
 """
 
 from __future__ import annotations
@@ -13,46 +13,26 @@ from numpy.typing import NDArray
 
 from importers.texts import Ints
 
-# -- Keys of several columns become one number each, alike in several tables
-
-
-def shared(*tables: Sequence[Ints]) -> list[Ints]:
-    """Number the distinct keys of several tables alike; a key is a value of each of a table's columns."""
-    rows = [len(columns[0]) for columns in tables]
-    codes = np.zeros(sum(rows), np.int64)
-    telling = [column for column in zip(*tables, strict=True) if not _one_value(column)]
-    for nth, column in enumerate(telling):
-        own, values = pd.factorize(np.concatenate(column))
-        codes = pd.factorize(codes * len(values) + own)[0] if nth else own
-    return np.split(codes.astype(np.int64, copy=False), np.cumsum(rows)[:-1])
-
-
-def _one_value(columns: Sequence[Ints]) -> bool:
-    """Whether columns say the same in every row, as far as can be told without looking at all."""
-    filled = [c for c in columns if len(c)]
-    return all(c.strides == (0,) and c[0] == filled[0][0] for c in filled)
-
-
-# -- Column tables: what frames a report has, how they are made, and how many become one
-
-
 MISSING = -1
+# Columns thread and process have the form of the globalTid of nsys: hardware and virtual machine
+# (16 bits), process id (24), thread id (24).
+ID_BITS = 0xFFFFFF
 
-# What `bridge.annotate` writes into NVTX, as `bridge.annotate.stack` and `bridge.annotate.instant` have it:
-# the payloads that all slices of one call share, and what the marks begin with that are samples of a counter.
+# Constants of `bridge.annotate`: the marker in the payloads that all slices of a call share, and
+# the prefix of the marks that are samples of a counter.
 CALL_ID = 0x4E42  # "NB" in the top 16 bits of a payload
 CALL_ID_SHIFT = 48
 COUNTER = "counter:"
 
-NAMES = frozenset(  # columns that are categoricals, in whatever frame
+NAMES = frozenset(  # columns that are categoricals in every frame
     "name full_name mangled kind domain_name category json process_name thread_name".split()
 )
 FLAGS = frozenset(["open"])
-# Codes of these categoricals mean the same everywhere, in whatever order a file has them.
+# The codes of these categoricals are the same in all captures.
 ACTIVITY_KINDS = KERNEL, MEMCPY, MEMSET, GRAPH = ("kernel", "memcpy", "memset", "graph")
 RANGE_KINDS = PUSH_POP, START_END = ("push_pop", "start_end")
 WAIT_KINDS = ("unknown", "event", "stream_wait", "stream", "context", "event_record")
-MEMORY_KINDS = tuple(  # what source_kind and target_kind number
+MEMORY_KINDS = tuple(  # codes of source_kind and target_kind
     "pageable pinned device array managed device_static managed_static unknown".split()
 )
 KINDS = {
@@ -61,11 +41,11 @@ KINDS = {
     "waits": WAIT_KINDS,
     "memory": MEMORY_KINDS,
 }
-OPERATIONS = ALLOCATE, RELEASE = (0, 1)  # what `operation` says of memory
-HELD = 2  # the same, of what was allocated before the capture and is not released in it
-RESERVED = 3  # and where only what is reserved changed: no address, no bytes
-SEVERITIES = ("unknown", "info", "warning", "error", "verbose")  # what `severity` numbers
-DEVICE_FACTS = tuple(  # of a GPU: bytes, bytes per second, Hz, counts
+OPERATIONS = ALLOCATE, RELEASE = (0, 1)  # values of `operation` in the frame memory
+HELD = 2  # allocated before the capture and not released in it
+RESERVED = 3  # only the reserved bytes changed: no address, no bytes
+SEVERITIES = ("unknown", "info", "warning", "error", "verbose")  # codes of `severity`
+DEVICE_FACTS = tuple(  # properties of a GPU in bytes, bytes per second, Hz and counts
     "memory_bytes memory_bandwidth clock_hz l2_bytes compute_major compute_minor sm_count warp_size"
     " warps_per_sm blocks_per_sm threads_per_block registers_per_sm registers_per_block shared_per_sm"
     " shared_per_block shared_per_block_optin".split()
@@ -78,8 +58,8 @@ FRAMES: Mapping[str, tuple[str, ...]] = {
     "launches": tuple("start end thread process correlation name report".split()),
     "activities": tuple(
         "start end kind process device context stream correlation name full_name mangled bytes"
-        " copy_kind source_kind target_kind migration_cause grid_x grid_y grid_z block_x block_y block_z registers shared_static"
-        " shared_dynamic green_context graph graph_node report".split()
+        " copy_kind source_kind target_kind migration_cause grid_x grid_y grid_z block_x block_y"
+        " block_z registers shared_static shared_dynamic green_context graph graph_node report".split()
     ),
     "waits": tuple("start end kind process device context stream correlation event report".split()),
     "memory": tuple(
@@ -101,7 +81,7 @@ FRAMES: Mapping[str, tuple[str, ...]] = {
 def frame(
     kind: str, columns: Mapping[str, Ints | pd.Categorical | NDArray[np.bool_]]
 ) -> pd.DataFrame:
-    """Return the frame of this kind; integer columns not given are missing in every row."""
+    """Return the frame of this kind; integer columns that are not given are -1 in every row."""
     rows = len(next(iter(columns.values()))) if columns else 0
     data = {c: columns[c] if c in columns else _missing(c, rows) for c in FRAMES[kind]}
     table = pd.DataFrame(data, copy=False)
@@ -111,48 +91,50 @@ def frame(
 
 
 def _as_kinds(column: pd.Series, kinds: tuple[str, ...]) -> pd.Categorical:
-    of_ours = np.array([kinds.index(name) for name in column.cat.categories] + [MISSING])
-    return names(of_ours[codes(column)], kinds)
+    places = np.array([kinds.index(name) for name in column.cat.categories] + [MISSING])
+    return names(places[codes(column)], kinds)
 
 
 def is_kind(table: pd.DataFrame, *kinds: str) -> NDArray[np.bool_]:
-    """Tell which rows are of one of these kinds."""
-    of = table["kind"].cat
-    wanted = np.array([*(name in kinds for name in of.categories), False])
-    return wanted[of.codes.to_numpy()]
+    """Return a mask of the rows that are of one of these kinds."""
+    kind = table["kind"].cat
+    mask = np.array([*(name in kinds for name in kind.categories), False])
+    return mask[kind.codes.to_numpy()]
 
 
 def names(codes: NDArray[np.signedinteger], categories: Sequence[str]) -> pd.Categorical:
-    """Return a column of names from a code per row and the distinct names."""
+    """Return a categorical from a code per row (-1 for none) and the distinct names."""
     dtype = pd.CategoricalDtype(pd.Index(list(categories), dtype=object))
     return pd.Categorical.from_codes(codes, dtype=dtype)
 
 
-def named(texts: Sequence[str]) -> pd.Categorical:
-    """Return a column of names from a text per row."""
-    own, distinct = pd.factorize(np.array(texts, dtype=object))
-    return names(own.astype(np.int64), list(distinct))
+def names_of(texts: Sequence[str]) -> pd.Categorical:
+    """Return a categorical from a text per row."""
+    row_codes, distinct = pd.factorize(np.array(texts, dtype=object))
+    return names(row_codes.astype(np.int64), list(distinct))
 
 
 def codes(column: pd.Series) -> Ints:
-    """Return the code of each row's name, -1 where there is none."""
-    found: Ints = column.array.codes.astype(np.int64)  # `cat.codes` is a Series: slow to make
-    return found
+    """Return the code of each row of a categorical, -1 where there is none."""
+    result: Ints = column.array.codes.astype(
+        np.int64
+    )  # a Series like `cat.codes` is slow to create
+    return result
 
 
 def ints(table: pd.DataFrame, column: str) -> Ints:
-    """Return an integer column as it lies in memory."""
-    found: Ints = table[column].to_numpy()
-    return found
+    """Return an integer column as an array, without a copy."""
+    result: Ints = table[column].to_numpy()
+    return result
 
 
 def pick(column: Ints, rows: Ints) -> Ints:
-    """Return a column's values at ascending rows, the column itself if those are all."""
+    """Return a column's values at ascending rows; the column itself if these are all rows."""
     return column if len(rows) == len(column) else column[rows]
 
 
 def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Put frames of one kind one after another, categoricals staying categoricals."""
+    """Concatenate frames of one kind; categoricals stay categoricals."""
     if len(frames) == 1:
         return frames[0]
     columns = {c: _concat([f[c] for f in frames]) for c in frames[0].columns}
@@ -166,16 +148,36 @@ def _concat(parts: list[pd.Series]) -> pd.Categorical | NDArray[np.generic]:
 
 
 def _concat_names(parts: list[pd.Series]) -> pd.Categorical:
-    """Put names one after another; equal ones of several parts become one category."""
-    known = [p.cat.categories for p in parts]
-    first = np.cumsum([0, *map(len, known)]).tolist()
-    moved = [
-        np.where(own == MISSING, MISSING, own + at)
-        for own, at in zip(map(codes, parts), first, strict=False)
+    """Concatenate categoricals; equal names become one category."""
+    categories_of_parts = [p.cat.categories for p in parts]
+    first = np.cumsum([0, *map(len, categories_of_parts)]).tolist()
+    shifted = [
+        np.where(part_codes == MISSING, MISSING, part_codes + offset)
+        for part_codes, offset in zip(map(codes, parts), first, strict=False)
     ]
-    categories = [name for of_part in known for name in of_part]
-    own, distinct = pd.factorize(np.array(categories, dtype=object))
-    return names(np.append(own, MISSING)[np.concatenate(moved)], list(distinct))
+    categories = [name for part_names in categories_of_parts for name in part_names]
+    merged, distinct = pd.factorize(np.array(categories, dtype=object))
+    return names(np.append(merged, MISSING)[np.concatenate(shifted)], list(distinct))
+
+
+def key_codes(*tables: Sequence[Ints]) -> list[Ints]:
+    """Return codes of the keys of several tables, equal for equal keys in any of the tables.
+
+    Each table is a sequence of columns; a key is the tuple of the values of a row.
+    """
+    rows = [len(table[0]) for table in tables]
+    codes = np.zeros(sum(rows), np.int64)
+    columns = [parts for parts in zip(*tables, strict=True) if not _is_constant(parts)]
+    for i, parts in enumerate(columns):
+        column_codes, values = pd.factorize(np.concatenate(parts))
+        codes = pd.factorize(codes * len(values) + column_codes)[0] if i else column_codes
+    return np.split(codes.astype(np.int64, copy=False), np.cumsum(rows)[:-1])
+
+
+def _is_constant(columns: Sequence[Ints]) -> bool:
+    """Return whether all columns are broadcasts of one value; others are not looked at."""
+    filled = [c for c in columns if len(c)]
+    return all(c.strides == (0,) and c[0] == filled[0][0] for c in filled)
 
 
 def _missing(column: str, rows: int) -> Ints | pd.Categorical | NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""What a report is known by: its size and a hash of sampled pages, or of every byte."""
+"""Identify reports by their contents: a size, and a hash of sampled pages or of every byte."""
 
 from __future__ import annotations
 
@@ -6,40 +6,35 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-PAGE = 4096
-
-
-SAMPLES = 256
-
-
-OF_AGGREGATES = "aggregates:"  # before what such a run is known by, and a hash of its tables
-
-
-OF_NCU = "ncu:"  # before what a file is known by that was matched to the others
+PAGE = 4096  # bytes
+SAMPLES = 256  # pages
+AGGREGATES_PREFIX = "aggregates:"  # of runs of aggregated tables; a hash of the tables follows
+NCU_PREFIX = "ncu:"  # of matched reports of Nsight Compute
 
 
 def identity(paths: Sequence[Path], *, ncu: Sequence[Path] = (), whole: bool = False) -> str:
-    """Return what the contents of these files are known by, whatever they are called.
+    """Return a text that identifies the contents of these files, whatever their names are.
 
-    Of a large file 256 pages spread over it are read, of which the first and the last always; ``whole``
-    reads everything. ``ncu`` are reports of Nsight Compute, whose order counts.
+    Of a large file 256 pages of 4 KiB are hashed, spread evenly from the first to the last;
+    ``whole`` hashes every byte. ``ncu`` are the reports of Nsight Compute that were matched to the
+    others; their order counts.
     """
-    own = sorted(_of(path, whole=whole) for path in paths)
-    return "+".join([*own, *(OF_NCU + _of(path, whole=whole) for path in ncu)])
+    parts = sorted(_file_identity(path, whole=whole) for path in paths)
+    return "+".join([*parts, *(NCU_PREFIX + _file_identity(path, whole=whole) for path in ncu)])
 
 
 def without_ncu(identity: str) -> str:
-    """Return what a run is known by, whatever was matched to it."""
-    return "+".join(part for part in identity.split("+") if not part.startswith(OF_NCU))
+    """Return the identity of a run without the reports of Nsight Compute matched to it."""
+    return "+".join(part for part in identity.split("+") if not part.startswith(NCU_PREFIX))
 
 
-def known_by(parts: Iterable[str], tables: Iterable[str]) -> str:
-    """Return what a run of these tables of reports is known by, given what each report is known by."""
+def aggregates_identity(parts: Iterable[str], tables: Iterable[str]) -> str:
+    """Return the identity of a run of aggregated tables, from the identities of its reports."""
     digest = hashlib.blake2b("\n".join(sorted(tables)).encode(), digest_size=8).hexdigest()
-    return "+".join([f"{OF_AGGREGATES}{digest}", *sorted(parts)])
+    return "+".join([f"{AGGREGATES_PREFIX}{digest}", *sorted(parts)])
 
 
-def _of(path: Path, *, whole: bool) -> str:
+def _file_identity(path: Path, *, whole: bool) -> str:
     size = path.stat().st_size
     digest = hashlib.blake2b(digest_size=16)
     last = max(0, size - PAGE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 
@@ -10,13 +11,14 @@ from click.testing import CliRunner, Result
 from bridge.cli import main
 
 COMMANDS = ("report", "import", "trace")
+BESIDES = re.compile(r"warning: |\d+ of \d+: ")
 
 
 def bridge(*words: str | Path) -> Result:
     """Run a command; an exception that would be a traceback for the user is one for the test."""
     before = signal.getsignal(signal.SIGTERM)
     try:
-        return CliRunner(catch_exceptions=False).invoke(main, [str(word) for word in words])
+        return CliRunner().invoke(main, [str(word) for word in words], catch_exceptions=False)
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -26,6 +28,12 @@ def done(*words: str | Path) -> str:
     result = bridge(*words)
     assert result.exit_code == 0, result.stderr
     return result.stdout
+
+
+def table_in(text: str) -> list[str]:
+    """Give the lines from the heading of the first table on."""
+    lines = text.splitlines()
+    return lines[next(n for n, line in enumerate(lines) if line.startswith("──")) - 1 :]
 
 
 def on(command: str, *reports: str | Path) -> Result:
@@ -55,9 +63,9 @@ def assert_misused(result: Result, *words: str) -> None:
 
 
 def unwarned(said: str) -> str:
-    """Give what was said on standard error besides warnings."""
+    """Give what was said on standard error besides warnings and the progress of workers."""
     lines = said.splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith("warning: "))
+    return "".join(line for line in lines if not BESIDES.match(line))
 
 
 def inside(folder: Path) -> list[str]:

@@ -11,7 +11,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from fcntl import LOCK_EX, flock
+from functools import partialmethod
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ from zlib import crc32
 
 import pytest
 import real_parts
+from click.testing import CliRunner
 from hypothesis import settings
 from real_parts import NO_CORPUS, need
 
@@ -32,6 +35,10 @@ if TYPE_CHECKING:  # some need packages that may be absent
 MEMORY = Path("/dev/shm")
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+# Before 8.2 click mixed what goes to stdout and stderr, unless told not to.
+if "mix_stderr" in signature(CliRunner).parameters:
+    CliRunner.__init__ = partialmethod(CliRunner.__init__, mix_stderr=False)
 
 # One scale for all properties: few examples in the loop and on changes, many at night.
 # CI draws the same examples each time, lest chance fail a change that has nothing to do with it.
@@ -61,6 +68,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("BRIDGE_DB", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     return here
+
+
+@pytest.fixture(scope="module")
+def names_as_recorded() -> Iterator[None]:
+    """Show kernels as they are recorded, where a second witness knows no readable names."""
+    from bridge.join.attributed import AttributedCapture
+
+    with pytest.MonkeyPatch.context() as patch:
+        recorded = property(lambda attributed: attributed.capture.activities["name"])
+        patch.setattr(AttributedCapture, "activity_name", recorded)
+        yield
 
 
 @pytest.fixture

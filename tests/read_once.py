@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 
 from importers import formats
-from importers.report import Report
+from importers.capture import Capture
 
 
 @contextmanager
-def reading_once(known: dict[Any, Report] | None = None) -> Iterator[None]:
+def reading_once(known: dict[Any, Capture] | None = None) -> Iterator[None]:
     """Let `importers.load` read a file again only where it has changed, or other details are asked for.
 
     What is `known` already, where it is given, is not read either.
     """
     read, known = formats.read, {} if known is None else known
 
-    def reading(path: Path, details: Any, sidecar: Any) -> Report:
+    def reading(path: Path, details: Any, sidecar: Any) -> Capture:
         is_now = path.stat()
         asked = details if isinstance(details, bool) else frozenset(details)
         key = path.absolute(), is_now.st_ino, is_now.st_mtime_ns, is_now.st_size, asked, *sidecar

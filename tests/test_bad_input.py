@@ -19,8 +19,8 @@ from command import COMMANDS, assert_refused, bridge, done, inside, listing, on
 from real_parts import NIGHT
 
 import importers
-from importers.columns import BATCH_ROWS, Database
 from importers.nsys import export, schema
+from importers.sqlite_columns import BATCH_ROWS, Database
 
 PAGE = 4096
 KERNELS, STRINGS, NVTX = schema.KERNELS.name, schema.STRINGS.name, schema.ANNOTATIONS.name
@@ -298,10 +298,19 @@ def test_times_centuries_apart_are_refused(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_table_that_cannot_be_queried_is_one_short_line(folder: Path) -> None:
     path = made_reports.small(folder / "report.sqlite")
+    view = f"CREATE VIEW {STRINGS} AS SELECT id, upper(value) AS value FROM kept"
+    made_reports.changed(path, f"ALTER TABLE {STRINGS} RENAME TO kept", view)
+    assert_unreadable(path, f"{STRINGS} is a view that does more")
+    assert len(on("report", path).stderr) < 200
+
+
+@pytest.mark.slow
+def test_a_table_without_rows_and_row_numbers_is_an_empty_one(folder: Path) -> None:
+    path = made_reports.small(folder / "report.sqlite")
     columns = "(id INTEGER PRIMARY KEY, value TEXT) WITHOUT ROWID"
     made_reports.changed(path, f"DROP TABLE {STRINGS}", f"CREATE TABLE {STRINGS} {columns}")
-    assert_unreadable(path, "no such column: rowid")
-    assert len(on("report", path).stderr) < 200
+    kernels = importers.load(path).activities.query("kind == 'kernel'")
+    assert set(kernels["name"]) == {"<unnamed>"}
 
 
 @pytest.mark.slow

@@ -117,6 +117,35 @@ def test_a_page_does_what_it_says(page, tmp_path):
     follow(page.read_text(encoding="utf-8"), tmp_path)
 
 
+SNIPPETS = re.findall(
+    r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(SNIPPETS)))
+def test_a_snippet_of_the_readme_runs_in_a_bare_interpreter(number, tmp_path):
+    """Each is a program: it runs alone, as a reader would copy it, beside what `bridge demo` made."""
+    snippet = SNIPPETS[number]
+    if "import torch" in snippet:
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+    if "bridge-demo" in snippet:
+        run("bridge demo", tmp_path)
+    program = tmp_path / "snippet.py"
+    program.write_text(snippet, encoding="utf-8")
+    command = [sys.executable, "-W", "error::DeprecationWarning:__main__", str(program)]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_readme_has_snippets_and_few_lines():
+    assert len(SNIPPETS) >= 4
+    assert len(README.read_text(encoding="utf-8").splitlines()) < 180
+
+
 @pytest.mark.parametrize("name", ["test-command", "demo-command"])
 def test_the_readme_has_the_two_commands_in_one_line_each(name):
     found = [body for kind, body in blocks(README.read_text(encoding="utf-8")) if kind == name]

@@ -14,7 +14,7 @@ import pytest
 from real_parts import ROOT
 
 import bridge
-from bridge.report import Joined
+from bridge.report import Report
 
 EXAMPLES = ROOT / "examples"
 CALLS = {  # of ops, under nsys
@@ -27,7 +27,7 @@ CALLS = {  # of ops, under nsys
 }  # fmt: skip
 CYCLES = ["-c", "nvtx", "-p", "capture@nsight-bridge", "--capture-range-end=repeat"]
 
-Captured = Callable[[str, Path], tuple[Path, Joined]]
+Captured = Callable[[str, Path], tuple[Path, Report]]
 
 
 def names() -> list[str]:
@@ -67,9 +67,9 @@ def profile(nsys: str, example: Path, folder: Path, *options: str) -> None:
 @pytest.fixture(scope="module")
 def captured(tmp_path_factory: pytest.TempPathFactory) -> Captured:
     """Profile an example, once for all tests of it, and give its folder too."""
-    loaded: dict[str, tuple[Path, Joined]] = {}
+    loaded: dict[str, tuple[Path, Report]] = {}
 
-    def load(nsys: str, example: Path) -> Joined:
+    def load(nsys: str, example: Path) -> Report:
         if example.stem not in loaded:
             folder = tmp_path_factory.mktemp(example.stem)
             profile(nsys, example, folder)
@@ -79,7 +79,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Captured:
     return load
 
 
-def calls(joined: Joined) -> dict[str, int]:
+def calls(joined: Report) -> dict[str, int]:
     table = joined.by("op")
     return dict(zip(table["op"], table["calls"], strict=True))
 

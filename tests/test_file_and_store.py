@@ -18,9 +18,9 @@ RAW = VIEWS if real_parts.NIGHT else ("op", "range", "phase")
 
 def told(report, raw=False):
     """Everything that commands print of a report."""
-    from bridge.join.choices import Choices
+    from bridge.join.options import AttributionOptions
 
-    joined = join(report, Choices(raw=raw))
+    joined = join(report, AttributionOptions(raw=raw))
     views = RAW if raw else VIEWS
     tables = [as_json(v, report.source, joined.totals, joined.by(v)) for v in views]
     trace = b"" if raw else b"".join(chrome(timeline(joined.attributed), report.source))

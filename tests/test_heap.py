@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.scale import heap
+from bridge.scale import malloc
 
 PROGRAM = """
 import resource, sys
@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bridge.scale import heap
+from bridge.scale import malloc
 
-kept = heap.keep_for([Path(sys.argv[1])])
+kept = malloc.keep_for([Path(sys.argv[1])])
 arrays = [np.ones(40 << 17) for _ in range(2)]
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(20):
@@ -43,7 +43,7 @@ def large(tmp_path: Path) -> Path:
     """Make a file that takes as much as a large report, and no room on the disk."""
     report = tmp_path / "large.sqlite"
     with report.open("wb") as file:
-        file.truncate(heap.LARGE)
+        file.truncate(malloc.LARGE)
     return report
 
 
@@ -62,4 +62,4 @@ def test_pages_are_used_again_for_a_large_report(large, tmp_path):
 
 
 def test_what_is_no_file_is_not_counted(tmp_path):
-    assert not heap.keep_for([tmp_path, tmp_path / "absent"])
+    assert not malloc.keep_for([tmp_path, tmp_path / "absent"])

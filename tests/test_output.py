@@ -10,12 +10,15 @@ import inspect
 import json
 import os
 import resource
+import shlex
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ from click.testing import Result
 from command import assert_misused, assert_refused, bridge, done, inside, unwarned
 from real_parts import NIGHT
 
+import bridge as bridge_api
 from bridge import output
 from bridge.output import OutputError
 
@@ -208,6 +212,87 @@ def test_a_failure_that_is_not_of_the_output_is_not_taken_for_one(folder: Path) 
     assert not inside(folder)
 
 
+# -- several writers at once
+
+
+def written_slowly(target: Path, letter: str, together: threading.Barrier | None = None) -> str:
+    """Write a file in pieces; return the error, if there was one."""
+    try:
+        with output.whole(target) as draft, draft.open("w") as file:
+            if together:
+                together.wait(10)
+            for _ in range(100):
+                file.write(letter * 1_000)
+                file.flush()
+    except OutputError as error:
+        return str(error)
+    return ""
+
+
+def test_threads_write_side_by_side(folder: Path) -> None:
+    letters, together = "abcdefgh", threading.Barrier(8)
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda x: written_slowly(folder / x, x, together), letters))
+    assert inside(folder) == list(letters)
+    assert all((folder / x).read_text() == x * 100_000 for x in letters)
+
+
+def test_one_of_several_writers_of_a_file_wins_and_the_others_say_so(folder: Path) -> None:
+    target, together = folder / "x.txt", threading.Barrier(8)
+    with ThreadPoolExecutor(8) as threads:
+        errors = list(threads.map(lambda x: written_slowly(target, x, together), "abcdefgh"))
+    lost = f"{target}: exists; give another name, or --force to replace it"
+    assert sorted(errors) == ["", *[lost] * 7]
+    assert target.read_text() == "abcdefgh"[errors.index("")] * 100_000
+    assert inside(folder) == ["x.txt"]
+
+
+def test_processes_with_the_same_number_write_side_by_side(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So do containers that share a folder: the first process of each has the number 1."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    with output.whole(folder / "a") as first, output.whole(folder / "b") as second:
+        first.write_text("a")
+        second.write_text("b")
+    assert [(folder / name).read_text() for name in inside(folder)] == ["a", "b"]
+
+
+def test_a_file_system_without_hard_links_takes_outputs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    output.write(folder / "x.txt", "new")
+    with pytest.raises(OutputError, match="exists"):
+        output.write(folder / "x.txt", "newer")
+    assert (folder / "x.txt").read_text() == "new"
+
+
+def test_an_output_has_the_permissions_of_any_new_file(folder: Path) -> None:
+    (folder / "other.txt").touch()
+    output.write(folder / "x.txt", "new")
+    assert (folder / "x.txt").stat().st_mode == (folder / "other.txt").stat().st_mode
+
+
+@pytest.mark.slow
+def test_exports_of_two_reports_side_by_side_are_each_their_own(
+    report: Path, large: Path, folder: Path
+) -> None:
+    """In threads of one process, as a service runs them."""
+    reports = {"small": bridge_api.load(report), "large": bridge_api.load(large)}
+    for name, one in reports.items():
+        one.export_chrome_trace(folder / f"{name}-alone.json")
+    with ThreadPoolExecutor(2) as threads:
+        for n in range(4):
+            written = {name: folder / f"{name}-{n}.json" for name in reports}
+            list(threads.map(lambda x: reports[x[0]].export_chrome_trace(x[1]), written.items()))
+            for name, path in written.items():
+                assert path.read_bytes() == (folder / f"{name}-alone.json").read_bytes()
+
+
 # -- a full disk
 
 
@@ -227,7 +312,7 @@ def test_a_disk_full_half_way_leaves_what_was_there(
     name: str, report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr("bridge.render.traces.chrome", full_after(3, full))
+    monkeypatch.setattr("bridge.exports.chrome", full_after(3, full))
     assert_refused(bridge("trace", report, "-o", name), name, "No space left on device")
     assert not inside(folder)
     (folder / name).write_text("precious")
@@ -239,7 +324,7 @@ def test_a_disk_full_half_way_leaves_what_was_there(
 
 def command(*words: str | Path, first: str = "") -> list[str]:
     """Say how to run `bridge` in a process of its own, which does something else first."""
-    code = f"{first}\nfrom bridge.cli import main; main()"
+    code = f"{first}\nfrom bridge.__main__ import command; command('bridge')"
     return [sys.executable, "-c", code, *map(str, words)]
 
 
@@ -359,6 +444,59 @@ def test_standard_output_that_is_full_is_one_line(form: str, report: Path) -> No
     assert unwarned(said) == "Error: standard output: No space left on device\n"
 
 
+CLOSED = (  # words, status, the end of what stderr says
+    (("report", "R"), 1, "Error: standard output: closed"),
+    (("report", "R", "--format", "json"), 1, "Error: standard output: closed"),
+    (("summary", "R"), 1, "Error: standard output: closed"),
+    (("diff", "R", "R"), 1, "Error: standard output: closed"),
+    (("flame", "R"), 1, "Error: standard output: closed"),
+    (("doctor", "R"), 1, "Error: standard output: closed"),
+    (("--help",), 1, "Error: standard output: closed"),
+    (("report", "--help"), 1, "Error: standard output: closed"),
+    (("--version",), 1, "Error: standard output: closed"),
+    (("trace", "R", "-o", "t.json"), 0, "t.json: open it at https://ui.perfetto.dev"),
+    (("absent",), 2, "Error: no command 'absent'; bridge --help shows all"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "status", "end"), CLOSED)
+def test_standard_output_that_is_closed_is_one_line(
+    words: tuple[str, ...], status: int, end: str, report: Path, folder: Path
+) -> None:
+    shell = shlex.join(command(*(report if word == "R" else word for word in words)))
+    ran = subprocess.run(
+        ["sh", "-c", f"exec {shell} >&-"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ran.returncode, unwarned(ran.stderr).splitlines()[-1]) == (status, end)
+    assert "Traceback" not in ran.stderr
+    silent = subprocess.run(["sh", "-c", f"exec {shell} --nothing <&- >&- 2>&-"], check=False)
+    assert silent.returncode == 2
+
+
+@pytest.mark.slow
+def test_a_closed_output_never_gets_into_a_file(report: Path, folder: Path) -> None:
+    """The system gives the number of a closed stream to the next file that is opened."""
+    trace = shlex.join(command("trace", report, "-o", "t.json", "--force"))
+    done("trace", report, "-o", "whole.json")
+    for closed in (">&-", "2>&-", ">&- 2>&- <&-"):
+        subprocess.run(["sh", "-c", f"exec {trace} {closed}"], check=True, capture_output=True)
+        assert (folder / "t.json").read_bytes() == (folder / "whole.json").read_bytes()
+
+
+LINKS = ("report", "summary", "doctor", "advise", "trace -o t.json", "html -o t.html", "diff R")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [*LINKS, "report --memory 1GB", "report --workers 2 --strict R"])
+@pytest.mark.parametrize("name", ["loop.sqlite", "loop.nsys-rep", "loop.ncu-rep"])
+def test_a_link_to_itself_is_one_line(words: str, name: str, report: Path, folder: Path) -> None:
+    (folder / name).symlink_to(name)
+    first, *others = words.split()
+    named = [name, *(str(report) if word == "R" else word for word in others)]
+    assert_refused(bridge(first, *named), name)
+
+
 @pytest.mark.slow
 def test_a_reader_that_stops_is_no_failure_worth_a_word(report: Path) -> None:
     words = command("report", report, "--by", "range", "--format", "json")
@@ -375,13 +513,13 @@ def test_a_reader_that_stops_is_no_failure_worth_a_word(report: Path) -> None:
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 WHILE_IT_TRACES = {
-    "reads": ("importers.columns:Database.read", 1),
+    "reads": ("importers.sqlite_columns:Database.read", 1),
     "joins": ("bridge.join.attributed:attribute", 1),
     "begins to write": ("bridge.exports:compressed", 1),
     "writes": ("bridge.render.text_columns:Micros.at", 2),
 }
 WHILE_IT_IMPORTS = {
-    "reads": ("importers.columns:Database.read", 1),
+    "reads": ("importers.sqlite_columns:Database.read", 1),
     "begins to store": ("bridge.store.saving:_append", 1),
     "stores": ("bridge.store.saving:_append", 4),
     "stores the summaries": ("bridge.store.saving:_reports", 1),
@@ -498,7 +636,7 @@ def test_a_process_interrupted_leaves_nothing(
 def test_an_interrupt_in_this_process_leaves_nothing(
     report: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridge.render.traces.chrome", full_after(3, KeyboardInterrupt()))
+    monkeypatch.setattr("bridge.exports.chrome", full_after(3, KeyboardInterrupt()))
     result = bridge("trace", report, "-o", "trace.json")
     assert_interrupted(result.exit_code, result.output)
     assert not inside(folder)
@@ -506,9 +644,9 @@ def test_an_interrupt_in_this_process_leaves_nothing(
 
 SLOW_DISK = """
 import time
-from bridge.render import traces
-made = traces.printed
-traces.printed = lambda *given: (time.sleep(0.3) or piece for piece in made(*given))
+from bridge import exports
+made = exports.trace_pieces
+exports.trace_pieces = lambda *given: (time.sleep(0.3) or piece for piece in made(*given))
 """
 
 

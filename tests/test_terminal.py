@@ -3,10 +3,13 @@
 import json
 import os
 import pty
+import re
+import shutil
 import subprocess
 import sys
 import time
 
+import made_reports
 import pytest
 
 from bridge.cli import demo_report
@@ -72,6 +75,8 @@ def on_terminal(report):
     commands = {
         "coloured": (["report", report, "--by", "op"], {"COLUMNS": "140"}),
         "colourless": (["report", report], {"COLUMNS": "140", "NO_COLOR": "1"}),
+        "few": (["diff", report, report, "--by", "op,step"], {"COLUMNS": "140"}),
+        "all": (["diff", report, report, "--by", "op,step", "--top", "all"], {"COLUMNS": "140"}),
     }
     for width in WIDTHS:
         variables = {"COLUMNS": str(width), "NO_COLOR": "1"}
@@ -84,6 +89,17 @@ def on_terminal(report):
 def test_a_terminal_gets_bars_and_colours(on_terminal):
     assert ESCAPE in on_terminal["coloured"]
     assert "██████████" in on_terminal["coloured"]
+
+
+def test_a_comparison_ends_after_twenty_rows(on_terminal):
+    few, every = on_terminal["few"], on_terminal["all"]
+    assert "more (--top all)" in few
+    assert "more (--top all)" not in every
+    rows = [text.split("\u2500\r\n")[1].split("\r\n\r\n")[0].splitlines() for text in (few, every)]
+    assert len(rows[0]) == 20
+    assert rows[1][:20] == rows[0]
+    left = len(rows[1]) - 20
+    assert f"… and {left} more (--top all)" in few
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -138,7 +154,7 @@ def test_a_file_gets_plain_text_too(forced):
 
 SLOW = """
 import time
-from bridge.cli import progress
+from bridge.cli import options as progress
 progress.PATIENCE = {patience}
 with progress.doing("reading [all] of it"):
     time.sleep(0.6)
@@ -171,3 +187,42 @@ def test_no_terminal_no_progress():
         [sys.executable, "-c", SLOW.format(patience=0.1)], capture_output=True, text=True, check=True, timeout=60
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("done\n", "")
+
+
+# -- names that would act on a terminal
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[8m\x9b31m\x85\u202e\r"
+OWN_STYLES = re.compile(r"\x1b\[(?:0|1|3[0-7])m")
+
+
+@pytest.fixture(scope="module")
+def evil(report, tmp_path_factory):
+    """Give a report all of whose names hold control characters."""
+    path = shutil.copy(report, tmp_path_factory.mktemp("evil") / "evil.sqlite")
+    codes = ", ".join(str(ord(c)) for c in EVIL)
+    return made_reports.changed(
+        path,
+        f"UPDATE StringIds SET value = value || char({codes})",
+        f"UPDATE NVTX_EVENTS SET text = text || char({codes})",
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report"], ["report", "--format", "csv"], ["report", "--format", "json"], ["flame"],
+        ["report", "--format", "md"], ["advise"], ["advise", "--format", "json"], ["summary"],
+        ["report", "--by", "kernel", "--kernel-names", "demangled", "--format", "csv"],
+        ["why", "#3"], ["doctor"],
+    ],
+)  # fmt: skip
+def test_no_name_acts_on_a_terminal(words, evil):
+    shown = in_terminal("-m", "bridge", words[0], str(evil), *words[1:])
+    plain = OWN_STYLES.sub("", shown).replace("\r\n", "\n")
+    plain = plain.partition("\x1b[K")[2] or plain  # the end of the progress on stderr
+    assert not [c for c in plain if c in EVIL and c not in "owned0;]2J[8m31 "]
+
+
+def test_a_pipe_gets_the_names_as_they_are(evil):
+    text = piped("-m", "bridge", "report", str(evil), "--format", "csv").stdout
+    assert "\x1b]0;owned\x07" in text

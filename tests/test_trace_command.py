@@ -8,7 +8,7 @@ from command import assert_misused, bridge
 
 from bridge.analyze.tracks import rank_of
 from bridge.cli import demo_report
-from importers.report import Facts
+from importers.capture import Facts
 
 
 @pytest.fixture
@@ -27,11 +27,11 @@ def events(path):
     [
         (["--from", "abc"], "'abc' is no time: write 1.5s, 20ms, 300us or 400ns"),
         (["--from", "2s", "--to", "1s"], "the window ends before it starts"),
-        (["--from", "100s"], "nothing happens in that window; the report lasts"),
-        (["--to", "9223372036.9s", "--from", "9223372036s"], "nothing happens in that window"),
+        (["--from", "100s"], "no events in that window; the report lasts"),
+        (["--to", "9223372036.9s", "--from", "9223372036s"], "no events in that window"),
         (["--step", "77"], "no such step: the report has"),
         (["--step", "x"], "'x': write a step, as 3, or several, as 3..5"),
-        (["--range", "nothing like it"], "no range 'nothing like it' in the report"),
+        (["--range", "nothing like it"], "no range 'nothing like it'"),
     ],
 )
 def test_what_cannot_be_drawn_is_said_in_one_line(report, options, said):

@@ -1,1 +1,1 @@
-"""Figures from an attributed report: frames in, frames out; nothing here reads or prints."""
+"""Compute tables and figures from an attributed capture: frames in, frames out, without I/O."""

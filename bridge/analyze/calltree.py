@@ -1,4 +1,7 @@
-"""All work as one tree of stacks: step, then modules, then ops, then kernels; equal stacks are one."""
+"""Build the call tree of a capture: steps, modules, ops and kernels, with their times.
+
+The module also sums values over the tree of ranges, and writes stacks as text for flame graphs.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +16,26 @@ from numpy.typing import NDArray
 
 from bridge.analyze.groups import counts, sums
 from bridge.analyze.metrics import no_timeline
-from bridge.join.arrays import NONE, Flags, Ints, by, runs, stable
-from bridge.join.attributed import Attributed
+from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, stable_order
+from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
-from bridge.join.autograd import inherited
-from bridge.join.nesting import SEPARATOR, Nesting
+from bridge.join.nesting import SEPARATOR, Nesting, inherited
 from importers import frames
 from importers.texts import unique_names
 
-# -- Sums up and down the tree of ranges: subtree totals, and every op above an activity once
+# -- Sums over the tree of ranges
 
 
-def subtree_sums(nesting: Nesting, own: Ints) -> Ints:
-    """Return each node's own value plus those of everything under it."""
-    total = own.copy()
+def subtree_sums(nesting: Nesting, values: Ints) -> Ints:
+    """Return the value of each node plus those of all nodes under it."""
+    total = values.copy()
     for nodes in _deepest_first(nesting):
         np.add.at(total, nesting.parent[nodes], total[nodes])
     return total
 
 
 def subtree_extremes(nesting: Nesting, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-    """Return the least ``low`` and greatest ``high`` of each node and everything under it."""
+    """Return the minimum of ``low`` and the maximum of ``high`` over each node and all under it."""
     low, high = low.copy(), high.copy()
     for nodes in _deepest_first(nesting):
         np.minimum.at(low, nesting.parent[nodes], low[nodes])
@@ -41,48 +43,51 @@ def subtree_extremes(nesting: Nesting, low: Ints, high: Ints) -> tuple[Ints, Int
     return low, high
 
 
-def repeated(nesting: Nesting, op: Ints) -> Flags:
-    """Return which nodes lie inside another of the same op: recursion, to be counted once."""
-    found = np.zeros(len(nesting), bool)
-    above = nesting.parent.copy()
-    left = np.flatnonzero(above != NONE)
-    while len(left):
-        found[left] |= op[above[left]] == op[left]
-        above[left] = nesting.parent[above[left]]
-        left = left[above[left] != NONE]
-    return found
+def is_recursive(nesting: Nesting, op: Ints) -> Flags:
+    """Return whether each node lies inside another node of the same op."""
+    result = np.zeros(len(nesting), bool)
+    ancestor = nesting.parent.copy()
+    nodes = np.flatnonzero(ancestor != NONE)
+    while len(nodes):
+        result[nodes] |= op[ancestor[nodes]] == op[nodes]
+        ancestor[nodes] = nesting.parent[ancestor[nodes]]
+        nodes = nodes[ancestor[nodes] != NONE]
+    return result
 
 
-def once(nesting: Nesting, op: Ints, listed: Flags) -> Flags:
-    """Return which of the listed nodes lie inside no other listed one of the same op."""
-    return listed & ~repeated(nesting, np.where(listed, op, NONE))
+def outermost(nesting: Nesting, op: Ints, is_listed: Flags) -> Flags:
+    """Return which of the listed nodes lie inside no other listed node of the same op."""
+    return is_listed & ~is_recursive(nesting, np.where(is_listed, op, NONE))
 
 
 def stacks(nesting: Nesting, node: Ints) -> tuple[Ints, Ints]:
-    """Return (row, node) for every node on the stack of each row, the row's own node included."""
+    """Return (row, node) for every node on the stack of each row, including the row's own node."""
     rows, nodes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    left = np.flatnonzero(node != NONE)
-    at = node[left]
-    while len(left):
-        rows.append(left)
-        nodes.append(at)
-        at = nesting.parent[at]
-        left, at = left[at != NONE], at[at != NONE]
+    remaining = np.flatnonzero(node != NONE)
+    current = node[remaining]
+    while len(remaining):
+        rows.append(remaining)
+        nodes.append(current)
+        current = nesting.parent[current]
+        remaining, current = remaining[current != NONE], current[current != NONE]
     return np.concatenate(rows), np.concatenate(nodes)
 
 
 def _deepest_first(nesting: Nesting) -> list[Ints]:
-    """The nodes of each level but the top one, deepest level first."""
+    """Return the nodes of each level except the top level, deepest level first."""
     level = nesting.levels()
     return [np.flatnonzero(level == depth) for depth in range(int(level.max(initial=0)), 0, -1)]
 
 
-# -- A tree of frames that paths are added to, all at once: equal paths under one frame are one
+# -- Paths, and a tree to which paths are added
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Distinct paths: each a name (a code into ``names``) under another path, an earlier row (or NONE)."""
+    """Distinct paths: row i is the name ``names[code[i]]`` under the path ``parent[i]``, or NONE.
+
+    A parent is an earlier row.
+    """
 
     parent: Ints
     code: Ints
@@ -90,43 +95,52 @@ class Paths:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Paths:
-        """Return paths of one name each."""
+        """Return one path of a single name for each name."""
         names = list(names)
         return cls(np.full(len(names), NONE), np.arange(len(names)), names)
 
     def by_depth(self) -> list[Ints]:
-        """Return per depth, outermost first, the path of that depth which each path begins with, or NONE."""
+        """Return, for each depth from the outermost on, the ancestor of each path at that depth.
+
+        It is NONE where the path is shorter.
+        """
         depth, begin = depths(self.parent), np.arange(len(self.parent))
-        found = []
+        result = []
         for level in range(int(depth.max(initial=NONE)), NONE, -1):
-            found.append(or_none(begin, depth >= level))
+            result.append(where_or_none(begin, depth >= level))
             begin = np.where(depth >= level, self.parent[begin], begin)
-        return found[::-1]
+        return result[::-1]
 
 
-class Growing:
-    """A tree to which paths are added."""
+class TreeBuilder:
+    """A tree of frames to which paths are added; equal paths under the same frame share a frame."""
 
     def __init__(self) -> None:
         self.size = 0
         self._names: list[str] = []
         self._columns: list[tuple[Ints, Ints, Ints]] = []
 
-    def grown(self, place: Ints, path: Ints, of: Paths, level: int) -> Ints:
-        """Add a path (or NONE) under each place, a frame (or NONE: as a root); return where each then is."""
-        found = place.copy()
-        for begin in of.by_depth():
-            frame = np.append(begin, NONE)[path]
-            rows = np.flatnonzero(frame != NONE)
-            (above, end), key = pairs(found[rows], frame[rows])
-            self._columns.append((above, of.code[end] + len(self._names), np.full(len(end), level)))
-            found[rows] = key + self.size
+    def add(self, frame: Ints, path: Ints, paths: Paths, level: int) -> Ints:
+        """Add a path under each frame, and return the innermost frame of each row.
+
+        ``frame`` is NONE where the path begins at the root; ``path`` is a row of ``paths``, or
+        NONE.
+        """
+        result = frame.copy()
+        for ancestors in paths.by_depth():
+            ancestor = np.append(ancestors, NONE)[path]
+            rows = np.flatnonzero(ancestor != NONE)
+            (parent, end), key = pairs(result[rows], ancestor[rows])
+            self._columns.append(
+                (parent, paths.code[end] + len(self._names), np.full(len(end), level))
+            )
+            result[rows] = key + self.size
             self.size += len(end)
-        self._names += of.names
-        return found
+        self._names += paths.names
+        return result
 
     def columns(self) -> tuple[Ints, Ints, Ints, list[str]]:
-        """Return parent, code and level of each frame, and the names that the codes go into."""
+        """Return the parent, name code and level of each frame, and the names."""
         parent, code, level = (
             np.concatenate([np.empty(0, np.int64), *columns])
             for columns in zip(*self._columns, strict=True)
@@ -137,29 +151,35 @@ class Growing:
         return parent, code, level, names
 
 
-def paths_without(
-    nesting: Nesting, name: Ints, names: list[str], left_out: Flags
+def filtered_paths(
+    nesting: Nesting, name: Ints, names: list[str], is_excluded: Flags
 ) -> tuple[Paths, Ints]:
-    """Return the distinct paths of nodes, some nodes left out, and the path of each node, or NONE."""
-    kept = np.flatnonzero(~left_out)
-    place = np.full(len(nesting) + 1, NONE)
-    place[kept] = np.arange(len(kept))
-    of = inherited(nesting, place[:-1])
-    outer = np.append(of, NONE)[nesting.parent[kept]]
-    path, size, depth = np.full(len(kept) + 1, NONE), 0, depths(outer)
+    """Return the distinct paths of nodes without the excluded nodes, and the path of each node.
+
+    The path is NONE where nothing is left.
+    """
+    included = np.flatnonzero(~is_excluded)
+    position = np.full(len(nesting) + 1, NONE)
+    position[included] = np.arange(len(included))
+    visible = inherited(nesting, position[:-1])
+    outer = np.append(visible, NONE)[nesting.parent[included]]
+    path, size, depth = np.full(len(included) + 1, NONE), 0, depths(outer)
     columns = [(np.empty(0, np.int64), np.empty(0, np.int64))]
     for level in range(int(depth.max(initial=NONE)) + 1):
         rows = np.flatnonzero(depth == level)
-        distinct, key = pairs(path[outer[rows]], name[kept[rows]])
+        distinct, key = pairs(path[outer[rows]], name[included[rows]])
         path[rows] = key + size
         columns.append(distinct)
         size += len(distinct[0])
     parent, code = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return Paths(parent, code, names), path[of]
+    return Paths(parent, code, names), path[visible]
 
 
 def pairs(first: Ints, second: Ints) -> tuple[tuple[Ints, Ints], Ints]:
-    """Return the distinct pairs of two columns, -1 and up, as two columns, and the row of each pair in them."""
+    """Return the distinct pairs of two columns, and the row of each pair among them.
+
+    Values are -1 or larger. The pairs are returned as two columns.
+    """
     width = int(second.max(initial=NONE)) + 2
     key, distinct = pd.factorize((first + 1) * width + second + 1)
     firsts, seconds = np.divmod(distinct, width)
@@ -167,37 +187,38 @@ def pairs(first: Ints, second: Ints) -> tuple[tuple[Ints, Ints], Ints]:
 
 
 def depths(parent: Ints) -> Ints:
-    """Return how many are above each."""
-    depth, above = np.zeros(len(parent), np.int64), parent.copy()
-    left = np.flatnonzero(above != NONE)
-    while len(left):
-        depth[left] += 1
-        above[left] = parent[above[left]]
-        left = left[above[left] != NONE]
+    """Return the number of ancestors of each row."""
+    depth, ancestor = np.zeros(len(parent), np.int64), parent.copy()
+    rows = np.flatnonzero(ancestor != NONE)
+    while len(rows):
+        depth[rows] += 1
+        ancestor[rows] = parent[ancestor[rows]]
+        rows = rows[ancestor[rows] != NONE]
     return depth
 
 
-def or_none(values: Ints, wanted: Flags) -> Ints:
-    """Return the values that are wanted, NONE for the others."""
-    return np.where(wanted, values, NONE)
+def where_or_none(values: Ints, mask: Flags) -> Ints:
+    """Return the values where the mask is true, NONE elsewhere."""
+    return np.where(mask, values, NONE)
 
 
-# -- All work as one tree of stacks: step, then modules, then ops, then kernels; equal stacks are one
+# -- The call tree
 
 
 LEVELS = ("step", "module", "op", "kernel", "reason")
 STEP, MODULE, OP, KERNEL, REASON = range(len(LEVELS))
 WEIGHTS = ("gpu", "cpu", "calls")
-A_STEP = "step"  # of what is in a step and in nothing else, where steps are not told apart
+STEP_NAME = "step"  # frame of work that is in a step only, where steps are not separate frames
 
 
 @dataclass(frozen=True)
 class CallTree:
-    """Distinct stacks, a row per frame: parents before children; ``parent`` is a row, NONE of a root.
+    """Distinct stacks, one row per frame, parents before children.
 
-    ``code`` goes into ``names``, ``level`` into `LEVELS`. Times in ns are the frame's own: ``gpu_self_ns``
-    is on leaves (on ops where there are no kernels), ``cpu_self_ns`` on ranges. ``count`` is of calls, on
-    kernels and reasons of activities.
+    ``parent`` is a row, NONE for a root. ``code`` is a position in ``names``, ``level`` in
+    `LEVELS`. ``gpu_self_ns`` and ``cpu_self_ns`` are times in ns of the frame itself: GPU time is
+    on leaves (on ops where the tree has no kernels), CPU time on ranges. ``count`` is the number of
+    calls, for kernels and reasons the number of activities.
     """
 
     parent: Ints
@@ -213,30 +234,33 @@ class CallTree:
 
     @cached_property
     def depth(self) -> Ints:
-        """How many frames are above each."""
+        """Number of frames above each frame."""
         return depths(self.parent)
 
     @cached_property
     def place(self) -> Ints:
-        """The place of each when every frame is followed by what is under it, in order of row."""
+        """Position of each frame in depth-first order; children are in order of rows."""
         size, place = self.total(np.ones(len(self), np.int64)), np.zeros(len(self), np.int64)
-        order = stable(self.parent)
+        order = stable_order(self.parent)
         before = np.cumsum(size[order]) - size[order]
-        edges = runs(self.parent[order])
+        edges = run_edges(self.parent[order])
         firsts = np.repeat(edges[:-1], np.diff(edges))
-        place[order] = before - before[firsts]  # among those of the same parent
+        place[order] = before - before[firsts]  # among children of the same parent
         for depth in range(1, int(self.depth.max(initial=0)) + 1):
             rows = np.flatnonzero(self.depth == depth)
             place[rows] += place[self.parent[rows]] + 1
         return place
 
     def weight(self, kind: str) -> Ints:
-        """Return what each frame itself weighs, of `WEIGHTS`: time in ns, or its number of calls."""
+        """Return the weight of each frame itself, without its children.
+
+        ``kind`` is one of `WEIGHTS`: GPU or CPU time in ns, or the number of calls.
+        """
         calls = np.where(self.level < KERNEL, self.count, 0)
         return dict(zip(WEIGHTS, (self.gpu_self_ns, self.cpu_self_ns, calls), strict=True))[kind]
 
     def total(self, values: Ints) -> Ints:
-        """Return each frame's value plus those of everything under it."""
+        """Return the value of each frame plus those of all frames under it."""
         total = values.copy()
         for depth in range(int(self.depth.max(initial=0)), 0, -1):
             rows = np.flatnonzero(self.depth == depth)
@@ -244,85 +268,97 @@ class CallTree:
         return total
 
 
-def calltree(joined: Attributed, *, steps: bool = True, kernels: bool = True) -> CallTree:
-    """Return the tree of what is counted.
+def calltree(
+    attributed: AttributedCapture, *, steps: bool = True, kernels: bool = True
+) -> CallTree:
+    """Return the call tree of the activities and ranges that are counted.
 
-    A stack is the step that the work was launched in (none without ``steps``), the modules that it
-    belongs to (backward work: those of its forward range), the ops around it that are neither, and what
-    ran (not without ``kernels``). Work without an op is under its reason. CPU time and calls are on ranges'
-    own frames, in the step that was open when the range began; a call is where its first range is.
+    A stack consists of the step in which the work was launched (only with ``steps``), its modules
+    (for backward work those of the forward range, if they are marked as modules), the ops that are
+    neither, and the kernel or copy (only with ``kernels``). Work without an op is listed under its
+    reason. CPU time and calls are on the frames of ranges, in the step that was open when the range
+    began; a call is where its first range is.
     """
-    rows, nodes = np.flatnonzero(joined.counted), np.flatnonzero(joined.listed)
-    own, first = own_time(joined.attribution.nesting)[nodes], _first_of_call(joined, nodes)
-    own *= no_timeline.has_timeline(joined.report)  # else nothing is known of the host
-    telling = np.flatnonzero((own != 0) | first)  # not a piece that is all in others
-    nodes, own, first = nodes[telling], own[telling], first[telling]
-    tree = Growing()
-    place = _stacks(joined, tree, rows, nodes, steps=steps)
-    work, ranges = place[: len(rows)], place[len(rows) :]
-    reason = joined.attribution.reason[rows]
-    work = tree.grown(work, or_none(reason, reason != ATTRIBUTED), Paths.of(REASONS), REASON)
+    rows, nodes = np.flatnonzero(attributed.counted), np.flatnonzero(attributed.listed)
+    cpu_self, first = (
+        self_times(attributed.attribution.nesting)[nodes],
+        _first_of_call(attributed, nodes),
+    )
+    cpu_self *= no_timeline.has_timeline(attributed.capture)  # else no host times were recorded
+    relevant = np.flatnonzero((cpu_self != 0) | first)  # without pieces that other ranges cover
+    nodes, cpu_self, first = nodes[relevant], cpu_self[relevant], first[relevant]
+    tree = TreeBuilder()
+    frame = _stacks(attributed, tree, rows, nodes, steps=steps)
+    work, ranges = frame[: len(rows)], frame[len(rows) :]
+    reason = attributed.attribution.reason[rows]
+    work = tree.add(work, where_or_none(reason, reason != ATTRIBUTED), Paths.of(REASONS), REASON)
     if kernels:
-        work = tree.grown(work, *_kernels(joined, rows), KERNEL)
-    listed = work if kernels else work[reason != ATTRIBUTED]
+        work = tree.add(work, *_kernels(attributed, rows), KERNEL)
+    counted_work = work if kernels else work[reason != ATTRIBUTED]
     parent, code, level, names = tree.columns()
     return CallTree(
         parent=parent,
         code=code,
         names=names,
         level=level,
-        gpu_self_ns=sums(work, joined.duration[rows], tree.size),
-        cpu_self_ns=sums(ranges, own, tree.size),
-        count=counts(np.concatenate((ranges[first], listed)), tree.size),
+        gpu_self_ns=sums(work, attributed.duration[rows], tree.size),
+        cpu_self_ns=sums(ranges, cpu_self, tree.size),
+        count=counts(np.concatenate((ranges[first], counted_work)), tree.size),
     )
 
 
-def own_time(nesting: Nesting) -> Ints:
-    """Return the time of each node in ns without that of the nodes directly in it on its stack."""
-    own = nesting.end - nesting.start
-    inner = np.flatnonzero(nesting.parent != NONE)
-    # What was adopted has a parent on another thread, and takes none of its time.
-    inner = inner[nesting.stack[inner] == nesting.stack[nesting.parent[inner]]]
-    length = (nesting.end - nesting.start)[inner]
-    np.subtract.at(own, nesting.parent[inner], length)
-    return own
+def self_times(nesting: Nesting) -> Ints:
+    """Return the time of each node in ns without that of its children on the same stack."""
+    self_time = nesting.end - nesting.start
+    children = np.flatnonzero(nesting.parent != NONE)
+    # An adopted node has a parent on another thread and takes none of its time.
+    children = children[nesting.stack[children] == nesting.stack[nesting.parent[children]]]
+    length = (nesting.end - nesting.start)[children]
+    np.subtract.at(self_time, nesting.parent[children], length)
+    return self_time
 
 
-# -- where in the tree
+# -- The stack of each activity and node
 
 
-def _stacks(joined: Attributed, tree: Growing, rows: Ints, nodes: Ints, *, steps: bool) -> Ints:
-    """Put the stacks of activities and of nodes into the tree; return the innermost frame of each, or NONE."""
-    modules, ops, *paths = _paths(joined, nodes)
-    both, pair = pairs(*paths)
-    node = joined.attribution.node[rows]
-    asked = np.append(or_none(node + len(nodes), node != NONE), np.arange(len(nodes)))
-    step, numbers = _steps(joined, rows, nodes) if steps else (np.full(len(asked), NONE), [])
-    # Distinct stacks are few, whatever there is of work: only those are looked at frame by frame.
-    keys, stack = pairs(step, pair[asked])
-    module, op = (column[keys[1]] for column in both)
-    place = tree.grown(np.full(len(module), NONE), keys[0], Paths.of(numbers), STEP)
-    place = tree.grown(place, module, modules, MODULE)
-    place = tree.grown(place, op, ops, OP)[stack]
-    bare = (place == NONE) & (asked != NONE)
-    return tree.grown(place, np.where(bare, 0, NONE), Paths.of([A_STEP]), STEP)
+def _stacks(
+    attributed: AttributedCapture, tree: TreeBuilder, rows: Ints, nodes: Ints, *, steps: bool
+) -> Ints:
+    """Add the stacks of activities and nodes to the tree; return their innermost frames or NONE."""
+    modules, ops, *paths = _paths(attributed, nodes)
+    columns_of_paths, pair = pairs(*paths)
+    node = attributed.attribution.node[rows]
+    position_of = np.append(where_or_none(node + len(nodes), node != NONE), np.arange(len(nodes)))
+    step, numbers = (
+        _steps(attributed, rows, nodes) if steps else (np.full(len(position_of), NONE), [])
+    )
+    # There are few distinct stacks, however many activities: only those are added frame by frame.
+    keys, stack = pairs(step, pair[position_of])
+    module, op = (column[keys[1]] for column in columns_of_paths)
+    frame = tree.add(np.full(len(module), NONE), keys[0], Paths.of(numbers), STEP)
+    frame = tree.add(frame, module, modules, MODULE)
+    frame = tree.add(frame, op, ops, OP)[stack]
+    is_bare = (frame == NONE) & (position_of != NONE)
+    return tree.add(frame, np.where(is_bare, 0, NONE), Paths.of([STEP_NAME]), STEP)
 
 
-def _paths(joined: Attributed, nodes: Ints) -> tuple[Paths, Paths, Ints, Ints]:
-    """Return the paths of modules and of ops, and a row of each for these nodes, all nodes, and no node.
+def _paths(attributed: AttributedCapture, nodes: Ints) -> tuple[Paths, Paths, Ints, Ints]:
+    """Return the paths of modules and of ops, and two columns with a path of each.
 
-    For all nodes those of the work in them; for these nodes those of a range itself, which end with its own
-    frame: a module's has no ops around it, a step's no modules.
+    The columns hold these nodes, then all nodes, then NONE. For all nodes the paths are those of
+    the work in them; for these nodes they are those of the range itself, which end with its own
+    frame: the path of a module has no ops, that of a step has no modules.
     """
-    nesting, around = joined.attribution.nesting, joined.modules.of
-    is_step = _are(nesting, _step_ranges(joined))
-    is_module = _are(nesting, joined.modules.nesting.range) & ~is_step
-    modules, module = _modules(joined)
-    ops, op = paths_without(nesting, joined.node_op, list(joined.ops), is_step | is_module)
+    nesting, nearest = attributed.hierarchy, attributed.modules.nearest
+    is_step = _is_of_ranges(nesting, _step_ranges(attributed))
+    is_module = _is_of_ranges(nesting, attributed.modules.nesting.range) & ~is_step
+    modules, module = _modules(attributed)
+    name, names = attributed.hierarchy_names
+    ops, op = filtered_paths(nesting, name, list(names), is_step | is_module)
     module = np.append(module, NONE)
-    of_work, around_it = module[around[joined.belongs]], module[around]
-    of_range = or_none(np.where(is_module, around_it, of_work), ~is_step)
-    op_of_range = or_none(op, ~(is_step | is_module))
+    of_work, nearest_path = module[attributed.module_of_work], module[nearest]
+    of_range = where_or_none(np.where(is_module, nearest_path, of_work), ~is_step)
+    op_of_range = where_or_none(op, ~(is_step | is_module))
     return (
         modules,
         ops,
@@ -331,21 +367,23 @@ def _paths(joined: Attributed, nodes: Ints) -> tuple[Paths, Paths, Ints, Ints]:
     )
 
 
-def _steps(joined: Attributed, rows: Ints, nodes: Ints) -> tuple[Ints, list[str]]:
-    """Return the step of activities, then of nodes, as a code (or NONE) into the steps' names."""
-    of_range = joined.attribution.nesting.range[nodes]
+def _steps(attributed: AttributedCapture, rows: Ints, nodes: Ints) -> tuple[Ints, list[str]]:
+    """Return the step of activities, then of nodes, as a code or NONE, and the steps' names."""
+    of_range = attributed.attribution.nesting.range[nodes]
     report, process, start = (
-        frames.ints(joined.report.ranges, c)[of_range] for c in ("report", "process", "start")
+        frames.ints(attributed.capture.ranges, c)[of_range] for c in ("report", "process", "start")
     )
-    # Steps of several processes that have one number are one.
-    code, numbers = pd.factorize(joined.steps.number)
-    step = np.concatenate((joined.activity_step[rows], joined.steps.at(report, process, start)))
-    return np.append(code, NONE)[step], [f"{A_STEP} {number}" for number in numbers.tolist()]
+    # Steps with the same number in several processes share a frame.
+    code, numbers = pd.factorize(attributed.steps.number)
+    step = np.concatenate(
+        (attributed.activity_step[rows], attributed.steps.at(report, process, start))
+    )
+    return np.append(code, NONE)[step], [f"{STEP_NAME} {number}" for number in numbers.tolist()]
 
 
-def _modules(joined: Attributed) -> tuple[Paths, Ints]:
+def _modules(attributed: AttributedCapture) -> tuple[Paths, Ints]:
     """Return the paths of modules without steps, and the path of each node of modules."""
-    modules = joined.modules
+    modules = attributed.modules
     path, parent = modules.path, modules.nesting.parent
     (inner, outer), name = pairs(path, np.append(path, NONE)[parent])
     names = [
@@ -355,52 +393,58 @@ def _modules(joined: Attributed) -> tuple[Paths, Ints]:
         for i, o in zip(inner.tolist(), outer.tolist(), strict=True)
     ]
     name, names = unique_names(name, names)
-    return paths_without(modules.nesting, name, names, _are(modules.nesting, _step_ranges(joined)))
+    return filtered_paths(
+        modules.nesting, name, names, _is_of_ranges(modules.nesting, _step_ranges(attributed))
+    )
 
 
-def _step_ranges(joined: Attributed) -> Ints:
-    """Return all ranges that are called what a step is: threads beside the one that tells have them too."""
-    code = frames.codes(joined.report.ranges["name"])
-    return np.flatnonzero(np.isin(code, np.unique(code[joined.steps.range])))
+def _step_ranges(attributed: AttributedCapture) -> Ints:
+    """Return all ranges that have the name of a step range.
+
+    Threads other than the one that defines the steps have such ranges, too.
+    """
+    code = frames.codes(attributed.capture.ranges["name"])
+    return np.flatnonzero(np.isin(code, np.unique(code[attributed.steps.range])))
 
 
-def _are(nesting: Nesting, ranges: Ints) -> Flags:
-    """Tell which nodes are of one of these ranges."""
-    size = max(int(of.max(initial=NONE)) for of in (ranges, nesting.range)) + 1
-    found = np.zeros(size, bool)
-    found[ranges] = True
-    are: Flags = found[nesting.range]
+def _is_of_ranges(nesting: Nesting, ranges: Ints) -> Flags:
+    """Return whether each node is a node of one of these ranges."""
+    size = max(int(rows.max(initial=NONE)) for rows in (ranges, nesting.range)) + 1
+    values = np.zeros(size, bool)
+    values[ranges] = True
+    are: Flags = values[nesting.range]
     return are
 
 
-def _kernels(joined: Attributed, rows: Ints) -> tuple[Ints, Paths]:
-    """Return the name of each activity: of kernel, copy, fill or graph."""
-    named = joined.report.activities["name"]
+def _kernels(attributed: AttributedCapture, rows: Ints) -> tuple[Ints, Paths]:
+    """Return the name of each activity as a row of paths, and these paths."""
+    named = attributed.activity_name
     return frames.codes(named)[rows], Paths.of(named.cat.categories)
 
 
-def _first_of_call(joined: Attributed, nodes: Ints) -> Flags:
-    """Tell which of these nodes are the first in time of a call."""
-    nesting = joined.attribution.nesting
-    call = joined.call[nesting.range[nodes]]
-    order = by(call, nesting.start[nodes], nesting.range[nodes])
+def _first_of_call(attributed: AttributedCapture, nodes: Ints) -> Flags:
+    """Return whether each of these nodes is the first in time of its call."""
+    nesting = attributed.attribution.nesting
+    call = attributed.call[nesting.range[nodes]]
+    order = order_by(call, nesting.start[nodes], nesting.range[nodes])
     first = np.zeros(len(nodes), bool)
-    first[order[runs(call[order])[:-1]]] = True
+    first[order[run_edges(call[order])[:-1]]] = True
     return first
 
 
-# -- Stacks as flame graphs draw them: one text for the names on the way to each frame
+# -- Stacks as text, for flame graphs
 
 
-UNNAMED = "(unnamed)"  # an empty frame would be lost
+UNNAMED = "(unnamed)"  # tools drop a frame with an empty name
 ENDS_A_LINE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True)
 class SampledStacks:
-    """The frames of a tree, each followed by what is under it: ``stacks`` are codes of ``names`` with commas between.
+    """The frames of a tree in depth-first order.
 
-    ``weights`` are int64 per frame, by the names of `WEIGHTS`, and ``totals`` their sums.
+    ``stacks`` are texts of codes into ``names``, separated by commas. ``weights`` are int64 per
+    frame by the names of `WEIGHTS`, and ``totals`` their sums.
     """
 
     names: list[str]
@@ -410,17 +454,17 @@ class SampledStacks:
 
 
 def folded_stacks(tree: CallTree, weight: str) -> tuple[NDArray[np.object_], Ints]:
-    """Return the distinct stacks that have a weight of their own, sorted, as texts, and those weights.
+    """Return the distinct stacks with a weight of their own as sorted texts, and their weights.
 
-    Names get a comma for each semicolon and a blank for what may end a line; stacks whose names are then the
-    same are one.
+    Semicolons in names become commas, line breaks become blanks. Stacks with the same text are
+    added up.
     """
     names = [ENDS_A_LINE.sub(" ", name).replace(";", ",").strip() for name in tree.names]
-    own = tree.weight(weight)
-    stacks = _stack_texts(tree, [name or UNNAMED for name in names], ";")[own != 0]
+    weights = tree.weight(weight)
+    stacks = _stack_texts(tree, [name or UNNAMED for name in names], ";")[weights != 0]
     code, lines = pd.factorize(stacks, sort=True)
     values = np.zeros(len(lines), np.int64)
-    np.add.at(values, code, own[own != 0])
+    np.add.at(values, code, weights[weights != 0])
     return lines, values
 
 
@@ -436,11 +480,46 @@ def sampled_stacks(tree: CallTree) -> SampledStacks:
     )
 
 
+@dataclass(frozen=True)
+class Boxes:
+    """The frames of a flame graph, parents before children, and all of them in one box at first.
+
+    ``start`` and ``share`` are parts of the whole width, ``weight`` is that of the frame and all
+    under it. Narrow frames are left out. ``depth`` is 0 for the first box, ``level`` a row of
+    `LEVELS`, NONE for the first.
+    """
+
+    names: list[str]
+    level: Ints
+    depth: Ints
+    start: NDArray[np.float64]
+    share: NDArray[np.float64]
+    weight: Ints
+
+
+def boxes(tree: CallTree, weight: str, min_share: float) -> Boxes:
+    """Return the boxes of a flame graph; a frame's own weight is left of the frames above it."""
+    order = np.argsort(tree.place)
+    own = tree.weight(weight)[order]
+    start, total = np.cumsum(own) - own, tree.total(tree.weight(weight))[order]
+    whole = int(own.sum())
+    rows = np.flatnonzero(total > max(min_share * whole, 0))
+    names = [tree.names[code] or UNNAMED for code in tree.code[order][rows].tolist()]
+    return Boxes(
+        ["all", *names],
+        np.append(NONE, tree.level[order][rows]),
+        np.append(0, tree.depth[order][rows] + 1),
+        np.append(0, start[rows] / max(whole, 1)),
+        np.append(1.0, total[rows] / max(whole, 1)),
+        np.append(whole, total[rows]),
+    )
+
+
 def _stack_texts(tree: CallTree, names: list[str], between: str) -> NDArray[np.object_]:
-    """Return the names on the way to each frame, its own last, in one text."""
-    own = np.array(names, dtype=object)[tree.code]
-    stacks = own.copy()
+    """Return the names from the root to each frame as one text."""
+    names_of_frames = np.array(names, dtype=object)[tree.code]
+    stacks = names_of_frames.copy()
     for depth in range(1, int(tree.depth.max(initial=0)) + 1):
         rows = np.flatnonzero(tree.depth == depth)
-        stacks[rows] = stacks[tree.parent[rows]] + between + own[rows]
+        stacks[rows] = stacks[tree.parent[rows]] + between + names_of_frames[rows]
     return stacks

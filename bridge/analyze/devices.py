@@ -1,4 +1,8 @@
-"""The GPUs of a report: two processes may share one, or each call its own device 0."""
+"""Which GPU each activity ran on.
+
+Two processes may share a GPU, and device 0 of one process may be another GPU than device 0 of the
+next.
+"""
 
 from __future__ import annotations
 
@@ -8,61 +12,84 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bridge.analyze.names import files
-from bridge.analyze.tracks import ID_BITS
-from bridge.join.arrays import NONE, Ints, number
-from bridge.join.attributed import Attributed
+from bridge.analyze.names import file_names
+from bridge.join.arrays import NONE, Ints, number_groups
+from bridge.join.attributed import AttributedCapture
 from importers import frames
+from importers.capture import Capture
 
 KEY = ("report", "process", "device")
 
 
 @dataclass(frozen=True)
 class Devices:
-    """``of`` is the device of each activity, by place in ``names``; ``report`` the file that each is of."""
+    """The GPUs of a capture.
 
-    of: Ints
+    ``gpu`` is the GPU of each activity, a position in ``names``. ``report`` is the file of each
+    GPU.
+    """
+
+    gpu: Ints
     names: list[str]
     report: list[int]
 
     @classmethod
-    def of_report(cls, joined: Attributed) -> Devices:
-        """Tell devices apart by the number of the GPU, where that is not recorded by process and device."""
-        columns = (frames.ints(joined.report.activities, c) for c in KEY)
+    def of_report(cls, attributed: AttributedCapture) -> Devices:
+        """Return the GPUs of a capture.
+
+        A GPU is identified by its number where the capture has it, else by process and device.
+        """
+        columns = (frames.ints(attributed.capture.activities, c) for c in KEY)
         report, process, device = columns
-        used, rows = number(report, process, device)
-        known = _listed(joined)
+        used, rows = number_groups(report, process, device)
+        gpu_of = _gpus_by_device(attributed.capture)
         gpus = []
-        for row in rows.tolist():  # a turn per device of a process
+        for row in rows.tolist():  # one iteration per device of a process
             key = int(report[row]), int(process[row]), int(device[row])
-            gpu, name = known.get(key, (NONE, ""))
-            same = (key[0], NONE, gpu) if gpu != NONE else key
-            gpus.append((same, f"GPU {same[2]} {name}".rstrip()))
-        names = dict(gpus[::-1])  # of one GPU in several processes the first name
+            gpu_number, name = gpu_of.get(key, (NONE, ""))
+            identity = (key[0], NONE, gpu_number) if gpu_number != NONE else key
+            gpus.append((identity, _gpu_name(identity[2], name)))
+        names = dict(gpus[::-1])  # a GPU of several processes has its first name
         keys = list(dict.fromkeys(key for key, _ in gpus))
-        place = np.array([keys.index(key) for key, _ in gpus], np.int64)
-        return cls(place[used], _shown(joined, names, keys), [key[0] for key in keys])
+        position = np.array([keys.index(key) for key, _ in gpus], np.int64)
+        return cls(position[used], _device_names(attributed, names, keys), [key[0] for key in keys])
 
 
-def _shown(
-    joined: Attributed,
+def _device_names(
+    attributed: AttributedCapture,
     names: Mapping[tuple[int, int, int], str],
     keys: Sequence[tuple[int, int, int]],
 ) -> list[str]:
-    """Return what each GPU is called: with its process where two would be called the same, with its file."""
-    alike = Counter((key[0], names[key]) for key in keys)
-    of_file = [f" in {name}" for name in files(joined.report)]
-    shown = []
-    for key in keys:  # a turn per GPU
-        several = alike[key[0], names[key]] > 1 and key[1] != NONE
-        process = f" of process {key[1] >> 24 & ID_BITS}" if several else ""
-        shown.append(f"{names[key]}{process}{of_file[key[0]] if len(of_file) > 1 else ''}")
-    return shown
+    """Return distinct names of the GPUs: with the process or the file where needed."""
+    occurrences = Counter((key[0], names[key]) for key in keys)
+    of_file = [f" in {name}" for name in file_names(attributed.capture)]
+    result = []
+    for key in keys:  # one iteration per GPU
+        is_ambiguous = occurrences[key[0], names[key]] > 1 and key[1] != NONE
+        process = f" of process {key[1] >> 24 & frames.ID_BITS}" if is_ambiguous else ""
+        result.append(f"{names[key]}{process}{of_file[key[0]] if len(of_file) > 1 else ''}")
+    return result
 
 
-def _listed(joined: Attributed) -> dict[tuple[int, ...], tuple[int, str]]:
-    """Return number and name of the GPU by (report, process, device)."""
-    devices = joined.report.devices
+def gpu_names(capture: Capture) -> dict[tuple[int, int, int], str]:
+    """Return the name of the GPU, such as ``GPU 3 NVIDIA A100``, by (report, process, device).
+
+    The number is that of the GPU in its machine where recorded, else that of the device in its
+    process.
+    """
+    return {
+        key: _gpu_name(number if number != NONE else key[2], name)
+        for key, (number, name) in _gpus_by_device(capture).items()
+    }
+
+
+def _gpu_name(number: int, name: str) -> str:
+    return f"GPU {number} {name}".rstrip()
+
+
+def _gpus_by_device(capture: Capture) -> dict[tuple[int, int, int], tuple[int, str]]:
+    """Return the number and the name of the GPU by (report, process, device)."""
+    devices = capture.devices
     keys = zip(*(devices[c].tolist() for c in KEY), strict=True)
-    said = zip(devices["gpu"].tolist(), devices["name"].astype(str).tolist(), strict=True)
-    return dict(zip(keys, said, strict=True))
+    gpus = zip(devices["gpu"].tolist(), devices["name"].astype(str).tolist(), strict=True)
+    return dict(zip(keys, gpus, strict=True))

@@ -1,4 +1,4 @@
-"""Conditions on the rows of a table: ``op=aten::*, total>10us, count>=3``."""
+"""Filter the rows of a table by conditions such as ``op=aten::*, total>10us, count>=3``."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+from bridge.analyze.tables.request import column_candidates
+from bridge.knowledge.abbreviations import abbreviation
+from bridge.knowledge.expressions import Expression
+from bridge.knowledge.suggestions import unknown_name
+
 CONDITION = re.compile(r"\s*(\w[\w-]*)\s*(!=|>=|<=|=|>|<|~)\s*(.+?)\s*")
 QUOTED = r"'[^']*'|\"[^\"]*\""
 NEXT = r",\s*\w[\w-]*\s*(?:[!<>]=|[<>=~])"
 CONDITIONS = re.compile(rf"(?:^|(?<=,))((?:{QUOTED}|(?!{NEXT}).)+)", re.DOTALL)
-ALSO = {  # what else a column may be called: the time of a row's own work
-    "gpu": ("gpu_self_ns", "gap_ns", "total_ns"),
-    "cpu": ("cpu_self_ns", "duration_ns"),
-}
 UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 NUMBER = re.compile(rf"(-?\d+(?:\.\d+)?)\s*({'|'.join(UNITS)}|%)?")
+FILTER_LIST, SORT_LIST = "--filter list", "--sort list"  # what lists the columns
+OF_NAMES = ("name", "names", "label", "title")  # words for the column that names a row
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -34,104 +37,116 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class Condition(NamedTuple):
-    """What a column is compared with, and how."""
+    """A column, an operator and the value to compare with."""
 
     column: str
-    how: str
+    comparison: str
     value: str
 
 
-def matching(table: pd.DataFrame, conditions: str | Sequence[Condition]) -> pd.DataFrame:
-    """Return the rows that meet all conditions, which commas separate.
+def filter_rows(table: pd.DataFrame, conditions: str | Sequence[Condition]) -> pd.DataFrame:
+    """Return the rows that meet all conditions, which are separated by commas.
 
-    Names compare with ``=`` and ``!=`` and may hold ``*`` and ``?``, quoted if they hold commas, or with ``~``
-    and a regular expression found anywhere; numbers take a unit of time or ``%``, or two with ``..`` between, both
-    included. A column in ns may be named without its ``_ns``, and the time of a row's own work ``gpu`` or ``cpu``.
-    Raises ValueError for what it cannot read.
+    Names compare with ``=`` and ``!=``, as recorded or as tables show them, and may hold ``*`` and
+    ``?`` (quote names with commas), or with ``~`` and a regular expression that matches anywhere.
+    Numbers take a unit of time or ``%``, or two limits with ``..`` between, both included. A column
+    in ns may be given without its ``_ns``; ``gpu`` and ``cpu`` are the time of a row's own work.
+    Raises ValueError for a condition
+    that is not valid.
     """
-    for name, how, value in parsed(conditions) if isinstance(conditions, str) else conditions:
-        table = table[_meets(table[column_named(table, name)], how, value)]
+    for name, comparison, value in (
+        parse_conditions(conditions) if isinstance(conditions, str) else conditions
+    ):
+        table = table[_meets(table[column_of(table, name)], comparison, value)]
     return table.reset_index(drop=True)
 
 
-def parsed(conditions: str) -> list[Condition]:
-    """Return the conditions that commas separate; ValueError for what is none."""
-    found = []
+def parse_conditions(conditions: str) -> list[Condition]:
+    """Return the conditions in a text. Raises ValueError for one that is not valid."""
+    result = []
     for text in _split(conditions):
         match = CONDITION.fullmatch(text)
         if not match:
             raise ValueError(f"cannot read {text.strip()!r}: write COLUMN=NAME or COLUMN>NUMBER")
-        found.append(Condition(match[1], match[2], match[3]))
-    return found
+        if match[2] == "=" and match[3].startswith(("=", "~")):
+            name = match[3].lstrip("=~ ") or "NAME"
+            raise ValueError(
+                f"cannot read {text.strip()!r}: write {match[1]}={name}, with one =;"
+                f" quote a name that begins with {match[3][0]}"
+            )
+        result.append(Condition(match[1], match[2], match[3]))
+    return result
 
 
-def column_named(table: pd.DataFrame, name: str) -> str:
-    """Return the column that goes by a name, with or without ``_ns``; ValueError if none does."""
-    for column in meant(name):
+def column_of(table: pd.DataFrame, name: str, listed_by: str = FILTER_LIST) -> str:
+    """Return the column with a name, with or without ``_ns``.
+
+    Raises ValueError if there is none: the message suggests columns that are like it, and says that
+    ``listed_by`` lists all.
+    """
+    for column in column_candidates(name):
         if column in table.columns:
             return column
-    raise ValueError(f"no column {name!r}: one of {', '.join(table.columns)}")
+    texts = [column for column in table.columns if not is_numeric_dtype(table[column])]
+    meant = dict.fromkeys(OF_NAMES, texts[0]) if texts else {}
+    raise ValueError(unknown_name("column", name, table.columns, listed_by, meant))
 
 
-def meant(name: str) -> tuple[str, ...]:
-    """Return the columns that may go by a name: the first of these that a table has."""
-    return (name, f"{name}_ns", *ALSO.get(name, ()))
-
-
-def wildcards(pattern: str) -> re.Pattern[str]:
-    """Return what whole names match that may hold ``*`` and ``?``; brackets are brackets."""
+def wildcard_pattern(pattern: str) -> re.Pattern[str]:
+    """Return a pattern of whole names: ``*`` and ``?`` are wildcards, brackets literal."""
     return re.compile(translate(pattern.replace("[", "[[]")))
 
 
-def ns_of(text: str) -> int:
-    """Return a time in ns; without a unit it is one of ns. Raises ValueError for what is none."""
-    found = NUMBER.fullmatch(text.strip())
-    if not found or found[2] == "%" or found[1].startswith("-"):
+def parse_time_ns(text: str) -> int:
+    """Return a time in ns; only 0 needs no unit. Raises ValueError for other text."""
+    match = NUMBER.fullmatch(text.strip())
+    if not match or match[2] == "%" or match[1].startswith("-"):
         raise ValueError(f"{text!r} is no time: write 1.5s, 20ms, 300us or 400ns")
-    return round(Decimal(found[1]) * UNITS[found[2] or "ns"])
+    if not match[2] and Decimal(match[1]):
+        raise ValueError(
+            f"{text!r} has no unit: write {match[1]}s, {match[1]}ms, {match[1]}us or {match[1]}ns"
+        )
+    return round(Decimal(match[1]) * UNITS[match[2] or "ns"])
 
 
 def _split(conditions: str) -> list[str]:
-    """Split at the commas that a condition follows; a name that holds such a comma is quoted."""
+    """Split at the commas before a condition; a name with such a comma must be quoted."""
     return CONDITIONS.findall(conditions) if conditions.strip() else [conditions]
 
 
-def _meets(column: pd.Series, how: str, value: str) -> pd.Series:
+def _meets(column: pd.Series, comparison: str, value: str) -> pd.Series:
     if is_numeric_dtype(column):
-        return _compares(column, how, value)
-    if how == "~":
-        return _found(column, _unquoted(value))
-    if how not in ("=", "!="):
+        return _compare_numbers(column, comparison, value)
+    if comparison == "~":
+        return _matches_expression(column, _unquoted(value))
+    if comparison not in ("=", "!="):
         raise ValueError(f"{column.name} is a name: compare it with =, != or ~")
-    matches = _among(column, wildcards(_unquoted(value)).fullmatch)
-    return matches if how == "=" else ~matches
+    matches = _rows_by_name(column, wildcard_pattern(_unquoted(value)).fullmatch)
+    return matches if comparison == "=" else ~matches
 
 
-def _compares(column: pd.Series, how: str, value: str) -> pd.Series:
-    """Compare numbers; with two, ask whether they lie between."""
-    first, between, last = value.partition("..")
-    if how == "~" or (between and how not in ("=", "!=")):
+def _compare_numbers(column: pd.Series, comparison: str, value: str) -> pd.Series:
+    """Compare numbers with a value, or with two limits."""
+    first, is_interval, last = value.partition("..")
+    if comparison == "~" or (is_interval and comparison not in ("=", "!=")):
         raise ValueError(f"{column.name} is a number: compare it as in >10us, or =3..5")
-    meets: pd.Series = COMPARE[how](column, _number(first))
-    if between:
+    meets: pd.Series = COMPARE[comparison](column, _number(first))
+    if is_interval:
         inside = (column >= _number(first)) & (column <= _number(last))
-        meets = inside if how == "=" else ~inside
+        meets = inside if comparison == "=" else ~inside
     return meets
 
 
-def _found(column: pd.Series, pattern: str) -> pd.Series:
-    try:
-        search = re.compile(pattern).search
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
-    return _among(column, search)
+def _matches_expression(column: pd.Series, pattern: str) -> pd.Series:
+    return _rows_by_name(column, Expression(pattern, f"--filter {column.name}~").search)
 
 
-def _among(column: pd.Series, meets: Callable[[str], object]) -> pd.Series:
-    """Tell which rows have a name that meets a condition."""
+def _rows_by_name(column: pd.Series, matches: Callable[[str], object]) -> pd.Series:
+    """Return whether the name in each row, or the short form that tables show, meets a condition."""
     codes, names = pd.factorize(column)
-    found = np.array([*(meets(name) is not None for name in names), False])
-    return pd.Series(found[codes], index=column.index)
+    is_match = (any(matches(form) is not None for form in {n, abbreviation(n)}) for n in names)
+    result = np.array([*is_match, False])
+    return pd.Series(result[codes], index=column.index)
 
 
 def _unquoted(value: str) -> str:
@@ -139,11 +154,11 @@ def _unquoted(value: str) -> str:
 
 
 def _number(text: str) -> float:
-    """Return a number, whole ones exactly: floats tell no single ns of large times."""
-    found = NUMBER.fullmatch(text)
-    if not found:
+    """Return a number, exact if it is whole, as floats cannot hold large times to the ns."""
+    match = NUMBER.fullmatch(text)
+    if not match:
         raise ValueError(f"{text!r} is no number; units are {', '.join(UNITS)} and %")
-    if found[2] == "%":
-        return float(found[1]) / 100
-    number = Decimal(found[1]) * UNITS[found[2] or "ns"]
+    if match[2] == "%":
+        return float(match[1]) / 100
+    number = Decimal(match[1]) * UNITS[match[2] or "ns"]
     return int(number) if number == int(number) else float(number)

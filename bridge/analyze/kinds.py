@@ -1,131 +1,202 @@
-"""What activities are: the kind of work, the library, Tensor Cores, what was fused; told by the names of kernels.
+"""Classify activities, API calls and ops by their names.
 
-An estimate as good as the names: docs/kernels.md. The invariant: every activity has a kind, only kernels have a library.
+Activities have a kind of work, kernels also a library, their use of Tensor Cores and the ops that
+they were fused from. The classes are estimates from names, see docs/kernels.md. Every activity has
+a kind, only kernels have a library.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import ratio, sums
 from bridge.join.arrays import NONE, Flags, Ints
-from bridge.join.attributed import Attributed
+from bridge.join.attributed import AttributedCapture
+from bridge.join.grammar import parse
 from bridge.knowledge import kernels
 from bridge.knowledge.kernels import UNKNOWN, YES, Kernel
 from importers import frames
 
-OTHERS = (frames.MEMCPY, frames.MEMSET, frames.GRAPH)  # activities that are no kernels
+OTHERS = (frames.MEMCPY, frames.MEMSET, frames.GRAPH)  # activities other than kernels
 KINDS = (*kernels.KINDS, *OTHERS)
 
 
-def kind(joined: Attributed) -> tuple[Ints, tuple[str, ...]]:
-    """Return the kind of each activity, as a code, and the names: that of a kernel, copy, fill or graph."""
-    code, known = _kernels(joined)
-    of_kernel = _coded(known, lambda kernel: KINDS.index(kernel.kind))[code]
-    activities = joined.report.activities["kind"]
-    as_such = [KINDS.index(name) if name in OTHERS else NONE for name in frames.ACTIVITY_KINDS]
-    of_others = np.array([*as_such, NONE], np.int64)[frames.codes(activities)]
+def kind(attributed: AttributedCapture) -> tuple[Ints, tuple[str, ...]]:
+    """Return the kind of each activity as a code, and the names of the kinds."""
+    code, classes = _kernels(attributed)
+    of_kernel = _codes_of_kernels(classes, lambda kernel: KINDS.index(kernel.kind))[code]
+    activities = attributed.capture.activities["kind"]
+    other_kinds = [KINDS.index(name) if name in OTHERS else NONE for name in frames.ACTIVITY_KINDS]
+    of_others = np.array([*other_kinds, NONE], np.int64)[frames.codes(activities)]
     return np.where(code == NONE, of_others, of_kernel), KINDS
 
 
-def library(joined: Attributed) -> tuple[Ints, tuple[str, ...]]:
-    """Return the library of each kernel, as a code, and the names, '' for not known; NONE for what is no kernel."""
-    code, known = _kernels(joined)
-    names = tuple(sorted({kernel.library for kernel in known}))
-    return _coded(known, lambda kernel: names.index(kernel.library))[code], names
+def library(attributed: AttributedCapture) -> tuple[Ints, tuple[str, ...]]:
+    """Return the library of each activity as a code, and the names of the libraries.
+
+    The code is NONE where the activity is no kernel; the name is '' for an unknown library.
+    """
+    code, classes = _kernels(attributed)
+    names = tuple(sorted({kernel.library for kernel in classes}))
+    return _codes_of_kernels(classes, lambda kernel: names.index(kernel.library))[code], names
 
 
-def made_of(joined: Attributed) -> tuple[Ints, tuple[str, ...]]:
-    """Return what each kernel was fused from, ``add, mul``, as a code, and the names; NONE for all that was not."""
-    code, names = _names(joined)
+def fused_ops(attributed: AttributedCapture) -> tuple[Ints, tuple[str, ...]]:
+    """Return the ops that each kernel was fused from as a code, and the texts such as ``add, mul``.
+
+    The code is NONE for all other activities.
+    """
+    code, names = _names(attributed)
     texts = [", ".join(kernels.source_ops(name)) for name in names]
     distinct = tuple(sorted({text for text in texts if text}))
-    place = {text: at for at, text in enumerate(distinct)}
-    return np.array([*(place.get(text, NONE) for text in texts), NONE], np.int64)[code], distinct
+    code_of = {text: number for number, text in enumerate(distinct)}
+    return np.array([*(code_of.get(text, NONE) for text in texts), NONE], np.int64)[code], distinct
 
 
-def tensor_cores(joined: Attributed) -> Ints:
-    """Return for each activity whether it uses Tensor Cores: YES, NO or UNKNOWN of `bridge.knowledge.kernels`."""
-    code, known = _kernels(joined)
+def tensor_cores(attributed: AttributedCapture) -> Ints:
+    """Return whether each activity uses Tensor Cores.
+
+    The values are YES, NO and UNKNOWN of `bridge.knowledge.kernels`.
+    """
+    code, classes = _kernels(attributed)
     return np.where(
-        code == NONE, kernels.NO, _coded(known, lambda kernel: kernel.tensor_cores)[code]
+        code == NONE,
+        kernels.NO,
+        _codes_of_kernels(classes, lambda kernel: kernel.tensor_cores)[code],
     )
 
 
-def is_kind(joined: Attributed, *wanted: str) -> Flags:
-    """Tell which activities are of one of these kinds."""
-    code, names = kind(joined)
-    among: Flags = np.array([name in wanted for name in names])
-    return among[code]
+def is_kind(attributed: AttributedCapture, *kinds: str) -> Flags:
+    """Return whether each activity is of one of these kinds."""
+    code, names = kind(attributed)
+    is_selected: Flags = np.array([name in kinds for name in names])
+    return is_selected[code]
 
 
-def eligible(joined: Attributed) -> Flags:
-    """Tell which ops (a code into ``joined.ops``; the last entry is for none) could use Tensor Cores."""
-    return np.array([*map(kernels.eligible, joined.ops), False], bool)
+def eligible(attributed: AttributedCapture) -> Flags:
+    """Return whether each op of ``attributed.ops`` could use Tensor Cores.
+
+    The last entry is for no op.
+    """
+    return np.array([*map(kernels.eligible, attributed.ops), False], bool)
 
 
-def eligible_activities(joined: Attributed) -> Flags:
-    """Tell which activities are kernels of an op that could use Tensor Cores: of the innermost one."""
-    flags: Flags = eligible(joined)[joined.activity_op]
-    return flags & frames.is_kind(joined.report.activities, frames.KERNEL)
+def eligible_activities(attributed: AttributedCapture) -> Flags:
+    """Return whether each activity is a kernel whose innermost op could use Tensor Cores."""
+    flags: Flags = eligible(attributed)[attributed.activity_op]
+    return flags & frames.is_kind(attributed.capture.activities, frames.KERNEL)
 
 
-def _kernels(joined: Attributed) -> tuple[Ints, list[Kernel]]:
-    """Return what each activity is, as a code or NONE for what is no kernel, and the distinct ones."""
-    code, names = _names(joined)
-    return code, kernels.kinds_of(names, joined.kernel_rules)
+def _kernels(attributed: AttributedCapture) -> tuple[Ints, list[Kernel]]:
+    """Return the class of each activity as a code, NONE for other than kernels, and the classes."""
+    code, names = _names(attributed)
+    return code, kernels.kinds_of(names, attributed.kernel_rules)
 
 
-def _names(joined: Attributed) -> tuple[Ints, list[str]]:
-    """Return the name of each kernel, as a code or NONE for what is none, and those in use: demangled if recorded."""
-    activities = joined.report.activities
+def _names(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
+    """Return the name of each kernel as a code, NONE for other activities, and the names in use.
+
+    Names are demangled where the capture has that.
+    """
+    activities = attributed.capture.activities
     full, short = activities["full_name"], activities["name"]
-    own, other = frames.codes(full), frames.codes(short)
-    listed = [*full.cat.categories, *short.cat.categories, ""]
-    both = np.where(own == NONE, other + len(full.cat.categories), own)
-    both[(own == NONE) & (other == NONE)] = len(listed) - 1
-    code = np.full(len(both), NONE)
+    full_code, short_code = frames.codes(full), frames.codes(short)
+    names = [*full.cat.categories, *short.cat.categories, ""]
+    combined = np.where(full_code == NONE, short_code + len(full.cat.categories), full_code)
+    combined[(full_code == NONE) & (short_code == NONE)] = len(names) - 1
+    code = np.full(len(combined), NONE)
     rows = np.flatnonzero(frames.is_kind(activities, frames.KERNEL))
-    code[rows], used = pd.factorize(both[rows])
-    return code, [str(listed[place]) for place in used.tolist()]
+    code[rows], used = pd.factorize(combined[rows])
+    return code, [str(names[name]) for name in used.tolist()]
 
 
-def _coded(known: list[Kernel], of: Callable[[Kernel], int]) -> Ints:
-    """Return a number of each kernel, and NONE last: for no kernel."""
-    return np.array([*map(of, known), NONE], np.int64)
+def _codes_of_kernels(classes: list[Kernel], code_of: Callable[[Kernel], int]) -> Ints:
+    """Return a code for each class of kernels, and NONE as the last entry, for no kernel."""
+    return np.array([*map(code_of, classes), NONE], np.int64)
 
 
-# -- How much of the kernels' time is on Tensor Cores, by their names, and how much is of ops that could use them
-
-
-TENSOR_CORES = "tensor-cores"
-TENSOR_CORE_COLUMNS = tuple(
-    "tensor_core_ns tensor_core_share eligible_ns tensor_core_unknown_ns in_kernels_ns".split()
-)
+# -- Time of kernels on Tensor Cores
 
 
 def tensor_core_times(
-    joined: Attributed, rows: Ints, group: Ints, groups: int
+    attributed: AttributedCapture, rows: Ints, group: Ints, groups: int
 ) -> dict[str, np.ndarray]:
-    """Return `COLUMNS` of each group, times in ns: ``rows`` are activities, each in a ``group``.
+    """Return the columns `TENSOR_CORE_NAMES` per group, times in ns.
 
-    ``in_kernels_ns`` is the time of kernels, ``tensor_core_share`` of that; ``eligible_ns`` is of kernels whose innermost op
-    could use Tensor Cores.
+    ``rows`` are activities, ``group`` is the group of each. ``in_kernels_ns`` is the time of
+    kernels, of which ``tensor_core_share`` is a fraction; ``eligible_ns`` is the time of kernels
+    whose innermost op could use Tensor Cores.
     """
-    time, used = joined.duration[rows], tensor_cores(joined)[rows]
-    is_kernel = frames.is_kind(joined.report.activities, frames.KERNEL)[rows]
+    time, used = attributed.duration[rows], tensor_cores(attributed)[rows]
+    is_kernel = frames.is_kind(attributed.capture.activities, frames.KERNEL)[rows]
 
-    def of(which: np.ndarray) -> Ints:
-        return sums(group[which], time[which], groups)
+    def time_of(mask: np.ndarray) -> Ints:
+        return sums(group[mask], time[mask], groups)
 
-    whole, on_them = of(is_kernel), of(used == YES)
+    whole, on_tensor_cores = time_of(is_kernel), time_of(used == YES)
     return {
         "in_kernels_ns": whole,
-        "tensor_core_ns": on_them,
-        "tensor_core_unknown_ns": of(used == UNKNOWN),
-        "tensor_core_share": ratio(on_them, whole),
-        "eligible_ns": of(eligible_activities(joined)[rows]),
+        "tensor_core_ns": on_tensor_cores,
+        "tensor_core_unknown_ns": time_of(used == UNKNOWN),
+        "tensor_core_share": ratio(on_tensor_cores, whole),
+        "eligible_ns": time_of(eligible_activities(attributed)[rows]),
     }
+
+
+# -- Roles of API calls and ops in a training step
+
+
+LAUNCHING = re.compile(r"cu(?:da)?(?:Graph)?Launch\w*")  # issues kernels, graphs or host functions
+WAITING = re.compile(r"cu\w*Synchronize")
+COPYING = re.compile(r"cu(?:da)?(?:Memcpy|Memset)\w*")
+BLOCKING = re.compile(r"cu(?:da)?Memcpy(?!\w*Async|\w*Batch)\w*")  # returns when the copy is done
+COMPILING = re.compile(
+    r"cu(?:da)?(?:Module|Library)(?:Load|GetKernel)\w*|cu(?:da)?Link\w+|cu(?:da)?GraphInstantiate\w*|nvrtc\w+"
+)
+COMPILATION = re.compile(
+    r".*(?:nvrtc|dynamo|inductor|\bcompile(?:d_?f|r)?(?:$|[\W_])|compile(?:Fusion|Kernel)|triton.*compil|\bjit_?compil)",
+    re.IGNORECASE,
+)
+DATA_LOADING = re.compile(
+    r"enumerate\((?:DataLoader|DataPipe)\)#.*|.*\bdata[ _-]?load(?:er|ing)\b.*", re.IGNORECASE
+)
+
+
+def is_communication(attributed: AttributedCapture) -> Flags:
+    """Return whether each activity is a kernel of a communication library."""
+    return is_kind(attributed, "communication")
+
+
+def calls_matching(attributed: AttributedCapture, pattern: re.Pattern[str]) -> Flags:
+    """Return whether the name of each API call matches a pattern such as `WAITING` or `COPYING`."""
+    named = attributed.capture.launches["name"]
+    return _matching(named.cat.categories, pattern)[frames.codes(named)]
+
+
+def is_data_loading(attributed: AttributedCapture) -> Flags:
+    """Return whether each op of ``attributed.ops`` waits for data; the last entry is for no op."""
+    return _flags_by_name(attributed.ops, _is_data_loading_op)
+
+
+@lru_cache(maxsize=1 << 14)  # several tables need the same ops
+def _is_data_loading_op(op: str) -> bool:
+    return bool(DATA_LOADING.fullmatch(op)) or parse(op).kind == "dataloader"
+
+
+def is_compilation(attributed: AttributedCapture) -> Flags:
+    """Return whether each op of ``attributed.ops`` compiles code; the last entry is for no op."""
+    return _flags_by_name(attributed.ops, lambda op: bool(COMPILATION.match(op)))
+
+
+def _matching(names: Iterable[str], pattern: re.Pattern[str]) -> Flags:
+    return _flags_by_name(names, lambda name: pattern.match(name) is not None)
+
+
+def _flags_by_name(names: Iterable[str], matches: Callable[[str], bool]) -> Flags:
+    """Return a flag per name, and False as the last entry, for no name."""
+    return np.array([*(matches(name) for name in names), False], bool)

@@ -1,4 +1,4 @@
-"""What activities and files are called."""
+"""Names of activities, and of the files of a capture."""
 
 from __future__ import annotations
 
@@ -6,25 +6,40 @@ import numpy as np
 import pandas as pd
 
 from bridge.join.arrays import Ints
-from bridge.join.attributed import Attributed
+from bridge.join.attributed import AttributedCapture
 from importers import frames
-from importers.report import Report
+from importers.capture import Capture
 
-KERNEL_NAMES = {"short": "name", "demangled": "full_name", "mangled": "mangled"}
+READABLE = "readable"
+RECORDED = {
+    "short": "name",
+    "demangled": "full_name",
+    "mangled": "mangled",
+}  # columns by --kernel-names
+KERNEL_NAMES = (READABLE, *RECORDED)
 
 
-def named(joined: Attributed, column: str, rows: Ints) -> tuple[Ints, list[str]]:
-    """Return a code per row and the names in use."""
-    column_of = joined.report.activities[column]
+def activity_names(attributed: AttributedCapture, kernel_names: str = READABLE) -> pd.Series:
+    """Return the name of each activity, kernels as ``kernel_names`` says, one of `KERNEL_NAMES`."""
+    if kernel_names == READABLE:
+        return attributed.activity_name
+    return attributed.capture.activities[RECORDED[kernel_names]]
+
+
+def name_codes(
+    attributed: AttributedCapture, kernel_names: str, rows: Ints
+) -> tuple[Ints, list[str]]:
+    """Return the name of each of these activities as a code, and the distinct names."""
+    column_of = activity_names(attributed, kernel_names)
     codes, used = pd.factorize(frames.codes(column_of)[rows])
     categories = column_of.cat.categories
     return codes.astype(np.int64), [categories[c] for c in used.tolist()]
 
 
-def files(report: Report) -> list[str]:
-    """Return the names of a report's files; of several by one name each with its place."""
-    several = [name for name in report.source if report.source.count(name) > 1]
+def file_names(capture: Capture) -> list[str]:
+    """Return the names of the files of a capture; names that occur twice get their position."""
+    duplicates = [name for name in capture.source if capture.source.count(name) > 1]
     return [
-        f"{name} ({place})" if name in several else name
-        for place, name in enumerate(report.source, 1)
+        f"{name} ({position})" if name in duplicates else name
+        for position, name in enumerate(capture.source, 1)
     ]

@@ -1,4 +1,4 @@
-"""Windows: the times of a report that a user asks for, by the clock, by step, or by range."""
+"""Select parts of a capture by time: by the clock, by training steps or by ranges."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from itertools import pairwise
 import numpy as np
 
 from bridge.analyze.calltree import subtree_extremes
-from bridge.analyze.filters import wildcards
+from bridge.analyze.filters import wildcard_pattern
 from bridge.analyze.groups import highest
-from bridge.join.arrays import NONE, Flags, Ints, by, runs
-from bridge.join.attributed import Attributed, Chosen
+from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
+from bridge.join.attributed import AttributedCapture, RowSelection
 from bridge.join.steps import Steps
+from bridge.knowledge.suggestions import unknown_name
 from importers import frames
-from importers.frames import shared
+from importers.frames import key_codes
 
-LAST = np.iinfo(np.int64).max
+NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Times ``start <= t < end`` in ns, per report; sorted, none overlaps another of its report."""
+    """Intervals ``start <= t < end`` in ns per file, sorted, without overlap within a file."""
 
     report: Ints
     start: Ints
@@ -30,182 +31,206 @@ class Windows:
 
     @classmethod
     def of(cls, report: Ints, start: Ints, end: Ints) -> Windows:
-        """Make one window of those that overlap or touch."""
-        order = by(report, start)
+        """Return the union of intervals; those that overlap or touch are merged."""
+        order = order_by(report, start)
         report, start, end = report[order], start[order], end[order]
-        new = np.ones(len(report), bool)
-        last = end.copy()
+        is_first = np.ones(len(report), bool)
+        latest_end = end.copy()
         for a, b in _runs(report):
-            last[a:b] = np.maximum.accumulate(end[a:b])
-            new[a + 1 : b] = start[a + 1 : b] > last[a : b - 1]
-        closing = np.append(new[1:], True)[: len(new)]
-        return cls(report[new], start[new], last[closing])
+            latest_end[a:b] = np.maximum.accumulate(end[a:b])
+            is_first[a + 1 : b] = start[a + 1 : b] > latest_end[a : b - 1]
+        is_last = np.append(is_first[1:], True)[: len(is_first)]
+        return cls(report[is_first], start[is_first], latest_end[is_last])
 
     @property
     def hull(self) -> tuple[int, int]:
-        """The first start and the last end; an instant where there is none."""
+        """The first start and the last end; (0, 0) if there is no window."""
         if not len(self.start):
             return 0, 0
         return int(self.start.min()), int(self.end.max())
 
     def of_report(self, report: int) -> Windows:
-        """Return those of one report."""
-        own = self.report == report
-        return Windows(self.report[own], self.start[own], self.end[own])
+        """Return the windows of one file."""
+        is_of_report = self.report == report
+        return Windows(self.report[is_of_report], self.start[is_of_report], self.end[is_of_report])
 
     def moved(self, by: Ints) -> Windows:
-        """Return the same by clocks that show so much more per report, in ns; what never ends does not then either."""
-        end = np.where(self.end == LAST, LAST, self.end + by[self.report])
+        """Return the windows shifted by ``by`` ns per file; a window without an end stays so."""
+        end = np.where(self.end == NEVER, NEVER, self.end + by[self.report])
         return Windows(self.report, self.start + by[self.report], end)
 
     def meet(self, report: Ints, start: Ints, end: Ints) -> Flags:
-        """Tell which intervals have any time in common with a window; of no length: lie in one."""
-        found = np.zeros(len(start), bool)
+        """Return whether each interval overlaps a window.
+
+        An interval of length 0 does if it lies in a window.
+        """
+        result = np.zeros(len(start), bool)
         for a, b in _runs(self.report):
-            ours = np.flatnonzero(report == self.report[a])
-            # The first window that is not over when the interval begins.
-            place = np.searchsorted(self.end[a:b], start[ours], side="right") + a
-            there = np.minimum(place, b - 1)
-            begins = self.start[there]
-            found[ours] = (place < b) & ((begins < end[ours]) | (begins <= start[ours]))
-        return found
+            intervals = np.flatnonzero(report == self.report[a])
+            # The first window that ends after the start of the interval.
+            following = np.searchsorted(self.end[a:b], start[intervals], side="right") + a
+            rows = np.minimum(following, b - 1)
+            begins = self.start[rows]
+            result[intervals] = (following < b) & (
+                (begins < end[intervals]) | (begins <= start[intervals])
+            )
+        return result
 
 
-def between(
-    joined: Attributed, first: int | None, last: int | None, offset: Ints | None = None
+def clock_window(
+    attributed: AttributedCapture, first: int | None, last: int | None, offset: Ints | None = None
 ) -> Windows:
-    """Return the time from ``first`` to ``last``, in ns since the first event of all reports.
+    """Return the time from ``first`` to ``last``, in ns since the first event of all files.
 
-    ``offset`` is what is added to each report's clock to get one that all have; without it times are compared as they are.
+    ``offset`` is added to the clock of each file to get a common clock; without it times are
+    compared as recorded. Raises ValueError with a message for the user if the window ends before it
+    starts.
     """
-    facts = joined.report.facts
-    added = [0] * len(facts) if offset is None else offset.tolist()
-    base = min(one.span[0] + more for one, more in zip(facts, added, strict=True))
+    facts = attributed.capture.facts
+    offsets = [0] * len(facts) if offset is None else offset.tolist()
+    base = min(fact.span[0] + shift for fact, shift in zip(facts, offsets, strict=True))
     if first is not None and last is not None and first >= last:
         raise ValueError("the window ends before it starts")
-    start = [min(base + (first or 0) - more, LAST) for more in added]
-    end = [LAST if last is None else min(base + last - more, LAST) for more in added]
+    start = [min(base + (first or 0) - shift, NEVER) for shift in offsets]
+    end = [NEVER if last is None else min(base + last - shift, NEVER) for shift in offsets]
     return Windows(np.arange(len(facts)), np.array(start, np.int64), np.array(end, np.int64))
 
 
-def of_steps(joined: Attributed, first: int, last: int) -> Windows:
-    """Return the time of the steps with these numbers, up to the end of the last work that each launched.
+def step_windows(attributed: AttributedCapture, first: int, last: int) -> Windows:
+    """Return the times of the steps with these numbers, up to the end of the last work of each.
 
-    Raises ValueError, in words for the user, if there is none such.
+    Raises ValueError with a message for the user if there is no such step.
     """
-    steps, chosen = joined.steps, numbered(joined.steps, first, last)
-    step = joined.activity_step
-    ran = step != NONE
-    done = highest(step[ran], joined.end[ran], len(steps))
+    steps, positions = attributed.steps, steps_numbered(attributed.steps, first, last)
+    step = attributed.activity_step
+    has_step = step != NONE
+    work_end = highest(step[has_step], attributed.end[has_step], len(steps))
     return Windows.of(
-        steps.report[chosen], steps.start[chosen], np.maximum(steps.end, done)[chosen]
+        steps.report[positions], steps.start[positions], np.maximum(steps.end, work_end)[positions]
     )
 
 
-def of_ranges(joined: Attributed, name: str) -> Windows:
-    """Return the time of the ranges of this name or op (``*`` and ``?`` allowed), up to the end of their last work.
+def range_windows(attributed: AttributedCapture, name: str) -> Windows:
+    """Return the times of the ranges with this name or op, up to the end of their last work.
 
-    Raises ValueError, in words for the user, if there is none such.
+    The name may hold ``*`` and ``?``. Raises ValueError with a message for the user if there is no
+    such range.
     """
-    ranges, chosen = joined.report.ranges, named_ranges(joined, name)
-    end = np.maximum(frames.ints(ranges, "end"), _done(joined))[chosen]
-    return Windows.of(
-        frames.ints(ranges, "report")[chosen], frames.ints(ranges, "start")[chosen], end
-    )
+    ranges, rows = attributed.capture.ranges, named_ranges(attributed, name)
+    end = np.maximum(frames.ints(ranges, "end"), _work_ends(attributed))[rows]
+    return Windows.of(frames.ints(ranges, "report")[rows], frames.ints(ranges, "start")[rows], end)
 
 
-def numbered(steps: Steps, first: int, last: int) -> Ints:
-    """Return the places of the steps with these numbers; ValueError, in words for the user, if there is none."""
+def steps_numbered(steps: Steps, first: int, last: int) -> Ints:
+    """Return the positions of the steps with these numbers.
+
+    Raises ValueError with a message for the user if there is no such step.
+    """
     if not len(steps):
         raise ValueError(
             "no steps in the report: they are ranges called step N, iteration N, batch N, ProfilerStep#N"
         )
-    chosen = np.flatnonzero((steps.number >= first) & (steps.number <= last))
-    if not len(chosen):
+    positions = np.flatnonzero((steps.number >= first) & (steps.number <= last))
+    if not len(positions):
         low, high = int(steps.number.min()), int(steps.number.max())
         raise ValueError(f"no such step: the report has {low} to {high}")
-    return chosen
+    return positions
 
 
-def named_ranges(joined: Attributed, name: str) -> Ints:
-    """Return the ranges of this name or op (``*`` and ``?`` allowed); ValueError if there is none."""
-    column = joined.report.ranges["name"]
-    wanted = wildcards(name).fullmatch
-    named = _among(frames.codes(column), column.cat.categories, wanted)
-    chosen = np.flatnonzero(named | _among(joined.op, joined.ops, wanted))
-    if not len(chosen):
-        raise ValueError(f"no range {name!r} in the report; bridge report --by op lists them")
-    return chosen
+def named_ranges(attributed: AttributedCapture, name: str) -> Ints:
+    """Return the ranges with this name or op, which may hold ``*`` and ``?``.
+
+    Raises ValueError with a message for the user if there is no such range.
+    """
+    column = attributed.capture.ranges["name"]
+    matches = wildcard_pattern(name).fullmatch
+    has_name = _rows_with_name(frames.codes(column), column.cat.categories, matches)
+    rows = np.flatnonzero(has_name | _rows_with_name(attributed.op, attributed.ops, matches))
+    if not len(rows):
+        raise ValueError(unknown_name("range", name, attributed.ops, "bridge report --by op"))
+    return rows
 
 
-def _among(codes: Ints, names: Iterable[str], wanted: Callable[[str], object]) -> Flags:
-    of_name = np.array([*(bool(wanted(name)) for name in names), False])
-    found: Flags = of_name[codes]
-    return found
+def _rows_with_name(codes: Ints, names: Iterable[str], matches: Callable[[str], object]) -> Flags:
+    is_match = np.array([*(bool(matches(name)) for name in names), False])
+    result: Flags = is_match[codes]
+    return result
 
 
-def _done(joined: Attributed) -> Ints:
-    """Return when the last activity under each range ended; the least integer if there is none."""
-    nesting, node = joined.attribution.nesting, joined.node
+def _work_ends(attributed: AttributedCapture) -> Ints:
+    """Return the end of the last activity under each range, the minimum of int64 if none."""
+    nesting, node = attributed.attribution.nesting, attributed.node
     never = np.iinfo(np.int64).min
-    own = np.full(len(nesting), never)
-    ran = node != NONE
-    np.maximum.at(own, node[ran], joined.end[ran])
-    _, last = subtree_extremes(nesting, own, own)
-    of_range = np.full(len(joined.op), never)
+    latest = np.full(len(nesting), never)
+    has_node = node != NONE
+    np.maximum.at(latest, node[has_node], attributed.end[has_node])
+    _, last = subtree_extremes(nesting, latest, latest)
+    of_range = np.full(len(attributed.op), never)
     np.maximum.at(of_range, nesting.range, last)
     return of_range
 
 
 def _runs(report: Ints) -> list[tuple[int, int]]:
-    return list(pairwise(runs(report).tolist()))
+    return list(pairwise(run_edges(report).tolist()))
 
 
-# -- What of a report is counted when only some time of it is: what began then, and the work launched then
+# -- Selections of rows by time
 
 
 TABLES = ("activities", "ranges", "launches", "waits", "memory")
 
 
-def by_clock(joined: Attributed, first: int | None, last: int | None) -> Chosen:
-    """Choose what began from ``first`` to ``last``, in ns since the first event: on the host, on the device."""
-    windows = between(joined, first, last)
+def select_by_clock(
+    attributed: AttributedCapture, first: int | None, last: int | None
+) -> RowSelection:
+    """Return what began from ``first`` to ``last``, on the host and on the device.
 
-    def began(table: str) -> Flags:
-        rows = getattr(joined.report, table)
+    Times are in ns since the first event of all files.
+    """
+    windows = clock_window(attributed, first, last)
+
+    def is_selected(table: str) -> Flags:
+        rows = getattr(attributed.capture, table)
         start = frames.ints(rows, "time" if "time" in rows else "start")
         return windows.meet(frames.ints(rows, "report"), start, start)
 
-    return Chosen(*map(began, TABLES))
+    return RowSelection(*map(is_selected, TABLES))
 
 
-def by_step(joined: Attributed, first: int, last: int) -> Chosen:
-    """Choose what began on the host in the steps with these numbers, and the work launched in them.
+def select_by_step(attributed: AttributedCapture, first: int, last: int) -> RowSelection:
+    """Return what began on the host in the steps with these numbers, and the work launched then.
 
-    Raises ValueError, in words for the user, if there is none such.
+    Raises ValueError with a message for the user if there is no such step.
     """
-    steps = joined.iterations
-    steps = steps.taken(numbered(steps, first, last))
-    return _on_host(joined, steps.report, steps.process, steps.start, steps.end)
+    steps = attributed.iterations
+    steps = steps.select(steps_numbered(steps, first, last))
+    return _select_in_processes(attributed, steps.report, steps.process, steps.start, steps.end)
 
 
-def by_range(joined: Attributed, name: str) -> Chosen:
-    """Choose what began in its process while a range of this name or op was open, and the work launched then.
+def select_by_range(attributed: AttributedCapture, name: str) -> RowSelection:
+    """Return what began in the process of a range of this name or op while it was open.
 
-    ``*`` and ``?`` are allowed. Raises ValueError, in words for the user, if there is none such.
+    Work is selected by its launch. The name may hold ``*`` and ``?``. Raises ValueError with a
+    message for the user if there is no such range.
     """
-    rows = named_ranges(joined, name)
+    rows = named_ranges(attributed, name)
     columns = ("report", "process", "start", "end")
-    return _on_host(joined, *(frames.ints(joined.report.ranges, c)[rows] for c in columns))
+    return _select_in_processes(
+        attributed, *(frames.ints(attributed.capture.ranges, c)[rows] for c in columns)
+    )
 
 
-def _on_host(joined: Attributed, report: Ints, process: Ints, start: Ints, end: Ints) -> Chosen:
-    """Choose what began in times of processes; work without an API call by its own start."""
-    tables = [getattr(joined.report, name) for name in TABLES]
+def _select_in_processes(
+    attributed: AttributedCapture, report: Ints, process: Ints, start: Ints, end: Ints
+) -> RowSelection:
+    """Return what began in these times of processes; work without an API call by its own start."""
+    tables = [getattr(attributed.capture, name) for name in TABLES]
     keys = [[frames.ints(t, c) for c in ("report", "process")] for t in tables]
-    owner, *owners = shared((report, process), *keys)
+    owner, *owners = key_codes((report, process), *keys)
     windows = Windows.of(owner, start, end)
     times = [frames.ints(table, "time" if "time" in table else "start") for table in tables]
-    launch = joined.attribution.launch
+    launch = attributed.attribution.launch
     times[0] = np.where(launch == NONE, times[0], np.append(times[2], NONE)[launch])
-    return Chosen(*(windows.meet(of, t, t) for of, t in zip(owners, times, strict=True)))
+    return RowSelection(
+        *(windows.meet(report_key, t, t) for report_key, t in zip(owners, times, strict=True))
+    )

@@ -1,23 +1,23 @@
-"""The accounting of a report: where every activity went, whatever is shown of it."""
+"""Totals of a capture: how much GPU time is attributed, and why the rest is not."""
 
 from __future__ import annotations
 
 from typing import TypedDict
 
 from bridge.analyze.groups import counts, sums
-from bridge.join.attributed import Attributed
+from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
 
 
 class Share(TypedDict):
-    """Activities and their time in ns."""
+    """Number of activities and their time in ns."""
 
     activities: int
     gpu_ns: int
 
 
 class Totals(TypedDict):
-    """What `bridge report` prints under ``totals``."""
+    """The entry ``totals`` of `bridge report --format json`; times in ns."""
 
     activities: int
     gpu_ns: int
@@ -25,11 +25,13 @@ class Totals(TypedDict):
     unattributed: dict[str, Share]
 
 
-def totals(joined: Attributed) -> Totals:
-    """Return the accounting; reasons that nothing has are left out."""
-    reason, time = (c[joined.accounted] for c in (joined.attribution.reason, joined.duration))
+def totals(attributed: AttributedCapture) -> Totals:
+    """Return the totals over all activities; reasons without an activity are left out."""
+    reason, time = (
+        c[attributed.accounted] for c in (attributed.attribution.reason, attributed.duration)
+    )
     count, time = counts(reason, len(REASONS)), sums(reason, time, len(REASONS))
-    rest = {
+    unattributed = {
         name: Share(activities=int(n), gpu_ns=int(ns))
         for code, (name, n, ns) in enumerate(zip(REASONS, count, time, strict=True))
         if code != ATTRIBUTED and n
@@ -38,5 +40,5 @@ def totals(joined: Attributed) -> Totals:
         activities=len(reason),
         gpu_ns=int(time.sum()),
         attributed_ns=int(time[ATTRIBUTED]),
-        unattributed=rest,
+        unattributed=unattributed,
     )

@@ -1,4 +1,4 @@
-"""What a report holds that no sound capture should: counted, with an example and what was made of it."""
+"""Find invalid rows of a capture: count them, give an example and say how they are handled."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.join.arrays import NONE, Flags, Ints, number
-from bridge.join.attributed import KEY, Attributed
+from bridge.analyze import correlation
+from bridge.join.arrays import NONE, Flags, Ints, number_groups
+from bridge.join.attributed import KEY, AttributedCapture
 from bridge.join.attribution import BY_ADOPTION, INVALID_TIME
 from bridge.join.nesting import Nesting
 from importers import frames
-from importers.frames import shared
+from importers.frames import key_codes
 
 TIMED = ("ranges", "launches", "activities")
 ID_BITS = 40  # of a correlation id; CUPTI's have 32
@@ -21,7 +22,7 @@ ID_BITS = 40  # of a correlation id; CUPTI's have 32
 
 @dataclass(frozen=True)
 class Finding:
-    """Rows of a frame that break one rule, and the words for it."""
+    """Rows of a frame that break one rule; ``what`` and ``handled`` are texts for the user."""
 
     rows: Ints
     frame: str
@@ -29,112 +30,128 @@ class Finding:
     handled: str
 
 
-def warnings(joined: Attributed) -> tuple[str, ...]:
-    """Return a line for each kind of unlawful row and report that has any, the first row as example."""
-    return tuple(line for found in findings(joined) for line in _lines(joined, found))
+def warnings(attributed: AttributedCapture) -> tuple[str, ...]:
+    """Return a line for each rule and file with invalid rows, with the first row as an example.
+
+    A line for each file with wrong correlation ids follows.
+    """
+    invalid = (line for finding in findings(attributed) for line in _lines(attributed, finding))
+    return (*invalid, *correlation.warnings(attributed))
 
 
-def findings(joined: Attributed) -> Iterator[Finding]:
-    """Return every rule, in order, with the rows that break it."""
+def findings(attributed: AttributedCapture) -> Iterator[Finding]:
+    """Yield each rule, in order, with the rows that break it."""
     for frame in TIMED:
-        early = np.flatnonzero(_early(joined, frame))
+        early = np.flatnonzero(_early(attributed, frame))
         yield Finding(early, frame, "begin before the session does", "kept, at times below 0")
     for frame, handled in (("ranges", "never open, so they own nothing"), ("launches", "kept")):
-        ended = np.flatnonzero(_backwards(joined, frame))
-        yield Finding(ended, frame, "end before they start", handled)
-    invalid = np.flatnonzero(_backwards(joined, "activities"))
+        invalid_rows = np.flatnonzero(_backwards(attributed, frame))
+        yield Finding(invalid_rows, frame, "end before they start", handled)
+    invalid = np.flatnonzero(_backwards(attributed, "activities"))
     yield Finding(invalid, "activities", "end before they start, or at 0", "counted with 0 ns")
-    crossing = _crossing(joined)
+    crossing = _crossing(attributed)
     handled = "cut into pieces that nest, so that what is open at any instant stays exact"
     yield Finding(crossing, "ranges", "cross another of their thread and domain", handled)
-    again = np.flatnonzero(_repeated(joined))
-    what = "have the process and correlation id of an earlier one"
-    yield Finding(again, "launches", what, "the earliest owns what they issued")
-    guessed = np.flatnonzero(joined.attribution.rule == BY_ADOPTION)
-    what = "have their op from another thread by time alone"
-    yield Finding(guessed, "activities", what, "confidence is low; without --adopt they have none")
-    what = "count for a range of another thread by time alone"
+    repeated = np.flatnonzero(_repeated(attributed))
+    text = "have the process and correlation id of an earlier one"
+    yield Finding(repeated, "launches", text, "the earliest owns what they issued")
+    guessed = np.flatnonzero(attributed.attribution.rule == BY_ADOPTION)
+    text = "have their op from another thread by time alone"
+    yield Finding(guessed, "activities", text, "confidence is low; without --adopt they have none")
+    text = "count for a range of another thread by time alone"
     yield Finding(
-        _adopted(joined), "ranges", what, "confidence is low; without --adopt they do not"
+        _adopted(attributed), "ranges", text, "confidence is low; without --adopt they do not"
     )
 
 
-def wrong_times(joined: Attributed) -> dict[str, Ints]:
-    """Return the rows of ranges, launches and activities whose times cannot be."""
-    return {f: np.flatnonzero(_early(joined, f) | _backwards(joined, f)) for f in TIMED}
+def wrong_times(attributed: AttributedCapture) -> dict[str, Ints]:
+    """Return the rows of ranges, launches and activities with impossible times."""
+    return {f: np.flatnonzero(_early(attributed, f) | _backwards(attributed, f)) for f in TIMED}
 
 
-def _early(joined: Attributed, frame: str) -> Flags:
-    early: Flags = frames.ints(getattr(joined.report, frame), "start") < 0
+def _early(attributed: AttributedCapture, frame: str) -> Flags:
+    early: Flags = frames.ints(getattr(attributed.capture, frame), "start") < 0
     return early
 
 
-def _backwards(joined: Attributed, frame: str) -> Flags:
-    """Tell what ends before it starts; of activities also what ends at 0."""
-    table = getattr(joined.report, frame)
+def _backwards(attributed: AttributedCapture, frame: str) -> Flags:
+    """Return whether each row ends before it starts; for activities also whether it ends at 0."""
+    table = getattr(attributed.capture, frame)
     if frame == "activities":
-        ended: Flags = joined.attribution.reason == INVALID_TIME
+        is_backwards: Flags = attributed.attribution.reason == INVALID_TIME
     else:
-        ended = frames.ints(table, "end") < frames.ints(table, "start")
-    return ended
+        is_backwards = frames.ints(table, "end") < frames.ints(table, "start")
+    return is_backwards
 
 
-def _lines(joined: Attributed, found: Finding) -> Iterator[str]:
-    report, table = joined.report, getattr(joined.report, found.frame)
-    of = frames.ints(table, "report")[found.rows]
-    for n in np.unique(of).tolist():
-        rows = found.rows[of == n]
-        yield line(report.source[n], found, len(rows), f"#{rows[0]} {shown(table, int(rows[0]))}")
+def _lines(attributed: AttributedCapture, finding: Finding) -> Iterator[str]:
+    capture, table = attributed.capture, getattr(attributed.capture, finding.frame)
+    report = frames.ints(table, "report")[finding.rows]
+    for number in np.unique(report).tolist():
+        rows = finding.rows[report == number]
+        yield line(
+            capture.source[number],
+            finding,
+            len(rows),
+            f"#{rows[0]} {example_text(table, int(rows[0]))}",
+        )
 
 
-def line(source: str, found: Finding, rows: int, example: str) -> str:
-    """Return what is said of so many rows of a report."""
-    return f"{source}: {rows} {found.frame} {found.what}: {found.handled} (first: {example})"
+def line(source: str, finding: Finding, rows: int, example: str) -> str:
+    """Return the warning about this many rows of a file."""
+    return f"{source}: {rows} {finding.frame} {finding.what}: {finding.handled} (first: {example})"
 
 
-def shown(table: pd.DataFrame, row: int) -> str:
-    """Return a row as an example: its name and times."""
-    one = table.iloc[row]
-    return f"{one['name']}, {one['start']} to {one['end']} ns"
+def example_text(table: pd.DataFrame, row: int) -> str:
+    """Return the text of an example: the name and times of a row."""
+    example = table.iloc[row]
+    return f"{example['name']}, {example['start']} to {example['end']} ns"
 
 
-def _crossing(joined: Attributed) -> Ints:
-    """Return the ranges that end after the one of their thread and domain that they began in.
+def _crossing(attributed: AttributedCapture) -> Ints:
+    """Return the ranges that end after the enclosing range of their thread and domain.
 
-    Those that were cut for the nesting are looked at alone, with all of their threads: that ranges of
-    different domains cross is lawful.
+    Only the threads of ranges that were cut for the nesting are examined. Ranges of different
+    domains may cross.
     """
-    ranges, cut = joined.report.ranges, joined.attribution.nesting.crossed
+    ranges, cut = attributed.capture.ranges, attributed.attribution.nesting.crossed
     if not len(cut):
         return cut
-    thread, _ = number(*(frames.ints(ranges, c) for c in ("report", "thread")))
-    concerned = np.isin(thread, thread[cut]) & (joined.op != NONE)
+    thread, _ = number_groups(*(frames.ints(ranges, c) for c in ("report", "thread")))
+    concerned = np.isin(thread, thread[cut]) & (attributed.op != NONE)
     start, end = frames.ints(ranges, "start"), frames.ints(ranges, "end")
     rows = np.flatnonzero(concerned & (end > start))
-    stack, _ = number(thread[rows], frames.ints(ranges, "domain")[rows])
+    stack, _ = number_groups(thread[rows], frames.ints(ranges, "domain")[rows])
     return Nesting.of(stack, start[rows], end[rows], rows).crossed
 
 
-def _adopted(joined: Attributed) -> Ints:
-    """Return the ranges that were given a parent on another thread."""
-    nesting = joined.attribution.nesting
+def _adopted(attributed: AttributedCapture) -> Ints:
+    """Return the ranges whose parent is on another thread."""
+    nesting = attributed.attribution.nesting
     inner = np.flatnonzero(nesting.parent != NONE)
-    found: Ints = nesting.range[inner[nesting.stack[inner] != nesting.stack[nesting.parent[inner]]]]
-    return np.sort(found)
+    result: Ints = nesting.range[
+        inner[nesting.stack[inner] != nesting.stack[nesting.parent[inner]]]
+    ]
+    return np.sort(result)
 
 
-def _repeated(joined: Attributed) -> Flags:
-    """Tell which API calls have the key of an earlier one."""
-    launches = joined.report.launches
+def _repeated(attributed: AttributedCapture) -> Flags:
+    """Return whether each API call has the key of an earlier one."""
+    launches = attributed.capture.launches
     report, process, id_ = (frames.ints(launches, c) for c in KEY)
     if _all_different(report, process, id_):
         return np.zeros(len(id_), bool)
-    again: Flags = (id_ > 0) & (joined.calls_of(report, process, id_) != np.arange(len(id_)))
-    return again
+    is_repeated: Flags = (id_ > 0) & (
+        attributed.calls_of(report, process, id_) != np.arange(len(id_))
+    )
+    return is_repeated
 
 
 def _all_different(report: Ints, process: Ints, id_: Ints) -> bool:
-    """Tell that no key comes twice; sorted as one number each, for ids come nearly in order."""
-    keys = ((shared((report, process))[0] << ID_BITS) + id_)[id_ > 0]
+    """Return whether all keys differ.
+
+    Each key is packed into one integer and sorted, which is fast as ids are nearly in order.
+    """
+    keys = ((key_codes((report, process))[0] << ID_BITS) + id_)[id_ > 0]
     keys.sort(kind="stable")
     return bool(id_.max(initial=0) < 1 << ID_BITS and (keys[1:] != keys[:-1]).all())

@@ -1,17 +1,20 @@
-"""Annotate a program: its ops become NVTX ranges in the profile; without a profiler, nothing."""
+"""Annotate a program: its ops become NVTX ranges in a profile.
+
+Without a profiler nothing is emitted.
+"""
 
 from bridge.annotate.emit import Backend, backend
 from bridge.annotate.instant import Counter, Domain, counter, mark
 from bridge.annotate.op import Op, Span, nvtx_op, nvtx_range, pop, push, scope
-from bridge.annotate.patch import Wrapped, wrap
+from bridge.annotate.patch import Patches, wrap
 
 __all__ = [
     "Backend",
     "Counter",
     "Domain",
     "Op",
+    "Patches",
     "Span",
-    "Wrapped",
     "backend",
     "counter",
     "mark",

@@ -1,58 +1,158 @@
-"""Details of single calls: shapes, dtypes, arguments, FLOPs and bytes, for the process's recording.
+"""Details of calls: shapes, dtypes, arguments, FLOPs and bytes, for the recording of the process.
 
-They are described once for all calls that are alike; each call is then two numbers. The invariant:
-what looks at a call never raises, and keeps nothing of it alive.
+Equal details are described once, so that each further call is two numbers. Observing a call never
+raises, never waits for a device, and keeps no tensor and no other object of the program alive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from bridge.annotate.emit import current, state
-from bridge.annotate.plain_values import (
-    Tensor,
-    plain,
-    plain_tensors,
-    str_dtype,
-    tensors,
-    written_shapes,
-)
-from bridge.annotate.warning import warn
+from bridge.annotate.emitter import warn
 
-# What the formulas of bridge.knowledge.formulas ask for besides shapes.
+# -- Plain values: what is recorded of arguments and tensors
+
+
+MAX_ENTRIES = 64  # recorded tensors per call, and recorded entries per list
+MAX_TEXT = 200  # characters of a value that is not a number
+SCALARS = frozenset([type(None), bool, int, float])
+INTEGER_BITS = 64  # larger integers are recorded as text
+
+Tensor = tuple[tuple[int, ...] | None, Any]  # shape and dtype
+NO_TENSOR: Tensor = (None, "")
+
+
+def plain_value(value: Any, limit: int = MAX_ENTRIES) -> Any:
+    """Return a value as a number, text or tuple of these; other objects as their ``repr``."""
+    if type(value) in SCALARS and (type(value) is not int or value.bit_length() < INTEGER_BITS):
+        return value
+    if isinstance(value, str):
+        return str(value)[:MAX_TEXT]
+    if isinstance(value, int | float):
+        return _number(value)
+    if isinstance(value, tuple | list):
+        return _list(value, limit)
+    shape = getattr(value, "shape", None)
+    return _array(value, shape, limit) if isinstance(shape, tuple) else repr(value)[:MAX_TEXT]
+
+
+def _number(value: float) -> Any:
+    """Return a number of a subclass (for example an enumeration), or one with many digits."""
+    if isinstance(value, float):
+        return float(value)
+    return int(value) if int(value).bit_length() < INTEGER_BITS else hex(value)[:MAX_TEXT]
+
+
+def _array(value: Any, shape: tuple[Any, ...], limit: int) -> Any:
+    """Return dtype and shape as text, or the number in a NumPy scalar.
+
+    Does not wait for a device.
+    """
+    if not shape and type(value).__module__ == "numpy" and limit:
+        return plain_value(value.item(), 0)
+    return f"{dtype_name(getattr(value, 'dtype', ''))}{[_length(length) for length in shape]}"
+
+
+def _list(values: tuple[Any, ...] | list[Any], limit: int) -> Any:
+    """Return the first entries, fewer for nested lists; "…" stands for the rest."""
+    first = tuple(plain_value(item, limit // 8) for item in values[:limit])
+    return first if len(values) <= limit else (*first, "…")
+
+
+def tensor_specs(values: Iterable[Any], limit: int = MAX_ENTRIES) -> tuple[Tensor, ...]:
+    """Return shape and dtype of each value, and of the first entries of lists."""
+    result: list[Tensor] = []
+    for value in values:
+        try:
+            shape = getattr(value, "shape", None)
+            if isinstance(shape, tuple):
+                result.append((shape, getattr(value, "dtype", "")))
+                continue
+        except Exception:  # noqa: BLE001 - a nested tensor has no shape, and raises
+            shape = None
+        if isinstance(value, tuple | list):
+            result += _list_specs(value, limit) if len(result) < MAX_ENTRIES else ()
+        elif isinstance(shape, list):  # PaddlePaddle's
+            result.append((tuple(shape), getattr(value, "dtype", "")))
+        else:
+            result.append(NO_TENSOR)
+    return tuple(result[:MAX_ENTRIES] if len(result) > MAX_ENTRIES else result)
+
+
+def _list_specs(values: tuple[Any, ...] | list[Any], limit: int) -> Iterable[Tensor]:
+    """Return the tensors in a list; a list without tensors, such as a stride, is one value."""
+    result = tensor_specs(islice(values, limit), limit // 8)
+    return result if any(shape is not None for shape, _ in result) else (NO_TENSOR,)
+
+
+def plain_specs(specs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return shapes with plain integers (-1 for symbolic lengths), and dtypes as text."""
+    return tuple(
+        (None if shape is None else tuple(map(_length, shape)), dtype_name(dtype))
+        for shape, dtype in specs
+    )
+
+
+def shape_fields(kind: str, specs: tuple[Tensor, ...]) -> dict[str, Any]:
+    """Return the fields for shapes and dtypes.
+
+    Null for values that are not tensors, -1 for symbolic lengths.
+    """
+    plain = plain_specs(specs)
+    return {
+        f"{kind}shapes": [shape for shape, _ in plain],
+        f"{kind}dtypes": [d for _, d in plain],
+    }
+
+
+def _length(length: Any) -> int:
+    return int(length) if isinstance(length, int) or type(length).__module__ == "numpy" else -1
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return the name of a dtype without its library, for example `float32` for `torch.float32`."""
+    return str(dtype).rpartition(".")[2][:MAX_TEXT]
+
+
+# -- Observers of calls
+
+
+# Arguments that the formulas of bridge.knowledge.formulas need besides shapes.
 ARGUMENTS = (
     "stride", "padding", "dilation", "groups", "transposed", "output_padding", "is_causal", "dim",
     "axis", "equation", "kernel_size", "output_mask", "bias",
 )  # fmt: skip
-SELF = ("self", "cls")  # first parameters that are no inputs
+SELF_NAMES = ("self", "cls")  # first parameters that are not inputs
 
 
-class Wanted(NamedTuple):
-    """Which details: shapes and dtypes, arguments by name, FLOPs ("auto", a number, a function)."""
+class DetailOptions(NamedTuple):
+    """The details to record: shapes, arguments by name, FLOPs ("auto", number or function)."""
 
     shapes: Any = False
     args: Any = ()
     flops: Any = None
 
 
-# What was seen of a call before it ran: its inputs, and its arguments by name.
+# What is observed before a call runs: its inputs, and its arguments by name.
 Seen = tuple[tuple[Tensor, ...], tuple[tuple[str, Any], ...]]
 
 
-def wanted(shapes: Any, args: Any, flops: Any, payload: Any = None) -> Wanted:
-    """Check what the user asked for."""
+def checked_details(shapes: Any, args: Any, flops: Any, payload: Any = None) -> DetailOptions:
+    """Return checked options; raises TypeError for options that make no sense."""
     if payload is not None:
-        raise TypeError("nvtx_op: details are found by the call's id: give no payload with them")
+        raise TypeError("nvtx_op: give no payload with details, which need the call id as payload")
     if isinstance(args, str):
         raise TypeError(f"nvtx_op: args are a sequence of names, not {args!r}: args=({args!r},)")
     if isinstance(flops, str) and flops != "auto":
         raise TypeError(f"nvtx_op: flops are 'auto', a number or a function, not {flops!r}")
-    return Wanted(shapes, args if hasattr(args, "items") else tuple(args or ()), flops)
+    return DetailOptions(shapes, args if hasattr(args, "items") else tuple(args or ()), flops)
 
 
 class Place(NamedTuple):
-    """Where a call has an argument: its position, -1 for none, and what it is if not given."""
+    """A parameter: its name, its position (-1 for none), and its default."""
 
     name: str
     at: int
@@ -60,14 +160,14 @@ class Place(NamedTuple):
 
 
 class Observer:
-    """Looks at the calls of one function, whose parameters are in order, or at one block."""
+    """Records the details of the calls of one function, or of one block."""
 
     __slots__ = ("_flops", "_kind", "_name", "_named", "_order", "_shapes", "_skip", "details")
 
     def __init__(
         self,
         name: str,
-        details: Wanted,
+        details: DetailOptions,
         places: Iterable[Place] = (),
         *,
         open_ended: bool = True,
@@ -77,28 +177,30 @@ class Observer:
         self.details = details
         self._name = name
         self._order = tuple(of_name)
-        self._skip = skip  # first arguments that are no inputs: a method's object
+        self._skip = skip  # number of first arguments that are not inputs, such as ``self``
         self._shapes = bool(details.shapes) or details.flops == "auto"
         self._flops = details.flops
-        self._named = tuple(_wanted_places(of_name, details, None if open_ended else name))
+        self._named = tuple(_places_of(of_name, details, None if open_ended else name))
         self._kind = (name, self._shapes, details.flops == "auto")
 
     def look(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Seen | None:
-        """See what a call is about to be given."""
+        """Return inputs and arguments of a call that is about to run, or None after a failure."""
         try:
             inputs: tuple[Tensor, ...] = ()
             if self._shapes:
-                given = args[self._skip :] if self._skip else args
-                inputs = tensors((*given, *self._ordered(kwargs)) if kwargs else given)
+                positional = args[self._skip :] if self._skip else args
+                inputs = tensor_specs(
+                    (*positional, *self._ordered(kwargs)) if kwargs else positional
+                )
             if not self._named:
                 return inputs, ()
             return inputs, tuple([(p.name, _value(p, args, kwargs)) for p in self._named])
-        except Exception as error:  # noqa: BLE001 - the program is not to fail for being looked at
+        except Exception as error:  # noqa: BLE001 - observing must not make the program fail
             _failed(self._name, error)
             return None
 
     def _ordered(self, kwargs: Mapping[str, Any]) -> list[Any]:
-        """Return what was given by name as if it had been given by position."""
+        """Return keyword arguments in the order of the parameters."""
         known = [kwargs[name] for name in self._order if name in kwargs]
         return [*known, *(value for name, value in kwargs.items() if name not in self._order)]
 
@@ -107,82 +209,86 @@ class Observer:
         call: int,
         seen: Seen | None,
         result: Any = None,
-        given: tuple[tuple[Any, ...], Mapping[str, Any]] = ((), {}),
+        arguments: tuple[tuple[Any, ...], Mapping[str, Any]] = ((), {}),
     ) -> None:
-        """Hand the details of a call to the recordings."""
+        """Write the details of a call to the recordings."""
         if seen is None:
             return
         try:
-            outputs = tensors((result,)) if self._shapes and result is not None else ()
-            counted = None if self._flops is None else self._counted(given)
+            outputs = tensor_specs((result,)) if self._shapes and result is not None else ()
+            flops = None if self._flops is None else self._given_flops(arguments)
             try:
-                self._hand_on(call, seen, outputs, counted)
-            except TypeError:  # a length that is a symbol has no hash
-                seen = plain_tensors(seen[0]), seen[1]
-                self._hand_on(call, seen, plain_tensors(outputs), counted)
+                self._write(call, seen, outputs, flops)
+            except TypeError:  # a symbolic length has no hash
+                seen = plain_specs(seen[0]), seen[1]
+                self._write(call, seen, plain_specs(outputs), flops)
         except Exception as error:  # noqa: BLE001 - as above
             _failed(self._name, error)
 
-    def _hand_on(self, call: int, seen: Seen, outputs: tuple[Tensor, ...], counted: Any) -> None:
+    def _write(self, call: int, seen: Seen, outputs: tuple[Tensor, ...], flops: Any) -> None:
         inputs, values = seen
-        # As text, for 1, 1.0 and True are equal.
-        key = (self._kind, inputs, repr(values) if values else "", outputs, counted)
+        # As text, because 1, 1.0 and True are equal.
+        key = (self._kind, inputs, repr(values) if values else "", outputs, flops)
         for writer in recordings():
             if not writer.note_alike(call, key):
-                writer.note(call, key, self._described(seen, outputs, counted))
+                writer.note(call, key, self._described(seen, outputs, flops))
 
-    def _counted(self, given: tuple[tuple[Any, ...], Mapping[str, Any]]) -> Any:
-        """Return the FLOPs that the program itself tells, of each call anew."""
+    def _given_flops(self, arguments: tuple[tuple[Any, ...], Mapping[str, Any]]) -> Any:
+        """Return the FLOPs that the program itself gives for a call, or None."""
         if self._flops == "auto":
             return None
-        counted = self._flops(*given[0], **given[1]) if callable(self._flops) else self._flops
-        return None if counted is None else plain(int(counted))
+        flops = self._flops(*arguments[0], **arguments[1]) if callable(self._flops) else self._flops
+        return None if flops is None else plain_value(int(flops))
 
-    def _described(self, seen: Seen, outputs: tuple[Tensor, ...], counted: Any) -> dict[str, Any]:
-        """Return the details as they are written."""
+    def _described(self, seen: Seen, outputs: tuple[Tensor, ...], flops: Any) -> dict[str, Any]:
+        """Return the details of a call as fields of the recording."""
         inputs, values = seen
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         if inputs or outputs:
-            found |= written_shapes("", inputs) | written_shapes("output_", outputs)
+            result |= shape_fields("", inputs) | shape_fields("output_", outputs)
         if values:
-            found["args"] = dict(values)
-        if counted is not None:
-            found["flops"] = counted
-        return found | (self._costs(seen, outputs) if self._shapes else {})
+            result["args"] = dict(values)
+        if flops is not None:
+            result["flops"] = flops
+        return result | (self._costs(seen, outputs) if self._shapes else {})
 
     def _costs(self, seen: Seen, outputs: tuple[Tensor, ...]) -> dict[str, int]:
-        """Return bytes, and on demand FLOPs, where a formula knows them."""
-        from bridge.knowledge.formulas import Call, bytes_moved, flops  # once for each kind of call
+        """Return bytes, and with "auto" FLOPs, if a formula gives them."""
+        from bridge.knowledge.formulas import (
+            Call,
+            bytes_moved,
+            flops,
+        )  # needed once per distinct call
 
         inputs, values = seen
         call = Call(
             self._name,
             tuple(shape for shape, _ in inputs),
-            tuple(str_dtype(dtype) for _, dtype in inputs),
+            tuple(dtype_name(dtype) for _, dtype in inputs),
             dict(values),
             tuple(shape for shape, _ in outputs),
-            tuple(str_dtype(dtype) for _, dtype in outputs),
+            tuple(dtype_name(dtype) for _, dtype in outputs),
         )
         auto = self._flops == "auto"
-        found = {"flops": flops(call) if auto else None, "bytes": bytes_moved(call)}
-        return {name: value for name, value in found.items() if value is not None}
+        result = {"flops": flops(call) if auto else None, "bytes": bytes_moved(call)}
+        return {name: value for name, value in result.items() if value is not None}
 
 
-def note_block(call: int, name: str, details: Wanted) -> None:
-    """Hand on what a block says of itself: its inputs, and its arguments as a mapping."""
+def note_block(call: int, name: str, details: DetailOptions) -> None:
+    """Write the details of a block to the recordings: its inputs and its arguments."""
     try:
         observer = Observer(name, details._replace(args=()))
-        one = hasattr(details.shapes, "shape")  # given by itself
-        seen = observer.look((details.shapes,) if one else tuple(details.shapes or ()), {})
-        values = tuple((str(key), plain(value)) for key, value in dict(details.args).items())
+        is_single = hasattr(details.shapes, "shape")  # a single tensor, not a sequence
+        seen = observer.look((details.shapes,) if is_single else tuple(details.shapes or ()), {})
+        values = tuple((str(key), plain_value(value)) for key, value in dict(details.args).items())
     except Exception as error:  # noqa: BLE001 - as above
         _failed(name, error)
     else:
         observer.note(call, seen and (seen[0], values))
 
 
-def checked_block(name: str, details: Wanted) -> None:
-    """Refuse what only a function has."""
+def checked_block(name: str, details: DetailOptions) -> None:
+    """Raise TypeError for details that only a function can have."""
     if details.shapes is True:
         raise TypeError(f"nvtx_op: a block has no arguments: with nvtx_op({name!r}, shapes=(a, b))")
     if not hasattr(details.args, "items") and details.args:
@@ -191,30 +297,30 @@ def checked_block(name: str, details: Wanted) -> None:
         raise TypeError("nvtx_op: the flops of a block are a number or 'auto'")
 
 
-class _Beside:
-    """The recording beside the profiler's report, once it is known where details go."""
+class _Sidecar:
+    """The writer of the sidecar, once it has been created."""
 
     writer: Callable[[], Any] | None = None
 
 
 def recordings() -> list[Any]:
-    """Return the writers that details go to: the session's, and with a tool attached the sidecar."""
-    current()  # whether a tool is attached is known from the first use on
-    found = [] if state.writer is None else [state.writer]
+    """Return the writers for details: the session's, and the sidecar's if a tool is attached."""
+    current()  # determines whether a tool is attached
+    result = [] if state.writer is None else [state.writer]
     if state.attached:
-        if _Beside.writer is None:
-            from bridge.annotate.recording import sidecar  # only where a tool is attached
+        if _Sidecar.writer is None:
+            from bridge.annotate.recording import recorder  # needed only with a tool
 
-            _Beside.writer = sidecar.writer
-        beside = _Beside.writer()
-        if beside is not None:
-            found.append(beside)
-    return found
+            _Sidecar.writer = recorder.sidecar_writer
+        sidecar = _Sidecar.writer()
+        if sidecar is not None:
+            result.append(sidecar)
+    return result
 
 
-def of_function(function: Callable[..., Any], name: str, details: Wanted) -> Observer:
-    """Return who looks at the calls of a function; raise TypeError for an argument that it has not."""
-    from inspect import signature  # 10 ms, and most ops have no details
+def function_observer(function: Callable[..., Any], name: str, details: DetailOptions) -> Observer:
+    """Return the observer of a function; raises TypeError for an argument that it does not have."""
+    from inspect import signature  # takes 10 ms, and most ops have no details
 
     try:
         parameters = list(signature(function).parameters.values())
@@ -229,39 +335,39 @@ def of_function(function: Callable[..., Any], name: str, details: Wanted) -> Obs
         for at, p in enumerate(parameters)
     ]
     open_ended = any(p.kind == p.VAR_KEYWORD for p in parameters)
-    skip = 1 if places and places[0].name in SELF else 0
+    skip = 1 if places and places[0].name in SELF_NAMES else 0
     return Observer(name, details, places, open_ended=open_ended, skip=skip)
 
 
-def _wanted_places(
-    places: Mapping[str, Place], details: Wanted, closed: str | None
+def _places_of(
+    places: Mapping[str, Place], details: DetailOptions, closed: str | None
 ) -> Iterator[Place]:
-    """Find the arguments that are wanted, and for FLOPs those that formulas ask for."""
-    for one in details.args:
-        if one not in places and closed is not None:
-            raise TypeError(f"nvtx_op: {closed} has no argument {one!r}")
-    asked = [one for one in ARGUMENTS if one in places] if details.flops == "auto" else []
-    for one in dict.fromkeys([*details.args, *asked]):
-        yield places.get(one) or Place(one, -1, None)
+    """Yield the arguments to record, and with "auto" FLOPs those that formulas need."""
+    for name in details.args:
+        if name not in places and closed is not None:
+            raise TypeError(f"nvtx_op: {closed} has no argument {name!r}")
+    needed = [name for name in ARGUMENTS if name in places] if details.flops == "auto" else []
+    for name in dict.fromkeys([*details.args, *needed]):
+        yield places.get(name) or Place(name, -1, None)
 
 
 def _value(place: Place, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     if place.name in kwargs:
-        return plain(kwargs[place.name])
-    return plain(args[place.at] if 0 <= place.at < len(args) else place.default)
+        return plain_value(kwargs[place.name])
+    return plain_value(args[place.at] if 0 <= place.at < len(args) else place.default)
 
 
 _warned: set[str] = set()
 
 
 def _failed(name: str, error: Exception) -> None:
-    """Say once of each name that details of its calls are missing."""
+    """Warn once per name that details of its calls are missing."""
     if name in _warned:
         return
     _warned.add(name)
     try:
         reason = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - an exception of the program's that cannot even say itself
+    except Exception:  # noqa: BLE001 - an exception whose text raises
         reason = type(error).__name__
-    message = f"details of {name!r} are left out: {reason}"
+    message = f"details of {name!r} are not recorded: {reason}"
     warn(message, 3)

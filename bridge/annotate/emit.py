@@ -1,6 +1,6 @@
-"""Choose the library that emits NVTX ranges, once, at the first use.
+"""Choice of the library that emits NVTX ranges, made once, at the first use.
 
-The invariant: `state.idle` is true only when nothing is to be emitted; hot paths check no more.
+`state.idle` is true only if nothing is to be emitted. Hot paths check nothing else.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any, NamedTuple
 
-from bridge.annotate.emitter import Emitter, Silent
-from bridge.annotate.warning import warn
+from bridge.annotate.emitter import Emitter, NullEmitter, warn
 
-# Set in the profiled process by nsys (the first and the last), by `ncu --nvtx` (the first: seen
-# with 2022.3; without --nvtx it listens to no range), and by whoever injects a tool of his own.
+# Set in the profiled process by nsys (the first and the last), by `ncu --nvtx` (the first, seen
+# with 2022.3; without --nvtx it records no ranges), and by any other tool that is injected.
 SIGNS = ("NVTX_INJECTION64_PATH", "NVTX_INJECTION32_PATH", "NSYS_PROFILING_SESSION_ID")
-INSTALL = "pip install nvidia-nvtx brings a library that every tool hears"
+INSTALL = "`pip install nvidia-nvtx` installs a library that every tool supports"
 
 
 class Backend(NamedTuple):
-    """Which library emits the ranges (`off`, `nvtx` or `interop`), and why that one."""
+    """The library that emits the ranges (`off`, `nvtx` or `interop`), and why it was chosen."""
 
     name: str
     version: str
@@ -31,7 +30,7 @@ class Backend(NamedTuple):
 
 
 class State:
-    """The choice that was made; `emitter` is None until the first use."""
+    """The chosen back end; `emitter` is None until the first use."""
 
     __slots__ = ("attached", "details", "emitter", "idle", "reason", "writer")
 
@@ -39,9 +38,11 @@ class State:
         self.idle = False
         self.emitter: Emitter | None = None
         self.reason = ""
-        self.attached = False  # a tool listens: details go beside its report
-        self.writer: Any = None  # of the session that runs: details go into its recording
-        self.details: Any = None  # what the session wants of every op (`details.Wanted`)
+        self.attached = (
+            False  # a tool is attached: details are written to the sidecar of its report
+        )
+        self.writer: Any = None  # writer of the running session, whose recording gets details
+        self.details: Any = None  # the `DetailOptions` of the running session
 
 
 state = State()
@@ -49,7 +50,7 @@ _choosing = Lock()
 
 
 def backend() -> Backend:
-    """Tell which library emits the ranges of this process, and why."""
+    """Return which library emits the ranges of this process, and why."""
     emitter = current()
     return Backend(emitter.name, emitter.version, state.reason)
 
@@ -66,46 +67,45 @@ def current() -> Emitter:
 
 
 def use(emitter: Emitter | None, reason: str = "chosen by the program") -> Emitter | None:
-    """Emit through this back end from now on (None: choose again); return the previous one."""
+    """Use this back end from now on (None: choose again); return the previous one."""
     previous, state.emitter, state.reason = state.emitter, emitter, reason
-    state.idle = isinstance(emitter, Silent)
+    state.idle = isinstance(emitter, NullEmitter)
     return previous
 
 
 def choose(environ: Mapping[str, str]) -> tuple[Emitter, str]:
-    """Pick a back end for this environment, and say why."""
-    wanted = environ.get("BRIDGE_NVTX", "").lower() or "auto"
-    if wanted == "off":
-        return Silent(), "BRIDGE_NVTX=off"
-    if wanted in CHAIN:
-        return _first({wanted: CHAIN[wanted]}, f"BRIDGE_NVTX={wanted}")
-    if wanted != "auto":
-        _warn(f"BRIDGE_NVTX={wanted} is none of auto, off, nvtx, interop: taken as auto")
+    """Return the back end for an environment, and the reason for the choice."""
+    name = environ.get("BRIDGE_NVTX", "").lower() or "auto"
+    if name == "off":
+        return NullEmitter(), "BRIDGE_NVTX=off"
+    if name in CHAIN:
+        return _connect({name: CHAIN[name]}, f"BRIDGE_NVTX={name}")
+    if name != "auto":
+        warn(f"BRIDGE_NVTX={name} is not one of auto, off, nvtx, interop; auto is used", 1)
     if not any(environ.get(sign) for sign in SIGNS):
-        return Silent(), "no tool attached"
-    return _first(CHAIN, "a tool is attached")
+        return NullEmitter(), "no tool attached"
+    return _connect(CHAIN, "a tool is attached")
 
 
-def _first(chain: Mapping[str, Callable[[], Emitter | str]], reason: str) -> tuple[Emitter, str]:
-    """Take the first back end that works; a warning is due when none does."""
+def _connect(chain: Mapping[str, Callable[[], Emitter | str]], reason: str) -> tuple[Emitter, str]:
+    """Return the first back end that works; warns if none does."""
     problems: list[str] = []
     for connect in chain.values():
-        made = connect()
-        if not isinstance(made, str):
-            return made, problems[0] if problems else reason
-        problems.append(made)
+        emitter = connect()
+        if not isinstance(emitter, str):
+            return emitter, problems[0] if problems else reason
+        problems.append(emitter)
     problem = "; ".join(problems)
     remedy = INSTALL if _interop in chain.values() else "leave BRIDGE_NVTX at auto"
-    _warn(f"no NVTX range is recorded ({problem}); {remedy}")
-    return Silent(), problem
-
-
-def _warn(message: str) -> None:
-    warn(message)
+    warn(f"no NVTX range is recorded ({problem}); {remedy}", 1)
+    return NullEmitter(), problem
 
 
 def _before_fork() -> None:
-    """Choose in the parent: NVTX begun in a forked child kills it (nsys 2022.4.2)."""
+    """Choose the back end before a fork.
+
+    Initializing NVTX in a forked child kills it (nsys 2022.4.2).
+    """
     if any(os.environ.get(sign) for sign in SIGNS):
         current()
 
@@ -114,15 +114,15 @@ os.register_at_fork(before=_before_fork)
 
 
 def _nvtx() -> Emitter | str:
-    from bridge.annotate import pypi  # nvtx costs 70 ms, paid only under a tool
+    from bridge.annotate import backends  # loading nvtx takes 70 ms, needed only with a tool
 
-    return pypi.connect()
+    return backends.connect_nvtx()
 
 
 def _interop() -> Emitter | str:
-    from bridge.annotate import interop  # ctypes: as above
+    from bridge.annotate import backends  # as above
 
-    return interop.connect()
+    return backends.connect_interop()
 
 
 CHAIN: dict[str, Callable[[], Emitter | str]] = {"nvtx": _nvtx, "interop": _interop}
@@ -135,5 +135,5 @@ def _folder() -> str:
         return os.sep
 
 
-# Where nsys puts its report, wherever the program goes later.
+# The folder in which nsys writes its report, even if the program changes folders.
 FOLDER_AT_START = _folder()

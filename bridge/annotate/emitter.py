@@ -1,18 +1,18 @@
-"""What emits ranges: the interface of a back end, and the back end that emits nothing."""
+"""Emitters of ranges: the interface of a back end, the null back end, and safe warnings."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from bridge.annotate.label import Label
 
-# -- The versions of installed distributions, looked up only when somebody asks
-
 
 def version_of(distribution: str) -> str:
-    """Return the version installed, or nothing."""
-    from importlib import metadata  # 30 ms, and most programs never ask
+    """Return the installed version of a distribution, or ""."""
+    from importlib import metadata  # takes 30 ms, and most programs do not need it
 
     try:
         return metadata.version(distribution)
@@ -20,42 +20,39 @@ def version_of(distribution: str) -> str:
         return ""
 
 
-# -- What emits ranges: the interface of a back end, and the back end that emits nothing
-
-
-# How ranges of one label are emitted on one thread: set the payload, push, pop.
+# The functions that emit ranges of one label on one thread: set the payload, push, pop.
 Bound = tuple[Callable[[Any], None], Callable[[], object], Callable[[], object]]
 
 
 class Emitter(Protocol):
-    """What a back end can do; it pushes and pops on the thread that calls it."""
+    """Interface of a back end. It pushes and pops on the calling thread."""
 
     @property
     def name(self) -> str:
-        """What `backend()` calls it."""
+        """The name that `backend()` returns."""
 
     @property
     def version(self) -> str:
-        """Of the library behind it."""
+        """The version of the library."""
 
     def push(self, label: Label, payload: float) -> None:
-        """Open a range on this thread, above the others of its domain."""
+        """Open a range on this thread, as the innermost of its domain."""
 
     def pop(self, domain: str | None) -> None:
-        """Close the topmost range of the domain on this thread."""
+        """Close the innermost range of the domain on this thread."""
 
     def mark(self, label: Label, payload: float) -> None:
         """Record an instant."""
 
     def start(self, label: Label, payload: float) -> Any:
-        """Begin a range of the process; return what `end` knows it by."""
+        """Start a process range (start/end); return the handle that `end` takes."""
 
     def end(self, label: Label, handle: Any) -> None:
-        """End such a range, on whatever thread."""
+        """End the process range of a handle, on any thread."""
 
 
-class Silent:
-    """The back end when there is none."""
+class NullEmitter:
+    """A back end that emits nothing."""
 
     name = "off"
     version = ""
@@ -74,3 +71,11 @@ class Silent:
 
     def end(self, label: Label, handle: None) -> None:
         """Do nothing."""
+
+
+def warn(message: str, stacklevel: int = 2) -> None:
+    """Issue a RuntimeWarning; never raises: where warnings are errors, writes to stderr."""
+    try:
+        warnings.warn(f"bridge: {message}", RuntimeWarning, stacklevel=stacklevel + 1)
+    except RuntimeWarning as warning:
+        sys.stderr.write(f"{warning}\n")

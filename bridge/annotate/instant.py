@@ -1,6 +1,7 @@
-"""Instants: marks, and counters, whose values are marks that the importer puts in a row.
+"""Marks, counters and domains.
 
-The invariant: a counter's value is right in this process whether or not a tool listens.
+The values of a counter are recorded as marks, which the importer joins to a series. The value is
+correct in this process whether or not a tool is attached.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ from bridge.annotate.emit import state
 from bridge.annotate.label import Label, checked, checked_name, checked_payload
 from bridge.annotate.op import Op, Span, nvtx_op, nvtx_range
 
-# -- A domain, and what is annotated in it, in the words of MXNet's profiler and of ITT
+# -- Domains, with the calls of MXNet's profiler and of ITT
 
 
-class Timed:
-    """A range with the calls `start` and `stop`; it surrounds a block as well."""
+class TimedRange:
+    """A range with `start` and `stop`; also a context manager."""
 
-    def __init__(self, surrounding: Op | Span) -> None:
-        self._range = surrounding
+    def __init__(self, wrapped: Op | Span) -> None:
+        self._range = wrapped
 
     def start(self) -> None:
-        """Begin it."""
+        """Start the range."""
         self._range.__enter__()
 
     def stop(self) -> None:
-        """End it."""
+        """End the range."""
         self._range.__exit__(None, None, None)
 
     def __enter__(self) -> Self:
@@ -46,12 +47,12 @@ class Marker:
         self._name, self._domain = name, domain
 
     def mark(self, scope: str = "process") -> None:
-        """Record it; ``scope`` (thread, process, global …) becomes its category."""
+        """Record the marker; ``scope`` (thread, process, global …) becomes its category."""
         mark(self._name, domain=self._domain, category=scope)
 
 
 class Domain:
-    """A named group of annotations; profilers show each on rows of its own."""
+    """A named group of annotations, which profilers show on separate rows."""
 
     def __init__(self, name: str) -> None:
         self.name = checked_name(name)
@@ -64,37 +65,37 @@ class Domain:
         return nvtx_op(name, domain=self.name, **more)
 
     def range(self, name: str, **more: Any) -> Span:
-        """Make a start/end range, as `nvtx_range` does."""
+        """Return a start/end range, as `nvtx_range` does."""
         return nvtx_range(name, domain=self.name, **more)
 
-    def task(self, name: str) -> Timed:
-        """Make a task: a logical piece of work, on whatever threads."""
-        return Timed(nvtx_range(name, domain=self.name, category="task"))
+    def task(self, name: str) -> TimedRange:
+        """Return a task: a logical piece of work on any threads."""
+        return TimedRange(nvtx_range(name, domain=self.name, category="task"))
 
-    def frame(self, name: str) -> Timed:
-        """Make a frame: a piece of work that comes again and again."""
-        return Timed(nvtx_range(name, domain=self.name, category="frame"))
+    def frame(self, name: str) -> TimedRange:
+        """Return a frame: a piece of work that repeats."""
+        return TimedRange(nvtx_range(name, domain=self.name, category="frame"))
 
-    def event(self, name: str) -> Timed:
-        """Make an event: a range of the thread that starts it."""
-        return Timed(nvtx_op(name, domain=self.name, category="event"))
+    def event(self, name: str) -> TimedRange:
+        """Return an event: a range of the thread that starts it."""
+        return TimedRange(nvtx_op(name, domain=self.name, category="event"))
 
     def counter(self, name: str, value: float | None = None) -> Counter:
-        """Make a counter, as `counter` does."""
+        """Return a counter, as `counter` does."""
         return counter(name, value, domain=self.name)
 
     def marker(self, name: str) -> Marker:
-        """Make a marker: an instant, whenever its `mark` is called."""
+        """Return a marker, which records an instant at each `mark`."""
         return Marker(name, self.name)
 
 
-# -- Instants: marks, and counters, whose values are marks that the importer puts in a row
+# -- Marks and counters
 
 
-COUNTER = "counter:"  # before the name, in the text of the mark: what importers know it by
-# Held again by its own thread: a signal handler may count while another count is recorded.
+COUNTER = "counter:"  # prefix in the text of the mark, which importers recognize
+# Reentrant, because a signal handler may count while a count is recorded.
 _adding = RLock()
-os.register_at_fork(after_in_child=_adding._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001 (as the standard library does with its own locks)
+os.register_at_fork(after_in_child=_adding._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001 (as the standard library does)
 
 
 def mark(
@@ -105,7 +106,7 @@ def mark(
     color: str | int | None = None,
     payload: float | None = None,
 ) -> None:
-    """Record an instant of this thread; a payload is an int of 64 bits or a float."""
+    """Record an instant of this thread; a payload is a 64-bit int or a float."""
     label = Label(checked_name(name), *checked(domain, category, color))
     value = checked_payload(payload)
     if not state.idle:
@@ -113,7 +114,10 @@ def mark(
 
 
 class Counter:
-    """A number over time: ``c = counter("queue"); c += 1``; every change is one sample."""
+    """A number over time, for example ``c = counter("queue"); c += 1``.
+
+    Every change is a sample.
+    """
 
     __slots__ = ("_value", "label")
 
@@ -123,17 +127,17 @@ class Counter:
 
     @property
     def value(self) -> float:
-        """The value that was set last."""
+        """The current value."""
         return self._value
 
     def set(self, value: float) -> None:
-        """Set the value and record it: an int of 64 bits or a float."""
+        """Set the value, a 64-bit int or a float, and record it."""
         checked_payload(value)
         with _adding:
             self._record(value)
 
     def add(self, by: float = 1) -> None:
-        """Add to the value, which other threads may change as well, and record it."""
+        """Add to the value and record it; thread-safe."""
         with _adding:
             checked_payload(self._value + by)
             self._record(self._value + by)
@@ -153,8 +157,11 @@ class Counter:
 
 
 def counter(name: str, value: float | None = None, *, domain: str | None = None) -> Counter:
-    """Make a counter; a value given is its first sample, else it begins at 0 without one."""
-    made = Counter(Label(COUNTER + checked_name(name), *checked(domain, None, None)), 0)
+    """Return a counter.
+
+    ``value`` is its first sample. Without it the value is 0, without a sample.
+    """
+    new = Counter(Label(COUNTER + checked_name(name), *checked(domain, None, None)), 0)
     if value is not None:
-        made.set(value)
-    return made
+        new.set(value)
+    return new

@@ -1,16 +1,16 @@
-"""What a range is called: checked where the user wrote it, cleaned where a tool reads it.
+"""Labels of ranges: name, domain, category and colour, checked and converted for tools.
 
-The invariant: whatever text a user gives, `text` makes something of it that every nsys records.
+`text` converts any text of a user into bytes that every nsys version records.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-# nsys drops messages of 65 535 bytes and more without a word (seen with 2022.4.2).
-LONGEST = 65_000
+# nsys silently drops messages of 65 535 bytes and more (seen with 2022.4.2).
+MAX_BYTES = 65_000
 _WHITE = 0xFFFFFFFF
-AUTO = -1  # a colour that the name decides
+AUTO = -1  # the colour is chosen by the name
 
 COLORS = {
     "black": 0xFF000000, "blue": 0xFF0000FF, "brown": 0xFFA52A2A, "coral": 0xFFFF7F50,
@@ -26,12 +26,12 @@ COLORS = {
 }  # fmt: skip
 
 
-# What "auto" chooses from: told apart on black and on white.
+# The colours of "auto", which are distinct on black and on white.
 PALETTE = ("coral", "gold", "lime", "teal", "skyblue", "indigo", "orchid", "tomato", "tan", "gray")
 
 
 class Label(NamedTuple):
-    """What all calls of an op have in common; no domain means NVTX's default one."""
+    """The attributes that all calls of an op share; domain None is NVTX's default domain."""
 
     name: str
     domain: str | None = None
@@ -40,10 +40,10 @@ class Label(NamedTuple):
 
 
 def color_of(label: Label) -> int | None:
-    """Return the colour as 0xAARRGGBB, the same one for the same name wherever it is automatic."""
+    """Return the colour as 0xAARRGGBB or None; an automatic colour depends only on the name."""
     if label.color != AUTO:
         return label.color
-    from zlib import crc32  # where somebody wants it
+    from zlib import crc32  # needed for "auto" only
 
     return COLORS[PALETTE[crc32(text(label.name)) % len(PALETTE)]]
 
@@ -53,7 +53,10 @@ PLAIN: Extras = (None, None, None)
 
 
 def checked(domain: Any, category: Any, color: Any) -> Extras:
-    """Check what the user gave beside the name, and return it as a label takes it."""
+    """Return domain, category and colour as a label holds them.
+
+    Raises TypeError for other types.
+    """
     if not (domain is None or isinstance(domain, str)):
         raise TypeError(f"nvtx_op: a domain is a string, not {domain!r}")
     if not (category is None or isinstance(category, str)):
@@ -62,14 +65,17 @@ def checked(domain: Any, category: Any, color: Any) -> Extras:
 
 
 def checked_name(name: Any) -> str:
-    """Check the name of what is recorded at once, without a function to take one from."""
+    """Return the name; raises TypeError if it is not a string."""
     if not isinstance(name, str):
         raise TypeError(f"a name is a string, not {name!r}")
     return name
 
 
 def argb(color: Any) -> int | None:
-    """Read a colour: a name, "#rrggbb", an integer 0xAARRGGBB, which is taken as it is, or "auto"."""
+    """Return a colour as 0xAARRGGBB.
+
+    Accepts a name, "#rrggbb", an integer 0xAARRGGBB, or "auto".
+    """
     if color is None:
         return None
     if color == "auto":
@@ -82,20 +88,27 @@ def argb(color: Any) -> int | None:
 
 
 def checked_payload(payload: Any) -> float | None:
-    """Return a payload that fits NVTX's 64 bits: a signed integer or a float."""
+    """Return a payload that fits into 64 bits: a signed integer or a float.
+
+    Raises TypeError otherwise.
+    """
     if payload is None or isinstance(payload, float):
         return payload
     if isinstance(payload, bool) or not isinstance(payload, int):
         raise TypeError(f"nvtx_op: a payload is an int or a float, not {payload!r}")
     if not -(1 << 63) <= payload < 1 << 63:
-        raise TypeError(f"nvtx_op: a payload has 64 bits with its sign, too few for {payload}")
+        raise TypeError(
+            f"nvtx_op: a payload is a signed integer of 64 bits; {payload} does not fit"
+        )
     return payload
 
 
-def text(written: str) -> bytes:
-    """Return UTF-8 that C and nsys can take: no NUL, no lone surrogate, not too long."""
-    whole = written.encode("utf-8", "backslashreplace").replace(b"\0", b"\\0")
-    return whole if len(whole) <= LONGEST else whole[:LONGEST].decode("utf-8", "ignore").encode()
+def text(value: str) -> bytes:
+    """Return UTF-8 without NULs and lone surrogates, cut to a length that nsys records."""
+    whole = value.encode("utf-8", "backslashreplace").replace(b"\0", b"\\0")
+    return (
+        whole if len(whole) <= MAX_BYTES else whole[:MAX_BYTES].decode("utf-8", "ignore").encode()
+    )
 
 
 def _hexadecimal(color: str) -> int:
@@ -110,5 +123,6 @@ def _hexadecimal(color: str) -> int:
 
 def _no_color(color: object) -> TypeError:
     return TypeError(
-        f"nvtx_op: no colour {color!r}: give a common name, '#rrggbb', 'auto' or an integer 0xAARRGGBB"
+        f"nvtx_op: {color!r} is not a colour;"
+        " use a common name, '#rrggbb', 'auto' or an integer 0xAARRGGBB"
     )

@@ -1,6 +1,6 @@
-"""The annotation itself: `@nvtx_op`, `@nvtx_op("name", ...)` and `with nvtx_op("name", ...)`.
+"""Annotations that record ranges: `nvtx_op`, `nvtx_range`, `push` and `pop`.
 
-The invariant: with no tool attached, an annotated program does what it did before.
+If no tool is attached, an annotated program behaves as before.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from threading import Lock, local
 from typing import Any, Self, TypeVar, overload
 
 from bridge.annotate import emit, emitter, stack
-from bridge.annotate.details import Wanted, checked_block, note_block, wanted
+from bridge.annotate.details import DetailOptions, checked_block, checked_details, note_block
 from bridge.annotate.emit import state
 from bridge.annotate.label import PLAIN, Extras, Label, checked, checked_name, checked_payload
-from bridge.annotate.wrap import own_name, wrapped
+from bridge.annotate.wrap import op_name_of, with_ranges
 
-# -- Ranges that are opened and closed by hand, on one thread, as `torch.cuda.nvtx` has them
+# -- Ranges opened and closed by hand on one thread, as with `torch.cuda.nvtx`
 
 
 class _Pushed(local):
     def __init__(self) -> None:
-        self.entries: list[stack.Entry | None] = []  # None: nothing listened
+        self.entries: list[stack.Entry | None] = []  # None: no tool was attached
 
 
 _pushed = _Pushed()
@@ -34,7 +34,7 @@ def push(
     color: str | int | None = None,
     payload: float | None = None,
 ) -> int:
-    """Open a range on this thread; return how many were open by `push` before."""
+    """Open a range on this thread; return how many ranges of `push` were open before."""
     label = Label(checked_name(name), *checked(domain, category, color))
     value = checked_payload(payload)
     entry = None
@@ -46,7 +46,10 @@ def push(
 
 
 def pop() -> int:
-    """Close the range that `push` opened last on this thread; return how many remain, -1 if none was open."""
+    """Close the last range of `push` on this thread.
+
+    Return how many remain, -1 if none was open.
+    """
     if not _pushed.entries:
         return -1
     entry = _pushed.entries.pop()
@@ -55,26 +58,27 @@ def pop() -> int:
     return len(_pushed.entries)
 
 
-# -- Start/end ranges: phases that overlap what they like, and that any thread may end
+# -- Start/end ranges (phases), which may overlap and end on any thread
 
 
-_ending = Lock()
+_span_lock = Lock()
 
 
 class Span:
-    """A phase of the process: `start` and `end` it, or surround a block with it; once or many times."""
+    """A start/end range. Call `start` and `end`, or use it as a context manager.
+
+    It may be reused.
+    """
 
     __slots__ = ("label", "open", "payload")
 
     def __init__(self, label: Label, payload: float | None) -> None:
         self.label = label
         self.payload = payload
-        self.open: list[
-            tuple[emitter.Emitter, Any]
-        ] = []  # started and not yet ended, in that order
+        self.open: list[tuple[emitter.Emitter, Any]] = []  # started and not ended, in order
 
     def start(self) -> Self:
-        """Begin the range; it lasts until `end`, whichever thread calls that."""
+        """Start the range; any thread may `end` it."""
         if not state.idle:
             emitter = emit.current()
             payload = stack.new_call_id() if self.payload is None else self.payload
@@ -82,8 +86,8 @@ class Span:
         return self
 
     def end(self) -> None:
-        """End the range that was started last; without one, do nothing."""
-        with _ending:
+        """End the last started range; do nothing if none is open."""
+        with _span_lock:
             started = self.open.pop() if self.open else None
         if started is not None:
             emitter, handle = started
@@ -104,33 +108,35 @@ def nvtx_range(
     color: str | int | None = None,
     payload: float | None = None,
 ) -> Span:
-    """Make a start/end range, a phase: to surround a block with, or to `start` and `end` by hand.
+    """Return a start/end range (phase), to use as a context manager or with `start` and `end`.
 
-    Unlike an op it owns no kernels: phases may overlap, and may be ended on another thread. A payload
-    is an int of 64 bits or a float. Raises TypeError for arguments that no tool could record.
+    A phase is a part of the whole process; ``bridge report --by phase`` shows it. Phases may overlap,
+    and may end on another thread. A phase owns no kernels, unless a report has no other ranges: for a
+    block that owns the kernels launched in it, use ``with nvtx_op(name):``. A payload is a 64-bit int
+    or a float. Raises TypeError for arguments that cannot be recorded.
     """
     label = Label(checked_name(name), *checked(domain, category, color))
     return Span(label, checked_payload(payload))
 
 
-# -- The annotation itself: `@nvtx_op`, `@nvtx_op("name", ...)` and `with nvtx_op("name", ...)`
+# -- Ops: `@nvtx_op`, `@nvtx_op("name", ...)` and `with nvtx_op("name", ...)`
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _new, _label = object.__new__, tuple.__new__
-_opening = Lock()
+_entries_lock = Lock()
 
 
 class Op:
-    """An annotation with its arguments: decorates callables, surrounds blocks, many times."""
+    """An annotation with its arguments: a decorator and a reusable context manager."""
 
     __slots__ = ("details", "entries", "extras", "name", "payload")
 
     name: str | None
     extras: Extras  # domain, category, colour
     payload: float | None
-    details: Wanted | None
+    details: DetailOptions | None
     entries: list[stack.Entry] | None
 
     def __enter__(self) -> Self:
@@ -145,15 +151,15 @@ class Op:
             stack.close(entry)
 
     def __call__(self, function: F) -> F:
-        """Decorate a function, a method, a coroutine function, a generator function."""
-        made: Any = function
-        if isinstance(made, staticmethod | classmethod):
-            return type(made)(self(made.__func__))  # type: ignore[return-value]
-        if isinstance(made, type) or not callable(made):
-            raise TypeError(f"nvtx_op decorates functions and methods, not {made!r}")
-        name = own_name(made) if self.name is None else self.name
+        """Decorate a function, method, coroutine function or generator function."""
+        target: Any = function
+        if isinstance(target, staticmethod | classmethod):
+            return type(target)(self(target.__func__))  # type: ignore[return-value]
+        if isinstance(target, type) or not callable(target):
+            raise TypeError(f"nvtx_op decorates functions and methods, not {target!r}")
+        name = op_name_of(target) if self.name is None else self.name
         label = Label(name, *self.extras)
-        return wrapped(made, label, self.payload, self.details)  # type: ignore[return-value]
+        return with_ranges(target, label, self.payload, self.details)  # type: ignore[return-value]
 
     def _open(self) -> None:
         if self.name is None:
@@ -164,7 +170,7 @@ class Op:
             note_block(int(payload), self.name, self.details)
         entry = stack.Entry(_label(Label, (self.name, *self.extras)), payload)
         if self.entries is None:
-            with _opening:  # several threads may share the annotation
+            with _entries_lock:  # threads may share the annotation
                 self.entries = [] if self.entries is None else self.entries
         self.entries.append(entry)
         stack.push(entry)
@@ -188,9 +194,9 @@ def nvtx_op(
 ) -> Op: ...
 
 
-def nvtx_op(  # noqa: PLR0913, PLR0917 - all but the name by keyword, say the overloads
+def nvtx_op(  # noqa: PLR0913, PLR0917 - the overloads make all but the name keyword-only
     name: Any = None,
-    # Were that said here as well, it would cost every block 45 ns.
+    # Keyword-only parameters here would add 45 ns to every block.
     domain: str | None = None,
     category: str | None = None,
     color: str | int | None = None,
@@ -199,20 +205,21 @@ def nvtx_op(  # noqa: PLR0913, PLR0917 - all but the name by keyword, say the ov
     args: Any = (),
     flops: Any = None,
 ) -> Any:
-    """Mark a function or a block as an op: every call of it becomes an NVTX range in the profile.
+    """Annotate a function or a block as an op: each call becomes an NVTX range in the profile.
 
-    A coroutine or generator is a call in slices, one for each time it runs; a payload of yours is
-    then a mark in the first slice. Without it, the payload of a range is the id of its call.
+    A call of a coroutine or generator is recorded in slices, one for each time it runs. A
+    ``payload`` is then recorded as a mark in the first slice. By default the payload of a range is
+    the id of its call.
 
-    Details of each call go to the process's recording: ``shapes`` and dtypes (of a block: the tensors
-    to tell of), the arguments named by ``args`` (of a block: a mapping), ``flops`` ("auto" for a formula
-    by the name, a number, or a function of the call's arguments), and bytes with them. Raises TypeError
-    for what no tool could record.
+    Details of each call are written to the recording of the process: ``shapes`` and dtypes (for a
+    block: the tensors), the arguments named by ``args`` (for a block: a mapping), ``flops`` ("auto"
+    for a formula chosen by the name, a number, or a function of the call's arguments), and the
+    bytes moved. Raises TypeError for arguments that cannot be recorded.
     """
     if type(name) is not str and name is not None and not isinstance(name, str):
-        given = {"category": category, "color": color, "shapes": shapes, "args": args}
-        return nvtx_op(domain=domain, payload=payload, flops=flops, **given)(name)
-    # Not Op(...): with nothing attached, __init__ would be a fifth of all that a block costs.
+        options = {"category": category, "color": color, "shapes": shapes, "args": args}
+        return nvtx_op(domain=domain, payload=payload, flops=flops, **options)(name)
+    # Not Op(...): without a tool, __init__ would take a fifth of the time of a block.
     op = _new(Op)
     op.name = name
     op.entries = None
@@ -223,10 +230,10 @@ def nvtx_op(  # noqa: PLR0913, PLR0917 - all but the name by keyword, say the ov
         op.extras = checked(domain, category, color)
     op.details = None
     if shapes is not False or args or flops is not None:
-        op.details = wanted(shapes, args, flops, payload)
+        op.details = checked_details(shapes, args, flops, payload)
     return op
 
 
 def scope(name: str) -> Op:
-    """Surround a block that other annotations are grouped in: an op of category "scope"."""
+    """Return an op of category "scope", to group the annotations in a block."""
     return nvtx_op(name, category="scope")

@@ -1,7 +1,7 @@
-"""Make named callables of a module, a class or an object ops, in place and to be undone.
+"""Replace callables of a module, class or object by ops, in place and reversibly.
 
-The invariant: a callable is replaced once, however often it is asked for, and when the last who asked
-for it undoes that, its owner is as it was, attribute by attribute.
+A callable is replaced once, even if several callers request it. When the last of them undoes the
+replacement, every attribute of its owner is as before.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
 from bridge.annotate.label import Label, checked, checked_name
-from bridge.annotate.wrap import wrapped
+from bridge.annotate.wrap import with_ranges
 
-# -- Stand for a callable object: its calls become ranges, all else is asked of the object itself
+# -- Proxies of callable objects: calls become ranges, all else is forwarded
 
 
-UNBOUND = 1 << 17  # Py_TPFLAGS_METHOD_DESCRIPTOR: bound or called with the object first is the same
+UNBOUND = 1 << 17  # Py_TPFLAGS_METHOD_DESCRIPTOR
 ORIGINAL, CALL, AROUND = "_bridge_original", "_bridge_call", "_bridge_around"
 MRO = "__mro_entries__"
 Around = Callable[[Any], Callable[..., Any]]
 
-# Python looks for these on the class alone: a proxy has those that its object has.
+# Python looks these up on the class, so a proxy's class defines those that its object has.
 FORWARDED = (
     *"__getitem__ __setitem__ __delitem__ __len__ __iter__ __contains__ __enter__ __exit__".split(),
     *"__instancecheck__ __subclasscheck__ __or__ __ror__ __get__".split(),
@@ -32,17 +32,17 @@ FORWARDED = (
 
 
 class Proxy:
-    """The object, with `around` of it as its call; `isinstance` takes it for the object."""
+    """Stands for an object; calls go to `around(object)`. `isinstance` sees the object's class."""
 
     __slots__ = (ORIGINAL, CALL, AROUND, "__weakref__")
 
     def __init__(self, original: Any, around: Around) -> None:
-        call = around(original) if callable(original) else None  # a descriptor gives what is called
+        call = around(original) if callable(original) else None  # a descriptor returns the callable
         for name, value in ((ORIGINAL, original), (CALL, call), (AROUND, around)):
             object.__setattr__(self, name, value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the object, in a range."""
+        """Call the object in a range."""
         return _proxy_own(self, CALL)(*args, **kwargs)
 
     def __getattribute__(self, name: str) -> Any:
@@ -66,7 +66,7 @@ class Proxy:
         return str(_proxy_own(self, ORIGINAL))
 
     def __eq__(self, other: object) -> bool:
-        return bool(_proxy_own(self, ORIGINAL) == inside(other))
+        return bool(_proxy_own(self, ORIGINAL) == original_of(other))
 
     def __hash__(self) -> int:
         return hash(_proxy_own(self, ORIGINAL))
@@ -74,53 +74,58 @@ class Proxy:
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _proxy_own(self, ORIGINAL).__reduce_ex__(protocol)
 
-    # Asked of the object, not of its class.
+    # Python looks this up on the object, not on its class.
     def __mro_entries__(self, _bases: object) -> tuple[Any, ...]:
         return (
             _proxy_own(self, ORIGINAL),
-        )  # `class Mine(cupy.RawKernel)` is one of the real class
+        )  # `class Mine(cupy.RawKernel)` derives from the real class
 
 
 _proxy_own = object.__getattribute__
 
 
 def proxy(original: Any, around: Around) -> Any:
-    """Return a proxy whose calls go to ``around(original)``, and so for what it gives by `[]` or `.`."""
-    return _kind(type(original))(original, around)
+    """Return a proxy whose calls go to ``around(original)``.
+
+    Also wraps callables from `[]` and `.`.
+    """
+    return _proxy_class_of(type(original))(original, around)
 
 
-def ranged(original: Any, label: Label) -> Any:
-    """Return a proxy whose calls are ranges of this label."""
-    # Through a partial: of objects, `wraps` would copy what need not be fit for a function.
-    return proxy(original, lambda called: wrapped(partial(called), label, None))
+def ranged_proxy(original: Any, label: Label) -> Any:
+    """Return a proxy whose calls are ranges with this label."""
+    # A partial, because `wraps` would copy attributes of the object that do not fit a function.
+    return proxy(original, lambda called: with_ranges(partial(called), label, None))
 
 
 def is_proxy(candidate: Any) -> bool:
-    """Tell whether an object is one of the proxies; `isinstance` would ask what it stands for."""
+    """Return whether an object is a proxy; `isinstance` would see the class of its object."""
     return issubclass(type(candidate), Proxy)
 
 
-def inside(candidate: Any) -> Any:
-    """Return what a proxy stands for; anything else as it is."""
+def original_of(candidate: Any) -> Any:
+    """Return the object of a proxy, or any other object itself."""
     return _proxy_own(candidate, ORIGINAL) if is_proxy(candidate) else candidate
 
 
-_kinds: dict[type, type[Proxy]] = {}
+_proxy_classes: dict[type, type[Proxy]] = {}
 
 
-def _kind(original: type) -> type[Proxy]:
-    """Return the class of proxies for objects of one class."""
-    if original not in _kinds:
-        _kinds[original] = _made_for(original)
-    return _kinds[original]
+def _proxy_class_of(original: type) -> type[Proxy]:
+    """Return the proxy class for objects of a class."""
+    if original not in _proxy_classes:
+        _proxy_classes[original] = _proxy_class(original)
+    return _proxy_classes[original]
 
 
-def _made_for(original: type) -> type[Proxy]:
-    has = {name for base in original.__mro__ for name in vars(base)}  # none of its metaclass
-    found = {name: _forward(name) for name in FORWARDED if name in has}
+def _proxy_class(original: type) -> type[Proxy]:
+    attributes = {
+        name for base in original.__mro__ for name in vars(base)
+    }  # without those of its metaclass
+    methods = {name: _forward(name) for name in FORWARDED if name in attributes}
     if original.__flags__ & UNBOUND:
-        found["__get__"] = _bind
-    return type("Proxy", (Proxy,), {"__slots__": (), **found})
+        methods["__get__"] = _bind
+    return type("Proxy", (Proxy,), {"__slots__": (), **methods})
 
 
 def _bind(self: Proxy, instance: Any, _owner: Any = None) -> Any:
@@ -129,43 +134,49 @@ def _bind(self: Proxy, instance: Any, _owner: Any = None) -> Any:
 
 
 def _forward(name: str) -> Callable[..., Any]:
-    """Make a special method; a callable that it gives is called in a range, as in `kernel[grid](x)`."""
-    gives_callables = name in {"__getitem__", "__get__"}
+    """Return a special method that forwards to the object.
+
+    A callable that it returns is wrapped, as in `kernel[grid](x)`.
+    """
+    returns_callables = name in {"__getitem__", "__get__"}
 
     def forward(self: Proxy, *args: Any) -> Any:
         original = _proxy_own(self, ORIGINAL)
-        given = getattr(type(original), name)(original, *args)
-        if given is original:
+        result = getattr(type(original), name)(original, *args)
+        if result is original:
             return self
-        if gives_callables and callable(given):
-            return proxy(given, _proxy_own(self, AROUND))
-        return given
+        if returns_callables and callable(result):
+            return proxy(result, _proxy_own(self, AROUND))
+        return result
 
     return forward
 
 
-# -- Make named callables of a module, a class or an object ops, in place and to be undone
+# -- Replacing attributes in place
 
 
 ABSENT = object()
 
 
 class Patch:
-    """One replaced attribute; `holders` count those who asked for it."""
+    """One replaced attribute; ``holders`` counts the callers that requested it."""
 
     def __init__(self, owner: Any, name: str, new: Any) -> None:
         self.owner, self.name, self.new = owner, name, new
-        self.before = _own(owner, name)
+        self.before = _raw_attribute(owner, name)
         self.holders = 0
 
     def put(self) -> None:
-        """Replace the attribute; where the owner takes no attributes, raise TypeError or AttributeError."""
+        """Replace the attribute.
+
+        Raises TypeError or AttributeError if the owner does not allow it.
+        """
         setattr(self.owner, self.name, self.new)
-        self.new = _own(self.owner, self.name)
+        self.new = _raw_attribute(self.owner, self.name)
 
     def take_back(self) -> None:
-        """Restore what was there before, unless somebody else has put a thing of his own there since."""
-        if _own(self.owner, self.name) is not self.new:
+        """Restore the original attribute, unless other code has replaced it since."""
+        if _raw_attribute(self.owner, self.name) is not self.new:
             return
         if self.before is ABSENT:
             delattr(self.owner, self.name)
@@ -173,31 +184,34 @@ class Patch:
             setattr(self.owner, self.name, self.before)
 
 
-class Wanted(NamedTuple):
-    """An attribute to be replaced, and how what replaces it is made of what was there."""
+class Replacement(NamedTuple):
+    """An attribute to replace, and the function that makes the new value from the old one."""
 
     owner: Any
     name: str
     make: Callable[[Any], Any]
 
 
-_patches: dict[tuple[int, str], Patch] = {}  # by owner, which they keep alive, and name
-_originals: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of the functions made here
+_patches: dict[tuple[int, str], Patch] = {}  # by id of the owner, which they keep alive, and name
+_originals: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by the wrapper made here
 _changing = Lock()
 
 
-class Wrapped:
-    """What `wrap` has replaced, until `undo` or the end of the block; `names` are those of its ops."""
+class Patches:
+    """The replacements of `wrap`, until `undo` or the end of the block.
 
-    def __init__(self, names: Iterable[str], held: list[Patch]) -> None:
+    `names` are the names of the ops.
+    """
+
+    def __init__(self, names: Iterable[str], patches: list[Patch]) -> None:
         self.names = tuple(names)
-        self._held = held
+        self._patches = patches
 
     def undo(self) -> None:
-        """Leave all as it was before; if that has been done, do nothing."""
+        """Restore all attributes; a second call does nothing."""
         with _changing:
-            while self._held:
-                _release(self._held.pop())
+            while self._patches:
+                _release(self._patches.pop())
 
     def __enter__(self) -> Self:
         return self
@@ -214,31 +228,33 @@ def wrap(
     domain: str | None = None,
     category: str | None = None,
     color: str | int | None = None,
-) -> Wrapped:
-    """Make every named callable of a module, class or object an op, in place; return what undoes it.
+) -> Patches:
+    """Replace named callables of a module, class or object by ops, in place; the result undoes it.
 
-    A name may be dotted; without names all public functions are taken that a module lists in `__all__`
-    or defines, or that a class defines. An op is called ``prefix.name``, by default after the module or
-    class. Raises AttributeError for a name that does not exist and TypeError for what is no function,
-    or cannot be replaced; nothing is replaced then.
+    A name may be dotted. Without names, all public functions are replaced that a module lists in
+    `__all__` or defines, or that a class defines. An op is called ``prefix.name``; the default
+    prefix is the name of the module or class. Raises AttributeError for a name that does not exist,
+    and TypeError for an object that is not a function or cannot be replaced; then nothing is
+    replaced.
     """
     extras = checked(domain, category, color)
     first = _name_of(target) if prefix is None else checked_name(prefix)
-    chosen = [names] if isinstance(names, str) else names
-    listed = public(target) if chosen is None else list(dict.fromkeys(chosen))
+    requested = [names] if isinstance(names, str) else names
+    listed = public_functions(target) if requested is None else list(dict.fromkeys(requested))
     labels = [Label(f"{first}.{name}" if first else name, *extras) for name in listed]
-    return replaced(map(partial(_find, target), listed, labels), (one.name for one in labels))
+    replacements = map(partial(_find, target), listed, labels)
+    return replace_attributes(replacements, (label.name for label in labels))
 
 
-def replaced(wanted: Iterable[Wanted], names: Iterable[str] = ()) -> Wrapped:
-    """Replace attributes, all or none; ``names`` are those of the ops that this makes."""
-    listed = list(wanted)  # what is wrong with one of them is said before the first is replaced
+def replace_attributes(replacements: Iterable[Replacement], names: Iterable[str] = ()) -> Patches:
+    """Replace all attributes or none; ``names`` are the names of the resulting ops."""
+    listed = list(replacements)  # errors are raised before the first replacement
     with _changing:
-        return Wrapped(names, _hold_all(listed))
+        return Patches(names, _hold_all(listed))
 
 
-def public(target: Any) -> list[str]:
-    """List the functions that `wrap` takes without names: no classes, no modules, none but its own."""
+def public_functions(target: Any) -> list[str]:
+    """Return the default names of `wrap`: functions that the target defines or lists."""
     if not isinstance(target, ModuleType):
         owner = target if isinstance(target, type) else type(target)
         return [name for name in vars(owner) if name[0] != "_" and _is_function(owner, name)]
@@ -255,8 +271,8 @@ def public(target: Any) -> list[str]:
 
 
 def _is_function(owner: Any, name: str) -> bool:
-    found = getattr(owner, name)
-    return callable(found) and not isinstance(found, type | ModuleType)
+    result = getattr(owner, name)
+    return callable(result) and not isinstance(result, type | ModuleType)
 
 
 def _name_of(target: Any) -> str:
@@ -266,39 +282,43 @@ def _name_of(target: Any) -> str:
     return f"{named.__module__}.{named.__qualname__}".replace("<locals>.", "")
 
 
-def _find(target: Any, dotted: str, label: Label) -> Wanted:
-    """Look a name up, which must exist and be a function's."""
-    owner, found = None, target
+def _find(target: Any, dotted: str, label: Label) -> Replacement:
+    """Return the replacement of a dotted name; raises if it does not exist or is not a function."""
+    owner, result = None, target
     for step in dotted.split("."):
-        owner, found = found, getattr(found, step, ABSENT)
-        if found is ABSENT:
+        owner, result = result, getattr(result, step, ABSENT)
+        if result is ABSENT:
             raise AttributeError(f"wrap: {_name_of(target)} has no {dotted}")
-    if isinstance(found, type | ModuleType):
-        raise TypeError(f"wrap: {dotted} is {found!r}: name what in it is to be an op")
-    if not callable(found):
-        raise TypeError(f"wrap: {dotted} is no function but {found!r}")
-    return Wanted(owner, dotted.rpartition(".")[2], partial(_as_it_is, label=label))
+    if isinstance(result, type | ModuleType):
+        raise TypeError(f"wrap: {dotted} is {result!r}; name the functions in it")
+    if not callable(result):
+        raise TypeError(f"wrap: {dotted} is not a function but {result!r}")
+    return Replacement(owner, dotted.rpartition(".")[2], partial(_wrap_descriptor, label=label))
 
 
-def _hold_all(wanted: list[Wanted]) -> list[Patch]:
-    held: list[Patch] = []
+def _hold_all(replacements: list[Replacement]) -> list[Patch]:
+    patches: list[Patch] = []
     try:
-        held += map(_hold, wanted)
+        patches += map(_hold, replacements)
     except BaseException:
-        for patch in reversed(held):
+        for patch in reversed(patches):
             _release(patch)
         raise
-    return held
+    return patches
 
 
-def _hold(want: Wanted) -> Patch:
-    """Replace an attribute, unless that has been done already."""
-    key = id(want.owner), want.name
+def _hold(replacement: Replacement) -> Patch:
+    """Replace an attribute, unless it has already been replaced."""
+    key = id(replacement.owner), replacement.name
     patch = _patches.get(key)
-    if patch is None or _own(want.owner, want.name) is not patch.new:
-        raw = _inherited(want.owner, want.name) if isinstance(want.owner, type) else ABSENT
-        there = getattr(want.owner, want.name) if raw is ABSENT else raw
-        patch = Patch(want.owner, want.name, want.make(there))
+    if patch is None or _raw_attribute(replacement.owner, replacement.name) is not patch.new:
+        raw = (
+            _inherited(replacement.owner, replacement.name)
+            if isinstance(replacement.owner, type)
+            else ABSENT
+        )
+        original = getattr(replacement.owner, replacement.name) if raw is ABSENT else raw
+        patch = Patch(replacement.owner, replacement.name, replacement.make(original))
         patch.put()
         _patches[key] = patch
     patch.holders += 1
@@ -315,40 +335,40 @@ def _release(patch: Patch) -> None:
         del _patches[key]
 
 
-def _as_it_is(found: Any, label: Label) -> Any:
-    """Wrap what was found as what it is: a static method, a class method, a method, a function."""
-    if isinstance(found, staticmethod | classmethod) and not is_proxy(found):
-        return type(found)(around(found.__func__, label))
-    return around(found, label)
+def _wrap_descriptor(result: Any, label: Label) -> Any:
+    """Wrap a static method, class method, method or function as the same kind."""
+    if isinstance(result, staticmethod | classmethod) and not is_proxy(result):
+        return type(result)(ranged_callable(result.__func__, label))
+    return ranged_callable(result, label)
 
 
-def around(function: Any, label: Label) -> Any:
-    """Return a function or object whose calls are ranges, without the range that it may have of ours."""
-    bare = _bare(function)
+def ranged_callable(function: Any, label: Label) -> Any:
+    """Return a function or object whose calls are ranges; an existing range of ours is replaced."""
+    bare = _without_range(function)
     if not isinstance(bare, FunctionType | MethodType):
-        return ranged(bare, label)
-    made = wrapped(bare, label, None)
-    _originals[made] = bare
-    return made
+        return ranged_proxy(bare, label)
+    wrapper = with_ranges(bare, label, None)
+    _originals[wrapper] = bare
+    return wrapper
 
 
-def _bare(function: Any) -> Any:
-    """Return what we put a range around; anything else as it is."""
+def _without_range(function: Any) -> Any:
+    """Return the function inside our wrapper, or any other object itself."""
     if is_proxy(function):
-        return inside(function)
+        return original_of(function)
     if isinstance(function, MethodType):
-        return MethodType(_bare(function.__func__), function.__self__)
+        return MethodType(_without_range(function.__func__), function.__self__)
     return _originals.get(function, function) if isinstance(function, FunctionType) else function
 
 
-def _own(owner: Any, name: str) -> Any:
-    """Return what the owner itself has under a name, as it is kept there."""
-    kept = getattr(owner, "__dict__", {}).get(name, ABSENT)
-    if kept is ABSENT and hasattr(_inherited(type(owner), name), "__set__"):
+def _raw_attribute(owner: Any, name: str) -> Any:
+    """Return the raw attribute of the owner itself, or ABSENT."""
+    value = getattr(owner, "__dict__", {}).get(name, ABSENT)
+    if value is ABSENT and hasattr(_inherited(type(owner), name), "__set__"):
         return getattr(owner, name, ABSENT)  # in a slot
-    return kept
+    return value
 
 
 def _inherited(owner: type, name: str) -> Any:
-    """Return what a class has, or the first that it inherits from."""
-    return next((vars(one)[name] for one in owner.__mro__ if name in vars(one)), ABSENT)
+    """Return the raw attribute of a class or of its first base that has it, or ABSENT."""
+    return next((vars(base)[name] for base in owner.__mro__ if name in vars(base)), ABSENT)

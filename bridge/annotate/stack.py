@@ -1,11 +1,12 @@
-"""Keep every thread's NVTX stack lawful, whatever interleaves on it.
+"""The NVTX stack of every thread, kept valid for coroutines, generators, tasks and finalizers.
 
-NVTX closes the topmost range of a thread and domain, whichever was meant. The invariant:
-`Stack.live` is what is pushed on the thread, in order, and only the top is popped. What cannot
-stay is popped, and pushed again later as a new slice of the same call.
+NVTX closes the innermost range of a thread and domain, whichever range was meant. `Stack.live`
+holds the ranges that are pushed on the thread, in order, and only the last is popped. Ranges that
+must not stay open are popped, and pushed again later as a new slice of the same call.
 
-Plain functions, which end in the order in which they begin, have no `Entry` but a `Token`, and are pushed and
-popped where they are called (see wrap); they become entries when something below them ends first.
+Plain functions end in the reverse order of their start. They have a `Token` instead of an `Entry`,
+and are pushed and popped where they are called (see `wrap`). A token becomes an entry if a range
+below it ends first.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ from bridge.annotate import emit, emitter
 from bridge.annotate.emitter import Bound
 from bridge.annotate.label import Label
 
-# -- Call ids: the payload by which all slices of one call are known as one
+# -- Call ids: the payload that all slices of one call share
 
 
 CALL_ID_BITS = 48
 CALL_ID_BASE = 0x4E42 << CALL_ID_BITS
 
-# Returns an id that no other call of this process has; only a forked child repeats some.
+# Returns an id that is unique in this process; a forked child repeats ids of its parent.
 new_call_id: Callable[[], int] = count(CALL_ID_BASE + 1).__next__
 
 
-# -- What is open: ranges of blocks, coroutines and generators, of plain functions; and who holds them
+# -- Open ranges
 
 
-BOUND = 4096  # labels remembered by a thread: more are made anew for each call
+MAX_BOUND = 4096  # labels that a thread caches; others are bound again for each call
 Token = tuple[Label, float]  # a range of a plain function: its label and its payload
 
 
 class Strand:
-    """What one asyncio task holds open, while another one runs.
+    """The ranges that an asyncio task has open while another task runs.
 
-    Tasks are told apart where they annotate: an undecorated coroutine that holds a block over an
-    await seems to go on with it until the next annotation of any task.
+    A change of task is noticed only at the next annotation: a block that an undecorated coroutine
+    holds open over an await seems to continue until then.
     """
 
     __slots__ = ("parked",)
@@ -54,7 +55,7 @@ class Strand:
 
 
 class Entry:
-    """One open range: live on a stack, or parked (no stack) until its task or call goes on."""
+    """One open range: live on a stack, or parked (no stack) until its task or call continues."""
 
     __slots__ = ("closed", "label", "payload", "stack", "strand")
 
@@ -67,29 +68,32 @@ class Entry:
 
 
 class Call(Entry):
-    """The range of one coroutine or generator; while suspended, parked with all opened in it."""
+    """The range of a coroutine or generator.
+
+    While suspended it is parked with all ranges opened in it.
+    """
 
     __slots__ = ("note", "parked")
 
     def __init__(self, label: Label, payload: int, note: float | None) -> None:
         super().__init__(label, payload)
         self.parked: list[Entry] = [self]
-        self.note = note  # the user's own payload: marked once, in the first slice
+        self.note = note  # the user's payload, emitted as a mark in the first slice
 
 
 class Unbound:
-    """A label of a back end that binds none: the payload is set, then the range pushed."""
+    """A bound label for back ends without `bind`."""
 
     def __init__(self, emitter: emitter.Emitter, label: Label) -> None:
         self.emitter, self.label = emitter, label
         self.payload: float = 0
 
     def push(self) -> None:
-        """Open a range."""
+        """Open a range with the payload that was set."""
         self.emitter.push(self.label, self.payload)
 
 
-# -- Keep every thread's NVTX stack lawful, whatever interleaves on it
+# -- The stack of a thread
 
 
 __all__ = [
@@ -98,19 +102,22 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _careless() -> Callable[[], object]:
-    """Return what gives None as long as ranges may be opened without an act: while no task runs."""
+def _slow_path_check() -> Callable[[], object]:
+    """Return a function that returns None if ranges may be opened without `Stack.run`.
+
+    That is so while no asyncio task runs and no details are recorded.
+    """
     if emit.state.details is not None:
-        return object  # more is wanted of each op than its range
+        return object  # details are recorded for each op
     return getattr(sys.modules.get("asyncio"), "_get_running_loop", _asyncio)
 
 
-# Until somebody imports asyncio: the next act finds that out.
+# Used until asyncio is imported; `Stack.run` then replaces it.
 _asyncio: Callable[[], object] = partial(sys.modules.get, "asyncio")
 
 
 class Stack:
-    """The live ranges of one thread, and the emitter that they were pushed through."""
+    """The live ranges of one thread, and the emitter that pushed them."""
 
     __slots__ = (
         "bound", "busy", "care", "emitter", "entries", "live", "orphans", "strand", "strands", "thread"
@@ -120,16 +127,21 @@ class Stack:
         self.emitter = emitter
         self.thread = thread
         self.live: list[Entry | Token] = []
-        self.entries: dict[int, Entry] = {}  # of tokens that became entries, by their id
-        self.bound: dict[Label, Bound] = {}  # of plain functions
-        self.care = _careless()  # gives None where a range may be opened without an act
+        self.entries: dict[int, Entry] = {}  # entries made of tokens, by the token's id()
+        self.bound: dict[Label, Bound] = {}  # by label
+        self.care = _slow_path_check()  # returns None if a range may be opened without `run`
         self.busy = False
-        self.orphans: deque[Entry] = deque()  # closed by others, who may not pop on this thread
-        self.strand: Strand | None = None  # of the task that annotated last
+        self.orphans: deque[Entry] = (
+            deque()
+        )  # closed on other threads, which cannot pop on this one
+        self.strand: Strand | None = None  # of the last task that annotated
         self.strands: WeakKeyDictionary[Any, Strand] = WeakKeyDictionary()
 
     def run(self, act: Callable[[Stack, Any], None], entry: Entry | None = None) -> bool:
-        """Act, unless in the midst of an act already: in a finalizer, in a signal handler."""
+        """Call ``act`` and return True, or return False if another act is running.
+
+        The latter happens in finalizers and signal handlers.
+        """
         if self.busy:
             return False
         self.busy = True
@@ -141,57 +153,57 @@ class Stack:
         return True
 
     def push(self, entry: Entry) -> None:
-        """Open a range above all others of this thread."""
+        """Open a range as the innermost of this thread."""
         entry.strand = self.strand
         self._push(entry)
 
     def drop(self, entry: Entry) -> None:
-        """Close a range wherever it is in the stack; what is above it goes on as a new slice."""
+        """Close a range anywhere in the stack; ranges above it continue as new slices."""
         if entry.stack is not self:
-            return  # parked: being closed, it will not be pushed again
+            return  # parked: a closed entry is not pushed again
         at = self.thaw().index(entry)
         domain = entry.label.domain
         above = [other for other in self.thaw()[at + 1 :] if other.label.domain == domain]
         for _ in (entry, *above):
             self.emitter.pop(domain)
-        dead = [other for other in above if other.closed]  # could not be closed when they ended
+        closed = [other for other in above if other.closed]  # ended while an act was running
         for other in (other for other in above if not other.closed):
             self.emitter.push(other.label, other.payload)
-        for other in (entry, *dead):
+        for other in (entry, *closed):
             self.live.remove(other)
             other.stack = None
 
     def resume(self, call: Call) -> None:
-        """Push what a call had open when it was suspended."""
-        opened, call.parked = call.parked, []
-        for entry in opened:
+        """Push the ranges that a call had open when it was suspended."""
+        parked, call.parked = call.parked, []
+        for entry in parked:
             self.push(entry)
         if call.note is not None:
             self.emitter.mark(call.label, call.note)
             call.note = None
 
     def suspend(self, call: Call) -> None:
-        """Pop a call with all that was opened in it."""
+        """Pop a call and all ranges opened in it."""
         if call.stack is self:
             call.parked = self._take(self.thaw().index(call))
 
     def settle(self, _: object) -> None:
-        """Do nothing more than every act begins with."""
+        """Do nothing; `run` settles the stack before every act."""
 
     def bind(self, label: Label, always: bool = False) -> Bound:
-        """Return how ranges of this label are emitted on this thread; a decorated function's are kept always."""
+        """Return the functions that emit ranges of a label; always cached with ``always``."""
         bind = getattr(self.emitter, "bind", None)
         bound = bind and bind(label, always=always)
         if bound is None:
             unbound = Unbound(self.emitter, label)
             pop = partial(self.emitter.pop, label.domain)
             bound = partial(setattr, unbound, "payload"), unbound.push, pop
-        if always or len(self.bound) < BOUND:
+        if always or len(self.bound) < MAX_BOUND:
             self.bound[label] = bound
         return bound
 
     def emit(self, entry: Entry) -> None:
-        """Open the range of an entry in the tool."""
+        """Emit the start of an entry's range."""
         if type(entry.payload) is int:
             set_payload, push_range, _ = self.bound.get(entry.label) or self.bind(entry.label)
             set_payload(entry.payload)
@@ -200,15 +212,18 @@ class Stack:
             self.emitter.push(entry.label, entry.payload)
 
     def thaw(self) -> list[Entry]:
-        """Make entries of all tokens, for something below them is to end first; return what is live."""
-        for at, one in enumerate(self.live):
-            if isinstance(one, tuple):
-                self.live[at] = self.entries[id(one)] = Entry(*one)
-                self.entries[id(one)].stack = self
+        """Turn all tokens into entries, because a range below them ends first.
+
+        Return the live entries.
+        """
+        for at, token in enumerate(self.live):
+            if isinstance(token, tuple):
+                self.live[at] = self.entries[id(token)] = Entry(*token)
+                self.entries[id(token)].stack = self
         return self.live  # type: ignore[return-value]  # no token is left
 
     def _settle(self) -> None:
-        """Drop what other threads closed, then change strands if another task runs."""
+        """Drop ranges that other threads closed, and change strands if another task runs."""
         while self.orphans:
             self.drop(self.orphans.popleft())
         task = running_task()
@@ -217,12 +232,12 @@ class Stack:
             strand = self.strands[task] = Strand()
         if strand is not self.strand:
             self._change(strand)
-        self.care = _careless() if strand is None else object
+        self.care = _slow_path_check() if strand is None else object
 
     def _change(self, strand: Strand | None) -> None:
-        """Park what the task that ran before had open, and push what this one had."""
-        if self.strand is not None:  # what belongs to no task was opened before, and stays below
-            tasks = (at for at, one in enumerate(self.thaw()) if one.strand is not None)
+        """Park the ranges of the previous task, and push those of the current one."""
+        if self.strand is not None:  # ranges without a task were opened before, and stay
+            tasks = (at for at, entry in enumerate(self.thaw()) if entry.strand is not None)
             self.strand.parked = self._take(next(tasks, len(self.live)))
         self.strand = strand
         if strand is not None:
@@ -237,20 +252,20 @@ class Stack:
             entry.stack = self
 
     def _take(self, at: int) -> list[Entry]:
-        """Pop all entries from this position on, and return them in their order."""
-        taken = self.thaw()[at:]
-        for entry in reversed(taken):
+        """Pop all entries from index ``at`` on, and return them in order."""
+        popped = self.thaw()[at:]
+        for entry in reversed(popped):
             self.emitter.pop(entry.label.domain)
             entry.stack = None
         del self.live[at:]
-        return taken
+        return popped
 
 
-NO_STACK = Stack(emitter.Silent(), None)  # of an emitter that is never in use
+NO_STACK = Stack(emitter.NullEmitter(), None)  # its emitter is never in use
 
 
 class Here(local):
-    """The running thread: what it is known by (its number may be reused), and its stack."""
+    """The running thread: an identity (thread ids are reused), and its stack."""
 
     def __init__(self) -> None:
         self.thread = object()
@@ -261,7 +276,7 @@ here = Here()
 
 
 def current() -> Stack:
-    """Return the stack of this thread; a new emitter begins a new one."""
+    """Return the stack of this thread; a new emitter gets a new stack."""
     stack = here.stack
     if stack.emitter is not emit.state.emitter:
         if stack.orphans:
@@ -276,7 +291,7 @@ def push(entry: Entry) -> None:
     if stack.emitter is not emit.state.emitter or stack.busy or stack.orphans or stack.care():
         current().run(Stack.push, entry)
         return
-    stack.busy = True  # all is done here: calls would take half of the time
+    stack.busy = True  # inlined, because calls would take half of the time
     try:
         stack.emit(entry)
         stack.live.append(entry)
@@ -286,22 +301,22 @@ def push(entry: Entry) -> None:
 
 
 def release(stack: Stack, token: Token) -> None:
-    """Close the range of a plain function that something else is above, or that became an entry.
+    """Close the range of a plain function that is not the last live range, or became an entry.
 
-    Functions above it have ended before, by an exception so bad that they could not say so.
+    Ranges of functions above it are closed too: an exception kept them from closing themselves.
     """
     live = stack.thaw()
-    mine = stack.entries.pop(id(token))
+    own_entry = stack.entries.pop(id(token))
     functions = {id(entry): key for key, entry in stack.entries.items()}
-    above = live[live.index(mine) + 1 :] if mine in live else []
-    for entry in reversed([one for one in above if id(one) in functions]):
+    above = live[live.index(own_entry) + 1 :] if own_entry in live else []
+    for entry in reversed([entry for entry in above if id(entry) in functions]):
         del stack.entries[functions[id(entry)]]
         close(entry)
-    close(mine)
+    close(own_entry)
 
 
 def close(entry: Entry) -> None:
-    """Close a range, whichever thread it is open on; what is parked will not be pushed again."""
+    """Close a range of any thread; a parked range is not pushed again."""
     entry.closed = True
     stack = entry.stack or current()
     live = stack.live
@@ -323,21 +338,21 @@ def resume(call: Call) -> None:
 
 
 def suspend(call: Call) -> None:
-    """End a slice of a call, on the thread where it was begun."""
+    """End a slice of a call, on the thread where it began."""
     (call.stack or current()).run(Stack.suspend, call)
 
 
 def mine(entries: list[Entry]) -> Entry:
-    """Pick, of the ranges that one annotation has open, the latest of this thread and task."""
+    """Return the latest of ``entries`` on this thread and task, or else the last entry."""
     stack = current()
     stack.run(Stack.settle)
     return next((entry for entry in reversed(entries) if entry.stack is stack), entries[-1])
 
 
 def running_task() -> object | None:
-    """Return the asyncio task that runs on this thread, if anybody has imported asyncio."""
+    """Return the asyncio task that runs on this thread, or None."""
     asyncio = sys.modules.get("asyncio")
-    # Asked for with care: another thread may be in the midst of importing asyncio.
+    # Another thread may be importing asyncio at the same time.
     running_loop = getattr(asyncio, "_get_running_loop", None)
     loop = running_loop and running_loop()
     return asyncio.current_task(loop) if asyncio and loop else None

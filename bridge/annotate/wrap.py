@@ -1,7 +1,8 @@
-"""Wrap a callable of any kind in the wrapper of its kind, which `inspect` takes for the same kind.
+"""Wrappers that put ranges around functions, coroutines and generators.
 
-The invariant: `state.idle` is read at every call, never at decoration. Wrong arguments to a
-coroutine or generator function are noticed where it is first awaited or advanced.
+`inspect` reports the same kind for a wrapper as for its function. `state.idle` is read at every
+call, never at decoration. Wrong arguments to a coroutine or generator function raise where it is
+first awaited or advanced.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import partial, wraps
 from types import coroutine
 from typing import Any
 
-from bridge.annotate.details import Observer, Wanted, of_function
+from bridge.annotate.details import DetailOptions, Observer, function_observer
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
 from bridge.annotate.stack import (
@@ -27,42 +28,42 @@ from bridge.annotate.stack import (
     suspend,
 )
 
-# -- Run coroutines and generators in slices: a push at each resume, a pop at each suspension
+# -- Coroutines and generators: a push at each resume, a pop at each suspension
 
 
 Begin = Callable[..., "tuple[Any, Call | None]"]
 
 
 def relaying(begin: Begin, at_return: Callable[[Call], None] = close) -> Callable[..., Any]:
-    """Make a generator function that runs what `begin` gives, in slices of the call beside it."""
+    """Return a generator function that runs the generator from `begin` in slices of its call."""
 
     def relay(*args: Any, **kwargs: Any) -> Any:
         inner, call = begin(*args, **kwargs)
-        del args, kwargs  # theirs to let go
+        del args, kwargs  # so that they can be released
         if call is None:
             return (yield from inner)
         step, value = inner.send, None
         while True:
             resume(call)
             try:
-                # A list, to be emptied: a suspended frame must not keep alive what it yielded.
+                # A list that is emptied: a suspended frame must not keep the yielded value alive.
                 yielded = [step(value)]
             except StopIteration as stop:
                 at_return(call)
                 return stop.value
             except BaseException:
                 close(call)
-                # They may hold what was thrown in, whose traceback holds this frame: a cycle.
+                # They may hold the thrown exception, whose traceback holds this frame: a cycle.
                 del inner, step
                 raise
             else:
                 suspend(call)
             finally:
-                value = None  # for the same reason
+                value = None  # as above
             try:
                 value = yield yielded.pop()
                 step = inner.send
-            except BaseException as error:  # noqa: BLE001 (GeneratorExit and cancellation go in as well)
+            except BaseException as error:  # noqa: BLE001 (GeneratorExit and cancellation are thrown in too)
                 step, value = inner.throw, error
 
     return relay
@@ -74,12 +75,12 @@ _awaiting: Callable[..., Any] = coroutine(
 
 
 def relaying_async(begin: Begin) -> Callable[..., Any]:
-    """Make an asynchronous generator function likewise; all its steps are slices of one call."""
+    """Return an asynchronous generator function; all its steps are slices of one call."""
 
     async def relay(*args: Any, **kwargs: Any) -> Any:
         inner, call = begin(*args, **kwargs)
-        del args, kwargs  # theirs to let go
-        step, value = partial(_unseen, inner.asend), None
+        del args, kwargs  # so that they can be released
+        step, value = partial(_without_hooks, inner.asend), None
         while True:
             try:
                 yielded = [await _awaiting(step(value), call)]
@@ -96,8 +97,8 @@ def relaying_async(begin: Begin) -> Callable[..., Any]:
     return relay
 
 
-def _unseen(asend: Callable[[Any], Any], value: Any) -> Any:
-    """Begin an asynchronous generator unseen by the loop, which at its end would close it too."""
+def _without_hooks(asend: Callable[[Any], Any], value: Any) -> Any:
+    """Start an asynchronous generator without the loop's hooks, which would close it twice."""
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)
     try:
@@ -106,10 +107,10 @@ def _unseen(asend: Callable[[Any], Any], value: Any) -> Any:
         sys.set_asyncgen_hooks(*hooks)
 
 
-# -- Wrap a callable of any kind in the wrapper of its kind, which `inspect` takes for the same kind
+# -- Wrappers by kind of function
 
 
-# Flags of code objects, as in `inspect`, which would cost 10 ms to import.
+# Flags of code objects, as in `inspect`, whose import would take 10 ms.
 GENERATOR = 0x20
 COROUTINE = 0x80
 ITERABLE_COROUTINE = 0x100
@@ -118,78 +119,86 @@ ASYNC_GENERATOR = 0x200
 Wrapper = Callable[..., Any]
 
 
-class Annotated:
-    """A callable, what its calls are called, and who looks at them."""
+class AnnotatedCallable:
+    """A callable, the label of its calls, and their observer."""
 
-    __slots__ = ("_of_session", "function", "label", "own", "payload")
+    __slots__ = ("_session_observer", "function", "label", "own_observer", "payload")
 
     def __init__(
-        self, function: Callable[..., Any], label: Label, payload: float | None, own: Wanted | None
+        self,
+        function: Callable[..., Any],
+        label: Label,
+        payload: float | None,
+        details: DetailOptions | None,
     ) -> None:
         self.function, self.label, self.payload = function, label, payload
-        self.own = None if own is None else of_function(function, label.name, own)
-        self._of_session: Observer | None = None
+        self.own_observer = (
+            None if details is None else function_observer(function, label.name, details)
+        )
+        self._session_observer: Observer | None = None
 
     def observer(self) -> Observer | None:
-        """Return who notes the details of calls now: the op's own, else the session's, if any."""
-        wanted = state.details
-        if self.own is not None or wanted is None:
-            return self.own
-        if self._of_session is None or self._of_session.details is not wanted:
-            self._of_session = of_function(self.function, self.label.name, wanted)
-        return self._of_session
+        """Return the observer of calls: the op's own, or else the running session's, if any."""
+        details = state.details
+        if self.own_observer is not None or details is None:
+            return self.own_observer
+        if self._session_observer is None or self._session_observer.details is not details:
+            self._session_observer = function_observer(self.function, self.label.name, details)
+        return self._session_observer
 
 
-def wrapped(
+def with_ranges(
     function: Callable[..., Any],
     label: Label,
     payload: float | None = None,
-    details: Wanted | None = None,
+    details: DetailOptions | None = None,
 ) -> Wrapper:
     """Return the function with a range around every call of it."""
     flags = code_flags(function)
     kinds = (wrap for flag, wrap in KINDS.items() if flags & flag)
-    op = Annotated(function, label, payload, details)
+    op = AnnotatedCallable(function, label, payload, details)
     plain = _plain if details is None and not isinstance(payload, float) else _detailed
     return wraps(function)(next(kinds, plain)(op))
 
 
 def code_flags(function: Any) -> int:
-    """Return the flags of the code that a call of this object runs."""
+    """Return the flags of the code object that a call of ``function`` runs."""
     while isinstance(function, partial):
         function = function.func
-    # Without code it is an object with a method __call__, or not written in Python.
+    # An object without code has a method __call__, or is not written in Python.
     code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
     return getattr(code, "co_flags", 0)
 
 
-def own_name(function: Any) -> str:
-    """Return the qualified name of a callable, as short as it is clear."""
+def op_name_of(function: Any) -> str:
+    """Return the qualified name of a callable, without ``<locals>``."""
     while isinstance(function, partial):
         function = function.func
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    # The functions of NumPy 1 that are written in C have a short name alone.
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
+    name = name or type(function).__qualname__
     return str(name).replace("<locals>.", "")
 
 
-def _plain(op: Annotated) -> Wrapper:
+def _plain(op: AnnotatedCallable) -> Wrapper:
     function, label, payload = op.function, op.label, op.payload
 
-    # One body and no calls but those that do the work: under a profiler each would add 50 ns to every op.
+    # Inlined: under a profiler each further call would add 50 ns to every op.
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if state.idle:
             return function(*args, **kwargs)
         stack = here.stack
         if stack.emitter is not state.emitter or stack.busy or stack.orphans or stack.care():
-            return _carefully(op, args, kwargs)
+            return _call_slowly(op, args, kwargs)
         set_payload, push_range, pop_range = stack.bound.get(label) or stack.bind(label, True)
         token = (label, new_call_id() if payload is None else payload)
         live = stack.live
         stack.busy = True
         try:
             set_payload(token[1])
-            live += (token,)  # before the push: an interrupt after it finds both done
+            live += (token,)  # before the push, so that an interrupt afterwards finds both done
             push_range()
-        except Exception:  # nothing was pushed: an interrupt is none, and comes after it
+        except Exception:  # nothing was pushed; interrupts are not Exceptions and come later
             del live[-1]
             raise
         finally:
@@ -203,7 +212,7 @@ def _plain(op: Annotated) -> Wrapper:
                     del live[-1]
                     pop_range()
                 except Exception:
-                    live += (token,)  # whoever called this closes it
+                    live += (token,)  # the caller closes it
                     raise
                 finally:
                     stack.busy = False
@@ -213,17 +222,17 @@ def _plain(op: Annotated) -> Wrapper:
     return wrapper
 
 
-def _detailed(op: Annotated) -> Wrapper:
+def _detailed(op: AnnotatedCallable) -> Wrapper:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if state.idle:
             return op.function(*args, **kwargs)
-        return _carefully(op, args, kwargs)
+        return _call_slowly(op, args, kwargs)
 
     return wrapper
 
 
-def _carefully(op: Annotated, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the function in its range, whatever else goes on; note the call's details if they are wanted."""
+def _call_slowly(op: AnnotatedCallable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the function in its range, in any state of the stack; record details if requested."""
     observer = op.observer() if op.payload is None else None
     if observer is not None:
         return _observed(observer, op, args, kwargs)
@@ -236,10 +245,10 @@ def _carefully(op: Annotated, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def _observed(
-    observer: Observer, op: Annotated, args: tuple[Any, ...], kwargs: dict[str, Any]
+    observer: Observer, op: AnnotatedCallable, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Call the function in its range, and note the call's details when it has ended."""
-    seen = observer.look(args, kwargs)  # before it runs: it may change what it is given
+    """Call the function in its range, and record details when it has ended."""
+    seen = observer.look(args, kwargs)  # before the call, which may change its arguments
     entry, result = Entry(op.label, new_call_id()), None
     push(entry)
     try:
@@ -250,7 +259,7 @@ def _observed(
         observer.note(int(entry.payload), seen, result, (args, kwargs))
 
 
-def _begin(op: Annotated) -> Begin:
+def _begin(op: AnnotatedCallable) -> Begin:
     function, label, payload = op.function, op.label, op.payload
 
     def begin(*args: Any, **kwargs: Any) -> tuple[Any, Call | None]:
@@ -264,32 +273,32 @@ def _begin(op: Annotated) -> Begin:
     return begin
 
 
-def _generator(op: Annotated) -> Wrapper:
+def _generator(op: AnnotatedCallable) -> Wrapper:
     return relaying(_begin(op))
 
 
-def _iterable_coroutine(op: Annotated) -> Wrapper:
+def _iterable_coroutine(op: AnnotatedCallable) -> Wrapper:
     return coroutine(_generator(op))
 
 
-def _coroutine(op: Annotated) -> Wrapper:
+def _coroutine(op: AnnotatedCallable) -> Wrapper:
     sliced = _iterable_coroutine(op)
 
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         running = (op.function if state.idle else sliced)(*args, **kwargs)
-        del args, kwargs  # the coroutine's to let go
+        del args, kwargs  # so that they can be released
         return await running
 
     return wrapper
 
 
-def _async_generator(op: Annotated) -> Wrapper:
+def _async_generator(op: AnnotatedCallable) -> Wrapper:
     return relaying_async(_begin(op))
 
 
 KINDS = {
     ASYNC_GENERATOR: _async_generator,
     COROUTINE: _coroutine,
-    ITERABLE_COROUTINE: _iterable_coroutine,  # a generator as well: asked before it
+    ITERABLE_COROUTINE: _iterable_coroutine,  # also a generator, so it is checked first
     GENERATOR: _generator,
 }

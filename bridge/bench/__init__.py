@@ -1,6 +1,7 @@
-"""How long a call takes: `bridge.bench.op(fn, *inputs)`, several at once, and what is kept of it.
+"""Measure how long calls take: `bridge.bench.op(fn, *inputs)`, or several calls concurrently.
 
-docs/bench.md defines every figure. The invariant: what the clock said is kept, run by run; nothing is subtracted from it.
+docs/bench.md defines all figures. The time of every run is kept as measured; nothing is subtracted
+from it.
 """
 
 from __future__ import annotations

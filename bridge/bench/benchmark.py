@@ -1,14 +1,15 @@
-"""A benchmark: warm up, find how many calls make a run, time the runs.
+"""Benchmarks: warm up, find how many calls make a run, and time the runs.
 
-The invariant: each timed run is within a range of the op's name, all of them within ``bench:<name>``; nothing else is between
-the clock's two readings but the calls and the loop around them.
+Each timed run is within a range of the op's name, and all of them within ``bench:<name>``. Between
+the two readings of the clock are only the calls and the loop around them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter_ns
 from typing import Any
@@ -16,21 +17,181 @@ from typing import Any
 import numpy as np
 
 from bridge.annotate import nvtx_op
-from bridge.bench import cache as kept
-from bridge.bench.devices import Call, Device, Label
-from bridge.bench.devices import device as chosen
-from bridge.bench.errors import BenchError
-from bridge.bench.result import MANY, UNKNOWN, Group, Ints, Options, Result
-from bridge.bench.subject import Subject, backward, finished
+from bridge.annotate.details import ARGUMENTS, Tensor, plain_specs, plain_value, tensor_specs
+from bridge.annotate.wrap import op_name_of
+from bridge.bench import cache as results_cache
+from bridge.bench.devices import Call, Device, Label, find_device
+from bridge.bench.devices.base import UNKNOWN, BenchError
+from bridge.bench.result import MAX_CALLS, Group, Ints, Options, Result
+from bridge.knowledge import formulas
+
+# -- Subjects: functions with their inputs
+
+
+BACKWARD = "{} backward"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A function with its inputs and a name.
+
+    ``flops`` is "auto" (by a formula for the name), a number, or None.
+    """
+
+    function: Any
+    inputs: tuple[Any, ...] = ()
+    named: Mapping[str, Any] | None = None
+    name: str = ""
+    flops: str | int | None = "auto"
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"a callable is required, not {self.function!r}")
+        if not (self.flops is None or self.flops == "auto" or isinstance(self.flops, int | float)):
+            raise BenchError(f"flops are 'auto', a number or None, not {self.flops!r}")
+
+    @property
+    def title(self) -> str:
+        """The name of the function, unless one is given."""
+        return self.name or op_name_of(self.function)
+
+    @property
+    def call(self) -> Call:
+        """The function bound to its inputs."""
+        if not self.inputs and not self.named:
+            bare: Call = self.function
+            return bare
+        return partial(self.function, *self.inputs, **(self.named or {}))
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """All inputs; keyword arguments come last."""
+        return (*self.inputs, *(self.named or {}).values())
+
+    @property
+    def shapes(self) -> tuple[Tensor, ...]:
+        """Shape and dtype of each input that is a tensor, also of tensors in lists."""
+        return plain_specs(tensor_specs(self.values))
+
+    def costs(self, result: Any) -> tuple[int, int]:
+        """Return the FLOPs and the minimum of bytes of a call, -1 without a formula."""
+        outputs = plain_specs(tensor_specs((result,))) if result is not None else ()
+        call = formulas.Call(
+            self.title,
+            tuple(shape for shape, _ in self.shapes),
+            tuple(dtype for _, dtype in self.shapes),
+            self._arguments(),
+            tuple(shape for shape, _ in outputs),
+            tuple(dtype for _, dtype in outputs),
+        )
+        flops = formulas.flops(call) if self.flops == "auto" else self.flops
+        has_formula = formulas.flops(call) is not None
+        moved = formulas.bytes_moved(call) if has_formula else None
+        return _or_unknown(flops), _or_unknown(moved)
+
+    def _arguments(self) -> dict[str, Any]:
+        """Return the arguments that formulas use, by name or by position."""
+        positional = {
+            str(i): plain_value(value)
+            for i, value in enumerate(self.inputs)
+            if not hasattr(value, "shape")
+        }
+        return positional | {
+            name: plain_value(value)
+            for name, value in (self.named or {}).items()
+            if name in ARGUMENTS
+        }
+
+
+def _or_unknown(number: Any) -> int:
+    return UNKNOWN if number is None else int(number)
+
+
+def backward(subject: Subject) -> Subject:
+    """Return the backward pass of a PyTorch call: gradients for its inputs and parameters.
+
+    If no input requires a gradient, all floating-point ones do. The forward pass runs once, here.
+    Raises ValueError if the result has no gradient.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not any(isinstance(value, torch.Tensor) for value in subject.values):
+        raise BenchError("backward=True needs PyTorch tensors, and no input is one")
+    inputs = _with_gradients(torch, subject.inputs)
+    result = subject.function(*inputs, **(subject.named or {}))
+    outputs = [
+        value
+        for value in _flatten(result)
+        if isinstance(value, torch.Tensor) and value.requires_grad
+    ]
+    if not outputs:
+        raise BenchError(
+            f"{subject.title}: its result has no gradient, so there is no backward pass"
+        )
+    parameters = (
+        list(subject.function.parameters()) if hasattr(subject.function, "parameters") else []
+    )
+    leaves = [
+        value
+        for value in (*_flatten(inputs), *parameters)
+        if getattr(value, "requires_grad", False)
+    ]
+    seeds = [torch.ones_like(value) for value in outputs]
+    gradients = partial(
+        torch.autograd.grad, outputs, leaves, seeds, retain_graph=True, allow_unused=True
+    )
+    number = subject.flops if isinstance(subject.flops, int | float) else None
+    return Subject(gradients, (), None, BACKWARD.format(subject.title), number)
+
+
+def _with_gradients(torch: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the inputs; if none requires a gradient, copies that do.
+
+    The copies are new leaves: the user's tensors do not change.
+    """
+    if any(getattr(value, "requires_grad", False) for value in _flatten(inputs)):
+        return tuple(inputs)
+    return tuple(
+        value.detach().clone().requires_grad_()
+        if isinstance(value, torch.Tensor) and value.is_floating_point()
+        else value
+        for value in inputs
+    )
+
+
+def _flatten(values: Any) -> list[Any]:
+    if isinstance(values, list | tuple):
+        return [inner for value in values for inner in _flatten(value)]
+    return [values]
+
+
+def waiting_for_result(call: Call, result: Any) -> Call:
+    """Return a call that waits for its own result if the library computes it asynchronously.
+
+    JAX returns such results.
+    """
+    if not any(hasattr(value, "block_until_ready") for value in _flatten(result)):
+        return call
+
+    def waiting() -> Any:
+        output = call()
+        for value in _flatten(output):
+            value.block_until_ready()
+        return output
+
+    return waiting
+
+
+# -- Measuring
+
 
 CATEGORY = "bench"
-GROWTH = 10  # at most, from one try of a run's length to the next
-PATIENCE_NS = 20_000_000  # of the host for one try, where the device has next to nothing to do
-IN_A_GRAPH = 1000  # calls at most
-JOINT = " + "
+MAX_GROWTH = 10  # of the number of calls, from one try to the next
+MAX_TRY_NS = 20_000_000  # of the host, for calls with next to no work on the device
+MAX_CALLS_IN_GRAPH = 1000
+SEPARATOR = " + "
 
 
-def op(  # noqa: PLR0913 - all but the call by keyword
+def op(  # noqa: PLR0913 - keyword arguments
     fn: Callable[..., Any],
     *inputs: Any,
     streams: Sequence[int] | None = None,
@@ -43,22 +204,24 @@ def op(  # noqa: PLR0913 - all but the call by keyword
 ) -> Result:
     """Time a call, ``fn(*inputs, **kwargs)``.
 
-    ``options`` are those of `Options`: warmup=10, runs=10, repeat=1, number, cold, graph, backward. ``device`` is where it runs,
-    told by its tensors if it is None; ``flops`` those of a call, "auto" by the name's formula. With ``streams`` the call runs at once
-    on each of them, and a run lasts until the last is done. What was measured before under the same key is returned again,
-    unless ``cache`` is False. Raises ValueError for what cannot be done, and whatever the function raises.
+    ``options`` are those of `Options`: warmup=10, runs=10, repeat=1, number, cold, graph,
+    backward. ``device`` is where the call runs, by default the device of its tensors. ``flops`` is
+    the number of FLOPs of a call, or "auto" for the formula of its name. With ``streams`` the call
+    runs concurrently on each of them, and a run ends with the last one. The result of an earlier
+    measurement with the same key is returned again, unless ``cache`` is False. Raises ValueError
+    for invalid options, and any exception of the function.
     """
     subject = Subject(fn, inputs, kwargs, name, flops)
-    wanted = Options.of(options)
+    parsed = Options.of(options)
     if streams is not None:
-        together = [subject] * len(list(streams))
-        whole = _group(together, tuple(streams), wanted, device, cache=cache).whole
+        copies = [subject] * len(list(streams))
+        whole = _group(copies, tuple(streams), parsed, device, cache=cache).whole
         return replace(whole, name=subject.title, shapes=subject.shapes)
     where = _device(device, [subject])
-    key = kept.key(where, (wanted, name, flops), fn, inputs, kwargs)
-    measure = partial(_measured, subject, wanted, device, where)
-    found, known = kept.remembered(key, measure) if cache else (measure(), False)
-    return replace(found, cached=known)
+    key = results_cache.key(where, (parsed, name, flops), fn, inputs, kwargs)
+    measure = partial(_measure, subject, parsed, device, where)
+    result, is_cached = results_cache.measure_once(key, measure) if cache else (measure(), False)
+    return replace(result, cached=is_cached)
 
 
 def group(
@@ -69,57 +232,59 @@ def group(
     cache: bool = True,
     **options: Any,
 ) -> Group:
-    """Time several calls at once: each is a function, or a function and a tuple of its inputs; each on its stream, by number.
+    """Time several calls that run concurrently.
 
-    Without ``streams`` each has its own. A run lasts from when the first began to when the last was done. Streams are CUDA's; on the
-    CPU each is a thread. Raises ValueError for what cannot be done, and whatever a function raises.
+    Each of ``calls`` is a function, or a function and a tuple of its inputs. ``streams`` has the
+    number of a stream for each; by default each has its own. A run lasts from the begin of the
+    first call to the end of the last. Streams are CUDA streams; on the CPU they are threads.
+    Raises ValueError for invalid options, and any exception of a function.
     """
-    subjects = [_subject(one) for one in calls]
+    subjects = [_subject(call) for call in calls]
     places = tuple(range(len(subjects)) if streams is None else streams)
     return _group(subjects, places, Options.of(options), device, cache=cache)
 
 
-def _subject(one: Any) -> Subject:
-    if isinstance(one, Subject):
-        return one
-    if isinstance(one, tuple):
-        function, inputs = one if len(one) == 2 else (one[0], one[1:])  # noqa: PLR2004 (a function and its inputs)
+def _subject(call: Any) -> Subject:
+    if isinstance(call, Subject):
+        return call
+    if isinstance(call, tuple):
+        function, inputs = call if len(call) == 2 else (call[0], call[1:])  # noqa: PLR2004 - a pair
         return Subject(function, tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,))
-    return Subject(one)
+    return Subject(call)
 
 
-def _device(asked: Any, subjects: Sequence[Subject]) -> Device:
-    return chosen(asked, [one for subject in subjects for one in subject.given])
+def _device(request: Any, subjects: Sequence[Subject]) -> Device:
+    return find_device(request, [value for subject in subjects for value in subject.values])
 
 
-def _measured(subject: Subject, wanted: Options, asked: Any, device: Device) -> Result:
-    """Time a call that nobody has timed before."""
+def _measure(subject: Subject, options: Options, request: Any, device: Device) -> Result:
+    """Measure a call."""
     forward = subject
-    subject = backward(subject) if wanted.backward else subject
+    subject = backward(subject) if options.backward else subject
     title = subject.title
-    result = subject.call()  # which may load libraries
-    if asked is None and not forward.given:  # it makes its tensors itself
-        device = chosen(None, [result])
+    result = subject.call()  # may load libraries
+    if request is None and not forward.values:  # the function creates its tensors
+        device = find_device(None, [result])
     device.wait()
     workspace = device.workspace(subject.call)
-    call = finished(subject.call, result)
+    call = waiting_for_result(subject.call, result)
     costs = subject.costs(result)
     del result
     with nvtx_op(f"bench:{title}", category=CATEGORY):
         with nvtx_op(f"{title} warm-up", category=CATEGORY):
-            for _ in range(wanted.warmup):
+            for _ in range(options.warmup):
                 call()
             device.wait()
-        timed, number, calls = _ready(call, wanted, device)
+        timed, number, calls = _prepare(call, options, device)
         label = _label(title)
-        elapsed = device.runs(timed, wanted.times, calls, label, cold=wanted.cold)
+        elapsed = device.runs(timed, options.times, calls, label, cold=options.cold)
     return Result(
         name=title,
         device=device.name,
         clock=device.clock,
         elapsed=np.array(elapsed, np.int64),
         number=number,
-        options=wanted,
+        options=options,
         shapes=forward.shapes,
         workspace=workspace,
         flops=costs[0],
@@ -128,28 +293,28 @@ def _measured(subject: Subject, wanted: Options, asked: Any, device: Device) -> 
     )
 
 
-def _ready(call: Call, wanted: Options, device: Device) -> tuple[Call, int, int]:
-    """Return what to call in a run, how many calls of the op that makes, and how often to call it."""
-    number = 1 if wanted.cold else wanted.number
-    if not wanted.graph:
+def _prepare(call: Call, options: Options, device: Device) -> tuple[Call, int, int]:
+    """Return the call of a run, how many calls of the op a run has, and how often to call it."""
+    number = 1 if options.cold else options.number
+    if not options.graph:
         number = number or long_enough(call, device)
         return call, number, number
     if number is None:
         replay = device.captured(call, 1)
-        number = min(IN_A_GRAPH, long_enough(replay, device))
+        number = min(MAX_CALLS_IN_GRAPH, long_enough(replay, device))
     return device.captured(call, number), number, 1
 
 
 def long_enough(call: Call, device: Device) -> int:
-    """Return how many calls take as long as the device's clock needs, found by trying more and more."""
+    """Return how many calls last as long as the clock of the device needs, by trying."""
     number = 1
-    while number < MANY:
-        begun = perf_counter_ns()
+    while number < MAX_CALLS:
+        begin = perf_counter_ns()
         (elapsed,) = device.runs(call, 1, number, nullcontext, cold=False)
-        if elapsed >= device.least_ns or perf_counter_ns() - begun > PATIENCE_NS:
+        if elapsed >= device.least_ns or perf_counter_ns() - begin > MAX_TRY_NS:
             break
-        wanted = -(-number * device.least_ns * 11 // (10 * max(1, elapsed)))  # and a tenth more
-        number = min(MANY, max(number + 1, min(wanted, number * GROWTH)))
+        needed = -(-number * device.least_ns * 11 // (10 * max(1, elapsed)))  # 10 % more
+        number = min(MAX_CALLS, max(number + 1, min(needed, number * MAX_GROWTH)))
     return number
 
 
@@ -160,8 +325,8 @@ def _label(name: str) -> Label:
 def _group(
     subjects: Sequence[Subject],
     streams: tuple[int, ...],
-    wanted: Options,
-    asked: Any,
+    options: Options,
+    request: Any,
     *,
     cache: bool,
 ) -> Group:
@@ -169,57 +334,59 @@ def _group(
         raise BenchError(
             f"{len(subjects)} calls on {len(streams)} streams: give each call a stream"
         )
-    if wanted.cold or wanted.graph or wanted.backward:
-        raise BenchError("a group is timed as it is: no cold, graph or backward")
-    device = _device(asked, subjects)
+    if options.cold or options.graph or options.backward:
+        raise BenchError("a group cannot be timed with cold, graph or backward")
+    device = _device(request, subjects)
     parts = [(s.function, s.inputs, s.named, s.name, s.flops) for s in subjects]
-    key = kept.key(device, (wanted, streams), "group", *parts)
-    measure = partial(_measured_group, subjects, streams, wanted, device)
-    found, known = kept.remembered(key, measure) if cache else (measure(), False)
-    return replace(found, whole=replace(found.whole, cached=known))
+    key = results_cache.key(device, (options, streams), "group", *parts)
+    measure = partial(_measure_group, subjects, streams, options, device)
+    result, is_cached = results_cache.measure_once(key, measure) if cache else (measure(), False)
+    return replace(result, whole=replace(result.whole, cached=is_cached))
 
 
-def _measured_group(
-    subjects: Sequence[Subject], streams: tuple[int, ...], wanted: Options, device: Device
+def _measure_group(
+    subjects: Sequence[Subject], streams: tuple[int, ...], options: Options, device: Device
 ) -> Group:
     titles = [subject.title for subject in subjects]
-    results = [subject.call() for subject in subjects]  # which may load libraries
+    results = [subject.call() for subject in subjects]  # may load libraries
     device.wait()
     workspaces = [device.workspace(subject.call) for subject in subjects]
-    calls = [finished(s.call, result) for s, result in zip(subjects, results, strict=True)]
+    calls = [
+        waiting_for_result(s.call, result) for s, result in zip(subjects, results, strict=True)
+    ]
     costs = [subject.costs(result) for subject, result in zip(subjects, results, strict=True)]
     del results
-    # As often as makes the slowest long enough: the others would be done long before it, else.
-    number = wanted.number or min(long_enough(call, device) for call in calls)
+    # Enough calls of the slowest op; with more calls it would run long after the others.
+    number = options.number or min(long_enough(call, device) for call in calls)
     labels = [_label(title) for title in titles]
-    with nvtx_op(f"bench:{JOINT.join(titles)}", category=CATEGORY):
-        if wanted.warmup:
-            device.at_once(calls, streams, wanted.warmup, 1, [nullcontext] * len(calls))
-        spans = device.at_once(calls, streams, wanted.times, number, labels)
-    starts, ends = (np.array(one, np.int64) for one in spans)
+    with nvtx_op(f"bench:{SEPARATOR.join(titles)}", category=CATEGORY):
+        if options.warmup:
+            device.at_once(calls, streams, options.warmup, 1, [nullcontext] * len(calls))
+        spans = device.at_once(calls, streams, options.times, number, labels)
+    starts, ends = (np.array(times, np.int64) for times in spans)
     whole = Result(
-        name=JOINT.join(titles),
+        name=SEPARATOR.join(titles),
         device=device.name,
         clock=device.clock,
         elapsed=ends.max(axis=1) - starts.min(axis=1),
         number=number,
-        options=wanted,
-        flops=_together([flops for flops, _ in costs]),
-        bytes=_together([moved for _, moved in costs]),
+        options=options,
+        flops=_total_cost([flops for flops, _ in costs]),
+        bytes=_total_cost([moved for _, moved in costs]),
         loop_ns=device.loop_ns,
         streams=streams,
     )
-    known = zip(subjects, workspaces, costs, (ends - starts).T, strict=True)
-    ops = [_part(whole, place, *one) for place, one in enumerate(known)]
+    parts = zip(subjects, workspaces, costs, (ends - starts).T, strict=True)
+    ops = [_op_of_group(whole, place, *times) for place, times in enumerate(parts)]
     return Group(whole, tuple(ops), starts, ends)
 
 
-def _together(costs: Sequence[int]) -> int:
-    """Return what all calls cost, -1 if that of one is not known."""
+def _total_cost(costs: Sequence[int]) -> int:
+    """Return the cost of all calls, -1 if that of one is unknown."""
     return UNKNOWN if UNKNOWN in costs else sum(costs)
 
 
-def _part(
+def _op_of_group(
     whole: Result,
     place: int,
     subject: Subject,
@@ -227,7 +394,7 @@ def _part(
     costs: tuple[int, int],
     elapsed: Ints,
 ) -> Result:
-    """Return one of the ops of a group, by its place."""
+    """Return the result of one op of a group."""
     return replace(
         whole,
         name=subject.title,

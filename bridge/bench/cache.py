@@ -1,8 +1,8 @@
-"""What was measured already in this process: by callable, shapes and dtypes, device, and options.
+"""Cache the results of a process by callable, shapes, dtypes, device and options.
 
-The invariant: two calls have one key only if a measurement of the one is one of the other, but for what the key cannot see:
-the numbers in the tensors, and globals that the function reads. What may change without being told apart (a module, an
-object) has no key: it is measured anew.
+Two calls have the same key only if a measurement of one is valid for the other, except for what
+the key cannot contain: the values in tensors, and globals that the function reads. A part that may
+change, such as a module or an object, has no key: the call is measured again.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from bridge.annotate.plain_values import str_dtype
-from bridge.annotate.wrap import own_name
-from bridge.bench.devices.protocol import Device
+from bridge.annotate.details import dtype_name
+from bridge.annotate.wrap import op_name_of
+from bridge.bench.devices.base import Device
 
-WORDS = frozenset(
+TYPE_NAMES = frozenset(
     ["dtype", "device", "slice", "range", "ellipsis", "memory_format", "layout"]
 )  # types
 SIMPLE = (int, float, complex, str, bytes, bool, type(None))
@@ -24,51 +24,51 @@ SIMPLE = (int, float, complex, str, bytes, bool, type(None))
 _results: dict[tuple[Hashable, ...], Any] = {}
 
 
-class Same:
-    """An object that is like none but itself; it is kept alive, so that no other gets its identity."""
+class Identity:
+    """Compares equal only for the same object, which it keeps alive: its id stays unique."""
 
-    __slots__ = ("one",)
+    __slots__ = ("value",)
 
-    def __init__(self, one: Any) -> None:
-        self.one = one
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.one is self.one
+        return isinstance(other, Identity) and other.value is self.value
 
     def __hash__(self) -> int:
-        return id(self.one)
+        return id(self.value)
 
 
-class Unknown(Exception):  # noqa: N818 - reads as what it says
-    """A part may change while it stays the same object."""
+class NoKey(Exception):  # noqa: N818 - internal
+    """A part of the key may change while it stays the same object."""
 
 
 def key(device: Device, options: Hashable, *parts: Any) -> tuple[Hashable, ...] | None:
-    """Return the key of a measurement: the device first, then the options, then what each part is; None if one may change."""
+    """Return the key of a measurement (device, options, parts), None if a part may change."""
     try:
-        return (device.name, device.clock, options, *(described(part) for part in parts))
-    except (Unknown, RecursionError):
+        return (device.name, device.clock, options, *(describe(part) for part in parts))
+    except (NoKey, RecursionError):
         return None
 
 
-def described(value: Any) -> Hashable:
-    """Return what is the same for values that a call takes equally long for; raises Unknown for what may change."""
-    if isinstance(value, SIMPLE) or type(value).__name__ in WORDS:
-        return type(value).__name__, repr(value)  # as text, for 1, 1.0 and True are equal
+def describe(value: Any) -> Hashable:
+    """Return a description, equal for values that take a call equally long; raises NoKey."""
+    if isinstance(value, SIMPLE) or type(value).__name__ in TYPE_NAMES:
+        return type(value).__name__, repr(value)  # as text: 1, 1.0 and True are equal
     if isinstance(value, tuple | list):
-        return type(value).__name__, tuple(map(described, value))
+        return type(value).__name__, tuple(map(describe, value))
     if isinstance(value, dict):
-        return "dict", tuple((described(k), described(v)) for k, v in value.items())
+        return "dict", tuple((describe(key), describe(item)) for key, item in value.items())
     if isinstance(value, partial):
-        return "partial", described(value.func), described(value.args), described(value.keywords)
+        return "partial", describe(value.func), describe(value.args), describe(value.keywords)
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return _tensor(value) if len(value.shape) else _number(value)
+        return _tensor(value) if len(value.shape) else _scalar(value)
     return _function(value)
 
 
-def _number(value: Any) -> Hashable:
-    """Describe a tensor without axes by its value: it may be how much there is to do."""
-    return type(value).__qualname__, str_dtype(value.dtype), repr(value.item())
+def _scalar(value: Any) -> Hashable:
+    """Describe a tensor without axes by its value, which may be an amount of work."""
+    return type(value).__qualname__, dtype_name(value.dtype), repr(value.item())
 
 
 def _tensor(value: Any) -> Hashable:
@@ -77,7 +77,7 @@ def _tensor(value: Any) -> Hashable:
     return (
         type(value).__qualname__,
         tuple(value.shape),
-        str_dtype(value.dtype),
+        dtype_name(value.dtype),
         tuple(strides or ()),
         str(getattr(value, "device", "cpu")),
         bool(getattr(value, "requires_grad", False)),
@@ -85,60 +85,62 @@ def _tensor(value: Any) -> Hashable:
 
 
 def _function(value: Any) -> Hashable:
-    """Describe a function by its code and by what it has closed over, one that is written in C by itself."""
+    """Describe a function by its code and closure, or by its identity if it is written in C."""
     if not _is_function(value):
-        raise Unknown
+        raise NoKey
     owner = getattr(value, "__self__", None)
     if owner is not None and not isinstance(owner, type | ModuleType):
-        raise Unknown  # a method: its object may change
+        raise NoKey  # a method, whose object may change
     if not hasattr(value, "__code__"):
-        return Same(value)
-    cells = map(_content, getattr(value, "__closure__", None) or ())
-    # A function that closes over itself, or over another that does, is described by identity there.
-    closed = tuple(Same(one) if _is_function(one) else described(one) for one in cells)
+        return Identity(value)
+    cells = map(_cell_content, getattr(value, "__closure__", None) or ())
+    # By identity: a function may close over itself, directly or through another.
+    closure = tuple(
+        Identity(content) if _is_function(content) else describe(content) for content in cells
+    )
     defaults = (
-        described(getattr(value, "__defaults__", None)),
-        described(getattr(value, "__kwdefaults__", None)),
+        describe(getattr(value, "__defaults__", None)),
+        describe(getattr(value, "__kwdefaults__", None)),
     )
     return (
         value.__module__,
-        own_name(value),
+        op_name_of(value),
         value.__code__,
-        closed,
+        closure,
         defaults,
-        owner and Same(owner),
+        owner and Identity(owner),
     )
 
 
 def _is_function(value: Any) -> bool:
-    """Tell functions and classes, of whatever implementation, from objects that can be called."""
+    """Return whether a value is a function or class, and not an object that can be called."""
     return callable(value) and hasattr(value, "__name__")
 
 
-def _content(cell: Any) -> Any:
+def _cell_content(cell: Any) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # nothing is in it yet
+    except ValueError:  # the cell is empty
         return None
 
 
-def remembered(key: tuple[Hashable, ...] | None, measure: Callable[[], Any]) -> tuple[Any, bool]:
-    """Return what was measured under a key, and whether it was there already; without a key measure."""
+def measure_once(key: tuple[Hashable, ...] | None, measure: Callable[[], Any]) -> tuple[Any, bool]:
+    """Return the result under a key, and whether it was cached; without a key measure."""
     if key is None:
         return measure(), False
     if key in _results:
         return _results[key], True
-    _results[key] = found = measure()
-    return found, False
+    _results[key] = result = measure()
+    return result, False
 
 
 def cache_size(device: str | None = None) -> int:
-    """Return how many measurements are kept; of one device, by its name ("cpu"), or of all."""
-    return sum(device in {None, found.device} for found in _results.values())
+    """Return the number of cached results, of all devices or of the one with this name ("cpu")."""
+    return sum(device in {None, result.device} for result in _results.values())
 
 
 def reset_cache(device: str | None = None) -> None:
-    """Forget what was measured; of one device, by its name, or of all."""
-    for key, found in list(_results.items()):
-        if device in {None, found.device}:
+    """Delete the cached results, of all devices or of the one with this name."""
+    for key, result in list(_results.items()):
+        if device in {None, result.device}:
             del _results[key]

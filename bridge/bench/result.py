@@ -1,4 +1,4 @@
-"""What a benchmark found: the length of every run, and what follows from these."""
+"""Options and results of benchmarks: the time of every run, and figures from these."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.annotate.plain_values import Tensor
-from bridge.bench.errors import BenchError
+from bridge.annotate.details import Tensor
+from bridge.bench.devices.base import UNKNOWN, BenchError
+from bridge.knowledge.suggestions import unknown_name
 from bridge.render import units
 
 if TYPE_CHECKING:
@@ -20,18 +21,20 @@ if TYPE_CHECKING:
     from bridge.render.table import Look
 
 
-# -- How a benchmark is run: its options, checked before anything runs
+# -- Options
 
 
-MANY = 10_000_000  # calls in a run
+MAX_CALLS = 10_000_000  # calls in a run
 
 
 @dataclass(frozen=True)
 class Options:
-    """``warmup`` calls that are not timed, then ``repeat`` series of ``runs``, each timed by itself, of ``number`` calls.
+    """Options of a benchmark.
 
-    Without a ``number`` it is as large as the clock needs. ``cold``: the caches are written over before each run;
-    ``graph``: the calls are captured as a CUDA graph, and a run replays it; ``backward``: the backward pass alone is timed.
+    ``warmup`` calls are not timed. Then ``repeat`` series of ``runs`` are timed, each run by
+    itself, of ``number`` calls; by default as many as the clock needs. ``cold`` overwrites the
+    caches before each run; ``graph`` captures the calls as a CUDA graph that a run replays;
+    ``backward`` times only the backward pass.
     """
 
     warmup: int = 10
@@ -43,52 +46,51 @@ class Options:
     backward: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("warmup", 0), ("runs", 1), ("repeat", 1), ("number", 1)):
+        for name, minimum in (("warmup", 0), ("runs", 1), ("repeat", 1), ("number", 1)):
             value = getattr(self, name)
             if name == "number" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise BenchError(f"{name} is an integer of at least {least}, not {value!r}")
+            if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+                raise BenchError(f"{name} is an integer of at least {minimum}, not {value!r}")
         if self.cold and self.number not in {None, 1}:
-            raise BenchError("cold runs are of one call each: no number beside cold")
+            raise BenchError("cold runs have one call each: give no number with cold")
         if self.graph and self.backward:  # PyTorch runs it on the streams of the forward pass
-            raise BenchError(
-                "a backward pass cannot be captured as a graph: no graph beside backward"
-            )
+            raise BenchError("a backward pass cannot be captured: give no graph with backward")
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Options:
-        """Check options by name; TypeError, with what there is, for others."""
-        known = [one.name for one in fields(cls)]
-        unknown = sorted(set(given) - set(known))
+    def of(cls, options: Mapping[str, Any]) -> Options:
+        """Return options by name; raises TypeError with the known names for others."""
+        known = [option.name for option in fields(cls)]
+        unknown = sorted(set(options) - set(known))
         if unknown:
             raise TypeError(
-                f"{unknown[0]}: no option of a benchmark, which has {', '.join(known)};"
-                " what the function gets by name goes into kwargs={…}"
+                unknown_name("option of a benchmark", unknown[0], known, "help(bridge.bench)")
+                + "; pass keyword arguments of the function in kwargs={…}"
             )
-        return cls(**given)
+        return cls(**options)
 
     @property
     def times(self) -> int:
-        """How many runs are timed."""
+        """The number of timed runs."""
         return self.runs * self.repeat
 
 
-# -- What a benchmark found: the length of every run, and what follows from these
+# -- Results
 
 
-UNKNOWN = -1
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-NOTABLE = 0.001  # of a call's time, that the loop around it takes
+MIN_LOOP_SHARE = 0.001  # of a call's time; a smaller share of the loop is not printed
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The runs of one op. ``elapsed`` is how long each took, int64 ns, in order: ``number`` calls, so that a latency is a part of it.
+    """The runs of an op.
 
-    ``workspace``, ``flops`` and ``bytes`` are of a call, -1 where not known; ``loop_ns`` is what the loop around the calls
-    took of each latency, which is not subtracted; ``cached`` says that it was measured before.
+    ``elapsed`` is the time of each run in int64 ns, in order; a run has ``number`` calls.
+    ``workspace``, ``flops`` and ``bytes`` are of a call, -1 if unknown. ``loop_ns`` is the time
+    per call of the loop, which is not subtracted. ``cached`` is whether the result is that of an
+    earlier measurement.
     """
 
     name: str
@@ -104,24 +106,24 @@ class Result:
     loop_ns: float = 0.0
     streams: tuple[int, ...] = ()
     cached: bool = False
-    point: tuple[tuple[str, int], ...] = ()  # of a sweep: names and numbers
+    point: tuple[tuple[str, int], ...] = ()  # of a sweep: names and values
 
     @cached_property
     def latencies(self) -> Ints:
-        """How long a call took in each run, in whole ns."""
+        """The time of a call in each run, in whole ns."""
         return np.rint(self.elapsed / self.number).astype(np.int64)
 
     @cached_property
     def exact(self) -> Floats:
-        """The latencies in ns, with the fractions that a run of many calls tells."""
-        found: Floats = self.elapsed / self.number
-        return found
+        """The latencies in ns, with fractions."""
+        result: Floats = self.elapsed / self.number
+        return result
 
     @property
     def series(self) -> Floats:
-        """The mean latency in ns of each repeated series."""
-        found: Floats = self.exact.reshape(self.options.repeat, -1).mean(axis=1)
-        return found
+        """The mean latency of each series in ns."""
+        result: Floats = self.exact.reshape(self.options.repeat, -1).mean(axis=1)
+        return result
 
     @property
     def median(self) -> float:
@@ -145,33 +147,33 @@ class Result:
 
     @property
     def p10(self) -> float:
-        """The latency in ns that a tenth of the runs are below."""
+        """The 10th percentile of the latencies in ns."""
         return float(np.quantile(self.exact, 0.1))
 
     @property
     def p90(self) -> float:
-        """The latency in ns that a tenth of the runs are above."""
+        """The 90th percentile of the latencies in ns."""
         return float(np.quantile(self.exact, 0.9))
 
     @property
     def iqr(self) -> float:
-        """How far apart the quartiles of the latencies are, in ns."""
+        """The interquartile range of the latencies in ns."""
         low, high = np.quantile(self.exact, (0.25, 0.75))
         return float(high - low)
 
     @property
     def spread(self) -> float:
-        """The interquartile range as a share of the median, 0 where that is 0."""
+        """The interquartile range as a share of the median, 0 if that is 0."""
         return self.iqr / self.median if self.median else 0.0
 
     @property
     def flop_per_s(self) -> float:
-        """FLOPs per second at the median, -1 where they are not known."""
+        """FLOPs per second at the median, -1 if unknown."""
         return self._per_second(self.flops)
 
     @property
     def bytes_per_s(self) -> float:
-        """The fewest bytes that a call moves, per second at the median, -1 where not known."""
+        """The minimum of bytes that a call moves, per second at the median, -1 if unknown."""
         return self._per_second(self.bytes)
 
     @property
@@ -188,41 +190,45 @@ class Result:
 
     @property
     def key(self) -> str:
-        """What the measurement is known by, in words; the cache tells more apart."""
-        given = " ".join(f"{f.name}={getattr(self.options, f.name)}" for f in fields(self.options))
-        where = f" streams={list(self.streams)}" if self.streams else ""
-        return f"{self.title} ({self.inputs}) on {self.device}{where}: {given}"
+        """A text that describes the measurement; the key of the cache is more precise."""
+        options = " ".join(
+            f"{option.name}={getattr(self.options, option.name)}" for option in fields(self.options)
+        )
+        streams = f" streams={list(self.streams)}" if self.streams else ""
+        return f"{self.title} ({self.inputs}) on {self.device}{streams}: {options}"
 
     def table(self) -> str:
         """Return a table of one row, as `bridge bench` prints it."""
         return table([self])
 
     def __repr__(self) -> str:
-        """Say the figures in a few lines."""
+        """Return the figures in a few lines."""
         return "\n  ".join(self._lines())
 
     def _per_second(self, amount: int) -> float:
         return amount / self.median * 1e9 if amount >= 0 and self.median else float(UNKNOWN)
 
     def _lines(self) -> Iterator[str]:
-        told = units.time
+        time = units.time
         yield " ".join(filter(None, [self.title, self.inputs, "(measured before)" * self.cached]))
-        yield f"median {told(self.median)}, quartiles {units.percent(self.spread)} apart, mean {told(self.mean)}"
-        yield f"min {told(self.min)}, p10 {told(self.p10)}, p90 {told(self.p90)}, max {told(self.max)}"
-        yield f"{len(self.elapsed)} runs{self._of_calls()} on {self.device}, by {self.clock}"
-        if work := list(self._work()):
+        yield f"median {time(self.median)}, quartiles {units.percent(self.spread)} apart, mean {time(self.mean)}"
+        yield f"min {time(self.min)}, p10 {time(self.p10)}, p90 {time(self.p90)}, max {time(self.max)}"
+        yield f"{len(self.elapsed)} runs{self._conditions()} on {self.device}, by {self.clock}"
+        if work := list(self._rates()):
             yield ", ".join(work)
 
-    def _of_calls(self) -> str:
+    def _conditions(self) -> str:
         calls = f" of {units.count(self.number)} calls" if self.number > 1 else ""
         state = ", caches cold" if self.options.cold else ""
         replayed = ", replayed as a CUDA graph" if self.options.graph else ""
-        at_once = f", at once on {len(set(self.streams))} streams" if len(self.streams) > 1 else ""
-        looped = self.loop_ns >= NOTABLE * self.median
-        loop = f" (the loop takes {self.loop_ns:.1f} ns of each)" if looped else ""
-        return f"{calls}{loop}{state}{replayed}{at_once},"
+        concurrent = (
+            f", at once on {len(set(self.streams))} streams" if len(self.streams) > 1 else ""
+        )
+        is_notable = self.loop_ns >= MIN_LOOP_SHARE * self.median
+        loop = f" (the loop takes {self.loop_ns:.1f} ns of each)" if is_notable else ""
+        return f"{calls}{loop}{state}{replayed}{concurrent},"
 
-    def _work(self) -> Iterator[str]:
+    def _rates(self) -> Iterator[str]:
         if self.flops >= 0:
             yield f"{units.flop(self.flops)}: {units.flop(self.flop_per_s)}/s"
         if self.bytes >= 0:
@@ -233,9 +239,10 @@ class Result:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Several ops at once: ``whole`` from the first start to the last end, ``ops`` each by itself.
+    """Several ops that ran concurrently.
 
-    ``starts`` and ``ends`` are int64 ns from a moment of each run: a row per run, a column per op.
+    ``whole`` lasts from the first begin to the last end; ``ops`` are the single ops. ``starts``
+    and ``ends`` are int64 ns relative to the start of each run: a row per run, a column per op.
     """
 
     whole: Result
@@ -245,7 +252,7 @@ class Group:
 
     @property
     def device(self) -> str:
-        """Where it ran."""
+        """The name of the device."""
         return self.whole.device
 
     @property
@@ -254,25 +261,25 @@ class Group:
         return [self.whole, *self.ops]
 
     def table(self) -> str:
-        """Return a table: the whole first."""
+        """Return a table of the whole and the ops."""
         return table(self.results)
 
     def __repr__(self) -> str:
-        """Say the figures in a few lines."""
+        """Return the figures in a few lines."""
         return "\n".join(map(repr, self.results))
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.ops)
 
 
-# -- Results as a table: a row each, in the units that every table of ours has
+# -- Tables
 
 
 FORMAT = "bridge.bench/1"
 VIEW = "bench"
-WIDTH = 160  # of a table that no terminal limits
-# What rows seldom differ in: then it is said once, under the table.
-ALIKE = {
+WIDTH = 160  # of a table outside of a terminal
+# Columns that are mostly equal in all rows: then they become a line below the table.
+CAPTIONS = {
     "runs": "{} runs",
     "number": "of {} calls each",
     "cold": "with cold caches",
@@ -280,63 +287,63 @@ ALIKE = {
     "device": "on {}",
     "clock": "by {}",
 }
-NOTHING = ("", "-1", "-1.0", "False")  # of a column
-NOT_KNOWN = -1.0
+EMPTY_VALUES = ("", "-1", "-1.0", "False")
+UNKNOWN_RATE = -1.0
 
 
 def rows(results: Iterable[Result]) -> pd.DataFrame:
-    """Return a row per result; times in ns, -1 for what is not known."""
-    import pandas as pd  # a benchmark in a program needs none of it
+    """Return a row per result; times in ns, -1 for unknown values."""
+    import pandas as pd  # slow, and not needed to measure
 
-    return pd.DataFrame([_row(one) for one in results])
+    return pd.DataFrame([_row(result) for result in results])
 
 
-def _row(one: Result) -> dict[str, Any]:
+def _row(result: Result) -> dict[str, Any]:
     return {
-        "name": one.name,
-        **dict(one.point),
-        "shapes": one.inputs,
-        "streams": " ".join(map(str, one.streams)),
-        "median_ns": one.median,
-        "spread_share": one.spread,
-        "min_ns": one.min,
-        "tflop_per_s": one.flop_per_s / 1e12 if one.flops >= 0 else NOT_KNOWN,
-        "gb_per_s": one.bytes_per_s / 1e9 if one.bytes >= 0 else NOT_KNOWN,
-        "workspace_bytes": one.workspace,
-        "mean_ns": one.mean,
-        "p10_ns": one.p10,
-        "p90_ns": one.p90,
-        "max_ns": one.max,
-        "iqr_ns": one.iqr,
-        "flop": one.flops,
-        "moved_bytes": one.bytes,
-        "loop_ns": one.loop_ns,
-        "runs": len(one.elapsed),
-        "number": one.number,
-        "cold": one.options.cold,
-        "graph": one.options.graph,
-        "device": one.device,
-        "clock": one.clock,
+        "name": result.name,
+        **dict(result.point),
+        "shapes": result.inputs,
+        "streams": " ".join(map(str, result.streams)),
+        "median_ns": result.median,
+        "spread_share": result.spread,
+        "min_ns": result.min,
+        "tflop_per_s": result.flop_per_s / 1e12 if result.flops >= 0 else UNKNOWN_RATE,
+        "gb_per_s": result.bytes_per_s / 1e9 if result.bytes >= 0 else UNKNOWN_RATE,
+        "workspace_bytes": result.workspace,
+        "mean_ns": result.mean,
+        "p10_ns": result.p10,
+        "p90_ns": result.p90,
+        "max_ns": result.max,
+        "iqr_ns": result.iqr,
+        "flop": result.flops,
+        "moved_bytes": result.bytes,
+        "loop_ns": result.loop_ns,
+        "runs": len(result.elapsed),
+        "number": result.number,
+        "cold": result.options.cold,
+        "graph": result.options.graph,
+        "device": result.device,
+        "clock": result.clock,
     }
 
 
 def with_runs(results: Sequence[Result]) -> pd.DataFrame:
-    """Return the rows with every latency, a list of whole ns each."""
-    return rows(results).assign(latencies_ns=[one.latencies.tolist() for one in results])
+    """Return the rows with all latencies, a list of whole ns each."""
+    return rows(results).assign(latencies_ns=[result.latencies.tolist() for result in results])
 
 
-def telling(results: Sequence[Result]) -> pd.DataFrame:
-    """Return the rows without columns in which nobody knows anything, or nothing is out of the ordinary."""
-    found = rows(results)
-    return found.drop(columns=[c for c in found if found[c].astype(str).isin(NOTHING).all()])
+def compact_rows(results: Sequence[Result]) -> pd.DataFrame:
+    """Return the rows without columns of unknown or default values only."""
+    table = rows(results)
+    return table.drop(columns=[c for c in table if table[c].astype(str).isin(EMPTY_VALUES).all()])
 
 
 def table(results: Sequence[Result], look: Look | None = None) -> str:
-    """Return results as a table of text, a row each; what all have in common is said once, under it."""
+    """Return results as a table of text; values that all rows share are in a line below it."""
     from bridge.render.table import Look, for_terminal  # pandas and rich
 
-    found = telling(results)
-    alike = [column for column in ALIKE if column in found and len(found[column].unique()) == 1]
-    shown = for_terminal(VIEW, found.drop(columns=alike), look or Look(WIDTH))
-    said = " ".join(ALIKE[column].format(found[column].iloc[0]) for column in alike)
-    return f"{shown}\n{said}\n" if said else shown
+    rows = compact_rows(results)
+    equal = [column for column in CAPTIONS if column in rows and len(rows[column].unique()) == 1]
+    text_table = for_terminal(VIEW, rows.drop(columns=equal), look or Look(WIDTH))
+    text = " ".join(CAPTIONS[column].format(rows[column].iloc[0]) for column in equal)
+    return f"{text_table}\n{text}\n" if text else text_table

@@ -1,4 +1,5 @@
-"""Running a program under a profiler: the command line for the version that is installed, and its launch.
+"""Run a program under a profiler: the command line for the installed version, and the launch.
 
-The invariant: nothing here loads pandas, click or SQLite; what a version knows is asked of the tool itself.
+Nothing here loads pandas, click or SQLite. The options of a version are read from the help of the
+tool.
 """

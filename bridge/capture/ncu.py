@@ -1,7 +1,7 @@
-"""The options of `ncu`: which kernels, replayed how, and what is measured of them.
+"""The options of `ncu` for a request: which kernels, their replay, and the metrics.
 
-The invariant: names are taken literally; what has a meaning in ncu's filters is escaped. A filter says
-whether a range is push/pop (the slash after its name) or start/end (none): an op is asked for as both.
+Names are literal: characters with a meaning in ncu's filters are escaped. A filter is for push/pop
+ranges (a slash after the name) or start/end ranges (no slash); an op is requested as both.
 """
 
 from __future__ import annotations
@@ -10,61 +10,59 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from bridge.capture.request import Request, Wish, escaped
-from bridge.capture.session.capture import CUDA, DOMAIN, NAME
-from bridge.capture.tool import MisuseError
+from bridge.capture.session.control import CUDA, DOMAIN, NAME
+from bridge.capture.tool import MisuseError, Request, ToolOption, escape_placeholders
 
 SUFFIX = ".ncu-rep"
 REPLAYS = ("kernel", "application", "range")
 NSYS_ONLY = ("preset", "kill", "memory")
 
-MEANING = re.compile(r"[\\@,\[\]/*+$]")
+SPECIAL = re.compile(r"[\\@,\[\]/*+$]")
 
 
-def wishes(request: Request, report: Path) -> Iterator[Wish]:
-    """Yield the options for a report to be written; raises MisuseError for what goes with nsys alone."""
-    if given := request.given(*NSYS_ONLY):
-        raise MisuseError(f"{given[0]} goes with --tool nsys")
-    yield Wish("--target-processes", "all", "child processes are as the version has them")
+def tool_options(request: Request, report: Path) -> Iterator[ToolOption]:
+    """Yield the options to write a report; raises MisuseError for options that need nsys."""
+    if excluded := request.given_options(*NSYS_ONLY):
+        raise MisuseError(f"{excluded[0]} goes with --tool nsys")
+    yield ToolOption("--target-processes", "all", "child processes are as the version has them")
     yield from _filters(request)
     yield from _measured(request)
     if request.force:
-        yield Wish("--force-overwrite", asked="--force")
-    yield Wish("--export", escaped(report), asked="-o")
+        yield ToolOption("--force-overwrite", requested_by="--force")
+    yield ToolOption("--export", escape_placeholders(report), requested_by="-o")
 
 
-def _filters(request: Request) -> Iterator[Wish]:
-    included = [one for op in request.ops for one in filters(op)]
+def _filters(request: Request) -> Iterator[ToolOption]:
+    ranges = [name for op in request.ops for name in filters(op)]
     if request.capture == CUDA:
-        yield Wish("--profile-from-start", "off", asked="--capture")
+        yield ToolOption("--profile-from-start", "off", requested_by="--capture")
     elif request.capture or request.schedule:
-        if included:
+        if ranges:
             raise MisuseError("with --op, ncu captures steps by --capture cudaProfilerApi only")
-        included = [f"{DOMAIN}@{NAME}"]
-    if included:
-        yield Wish("--nvtx", asked="--op")
-    yield from (Wish("--nvtx-include", one, asked="--op") for one in included)
+        ranges = [f"{DOMAIN}@{NAME}"]
+    yield ToolOption("--nvtx", None, "kernels belong to no op")
+    yield from (ToolOption("--nvtx-include", text, requested_by="--op") for text in ranges)
 
 
-def _measured(request: Request) -> Iterator[Wish]:
-    wanted = {
+def _measured(request: Request) -> Iterator[ToolOption]:
+    options = {
         "--replay-mode": ("--replay", request.replay),
         "--set": ("--set", request.section_set),
         "--metrics": ("--metrics", request.metrics),
         "--graph-profiling": ("--graphs", request.graphs),
         "--clock-control": ("--no-clock-control", "none" if request.no_clock_control else None),
     }
-    for option, (asked, value) in wanted.items():
+    for option, (requested_by, value) in options.items():
         if value:
-            yield Wish(option, value, asked=asked)
+            yield ToolOption(option, value, requested_by=requested_by)
     if request.backtrace:
-        yield Wish("--call-stack", asked="--backtrace")
+        yield ToolOption("--call-stack", requested_by="--backtrace")
 
 
 def filters(op: str) -> list[str]:
-    """Return ncu's filters for the ranges `NAME` or `NAME@DOMAIN`, of either kind.
+    """Return ncu's filters for the ranges `NAME` or `NAME@DOMAIN` of both kinds.
 
-    Raises MisuseError for a range without a name, which ncu does not know.
+    Raises MisuseError for a range without a name, which ncu does not support.
     """
     name, at, domain = op.rpartition("@") if "@" in op else (op, "", "")
     if not name or (at and not domain):
@@ -74,11 +72,11 @@ def filters(op: str) -> list[str]:
 
 
 def _literal(name: str) -> str:
-    return MEANING.sub(lambda found: f"\\{found[0]}", name)
+    return SPECIAL.sub(lambda match: f"\\{match[0]}", name)
 
 
-def missed(request: Request) -> str:
-    """Return why nothing was captured, "" if nothing was chosen."""
+def why_no_report(request: Request) -> str:
+    """Return why no report was written, "" if the request selects nothing."""
     if request.ops:
         return f"no kernel ran in {', '.join(request.ops)}"
     if request.capture or request.schedule:

@@ -1,7 +1,7 @@
-"""The options of `nsys profile`: which, for a preset and for what else was asked.
+"""The options of `nsys profile` for a request.
 
-The invariant: the program is not ended with a capture range unless that was asked for. nsys ends it by
-default, so that every capture range says what becomes of its end.
+The end of a capture range does not end the program unless the user requested that. nsys ends it by
+default, so every capture range gets an option for its end.
 """
 
 from __future__ import annotations
@@ -9,69 +9,68 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from bridge.capture.request import Request, Wish, escaped
-from bridge.capture.session.capture import CUDA, DOMAIN, NAME, NVTX
-from bridge.capture.tool import MisuseError
+from bridge.capture.session.control import CUDA, DOMAIN, NAME, NVTX
+from bridge.capture.tool import MisuseError, Request, ToolOption, escape_placeholders
 
-SUFFIX, RAW = ".nsys-rep", ".qdstrm"  # a report, and what it is made of
+SUFFIX, RAW = ".nsys-rep", ".qdstrm"  # a report, and the raw capture
 PRESETS = LATENCY, MEMORY, FULL = ("latency", "memory", "full")
 NCU_ONLY = ("ops", "replay", "section_set", "metrics", "no_clock_control")
 
 TRACES = {LATENCY: "cuda,nvtx", MEMORY: "cuda,nvtx", FULL: "cuda,nvtx,osrt,cudnn,cublas"}
 
 
-def wishes(request: Request, report: Path) -> Iterator[Wish]:
-    """Yield the options for a report to be written; raises MisuseError for what goes with ncu alone."""
-    if given := request.given(*NCU_ONLY):
-        raise MisuseError(f"{given[0]} goes with --tool ncu")
+def tool_options(request: Request, report: Path) -> Iterator[ToolOption]:
+    """Yield the options to write a report; raises MisuseError for options that need ncu."""
+    if excluded := request.given_options(*NCU_ONLY):
+        raise MisuseError(f"{excluded[0]} goes with --tool ncu")
     preset = request.preset or LATENCY
-    yield Wish("--trace", TRACES[preset], "its calls are not traced")
+    yield ToolOption("--trace", TRACES[preset], "its calls are not traced")
     sampled = "process-tree" if preset == FULL or request.backtrace else "none"
     switched = "process-tree" if preset == FULL else "none"
-    yield Wish("--sample", sampled, "CPU samples are as the version has them")
-    yield Wish("--cpuctxsw", switched, "context switches are as the version has them")
+    yield ToolOption("--sample", sampled, "CPU samples are as the version has them")
+    yield ToolOption("--cpuctxsw", switched, "context switches are as the version has them")
     yield from _graphs(request)
     if preset != LATENCY or request.memory:
-        asked = "--memory" if request.memory else ""
-        yield Wish("--cuda-memory-usage", "true", "no use of GPU memory", asked)
+        requested_by = "--memory" if request.memory else ""
+        yield ToolOption("--cuda-memory-usage", "true", "no use of GPU memory", requested_by)
     if preset == FULL or request.backtrace:
         yield from _backtraces(request)
     yield from _capture(request)
     if request.force:
-        yield Wish("--force-overwrite", "true", asked="--force")
-    yield Wish("--output", escaped(report), asked="-o")
+        yield ToolOption("--force-overwrite", "true", requested_by="--force")
+    yield ToolOption("--output", escape_placeholders(report), requested_by="-o")
 
 
-def _graphs(request: Request) -> Iterator[Wish]:
-    asked = "--graphs" if request.graphs else ""
+def _graphs(request: Request) -> Iterator[ToolOption]:
+    requested_by = "--graphs" if request.graphs else ""
     without = "CUDA graphs are traced as the driver has it"
-    yield Wish("--cuda-graph-trace", request.graphs or "node", without, asked)
+    yield ToolOption("--cuda-graph-trace", request.graphs or "node", without, requested_by)
 
 
-def _backtraces(request: Request) -> Iterator[Wish]:
-    asked = "--backtrace" if request.backtrace else ""
-    yield Wish("--cudabacktrace", "all", "no call stacks of CUDA calls", asked)
-    yield Wish("--python-backtrace", "cuda", "no Python in the call stacks of CUDA calls")
+def _backtraces(request: Request) -> Iterator[ToolOption]:
+    requested_by = "--backtrace" if request.backtrace else ""
+    yield ToolOption("--cudabacktrace", "all", "no call stacks of CUDA calls", requested_by)
+    yield ToolOption("--python-backtrace", "cuda", "no Python in the call stacks of CUDA calls")
 
 
-def _capture(request: Request) -> Iterator[Wish]:
-    """Yield what captures some steps only, and what becomes of the program then."""
+def _capture(request: Request) -> Iterator[ToolOption]:
+    """Yield the options that capture selected steps, and those for the end of the capture."""
     if not (request.capture or request.schedule):
         if request.kill:
             raise MisuseError("--kill goes with --schedule or --capture")
         return
-    asked = "--schedule" if request.schedule else "--capture"
+    requested_by = "--schedule" if request.schedule else "--capture"
     kind = request.capture or NVTX
-    yield Wish("--capture-range", kind, asked=asked)
+    yield ToolOption("--capture-range", kind, requested_by=requested_by)
     if kind == NVTX:
-        yield Wish("--nvtx-capture", f"{NAME}@{DOMAIN}", asked=asked)
-    yield Wish("--capture-range-end", _end(request), asked=asked)
+        yield ToolOption("--nvtx-capture", f"{NAME}@{DOMAIN}", requested_by=requested_by)
+    yield ToolOption("--capture-range-end", _end(request), requested_by=requested_by)
     if request.kill:
-        yield Wish("--kill", "sigterm", asked="--kill")
+        yield ToolOption("--kill", "sigterm", requested_by="--kill")
 
 
 def _end(request: Request) -> str:
-    """Return what becomes of a capture range's end: as many cycles as the schedule has, or the first."""
+    """Return the action at the end of a capture range: by the number of cycles in the schedule."""
     cycles = request.schedule.get("repeat", 0) if request.schedule else int(request.kill)
     if request.kill and not cycles:
         raise MisuseError("--kill needs a last cycle: repeat=NUMBER in --schedule")
@@ -81,11 +80,11 @@ def _end(request: Request) -> str:
     return f"repeat{end}:{cycles}" if cycles else "repeat"
 
 
-def missed(request: Request) -> str:
-    """Return why nothing was captured, "" if everything is captured."""
+def why_no_report(request: Request) -> str:
+    """Return why no report was written, "" if the request selects nothing."""
     if not (request.capture or request.schedule):
         return ""
-    remedy = "the program must come to the active steps of a bridge.profile()"
+    remedy = "the program must reach the active steps of a bridge.profile()"
     if request.capture == CUDA:
         return f"cudaProfilerStart was never called; {remedy}, or call it"
     return f"no range {NAME}@{DOMAIN} began; {remedy}"

@@ -1,7 +1,7 @@
-"""One launch of a program under a profiler, from what the user asked to the reports that came out.
+"""Launch of a program under a profiler: from the request of the user to the reports.
 
-The invariant: everything that can be refused is refused before the program starts. Afterwards the
-program's own exit status counts, and a report that came out is kept whatever it was.
+Everything that can be refused is refused before the program starts. Afterwards the exit status of
+the program counts, and a report that was written is kept in any case.
 """
 
 from __future__ import annotations
@@ -21,39 +21,62 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from bridge.annotate.recording.sidecar import FOLDER
+from bridge.annotate.recording.recorder import FOLDER, OF_REPORT, PREFIX
+from bridge.annotate.recording.sink import ENDING
 from bridge.capture import ncu, nsys, tool
-from bridge.capture.request import VARIABLE, Line, Request, line
-from bridge.capture.session.capture import NVTX
-from bridge.capture.tool import FAILED, NOT_EXECUTABLE, NOT_FOUND, CaptureError, MisuseError
+from bridge.capture.session.control import NVTX
+from bridge.capture.session.schedule import SCHEDULE_VARIABLE
+from bridge.capture.tool import (
+    FAILED,
+    NOT_EXECUTABLE,
+    NOT_FOUND,
+    CaptureError,
+    Line,
+    MisuseError,
+    Request,
+    command_line,
+)
+from bridge.frameworks.autorun import LAUNCHER
 
-# -- The program that is profiled, as a command: a Python script, a module, or any command
+# -- The command of the program: a Python script, a module, or any command
 
 
 PYTHON = re.compile(r"python[\d.]*")
 ELF = b"\x7fELF"
 
 
-def program_command(words: Sequence[str], *, module: bool, plain: bool, auto: bool) -> list[str]:
+def program_command(
+    words: Sequence[str], *, module: bool, plain: bool, auto: bool, ops: bool = True
+) -> list[str]:
     """Return the command for a program and its arguments.
 
-    ``module``: the first word is a module for this interpreter; ``plain``: it is a command, not a
-    script of Python; ``auto``: run it through `bridge.autorun`. Raises CaptureError.
+    ``module``: the first word is a module for this interpreter. ``plain``: it is a command, not a
+    Python script. ``auto``: run it as `bridge.autorun` does, started by its path, with ``ops`` also for every op of
+    PyTorch. Raises CaptureError if the program cannot be run.
     """
     if plain and (module or auto):
-        given = "-m" if module else "--auto"
+        option = "-m" if module else "--auto"
         remedy = (
             ": leave -- and the interpreter away" if PYTHON.fullmatch(Path(words[0]).name) else ""
         )
         raise MisuseError(
-            f"{given} goes with a program for this Python, not with a command after --{remedy}"
+            f"{option} goes with a program for this Python, not with a command after --{remedy}"
         )
     if plain:
         return _checked_command(list(words))
     if not module:
         _check_script(words)
-    autorun = ["-m", "bridge.autorun"] if auto else []
+    autorun = [LAUNCHER, *(["--shapes"] if ops else [])] if auto else []
     return [sys.executable, *autorun, *(["-m"] if module else []), *words]
+
+
+def annotation_line(*, plain: bool, auto: bool, ops: bool) -> str:
+    """Return a line on what is annotated when a program runs."""
+    if auto:
+        torch = ["modules", *(["ops with input shapes"] if ops else []), "optimizer steps"]
+        return f"annotates PyTorch ({', '.join(torch)}, data loading), JAX and CuPy"
+    advice = "" if plain else "; --auto adds PyTorch modules, ops and optimizer steps, JAX and CuPy"
+    return f"annotates nothing: the ranges are the program's own{advice}"
 
 
 def _checked_command(words: list[str]) -> list[str]:
@@ -84,15 +107,15 @@ def _beginning(script: Path) -> bytes:
         raise CaptureError(f"{script}: {error.strerror}", NOT_EXECUTABLE) from error
 
 
-# -- The reports of one launch: their name, those that stand in the way, those that came out
+# -- The reports of a launch: names, existing reports, new reports
 
 
 NAME = "report"
-LITTLE = 1 << 20  # bytes: less than a report takes
+MIN_FREE_BYTES = 1 << 20  # a report needs more
 
 
 class Stamp(NamedTuple):
-    """What tells one version of a file from another."""
+    """Identifies one version of a file."""
 
     inode: int
     size: int
@@ -100,13 +123,13 @@ class Stamp(NamedTuple):
 
 
 def report_path(output: Path | None, suffix: str, *, force: bool) -> Path:
-    """Return the report to write: as named, or report1, report2 …, the first that is free.
+    """Return the path of the report: ``output``, or the first unused of report1, report2 and so on.
 
-    Raises CaptureError where it cannot be written, or is there already and not to be replaced.
+    Raises CaptureError if it cannot be written, or exists and ``force`` is not set.
     """
     if output is None:
         return next(
-            one for n in count(1) if not existing_reports(one := Path(f"{NAME}{n}{suffix}"))
+            path for n in count(1) if not existing_reports(path := Path(f"{NAME}{n}{suffix}"))
         )
     report = output if output.suffix == suffix else output.with_name(output.name + suffix)
     if output.is_dir():
@@ -123,20 +146,23 @@ def report_path(output: Path | None, suffix: str, *, force: bool) -> Path:
 
 
 def existing_reports(report: Path) -> dict[Path, Stamp]:
-    """Return the reports of this name, those of numbered capture ranges too, in their order."""
+    """Return the existing reports of this name, including numbered capture ranges, in order."""
     numbered = re.compile(
         rf"{re.escape(report.stem)}(?:\.(\d+))?{re.escape(report.suffix)}", re.DOTALL
     )
-    found = {
-        one: int(match[1] or 0)
-        for one in report.parent.iterdir()
-        if (match := numbered.fullmatch(one.name))
+    result = {
+        path: int(match[1] or 0)
+        for path in report.parent.iterdir()
+        if (match := numbered.fullmatch(path.name))
     }
-    return {path: _stamp(path) for path in sorted(found, key=lambda path: found[path])}
+    return {path: _stamp(path) for path in sorted(result, key=lambda path: result[path])}
 
 
 def new_reports(report: Path, before: Mapping[Path, Stamp]) -> list[Path]:
-    """Return what was written since, in the order of the capture ranges; if any was, the rest is removed."""
+    """Return reports written since ``before``, in order.
+
+    If there are any, removes the older ones.
+    """
     now = existing_reports(report)
     fresh = [path for path, stamp in now.items() if before.get(path) != stamp and stamp.size]
     if fresh:
@@ -145,43 +171,55 @@ def new_reports(report: Path, before: Mapping[Path, Stamp]) -> list[Path]:
     return fresh
 
 
+def recordings_folder(report: Path) -> Path:
+    """Return the folder of the recordings of a report, as report1.recordings; it may not exist."""
+    return report.with_name(f"{report.stem}{OF_REPORT}")
+
+
+def has_new_recordings(folder: Path, since_ns: int) -> bool:
+    """Return whether a folder has recordings that were written since a time in ns."""
+    recordings = folder.glob(f"{PREFIX}*{ENDING}")
+    return any(path.stat().st_mtime_ns >= since_ns for path in recordings)
+
+
 def raw_captures(report: Path, suffix: str, since_ns: int) -> list[Path]:
-    """Return what the tool captured since and did not make a report of: files of that suffix."""
+    """Return raw captures (files with ``suffix``) without a report, written since a time in ns."""
     left = existing_reports(report.with_suffix(suffix))
     return [path for path, stamp in left.items() if stamp.changed_ns >= since_ns]
 
 
 def full_folder(report: Path) -> Path | None:
-    """Return the folder that has no room left, of the report's and the one for temporary files."""
+    """Return the full one of the folders of the report and of temporary files, or None."""
     folders = (report.parent, Path(tempfile.gettempdir()))
-    return next((one for one in folders if shutil.disk_usage(one).free < LITTLE), None)
+    return next((path for path in folders if shutil.disk_usage(path).free < MIN_FREE_BYTES), None)
 
 
 def _stamp(path: Path) -> Stamp:
-    found = path.lstat()
-    return Stamp(found.st_ino, found.st_size, found.st_mtime_ns)
+    result = path.lstat()
+    return Stamp(result.st_ino, result.st_size, result.st_mtime_ns)
 
 
-# -- A profiler runs a program; signals reach the program, and its exit status comes back
+# -- Running the command: signals are forwarded, the exit status is returned
 
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 RESTORED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)  # Python ignores the first two
-BY_TERMINAL = 0x80  # SI_KERNEL: then every process of the foreground got it
-PATIENCE_S = 1.0
-KILLED = 128
+FROM_TERMINAL = 0x80  # SI_KERNEL: every process of the foreground group gets the signal
+POLL_S = 1.0
+SIGNAL_STATUS = 128  # exit status 128 + n: ended by signal n
 
 
 def run_command(command: Sequence[str], environ: Mapping[str, str], *, apart: bool) -> int:
     """Run a command to its end and return its exit status, 128 + n if a signal n ended it.
 
-    ``apart``: the tool gets a process group of its own, so that what the terminal sends to all comes
-    here alone. That is for a tool whose program has a session of its own, as nsys has it: from another
-    group a program may not read the terminal. Raises OSError if the command cannot be started.
+    ``apart``: the tool gets its own process group, so that signals of the terminal reach only this
+    process. This is for tools that run the program in its own session, as nsys does: from another
+    group a program could not read the terminal. Raises OSError if the command cannot be started.
     """
-    heard = {one for one in FORWARDED if signal.getsignal(one) is not signal.SIG_IGN}
-    reaping = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would take the status
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*heard, signal.SIGCHLD})
+    forwarded = {number for number in FORWARDED if signal.getsignal(number) is not signal.SIG_IGN}
+    # If SIGCHLD were ignored, the exit status would be lost.
+    old_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*forwarded, signal.SIGCHLD})
     group = 0 if apart else os.getpgrp()
     try:
         tool = os.posix_spawn(
@@ -192,94 +230,99 @@ def run_command(command: Sequence[str], environ: Mapping[str, str], *, apart: bo
             setsigmask=before,
             setsigdef=RESTORED,
         )
-        return _waited(tool, heard, apart=apart)
+        return _wait(tool, forwarded, apart=apart)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        signal.signal(signal.SIGCHLD, reaping or signal.SIG_DFL)
+        signal.signal(signal.SIGCHLD, old_handler or signal.SIG_DFL)
 
 
-def _waited(tool: int, heard: set[signal.Signals], *, apart: bool) -> int:
+def _wait(tool: int, forwarded: set[signal.Signals], *, apart: bool) -> int:
+    """Forward signals until the tool ends; return its exit status."""
     while True:
-        came = signal.sigtimedwait({*heard, signal.SIGCHLD}, PATIENCE_S)
-        if came is not None and came.si_signo != signal.SIGCHLD:
-            _forward(tool, came, apart=apart)
+        received = signal.sigtimedwait({*forwarded, signal.SIGCHLD}, POLL_S)
+        if received is not None and received.si_signo != signal.SIGCHLD:
+            _forward(tool, received, apart=apart)
         pid, status = os.waitpid(tool, os.WNOHANG)
         if pid:
             code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else KILLED - code
+            return code if code >= 0 else SIGNAL_STATUS - code
 
 
-def _forward(tool: int, came: signal.struct_siginfo, *, apart: bool) -> None:
-    """Hand a signal on: to the program, else (it has not begun, or has ended) to the tool."""
-    to_all = came.si_code == BY_TERMINAL
+def _forward(tool: int, received: signal.struct_siginfo, *, apart: bool) -> None:
+    """Forward a signal to the program, or to the tool if the program does not run."""
+    to_all = received.si_code == FROM_TERMINAL
     if to_all and not apart:
-        return  # they have it already
+        return  # the program already got it
     leaders = session_leaders(tool)
     for pid in leaders or [tool]:
         with suppress(ProcessLookupError, PermissionError):
-            (os.killpg if to_all else os.kill)(pid, came.si_signo)
+            (os.killpg if to_all else os.kill)(pid, received.si_signo)
 
 
 def session_leaders(above: int) -> list[int]:
-    """Return the processes under one that lead a session of their own and have not ended."""
+    """Return the running descendants of a process that lead their own session."""
     children: dict[int, list[int]] = {}
     leading = set()
     for pid, parent, session, ended in _processes():
         children.setdefault(parent, []).append(pid)
         if pid == session and not ended:
             leading.add(pid)
-    found, left = [], list(children.get(above, ()))
+    result, left = [], list(children.get(above, ()))
     while left:
         pid = left.pop()
         if pid in leading:
-            found.append(pid)
+            result.append(pid)
         else:
             left += children.get(pid, ())
-    return found
+    return result
 
 
 def _processes() -> list[tuple[int, int, int, bool]]:
-    """Return pid, parent, session, and whether it has ended, of every process that can be seen."""
-    found = []
+    """Return pid, parent, session, and whether it has ended, of every visible process."""
+    result = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            # The name stands in brackets, and may hold brackets and spaces itself.
+            # The name is in brackets, and may itself contain brackets and spaces.
             state, parent, _, session = (
                 (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[:4]
             )
-            found.append((int(folder.name), int(parent), int(session), state in "ZX"))
-    return found
+            result.append((int(folder.name), int(parent), int(session), state in "ZX"))
+    return result
 
 
-# -- One launch of a program under a profiler, from what the user asked to the reports that came out
+# -- Plans
 
 
 KINDS = {"nsys": nsys, "ncu": ncu}
 CAPTURE = "BRIDGE_CAPTURE"
-CLOCK_SLACK_NS = 2_000_000_000  # that the clock of a file system may be off
+CLOCK_SLACK_NS = 2_000_000_000  # tolerance for the clock of a file system
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A launch that is over: the program's exit status, and the reports in the order of their capture."""
+class LaunchResult:
+    """A finished launch: the program's exit status, and the reports in the order of capture.
+
+    ``recordings`` is the folder of the recordings that the program wrote, None if it wrote none there.
+    """
 
     status: int
     reports: list[Path]
+    recordings: Path | None = None
 
-    def said(self) -> str:
-        """Return a line on how the program ended, "" if well."""
+    def failure(self) -> str:
+        """Return a line on how the program failed, "" if it succeeded."""
         if not self.status:
             return ""
-        number = self.status - KILLED
-        said = f"the program ended with status {self.status}"
+        number = self.status - SIGNAL_STATUS
+        text = f"the program ended with status {self.status}"
         if number not in set(signal.Signals):
-            return said
-        return f"{said} ({signal.Signals(number).name}); what it recorded last may be lost"
+            return text
+        return f"{text} ({signal.Signals(number).name}); what it recorded last may be lost"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A command that is ready to be run, with what it adds to the environment."""
+    """A command that is ready to run, with the variables that it adds to the environment."""
 
     tool: tool.Tool
     request: Request
@@ -287,44 +330,51 @@ class Plan:
     options: Line
     program: Sequence[str]
     added: Mapping[str, str]
+    annotations: str = ""  # a line on what is annotated
 
     @property
-    def importable(self) -> bool:
-        """Whether `bridge import` reads the reports."""
+    def is_nsys(self) -> bool:
+        """Whether the tool is Nsight Systems, which runs the program in a session of its own."""
         return self.tool.name == "nsys"
 
-    def shown(self) -> str:
-        """Return the command as a shell takes it."""
+    def shell_command(self) -> str:
+        """Return the command as shell text."""
         added = [f"{name}={shlex.quote(value)}" for name, value in self.added.items()]
         return " ".join([*added, shlex.join(self._command(self.tool.name))])
 
-    def run(self) -> Ended:
-        """Run it to its end; raises CaptureError, with the program's status, if no report came out."""
+    def run(self) -> LaunchResult:
+        """Run the command.
+
+        Raises CaptureError with the program's status if no report was written.
+        """
         before, begun_ns = existing_reports(self.report), time.time_ns()
         command = self._command(self.tool.path)
         try:
-            status = run_command(command, {**os.environ, **self.added}, apart=self.importable)
+            status = run_command(command, {**os.environ, **self.added}, apart=self.is_nsys)
         except OSError as error:
             raise CaptureError(f"{self.tool.path}: {error.strerror}", NOT_EXECUTABLE) from error
-        ended = Ended(status, new_reports(self.report, before))
-        if not ended.reports:
-            lines = [ended.said(), f"no report: {self._reason(begun_ns)}"]
+        folder = recordings_folder(self.report)
+        is_recorded = has_new_recordings(folder, begun_ns - CLOCK_SLACK_NS)
+        fresh = new_reports(self.report, before)
+        result = LaunchResult(status, fresh, folder if is_recorded else None)
+        if not result.reports:
+            lines = [result.failure(), f"no report: {self._reason(begun_ns)}"]
             raise CaptureError("; ".join(filter(None, lines)), status or FAILED)
-        return ended
+        return result
 
     def _command(self, first: str) -> list[str]:
-        verb = ["profile"] if self.importable else []
+        verb = ["profile"] if self.is_nsys else []
         return [first, *verb, *self.options.words, *self.program]
 
     def _reason(self, begun_ns: int) -> str:
         if folder := full_folder(self.report):
             return f"no space is left in {folder.resolve()}"
         since = begun_ns - CLOCK_SLACK_NS
-        if self.importable and (left := raw_captures(self.report, nsys.RAW, since)):
+        if self.is_nsys and (left := raw_captures(self.report, nsys.RAW, since)):
             names = ", ".join(map(str, left))
             return f"nsys captured {names} and could not import it; why is said above"
-        missed = KINDS[self.tool.name].missed(self.request)
-        return missed or f"{self.tool.name} wrote none; what it says of that is above"
+        why_no_report = KINDS[self.tool.name].why_no_report(self.request)
+        return why_no_report or f"{self.tool.name} wrote none; what it says of that is above"
 
 
 def plan(  # noqa: PLR0913 - what is run, and what is asked of the tool
@@ -336,24 +386,36 @@ def plan(  # noqa: PLR0913 - what is run, and what is asked of the tool
     module: bool = False,
     plain: bool = False,
     auto: bool = False,
+    auto_ops: bool = True,
 ) -> Plan:
-    """Make the command for a program and its arguments; raises CaptureError for what cannot work.
+    """Return the plan for a program and its arguments; raises CaptureError if it cannot work.
 
-    ``module``, ``plain`` and ``auto`` say how the program is run, as in `program.command`.
+    ``module``, ``plain``, ``auto`` and ``auto_ops`` are those of `program_command`.
     """
+    if not (auto or auto_ops):
+        raise MisuseError("--no-ops goes with --auto")
     kind = KINDS[name]
-    command = program_command(words, module=module, plain=plain, auto=auto)
+    command = program_command(words, module=module, plain=plain, auto=auto, ops=auto_ops)
     report = report_path(output, kind.SUFFIX, force=request.force)
-    wishes = list(kind.wishes(request, report))
-    found = tool.find(name)
-    return Plan(found, request, report, line(found, wishes), command, _added(request, report))
+    tool_options = list(kind.tool_options(request, report))
+    installed = tool.find_tool(name)
+    return Plan(
+        installed,
+        request,
+        report,
+        command_line(installed, tool_options),
+        command,
+        _environment(request, report),
+        annotation_line(plain=plain, auto=auto, ops=auto_ops),
+    )
 
 
-def _added(request: Request, report: Path) -> dict[str, str]:
-    """Return what the program gets to know: where to record, what to capture and when."""
-    added = {} if os.environ.get(FOLDER) else {FOLDER: str(report.parent.resolve())}
+def _environment(request: Request, report: Path) -> dict[str, str]:
+    """Return variables for the program: where to record, what to capture, and when."""
+    folder = str(recordings_folder(report).resolve())
+    added = {} if os.environ.get(FOLDER) else {FOLDER: folder}
     if request.schedule:
-        added[VARIABLE] = ",".join(f"{name}={n}" for name, n in request.schedule.items())
+        added[SCHEDULE_VARIABLE] = ",".join(f"{name}={n}" for name, n in request.schedule.items())
     if request.schedule or request.capture:
         added[CAPTURE] = request.capture or NVTX
     return added

@@ -1,4 +1,4 @@
-"""The command ``bridge``: one file per subcommand, loaded when it is asked for, each importing what it needs when it runs."""
+"""The command ``bridge``: one module per subcommand, which is imported when it is called."""
 
 from __future__ import annotations
 
@@ -7,40 +7,67 @@ import os
 import signal
 import sys
 from importlib import import_module
+from itertools import groupby
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
+from bridge.cli import completion  # noqa: F401 - it registers the script of fish
+from bridge.cli.catalog import CATALOG, COMMANDS
+from bridge.cli.help import WIDEST
+from bridge.cli.unknown_names import Group, no_such_report, suggest_option
 from bridge.package import VERSION
 
 LONGEST = 2_000  # characters of a message
-COMMANDS = (
-    *("demo", "doctor", "run", "import", "report", "diff", "html"),
-    *("trace", "ranks", "flame", "view", "plot", "memory", "advise"),
-    *("quality", "why", "runs", "onednn", "scrub", "bench"),
-)
+# A group without a subcommand: its message is its help. None before click 8.2.
+NoArgsIsHelp: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
-class Commands(click.Group):
-    """Loads a subcommand by its name; turns every failure that a user can cause into one line and exit status 1."""
+class Commands(Group):
+    """Imports subcommands by name, and turns failures of users into one line and an exit status."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names."""
-        return sorted(COMMANDS)
+        """Return the names of the subcommands, as help shows them."""
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a subcommand, None if there is none of the name."""
+        """Return a subcommand, None if there is none of that name."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             name = "import_" if cmd_name == "import" else cmd_name
             self.add_command(getattr(import_module(f"bridge.cli.{name}"), name))
         return super().get_command(ctx, cmd_name)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a subcommand without loading any, or an option."""
+        if incomplete and not incomplete[0].isalnum():
+            return super().shell_complete(ctx, incomplete)
+        return [
+            CompletionItem(entry.name, help=entry.summary)
+            for entry in CATALOG
+            if entry.name.startswith(incomplete)
+        ]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        """Write the subcommands by section, without loading them."""
+        width = max(len(name) for name in COMMANDS)
+        for section, entries in groupby(CATALOG, lambda entry: entry.section):
+            with formatter.section(section):
+                formatter.write_dl([(f"{e.name:{width}}", e.summary) for e in entries])
+
+    def make_context(self, *words: Any, **more: Any) -> click.Context:
+        """Parse the command line; prints help and the version."""
+        try:
+            return super().make_context(*words, **more)
+        except OSError as error:
+            raise _failure_of(error) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand."""
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            vars(error).update(message=_harmless(error.message))
+            _improve(error)
             raise
         except (click.exceptions.Exit, click.Abort):
             raise
@@ -48,31 +75,53 @@ class Commands(click.Group):
             click.echo("interrupted; nothing half-written was left", err=True)
             ctx.exit(128 + (stop.args[0] if stop.args else signal.SIGINT))
         except OSError as error:
-            if error.errno == errno.EPIPE:  # `| head`: click ends quietly
-                raise
-            _let_go_of_stdout()
-            where = error.filename or "standard output"
-            message = f"{where}: {error.strerror or error}"
-            raise click.ClickException(_harmless(message)) from error
-        except _failures() as error:  # asked for only now: they cost the import of pandas
-            raise click.ClickException(_harmless(str(error))) from error
+            raise _failure_of(error) from error
+        except _failures() as error:  # imported only now: they import pandas
+            failure = click.ClickException(_harmless(_text(error)))
+            vars(failure).update(exit_code=getattr(error, "status", 1))
+            raise failure from error
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    from bridge.output import OutputError
+    """Return the errors whose messages are for the user."""
+    from bridge.package import UserError
     from importers.errors import ReportError
 
-    return (ReportError, OutputError)
+    return (ReportError, UserError)
+
+
+def _failure_of(error: OSError) -> Exception:
+    """Return the failure of an output as a line for the user."""
+    if error.errno == errno.EPIPE:  # `| head`: click exits without a message
+        return error
+    _let_go_of_stdout()
+    reason = "closed" if error.errno == errno.EBADF else error.strerror or error
+    return click.ClickException(_harmless(f"{error.filename or 'standard output'}: {reason}"))
+
+
+def _improve(error: click.ClickException) -> None:
+    """Make the message of an error harmless, and suggest options that were meant."""
+    if isinstance(error, click.NoSuchOption):
+        suggest_option(error)
+    if not isinstance(error, NoArgsIsHelp):
+        vars(error).update(message=_harmless(error.message))
+
+
+def _text(error: Exception) -> str:
+    """Return the message of a failure; that of a file that does not exist names the reports like it."""
+    from importers.errors import NoSuchReport
+
+    return no_such_report(error.path) if isinstance(error, NoSuchReport) else str(error)
 
 
 def _harmless(message: str) -> str:
-    """Return a message without what would command the terminal, for it may quote a file; of a long one the beginning."""
-    shown = "".join(c if c.isprintable() or c == "\n" else " " for c in message[:LONGEST])
-    return shown if len(message) <= LONGEST else f"{shown}…"
+    """Return the beginning of a message without control characters: it may quote a file."""
+    text = "".join(c if c.isprintable() or c == "\n" else " " for c in message[:LONGEST])
+    return text if len(message) <= LONGEST else f"{text}…"
 
 
 def _let_go_of_stdout() -> None:
-    """Send what is left in its buffer nowhere, or its flush would fail once more at exit."""
+    """Discard what is left in the buffer of stdout; flushing it at exit would fail again."""
     if sys.stdout is sys.__stdout__:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
@@ -81,16 +130,19 @@ def _stop(number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt(number)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
+)
 @click.version_option(VERSION, prog_name="nsight-bridge")
 def main() -> None:
     """Join deep-learning ops to the CUDA kernels they launch, from Nsight reports.
 
     \b
-    bridge run train.py                       capture with nsys, the ops annotated with @nvtx_op
-    bridge import report.nsys-rep             join, store, show the breakdown per op (run does so too)
+    bridge run train.py                       profile with nsys; @nvtx_op annotates the ops
+    bridge import report.nsys-rep             store and summarize a report (run does so too)
     bridge report --by op-kernel --top 20     look closer
-    bridge trace -o trace.json.gz             one timeline, for ui.perfetto.dev
+    bridge trace -o trace.json.gz             draw one timeline, for ui.perfetto.dev
     """  # noqa: D301 - the backspace keeps click from filling the lines
-    # Ending like an interrupt lets half-written files be removed.
+    # Ending like an interrupt removes half-written files.
     signal.signal(signal.SIGTERM, _stop)

@@ -1,24 +1,27 @@
-"""``bridge advise``: what slows a run down, what shows it, and what removing it would save."""
+"""``bridge advise``: what slows a run down, the rows that show it, and what removing it would save."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.tables.views import OF_ADVICE
-from bridge.cli import ncu_option, options, outputs, time_options
+from bridge.analyze.tables.views import ADVICE_DETAILS
+from bridge.cli import completion, ncu_option, options, outputs, selection_options
+from bridge.cli.help import Command
+from bridge.cli.options import ReportInput
+from bridge.cli.outputs import Output
+from bridge.cli.selection_options import TimeRange
 
 if TYPE_CHECKING:
-    from bridge.analyze.advice import Advised
-    from bridge.join.choices import Choices
+    from bridge.analyze.advice import AdviceReport
 
 FORMATS = ("text", "json", "md", "sarif")
 
 
 def _share(_context: click.Context, _option: click.Parameter, text: str) -> float:
-    """Read a share: 1%, or 0.01."""
+    """Read a fraction: 1%, or 0.01."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -28,10 +31,22 @@ def _share(_context: click.Context, _option: click.Parameter, text: str) -> floa
     return value
 
 
-@click.command()
-@options.source
+@click.command(
+    cls=Command,
+    examples=(
+        "bridge advise report.sqlite",
+        "bridge advise report.sqlite --step 1..2",
+        "bridge advise --list",
+    ),
+)
+@options.report_input
 @click.option(
-    "--rule", "names", multiple=True, metavar="NAME", help="Only this rule. May be repeated."
+    "--rule",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completion.rules,
+    help="Only this rule. May be repeated.",
 )
 @click.option("--list", "listed", is_flag=True, help="List the rules and end.")
 @click.option(
@@ -50,46 +65,37 @@ def _share(_context: click.Context, _option: click.Parameter, text: str) -> floa
     show_default=True,
     help="Rows of evidence for each.",
 )
-@time_options.window
+@selection_options.window
 @ncu_option.ncu
-@options.choices
-@options.sidecar
-@outputs.formats(FORMATS)
-@outputs.option
-def advise(  # noqa: PLR0913, PLR0917 - a parameter per option
-    reports: tuple[Path, ...],
+@outputs.output(FORMATS)
+def advise(
+    source: ReportInput,
     names: tuple[str, ...],
     listed: bool,
     least: float,
     rows: int,
-    form: str | None,
-    db: Path,
-    run: int | None,
     ncu: tuple[Path, ...],
-    choices: Choices,
-    sidecar: tuple[Path, ...],
-    output: Path | None,
-    force: bool,
-    **window: Any,
+    output: Output,
+    time_range: TimeRange,
 ) -> None:
-    """Say what slows REPORTS (or a run of the store) down, with the rows that show it.
+    """Report what slows REPORTS (or a run of the store) down, with the rows that show it.
 
-    A saving is an estimate of the run's time, its ceiling what it can be at most; several savings may be of
-    the same time. What cannot be judged says which capture would tell.
+    Each saving is an estimate of run time, and its ceiling the most that is possible; several
+    savings may be of the same time. What cannot be judged names the capture that would tell.
     """
     if listed:
         click.echo(_list(), nl=False)
         return
-    outputs.check(output, reports, force=force)
-    joined = options.joined(reports, db, run, choices, OF_ADVICE | {"metrics"}, sidecar)
-    joined = ncu_option.with_ncu(joined, ncu, choices)
+    output.check(source.reports)
+    report = source.load(ADVICE_DETAILS | {"metrics"})
+    report = ncu_option.with_ncu(report, ncu, source.attribution_options)
     try:
-        advised = time_options.within(joined, **window).advise(names, least)
+        advised = time_range.of(report).advise(names, least)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    form = outputs.form_of(form, output, FORMATS)
-    text = _text(advised, form, rows, to_terminal=output is None)
-    outputs.give(text, output, f"{len(advised.advice)} pieces of advice", force=force)
+    form = output.format
+    text = _text(advised, form, rows, to_terminal=output.to_terminal)
+    output.write(text, f"{len(advised.advice)} pieces of advice")
 
 
 def _list() -> str:
@@ -99,7 +105,7 @@ def _list() -> str:
     return advice.as_list(RULES)
 
 
-def _text(advised: Advised, form: str, rows: int, *, to_terminal: bool) -> str:
+def _text(advised: AdviceReport, form: str, rows: int, *, to_terminal: bool) -> str:
     from bridge.render import advice, ci_reports
 
     if form == "json":

@@ -1,4 +1,4 @@
-"""``bridge bench``: how long a function of a file takes, at each point of a sweep."""
+"""``bridge bench``: how long a function in a file takes, at each point of a sweep."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli import options, outputs
+from bridge.cli.help import Command
+from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
     from bridge.bench.result import Result
@@ -18,7 +20,14 @@ FORMATS = ("table", "json", "csv", "md", "recording")
 SUFFIXES = {"jsonl": "recording"}
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "bridge bench ops.py::matmul --shape MxK,KxN --sweep M=1,8,64 --set K=128 --set N=256",
+        "bridge bench ops.py::solve --sweep n=16,32,64",
+        "bridge bench ops.py::old ops.py::new --inputs make",
+    ),
+)
 @click.argument("functions", nargs=-1, required=True, metavar="FILE.py::FUNCTION…")
 @click.option(
     "--shape",
@@ -82,116 +91,109 @@ SUFFIXES = {"jsonl": "recording"}
     "--save", is_flag=True, help="Keep the runs in the store, for bridge diff and bridge report."
 )
 @click.option("--name", help="Call the stored run by this name; it is kept then.")
-@options.store
-@outputs.formats(FORMATS)
-@outputs.option
-def bench(  # noqa: PLR0913, PLR0917 - a parameter per option
+@options.store_option
+@outputs.output(FORMATS, SUFFIXES)
+def bench(
     functions: tuple[str, ...],
-    form: str | None,
-    output: Path | None,
-    force: bool,
+    output: Output,
     save: bool,
     name: str | None,
     db: Path,
-    **asked: Any,
+    **settings: Any,
 ) -> None:
     """Time functions: on the GPU that their tensors are on by CUDA events, else on the CPU.
 
-    \b
-    bridge bench ops.py::matmul --shape MxK,KxN --sweep M=1,8,64 --set K=128 --set N=256
-    bridge bench ops.py::solve --sweep n=16,32,64      solve(n=16) makes its own inputs
-    bridge bench ops.py::old ops.py::new --inputs make  each with what make() returns
-    """  # noqa: D301 - the backspace keeps click from filling the lines
-    form = outputs.form_of(form, output, FORMATS, SUFFIXES)
-    if form == "recording" and output is None:
+    solve(n=16) makes its own inputs; otherwise they come from --shape, or from the function that
+    --inputs names.
+    """
+    form = output.format
+    if form == "recording" and output.to_terminal:
         raise click.UsageError("--format recording goes to a file: -o FILE.jsonl")
-    outputs.check(output, [Path(one.rpartition("::")[0]) for one in functions], force=force)
+    output.check([Path(text.rpartition("::")[0]) for text in functions])
     if name is not None:
         from bridge import store
 
         store.check_name(name)
-    found = _timed(functions, **asked)
-    _say_where(found)
-    _write(found, form, output, force=force)
+    values = _timed(functions, **settings)
+    _say_where(values)
+    _write(values, form, output)
     if save or name is not None:
-        _keep(found, db, name)
+        _keep(values, db, name)
 
 
-def _timed(functions: tuple[str, ...], **asked: Any) -> list[Result]:
-    """Run the benchmarks; what is wrong with them is said in a line."""
-    from bridge.bench.errors import BenchError
-    from bridge.bench.sweep import Asked
+def _timed(functions: tuple[str, ...], **settings: Any) -> list[Result]:
+    """Run the benchmarks."""
+    from bridge.bench.sweep import SweepRequest
 
-    wanted = Asked(
+    request = SweepRequest(
         functions,
-        asked["shape"],
-        asked["dtype"].split(","),
-        asked["sweep"],
-        asked["fixed"],
-        asked["factory"],
-        asked["library"],
-        asked["device"],
-        asked["at_once"],
+        settings["shape"],
+        settings["dtype"].split(","),
+        settings["sweep"],
+        settings["fixed"],
+        settings["factory"],
+        settings["library"],
+        settings["device"],
+        settings["at_once"],
     )
     names = ("warmup", "runs", "repeat", "number", "cold", "graph", "backward")
-    try:
-        with redirect_stdout(sys.stderr):  # what functions print is none of the results
-            return list(wanted.results({name: asked[name] for name in names}, tell=_tell))
-    except BenchError as error:
-        raise click.ClickException(str(error)) from error
+    with redirect_stdout(sys.stderr):  # output of the functions does not belong to the results
+        return list(request.results({name: settings[name] for name in names}, tell=_tell))
 
 
 def _tell(what: str) -> None:
-    """Say on a terminal what is timed next; a clock that runs on there would be timed with it."""
+    """Print what is timed next, on a terminal only; a spinner would be timed with it."""
     if sys.stderr.isatty():
         click.echo(f"timing {what}", err=True)
 
 
-def _say_where(found: list[Result]) -> None:
-    """Say on standard error what timed them; that it was no GPU, above all."""
-    for device, clock in dict.fromkeys((one.device, one.clock) for one in found):
+def _say_where(values: list[Result]) -> None:
+    """Print on stderr which device and clock timed the functions."""
+    for device, clock in dict.fromkeys((result.device, result.clock) for result in values):
         text = (
             "no tensor was on a GPU: timed on the CPU" if device == "cpu" else f"timed on {device}"
         )
         click.echo(f"{text}, by {clock}", err=True)
 
 
-def _write(found: list[Result], form: str, output: Path | None, *, force: bool) -> None:
-    text = _text(found, form, to_terminal=output is None)
-    outputs.give(text, output, f"{len(found)} rows", force=force)
+def _write(values: list[Result], form: str, output: Output) -> None:
+    text = _text(values, form, to_terminal=output.to_terminal)
+    output.write(text, f"{len(values)} rows")
 
 
-def _text(found: list[Result], form: str, *, to_terminal: bool) -> str:
+def _text(values: list[Result], form: str, *, to_terminal: bool) -> str:
     """Return the results as a table, a document, or a recording."""
     from bridge.bench import recording, result
     from bridge.render import document, table
 
     if form == "recording":
-        return recording.recording(found)
+        return recording.recording(values)
     if form == "table":
-        return result.table(found, options.look(to_terminal=to_terminal))
+        return result.table(values, options.look(to_terminal=to_terminal))
     if form == "csv":
-        return document.as_csv(result.rows(found))
+        return document.as_csv(result.rows(values))
     if form == "md":
-        return table.as_markdown(result.VIEW, result.telling(found))
-    return document.with_rows({"format": result.FORMAT}, result.with_runs(found))
+        return table.as_markdown(result.VIEW, result.compact_rows(values))
+    return document.with_rows({"format": result.FORMAT}, result.with_runs(values))
 
 
-def _keep(found: list[Result], db: Path, name: str | None) -> None:
-    """Write the runs to a recording, and that into the store."""
+def _keep(values: list[Result], db: Path, name: str | None) -> None:
+    """Write the runs to a recording, and store that."""
     from tempfile import TemporaryDirectory
 
     import importers
     from bridge import store
     from bridge.bench import recording
-    from bridge.join.choices import Choices
+    from bridge.join.options import AttributionOptions
     from bridge.report import join
 
-    # As a file, for a run is known by the contents of one.
+    # As a file: the identity of a run is that of a file's content.
     with TemporaryDirectory(prefix="bridge-bench-") as folder:
-        path = Path(folder, recording.file_name(found))
-        recording.save(found, path)
-        number = store.save(join(importers.load(path), Choices()), db, store.identity([path]))
-    if name is not None and (had := store.named(db, number, name)):
+        path = Path(folder, recording.file_name(values))
+        recording.save(values, path)
+        number = store.save(
+            join(importers.load(path), AttributionOptions()), db, store.identity([path])
+        )
+    if name is not None and (had := store.name_run(db, number, name)):
         click.echo(f"{name} was run {had.id}; it is run {number} from now on", err=True)
     click.echo(f"run {number} of {db}; next: bridge diff BEFORE {name or number}", err=True)

@@ -1,4 +1,4 @@
-"""``bridge demo``: the whole way on a report that the package makes itself."""
+"""``bridge demo``: every step of the way, on a report that the package makes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ from pathlib import Path
 
 import click
 
+from bridge.cli.help import Command
+
 NEXT = """
 Next, the same on a program of yours ('. .venv/bin/activate' first, if bridge is in one):
 
   from bridge import nvtx_op                  annotate: @nvtx_op above a function,
                                               with nvtx_op("name"): around a block
   nsys profile -o report python train.py      capture
-  bridge import report.nsys-rep               join, store, print this table
+  bridge import report.nsys-rep               store and summarize
   bridge report --by op                       and look closer
 """
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "bridge demo",
+        "bridge demo --folder try",
+    ),
+)
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
@@ -28,23 +36,25 @@ Next, the same on a program of yours ('. .venv/bin/activate' first, if bridge is
 def demo(folder: Path) -> None:
     """Make a small report, import it, print its breakdown, write its trace."""
     from bridge import store
+    from bridge.cli import options
     from bridge.cli.demo_report import make
-    from bridge.cli.import_ import show
+    from bridge.cli.summary import summary_text
     from bridge.output import OutputError, whole
     from bridge.report import load
 
-    report, db, trace = (folder / name for name in ("demo.sqlite", "bridge.db", "trace.json.gz"))
+    path, db, trace = (folder / name for name in ("demo.sqlite", "bridge.db", "trace.json.gz"))
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise OutputError(f"{folder}: {error.strerror}") from error
-    with whole(report, force=True) as draft:
+    with whole(path, force=True) as draft:
         make(draft)
-    joined = load(report)
-    known = store.identity([report])
-    if not store.find(db, known):
-        store.save(joined, db, known)
-    show(joined)
-    joined.export_chrome_trace(trace, force=True)
-    click.echo(f"\nWrote {report}, {db} and {trace}: open the trace at https://ui.perfetto.dev")
+    report = load(path)
+    known = store.identity([path])
+    if not store.find_run(db, known):
+        store.save(report, db, known)
+    look = options.look()
+    click.echo(summary_text(report, look), nl=False, color=look.color)
+    report.export_chrome_trace(trace, force=True)
+    click.echo(f"\nWrote {path}, {db} and {trace}: open the trace at https://ui.perfetto.dev")
     click.echo(NEXT)

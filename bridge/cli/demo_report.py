@@ -1,7 +1,7 @@
-"""The report that `bridge demo` imports: three training steps that never ran, on a GPU that is none.
+"""The report that `bridge demo` imports: three training steps on a GPU, all made up.
 
-What is in it is what real reports hold: autograd on a thread of its own with PyTorch's per-call texts,
-a coroutine in slices, a library's own domain, kernels on two streams, a few that belong to no op.
+It has what real reports have: autograd on its own thread with PyTorch's text per call, a coroutine
+in slices, the domain of a library, kernels on two streams, and a few kernels without an op.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from importers.frames import CALL_ID, CALL_ID_SHIFT
 from importers.nsys import schema
-from importers.nsys.write import Row, Strings, write
+from importers.nsys.export import Row, Strings, write_export
 
 PROCESS = 4242 << 24
 
@@ -40,9 +40,20 @@ KERNELS = {  # kernel: (short name, ns)
     "reduce": ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 120_000),
 }
 
+NAMESPACES = {  # by the first word of the short name
+    **dict.fromkeys(("vectorized", "layer", "multi"), "at::native::"),
+    "flash": "flash::",
+}
+
+
+def _demangled(short: str) -> str:
+    """Return the demangled name of a kernel; those of cuBLAS and NCCL are functions in C."""
+    namespace = NAMESPACES.get(short.partition("_")[0])
+    return f"void {namespace}{short}<bfloat16>(params)" if namespace else short
+
 
 class _Recorder:
-    """Clocks of the threads and streams, and the rows recorded so far."""
+    """The clocks of threads and streams, and the rows recorded so far."""
 
     def __init__(self) -> None:
         self.strings = Strings()
@@ -85,7 +96,7 @@ class _Recorder:
     def kernel(self, thread: int, kind: str, stream: int = COMPUTE, times: float = 1) -> None:
         short, ns = KERNELS[kind]
         where = self._run(thread, stream, int(ns * times), self.call(thread, "cudaLaunchKernel"))
-        name, full = self.strings(short), self.strings(f"void {short}<bfloat16>(params)")
+        name, full = self.strings(short), self.strings(_demangled(short))
         shape = {
             "grid_x": 432,
             "grid_y": 1,
@@ -118,7 +129,7 @@ class _Recorder:
 def make(path: Path) -> None:
     """Write the report."""
     recorder = _Recorder()
-    recorder.kernel(MAIN, "pointwise")  # before any op: belongs to none
+    recorder.kernel(MAIN, "pointwise")  # before any op
     for step in range(STEPS):
         _step(recorder, step)
     _write(path, recorder)
@@ -143,7 +154,7 @@ def _step(r: _Recorder, step: int) -> None:
 
 
 def _fetch(r: _Recorder, step: int) -> None:
-    """A coroutine that waits twice: three slices of one call."""
+    """Record a coroutine that waits twice: three slices of one call."""
     for _ in range(3):
         with r.op(LOADER, "fetch batch", payload=(CALL_ID << CALL_ID_SHIFT) + step + 1):
             r.host[LOADER] += 60_000
@@ -181,7 +192,7 @@ def _backward(r: _Recorder, step: int, layer: int) -> None:
 
 
 def _call(name: str, step: int, layer: int, seq: int) -> str:
-    """PyTorch's text of one call; a backward range carries the seq of its forward one."""
+    """Return PyTorch's text of one call; a backward range has the seq of its forward range."""
     number = (step * LAYERS + layer) * 3 + seq
     return f"{name}, seq = {number}, op_id = {100 + number}"
 
@@ -195,7 +206,7 @@ def _write(path: Path, r: _Recorder) -> None:
         "domain": NCCL_DOMAIN,
         "text": "NCCL",
     }
-    # The first API call was made before the capture began: its kernel has no record of it.
+    # The first API call came before the capture began: its kernel has no launch.
     tables: dict[str, list[Row]] = {
         **r.rows,
         "launches": r.rows["launches"][1:],
@@ -205,4 +216,4 @@ def _write(path: Path, r: _Recorder) -> None:
         "gpus": [{"gpu": 0, "device": 0, "name": "Imaginary GPU"}],
     }
     versions = {schema.PRODUCT_VERSION: "0 (made by bridge demo)", schema.SCHEMA_VERSION: "3.16.1"}
-    write(path, {**tables, "strings": r.strings.rows()}, versions)
+    write_export(path, {**tables, "strings": r.strings.rows()}, versions)

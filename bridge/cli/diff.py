@@ -1,80 +1,94 @@
-"""``bridge diff``: two reports compared, and gates that a build fails at."""
+"""``bridge diff``: compares two reports, and fails a build at limits."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.tables.views import DIMENSIONS, TIME_UNITS
-from bridge.cli import options, outputs, time_options
+from bridge.analyze.tables.views import DIMENSIONS
+from bridge.cli import completion, options, outputs, selection_options
+from bridge.cli.help import Command
+from bridge.cli.options import ReportInput, usage_errors
+from bridge.cli.outputs import Output
+from bridge.cli.selection_options import LIST, RowOptions, TimeRange
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from bridge.analyze.compare.gates import Budget
-    from bridge.comparison import Diff
-    from bridge.join.choices import Choices
-    from bridge.render.diff import Shown
-    from bridge.report import Joined
+    from bridge.join.options import AttributionOptions
+    from bridge.render.diff import DiffView
+    from bridge.report import Report
 
 
-# -- What stands on either side of a diff: report files, or a run of the store
+# -- The two sides: report files, or runs of the store
+
+
+@dataclass(frozen=True)
+class DiffRequest:
+    """A comparison: dimensions of the rows, names of kernels, noise, part of the time, and attribution."""
+
+    by: str
+    kernel_names: str
+    noise: str
+    time_range: TimeRange
+    attribution_options: AttributionOptions
+
+    @property
+    def details(self) -> set[str]:
+        """The columns of a capture that importers read only where they are needed."""
+        names = {name for part in self.by.split(",") for name in DIMENSIONS.get(part.strip(), ())}
+        return names | ({"mangled"} & {self.kernel_names})
 
 
 @dataclass(frozen=True)
 class Side:
-    """Some report files, or without any a run of the store, by number or name."""
+    """One side: report files, or without files a run of the store by number or name."""
 
     reports: tuple[Path, ...] = ()
     run: int | str | None = None
 
     @classmethod
     def of(cls, text: str, db: Path) -> Side:
-        """Read an argument: an existing file first, then a run; what looks like a file is one, there or not."""
+        """Read an argument: an existing file, else a run; a text that looks like a file is a file."""
         paths = tuple(Path(part) for part in text.split(","))
         if Path(text).exists():
             return cls((Path(text),))
         if len(paths) > 1 or paths[0].suffix or len(paths[0].parts) > 1 or not db.exists():
             return cls(paths)
-        return cls(run=options.run_of(text))
+        return cls(run=options.run_key(text))
 
-    def loaded(
-        self, db: Path, choices: Choices, *, by: str, kernel_names: str, **asked: Any
-    ) -> Joined:
-        """Load it, and of it the time that is asked for; ValueError, in a line, if there is no such time."""
-        details = {name for part in by.split(",") for name in DIMENSIONS.get(part.strip(), ())}
-        details |= {"mangled"} & {kernel_names}
-        joined = options.joined(self.reports, db, self.run, choices, details)
-        return time_options.within(joined, **asked)
+    def load(self, db: Path, request: DiffRequest) -> Report:
+        """Load the part of the report that is requested. Raises ValueError if it does not have that time."""
+        source = ReportInput(self.reports, db, self.run, request.attribution_options)
+        return request.time_range.of(source.load(request.details))
 
-    def before(self, joined: Joined, db: Path) -> Side:
-        """Return the newest run of the store that is none of this report, and say which."""
+    def before(self, report: Report, db: Path) -> Side:
+        """Return the newest run of the store that is not this report, and print which it is."""
         from bridge import store
 
-        recordings = [path for facts in joined.report.facts for path in facts.recordings]
+        recordings = [path for facts in report.capture.facts for path in facts.recordings]
         own = store.identity((*self.reports, *recordings)) if self.reports else ""
-        run = store.described(db, self.run).id if not self.reports else None
+        run = store.get_run(db, self.run).id if not self.reports else None
         others = [
-            r for r in store.listed(db) if store.without_ncu(r.identity) != own and r.id != run
+            r for r in store.list_runs(db) if store.without_ncu(r.identity) != own and r.id != run
         ]
         if not others:
             raise store.StoreError(f"{db}: no run of another report to compare with; name BEFORE")
-        found = others[-1]
-        name = f" ({found.name})" if found.name else ""
-        click.echo(f"before: run {found.id}{name} of {db}, {', '.join(found.source)}", err=True)
-        return Side(run=found.id)
+        newest = others[-1]
+        name = f" ({newest.name})" if newest.name else ""
+        click.echo(f"before: run {newest.id}{name} of {db}, {', '.join(newest.source)}", err=True)
+        return Side(run=newest.id)
 
 
 def read_budget(path: Path) -> Budget:
-    """Read a budget from a file of TOML.
+    """Read a budget from a TOML file.
 
-    Raises ValueError, in a line for the user, for what is no budget, and OSError for what cannot be opened.
+    Raises ValueError with a message for the user for an invalid budget, OSError for a file that
+    cannot be opened.
     """
     from bridge.analyze.compare.gates import Budget
 
@@ -89,15 +103,23 @@ FORMATS = ("table", "json", "csv", "md", "junit")
 SUFFIXES = {"xml": "junit"}
 
 
-@click.command()
-@click.argument("reports", nargs=-1, required=True, metavar="[BEFORE] AFTER")
-@options.store
+@click.command(
+    cls=Command,
+    examples=(
+        "bridge diff before.sqlite after.sqlite",
+        "bridge diff before.sqlite after.sqlite --by op-kernel --top 10",
+        "bridge diff before.sqlite after.sqlite --fail-over op:5%",
+    ),
+)
+@click.argument("reports", nargs=-1, metavar="[BEFORE] AFTER", shell_complete=completion.reports)
+@options.store_option
 @click.option(
     "--by",
     default="op",
     show_default=True,
     metavar="TABLE",
-    help="What a row is: op, op-kernel, kernel, kind, path, module, shape … or several with commas.",
+    shell_complete=completion.tables,
+    help="What a row is: op, op-kernel, kernel, kind, path, module, shape … or several with commas; list shows all.",
 )
 @click.option(
     "--fail-over",
@@ -118,76 +140,68 @@ SUFFIXES = {"xml": "junit"}
     show_default=True,
     help="A change up to this is none.",
 )
-@click.option(
-    "--kernel-names",
-    type=click.Choice(("short", "demangled", "mangled")),
-    default="short",
-    show_default=True,
-    help="How kernels are named.",
-)
-@time_options.window
-@click.option("--sort", metavar="[+]COLUMN", help="Sort by this column, + for smallest first.")
-@click.option("--top", type=click.IntRange(min=1), help="Show only this many rows.")
-@click.option(
-    "--filter", "conditions", help="Only rows like 'op=aten::*, diff>10us, state=slower'."
-)
-@click.option(
-    "--unit",
-    type=click.Choice(TIME_UNITS),
-    help="Unit of all times in tables. [default: what fits]",
-)
-@options.choices
-@outputs.formats(FORMATS)
-@outputs.option
+@options.kernel_names
+@selection_options.window
+@selection_options.rows("op=aten::*, diff>10us, state=slower")
+@options.attribution_options
+@outputs.output(FORMATS, SUFFIXES)
 @click.pass_context
-def diff(  # noqa: PLR0913, PLR0917 - what every command takes
+def diff(
     context: click.Context,
     /,
     reports: tuple[str, ...],
     db: Path,
-    choices: Choices,
+    by: str,
     fail_over: tuple[str, ...],
     budget: Path | None,
-    output: Path | None,
-    force: bool,
-    **asked: Any,
+    noise: str,
+    kernel_names: str,
+    time_range: TimeRange,
+    rows: RowOptions,
+    attribution_options: AttributionOptions,
+    output: Output,
 ) -> None:
     """Compare report AFTER with BEFORE, row by row, and fail where it got worse than allowed.
 
-    Each is a report file (several with commas), or a run of the store: its number, or its name. With AFTER alone,
-    BEFORE is the newest other run of the store; with AFTER and a --budget alone, nothing is compared.
+    Each is a report file (several with commas), or a run of the store by number or name. With AFTER
+    alone, BEFORE is the newest other run of the store; with AFTER and a --budget alone, nothing is
+    compared.
     """
-    if len(reports) > 2:  # noqa: PLR2004 (a diff has two sides)
+    if by == LIST:
+        click.echo(_dimensions())
+        return
+    if not reports:
+        raise click.UsageError("name a report: [BEFORE] AFTER")
+    if len(reports) > 2:  # noqa: PLR2004 - a diff has two sides
         raise click.UsageError("two reports are compared; several of one run go with commas: a,b")
     named = [Side.of(text, db) for text in reports]
     limits = _budget(budget)
     _gates(fail_over)
-    form = outputs.form_of(asked["form"], output, FORMATS, SUFFIXES)
+    form = output.format
     if form == "junit" and not (fail_over or limits):
         raise click.UsageError("--format junit says what gates found: add --fail-over or --budget")
-    outputs.check(output, [path for side in named for path in side.reports], force=force)
-    with _in_a_line():
-        sides = [side.loaded(db, choices, **asked) for side in named]
+    output.check([path for side in named for path in side.reports])
+    request = DiffRequest(by, kernel_names, noise, time_range, attribution_options)
+    with usage_errors():
+        sides = [side.load(db, request) for side in named]
         if len(named) == 1 and (fail_over or not limits):
-            sides.insert(0, named[0].before(sides[0], db).loaded(db, choices, **asked))
-        shown = _shown(sides, fail_over, limits, **asked)
+            sides.insert(0, named[0].before(sides[0], db).load(db, request))
+        view = _compare(sides, request, rows, fail_over, limits)
     from bridge.render.table import clean
 
-    _write(shown, form, output, force=force, unit=asked["unit"])
-    failed = [verdict for verdict in shown.verdicts if not verdict.passed]
+    _write(view, form, output, rows)
+    failed = [verdict for verdict in view.verdicts if not verdict.passed]
     for verdict in failed:
         click.echo(f"failed: {clean(verdict.line)}", err=True)
     if failed:
         context.exit(FAILED)
 
 
-@contextmanager
-def _in_a_line() -> Iterator[None]:
-    """Say what is wrong with a request as click does."""
-    try:
-        yield
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+def _dimensions() -> str:
+    """Return the list that ``--by list`` prints."""
+    from bridge.analyze.compare import COMPARABLE, OP_KERNEL
+
+    return "\n".join((OP_KERNEL, *COMPARABLE))
 
 
 def _budget(path: Path | None) -> Budget | None:
@@ -202,7 +216,7 @@ def _budget(path: Path | None) -> Budget | None:
 
 
 def _gates(texts: Sequence[str]) -> None:
-    """Refuse what is no gate before any report is read."""
+    """Refuse invalid limits before any report is read."""
     from bridge.analyze.compare.gates import Growth
 
     try:
@@ -212,78 +226,71 @@ def _gates(texts: Sequence[str]) -> None:
         raise click.BadParameter(str(error), param_hint="--fail-over") from error
 
 
-def _shown(
-    sides: list[Joined], fail_over: Sequence[str], limits: Budget | None, **asked: Any
-) -> Shown:
-    """Compare, judge, and choose the rows to show."""
+def _compare(
+    sides: list[Report],
+    request: DiffRequest,
+    rows: RowOptions,
+    fail_over: Sequence[str],
+    limits: Budget | None,
+) -> DiffView:
+    """Compare the sides, judge them, and select the rows to show."""
     import pandas as pd
 
-    from bridge.analyze.compare.steps import same_steps
+    from bridge.analyze.compare.steps import check_same_steps, filter_known_rows
     from bridge.comparison import Diff, within
-    from bridge.render.diff import Shown
+    from bridge.render.diff import DiffView
 
     if len(sides) == 1 and limits is not None:
-        source = sides[0].report.source
-        return Shown((), source, None, pd.DataFrame(), within(sides[0], limits))
+        source = sides[0].capture.source
+        return DiffView((), source, None, pd.DataFrame(), within(sides[0], limits))
     before, after = sides
-    if asked["steps"]:
-        same_steps(before.attributed, after.attributed, *asked["steps"])
-    found = Diff(before, after, asked["by"], asked["kernel_names"], _share(asked["noise"]))
-    verdicts = found.judged(fail_over, limits)
-    rows = _chosen(found, **asked)
-    return Shown(before.report.source, after.report.source, found.comparison, rows, verdicts)
-
-
-def _chosen(
-    found: Diff, *, conditions: str | None, sort: str | None, top: int | None, **_rest: Any
-) -> pd.DataFrame:
-    from bridge.analyze.compare.steps import of_known
-    from bridge.analyze.filters import column_named
-    from bridge.analyze.tables.table import ordered
-
-    rows = of_known(found.rows, conditions) if conditions is not None else found.rows
-    if sort:
-        column = column_named(rows, sort.removeprefix("+"))
-        rows = ordered(rows, [column], ascending=sort.startswith("+"))
-    return rows.head(top) if top else rows
+    if request.time_range.steps:
+        check_same_steps(before.attributed, after.attributed, *request.time_range.steps)
+    diff = Diff(before, after, request.by, request.kernel_names, _share(request.noise))
+    verdicts = diff.judged(fail_over, limits)
+    table = rows.sorted_and_cut(filter_known_rows(diff.rows, rows.conditions))
+    return DiffView(before.capture.source, after.capture.source, diff.comparison, table, verdicts)
 
 
 def _share(text: str) -> float:
-    from bridge.analyze.compare.gates import amount
+    from bridge.analyze.compare.gates import parse_amount
 
-    number, unit = amount(text)
+    number, unit = parse_amount(text)
     if unit != "%":
         raise ValueError(f"--noise {text}: write it as 1%")
     return float(number) / 100
 
 
-def _write(shown: Shown, form: str, output: Path | None, *, force: bool, unit: str | None) -> None:
-    """Write what was found; what failed is said on standard error besides, and in no table on a terminal twice."""
+def _write(view: DiffView, form: str, output: Output, rows: RowOptions) -> None:
+    """Write the result; on a terminal, failed limits are printed only on stderr."""
     from bridge.render import diff as texts
     from bridge.render.ci_reports import as_junit
 
     if form == "json":
-        text = texts.as_json(shown)
+        text = texts.as_json(view)
     elif form == "csv":
-        text = texts.as_csv(shown)
+        text = texts.as_csv(view)
     elif form == "junit":
-        text = as_junit(shown.verdicts)
+        text = as_junit(view.verdicts)
     elif form == "md":
-        text = texts.as_markdown(_of_time(shown), unit)
+        text = texts.as_markdown(_with_time(view), rows.unit)
     else:
-        look = replace(options.look(to_terminal=output is None), unit=unit)
-        said = shown.verdicts if output else [v for v in shown.verdicts if v.passed]
-        text = texts.for_terminal(replace(_of_time(shown), verdicts=said), look)
-    outputs.give(text, output, f"{len(shown.rows)} rows, {len(shown.verdicts)} judged", force=force)
+        look = replace(options.look(to_terminal=output.to_terminal), unit=rows.unit)
+        verdicts = view.verdicts if output.path else [v for v in view.verdicts if v.passed]
+        is_cut = rows.top is None and options.is_on_terminal(to_terminal=output.to_terminal)
+        shown = _cut(_with_time(view)) if is_cut else _with_time(view)
+        text = texts.for_terminal(replace(shown, verdicts=verdicts), look)
+    output.write(text, f"{len(view.rows)} rows, {len(view.verdicts)} judged")
 
 
-def _of_time(shown: Shown) -> Shown:
-    """Leave out what takes no time on either side, and what nobody reads on."""
-    from bridge.cli.terminal import READABLE
+def _with_time(view: DiffView) -> DiffView:
+    """Leave out rows without time on either side."""
+    if view.comparison is None:
+        return view
+    return replace(view, rows=view.comparison.timed(view.rows))
 
-    if shown.comparison is None:
-        return shown
-    rows = shown.rows[(shown.rows["before_ns"] != 0) | (shown.rows["after_ns"] != 0)]
-    return replace(
-        shown, rows=rows.head(READABLE), left_out=len(shown.rows) - len(rows.head(READABLE))
-    )
+
+def _cut(view: DiffView) -> DiffView:
+    """Leave out the rows that a terminal does not show without --top."""
+    rows = view.rows.head(options.TERMINAL_ROWS)
+    return replace(view, rows=rows, left_out=len(view.rows) - len(rows))

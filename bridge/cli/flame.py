@@ -8,21 +8,40 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli import options, outputs
-from bridge.cli.progress import doing
+from bridge.cli.help import Command
+from bridge.cli.options import ReportInput, doing
+from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bridge.analyze.calltree import CallTree
-    from bridge.join.choices import Choices
 
-FORMATS = ("folded", "speedscope")
-SUFFIX = ".speedscope.json"
-READ = frozenset({"category"})  # what ranges say of themselves: whether they are modules
+FORMATS = ("folded", "speedscope", "svg")
+SUFFIXES = {  # the first of a format is what a refusal names
+    ".folded": "folded",
+    ".txt": "folded",
+    ".collapsed": "folded",
+    ".speedscope.json": "speedscope",
+    ".svg": "svg",
+}
+OPENED_WITH = {
+    "folded": "flamegraph.pl or speedscope",
+    "speedscope": "https://www.speedscope.app",
+    "svg": "a browser",
+}
+READ = frozenset({"category"})  # tells which ranges are modules
 
 
-@click.command()
-@options.source
+@click.command(
+    cls=Command,
+    examples=(
+        "bridge flame report.sqlite -o report.speedscope.json",
+        "bridge flame report.sqlite --no-steps -o flame.svg",
+        "bridge flame report.sqlite --no-steps | inferno-flamegraph > flame.svg",
+    ),
+)
+@options.report_input
 @click.option(
     "--weight",
     type=click.Choice(("gpu", "cpu", "calls")),
@@ -33,52 +52,59 @@ READ = frozenset({"category"})  # what ranges say of themselves: whether they ar
 @click.option(
     "--steps/--no-steps", default=True, show_default=True, help="Keep the steps of a run apart."
 )
-@options.choices
-@outputs.formats(FORMATS)
-@outputs.option
-def flame(  # noqa: PLR0913, PLR0917 - a parameter per option
-    reports: tuple[Path, ...],
-    db: Path,
-    run: int | str | None,
+@outputs.output(FORMATS)
+def flame(
+    source: ReportInput,
     weight: str,
     steps: bool,
-    choices: Choices,
-    form: str | None,
-    output: Path | None,
-    force: bool,
+    output: Output,
 ) -> None:
     """Write the stacks of REPORTS (or of a run of the store): step, modules, ops, kernel.
 
-    Folded stacks are a line each, for flamegraph.pl and others; a file .speedscope.json is for
-    speedscope.app, with all three weights in it.
+    Folded stacks (.folded) have one line each, for flamegraph.pl and similar tools; a file
+    .speedscope.json is for speedscope.app and has all three weights; .svg is a picture.
     """
-    outputs.check(output, reports, force=force)
-    joined = options.joined(reports, db, run, choices, READ)
+    output.check(source.reports)
+    form = _format(output)
+    report = source.load(READ)
     from bridge.analyze.calltree import calltree
     from bridge.analyze.metrics import no_timeline
 
-    no_timeline.refuse(joined.report, f"{weight.upper()} time", fits=weight in no_timeline.WEIGHTS)
+    no_timeline.refuse(report.capture, f"{weight.upper()} time", fits=weight in no_timeline.WEIGHTS)
     with doing("stacking"):
-        tree = calltree(joined.attributed, steps=steps)
-    form = form or ("speedscope" if output and output.name.endswith(SUFFIX) else "folded")
-    pieces = _pieces(tree, joined.report.source, weight, form)
-    if output is None:
+        tree = calltree(report.attributed, steps=steps)
+    path = output.path
+    pieces = _pieces(tree, report.capture.source, weight, form)
+    if path is None:
         for piece in pieces:
             click.echo(piece, nl=False)
         return
-    with doing(f"writing {output}"):
-        _write(output, pieces, force=force)
-    if not output.stat().st_size:
-        click.echo(f"{output}: empty, for no stack has any {weight} time or calls", err=True)
+    with doing(f"writing {path}"):
+        _write(path, pieces, force=output.force)
+    if not tree.weight(weight).any():
+        click.echo(f"{path}: empty, for no stack has any {weight} time or calls", err=True)
         return
-    where = "https://www.speedscope.app" if form == "speedscope" else "flamegraph.pl or speedscope"
-    click.echo(f"{output}: open it with {where}", err=True)
+    click.echo(f"{path}: open it with {OPENED_WITH[form]}", err=True)
+
+
+def _format(output: Output) -> str:
+    """Return the format asked for, else that of the file's suffix; refuse other suffixes."""
+    if output.given_format or output.path is None:
+        return output.given_format or FORMATS[0]
+    name = output.path.name
+    form = next((form for suffix, form in SUFFIXES.items() if name.endswith(suffix)), "")
+    if not form:
+        known = ", ".join(SUFFIXES)
+        raise click.UsageError(f"{name}: stacks are written as {known}, or name the --format")
+    return form
 
 
 def _pieces(tree: CallTree, source: tuple[str, ...], weight: str, form: str) -> Iterator[str]:
-    from bridge.render.flame import folded, speedscope
+    from bridge.render.flame import folded, speedscope, svg
 
-    return speedscope(tree, source, weight) if form == "speedscope" else folded(tree, weight)
+    if form == "folded":
+        return folded(tree, weight)
+    return {"speedscope": speedscope, "svg": svg}[form](tree, source, weight)
 
 
 def _write(output: Path, pieces: Iterator[str], *, force: bool) -> None:

@@ -1,13 +1,14 @@
-"""Options of commands that count FLOPs: how, and against which peaks."""
+"""Options for counting FLOPs: the convention, dtypes and peaks."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from bridge.cli import options
 
 if TYPE_CHECKING:
     from bridge.analyze.flops import Costs
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 CONVENTIONS = ("bridge", "torch", "flopcounter", "megengine", "module_stats", "pyprof")
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
-GIVEN = ("convention", "dtype", "peak_tflops", "peak_gbs", "gpus")
 POSITIVE = click.FloatRange(min=0, min_open=True)
 OPTIONS = (
     click.option(
@@ -42,25 +42,27 @@ OPTIONS = (
 
 
 def costs(command: F) -> F:
-    """How FLOPs are counted: options that the command gets as one parameter ``costs``."""
-
-    @functools.wraps(command)
-    def with_costs(*args: Any, **given: Any) -> Any:
-        return command(*args, costs=_read(**{name: given.pop(name) for name in GIVEN}), **given)
-
-    taking: Any = with_costs
-    for option in reversed(OPTIONS):
-        taking = option(taking)
-    found: F = taking
-    return found
+    """Give a command the options of counting FLOPs as one parameter ``costs``."""
+    return options.collected("costs", _read, *OPTIONS)(command)
 
 
-def _read(*, gpus: Path | None, dtype: str | None, **given: Any) -> Costs:
-    """Return what is asked for; a bad file of GPUs is a usage error."""
+def _read(
+    *,
+    convention: str,
+    dtype: str | None,
+    peak_tflops: float | None,
+    peak_gbs: float | None,
+    gpus: Path | None,
+) -> Costs | None:
+    """Return how FLOPs are counted, None for the default; an invalid file of GPUs is a usage error."""
+    given = (dtype, peak_tflops, peak_gbs, gpus)
+    if convention == CONVENTIONS[0] and all(value is None for value in given):
+        return None
     from bridge.analyze.flops import Costs
     from bridge.knowledge.hardware import read
 
     try:
-        return Costs(dtype=dtype or "", gpus=read(gpus) if gpus else None, **given)
+        known = read(gpus) if gpus else None
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--gpus") from error
+    return Costs(convention, dtype or "", peak_tflops, peak_gbs, known)

@@ -2,29 +2,179 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from bridge.cli import known_reports, ncu_option, options, rank_options, worker_options
-from bridge.cli.import_many import import_many
-from bridge.cli.progress import doing
+from bridge.cli import completion, ncu_option, options, worker_options
+from bridge.cli.help import Command
+from bridge.cli.options import ReportInput, doing
+from bridge.cli.worker_options import Plan, WorkerOptions
 
 if TYPE_CHECKING:
-    from bridge.join.choices import Choices
-    from bridge.report import Joined
-    from bridge.scale.combined import Together
-    from bridge.store import Kept
+    from bridge.join.options import AttributionOptions
+    from bridge.report import Report
+    from bridge.scale.combined import CombinedReport
+    from bridge.scale.requests import PartRequest
+    from bridge.store import Run, StoredReport
 
-TOP = 15
+
+# -- Reports that are in the store: recognized by their bytes and shown without reading them
+
+
+def known_run(
+    reports: Sequence[Path],
+    db: Path,
+    rules: str,
+    ncu: Sequence[Path],
+    *,
+    whole: bool,
+    ranks: str | None,
+) -> tuple[Run, StoredReport] | None:
+    """Return the stored run of these reports and its tables; None if the reports must be read to tell."""
+    from bridge import store
+
+    def identity() -> str:
+        return store.identity(reports, ncu=ncu, whole=whole)
+
+    run = _run([*reports, *ncu], db, rules, ranks, identity)
+    stored_report = store.load_stored_report(db, run.id) if run and not run.tables else None
+    return (run, stored_report) if run and stored_report else None
+
+
+def known_aggregates(
+    reports: Sequence[Path],
+    db: Path,
+    rules: str,
+    tables: Sequence[str],
+    *,
+    whole: bool,
+    ranks: str | None,
+) -> tuple[Run, CombinedReport] | None:
+    """Return the stored run of aggregates of these reports, None if there is none."""
+    from bridge import store
+
+    def identity() -> str:
+        return store.aggregates_identity(
+            [store.identity([path], whole=whole) for path in reports], tables
+        )
+
+    run = _run(reports, db, rules, ranks, identity)
+    report = store.load_aggregates(db, run.id) if run else None
+    return (run, report) if run and report else None
+
+
+def say_known(run: Run, db: Path, reports: Sequence[Path]) -> None:
+    """Print that the reports are stored already, and their stored names if those differ."""
+    names = tuple(path.name for path in reports)
+    elsewhere = "" if names == run.source else f", where they are called {', '.join(run.source)}"
+    click.echo(f"already imported as run {run.id} of {db}, on {run.created}{elsewhere}", err=True)
+
+
+def _run(
+    paths: Sequence[Path], db: Path, rules: str, ranks: str | None, identity: Callable[[], str]
+) -> Run | None:
+    """Return the run of some files; None if there may be recordings beside them, or one cannot be read."""
+    from bridge import store
+    from importers.recording.read import has_candidates
+
+    if (
+        not db.exists()
+        or not all(path.is_file() for path in paths)
+        or any(map(has_candidates, paths))
+    ):
+        return None
+    try:
+        known = identity()
+    except OSError:
+        return None  # reading it gives the message
+    return store.find_run(db, options.identity_with_ranks(known, ranks), rules)
+
+
+# -- Many reports on workers become one run of aggregates
+
+
+def import_many(
+    workers: WorkerOptions,
+    reports: Sequence[Path],
+    db: Path,
+    rules: Path | None,
+    keep: Sequence[str],
+    rank_from: str | None = None,
+    *,
+    sidecar: tuple[Path, ...] = (),
+    whole: bool = False,
+) -> tuple[int, CombinedReport]:
+    """Aggregate reports on workers and store the aggregates; return the run's number and the report."""
+    from bridge import store
+    from bridge.join.options import AttributionOptions
+
+    tables = _tables(workers, reports, keep)
+    options.check_ranks(rank_from, list(map(str, reports)))
+    attribution_options = AttributionOptions(options.read_rules(rules), rank_from=rank_from)
+    grouped = rules.read_text(encoding="utf-8") if rules else ""
+    names = [request.name for request in tables]
+    if not sidecar and (
+        known := known_aggregates(reports, db, grouped, names, whole=whole, ranks=rank_from)
+    ):
+        say_known(known[0], db, reports)
+        return known[0].id, known[1]
+    plan = Plan(tables, attribution_options, sidecar, identify=True, whole=whole)
+    report = workers.run(reports, plan)
+    parts = [part.known_by for part in report.parts]
+    # A run that lacks some reports differs from a run of the others alone.
+    left = len(reports) - len(parts)
+    identity = store.aggregates_identity([*parts, *([f"left-out:{left}"] if left else [])], names)
+    identity = options.identity_with_ranks(identity, rank_from)
+    run = store.find_run(db, identity, grouped)
+    if run:
+        say_known(run, db, reports)
+        return run.id, report
+    with doing(f"storing in {db}"):
+        return store.save_aggregates(report, db, identity, names, grouped), report
+
+
+def _tables(
+    workers: WorkerOptions, reports: Sequence[Path], keep: Sequence[str]
+) -> tuple[PartRequest, ...]:
+    """Return the tables to store: for reports that are read in windows, those that windows can make."""
+    from bridge.scale.requests import key, stored_tables
+
+    try:
+        tables = stored_tables(keep)
+    except ValueError as error:
+        raise _no_table(str(error)) from error
+    if not workers.larger(reports, tables):
+        return tables
+    from bridge.scale.windows.window import refusal, why_not, windowed_tables
+
+    of = {request.by: request for request in tables}
+    for by in keep:
+        if why := why_not(of[key(by)]):
+            raise _no_table(f"{by}: {refusal(why)}")
+    result = windowed_tables(tables)
+    left = sorted({part.by for part in tables} - {part.by for part in result})
+    click.echo(f"larger than --memory: without the tables by {' '.join(left)}", err=True)
+    return result
+
+
+def _no_table(why: str) -> click.BadParameter:
+    return click.BadParameter(why, param_hint="--keep")
+
+
+# -- The command
+
+
 TRACE = "bridge trace -o trace.json.gz"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is to be imported, and how; ``whole``: known by every byte."""
+class ImportRequest:
+    """The files to import and the options; ``whole`` hashes every byte."""
 
     reports: tuple[Path, ...]
     db: Path
@@ -34,31 +184,39 @@ class Asked:
     ncu: tuple[Path, ...]
     whole: bool
 
-    def choices(self) -> Choices:
-        """Return what is chosen of the attribution; a usage error for rules that are none."""
-        from bridge.join.choices import Choices
+    def attribution_options(self) -> AttributionOptions:
+        """Return the options of the attribution; invalid rules are a usage error."""
+        from bridge.join.options import AttributionOptions
 
-        return Choices(options.read_rules(self.rules), rank_from=self.rank_from)
+        return AttributionOptions(options.read_rules(self.rules), rank_from=self.rank_from)
 
     def grouped(self) -> str:
-        """Return the text of the rules, which a run keeps."""
+        """Return the text of the rules, which is stored with the run."""
         return self.rules.read_text(encoding="utf-8") if self.rules else ""
 
 
-class Imported(NamedTuple):
-    """The run's number and what is shown of it; what to ask next; what the capture is worth, '' if nothing is wrong."""
+class ImportResult(NamedTuple):
+    """The run's number, the report to print, the next command, and a line on the quality of the capture."""
 
     run: int
-    found: Joined | Kept | Together
+    report: Report | StoredReport | CombinedReport
     next: str
     worth: str = ""
 
 
-@click.command("import")
-@options.store
+@click.command(
+    "import",
+    cls=Command,
+    examples=(
+        "bridge import report.sqlite",
+        "bridge import rank0.sqlite rank1.sqlite --name nightly",
+        "bridge import report.nsys-rep --ncu kernels.ncu-rep",
+    ),
+)
+@options.store_option
 @options.rules_option
 @options.sidecar
-@options.rank_from
+@options.rank_from_option
 @ncu_option.ncu
 @click.option(
     "--verify", is_flag=True, help="Know a report by a hash of every byte, not of samples."
@@ -70,10 +228,11 @@ class Imported(NamedTuple):
     "--keep",
     multiple=True,
     metavar="TABLE",
+    shell_complete=completion.tables,
     help="With --workers: keep this table too, as op,step,rank. May be repeated.",
 )
-@click.argument("reports", nargs=-1, required=True, type=options.FILE)
-def import_(  # noqa: PLR0913, PLR0917 - what it takes
+@partial(options.reports_argument, required=True)
+def import_(
     reports: tuple[Path, ...],
     db: Path,
     rules: Path | None,
@@ -84,99 +243,102 @@ def import_(  # noqa: PLR0913, PLR0917 - what it takes
     name: str | None,
     quiet: bool,
     keep: tuple[str, ...],
-    **where: Any,
+    workers: WorkerOptions,
 ) -> None:
-    """Join REPORTS (.sqlite, .nsys-rep, .ncu-rep, .jsonl), keep them as one run of the store, print the breakdown.
+    """Join REPORTS (.sqlite, .nsys-rep, .ncu-rep, .jsonl), store them as one run, and print the breakdown.
 
-    With --workers or --scheduler a run of aggregates: figures of all reports together, and no rows.
+    With --workers, aggregates of all reports together are stored, and no rows.
     """
     from bridge import store
 
     if name is not None:
         store.check_name(name)
-    workers = worker_options.Where(**where, quiet=quiet)
-    asked = Asked(worker_options.expanded(reports), db, rules, rank_from, sidecar, ncu, verify)
-    workers = workers.within(asked.reports)
-    imported = _in_workers(asked, workers, keep) if workers.asked else _whole(asked, keep)
+    request = ImportRequest(
+        worker_options.expand_reports(reports), db, rules, rank_from, sidecar, ncu, verify
+    )
+    workers = replace(workers, quiet=quiet).within(request.reports)
+    imported = _in_workers(request, workers, keep) if workers.given else _whole(request, keep)
     if name is not None:
         _call(db, imported.run, name)
     if not quiet:
-        show(imported.found)
+        _show(imported.report)
         if imported.worth:
-            click.echo(f"{imported.worth} (bridge quality --run {imported.run})")
+            click.echo(f"{imported.worth} (bridge doctor --run {imported.run})")
+    table = "op" if imported.report.ranges else "kernel"
     click.echo(
-        f"run {imported.run} of {db}; next: bridge report --by op | {imported.next}", err=True
+        f"run {imported.run} of {db}; next: bridge report --by {table} | {imported.next}", err=True
     )
 
 
-def _in_workers(asked: Asked, workers: worker_options.Where, keep: tuple[str, ...]) -> Imported:
-    """Store what workers made of reports."""
-    if asked.ncu:
+def _in_workers(
+    request: ImportRequest, workers: WorkerOptions, keep: tuple[str, ...]
+) -> ImportResult:
+    """Aggregate reports on workers and store the aggregates."""
+    if request.ncu:
         raise click.UsageError("--ncu needs the rows of a report: no --workers with it")
-    number, together = import_many(
-        workers, asked.reports, asked.db, asked.rules, keep, asked.rank_from,
-        sidecar=asked.sidecar, whole=asked.whole,
+    number, report = import_many(
+        workers, request.reports, request.db, request.rules, keep, request.rank_from,
+        sidecar=request.sidecar, whole=request.whole,
     )  # fmt: skip
-    return Imported(number, together, "bridge report --by report,op")
+    return ImportResult(number, report, "bridge report --by report,op")
 
 
-def _whole(asked: Asked, keep: tuple[str, ...]) -> Imported:
-    """Store reports with all their rows, unless they are there."""
+def _whole(request: ImportRequest, keep: tuple[str, ...]) -> ImportResult:
+    """Store reports with all their rows, unless they are in the store."""
     if keep:
-        raise click.UsageError("--keep goes with --workers or --scheduler: else rows are kept")
-    choices, grouped = asked.choices(), asked.grouped()
-    if not asked.sidecar:
-        there = known_reports.kept(
-            asked.reports, asked.db, grouped, asked.ncu, whole=asked.whole, ranks=asked.rank_from
+        raise click.UsageError("--keep goes with --workers: else rows are kept")
+    attribution_options, grouped = request.attribution_options(), request.grouped()
+    if not request.sidecar:
+        known = known_run(
+            request.reports,
+            request.db,
+            grouped,
+            request.ncu,
+            whole=request.whole,
+            ranks=request.rank_from,
         )
-        if there:
-            run, kept = there
-            options.warn(kept.warnings)
-            known_reports.said(run, asked.db, asked.reports)
-            return Imported(run.id, kept, TRACE, kept.worth)
-    return _read(asked, choices, grouped)
+        if known:
+            run, stored = known
+            options.warn(stored.warnings)
+            say_known(run, request.db, request.reports)
+            return ImportResult(run.id, stored, TRACE, stored.worth)
+    return _read(request, attribution_options, grouped)
 
 
-def _read(asked: Asked, choices: Choices, grouped: str) -> Imported:
-    """Read reports and store them; those that only a recording beside them tells apart may be there."""
+def _read(
+    request: ImportRequest, attribution_options: AttributionOptions, grouped: str
+) -> ImportResult:
+    """Read reports and store them; the store may know them by a recording beside them."""
     from bridge import store
     from bridge.render import quality
 
-    joined = options.joined(asked.reports, asked.db, None, choices, sidecar=asked.sidecar)
-    joined = ncu_option.with_ncu(joined, asked.ncu, choices)
-    recordings = [path for facts in joined.report.facts for path in facts.recordings]
-    identity = store.identity((*asked.reports, *recordings), ncu=asked.ncu, whole=asked.whole)
-    identity = rank_options.identity(identity, asked.rank_from)
-    run, worth = store.find(asked.db, identity, grouped), quality.line(joined.quality)
+    source = ReportInput(request.reports, request.db, None, attribution_options, request.sidecar)
+    report = source.load()
+    report = ncu_option.with_ncu(report, request.ncu, attribution_options)
+    recordings = [path for facts in report.capture.facts for path in facts.recordings]
+    identity = store.identity((*request.reports, *recordings), ncu=request.ncu, whole=request.whole)
+    identity = options.identity_with_ranks(identity, request.rank_from)
+    run, worth = store.find_run(request.db, identity, grouped), quality.line(report.quality)
     if run:
-        known_reports.said(run, asked.db, asked.reports)
-    with doing(f"storing in {asked.db}"):
-        number = run.id if run else store.save(joined, asked.db, identity, grouped, worth)
-    timed = all(facts.timeline for facts in joined.report.facts)
-    return Imported(number, joined, TRACE if timed else "bridge report --by rule", worth)
+        say_known(run, request.db, request.reports)
+    with doing(f"storing in {request.db}"):
+        number = run.id if run else store.save(report, request.db, identity, grouped, worth)
+    timed = all(facts.timeline for facts in report.capture.facts)
+    return ImportResult(number, report, TRACE if timed else "bridge report --by rule", worth)
 
 
 def _call(db: Path, run: int, name: str) -> None:
-    """Give a run its name, and say whose that was."""
+    """Name the run, and print which run had the name before."""
     from bridge import store
 
-    had = store.named(db, run, name)
+    had = store.name_run(db, run, name)
     if had:
         click.echo(f"{name} was run {had.id}; it is run {run} from now on", err=True)
 
 
-def show(found: Joined | Kept | Together) -> None:
-    """Print the kernels of each op, and where every activity went."""
-    from bridge.render import headings, table, units
+def _show(report: Report | StoredReport | CombinedReport) -> None:
+    """Print the summary."""
+    from bridge.cli.summary import summary_text
 
-    by = "op-kernel" if found.ranges else "kernel"
-    by = by if found.totals["activities"] else "op"
-    rows = found.by(by)
     look = options.look()
-    shown = table.for_terminal(found.headings(by), rows.head(TOP), look)
-    click.echo(shown, color=look.color)
-    if len(rows) > TOP:
-        click.echo(f"… and {len(rows) - TOP} more rows: bridge report --by {by}")
-    if by == "op-kernel" and (moved := int(found.by("memcpy")["total_ns"].sum())):
-        click.echo(f"and memcpys and memsets, {units.time(moved)}: bridge report --by memcpy\n")
-    click.echo(headings.line(found.totals, found.op_count))
+    click.echo(summary_text(report, look), nl=False, color=look.color)

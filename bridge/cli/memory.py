@@ -1,21 +1,67 @@
-"""``bridge memory``: what ops allocated, what was held when, and what was never released."""
+"""``bridge memory``: what ops allocated, what was alive when, and what was never released."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli import memory_samples, options, outputs, time_options
+from bridge.cli import options, outputs, selection_options
+from bridge.cli.help import Command
+from bridge.cli.options import ReportInput
+from bridge.cli.outputs import Output
+from bridge.cli.selection_options import TimeRange
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bridge.analyze.memory import Held
+    from bridge.analyze.memory import MemoryUsage
     from bridge.analyze.memory.samples import Samples
-    from bridge.join.choices import Choices
-    from bridge.report import Joined
+    from bridge.join.attributed import AttributedCapture
+    from bridge.report import Report
+
+
+# -- Reports without allocations: samples that the program took of its memory
+
+
+SAMPLE_TABLES = ("op", "trace", "summary")
+
+
+def print_samples(samples: Samples, by: str, top: int | None, output: Output) -> None:
+    """Print or write a table of samples. Raises ClickException for a table that needs allocations."""
+    from bridge.analyze.memory import samples as sampled
+    from bridge.cli.table_output import ListedTable
+    from bridge.render import summaries
+
+    tables = {
+        "op": sampled.samples_by_op,
+        "trace": sampled.by_sample,
+        "summary": sampled.sample_peaks,
+    }
+    if by not in tables:
+        raise click.ClickException(
+            f"--by {by}: the report has samples of memory and no allocations; --by {', '.join(SAMPLE_TABLES)}"
+        )
+    table = tables[by](samples)
+    listed = ListedTable(
+        f"memory sampled {by}",
+        table.head(top) if top else table,
+        _fields(f"sampled {by}", samples.attributed),
+        above=summaries.sampled_lines(sampled.sample_peaks(samples)),
+    )
+    text = listed.text(output.format, top=top, to_terminal=output.to_terminal)
+    output.write(text, f"{len(table)} rows")
+
+
+def _fields(by: str, attributed: AttributedCapture) -> dict[str, Any]:
+    """Return the JSON fields that stand before the rows."""
+    return {"format": "bridge.memory/1", "by": by, "source": list(attributed.capture.source)}
+
+
+# -- The command
+
 
 TABLES = ("op", "allocation", "alive", "category", "scope", "step", "trace", "summary")
 FORMATS = ("table", "json", "csv", "md")
@@ -27,8 +73,15 @@ NOTHING = (
 )
 
 
-@click.command()
-@options.source
+@click.command(
+    cls=Command,
+    examples=(
+        "bridge memory report.sqlite",
+        "bridge memory snapshot.pickle --by alive",
+        "bridge memory snapshot.pickle --flow memory.svg",
+    ),
+)
+@options.report_input
 @click.option(
     "--by",
     type=click.Choice(TABLES),
@@ -38,7 +91,7 @@ NOTHING = (
     " a path of ops with what was alive under it at the peak, a step, an allocation or release, or a process, device"
     " and kind of memory.",
 )
-@click.option("--top", type=click.IntRange(min=1), help="Show only this many rows.")
+@selection_options.top
 @click.option(
     "--later",
     type=click.IntRange(min=1),
@@ -63,50 +116,44 @@ NOTHING = (
     show_default=True,
     help="flow: what the colour of an allocation tells.",
 )
-@time_options.window
-@options.choices
-@outputs.formats(FORMATS)
-@outputs.option
-def memory(  # noqa: PLR0913, PLR0917 - what every command takes
-    reports: tuple[Path, ...],
-    db: Path,
-    run: int | str | None,
+@selection_options.window
+@outputs.output(FORMATS)
+def memory(
+    source: ReportInput,
     by: str,
     top: int | None,
     later: int,
     flow: Path | None,
     timeline: Path | None,
     color: str,
-    choices: Choices,
-    form: str | None,
-    output: Path | None,
-    force: bool,
-    **window: Any,
+    output: Output,
+    time_range: TimeRange,
 ) -> None:
     """Print what the ops of REPORTS (or of a run of the store) allocated and released.
 
-    Sizes are of what the program asked for, in KiB, MiB, GiB of 2^10, 2^20, 2^30 bytes. 'rise in a call' is the most by which memory
-    grew while a call of the op was open. An output .svg is the drawing of --flow, or with --by category (or "timeline"
-    in its name) that of --timeline.
+    Sizes are those that the program requested, in KiB, MiB, GiB of 2^10, 2^20, 2^30 bytes. 'rise in
+    a call' is the largest growth of memory within a call of the op. An output .svg is the drawing
+    of --flow, or with --by category (or "timeline" in its name) that of --timeline.
     """
-    if output and output.suffix == ".svg" and not (form or flow or timeline):
-        by, flow, timeline = _drawing(output, by)
-        output = None
+    path = output.path
+    if path and path.suffix == ".svg" and not (output.given_format or flow or timeline):
+        by, flow, timeline = _drawing(path, by)
+        output = replace(output, path=None)
     _check_used(by, drawn=flow is not None)
-    _check_outputs([path for path in (output, flow, timeline) if path], reports, force=force)
-    form = outputs.form_of(form, output, FORMATS)
-    joined = options.joined(reports, db, run, choices, READ)
-    samples = _samples(joined, window, drawn=bool(flow or timeline))
+    paths = [path for path in (output.path, flow, timeline) if path]
+    _check_outputs(paths, source.reports, force=output.force)
+    report = source.load(READ)
+    samples = _samples(report, time_range, drawn=bool(flow or timeline))
     if samples is not None:
-        memory_samples.show(samples, by, top, form, output, force=force)
+        print_samples(samples, by, top, output)
         return
-    held = _held(joined, window, drawn=bool(flow or timeline))
+    usage = _usage(report, time_range, drawn=bool(flow or timeline))
     if flow:
-        _draw(held, flow, color, force=force)
+        _draw(usage, flow, color, force=output.force)
     if timeline:
-        _draw_timeline(held, timeline, force=force)
-    table = _table(held, by, later)
-    _print(held, by, table.head(top) if top else table, form, output, force=force)
+        _draw_timeline(usage, timeline, force=output.force)
+    table = _table(usage, by, later)
+    _print(usage, by, table, top, output)
 
 
 def _check_outputs(paths: list[Path], reports: tuple[Path, ...], *, force: bool) -> None:
@@ -117,64 +164,75 @@ def _check_outputs(paths: list[Path], reports: tuple[Path, ...], *, force: bool)
 
 
 def _check_used(by: str, *, drawn: bool) -> None:
-    """Refuse an option that nothing would come of."""
-    asked = click.get_current_context().get_parameter_source
+    """Refuse options without effect."""
+    source_of = click.get_current_context().get_parameter_source
     default = click.core.ParameterSource.DEFAULT
-    if by != "step" and asked("later") != default:
+    if by != "step" and source_of("later") != default:
         raise click.UsageError("--later goes with --by step")
-    if not drawn and asked("color") != default:
+    if not drawn and source_of("color") != default:
         raise click.UsageError("--color goes with --flow")
 
 
-def _samples(joined: Joined, window: dict[str, Any], *, drawn: bool) -> Samples | None:
-    """Return the samples of a report that has these alone; ClickException for what they do not tell."""
+def _samples(report: Report, time_range: TimeRange, *, drawn: bool) -> Samples | None:
+    """Return the samples of a report without allocations, None if it has allocations."""
     from bridge.analyze.memory.samples import Samples
 
-    if len(joined.report.memory):
+    if len(report.capture.memory):
         return None
-    found = Samples.of(joined.attributed)
-    if not len(found):
+    samples = Samples.of(report.attributed)
+    if not len(samples):
         raise click.ClickException(NOTHING)
-    if drawn or any(value is not None for value in window.values()):
+    if drawn or time_range.options:
         raise click.ClickException(
             "the report has samples of memory and no allocations: no drawing of these, and no part of the time"
         )
-    return found
+    return samples
 
 
 def _drawing(output: Path, by: str) -> tuple[str, Path | None, Path | None]:
-    """Return what is printed beside a drawing, and where which of the two drawings goes."""
+    """Return the table to print beside a drawing, and the file of each of the two drawings."""
     if by == "category" or "timeline" in output.stem:
         return "category", None, output
     return "summary", output, None
 
 
 def _print(
-    held: Held, by: str, table: pd.DataFrame, form: str, output: Path | None, *, force: bool
+    usage: MemoryUsage, by: str, table: pd.DataFrame, top: int | None, output: Output
 ) -> None:
-    text = _text(held, by, table, form, to_terminal=output is None)
-    outputs.give(text, output, f"{len(table)} rows", force=force)
+    from bridge.analyze.memory import summary
+    from bridge.cli.table_output import ListedTable
+    from bridge.render import summaries
+
+    rows = table.head(top) if top else table
+    is_all_of_it = by == "summary" and output.format == "table" and not output.to_terminal
+    above = "" if is_all_of_it else summaries.memory_lines(summary(usage))
+    listed = ListedTable(f"memory {by}", rows, _fields(by, usage.attributed), above=above)
+    if rows.empty and output.format in ("table", "md"):
+        text = f"{above}\nNo rows: --by {by} has nothing to list here.\n"
+    else:
+        text = listed.text(output.format, top=top, to_terminal=output.to_terminal)
+    output.write(text, f"{len(rows)} rows")
 
 
-def _held(joined: Joined, window: dict[str, Any], *, drawn: bool) -> Held:
-    from bridge.analyze.memory import Held
+def _usage(report: Report, time_range: TimeRange, *, drawn: bool) -> MemoryUsage:
+    from bridge.analyze.memory import MemoryUsage
 
     try:
-        held = Held.of(time_options.within(joined, **window).attributed)
+        usage = MemoryUsage.of(time_range.of(report).attributed)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    if drawn and not held.counted.any():
+    if drawn and not usage.counted.any():
         raise click.ClickException(
             "no allocation or release in the time looked at: nothing to draw"
         )
-    return held
+    return usage
 
 
-def _table(held: Held, by: str, later: int) -> pd.DataFrame:
+def _table(usage: MemoryUsage, by: str, later: int) -> pd.DataFrame:
     from bridge.analyze import memory as of
 
     if by == "step":
-        return of.by_step(held, later)
+        return of.by_step(usage, later)
     tables = {
         "op": of.by_op,
         "allocation": of.by_allocation,
@@ -184,51 +242,26 @@ def _table(held: Held, by: str, later: int) -> pd.DataFrame:
         "trace": of.by_event,
         "summary": of.summary,
     }
-    return tables[by](held)
+    return tables[by](usage)
 
 
-def _text(held: Held, by: str, table: pd.DataFrame, form: str, *, to_terminal: bool) -> str:
-    from bridge.analyze.memory import summary
-    from bridge.cli.terminal import for_people
-    from bridge.render import document, summaries
-    from bridge.render import table as tables
-
-    if form == "json":
-        return document.with_rows(
-            {"format": "bridge.memory/1", "by": by, "source": list(held.joined.report.source)},
-            table,
-        )
-    if form == "csv":
-        return document.as_csv(table)
-    above = (
-        ""
-        if by == "summary" and form == "table" and not to_terminal
-        else summaries.memory_lines(summary(held))
-    )
-    if not len(table):
-        return f"{above}\nnothing by {by} in the time looked at\n"
-    if form == "md":
-        return f"{above}\n{tables.as_markdown(f'memory {by}', table)}"
-    return f"{above}\n{for_people(f'memory {by}', table, '--top', to_terminal=to_terminal)}"
-
-
-def _draw(held: Held, path: Path, color: str, *, force: bool) -> None:
+def _draw(usage: MemoryUsage, path: Path, color: str, *, force: bool) -> None:
     from bridge.analyze.memory.flow import flow
     from bridge.output import write
     from bridge.render.memory_plots import flow_svg
 
-    drawn = flow(held)
+    drawn = flow(usage)
     write(path, flow_svg(drawn, color), force=force)
-    click.echo(f"{path}: {drawn.said}", err=True)
+    click.echo(f"{path}: {drawn.description}", err=True)
 
 
-def _draw_timeline(held: Held, path: Path, *, force: bool) -> None:
-    from bridge.analyze.memory.areas import stacked
+def _draw_timeline(usage: MemoryUsage, path: Path, *, force: bool) -> None:
+    from bridge.analyze.memory.flow import stacked_areas
     from bridge.output import write
     from bridge.render.memory_plots import as_torch, stacked_svg
 
     as_json = path.suffix == ".json"
-    drawn = stacked(held, thin=not as_json)
+    drawn = stacked_areas(usage, thin=not as_json)
     write(path, as_torch(drawn) if as_json else stacked_svg(drawn), force=force)
     first = drawn.panels[0].title
     left = len(drawn.panels) - 1 + drawn.left

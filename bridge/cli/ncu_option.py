@@ -1,4 +1,4 @@
-"""What Nsight Compute measured, beside a report that has a timeline: the option ``--ncu``."""
+"""The option ``--ncu``: metrics of Nsight Compute for a report with a timeline."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bridge.cli import options
-from bridge.cli.progress import doing
+from bridge.cli.options import doing
 
 if TYPE_CHECKING:
-    from bridge.join.choices import Choices
-    from bridge.report import Joined
+    from bridge.join.options import AttributionOptions
+    from bridge.report import Report
     from importers.ncu.metrics import Metrics
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def ncu(command: F) -> F:
-    """What Nsight Compute measured of the program that a report is of."""
+    """Add the option ``--ncu`` to a command."""
     return click.option(
         "--ncu",
         multiple=True,
@@ -31,31 +31,35 @@ def ncu(command: F) -> F:
     )(command)
 
 
-def with_ncu(found: Joined, paths: Sequence[Path], choices: Choices) -> Joined:
-    """Match what Nsight Compute measured to the kernels of a report, and say on stderr how well that went."""
+def with_ncu(
+    report: Report, paths: Sequence[Path], attribution_options: AttributionOptions
+) -> Report:
+    """Match metrics of Nsight Compute to the kernels of a report, and print on stderr how certain the matches are."""
     if not paths:
-        return found
+        return report
     from bridge.analyze.metrics import matching, no_timeline
-    from bridge.report import Joined
+    from bridge.report import Report
 
-    if not no_timeline.has_timeline(found.report):
+    if not no_timeline.has_timeline(report.capture):
         raise click.UsageError("--ncu goes with a report that has a timeline, as of nsys")
-    metrics = matching.united([_matched(found, path, choices) for path in paths])
-    report = replace(found.report, metrics=metrics)
-    return Joined(replace(found.attributed, report=report))
+    metrics = matching.merge_metrics(
+        [_matched(report, path, attribution_options) for path in paths]
+    )
+    capture = replace(report.capture, metrics=metrics)
+    return Report(replace(report.attributed, capture=capture))
 
 
-def _matched(found: Joined, path: Path, choices: Choices) -> Metrics:
+def _matched(report: Report, path: Path, attribution_options: AttributionOptions) -> Metrics:
     """Read a report of Nsight Compute and match it."""
     from bridge.analyze.metrics import matching, no_timeline
     from bridge.report import join
     from importers.errors import ReportError
 
     with doing(f"reading {path}"):
-        measured = join(options.imported([path], True, ()), choices)
-    if no_timeline.has_timeline(measured.report):
+        measured = join(options.read_files([path], True, ()), attribution_options)
+    if no_timeline.has_timeline(measured.capture):
         raise ReportError(f"{path.name}: no report of Nsight Compute, which --ncu takes")
     with doing("matching kernels"):
-        match = matching.matched(found.attributed, measured.attributed)
+        match = matching.match_metrics(report.attributed, measured.attributed)
     click.echo(f"{path.name}: {match.line}", err=True)
-    return match.report.metrics
+    return match.capture.metrics

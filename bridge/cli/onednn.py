@@ -1,4 +1,4 @@
-"""``bridge onednn``: what oneDNN ran on the CPU, by its own log."""
+"""``bridge onednn``: the primitives that oneDNN ran on the CPU, from its log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import options, outputs
+from bridge.cli import options, outputs, selection_options
+from bridge.cli.help import Command
+from bridge.cli.outputs import Output
+from bridge.knowledge.suggestions import unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,14 +24,20 @@ LONGEST = 120  # characters of a line that could not be read
 
 
 def _dimensions(_context: click.Context, _option: click.Parameter, text: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(options.names(_context, _option, text)))
+    names = tuple(dict.fromkeys(options.parse_names(_context, _option, text)))
     unknown = next((name for name in names if name not in DIMENSIONS), None)
     if unknown or not names:
-        raise click.BadParameter(f"{unknown or text!r} is none of {', '.join(DIMENSIONS)}")
+        raise click.BadParameter(unknown_name("dimension", unknown or text, DIMENSIONS))
     return names
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "ONEDNN_VERBOSE=1 python train.py | bridge onednn -",
+        "bridge onednn onednn.log --by primitive,problem",
+    ),
+)
 @click.argument("logs", nargs=-1, required=True, type=options.FILE)
 @click.option(
     "--by",
@@ -43,35 +52,32 @@ def _dimensions(_context: click.Context, _option: click.Parameter, text: str) ->
     is_flag=True,
     help="The partitions of graphs instead of primitives; those within them are primitives too.",
 )
-@click.option("--top", type=click.IntRange(min=1), help="Show only this many rows.")
-@outputs.formats(FORMATS)
-@outputs.option
-def onednn(  # noqa: PLR0913, PLR0917 - a parameter per option
+@selection_options.top
+@outputs.output(FORMATS)
+def onednn(
     logs: tuple[Path, ...],
     by: tuple[str, ...],
     graph: bool,
     top: int | None,
-    form: str | None,
-    output: Path | None,
-    force: bool,
+    output: Output,
 ) -> None:
-    """Print what oneDNN ran, from LOGS that it wrote with ONEDNN_VERBOSE=1 (- for standard input).
+    """Print the primitives that oneDNN ran, from LOGS written with ONEDNN_VERBOSE=1 (- for standard input).
 
-    Level 2 logs creations too. The program's own output may stand between its lines. Logs of every version
-    are read, from MKL-DNN 0.x on.
+    Level 2 also logs creations. Output of the program may stand between the lines. Logs of every
+    version are read, from MKL-DNN 0.x on.
     """
-    from bridge.analyze import primitives
-    from bridge.cli.progress import doing
+    from bridge.analyze import onednn as primitives
+    from bridge.cli.options import doing
     from importers.onednn import load
 
-    outputs.check(output, logs, force=force)
+    output.check(logs)
     with doing("reading"):
         log = load(*(STDIN if path == Path("-") else path for path in logs))
-    table = primitives.by(log, by, "graph" if graph else "primitive")
+    table = primitives.by_dimensions(log, by, "graph" if graph else "primitive")
     _warn(log)
-    form = outputs.form_of(form, output, FORMATS)
-    text = _text(log, by, table, form, top, graph=graph, to_terminal=output is None)
-    outputs.give(text, output, f"{min(len(table), top or len(table))} rows", force=force)
+    form = output.format
+    text = _text(log, by, table, form, top, graph=graph, to_terminal=output.to_terminal)
+    output.write(text, f"{min(len(table), top or len(table))} rows")
 
 
 def _warn(log: Log) -> None:
@@ -81,7 +87,7 @@ def _warn(log: Log) -> None:
         click.echo(f"warning: {lines} could not be read, such as {example!r}", err=True)
 
 
-def _text(  # noqa: PLR0913 (what the output is made of)
+def _text(
     log: Log,
     by: tuple[str, ...],
     table: pd.DataFrame,
@@ -91,26 +97,24 @@ def _text(  # noqa: PLR0913 (what the output is made of)
     graph: bool,
     to_terminal: bool,
 ) -> str:
-    from bridge.analyze.primitives import totals
-    from bridge.cli.terminal import for_people
-    from bridge.render import document, summaries
-    from bridge.render import table as tables
+    from bridge.analyze.onednn import totals
+    from bridge.cli.table_output import ListedTable
+    from bridge.render import summaries
 
-    name, rows = ",".join(by), table.head(top) if top else table
-    if form == "json":
-        head = {"format": "bridge.onednn/1", "by": name, "source": list(log.source)}
-        return document.with_rows({**head, "library": list(log.info)}, rows)
-    if form == "csv":
-        return document.as_csv(rows)
+    fields = {
+        "format": "bridge.onednn/1",
+        "by": ",".join(by),
+        "source": list(log.source),
+        "library": list(log.info),
+    }
     below = f"\n{summaries.primitives_line(totals(table))}{_others(log, graph=graph)}\n"
-    if form == "md":
-        return tables.as_markdown("onednn", rows) + below
-    return for_people("onednn", rows, "--top", to_terminal=to_terminal) + below
+    listed = ListedTable("onednn", table.head(top) if top else table, fields, below=below)
+    return listed.text(form, top=top, to_terminal=to_terminal)
 
 
 def _others(log: Log, *, graph: bool) -> str:
-    """Say what is in the log and not in the table."""
-    from bridge.analyze.primitives import executed
+    """Return a note on executions that the table leaves out."""
+    from bridge.analyze.onednn import executed
 
     ran = executed(log, "graph")
     if graph or not ran:

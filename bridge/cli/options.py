@@ -1,30 +1,112 @@
-"""Options that several commands share, and what they stand for."""
+"""Options that several commands share, and the reports that they select."""
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bridge.cli import rank_options
-from bridge.cli.progress import doing
+from bridge.cli import completion
 
 if TYPE_CHECKING:
-    from bridge.join.choices import Choices, Rule
+    from bridge.join.options import AttributionOptions, Rule
     from bridge.knowledge.kernels import Rules
     from bridge.render.table import Look
-    from bridge.report import Joined
-    from importers import Report
-    from importers.nsys.table import Details
+    from bridge.report import Report
+    from importers import Capture
+    from importers.nsys.schema import Details
+
+
+# -- Progress on a terminal
+
+
+PATIENCE = 1.0  # seconds before anything is shown
+REFRESH = 8  # times per second
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Show on a terminal what the block does and for how long already, if it takes more than a second."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_say, args=(what, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _say(what: str, over: threading.Event) -> None:
+    if over.wait(PATIENCE):
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, auto_refresh=False
+    ) as progress:
+        progress.add_task(what, total=None)
+        while not over.wait(1 / REFRESH):
+            progress.refresh()
+
+
+# -- Ranks from paths
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-rank_from = rank_options.rank_from
+
+def rank_from_option(command: F) -> F:
+    """Add the option ``--rank-from``; an invalid expression is a usage error."""
+    return click.option(
+        "--rank-from",
+        metavar="REGEX",
+        callback=_expression,
+        help="The rank in the path of a report: group rank, or the first one; the host: group host.",
+    )(command)
+
+
+def _expression(context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+    if text is None or context.resilient_parsing:
+        return None
+    from bridge.join.options import compile_rank_pattern
+
+    try:
+        return compile_rank_pattern(text).text
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def check_ranks(expression: str | None, paths: Sequence[str]) -> None:
+    """Refuse an expression that matches no file."""
+    from bridge.join.options import any_rank_matches
+
+    if expression is not None and not any_rank_matches(expression, paths):
+        raise click.UsageError(f"--rank-from {expression!r} finds no rank in {', '.join(paths)}")
+
+
+def identity_with_ranks(known: str, expression: str | None) -> str:
+    """Return the identity of a run whose ranks are found with an expression."""
+    return known if expression is None else f"{known}+rank-from:{expression.encode().hex()}"
+
+
+# -- Options
+
+
 FILE = click.Path(path_type=Path)
 FILE_WIDTH = 160
 SHOWN = {
@@ -35,8 +117,8 @@ SHOWN = {
 }  # by commands
 
 
-def store(command: F) -> F:
-    """Which store."""
+def store_option(command: F) -> F:
+    """Add the option ``--db``: the store."""
     return click.option(
         "--db",
         type=FILE,
@@ -48,31 +130,39 @@ def store(command: F) -> F:
     )(command)
 
 
+def reports_argument(command: F, *, required: bool = False) -> F:
+    """Add the argument ``reports``: files, which the shell completes by their suffixes."""
+    return click.argument(
+        "reports", nargs=-1, required=required, type=FILE, shell_complete=completion.reports
+    )(command)
+
+
 def source(command: F) -> F:
-    """Where a command reads from: report files, or a run of the store."""
+    """Add the reports to read: files, or ``--run`` of the store."""
     command = click.option(
         "--run",
         metavar="RUN",
-        callback=run_asked,
+        callback=parse_run,
+        shell_complete=completion.runs,
         help="Run of the store to read, by number or name; default: the newest.",
-    )(store(command))
-    return click.argument("reports", nargs=-1, type=FILE)(command)
+    )(store_option(command))
+    return reports_argument(command)
 
 
-def run_asked(
+def parse_run(
     _context: click.Context, _option: click.Parameter, text: str | None
 ) -> int | str | None:
-    """Read which run is asked for, None for the newest."""
-    return None if text is None else run_of(text)
+    """Read the run of ``--run``, None for the newest."""
+    return None if text is None else run_key(text)
 
 
-def run_of(text: str) -> int | str:
+def run_key(text: str) -> int | str:
     """Read the number of a run, or its name."""
     return int(text) if text.isdecimal() else text
 
 
 def sidecar(command: F) -> F:
-    """Where the details of calls are."""
+    """Add the option ``--sidecar``: recordings with details of calls."""
     return click.option(
         "--sidecar",
         multiple=True,
@@ -83,7 +173,7 @@ def sidecar(command: F) -> F:
 
 
 def rules_option(command: F) -> F:
-    """Regroup op names by the user's own rules."""
+    """Add the option ``--rules``, which regroups op names."""
     return click.option(
         "--rules",
         type=FILE,
@@ -91,30 +181,95 @@ def rules_option(command: F) -> F:
     )(command)
 
 
-def names(_context: click.Context, _option: click.Parameter, text: str) -> list[str]:
-    """Read names with commas between them, each once."""
+def parse_names(_context: click.Context, _option: click.Parameter, text: str) -> list[str]:
+    """Read names separated by commas, each once."""
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def choices(command: F) -> F:
-    """How activities are attributed: options that the command gets as one parameter ``choices``."""
-
-    @functools.wraps(command)
-    def with_choices(*args: Any, **given: Any) -> Any:
-        from bridge.join.choices import Choices
-
-        chosen = {name: given.pop(name) for name in ("graphs", "domains", "without", "adopt")}
-        chosen["kernel_rules"] = read_kernel_rules(given.pop("kernel_rules"))
-        return command(*args, choices=Choices(read_rules(given.pop("rules")), **chosen), **given)
-
-    taking: Any = with_choices
-    for option in (*reversed(CHOICES), rules_option):
-        taking = option(taking)
-    found: F = taking
-    return found
+def kernel_names(command: F) -> F:
+    """Add the option ``--kernel-names``."""
+    return click.option(
+        "--kernel-names",
+        type=click.Choice(("readable", "short", "demangled", "mangled")),
+        default="readable",
+        show_default=True,
+        help="How kernels are named.",
+    )(command)
 
 
-CHOICES = (
+@contextmanager
+def usage_errors(context: click.Context | None = None) -> Iterator[None]:
+    """Turn a ValueError, whose message is for the user, into a usage error."""
+    try:
+        yield
+    except ValueError as error:
+        raise click.UsageError(str(error), context) from error
+
+
+def collected(
+    parameter: str, build: Callable[..., Any], *options: Callable[[Any], Any]
+) -> Callable[[F], F]:
+    """Give a command several options as one parameter: the result of ``build`` for their values as keywords."""
+
+    def decorate(command: F) -> F:
+        fields: list[str] = []
+
+        @functools.wraps(command)
+        def with_parameter(*args: Any, **values: Any) -> Any:
+            own = {name: values.pop(name) for name in fields}
+            return command(*args, **{parameter: build(**own)}, **values)
+
+        decorated: Any = with_parameter
+        before = set(_parameters(command))
+        for option in reversed(options):
+            decorated = option(decorated)
+        fields += [name for name in _parameters(decorated) if name not in before]
+        result: F = decorated
+        return result
+
+    return decorate
+
+
+def _parameters(command: Any) -> list[str]:
+    """Return the names of the click parameters that a function has so far."""
+    return [str(parameter.name) for parameter in getattr(command, "__click_params__", [])]
+
+
+def report_input(command: F) -> F:
+    """Give a command the options that select a report as one parameter ``source``."""
+    return collected("source", _report_input, source, sidecar, rules_option, *ATTRIBUTION_OPTIONS)(
+        command
+    )
+
+
+def _report_input(
+    *,
+    reports: tuple[Path, ...],
+    db: Path,
+    run: int | str | None,
+    sidecar: tuple[Path, ...],
+    **attribution: Any,
+) -> ReportInput:
+    return ReportInput(reports, db, run, _attribution(**attribution), sidecar)
+
+
+def attribution_options(command: F) -> F:
+    """Give a command the options of the attribution as one parameter ``attribution_options``."""
+    return collected("attribution_options", _attribution, rules_option, *ATTRIBUTION_OPTIONS)(
+        command
+    )
+
+
+def _attribution(
+    *, rules: Path | None, kernel_rules: Path | None, **fields: Any
+) -> AttributionOptions:
+    from bridge.join.options import AttributionOptions
+
+    kernels = read_kernel_rules(kernel_rules)
+    return AttributionOptions(read_rules(rules), kernel_rules=kernels, **fields)
+
+
+ATTRIBUTION_OPTIONS = (
     click.option(
         "--graphs",
         type=click.Choice(("capture", "launch")),
@@ -137,6 +292,13 @@ CHOICES = (
         help="Give work of threads without ranges to the op that another thread waits in: a guess.",
     ),
     click.option(
+        "--backward-under",
+        type=click.Choice(("caller", "forward")),
+        default="caller",
+        show_default=True,
+        help="Show PyTorch's backward work under the range that called it, or under that of its forward op.",
+    ),
+    click.option(
         "--kernel-rules",
         type=FILE,
         envvar="BRIDGE_KERNEL_RULES",
@@ -146,81 +308,93 @@ CHOICES = (
 )
 
 
-def joined(
-    reports: Sequence[Path],
-    db: Path,
-    run: int | str | None,
-    choices: Choices,
-    details: Details = True,
-    sidecar: Sequence[Path] = (),
-) -> Joined:
-    """Load what the options name, warnings going to stderr."""
-    from bridge.join.domains import UnknownDomainError
-    from bridge.report import join
+@dataclass(frozen=True)
+class ReportInput:
+    """The report that a command reads: files or a run of the store, the attribution, and recordings."""
 
-    if reports and run is not None:
-        raise click.UsageError("--run reads the store: name no report beside it")
-    if sidecar and not reports:
-        raise click.UsageError("--sidecar goes with a report: name the report beside it")
-    if reports:
-        rank_options.check(choices.rank_from, list(map(str, reports)))
-        report = imported(reports, details, sidecar)
-    else:
-        report, kept = _stored(db, run, details)
-        rank_options.check(choices.rank_from, report.source)
-        choices = replace(choices, rules=choices.rules or kept)
-    try:
-        with doing("joining"):
-            found = join(report, choices)
-    except UnknownDomainError as error:
-        raise click.UsageError(str(error)) from error
-    warn((*report.warnings, *found.warnings))
-    _with_timeline(report)
-    return found
+    reports: tuple[Path, ...]
+    db: Path
+    run: int | str | None = None
+    attribution: AttributionOptions | None = None
+    sidecar: tuple[Path, ...] = ()
+
+    def with_ranks(self, rank_from: str | None) -> ReportInput:
+        """Return the input with an expression that finds ranks in paths."""
+        return replace(self, attribution=replace(self.attribution_options, rank_from=rank_from))
+
+    @property
+    def attribution_options(self) -> AttributionOptions:
+        """How activities are attributed; the default where the command has no option for it."""
+        from bridge.join.options import AttributionOptions
+
+        return self.attribution or AttributionOptions()
+
+    def load(self, details: Details = True) -> Report:
+        """Load the report and print its warnings on stderr; ``details`` are the optional columns that are read."""
+        from bridge.report import join
+
+        if self.reports and self.run is not None:
+            raise click.UsageError("--run reads the store: name no report beside it")
+        if self.sidecar and not self.reports:
+            raise click.UsageError("--sidecar goes with a report: name the report beside it")
+        attribution = self.attribution_options
+        if self.reports:
+            check_ranks(attribution.rank_from, list(map(str, self.reports)))
+            capture = read_files(self.reports, details, self.sidecar)
+        else:
+            capture, stored_rules = _stored(self.db, self.run, details)
+            check_ranks(attribution.rank_from, capture.source)
+            attribution = replace(attribution, rules=attribution.rules or stored_rules)
+        with usage_errors(), doing("joining"):
+            report = join(capture, attribution)
+        warn((*capture.warnings, *report.warnings))
+        _with_timeline(capture)
+        return report
 
 
 def warn(lines: Iterable[str]) -> None:
-    """Say on stderr what the user should know, a line each."""
+    """Print warnings on stderr."""
     from bridge.render.table import clean
 
     for line in lines:
         click.echo(f"warning: {clean(line)}", err=True)
 
 
-def _with_timeline(report: Report) -> None:
-    """Refuse a command that shows times of a report that has no timeline."""
+def _with_timeline(capture: Capture) -> None:
+    """Refuse a command that needs a timeline if the report has none."""
     from bridge.analyze.metrics import no_timeline
 
     command = click.get_current_context().command.name or ""
-    no_timeline.refuse(report, SHOWN.get(command, command), fits=command in no_timeline.COMMANDS)
+    no_timeline.refuse(capture, SHOWN.get(command, command), fits=command in no_timeline.COMMANDS)
 
 
-def imported(reports: Sequence[Path], details: Details, sidecar: Sequence[Path]) -> Report:
+def read_files(reports: Sequence[Path], details: Details, sidecar: Sequence[Path]) -> Capture:
     """Read report files."""
     import importers
-    from bridge.scale import heap
+    from bridge.scale import malloc
 
-    heap.keep_for(reports)
+    malloc.keep_for(reports)
     what = str(reports[0]) if len(reports) == 1 else f"{len(reports)} reports"
     with doing(f"reading {what}"):
         return importers.load(*reports, details=details, sidecar=sidecar)
 
 
-def _stored(db: Path, run: int | str | None, details: Details) -> tuple[Report, tuple[Rule, ...]]:
+def _stored(db: Path, run: int | str | None, details: Details) -> tuple[Capture, tuple[Rule, ...]]:
     """Read a run, and the rules that it was imported with."""
     from bridge import store  # sqlite-utils takes a while, and a report needs none of it
-    from bridge.join import choices as labels
-    from importers.nsys.table import asked
+    from bridge.join import options as labels
+    from importers.nsys.schema import has_detail
 
-    kept = store.described(db, run)
-    with doing(f"reading run {kept.id} of {db}"):
-        report = store.load(db, kept.id, metrics=asked(details, "metrics"))
-    return report, labels.rules(kept.rules) if kept.rules else ()
+    stored_run = store.get_run(db, run)
+    with doing(f"reading run {stored_run.id} of {db}"):
+        capture = store.load(db, stored_run.id, metrics=has_detail(details, "metrics"))
+    with store.refusing_damage(db, stored_run.id):
+        return capture, labels.rules(stored_run.rules) if stored_run.rules else ()
 
 
 def read_rules(path: Path | None) -> tuple[Rule, ...]:
-    """Read a file of rules; a bad one is a usage error."""
-    from bridge.join import choices as labels
+    """Read a file of rules; an invalid one is a usage error."""
+    from bridge.join import options as labels
 
     if path is None:
         return ()
@@ -232,7 +406,7 @@ def read_rules(path: Path | None) -> tuple[Rule, ...]:
 
 
 def read_kernel_rules(path: Path | None) -> Rules | None:
-    """Read a file of rules of kernels; a bad one is a usage error."""
+    """Read a file of kernel rules; an invalid one is a usage error."""
     from bridge.knowledge import kernels
 
     if path is None:
@@ -244,23 +418,74 @@ def read_kernel_rules(path: Path | None) -> Rules | None:
         raise click.BadParameter(f"{path}: {reason}", param_hint="--kernel-rules") from error
 
 
-def look(*, to_terminal: bool = True) -> Look:
-    """Return how tables are shown: with bars and colours in a terminal, plain in a pipe or a file.
+TERMINAL_ROWS = 20  # rows of a table on a terminal unless a number is given
 
-    $NO_COLOR takes the colours away, $FORCE_COLOR gives them to a pipe too.
-    """
+
+def is_on_terminal(*, to_terminal: bool) -> bool:
+    """Return whether people see the text right away: not in a pipe, nor in a file."""
     import sys
 
+    return to_terminal and sys.stdout.isatty()
+
+
+UNIT_GAP = re.compile(r"(?<=\d) (?=[^\W\d]|%)")  # between a number and its unit
+
+
+def wrapped(lines: Iterable[str], *, to_terminal: bool = True) -> str:
+    """Return lines of text, each with a line break; standard output gets them broken at its width."""
+    import textwrap
+
+    if to_terminal:
+        width = terminal_width()
+        whole = (UNIT_GAP.sub("\N{NO-BREAK SPACE}", line) for line in lines)
+        parts = (part for line in whole for part in textwrap.wrap(line, width) or [""])
+        lines = [part.replace("\N{NO-BREAK SPACE}", " ") for part in parts]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def look(*, to_terminal: bool = True) -> Look:
+    """Return how tables are printed: with bars and colours on a terminal, plain in a pipe or a file.
+
+    $NO_COLOR disables colours, $FORCE_COLOR enables them in a pipe too.
+    """
     from bridge.render.table import Look
 
-    shown = to_terminal and sys.stdout.isatty()
+    is_terminal = is_on_terminal(to_terminal=to_terminal)
     forced = to_terminal and os.environ.get("FORCE_COLOR", "") not in ("", "0")
-    color = (shown or forced) and not os.environ.get("NO_COLOR")
-    return Look(terminal_width() if to_terminal else FILE_WIDTH, shown or forced, color)
+    color = (is_terminal or forced) and not os.environ.get("NO_COLOR")
+    command = "" if "--kernel-names" in _choices() else "bridge report "
+    return Look(
+        terminal_width() if to_terminal else FILE_WIDTH,
+        is_terminal or forced,
+        color,
+        remedies=_remedies(to_terminal=to_terminal),
+        whole_names=f"{command}--kernel-names demangled",
+    )
+
+
+def _remedies(*, to_terminal: bool) -> tuple[str, ...]:
+    """Return how to see the columns that a table of the running command leaves out."""
+    from bridge.render.table import WIDER
+
+    known = _choices()
+    form = next((form for form in ("csv", "json") if form in known.get("--format", ())), "")
+    remedies = [
+        *([WIDER] if to_terminal else []),
+        *(["--columns"] if "--columns" in known else []),
+        *([f"--format {form}"] if form else []),
+    ]
+    return tuple(remedies) if form else (*remedies, "bridge report")
+
+
+def _choices() -> Mapping[str, Sequence[str]]:
+    """Return the options of the running command, with the values that they may have."""
+    context = click.get_current_context(silent=True)
+    parameters = context.command.params if context else []
+    return {name: tuple(getattr(p.type, "choices", ())) for p in parameters for name in p.opts}
 
 
 def terminal_width() -> int:
-    """Return the terminal's width, 80 where there is none; $COLUMNS overrides."""
+    """Return the width of the terminal, 80 without one; $COLUMNS overrides it."""
     import shutil
 
     return max(60, shutil.get_terminal_size((int(os.environ.get("COLUMNS") or 80), 24)).columns)

@@ -1,47 +1,65 @@
-"""Where a command's text goes, and in which format: to standard output, or to a file that is written whole."""
+"""The output of a command: standard output or a file that is written whole, and its format."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from bridge.cli import options
 
-F = Callable[..., Any]
-NO_OTHERS: Mapping[str, str] = MappingProxyType({})
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def option(command: F) -> F:
-    """Where a command writes to."""
-    command = click.option("--force", is_flag=True, help="Replace an output that exists.")(command)
-    return click.option("-o", "--output", type=options.FILE, help="Write to this file.")(command)
+@dataclass(frozen=True)
+class Output:
+    """A file, or standard output (``path`` is None), and a format.
 
+    ``formats`` are the formats of the command, the default first; ``suffixes`` maps suffixes that
+    differ from the name of their format.
+    """
 
-def formats(names: Sequence[str]) -> Callable[[F], F]:
-    """In which of some formats; what is given is None where the user did not say."""
-    text = f"Default: {names[0]}, or by -o's suffix."
-    return click.option("--format", "form", type=click.Choice(names), help=text)
+    path: Path | None
+    force: bool = False
+    given_format: str | None = None
+    formats: Sequence[str] = ()
+    suffixes: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def to_terminal(self) -> bool:
+        """Whether the text goes to standard output."""
+        return self.path is None
 
-def form_of(
-    form: str | None,
-    output: Path | None,
-    names: Sequence[str],
-    others: Mapping[str, str] = NO_OTHERS,
-) -> str:
-    """Return the format asked for, else that of the file's suffix (``others``: suffixes unlike their format), else the first."""
-    if form or output is None:
-        return form or names[0]
-    suffix = output.suffix.removeprefix(".")
-    return others.get(suffix, suffix if suffix in names else names[0])
+    @property
+    def format(self) -> str:
+        """The format asked for, else that of the file's suffix, else the default."""
+        if self.given_format or self.path is None:
+            return self.given_format or self.formats[0]
+        suffix = self.path.suffix.removeprefix(".")
+        known = suffix if suffix in self.formats else self.formats[0]
+        return self.suffixes.get(suffix, known)
+
+    def check(self, inputs: Sequence[Path]) -> None:
+        """Refuse, before any work, a file that cannot be written, and one of the inputs even with --force."""
+        check(self.path, inputs, force=self.force)
+
+    def write(self, text: str, message: str) -> None:
+        """Print a text, or write it to the file and print the message on stderr."""
+        if self.path is None:
+            click.echo(text, nl=False, color=options.look().color)
+            return
+        from bridge.output import write
+
+        write(self.path, text, force=self.force)
+        click.echo(f"{self.path}: {message}", err=True)
 
 
 def check(output: Path | None, inputs: Sequence[Path], *, force: bool) -> None:
-    """Refuse, before any work, what cannot be written, and one of the inputs, --force or not."""
+    """Refuse, before any work, a file that cannot be written, and an input even with --force."""
     from bridge.output import check
 
     if output is None:
@@ -51,12 +69,18 @@ def check(output: Path | None, inputs: Sequence[Path], *, force: bool) -> None:
     check(output, force=force)
 
 
-def give(text: str, output: Path | None, said: str, *, force: bool) -> None:
-    """Print a text, or write it to a file and say on standard error what is there."""
-    if output is None:
-        click.echo(text, nl=False, color=options.look().color)
-        return
-    from bridge.output import write
-
-    write(output, text, force=force)
-    click.echo(f"{output}: {said}", err=True)
+def output(
+    formats: Sequence[str] = (), suffixes: Mapping[str, str] | None = None
+) -> Callable[[F], F]:
+    """Give a command its output options as one parameter ``output``; with ``--format`` if it has formats."""
+    parameters = [
+        click.option("-o", "--output", "path", type=options.FILE, help="Write to this file."),
+        click.option("--force", is_flag=True, help="Replace an output that exists."),
+    ]
+    if formats:
+        text = f"Default: {formats[0]}, or by -o's suffix."
+        parameters.insert(
+            0, click.option("--format", "given_format", type=click.Choice(formats), help=text)
+        )
+    build = partial(Output, formats=formats, suffixes=suffixes or {})
+    return options.collected("output", build, *parameters)

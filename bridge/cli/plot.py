@@ -1,9 +1,9 @@
-"""``bridge plot``: pictures for papers, without a browser or a display."""
+"""``bridge plot``: pictures of a report, without a browser or a display."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,15 @@ import click
 from bridge.analyze.tables.views import GEOMETRY
 from bridge.cli import ncu_option, options, outputs
 from bridge.cli.flop_options import costs
-from bridge.cli.progress import doing
+from bridge.cli.help import Command
+from bridge.cli.options import ReportInput, doing
+from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from bridge.analyze.flops import Costs
-    from bridge.join.choices import Choices
-    from bridge.report import Joined
+    from bridge.report import Report
 
 KINDS = ("breakdown", "timeline", "memory", "roofline", "histogram")
 HEIGHTS = {"breakdown": 3.2, "timeline": 2.4, "memory": 2.4, "roofline": 3.2, "histogram": 3.6}
@@ -37,8 +38,37 @@ NOT_THERE = {
 }
 
 
-@click.command()
-@options.source
+@dataclass(frozen=True)
+class Drawing:
+    """A picture: its kind, size in inches, number of rows, ops, and how FLOPs are counted."""
+
+    kind: str
+    width: float
+    height: float
+    top: int
+    op: str
+    costs: Costs | None
+
+    def check(self, ncu: tuple[Path, ...]) -> None:
+        """Raise UsageError for options that do not fit the kind of picture."""
+        if ncu and self.kind != "roofline":
+            raise click.UsageError("--ncu goes with --kind roofline")
+        if self.op != "*" and self.kind != "histogram":
+            raise click.UsageError("--op goes with --kind histogram")
+        if self.costs is not None and self.kind != "roofline":
+            raise click.UsageError(
+                "--flops, --dtype, --peak-tflops, --peak-gbs and --gpus go with --kind roofline"
+            )
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "bridge plot report.sqlite -o ops.svg",
+        'bridge plot report.sqlite --kind histogram --op "aten::*" -o histogram.png',
+    ),
+)
+@options.report_input
 @click.option(
     "--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="What is drawn."
 )
@@ -54,57 +84,51 @@ NOT_THERE = {
 )
 @click.option("--height", type=click.FloatRange(1, 40), help="In inches. [default: by kind]")
 @ncu_option.ncu
-@options.choices
-@options.sidecar
-@outputs.option
-def plot(  # noqa: PLR0913, PLR0917 - a parameter per option
-    reports: tuple[Path, ...],
-    db: Path,
-    run: int | str | None,
-    choices: Choices,
-    sidecar: tuple[Path, ...],
+@outputs.output()
+def plot(
+    source: ReportInput,
     kind: str,
     width: float,
     height: float | None,
     ncu: tuple[Path, ...],
-    output: Path | None,
-    force: bool,
-    **how: Any,
+    output: Output,
+    top: int | None,
+    op: str,
+    costs: Costs | None,
 ) -> None:
     """Draw REPORTS (or a run of the store): .svg, .png or .pdf.
 
     The same report gives the same bytes. Needs matplotlib: pip install 'nsight-bridge[plot]'.
     """
-    if output is None:
+    path = output.path
+    if path is None:
         raise click.UsageError("name the output: -o ops.svg")
-    if output.suffix not in SUFFIXES:
-        raise click.UsageError(f"{output}: a picture is written as {', '.join(SUFFIXES)}")
-    _check(kind, ncu, **how)
-    outputs.check(output, reports, force=force)
-    if find_spec("matplotlib") is None:
-        raise click.ClickException("matplotlib is needed: pip install 'nsight-bridge[plot]'")
+    if path.suffix not in SUFFIXES:
+        raise click.UsageError(f"{path}: a picture is written as {', '.join(SUFFIXES)}")
+    drawing = Drawing(kind, width, height or HEIGHTS[kind], top or COUNTS.get(kind, 0), op, costs)
+    drawing.check(ncu)
+    output.check(source.reports)
     from bridge.analyze.metrics import no_timeline
+    from bridge.render.plot import missing
 
-    joined = options.joined(
-        reports, db, run, choices, {"category"} | READ.get(kind, set()), sidecar
-    )
-    joined = ncu_option.with_ncu(joined, ncu, choices)
-    no_timeline.refuse(joined.report, f"{kind} plot", fits=kind in no_timeline.PLOTS)
-    how["top"] = how["top"] or COUNTS.get(kind, 0)
-    with doing(f"drawing {output}"):
-        _draw(joined, kind, (width, height or HEIGHTS[kind]), output, force=force, **how)
-    click.echo(f"{output}: written", err=True)
+    if needed := missing():
+        raise click.ClickException(needed)
+
+    report = source.load({"category"} | READ.get(kind, set()))
+    report = ncu_option.with_ncu(report, ncu, source.attribution_options)
+    no_timeline.refuse(report.capture, f"{kind} plot", fits=kind in no_timeline.PLOTS)
+    with doing(f"drawing {path}"):
+        _draw(report, drawing, path, force=output.force)
+    click.echo(f"{path}: written", err=True)
 
 
-def _draw(
-    joined: Joined, kind: str, size: tuple[float, float], output: Path, *, force: bool, **how: Any
-) -> None:
-    """Draw a picture of so many inches; refuse a size that cannot hold it."""
+def _draw(report: Report, drawing: Drawing, output: Path, *, force: bool) -> None:
+    """Draw the picture; refuse a size that is too small."""
     from bridge.output import whole
     from bridge.render.plot.page import figure, save
 
-    with figure(*size) as (drawn, axes):
-        DRAW[kind](joined, axes, **how)
+    with figure(drawing.width, drawing.height) as (drawn, axes):
+        DRAW[drawing.kind](report, axes, drawing)
         try:
             with whole(output, force=force) as draft, draft.open("wb") as file:
                 save(drawn, file, output.suffix)
@@ -112,70 +136,65 @@ def _draw(
             raise click.ClickException(f"{output}: {error}") from error
 
 
-def _check(kind: str, ncu: tuple[Path, ...], *, op: str, costs: Costs, **_: Any) -> None:
-    from bridge.analyze.flops import Costs
-
-    if ncu and kind != "roofline":
-        raise click.UsageError("--ncu goes with --kind roofline")
-    if op != "*" and kind != "histogram":
-        raise click.UsageError("--op goes with --kind histogram")
-    if costs != Costs() and kind != "roofline":
-        raise click.UsageError(
-            "--flops, --dtype, --peak-tflops, --peak-gbs and --gpus go with --kind roofline"
-        )
-
-
-def _breakdown(joined: Joined, axes: Axes, *, top: int, **_: Any) -> None:
+def _breakdown(report: Report, axes: Axes, drawing: Drawing) -> None:
     from bridge.analyze.plots import PARTS, breakdown
     from bridge.render.plot import charts
 
-    _needed(joined, "work", joined.totals["gpu_ns"])
-    charts.draw_bars(axes, breakdown(joined.attributed, top), PARTS)
+    _needed(report, "work", report.totals["gpu_ns"])
+    charts.draw_bars(axes, breakdown(report.attributed, drawing.top), PARTS)
 
 
-def _timeline(joined: Joined, axes: Axes, *, top: int, **_: Any) -> None:
+def _timeline(report: Report, axes: Axes, drawing: Drawing) -> None:
     from bridge.analyze.plots import over_time
     from bridge.render.plot import charts
 
-    _needed(joined, "work", joined.totals["gpu_ns"])
-    charts.draw_lanes(axes, over_time(joined.attributed, top))
+    _needed(report, "work", report.totals["gpu_ns"])
+    charts.draw_lanes(axes, over_time(report.attributed, drawing.top))
 
 
-def _memory(joined: Joined, axes: Axes, **_: Any) -> None:
+def _memory(report: Report, axes: Axes, _drawing: Drawing) -> None:
     from bridge.analyze.overview.axis import Axis
     from bridge.analyze.overview.memory import memory
     from bridge.render.plot import charts
 
     charts.draw_memory(
-        axes, _needed(joined, "memory", memory(joined.attributed, Axis.of(joined.attributed)))
+        axes, _needed(report, "memory", memory(report.attributed, Axis.of(report.attributed)))
     )
 
 
-def _roofline(joined: Joined, axes: Axes, *, top: int, costs: Costs, **_: Any) -> None:
+def _roofline(report: Report, axes: Axes, drawing: Drawing) -> None:
+    from bridge.analyze.flops import Costs
     from bridge.analyze.overview.axis import Names
     from bridge.analyze.overview.roofline import roofline as reached
     from bridge.render.plot import charts
 
     names = Names()
-    found = _needed(joined, "roofline", reached(joined.attributed, names, costs))
-    charts.draw_roofline(axes, found, names.listed, top)
+    result = _needed(
+        report, "roofline", reached(report.attributed, names, drawing.costs or Costs())
+    )
+    charts.draw_roofline(axes, result, names.listed, drawing.top)
 
 
-def _histogram(joined: Joined, axes: Axes, *, top: int, op: str, **_: Any) -> None:
+def _histogram(report: Report, axes: Axes, drawing: Drawing) -> None:
     from bridge.analyze.plots import durations
     from bridge.render.plot import charts
 
-    found = durations(joined.attributed, top, op)
-    _needed(joined, "histogram", len(found.names), op="in the report" if op == "*" else f"in {op}")
-    charts.draw_histogram(axes, found)
+    result = durations(report.attributed, drawing.top, drawing.op)
+    _needed(
+        report,
+        "histogram",
+        len(result.names),
+        op="in the report" if drawing.op == "*" else f"in {drawing.op}",
+    )
+    charts.draw_histogram(axes, result)
 
 
-def _needed(joined: Joined, what: str, found: Any, **said: str) -> Any:
-    """Return what was found, or refuse with what would have to be there."""
-    if not found:
-        source = ", ".join(joined.report.source)
-        raise click.ClickException(f"{source}: {NOT_THERE[what].format(**said)}")
-    return found
+def _needed(report: Report, what: str, result: Any, **details: str) -> Any:
+    """Return the data, or fail with the capture that would have it."""
+    if not result:
+        source = ", ".join(report.capture.source)
+        raise click.ClickException(f"{source}: {NOT_THERE[what].format(**details)}")
+    return result
 
 
 DRAWN: tuple[Callable[..., None], ...] = (_breakdown, _timeline, _memory, _roofline, _histogram)

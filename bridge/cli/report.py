@@ -2,71 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from bridge.analyze.tables.views import (
-    DIMENSIONS,
-    DIRECTED,
-    GEOMETRY,
-    TIME_UNITS,
-    VIEWS,
-    details_of,
-)
-from bridge.cli import ncu_option, options, outputs, time_options, worker_options
+from bridge.analyze.tables.request import ALL, DEFAULT, NCU_DETAILS, TableRequest
+from bridge.analyze.tables.views import DIMENSIONS, VIEWS, columns_of
+from bridge.cli import completion, ncu_option, options, outputs, selection_options, worker_options
 from bridge.cli.flop_options import costs
+from bridge.cli.help import Command
+from bridge.cli.options import ReportInput, usage_errors
+from bridge.cli.outputs import Output
+from bridge.cli.selection_options import LIST, RowOptions, TimeRange
+from bridge.cli.worker_options import WorkerOptions
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bridge.analyze.filters import Condition
-    from bridge.join.choices import Choices
-    from bridge.report import Joined
-    from bridge.scale.combined import Together
+    from bridge.analyze.flops import Costs
+    from bridge.analyze.ranks.table import Run
+    from bridge.analyze.tables.source import TableSource
+    from bridge.report import Report
 
 
-FLAGS = {"inclusive": "op-kernel", "memory_kinds": "memcpy", "arguments": "range"}
-DETAILS = {"memory_kinds": ("source_kind", "target_kind"), "arguments": ("json",)}
-TELL_STEPS = ("step", "gap")  # views with a column of steps
-TELL_RANKS = frozenset(["rank", "host", "skew"])  # tables that count on who is who
-LIST = "list"  # instead of metrics: which there are
+STEP_VIEWS = ("step", "gap")  # views with a column of steps
+RANK = "rank"
+RANK_TABLES = frozenset([RANK, "host", "skew"])  # tables that depend on the ranks of processes
+# Options that only some tables have: with them the table is the one that was asked for.
+SELECTING = ("by", "columns", "direction", "conditions", "sort", "metrics")
 FORMATS = ("table", "json", "csv", "md")
-VIEW = (  # what goes to Joined.by
-    *("columns", "inclusive", "kernel_names", "memory_kinds", "arguments", "direction"),
-    *("idle_over_ns", "costs", "metrics"),
+
+
+TABLE_OPTIONS = (
+    click.option(
+        "--by",
+        default="op",
+        show_default=True,
+        metavar="TABLE",
+        shell_complete=completion.tables,
+        help="What a row is: op, op-kernel, kernel, step, module … or several with commas, as op,shape;"
+        " list shows all.",
+    ),
+    click.option(
+        "--columns",
+        default="",
+        metavar="NAMES",
+        shell_complete=completion.columns,
+        help="Only these columns or sets of columns, with commas; list shows all.",
+    ),
+    click.option(
+        "--inclusive", is_flag=True, help="op-kernel: count a kernel for every op on its stack."
+    ),
+    click.option(
+        "--direction",
+        type=click.Choice(("forward", "backward", "both")),
+        default="both",
+        show_default=True,
+        help="Count only what ran in this pass.",
+    ),
+    options.kernel_names,
+    click.option(
+        "--arguments", is_flag=True, help="range: columns of what each call says of itself."
+    ),
+    click.option(
+        "--metrics",
+        default="",
+        metavar="NAMES",
+        callback=options.parse_names,
+        help="Columns of what Nsight Compute measured: short names as occupancy, or its own, with commas;"
+        " list shows those there are.",
+    ),
+    click.option("--memory-kinds", is_flag=True, help="memcpy: pageable, pinned … memory apart."),
+    click.option(
+        "--idle-over",
+        "idle_over_ns",
+        metavar="TIME",
+        default="10us",
+        show_default=True,
+        callback=selection_options.time,
+        help="gap, idle: only gaps longer than this.",
+    ),
 )
 
 
-@click.command()
-@options.source
-@click.option(
-    "--by",
-    default="op",
-    show_default=True,
-    metavar="TABLE",
-    help=f"What a row is: {', '.join(VIEWS)}; or, one or several with commas, {', '.join(DIMENSIONS)}.",
+def _request(*, by: str, columns: str, **fields: Any) -> TableRequest:
+    return TableRequest.of(by, columns, **fields)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "bridge report report.sqlite --by kernel",
+        'bridge report report.sqlite --by op,step --filter "op=*attention*"',
+        "bridge report --run 1 --sort cpu_total --top 10",
+        "bridge report report.sqlite --step 1..2 --format csv -o ops.csv",
+    ),
 )
-@click.option(
-    "--columns",
-    default="",
-    metavar="NAMES",
-    help="Only these, with commas. Sets: default, all, gpu, cpu, causes, communication, flops, tensor-cores.",
-)
-@click.option(
-    "--inclusive", is_flag=True, help="op-kernel: count a kernel for every op on its stack."
-)
-@click.option(
-    "--direction",
-    type=click.Choice(("forward", "backward", "both")),
-    default="both",
-    show_default=True,
-    help="Count only what ran in this pass.",
-)
+@options.report_input
+@options.collected("request", _request, *TABLE_OPTIONS)
 @click.option(
     "--names",
     type=click.Choice(("op", "raw")),
@@ -74,196 +110,193 @@ VIEW = (  # what goes to Joined.by
     show_default=True,
     help="raw: whole texts over all domains, as domain:text, instead of ops.",
 )
-@click.option(
-    "--kernel-names",
-    type=click.Choice(("short", "demangled", "mangled")),
-    default="short",
-    show_default=True,
-    help="How kernels are named.",
-)
-@click.option("--arguments", is_flag=True, help="range: columns of what each call says of itself.")
-@click.option(
-    "--metrics",
-    default="",
-    metavar="NAMES",
-    callback=options.names,
-    help="Columns of what Nsight Compute measured: short names as occupancy, or its own, with commas;"
-    " list shows those there are.",
-)
 @ncu_option.ncu
-@click.option("--memory-kinds", is_flag=True, help="memcpy: pageable, pinned … memory apart.")
+@selection_options.window
+@selection_options.rows("op=aten::*, gpu>10us, step=3..5, kernel~gemm")
 @click.option(
-    "--idle-over",
-    "idle_over_ns",
-    metavar="TIME",
-    default="10us",
+    "--fold/--no-fold",
+    default=True,
     show_default=True,
-    callback=time_options.time,
-    help="gap, idle: only gaps longer than this.",
-)
-@time_options.window
-@click.option("--sort", metavar="[+]COLUMN", help="Sort by this column, + for smallest first.")
-@click.option("--top", type=click.IntRange(min=1), help="Show only this many rows.")
-@click.option(
-    "--filter", "conditions", help="Only rows like 'op=aten::*, gpu>10us, step=3..5, kernel~gemm'."
+    help="On a terminal: show Batch 0, Batch 1 … as Batch *, and no rows without GPU time.",
 )
 @click.option(
     "--running", is_flag=True, help="Add the running sum of the column that is sorted by."
 )
-@click.option(
-    "--unit",
-    type=click.Choice(TIME_UNITS),
-    help="Unit of all times in tables. [default: what fits]",
-)
 @costs
-@options.rank_from
-@options.choices
-@options.sidecar
+@options.rank_from_option
 @worker_options.workers
-@outputs.formats(FORMATS)
-@outputs.option
-def report(  # noqa: PLR0913, PLR0917 - what every command takes
-    reports: tuple[Path, ...],
-    db: Path,
-    run: int | str | None,
-    choices: Choices,
-    sidecar: tuple[Path, ...],
-    output: Path | None,
-    force: bool,
-    **asked: Any,
+@outputs.output(FORMATS)
+def report(
+    source: ReportInput,
+    request: TableRequest,
+    names: str,
+    ncu: tuple[Path, ...],
+    time_range: TimeRange,
+    rows: RowOptions,
+    fold: bool,
+    running: bool,
+    costs: Costs | None,
+    rank_from: str | None,
+    workers: WorkerOptions,
+    output: Output,
 ) -> None:
     """Print a table of REPORTS, or of a run of the store.
 
-    Times are on the GPU unless the heading says CPU. 'self' is of the innermost op only, 'total' of the
-    op and everything under it, 'busy' the union of its intervals, 'span' first start to last end.
+    Times are on the GPU unless the heading says CPU. 'self' is of the innermost op only, 'total' of
+    the op and everything under it, 'busy' the union of its intervals, 'span' first start to last
+    end.
     """
-    by = ",".join(part.strip() for part in asked.pop("by").split(","))
-    with _in_a_line():
-        conditions, steps = _conditions(by, asked.pop("conditions"), arguments=asked["arguments"])
-        details = _details(by, [c.column for c in conditions], **asked)
-    reports = worker_options.expanded(reports)
-    outputs.check(output, reports, force=force)
-    choices = replace(choices, raw=asked["names"] == "raw", rank_from=asked.pop("rank_from"))
-    where = worker_options.Where.of(asked)
-    how = {name: asked[name] for name in VIEW}
-    how["also"] = [*(c.column for c in conditions), (asked["sort"] or "").removeprefix("+")]
-    ncu, times_of = asked.pop("ncu"), {**asked, "steps": asked["steps"] or steps}
-    with _in_a_line():
-        found: Joined | Together | None = worker_options.together(
-            where, by, reports, db, run, choices, sidecar, how, ncu=ncu, **times_of
+    if LIST in (request.by, rows.sort) or request.columns == (LIST,):
+        click.echo(_names(request), nl=False)
+        return
+    with usage_errors():
+        rows, time_range = _steps(request, rows, time_range)
+        request = replace(request, costs=costs, also=rows.columns)
+        request.check()
+        details = request.details | (NCU_DETAILS if ncu else frozenset())
+    source = replace(
+        source,
+        reports=worker_options.expand_reports(source.reports),
+        attribution=replace(source.attribution_options, raw=names == "raw", rank_from=rank_from),
+    )
+    output.check(source.reports)
+    answer = _combined(workers, request, source, time_range, ncu)
+    if answer is None:
+        report = ncu_option.with_ncu(source.load(details), ncu, source.attribution_options)
+        request = _fitting(request, report)
+        with usage_errors():
+            report = time_range.of(report)
+            if request.metrics == (LIST,):
+                _write_metrics(report, rows, output)
+                return
+        answer = _folded(report, fold=fold and not rows.conditions, output=output)
+    with usage_errors():
+        table = _rows(answer.table(request), request, rows, running=running)
+    if RANK_TABLES.intersection(request.by.split(",")):  # doubts about ranks
+        options.warn(answer.rank_warnings)
+    from bridge.cli.table_output import TableOutput, cycles_of
+
+    printed = TableOutput(
+        answer, request.by, rows.unit, every=bool(request.columns), top=rows.top,
+        fold=fold and not (rows.conditions or rows.sort or request.columns),
+        ranks=_ranks(request, answer), cycles=cycles_of(answer),
+    )  # fmt: skip
+    workers.check_output(answer.source, table, output.format)
+    text = printed.text(table, output.format, to_terminal=output.to_terminal)
+    output.write(text, f"{len(table)} rows")
+
+
+def _names(request: TableRequest) -> str:
+    """Return the list that was requested: of the tables, or of the columns of one."""
+    formatter = click.HelpFormatter(width=options.terminal_width())
+    if request.by == LIST:
+        formatter.write_dl(
+            [
+                ("tables", ", ".join(VIEWS)),
+                ("dimensions, one or several with commas", ", ".join(DIMENSIONS)),
+            ],
+            col_max=24,
         )
-    if found is None:
-        found = options.joined(reports, db, run, choices, details, sidecar)
-        found = _of_time(ncu_option.with_ncu(found, ncu, choices), steps, **asked)
-        if asked["metrics"] == [LIST]:
-            _list_metrics(found, output, force=force, **asked)
-            return
-    with _in_a_line():
-        table = _chosen(found.by(by, **how), by, conditions, **asked)
-    _print(found, by, table, output, force=force, **asked)
+        return formatter.getvalue()
+    with usage_errors():
+        described = columns_of(request.by)
+    formatter.write_dl([(column.name, column.meaning) for column in described.columns])
+    if described.sets:
+        sets = ", ".join((DEFAULT, ALL, *described.sets))
+        formatter.write_text(f"Sets: {sets}.")
+    return formatter.getvalue()
 
 
-def _of_time(joined: Joined, steps: tuple[int, int] | None, /, **asked: Any) -> Joined:
-    """Return what is asked for of a report."""
-    with _in_a_line():
-        return time_options.within(joined, **asked).within(steps=steps)
-
-
-@contextmanager
-def _in_a_line() -> Iterator[None]:
-    """Say what is wrong with a request as click does."""
-    try:
-        yield
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-
-
-def _details(
-    by: str, also: Sequence[str], *, kernel_names: str, direction: str, **asked: Any
-) -> set[str]:
-    """Return the columns that the table needs and most do without; ValueError for what does not go together."""
-    for flag, only in FLAGS.items():
-        if asked[flag] and by != only:
-            raise ValueError(f"--{flag.replace('_', '-')} goes with --by {only}")
-    if direction != "both" and by in VIEWS and by not in DIRECTED:
-        alone = [*DIRECTED, *(name for name in DIMENSIONS if name not in VIEWS)]
-        raise ValueError(f"--direction goes with --by {', '.join(alone)}, or several dimensions")
-    words = [*asked["columns"].split(","), (asked["sort"] or "").removeprefix("+"), *also]
-    found = set(details_of(by, (word.strip() for word in words)))
-    for flag, columns in DETAILS.items():
-        found |= set(columns) if asked[flag] else set()
-    found |= {"metrics"} if asked["metrics"] else set()
-    found |= set(GEOMETRY) if asked["ncu"] else set()
-    return found | ({"mangled"} if kernel_names == "mangled" else set())
-
-
-def _conditions(
-    by: str, text: str | None, *, arguments: bool
-) -> tuple[list[Condition], tuple[int, int] | None]:
-    """Return the conditions on rows, and the steps asked for of a table that has no column of them."""
-    from bridge.analyze.filters import parsed
-
-    found = parsed(text) if text is not None else []
-    if arguments or by in TELL_STEPS or (by not in VIEWS and "step" in by.split(",")):
-        return found, None
-    of_steps = [c for c in found if c.column == "step"]
-    if not of_steps:
-        return found, None
+def _folded(report: Report, *, fold: bool, output: Output) -> Report:
+    """Return the report; for people at a terminal, the ops of numbered steps are one op each."""
     if (
-        len(of_steps) > 1
-        or of_steps[0].how != "="
-        or not time_options.STEPS.fullmatch(of_steps[0].value)
+        not fold
+        or output.format != FORMATS[0]
+        or not options.is_on_terminal(to_terminal=output.to_terminal)
     ):
-        raise ValueError("steps are chosen as step=3 or step=3..5")
-    return [c for c in found if c.column != "step"], time_options.first_and_last(of_steps[0].value)
+        return report
+    from bridge.analyze.folding import Folded
+
+    folded = Folded.of(report.attributed)
+    return replace(report, attributed=folded.attributed) if folded.ops else report
 
 
-def _chosen(
-    table: pd.DataFrame,
-    by: str,
-    conditions: list[Condition],
-    *,
-    sort: str | None,
-    top: int | None,
-    running: bool,
-    **_rest: Any,
+def _fitting(request: TableRequest, report: Report) -> TableRequest:
+    """Return the request; where none was given and a report has no ranges, that for its kernels."""
+    context = click.get_current_context()
+    given = (context.get_parameter_source(name) for name in SELECTING)
+    is_default = all(source in (None, ParameterSource.DEFAULT) for source in given)
+    if not is_default or report.ranges or not report.totals["activities"]:
+        return request
+    kernels = len(report.by("kernel"))
+    return replace(request, by="kernel" if kernels else "memcpy")
+
+
+def _ranks(request: TableRequest, answer: TableSource) -> Run | None:
+    """Return who the ranks are, for a table of ranks from rows with times."""
+    from bridge.report import Report
+
+    if request.by != RANK or not isinstance(answer, Report):
+        return None
+    from bridge.analyze.metrics import no_timeline
+    from bridge.analyze.ranks.table import Run
+
+    return Run.of(answer.attributed) if no_timeline.has_timeline(answer.capture) else None
+
+
+def _combined(
+    workers: WorkerOptions,
+    request: TableRequest,
+    source: ReportInput,
+    time_range: TimeRange,
+    ncu: tuple[Path, ...],
+) -> TableSource | None:
+    """Return the report that answers without reading rows into this process, None if rows are read."""
+    needs_rows = [
+        *time_range.options,
+        *(["--ncu"] if ncu else []),
+        *(["--metrics"] if request.metrics else []),
+    ]
+    with usage_errors():
+        return worker_options.combined(workers, request, source, needs_rows)
+
+
+def _steps(
+    request: TableRequest, rows: RowOptions, time_range: TimeRange
+) -> tuple[RowOptions, TimeRange]:
+    """Turn a condition on steps into a part of the time, for a table without a column of steps."""
+    by = request.by
+    if request.arguments or by in STEP_VIEWS or (by not in VIEWS and "step" in by.split(",")):
+        return rows, time_range
+    rows, steps = rows.without_steps()
+    return rows, replace(time_range, steps=time_range.steps or steps)
+
+
+def _rows(
+    table: pd.DataFrame, request: TableRequest, rows: RowOptions, *, running: bool
 ) -> pd.DataFrame:
-    """Return the rows that meet the conditions, sorted and cut as asked, maybe with a running sum."""
-    from bridge.analyze.filters import column_named, matching
-    from bridge.analyze.tables.table import ordered, sorted_by, with_running_sum
+    """Return the rows that meet the conditions, sorted and cut, with a running sum if requested."""
+    from bridge.analyze.filters import SORT_LIST, column_of, filter_rows
+    from bridge.analyze.tables.table import sorted_by, with_running_sum
 
-    table = matching(table, conditions)
-    column = column_named(table, sort.removeprefix("+")) if sort else sorted_by(by, table)
-    if sort:
-        table = ordered(table, [column], ascending=sort.startswith("+"))
+    table = filter_rows(table, rows.conditions)
+    column = (
+        column_of(table, rows.sort.removeprefix("+"), SORT_LIST)
+        if rows.sort
+        else sorted_by(request.by, table)
+    )
+    table = replace(rows, top=None).sorted_and_cut(table)
     if running:
         table = with_running_sum(table, column)
-    return table.head(top) if top else table
+    return table.head(rows.top) if rows.top else table
 
 
-def _list_metrics(joined: Joined, output: Path | None, *, force: bool, **asked: Any) -> None:
-    from bridge.analyze.metrics.values import listed
+def _write_metrics(report: Report, rows: RowOptions, output: Output) -> None:
+    """Write the list of the metrics that Nsight Compute measured."""
+    from bridge.analyze.metrics.values import metric_list
+    from bridge.cli.table_output import TableOutput
 
-    with _in_a_line():
-        table = listed(joined.report)
-    _print(joined, LIST, table, output, force=force, **{**asked, "columns": LIST})
-
-
-def _print(
-    joined: Joined | Together,
-    by: str,
-    table: pd.DataFrame,
-    output: Path | None,
-    *,
-    force: bool,
-    **asked: Any,
-) -> None:
-    from bridge.cli.report_output import Printed
-
-    if TELL_RANKS.intersection(by.split(",")):  # what makes one doubt who is who
-        options.warn(joined.rank_warnings)
-    form = outputs.form_of(asked["form"], output, FORMATS)
-    headings = "memcpy by memory" if asked["memory_kinds"] else ""
-    shown = "" if asked["columns"] else headings or joined.headings(by)
-    text = Printed(joined, by, shown, asked["unit"]).text(table, form, to_terminal=output is None)
-    outputs.give(text, output, f"{len(table)} rows", force=force)
+    table = metric_list(report.capture)
+    printed = TableOutput(report, LIST, rows.unit, every=True, top=rows.top)
+    text = printed.text(table, output.format, to_terminal=output.to_terminal)
+    output.write(text, f"{len(table)} rows")

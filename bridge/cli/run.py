@@ -1,16 +1,18 @@
-"""``bridge run``: a program under Nsight Systems or Nsight Compute, and its report imported."""
+"""``bridge run``: runs a program under Nsight Systems or Nsight Compute and imports the report."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bridge.cli import options
+from bridge.cli.help import Command
 
 if TYPE_CHECKING:
-    from bridge.capture.plan import Ended
+    from bridge.capture.plan import LaunchResult
 
 TOOLS = ("nsys", "ncu")
 PRESETS = ("latency", "memory", "full")
@@ -18,11 +20,11 @@ CAPTURES = ("nvtx", "cudaProfilerApi")
 REPLAYS = ("kernel", "application", "range")
 
 
-class Program(click.Command):
-    """A command whose options end where the program begins; it sees whether ``--`` stands before that."""
+class Program(Command):
+    """A command whose options end where the program begins; it notices ``--`` before the program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the options, and leave all that follows to the program."""
+        """Read the options, and leave the rest to the program."""
         given = list(args)
         left = super().parse_args(ctx, args)
         words = ctx.params.get("words") or ()
@@ -33,15 +35,24 @@ class Program(click.Command):
 
 def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[str, int]:
     """Read the steps."""
-    from bridge.capture.request import parse
+    from bridge.capture.session.schedule import parse_schedule
 
     try:
-        return parse(text) if text is not None else {}
+        return parse_schedule(text) if text is not None else {}
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
 
-@click.command(cls=Program, context_settings={"allow_interspersed_args": False})
+@click.command(
+    cls=Program,
+    context_settings={"allow_interspersed_args": False},
+    examples=(
+        "bridge run train.py",
+        "bridge run --auto -m package.train --epochs 1",
+        "bridge run --schedule wait=1,warmup=1,active=3 train.py",
+        "bridge run --tool ncu --op attention train.py",
+    ),
+)
 @click.option("--tool", type=click.Choice(TOOLS), default="nsys", show_default=True, help="Which.")
 @click.option(
     "--preset",
@@ -77,10 +88,23 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
 @click.option("--set", "section_set", metavar="SET", help="ncu: the sections to measure.")
 @click.option("--metrics", metavar="A,B", help="ncu: the metrics to measure.")
 @click.option("--no-clock-control", is_flag=True, help="ncu: leave the GPU's clocks alone.")
-@click.option("--auto", is_flag=True, help="Annotate the program: python -m bridge.autorun.")
+@click.option(
+    "--auto",
+    is_flag=True,
+    help="Annotate the program: PyTorch's modules, ops with input shapes, optimizer steps and data"
+    " loading; JAX; CuPy. The same as python -m bridge.autorun --shapes.",
+)
+@click.option(
+    "--no-ops",
+    "auto_ops",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="With --auto: no ranges for PyTorch's ops, which cost time.",
+)
 @click.option("--print", "shown", is_flag=True, help="Print the command, and do not run it.")
 @click.option("--no-import", is_flag=True, help="Do not import the report.")
-@options.store
+@options.store_option
 @click.option("-m", "module", is_flag=True, help="PROGRAM is a module.")
 @click.argument(
     "words", metavar="PROGRAM [ARGS]...", nargs=-1, required=True, type=click.UNPROCESSED
@@ -89,50 +113,44 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
 def run(
     ctx: click.Context, /, *, tool: str, shown: bool, no_import: bool, db: Path, **given: Any
 ) -> None:
-    """Profile PROGRAM, a script of Python; with -m a module; after -- any command.
+    """Profile PROGRAM, a Python script; with -m a module; after -- any command.
 
-    The exit status is the program's own. The report is imported and its breakdown printed; one of ncu
-    is kept.
+    The exit status is that of the program. The report is imported and its summary printed.
     """
     from bridge.capture.plan import plan
-    from bridge.capture.request import Request
-    from bridge.capture.tool import CaptureError, MisuseError
+    from bridge.capture.tool import Request
 
-    how = {name: given.pop(name) for name in ("words", "output", "module", "plain", "auto")}
-    try:
-        planned = plan(tool, how.pop("words"), Request(**given), **how)
+    names = ("words", "output", "module", "plain", "auto", "auto_ops")
+    keywords = {name: given.pop(name) for name in names}
+    with options.usage_errors(ctx):
+        planned = plan(tool, keywords.pop("words"), Request(**given), **keywords)
         for note in planned.options.notes:
             click.echo(f"note: {note}", err=True)
-        click.echo(planned.shown(), err=not shown)
+        click.echo(planned.shell_command(), err=not shown)
         if shown:
             return
+        click.echo(f"bridge run {planned.annotations}", err=True)
         ended = planned.run()
-    except MisuseError as error:
-        raise click.UsageError(str(error), ctx) from error
-    except CaptureError as error:
-        _fail(ctx, error, error.status)
-    if said := ended.said():
-        click.echo(said, err=True)
-    if not planned.importable:
-        click.echo(f"{ended.reports[0]}: kept; reports of ncu are not imported yet", err=True)
-    elif not no_import:
+    if text := ended.failure():
+        click.echo(text, err=True)
+    if ended.recordings:
+        click.echo(
+            f"{ended.recordings}{os.sep}: shapes and other details of calls; keep it beside the report",
+            err=True,
+        )
+    if not no_import:
         _import(ctx, ended, db)
     ctx.exit(ended.status)
 
 
-def _import(ctx: click.Context, ended: Ended, db: Path) -> None:
-    """Import the reports as one run; should that fail, the program's own failure counts for more."""
+def _import(ctx: click.Context, ended: LaunchResult, db: Path) -> None:
+    """Import the reports as one run; if that fails, the exit status of the program has priority."""
     from bridge.cli.import_ import import_
-    from bridge.output import OutputError
+    from bridge.package import UserError
     from importers.errors import ReportError
 
     try:
         ctx.invoke(import_, reports=tuple(ended.reports), db=db)
-    except (ReportError, OutputError) as error:
-        _fail(ctx, error, ended.status or 1)
-
-
-def _fail(ctx: click.Context, error: Exception, status: int) -> NoReturn:
-    """Say why in one line, and leave with the status."""
-    click.echo(f"Error: {error}", err=True)
-    ctx.exit(status)
+    except (ReportError, UserError) as error:
+        click.echo(f"Error: {error}", err=True)
+        ctx.exit(ended.status or 1)

@@ -1,4 +1,4 @@
-"""``bridge runs``: what is in the store."""
+"""``bridge runs``: the runs of the store."""
 
 from __future__ import annotations
 
@@ -7,70 +7,78 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import options
+from bridge.cli import completion, options
+from bridge.cli.unknown_names import Group
 
 if TYPE_CHECKING:
     from bridge.store import Run
     from importers import Facts
 
 
-@click.group()
+@click.group(cls=Group)
 def runs() -> None:
     """List, show and remove the runs of the store."""
 
 
-@runs.command("list")
-@options.store
+@runs.command("list", short_help="List the runs, the newest last", examples=("bridge runs list",))
+@options.store_option
 def list_(db: Path) -> None:
     """List the runs, the newest last."""
     from bridge import store
     from bridge.render import units
 
-    for run in store.listed(db):
+    for run in store.list_runs(db):
         share = run.attributed_ns / run.gpu_ns if run.gpu_ns else 0
         click.echo(
             f"{run.id:>4}  {run.created}  {units.count(run.activities):>12} activities"
-            f"  {units.time(run.gpu_ns):>10}  {units.percent(share):>7} in ops  {_worth(run)}  {', '.join(run.source)}{_beside(run)}"
+            f"  {units.time(run.gpu_ns):>10}  {units.percent(share):>7} in ops  {_worth(run)}"
+            f"  {', '.join(run.source)}{_beside(run)}"
             f"{'  (aggregates)' if run.tables else ''}{f'  ({run.name})' if run.name else ''}"
         )
 
 
-@runs.command()
-@options.store
-@click.argument("run")
+@runs.command(
+    short_help="Show one run: its reports and its summary",
+    examples=("bridge runs show 1", "bridge runs show nightly"),
+)
+@options.store_option
+@click.argument("run", shell_complete=completion.runs)
 def show(db: Path, run: str) -> None:
     """Show one run, by number or name: its reports, its accounting and its ops."""
     from bridge import store
-    from bridge.cli.import_ import show as breakdown
-    from bridge.join.choices import Choices
+    from bridge.cli.summary import summary_text
 
-    number = options.run_of(run)
-    if (together := store.load_aggregates(db, number)) is not None:
-        for part in together.parts:
+    number = options.run_key(run)
+    if (aggregates := store.load_aggregates(db, number)) is not None:
+        for part in aggregates.parts:
             click.echo(f"{part.source}: {_made(part.facts)}")
-        breakdown(together)
+        _echo(summary_text(aggregates, options.look()))
         return
-    joined = options.joined((), db, number, Choices())
-    worth = store.described(db, number).quality
-    for source, facts in zip(joined.report.source, joined.report.facts, strict=True):
+    report = options.ReportInput((), db, number).load()
+    worth = store.get_run(db, number).quality
+    for source, facts in zip(report.capture.source, report.capture.facts, strict=True):
         click.echo(f"{source}: {_made(facts)}")
-    breakdown(joined)
+    _echo(summary_text(report, options.look()))
     if worth is not None:
         click.echo(f"capture quality {worth} of 100")
 
 
+def _echo(text: str) -> None:
+    click.echo(text, nl=False, color=options.look().color)
+
+
 def _worth(run: Run) -> str:
-    """Say what the capture is worth; nothing of a run that was made before that was kept."""
+    """Print the quality of the capture; nothing for runs of older versions."""
     return f"quality {'' if run.quality is None else run.quality:>3}"
 
 
 def _beside(run: Run) -> str:
-    """Name the reports of Nsight Compute that were matched to those of a run."""
+    """Name the reports of Nsight Compute that were matched to a run."""
     return f", with {', '.join(run.ncu)}" if run.ncu else ""
 
 
 def _made(facts: Facts) -> str:
-    """Say what made a report, and of a timeline how long it is."""
+    """Return what made a report, and how long its timeline is."""
     if not facts.timeline:
         return f"{facts.product} ({facts.schema})"
     made = f"Nsight Systems {facts.product} (schema {facts.schema})"
@@ -78,12 +86,44 @@ def _made(facts: Facts) -> str:
     return f"{made if facts.product else 'unknown version'}, {length}"
 
 
-@runs.command()
-@options.store
-@click.argument("run")
+@runs.command(
+    short_help="Compare runs with their checksums",
+    examples=("bridge runs check", "bridge runs check nightly"),
+)
+@options.store_option
+@click.argument("run", required=False, shell_complete=completion.runs)
+def check(db: Path, run: str | None) -> None:
+    """Compare stored runs with their checksums.
+
+    Exits with status 1 if a run is damaged. Commands that read a run compare what they read.
+    """
+    from bridge import store
+
+    numbers = store.run_numbers(db) if run is None else [store.get_run(db, options.run_key(run)).id]
+    are_damaged = False
+    for number in numbers:
+        try:
+            is_sealed = store.check_run(db, number)
+        except store.StoreError as error:
+            are_damaged = True
+            click.echo(str(error))
+        else:
+            click.echo(f"run {number}: {'intact' if is_sealed else STORED_WITHOUT}")
+    if are_damaged:
+        raise click.exceptions.Exit(1)
+
+
+STORED_WITHOUT = "all rows are there; an older version stored it without checksums"
+
+
+@runs.command(short_help="Remove a run from the store", examples=("bridge runs rm 1",))
+@options.store_option
+@click.argument("run", shell_complete=completion.runs)
 def rm(db: Path, run: str) -> None:
     """Remove a run, by number or name, from the store."""
     from bridge import store
 
-    gone = store.remove(db, options.run_of(run))
-    click.echo(f"removed run {gone.id}: {', '.join(gone.source)}", err=True)
+    number, source = store.remove_run(db, options.run_key(run))
+    click.echo(
+        f"removed run {number}: {', '.join(source) or 'its description was damaged'}", err=True
+    )

@@ -1,23 +1,45 @@
-"""A table for a terminal, cut where nobody reads on."""
+"""Standard output on a terminal: names of a report must not act there.
+
+A terminal acts on control characters: they set its title, clear it, or write to the clipboard. Tables
+hold none, but CSV, JSON and flame graphs have names as they are.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+import sys
+from typing import Any, TextIO
 
-import pandas as pd
+# Control characters, and marks that change the direction of text; but for line breaks, tabs, and the
+# styles that tables have: bold, a colour, plain.
+ACTING = re.compile(
+    r"(?!\x1b\[(?:0|1|3[0-7])m)"
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
-from bridge.cli import options
-from bridge.render import table as tables
 
-READABLE = 1_000  # rows that a terminal gets: nobody reads more, and to lay them out takes long
+class HarmlessTerminal:
+    """A text stream to a terminal without characters on which the terminal acts."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text; return its number of characters."""
+        self._stream.write(ACTING.sub(REPLACEMENT, text))
+        return len(text)
+
+    def writelines(self, texts: list[str]) -> None:
+        """Write texts."""
+        for text in texts:
+            self.write(text)
 
 
-def for_people(
-    by: str, table: pd.DataFrame, advice: str, *, to_terminal: bool, unit: str | None = None
-) -> str:
-    """Return a table as text; on a terminal its first rows, and how many are left out, with ``advice`` how to see them."""
-    few = table.head(READABLE) if to_terminal else table
-    left = len(table) - len(few)
-    more = f"… and {left} more rows: {advice}, or --format csv for all\n" if left else ""
-    look = replace(options.look(to_terminal=to_terminal), unit=unit)
-    return tables.for_terminal(by, few, look) + more
+def make_stdout_harmless() -> None:
+    """Filter what is printed if standard output is a terminal."""
+    if sys.stdout.isatty():
+        sys.stdout = sys.__stdout__ = HarmlessTerminal(sys.stdout)  # type: ignore[assignment,misc]

@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import ncu_option, options, outputs, time_options
-from bridge.cli.progress import doing
+from bridge.cli import ncu_option, options, outputs, selection_options
+from bridge.cli.help import Command
+from bridge.cli.options import ReportInput, doing
+from bridge.cli.outputs import Output
+from bridge.cli.selection_options import TimeRange
 
 if TYPE_CHECKING:
     from bridge.analyze.time_range import Windows
     from bridge.analyze.timeline import Selection
-    from bridge.join.choices import Choices
-    from bridge.report import Joined
+    from bridge.report import Report
 
 RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 MOST_RANKS = 1_000_000
@@ -27,26 +29,33 @@ DRAWN = frozenset(
 
 
 def _ranks(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[int, ...]:
-    """Read ranks and ranges of ranks, with commas between them; none where nothing is asked for."""
-    found: set[int] = set()
+    """Read ranks and ranges of ranks, separated by commas."""
+    result: set[int] = set()
     for part in [] if text is None else map(str.strip, text.split(",")):
         read = RANGE.fullmatch(part)
         first, last = (int(read[1]), int(read[2] or read[1])) if read else (1, 0)
         if not 0 <= last - first < MOST_RANKS:
             raise click.BadParameter(f"{part!r}: ranks are written as 0,3-5")
-        found.update(range(first, last + 1))
-    return tuple(sorted(found))
+        result.update(range(first, last + 1))
+    return tuple(sorted(result))
 
 
-@click.command()
-@options.source
-@time_options.window
-@options.rank_from
+@click.command(
+    cls=Command,
+    examples=(
+        "bridge trace report.sqlite -o trace.json.gz",
+        "bridge trace report.sqlite --step 1 -o step.pftrace",
+        "bridge trace rank0.sqlite rank1.sqlite -o ranks.json.gz",
+    ),
+)
+@options.report_input
+@selection_options.window
+@options.rank_from_option
 @click.option(
     "--ranks",
     metavar="RANKS",
     callback=_ranks,
-    help="Only these ranks, as 0,3-5; bridge ranks lists them.",
+    help="Only these ranks, as 0,3-5; bridge report --by rank lists them.",
 )
 @click.option("--slim", is_flag=True, help="Steps, ops and device work alone, with op and reason.")
 @click.option(
@@ -60,56 +69,48 @@ def _ranks(_context: click.Context, _option: click.Parameter, text: str | None) 
     help="As that tool's own profiler writes it; torch -o FOLDER (one that is there) for TensorBoard.",
 )
 @ncu_option.ncu
-@options.choices
-@options.sidecar
-@outputs.option
-def trace(  # noqa: PLR0913, PLR0917 - a parameter per option
-    reports: tuple[Path, ...],
-    db: Path,
-    run: int | str | None,
-    choices: Choices,
-    sidecar: tuple[Path, ...],
-    output: Path | None,
-    force: bool,
+@outputs.output()
+def trace(
+    source: ReportInput,
+    output: Output,
     slim: bool,
     most: int | None,
     dialect: str,
     ncu: tuple[Path, ...],
     rank_from: str | None,
     ranks: tuple[int, ...],
-    **window: Any,
+    time_range: TimeRange,
 ) -> None:
     """Write one timeline of REPORTS (or of a run of the store): ops, API calls, kernels, arrows.
 
-    Several reports, of a rank each say, are drawn on one clock.
-    The file is a Perfetto trace if its name ends in .pftrace, Chrome trace JSON if in .json, compressed
-    if in .json.gz; all open at ui.perfetto.dev.
+    Several reports, such as one per rank, are drawn on one clock. A file .pftrace is a Perfetto
+    trace, .json is Chrome trace JSON, .json.gz the same compressed; all open at ui.perfetto.dev.
     """
-    if output is None:
+    path = output.path
+    if path is None:
         raise click.UsageError("name the output: -o trace.json.gz")
-    if not _for_tensorboard(output, dialect):
-        _check(output, dialect)
-        outputs.check(output, reports, force=force)
-    choices = replace(choices, rank_from=rank_from)
-    joined = options.joined(reports, db, run, choices, DRAWN, sidecar)
-    joined = ncu_option.with_ncu(joined, ncu, choices)
+    if not _for_tensorboard(path, dialect):
+        _check(path, dialect)
+        output.check(source.reports)
+    report = source.with_ranks(rank_from).load(DRAWN)
+    report = ncu_option.with_ncu(report, ncu, source.attribution_options)
     if ranks:
-        options.warn(joined.ranks.warnings)
-    selection = replace(_selection(joined, slim, most, **window), ranks=ranks)
+        options.warn(report.ranks.warnings)
+    selection = replace(_selection(report, slim, most, time_range), ranks=ranks)
     try:
-        with doing(f"writing {output}"):
-            said = _write(joined, output, dialect, selection, force=force)
-    except ValueError as error:  # a window without anything, a rank that is not there
+        with doing(f"writing {path}"):
+            text = _write(report, path, dialect, selection, force=output.force)
+    except ValueError as error:  # an empty part of the time, an unknown rank
         raise click.UsageError(str(error)) from error
-    click.echo(f"{output}: {said}", err=True)
+    click.echo(f"{path}: {text}", err=True)
 
 
-def _write(joined: Joined, output: Path, dialect: str, selection: Selection, *, force: bool) -> str:
-    """Write the trace; return what to say of it."""
+def _write(report: Report, output: Path, dialect: str, selection: Selection, *, force: bool) -> str:
+    """Write the trace; return the message."""
     if _for_tensorboard(output, dialect):
-        files = joined.export_tensorboard(output, selection=selection, force=force)
+        files = report.export_tensorboard(output, selection=selection, force=force)
         return f"{len(files)} traces; open them with tensorboard --logdir {output}"
-    drawn = joined.export_trace(output, dialect=dialect, selection=selection, force=force)
+    drawn = report.export_trace(output, dialect=dialect, selection=selection, force=force)
     less = f"{drawn.left_out} shorter slices left out; " if drawn.left_out else ""
     return f"{less}open it at https://ui.perfetto.dev"
 
@@ -119,39 +120,34 @@ def _for_tensorboard(output: Path, dialect: str) -> bool:
 
 
 def _check(output: Path, dialect: str) -> None:
-    from bridge.render import traces
+    from bridge import exports
 
     try:
-        traces.check(output.name, dialect)
+        exports.check_suffix(output.name, dialect)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
 
-def _selection(joined: Joined, slim: bool, most: int | None, **window: Any) -> Selection:
+def _selection(report: Report, slim: bool, most: int | None, time_range: TimeRange) -> Selection:
     from bridge.analyze.timeline import Selection
 
     try:
-        return Selection(tuple(_windows(joined, **window)), slim, most)
+        return Selection(tuple(_windows(report, time_range)), slim, most)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
 
-def _windows(
-    joined: Joined,
-    first: int | None,
-    last: int | None,
-    steps: tuple[int, int] | None,
-    name: str | None,
-) -> list[Windows]:
+def _windows(report: Report, selected: TimeRange) -> list[Windows]:
+    """Return the intervals to draw, in the clocks of the trace."""
     from bridge.analyze import time_range
     from bridge.analyze.concurrency.clocks import Clocks
 
-    found = []
-    if first is not None or last is not None:
-        offset = Clocks.of(joined.attributed).offset
-        found.append(time_range.between(joined.attributed, first, last, offset))
-    if steps:
-        found.append(time_range.of_steps(joined.attributed, *steps))
-    if name is not None:
-        found.append(time_range.of_ranges(joined.attributed, name))
-    return found
+    attributed, result = report.attributed, []
+    if selected.first is not None or selected.last is not None:
+        offset = Clocks.of(attributed).offset
+        result.append(time_range.clock_window(attributed, selected.first, selected.last, offset))
+    if selected.steps:
+        result.append(time_range.step_windows(attributed, *selected.steps))
+    if selected.name is not None:
+        result.append(time_range.range_windows(attributed, selected.name))
+    return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import json
 import os
 import re
 import secrets
@@ -18,42 +19,46 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from threading import Event
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import click
 
+from bridge.capture.tool import search_path
 from bridge.cli import ncu_option, options
+from bridge.cli.help import Command
 from bridge.cli.html import write_page
-from bridge.cli.progress import doing
+from bridge.cli.options import ReportInput, doing
 from bridge.cli.trace import DRAWN
 
 if TYPE_CHECKING:
-    from bridge.join.choices import Choices
+    pass
 
 
-# -- Handing one file to a page in the browser: a server on this machine alone, until the file is fetched
+# -- A server for one file, on this machine only, until the file is fetched
 
 
 HOST = "127.0.0.1"
 PORT = 9001
 UI = "https://ui.perfetto.dev"
-STALLED_S = 60  # a connection that says nothing for so long is closed
-LOOK_S = 0.25  # how often is looked whether to go on
+STALLED_S = 60  # silent connections are closed after that
+LOOK_S = 0.25  # interval of checks whether to go on
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 ODD = re.compile(r"[^A-Za-z0-9._-]+")
+# The UI opens with all groups collapsed; it runs these commands once the trace is loaded.
+STARTUP_COMMANDS = ({"id": "dev.perfetto.ExpandTracksByRegex", "args": ["."]},)
 
 
 class Handover(ThreadingHTTPServer):
-    """Serves one file to one page, under a path that cannot be guessed; a context manager.
+    """Serves one file to one page, at a path that cannot be guessed; a context manager.
 
-    ``ui`` is the page's address. Raises ValueError for no
-    address, OSError if the port is taken.
+    ``ui`` is the address of the page. Raises ValueError for an invalid address, OSError if the port
+    is taken.
     """
 
     daemon_threads = True
 
     def __init__(self, file: Path, ui: str = UI, port: int = PORT) -> None:
-        self.origin = origin(ui)  # before a socket is there to be left open
+        self.origin = origin(ui)  # before the socket is opened
         super().__init__((HOST, port), _Handler)
         self.file = file
         self.fetched = Event()
@@ -65,13 +70,15 @@ class Handover(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """Where to point a browser."""
-        return f"{self._ui}/#!/?url=http://{HOST}:{self.server_port}{self.path}"
+        """The address to open in a browser, with the commands that expand all groups."""
+        commands = quote(json.dumps(STARTUP_COMMANDS, separators=(",", ":")))
+        file = f"http://{HOST}:{self.server_port}{self.path}"
+        return f"{self._ui}/#!/?url={file}&startupCommands={commands}"
 
     def serve(self, limit_s: float | None = None, *, keep: bool = False) -> bool:
-        """Serve until the file was fetched whole, or for ever; tell whether it was fetched in time.
+        """Serve until the file was fetched, or with ``keep`` until the server is ended.
 
-        Without a limit this waits as long as it takes.
+        Return whether the file was fetched within ``limit_s`` seconds; None sets no limit.
         """
         last = None if limit_s is None else time.monotonic() + limit_s
         while not self.ended.is_set() and (keep or not self.fetched.is_set()):
@@ -81,7 +88,7 @@ class Handover(ThreadingHTTPServer):
         return True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a page that went away in the midst: it may come again."""
+        """Ignore a page that closes the connection early: it may come again."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -99,11 +106,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.fetched.set()
 
     def do_HEAD(self) -> None:
-        """Say how large the file is."""
+        """Send the size of the file."""
         self._begun()
 
     def do_OPTIONS(self) -> None:
-        """Allow the page, and no other, to ask: browsers inquire before they let a page reach this machine."""
+        """Allow the page, and no other, to fetch: browsers ask before a page may connect to this machine."""
         if self._allowed():
             self._head(HTTPStatus.NO_CONTENT, {"Access-Control-Allow-Methods": "GET, HEAD"})
 
@@ -116,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
     def _allowed(self) -> bool:
-        """Refuse who came by another name (DNS rebinding), from another page, or for another file."""
+        """Refuse other host names (DNS rebinding), other pages and other files."""
         if self.headers.get("Host") not in self.server.hosts:
             return self._refused(HTTPStatus.FORBIDDEN)
         if self.headers.get("Origin", self.server.origin) != self.server.origin:
@@ -144,11 +151,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: the command says what there is to say."""
+        """Print nothing: the command prints its own messages."""
 
 
 def origin(address: str) -> str:
-    """Return what browsers call the origin of a page; raise ValueError for no address of the web."""
+    """Return the origin of a page, as browsers call it. Raises ValueError for an invalid address."""
     parts = urlsplit(address)
     if parts.scheme not in {"http", "https"} or not parts.netloc:
         raise ValueError(f"{address}: not an address; give one like {UI}")
@@ -156,25 +163,39 @@ def origin(address: str) -> str:
 
 
 def opened(address: str) -> bool:
-    """Open an address in the user's browser; tell whether there is one (one in the terminal is none)."""
+    """Open an address in the user's graphical browser; tell whether there is one."""
     if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in DISPLAYS):
         return False
+    whole_path = os.environ.get("PATH")
+    os.environ["PATH"] = search_path()  # no browser of the working directory
     try:
         return webbrowser.open(address)
     except webbrowser.Error:
         return False
+    finally:
+        if whole_path is None:
+            del os.environ["PATH"]
+        else:
+            os.environ["PATH"] = whole_path
 
 
-# -- ``bridge view``: the trace in Perfetto's UI, or the report as a page, in the browser
+# -- The command
 
 
-TRACE = ".pftrace"  # what is written of a report
-READY = (".json", ".json.gz", ".pftrace")  # what is a trace already
-LIMIT_S = 300  # for a browser that was opened; whoever comes by ssh may take as long as they like
+TRACE = ".pftrace"  # suffix of the traces written here
+READY = (".json", ".json.gz", ".pftrace")  # suffixes of traces
+LIMIT_S = 300  # limit for a browser opened here; over ssh there is none
 
 
-@click.command()
-@options.source
+@click.command(
+    cls=Command,
+    examples=(
+        "bridge view report.sqlite",
+        "bridge view report.sqlite --html",
+        "bridge view trace.json.gz",
+    ),
+)
+@options.report_input
 @click.option("--html", "page", is_flag=True, help="Open the HTML report instead of the trace.")
 @click.option("--keep", is_flag=True, help="Serve the trace until interrupted, not once.")
 @click.option("--no-browser", is_flag=True, help="Print the address, and open nothing.")
@@ -182,14 +203,8 @@ LIMIT_S = 300  # for a browser that was opened; whoever comes by ssh may take as
     "--ui", default=UI, show_default=True, help="Perfetto's UI: another one, such as your own."
 )
 @ncu_option.ncu
-@options.choices
-@options.sidecar
-def view(  # noqa: PLR0913, PLR0917 - a parameter per option
-    reports: tuple[Path, ...],
-    db: Path,
-    run: int | str | None,
-    choices: Choices,
-    sidecar: tuple[Path, ...],
+def view(
+    source: ReportInput,
     ncu: tuple[Path, ...],
     page: bool,
     keep: bool,
@@ -198,46 +213,50 @@ def view(  # noqa: PLR0913, PLR0917 - a parameter per option
 ) -> None:
     """Open the timeline of REPORTS (or of a run of the store) in Perfetto's UI.
 
-    The browser fetches it from this machine, and sends it nowhere. A trace (.json, .json.gz, .pftrace)
-    is opened as it is.
+    The browser fetches it from this machine, and sends it nowhere. A trace (.json, .json.gz,
+    .pftrace) is opened as it is.
     """
     if page and (keep or ui != UI):
         raise click.UsageError("--html opens a file: it goes without --keep and --ui")
-    if ncu and _ready(reports):
+    if ncu and _ready(source.reports):
         raise click.UsageError("--ncu goes with a report, not with a trace")
     if page:
-        output = Path(mkdtemp(prefix="bridge-view-")) / f"{_name(reports, run)}.html"
-        write_page(output, reports, db, run, choices, sidecar, ncu)
+        output = Path(mkdtemp(prefix="bridge-view-")) / f"{_name(source)}.html"
+        write_page(output, source, ncu)
         _open(output, browser=not no_browser)
         return
     with ExitStack() as parts:
-        ready = _ready(reports)
+        ready = _ready(source.reports)
         folder = Path(parts.enter_context(TemporaryDirectory(prefix="bridge-view-")))
-        file = ready or folder / f"{_name(reports, run)}{TRACE}"
-        server = parts.enter_context(_bound(file, ui))  # before the work: the port may be taken
+        file = ready or folder / f"{_name(source)}{TRACE}"
+        server = parts.enter_context(_bound(file, ui))  # first: the port may be taken
         if not ready:
-            joined = options.joined(reports, db, run, choices, DRAWN, sidecar)
-            joined = ncu_option.with_ncu(joined, ncu, choices)
+            report = source.load(DRAWN)
+            report = ncu_option.with_ncu(report, ncu, source.attribution_options)
             with doing("drawing the timeline"):
-                joined.export_trace(file)
+                report.export_trace(file)
         _hand_over(server, keep=keep, browser=not no_browser)
 
 
 def _ready(reports: tuple[Path, ...]) -> Path | None:
-    """Return the one report if it is a trace already."""
+    """Return the report if it is a trace already."""
     if len(reports) != 1 or not reports[0].name.endswith(READY):
         return None
     if not reports[0].is_file():
-        raise click.ClickException(f"{reports[0]}: no such file")
+        from importers.errors import NoSuchReport
+
+        raise NoSuchReport(reports[0])
     return reports[0]
 
 
-def _name(reports: tuple[Path, ...], run: int | str | None) -> str:
-    return reports[0].stem if reports else "newest run" if run is None else f"run {run}"
+def _name(source: ReportInput) -> str:
+    if source.reports:
+        return source.reports[0].stem
+    return "newest run" if source.run is None else f"run {source.run}"
 
 
 def _bound(file: Path, ui: str) -> Handover:
-    """Take the port that the UI may ask."""
+    """Take the port that the UI may connect to."""
     try:
         return Handover(file, ui)
     except ValueError as error:
@@ -250,10 +269,10 @@ def _bound(file: Path, ui: str) -> Handover:
 
 
 def _hand_over(server: Handover, *, keep: bool, browser: bool) -> None:
-    """Say where to look, open a browser there if there is one, and serve."""
+    """Print the address, open it in a browser if there is one, and serve."""
     click.echo(server.address)
-    shown = browser and opened(server.address)
-    if not shown:
+    is_open = browser and opened(server.address)
+    if not is_open:
         click.echo(
             "open this address in a browser; from another machine first connect with"
             f" ssh -L {PORT}:{HOST}:{PORT} {socket.gethostname()}",
@@ -262,9 +281,9 @@ def _hand_over(server: Handover, *, keep: bool, browser: bool) -> None:
     until = "interrupted" if keep else "the trace is fetched"
     click.echo(f"serving on {HOST}:{PORT} until {until}; Ctrl-C ends it", err=True)
     try:
-        served = server.serve(LIMIT_S if shown else None, keep=keep)
+        served = server.serve(LIMIT_S if is_open else None, keep=keep)
     except KeyboardInterrupt:
-        if keep:  # as it was told to end
+        if keep:  # ended by the user
             return
         raise
     if not served:
@@ -274,6 +293,6 @@ def _hand_over(server: Handover, *, keep: bool, browser: bool) -> None:
 
 
 def _open(page: Path, *, browser: bool) -> None:
-    """Open a page, which stays in a folder of its own, or say where it is."""
+    """Open a page, or print where it is."""
     if not (browser and opened(page.as_uri())):
         click.echo(page)

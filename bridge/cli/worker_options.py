@@ -1,4 +1,4 @@
-"""Many reports in workers: the options, what is said on the way, and what comes of it."""
+"""Options of workers that read many reports, their progress, and the report that they make together."""
 
 from __future__ import annotations
 
@@ -10,261 +10,281 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bridge.cli import options
+from bridge.cli.options import ReportInput
 
 if TYPE_CHECKING:
-    from bridge.join.choices import Choices
-    from bridge.scale.aggregates import Aggregates
-    from bridge.scale.combined import Together
-    from bridge.scale.loading import Workers
-    from bridge.scale.requests import Asked
-    from bridge.scale.task import Broken
+    import pandas as pd
 
-ROWS_ONLY = {  # options that need the rows of all reports at once
-    "first": "--from",
-    "last": "--to",
-    "steps": "--step",
-    "name": "--range",
-    "ncu": "--ncu",
-    "metrics": "--metrics",
-}
+    from bridge.analyze.tables.request import TableRequest
+    from bridge.join.options import AttributionOptions
+    from bridge.scale.aggregates import Aggregates
+    from bridge.scale.combined import CombinedReport
+    from bridge.scale.requests import PartRequest
+    from bridge.scale.task import FailedTask
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def workers(command: F) -> F:
-    """Where reports are read: gives a command ``workers``, ``scheduler`` and ``strict``."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
-
-
-def _bytes(_context: click.Context, _option: click.Parameter, text: str | None) -> int:
-    if text is None:
+def _bytes(context: click.Context, _option: click.Parameter, text: str | None) -> int:
+    if text is None or context.resilient_parsing:
         return 0
-    from bridge.scale.windows.window import amount
+    from bridge.scale.windows.window import parse_memory
 
     try:
-        return amount(text)
+        return parse_memory(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
+
+
+class WorkerPool(click.ParamType):  # type: ignore[type-arg] # generic in new versions of click only
+    """A number of processes, or the address of a Dask scheduler."""
+
+    name = "N|ADDRESS"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:  # noqa: ARG002 - click 8.1 passes no context
+        """Return the placeholder in the help."""
+        return self.name
+
+    def convert(
+        self, value: Any, _option: click.Parameter | None, _context: click.Context | None
+    ) -> int | str:
+        """Return the number, or the address. Raises `click.BadParameter` for other text."""
+        text = str(value)
+        if "://" in text:
+            return text
+        if not text.isdecimal() or not int(text):
+            self.fail(f"{text!r}: write a number of processes from 1 on, or tcp://host:port")
+        return int(text)
 
 
 OPTIONS = (
     click.option(
         "--workers",
-        type=click.IntRange(min=1),
-        help="Read each report in one of so many processes; only aggregates come back: see docs/fleet.md.",
-    ),
-    click.option(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="The same on a Dask cluster, as tcp://host:8786, whose workers see the files by the same path.",
+        type=WorkerPool(),
+        help="Read each report in one of N processes, or on the Dask cluster at ADDRESS (tcp://host:8786);"
+        " only aggregates come back: see docs/fleet.md.",
     ),
     click.option(
         "--memory",
         metavar="SIZE",
         callback=_bytes,
-        help="Take no more memory, as 2GB or 512MiB, each worker, or stop: a larger report goes in windows of"
-        " host time, with equal results: see docs/memory-limit.md.",
+        help="Limit the memory of each worker, as 2GB or 512MiB: larger reports are read in windows of time,"
+        " with equal results: see docs/memory-limit.md.",
     ),
     click.option(
-        "--strict", is_flag=True, help="With these: stop at a report that cannot be read."
+        "--strict", is_flag=True, help="With --workers: stop at a report that cannot be read."
     ),
 )
 
 
 @dataclass(frozen=True)
-class Where:
-    """Which workers are asked for: none, some processes, or those of a scheduler; and whether a broken report stops all."""
+class Plan:
+    """The work on every report: tables, attribution, recordings, and how contents are identified."""
 
-    workers: int | None
-    scheduler: str | None
+    tables: tuple[PartRequest, ...]
+    attribution_options: AttributionOptions
+    sidecar: tuple[Path, ...] = ()
+    identify: bool = False
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """The workers that read reports: a number of processes, or the address of a Dask scheduler.
+
+    ``strict`` stops at the first broken report.
+    """
+
+    workers: int | str | None
     strict: bool
-    quiet: bool = False
     memory: int = 0
-
-    @classmethod
-    def of(cls, asked: dict[str, Any]) -> Where:
-        """Take what is asked for out of the options of a command."""
-        names = ("workers", "scheduler", "strict", "memory")
-        return cls(**{name: asked.pop(name) for name in names})
+    quiet: bool = False
 
     def __post_init__(self) -> None:
-        if self.workers and self.scheduler:
-            raise click.UsageError("--workers or --scheduler, not both: a cluster has its own")
-        if self.strict and not self.asked:
-            raise click.UsageError("--strict goes with --workers or --scheduler")
+        if self.strict and not self.given:
+            raise click.UsageError("--strict goes with --workers")
 
     @property
-    def asked(self) -> bool:
-        """Whether any are asked for."""
-        return bool(self.workers or self.scheduler)
+    def given(self) -> bool:
+        """Whether workers are requested."""
+        return bool(self.workers)
 
-    def larger(self, reports: Sequence[Path], tables: Sequence[Asked]) -> bool:
-        """Whether reports are to be read within some memory, and take more: of workers any of them, else all together."""
+    def larger(
+        self, reports: Sequence[Path], tables: Sequence[PartRequest], *, raw: bool = False
+    ) -> bool:
+        """Tell whether reports need more than --memory: any of them if workers read one each, else all together.
+
+        ``raw`` says that ranges are called by their whole texts.
+        """
         if not self.memory:
             return False
         from bridge.scale.windows.window import BASE, MANY, memory_needed
 
-        sizes = [memory_needed(path, tables) for path in reports if path.is_file()]
-        most = max(sizes, default=0) if self.asked else sum(sizes)
+        sizes = [memory_needed(path, tables, raw=raw) for path in reports if path.is_file()]
+        most = max(sizes, default=0) if self.given else sum(sizes)
         return BASE + MANY * (len(tables) > 1) + most > self.memory
 
-    def within(self, reports: Sequence[Path]) -> Where:
-        """Return where all rows of some reports are read: in one worker what takes more memory than asked for."""
-        if not self.memory or self.asked:
+    def check_output(self, source: Sequence[str], table: pd.DataFrame, form: str) -> None:
+        """Raise ReportError if a table is too large to be written within --memory by this process."""
+        if self.memory and not self.given:
+            from bridge.scale.windows.window import check_output
+
+            check_output(source, self.memory, table.size, form)
+
+    def within(self, reports: Sequence[Path]) -> WorkerOptions:
+        """Return the workers for an import: this process in windows if the reports need more than --memory."""
+        if not self.memory or self.given:
             return self
-        from bridge.scale.requests import kept
+        from bridge.scale.requests import stored_tables
 
-        return self.alone() if self.larger(reports, kept()) else self
+        return self.alone() if self.larger(reports, stored_tables()) else self
 
-    def alone(self) -> Where:
-        """Return this process as the only worker: the first report that cannot be read stops all."""
+    def alone(self) -> WorkerOptions:
+        """Return this process as the only worker, which stops at the first broken report."""
         return replace(self, workers=1, strict=True, quiet=True)
 
-    @property
-    def _of_fleet(self) -> Workers:
-        from bridge.scale.loading import Workers
+    def run(self, reports: Sequence[Path], plan: Plan) -> CombinedReport:
+        """Return the report that workers make; print warnings and failures on stderr."""
+        from bridge.scale.loading import Workers, run, tasks_of
+        from bridge.scale.task import Work
 
-        return Workers(self.workers or 1, self.scheduler)
-
-    def together(
-        self, reports: Sequence[Path], tables: Sequence[Asked], choices: Choices, **more: Any
-    ) -> Together:
-        """Return the aggregates of reports; what goes wrong with one of them is said, warnings going to stderr."""
-        from bridge.join.domains import UnknownDomainError
-        from bridge.scale.loading import run, tasks_of
-
-        more |= {"memory": self.memory}
-        tasks = tasks_of(reports, tables, choices, self._of_fleet.threads, **more)
-        try:
-            # A recording that is given and fits no report is an error, as it is of one process.
-            strict = self.strict or bool(more.get("sidecar"))
-            found = run(tasks, self._of_fleet, Told(len(tasks), strict, self.quiet))
-        except UnknownDomainError as error:
-            raise click.UsageError(str(error)) from error
-        options.warn(found.warnings)
-        if left := len(tasks) - len(found.parts):
+        count, address = (
+            (1, self.workers) if isinstance(self.workers, str) else (self.workers, None)
+        )
+        pool = Workers(count or 1, address)
+        work = Work(
+            plan.tables,
+            plan.attribution_options,
+            plan.sidecar,
+            pool.threads,
+            plan.identify,
+            plan.whole,
+            self.memory,
+        )
+        tasks = tasks_of(reports, work)
+        # A recording that fits no report is an error, as without workers.
+        strict = self.strict or bool(plan.sidecar)
+        with options.usage_errors():
+            report = run(tasks, pool, WorkerProgress(len(tasks), strict, self.quiet))
+        options.warn(report.warnings)
+        if left := len(tasks) - len(report.parts):
             click.echo(f"{left} of {len(tasks)} reports left out: they cannot be read", err=True)
-        return found
+        return report
 
 
-class Told:
-    """Says on stderr what has come of each report, in the order in which they end."""
+def workers(command: F) -> F:
+    """Give a command the options of workers as one parameter ``workers``."""
+    return options.collected("workers", WorkerOptions, *OPTIONS)(command)
+
+
+class WorkerProgress:
+    """Prints on stderr the outcome of each report, in the order in which they end."""
 
     def __init__(self, reports: int, strict: bool, quiet: bool) -> None:
         self.reports, self.strict, self.quiet = reports, strict, quiet
         self.ended = 0
 
-    def __call__(self, outcome: Aggregates | Broken) -> None:
-        """Say it; a broken report is an error where that is asked for."""
+    def __call__(self, outcome: Aggregates | FailedTask) -> None:
+        """Print an outcome; raise ReportError for a broken report if ``strict``."""
         from bridge.render import units
         from bridge.render.table import clean
-        from bridge.scale.task import Broken
+        from bridge.scale.task import FailedTask
         from importers.errors import ReportError
 
         self.ended += 1
-        if isinstance(outcome, Broken):
+        if isinstance(outcome, FailedTask):
             if self.strict:
                 raise ReportError(outcome.line)
             click.echo(f"broken: {clean(_with_folder(outcome))}", err=True)
         elif not self.quiet:
             activities = units.count(outcome.totals["activities"])
-            said = f"{self.ended} of {self.reports}: {outcome.source}, {activities} activities"
-            click.echo(clean(said), err=True)
+            text = f"{self.ended} of {self.reports}: {outcome.source}, {activities} activities"
+            click.echo(clean(text), err=True)
 
 
-def _with_folder(broken: Broken) -> str:
-    """Return what is wrong with a report under its whole name: many are called alike."""
+def _with_folder(broken: FailedTask) -> str:
+    """Return the message for a broken report with its folder: many files have the same name."""
     if str(broken.path) in broken.line:
         return broken.line
     return f"{broken.path.parent}: {broken.line}"
 
 
-def expanded(reports: Sequence[Path]) -> tuple[Path, ...]:
-    """Return the files that are meant by names, patterns and folders."""
-    if all(path.is_file() for path in reports):  # nothing to load for
+def expand_reports(reports: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the files of names, patterns and folders."""
+    if all(path.is_file() for path in reports):  # no patterns: nothing to load
         return tuple(reports)
-    from bridge.scale.loading import expanded as files
+    from bridge.scale.loading import expand_paths as files
 
     return tuple(files(reports))
 
 
-def together(  # noqa: PLR0913, PLR0917 - what a report is asked for
-    where: Where,
-    by: str,
-    reports: Sequence[Path],
-    db: Path,
-    run: int | str | None,
-    choices: Choices,
-    sidecar: tuple[Path, ...],
-    how: dict[str, Any],
-    **windows: Any,
-) -> Together | None:
-    """Return the aggregates that a table is made of: of reports in workers, or of a run of the store that has no rows.
+def combined(
+    workers: WorkerOptions,
+    request: TableRequest,
+    source: ReportInput,
+    needs_rows: Sequence[str],
+) -> CombinedReport | None:
+    """Return the report that answers a request without its rows in this process, None if rows are read.
 
-    None where rows are read as ever. Raises ValueError, in a line for the user, for what takes rows.
+    That is the report of workers, or a run of the store without rows. ``needs_rows`` are given
+    options that need the rows of all reports. Raises ValueError with a message for the user if
+    there are any, or if the table needs rows.
     """
-    if not where.asked and reports and run is None and where.memory:
-        return _within(where, by, reports, choices, sidecar, how, windows)
-    if not where.asked:
-        found = None if reports else _stored(db, run, choices)
-        if found is not None:
-            _check(found.called, windows)
-        return found
-    if not reports or run is not None:
-        raise click.UsageError("--workers and --scheduler go with reports: name them, and no --run")
-    from bridge.analyze.tables.table import Options
-    from bridge.scale.requests import asked
+    if not workers.given and source.reports and source.run is None and workers.memory:
+        return _in_windows(workers, request, source, needs_rows)
+    if not workers.given:
+        report = None if source.reports else _stored(source)
+        if report is not None:
+            _check(report.called, needs_rows)
+        return report
+    if not source.reports or source.run is not None:
+        raise click.UsageError("--workers goes with reports: name them, and no --run")
+    from bridge.scale.requests import part_request
 
-    _check("reports apart", windows)
-    one = asked(by, Options(**{**how, "columns": _words(how["columns"])}))
-    return where.together(reports, [one], choices, sidecar=sidecar)
+    _check("reports apart", needs_rows)
+    plan = Plan((part_request(request),), source.attribution_options, source.sidecar)
+    return workers.run(source.reports, plan)
 
 
-def _within(  # noqa: PLR0913, PLR0917 - the same
-    where: Where,
-    by: str,
-    reports: Sequence[Path],
-    choices: Choices,
-    sidecar: tuple[Path, ...],
-    how: dict[str, Any],
-    windows: dict[str, Any],
-) -> Together | None:
-    """Return what is made of reports that do not fit into the memory asked for; None if they do."""
-    from bridge.analyze.tables.table import Options
-    from bridge.scale.requests import Asked
-    from bridge.scale.windows.window import checked_request
+def _in_windows(
+    workers: WorkerOptions,
+    request: TableRequest,
+    source: ReportInput,
+    needs_rows: Sequence[str],
+) -> CombinedReport | None:
+    """Return the report that is read in windows, None if the reports fit into --memory."""
+    from bridge.analyze.tables.request import TableRequest
+    from bridge.analyze.tables.views import columns_are_chosen
+    from bridge.scale.requests import PartRequest
+    from bridge.scale.windows.window import windowed_request
 
-    if not where.larger(reports, [Asked("op", ())]):
+    # Tables that windows cannot make take about what ops take.
+    sized = request if columns_are_chosen(request.by) else TableRequest("op")
+    raw = source.attribution_options.raw
+    if not workers.larger(source.reports, [PartRequest(sized, ())], raw=raw):
         return None
-    _check("reports larger than --memory", windows, "without --memory it works")
-    one = checked_request(by, Options(**{**how, "columns": _words(how["columns"])}))
-    if not where.larger(reports, [one]):
-        return None
-    return where.alone().together(reports, [one], choices, sidecar=sidecar)
-
-
-def _words(columns: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in columns.split(",") if word.strip())
+    _check("reports larger than --memory", needs_rows, "without --memory it works")
+    part = windowed_request(request)
+    plan = Plan((part,), source.attribution_options, source.sidecar)
+    return workers.alone().run(source.reports, plan)
 
 
 def _check(
-    what: str, windows: dict[str, Any], else_: str = "give the reports, without --workers"
+    what: str, needs_rows: Sequence[str], remedy: str = "give the reports, without --workers"
 ) -> None:
-    """Refuse what needs the rows of all reports at once."""
-    for name, option in ROWS_ONLY.items():
-        if windows.get(name):
-            raise ValueError(f"{option} needs the rows of {what}: {else_}")
+    """Refuse options that need the rows of all reports at once."""
+    for option in needs_rows:
+        raise ValueError(f"{option} needs the rows of {what}: {remedy}")
 
 
-def _stored(db: Path, run: int | str | None, choices: Choices) -> Together | None:
-    """Return a run of aggregates, None where the run of that number or name has rows."""
+def _stored(source: ReportInput) -> CombinedReport | None:
+    """Return a run of aggregates, None if the run has rows."""
     from bridge import store
-    from bridge.join.choices import Choices
+    from bridge.join.options import AttributionOptions
 
-    found = store.load_aggregates(db, run)
-    if found is not None and choices != Choices():
+    report = store.load_aggregates(source.db, source.run)
+    if report is not None and source.attribution_options != AttributionOptions():
         raise ValueError(
-            f"{found.called}: its reports were joined as they are, in no other way; give the reports themselves"
+            f"{report.called}: its reports were joined as they are, in no other way; give the reports themselves"
         )
-    return found
+    return report

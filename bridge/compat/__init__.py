@@ -1,4 +1,4 @@
-"""The faces of four older profilers over sessions and annotations, so that programs written for them run.
+"""The APIs of four other profilers, for programs that were written for them.
 
-The invariant: nothing here records or emits; all of it goes through what `bridge` offers everybody.
+Nothing here records or emits by itself; everything uses the public functions of `bridge`.
 """

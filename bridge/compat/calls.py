@@ -1,7 +1,7 @@
-"""What a session recorded, as one object per call: what the older profilers make their outputs of.
+"""The calls of a session as objects: the input of the other profilers' outputs.
 
-The invariant: times are int64 ns of the monotonic clock; a call whose end was not recorded ends with the
-last event, and says that it is open.
+Times are int64 ns of the monotonic clock. A call whose end was not recorded is open and ends with
+the last event.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from bridge.annotate.instant import COUNTER
 from bridge.annotate.stack import CALL_ID_BASE, CALL_ID_BITS
 
 if TYPE_CHECKING:
-    from bridge.capture.session.profile import Profile
+    from bridge.capture.session.profile import Session
 
 
-# -- Files of JSON as the older profilers leave them: replaced without a question, whole or not at all
+# -- JSON files: an existing file is replaced
 
 
 def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
-    """Write a file, through gzip if its name ends in .gz; raises `OutputError` if it cannot be written."""
-    from bridge.output import compressed, whole  # what only annotates writes nothing
+    """Write a JSON file, with gzip if its name ends in .gz; raises `OutputError` on failure."""
+    from bridge.output import compressed, whole  # not needed by programs that only annotate
 
     target = Path(path)
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, default=str)
@@ -36,34 +36,34 @@ def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
         file.write(text.encode())
 
 
-def finite(value: float | None) -> bool:
-    """Tell whether JSON can say a value."""
+def is_finite(value: float | None) -> bool:
+    """Return whether JSON can represent a value."""
     return value is not None and math.isfinite(value)
 
 
-# -- Calls on the tracks of a viewer: those of a track nest, and every B has its E
+# -- Lanes: calls of a lane nest
 
 
 Track = TypeVar("Track", bound=Hashable)
-Open = list["Call"]
+OpenCalls = list["Call"]
 
 
-def laned(
+def assign_lanes(
     calls: Iterable[Call], track_of: Callable[[Call], Track]
 ) -> dict[tuple[Track, int], list[Call]]:
-    """Return the calls of each track and lane, outer before inner."""
-    lanes: dict[Track, list[Open]] = {}
-    found: dict[tuple[Track, int], list[Call]] = {}
+    """Return the calls by track and lane, outer before inner; calls of a lane nest."""
+    lanes: dict[Track, list[OpenCalls]] = {}
+    result: dict[tuple[Track, int], list[Call]] = {}
     for call in sorted(calls, key=outer_first):
         track = track_of(call)
         number = _lane(lanes.setdefault(track, []), call)
-        found.setdefault((track, number), []).append(call)
-    return found
+        result.setdefault((track, number), []).append(call)
+    return result
 
 
-def begun_and_ended(calls: Sequence[Call]) -> Iterator[tuple[str, Call, int]]:
-    """Give "B" or "E", the call and the time in ns, for calls that nest, outer before inner."""
-    above: Open = []
+def begin_end_events(calls: Sequence[Call]) -> Iterator[tuple[str, Call, int]]:
+    """Yield "B" or "E", the call and the time in ns, for nested calls, outer before inner."""
+    above: OpenCalls = []
     for call in calls:
         while above and above[-1].end <= call.start:
             yield "E", above[-1], above.pop().end
@@ -73,8 +73,8 @@ def begun_and_ended(calls: Sequence[Call]) -> Iterator[tuple[str, Call, int]]:
         yield "E", above[-1], above.pop().end
 
 
-def _lane(lanes: list[Open], call: Call) -> int:
-    """Open the call on the first lane where it crosses nothing; make one if there is none."""
+def _lane(lanes: list[OpenCalls], call: Call) -> int:
+    """Put the call on the first lane where it nests; add a lane if there is none."""
     for number, above in enumerate(lanes):
         while above and above[-1].end <= call.start:
             above.pop()
@@ -85,16 +85,16 @@ def _lane(lanes: list[Open], call: Call) -> int:
     return len(lanes) - 1
 
 
-# -- What a session recorded, as one object per call: what the older profilers make their outputs of
+# -- Recorded events
 
 
-THREAD = 0xFFFFFF  # of a thread's number, what the system calls it; the process is above
+THREAD_MASK = 0xFFFFFF  # bits of the system's thread id; the process is in the bits above
 PROCESS_BITS = 24
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A range; ``phase`` is a start/end range, ``again`` a later slice of a call that was suspended."""
+    """A range; ``phase`` is a start/end range, ``again`` a later slice of a suspended call."""
 
     name: str
     domain: str
@@ -112,7 +112,7 @@ class Call:
 
 @dataclass(slots=True, eq=False)
 class Instant:
-    """A mark; ``value`` is a counter's sample, None for what is no counter."""
+    """A mark; ``value`` is a sample of a counter, None for other marks."""
 
     name: str
     domain: str
@@ -123,8 +123,8 @@ class Instant:
 
 
 @dataclass(frozen=True)
-class Happened:
-    """All that was recorded: calls outer first, marks in order; ``epoch_ns`` is when times are 0."""
+class RecordedEvents:
+    """Recorded events: calls outer first, marks by time; ``epoch_ns`` is the time 0."""
 
     calls: tuple[Call, ...] = ()
     instants: tuple[Instant, ...] = ()
@@ -134,76 +134,76 @@ class Happened:
 
     @property
     def first(self) -> int:
-        """The time of the first event in ns, 0 if there is none."""
+        """The time of the first event in ns, 0 without events."""
         return min(
             (*(c.start for c in self.calls[:1]), *(i.time for i in self.instants[:1])), default=0
         )
 
     @property
     def last(self) -> int:
-        """The time of the last event in ns, 0 if there is none."""
+        """The time of the last event in ns, 0 without events."""
         return max((*(c.end for c in self.calls), *(i.time for i in self.instants)), default=0)
 
 
-def happened(session: Profile | None) -> Happened:
-    """Return what a session recorded last; without a session, or with an empty one, nothing."""
+def recorded_events(session: Session | None) -> RecordedEvents:
+    """Return what a session recorded last; nothing without a session or without events."""
     if session is None:
-        return Happened()
+        return RecordedEvents()
     try:
-        report = session.joined.report
-    except Exception as problem:
-        # Not by its class: where the program has a package `importers`, ours is imported anew each time.
-        if type(problem).__name__ != "NothingRecorded":
+        capture = session.report.capture
+    except Exception as error:
+        # By name: if the program has its own package `importers`, the class differs at each import.
+        if type(error).__name__ != "NothingRecorded":
             raise
-        return Happened()
-    threads = zip(report.threads["thread"].tolist(), report.threads["name"], strict=True)
-    return Happened(
-        tuple(_calls(report)),
-        tuple(sorted(_instants(report.marks), key=lambda one: one.time)),
-        {number & THREAD: str(name) for number, name in threads},
-        report.facts[0].metadata,
-        report.facts[0].epoch_ns,
+        return RecordedEvents()
+    threads = zip(capture.threads["thread"].tolist(), capture.threads["name"], strict=True)
+    return RecordedEvents(
+        tuple(_calls(capture)),
+        tuple(sorted(_instants(capture.marks), key=lambda instant: instant.time)),
+        {number & THREAD_MASK: str(name) for number, name in threads},
+        capture.facts[0].metadata,
+        capture.facts[0].epoch_ns,
     )
 
 
-def together(many: Iterable[Happened]) -> Happened:
-    """Put what one session after another recorded into one; the clock of a process is one."""
-    found = [one for one in many if one.calls or one.instants]
-    if len(found) <= 1:
-        return found[0] if found else Happened()
-    return Happened(
-        tuple(call for one in found for call in one.calls),
-        tuple(instant for one in found for instant in one.instants),
-        {number: name for one in found for number, name in one.threads.items()},
-        {key: value for one in found for key, value in one.metadata.items()},
-        found[0].epoch_ns,
+def merge_recorded(sessions: Iterable[RecordedEvents]) -> RecordedEvents:
+    """Return the events of consecutive sessions; they have the same clock."""
+    non_empty = [events for events in sessions if events.calls or events.instants]
+    if len(non_empty) <= 1:
+        return non_empty[0] if non_empty else RecordedEvents()
+    return RecordedEvents(
+        tuple(call for part in non_empty for call in part.calls),
+        tuple(instant for part in non_empty for instant in part.instants),
+        {number: name for part in non_empty for number, name in part.threads.items()},
+        {key: value for part in non_empty for key, value in part.metadata.items()},
+        non_empty[0].epoch_ns,
     )
 
 
-def spent(calls: Iterable[Call]) -> list[tuple[str, int]]:
-    """Return name and ns of every call that has ended; the slices of one are added up."""
-    known: dict[tuple[str, int], int] = {}
-    found: list[tuple[str, int]] = []
+def call_times(calls: Iterable[Call]) -> list[tuple[str, int]]:
+    """Return name and ns of every call that has ended; the slices of a call are added up."""
+    places: dict[tuple[str, int], int] = {}
+    result: list[tuple[str, int]] = []
     for call in calls:
         key = call.name, call.payload
         length = call.end - call.start
-        if call.again and key in known:
-            found[known[key]] = (call.name, found[known[key]][1] + length)
+        if call.again and key in places:
+            result[places[key]] = (call.name, result[places[key]][1] + length)
         elif not call.open:
-            known[key] = len(found)
-            found.append((call.name, length))
-    return found
+            places[key] = len(result)
+            result.append((call.name, length))
+    return result
 
 
 def outer_first(call: Call) -> tuple[int, int]:
-    """Sort calls so that each stands before what is in it."""
+    """Return the sort key that puts each call before the calls in it."""
     return call.start, -call.end
 
 
-def _calls(report: Any) -> list[Call]:
-    ranges = report.ranges
-    written = report.texts.decode()
-    names = [written[row] for row in ranges["text"].tolist()]
+def _calls(capture: Any) -> list[Call]:
+    ranges = capture.ranges
+    texts = capture.texts.decode()
+    names = [texts[row] for row in ranges["text"].tolist()]
     columns = (
         *(ranges[c].astype(object) for c in ("domain_name", "category")),
         (ranges["kind"] == "start_end").tolist(),
@@ -213,8 +213,8 @@ def _calls(report: Any) -> list[Call]:
     calls = [Call(*row) for row in zip(names, *columns, strict=True)]
     for call in calls:
         call.process >>= PROCESS_BITS
-        call.thread &= THREAD
-    calls.reverse()  # what ends later is recorded later: of equal times the outer one
+        call.thread &= THREAD_MASK
+    calls.reverse()  # inner calls are recorded first: of equal times the outer one comes first
     calls.sort(key=outer_first)
     _mark_slices(calls)
     return calls
@@ -229,21 +229,23 @@ def _mark_slices(calls: Sequence[Call]) -> None:
 
 
 def _details(column: Any) -> Iterator[Mapping[str, Any]]:
-    """Read each distinct text once; what is no object is a payload that is no integer."""
-    read = [_object(text) for text in column.cat.categories]
-    return (read[code] if code >= 0 else {} for code in column.cat.codes.tolist())
+    """Yield the details of each row; each distinct text is parsed once."""
+    objects = [_json_object(text) for text in column.cat.categories]
+    return (objects[code] if code >= 0 else {} for code in column.cat.codes.tolist())
 
 
-def _object(text: str) -> dict[str, Any]:
-    found = json.loads(text) if text.startswith("{") else {}
-    return found if isinstance(found, dict) else {}
+def _json_object(text: str) -> dict[str, Any]:
+    result = json.loads(text) if text.startswith("{") else {}
+    return result if isinstance(result, dict) else {}
 
 
 def _instants(marks: Any) -> Iterator[Instant]:
     columns = (marks[c].astype(object) for c in ("name", "domain_name", "category", "json"))
     numbers = (marks[c].tolist() for c in ("thread", "time", "payload"))
     for name, domain, category, text, thread, time, payload in zip(*columns, *numbers, strict=True):
-        counted = name.startswith(COUNTER)
-        value = float(text) if counted and text else payload
-        known = name.removeprefix(COUNTER)
-        yield Instant(known, domain, category, thread & THREAD, time, value if counted else None)
+        is_counter = name.startswith(COUNTER)
+        value = float(text) if is_counter and text else payload
+        label = name.removeprefix(COUNTER)
+        yield Instant(
+            label, domain, category, thread & THREAD_MASK, time, value if is_counter else None
+        )

@@ -1,6 +1,6 @@
-"""Annotate CuPy programs without touching their code: functions, ufuncs, kernels of one's own, waits.
+"""Annotate CuPy programs without changing their code: functions, ufuncs, own kernels, waits.
 
-The invariant: what is wrapped is what `cupy` shows in public; CuPy's own way through its parts is as it was.
+Only CuPy's public names are wrapped; calls inside CuPy do not change.
 """
 
 from __future__ import annotations
@@ -11,16 +11,23 @@ from importlib import import_module
 from typing import Any
 
 from bridge.annotate.label import Label
-from bridge.annotate.patch import Wanted, Wrapped, around, proxy, ranged, replaced
+from bridge.annotate.patch import (
+    Patches,
+    Replacement,
+    proxy,
+    ranged_callable,
+    ranged_proxy,
+    replace_attributes,
+)
 
 try:
     cupy: Any = import_module("cupy")
 except ImportError as problem:
     raise ImportError(f"bridge.cupy needs CuPy (pip install cupy-cuda12x): {problem}") from None
 
-ROOMS = ("cupy", "cupy.fft", "cupy.linalg", "cupy.random")
+MODULES = ("cupy", "cupy.fft", "cupy.linalg", "cupy.random")
 KERNELS = ("ElementwiseKernel", "RawKernel", "ReductionKernel")
-# Beside arithmetic: `a + b` is no call that could be replaced without a Python call for each.
+# Without arithmetic: replacing `a + b` would add a Python call to each.
 METHODS = (
     *"all any argmax argmin argsort astype clip copy cumprod cumsum dot fill max mean".split(),
     *"min prod repeat round sort std sum take trace var".split(),
@@ -30,25 +37,26 @@ WAITS = ("Stream", "ExternalStream", "Event")
 WAIT, COPY = "wait", "copy"
 
 
-def annotate() -> Wrapped:
-    """Make ranges of CuPy's public functions, until `undo` or the end of the block.
+def annotate() -> Patches:
+    """Record the calls of CuPy's public functions as ranges, until `undo` or the end of the block.
 
-    Functions and ufuncs are `cupy.sum`, methods of arrays `cupy.ndarray.sum`, one's own kernels
-    `kernel:<name>`; what waits is of the category "wait", what copies from or to the host "copy".
+    Functions and ufuncs are named `cupy.sum`, methods of arrays `cupy.ndarray.sum`, and
+    user-defined kernels `kernel:<name>`. Calls that wait have the category "wait", copies from or
+    to the host the category "copy".
     """
-    return replaced([*_functions(), *_methods(), *_kernels(), *_waits()])
+    return replace_attributes([*_functions(), *_methods(), *_kernels(), *_waits()])
 
 
-def _functions() -> Iterator[Wanted]:
-    for room in ROOMS:
-        module = import_module(room)
-        for name in public(module):
-            category = COPY if (room, name) in COPIES else None
-            yield _wanted(module, name, Label(f"{room}.{name}", category=category))
+def _functions() -> Iterator[Replacement]:
+    for path in MODULES:
+        module = import_module(path)
+        for name in public_functions(module):
+            category = COPY if (path, name) in COPIES else None
+            yield _replacement(module, name, Label(f"{path}.{name}", category=category))
 
 
-def public(module: Any) -> list[str]:
-    """List a module's functions and ufuncs, none of NumPy's and none that only builds others."""
+def public_functions(module: Any) -> list[str]:
+    """Return the names of CuPy's functions and ufuncs in a module, without decorators."""
     builders = ("fuse", "memoize", "clear_memo")
     return [
         name
@@ -56,58 +64,61 @@ def public(module: Any) -> list[str]:
         if name[0] != "_"
         and callable(value)
         and not isinstance(value, type)
-        and _is_cupys(value)
+        and _is_from_cupy(value)
         and name not in builders
     ]
 
 
-def _is_cupys(value: Any) -> bool:
-    home = getattr(value, "__module__", None) or type(value).__module__
-    return f"{home}.".startswith("cupy")
+def _is_from_cupy(value: Any) -> bool:
+    module = getattr(value, "__module__", None) or type(value).__module__
+    return f"{module}.".startswith("cupy")
 
 
-def _methods() -> Iterator[Wanted]:
+def _methods() -> Iterator[Replacement]:
     for name in (*METHODS, "get", "set"):
         full = "cupy.ndarray", name
         if hasattr(cupy.ndarray, name):
             category = COPY if full in COPIES else None
-            yield _wanted(cupy.ndarray, name, Label(".".join(full), category=category))
+            yield _replacement(cupy.ndarray, name, Label(".".join(full), category=category))
 
 
-def _waits() -> Iterator[Wanted]:
+def _waits() -> Iterator[Replacement]:
     for name in WAITS:
         label = Label(f"cupy.cuda.{name}.synchronize", category=WAIT)
-        yield _wanted(getattr(cupy.cuda, name), "synchronize", label)
+        yield _replacement(getattr(cupy.cuda, name), "synchronize", label)
     device = Label("cupy.cuda.runtime.deviceSynchronize", category=WAIT)
-    yield _wanted(cupy.cuda.runtime, "deviceSynchronize", device)
+    yield _replacement(cupy.cuda.runtime, "deviceSynchronize", device)
 
 
-def _wanted(owner: Any, name: str, label: Label) -> Wanted:
-    return Wanted(owner, name, partial(around, label=label))
+def _replacement(owner: Any, name: str, label: Label) -> Replacement:
+    return Replacement(owner, name, partial(ranged_callable, label=label))
 
 
-# -- kernels of one's own
+# -- User-defined kernels
 
 
-def _kernels() -> Iterator[Wanted]:
-    """Replace the classes of kernels by what makes kernels with ranges; they stay classes for all else."""
+def _kernels() -> Iterator[Replacement]:
+    """Replace the classes of kernels by proxies whose instances have ranges.
+
+    Otherwise they stay classes.
+    """
     for name in KERNELS:
-        yield Wanted(cupy, name, partial(_making, finish=_kernel))
-    yield Wanted(cupy, "RawModule", lambda made: proxy(made, _module))
+        yield Replacement(cupy, name, partial(_factory, finish=_kernel))
+    yield Replacement(cupy, "RawModule", lambda original: proxy(original, _module))
 
 
-def _making(made: Any, finish: Callable[[Any], Any]) -> Any:
-    return proxy(made, lambda make: lambda *args, **kwargs: finish(make(*args, **kwargs)))
+def _factory(original: Any, finish: Callable[[Any], Any]) -> Any:
+    return proxy(original, lambda make: lambda *args, **kwargs: finish(make(*args, **kwargs)))
 
 
 def _kernel(kernel: Any) -> Any:
-    return ranged(kernel, Label(f"kernel:{kernel.name}"))
+    return ranged_proxy(kernel, Label(f"kernel:{kernel.name}"))
 
 
-def _module(made: Any) -> Any:
-    """Derive a class of modules of kernels whose functions have ranges."""
+def _module(original: Any) -> Any:
+    """Return a subclass of ``RawModule`` whose functions have ranges."""
 
     def get_function(self: Any, name: str) -> Any:
-        return _kernel(made.get_function(self, name))
+        return _kernel(original.get_function(self, name))
 
-    return type(made.__name__, (made,), {"get_function": get_function})
+    return type(original.__name__, (original,), {"get_function": get_function})

@@ -1,7 +1,7 @@
-"""Annotate JAX programs without touching their code: jitted functions, eager ops, waits, copies.
+"""Annotate JAX programs without changing their code: jitted functions, eager ops, waits, copies.
 
-The invariant: a range is a call that runs something. What is only traced (within `jit`, `grad`, `vmap`)
-has none there; what `grad` and `vmap` then run has.
+A range is a call that executes something. A call that is only traced (within `jit`, `grad`, `vmap`)
+has no range; the calls that `grad` and `vmap` then execute have ranges.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from bridge.annotate import stack
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
-from bridge.annotate.patch import Wanted, Wrapped, inside, proxy, replaced
+from bridge.annotate.patch import Patches, Replacement, original_of, proxy, replace_attributes
 from bridge.annotate.stack import Entry, close, push
 
 try:
@@ -27,17 +27,20 @@ try:
 except ImportError as problem:
     raise ImportError(f"bridge.jax needs JAX (pip install jax): {problem}") from None
 
-CALLED_BY_VECTOR = 1 << 11  # Py_TPFLAGS_HAVE_VECTORCALL: such a type never asks for `__call__`
-JITS = ("jit", "pjit")  # the primitive that runs a jitted function, whatever the version calls it
-OWN = ("jax.", "jaxlib.")  # whose functions are ops, though they are jitted as well
+CALLED_BY_VECTOR = 1 << 11  # Py_TPFLAGS_HAVE_VECTORCALL: such a type does not look up `__call__`
+JITS = ("jit", "pjit")  # names of the primitive that runs a jitted function, by version
+JAX_PACKAGES = ("jax.", "jaxlib.")  # packages whose jitted functions are ops
 WAIT, COPY = "wait", "copy"
 
-jit: Any = jax.jit  # as it is while nothing is annotated
+jit: Any = jax.jit  # the original
 Jitted: Any = type(jit(abs))
 
 
 class Here(local):
-    """What this thread runs: JAX calls what is jitted or eager through several layers of one name."""
+    """The call that runs on this thread.
+
+    JAX calls a function through several layers of one name.
+    """
 
     def __init__(self) -> None:
         self.name: str | None = None
@@ -47,7 +50,7 @@ _here = Here()
 
 
 def _private(name: str, without: str) -> Any:
-    """Return what JAX has under a private name; None if this version has no such thing."""
+    """Return a private object of JAX; warns and returns None if this version lacks it."""
     try:
         return getattr(import_module("jax._src.core"), name)
     except (ImportError, AttributeError):
@@ -57,26 +60,26 @@ def _private(name: str, without: str) -> Any:
         return None
 
 
-_runs: Callable[[], Any] = _private("trace_state_clean", "what is only traced has ranges too") or (
-    lambda: True
-)
+_is_executing: Callable[[], Any] = _private(
+    "trace_state_clean", "calls that are only traced have ranges too"
+) or (lambda: True)
 
 
-def annotate() -> Wrapped:
-    """Make ranges of all that JAX runs, until `undo` or the end of the block.
+def annotate() -> Patches:
+    """Record what JAX executes as ranges, until `undo` or the end of the block.
 
-    Calls of jitted functions are `jit:<name>`, eager ops `jax::<name>`; `jax.block_until_ready` is of the
-    category "wait", `jax.device_put` and `jax.device_get` are of the category "copy". Warns where this JAX
-    lacks a private name that is needed, and goes on without.
+    Calls of jitted functions are named `jit:<name>`, eager ops `jax::<name>`.
+    `jax.block_until_ready` has the category "wait", `jax.device_put` and `jax.device_get` have the
+    category "copy". Warns if this version of JAX lacks a private name, and continues without it.
     """
-    return replaced([*_jitted(), *_eager(), *_transfers()])
+    return replace_attributes([*_jitted(), *_eager(), *_transfers()])
 
 
-def _ranged(name: str, label: Label, call: Callable[..., Any]) -> Callable[..., Any]:
-    """Put a range around a call, unless it is a layer of the same call, or is only traced."""
+def _with_range(name: str, label: Label, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``call`` with a range, unless it is a layer of the same call or is only traced."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        if state.idle or _here.name == name or not _runs():
+        if state.idle or _here.name == name or not _is_executing():
             return call(*args, **kwargs)
         return _run(name, label, partial(call, *args, **kwargs))
 
@@ -84,65 +87,68 @@ def _ranged(name: str, label: Label, call: Callable[..., Any]) -> Callable[..., 
 
 
 def _run(name: str, label: Label, call: Callable[[], Any]) -> Any:
-    entry, around = Entry(label, stack.new_call_id()), _here.name
+    entry, outer = Entry(label, stack.new_call_id()), _here.name
     _here.name = name
     push(entry)
     try:
         return call()
     finally:
         close(entry)
-        _here.name = around
+        _here.name = outer
 
 
-# -- jitted functions
+# -- Jitted functions
 
 
-def _jitted() -> Iterator[Wanted]:
-    """Replace the call of all jitted functions, old and new.
+def _jitted() -> Iterator[Replacement]:
+    """Yield replacements for the calls of all jitted functions, existing and new.
 
-    CPython takes a new `__call__` for such a type from 3.12 on. Before, the functions that are jitted
-    from now on have proxies, and those that JAX shows in public.
+    From 3.12 on, CPython respects a new `__call__` of such a type. Before, functions that are
+    jitted later and the public functions of JAX get proxies.
     """
     if sys.version_info >= (3, 12) or not Jitted.__flags__ & CALLED_BY_VECTOR:
-        yield Wanted(Jitted, "__call__", _every_call)
+        yield Replacement(Jitted, "__call__", _every_call)
         return
-    yield Wanted(jax, "jit", _jitting)
-    yield Wanted(jax.numpy.ufunc, "__call__", _every_call)
+    yield Replacement(jax, "jit", _proxied_jit)
+    yield Replacement(jax.numpy.ufunc, "__call__", _every_call)
     for name, module in list(sys.modules.items()):
         if name.startswith("jax.") and "._" not in name:
-            found = [key for key, value in vars(module).items() if type(value) is Jitted]
-            yield from (Wanted(module, key, _as_proxy) for key in found if key[0] != "_")
+            values = [key for key, value in vars(module).items() if type(value) is Jitted]
+            yield from (Replacement(module, key, _as_proxy) for key in values if key[0] != "_")
 
 
 def _every_call(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Make the method `__call__` of a class of functions that know their names."""
+    """Return a `__call__` with ranges, for a class of functions that have names."""
 
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 (it becomes that)
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 (it becomes this method)
         if state.idle:
             return call(self, *args, **kwargs)
-        name = getattr(self, "__name__", None)  # JAX's own layers have none
-        if name is None or _here.name == name or not _runs():
+        name = getattr(self, "__name__", None)  # JAX's internal layers have no name
+        if name is None or _here.name == name or not _is_executing():
             return call(self, *args, **kwargs)
         return _run(name, _label(self, name), partial(call, self, *args, **kwargs))
 
     return __call__
 
 
-def _jitting(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a `jax.jit` whose functions have ranges, also where it is given its options first."""
+def _proxied_jit(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a `jax.jit` whose functions have ranges.
+
+    Also supports options first, as a decorator.
+    """
 
     @wraps(plain)
     def jitted(*args: Any, **kwargs: Any) -> Any:
-        made = plain(*args, **kwargs)
-        if type(made) is Jitted:
-            return _as_proxy(made)
-        return lambda *again, **more: _as_proxy(made(*again, **more))
+        result = plain(*args, **kwargs)
+        if type(result) is Jitted:
+            return _as_proxy(result)
+        return lambda *again, **more: _as_proxy(result(*again, **more))
 
     return jitted
 
 
 def _as_proxy(function: Any) -> Any:
-    """Make a proxy, whose calls are silent again when nothing is annotated any more."""
+    """Return a proxy with ranges, which stops recording when annotation ends."""
     name = getattr(function, "__name__", type(function).__name__)
     label = _label(function, name)
 
@@ -150,27 +156,25 @@ def _as_proxy(function: Any) -> Any:
         def run(*args: Any, **kwargs: Any) -> Any:
             return (call if jax.jit is jit else ranged)(*args, **kwargs)
 
-        ranged = _ranged(name, label, call)
+        ranged = _with_range(name, label, call)
         return run
 
-    return proxy(inside(function), around)
+    return proxy(original_of(function), around)
 
 
 def _label(function: Any, name: str) -> Label:
-    ours = f"{getattr(function, '__module__', '')}.".startswith(OWN)
-    return Label(f"jax::{name}" if ours else f"jit:{name}")
+    is_jax = f"{getattr(function, '__module__', '')}.".startswith(JAX_PACKAGES)
+    return Label(f"jax::{name}" if is_jax else f"jit:{name}")
 
 
-# -- eager ops, waits, copies
+# -- Eager ops, waits, copies
 
 
-def _eager() -> Iterator[Wanted]:
-    """Replace the method that runs a primitive which is not traced, in `grad` and `vmap` too."""
-    trace = _private(
-        "EvalTrace", "eager ops have ranges only where they are jitted functions of JAX"
-    )
+def _eager() -> Iterator[Replacement]:
+    """Yield the replacement of the method that executes primitives, also in `grad` and `vmap`."""
+    trace = _private("EvalTrace", "eager ops have ranges only if they are jitted functions of JAX")
     if trace is not None:
-        yield Wanted(trace, "process_primitive", _every_primitive)
+        yield Replacement(trace, "process_primitive", _every_primitive)
 
 
 def _every_primitive(process: Callable[..., Any]) -> Callable[..., Any]:
@@ -188,15 +192,15 @@ def _every_primitive(process: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _transfers() -> Iterator[Wanted]:
-    """Replace what waits for the device, and what copies to it and from it."""
+def _transfers() -> Iterator[Replacement]:
+    """Yield replacements of functions that wait for the device, or copy to or from it."""
     for name, category in (("block_until_ready", WAIT), ("device_put", COPY), ("device_get", COPY)):
         label = Label(f"jax.{name}", category=category)
-        yield Wanted(jax, name, partial(_ranged, name, label))
+        yield Replacement(jax, name, partial(_with_range, name, label))
         if category == WAIT:
-            yield Wanted(type(jax.numpy.zeros(())), name, partial(_method, name, label))
+            yield Replacement(type(jax.numpy.zeros(())), name, partial(_method, name, label))
 
 
 def _method(name: str, label: Label, call: Callable[..., Any]) -> Any:
-    """Put a range around a method of arrays, which is no function of Python's."""
-    return proxy(call, partial(_ranged, name, label))
+    """Return a method of arrays, which is not a Python function, with a range."""
+    return proxy(call, partial(_with_range, name, label))

@@ -1,1 +1,1 @@
-"""Which op does each activity belong to? Arrays in, arrays out: no files, no SQL, no frames to print."""
+"""Attribute every activity to an op: arrays in, arrays out, without files, SQL or output."""

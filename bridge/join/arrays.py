@@ -1,4 +1,4 @@
-"""Sorting whole columns: by several keys, fast where they are nearly in order, as records are."""
+"""Sort, group and number whole columns, and unite intervals."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Flags = NDArray[np.bool_]
 NONE = -1  # "no such row", in any column that holds row numbers
 
 
-def stable(key: Ints) -> Ints:
-    """Return the stable order of a column; costs next to nothing where it is sorted already."""
+def stable_order(key: Ints) -> Ints:
+    """Return the stable sort order of a column; cheap if the column is already sorted."""
     if (key[1:] >= key[:-1]).all():
         return np.arange(len(key))
     if key.min() >= 0 and key.max() < 1 << 16:
@@ -22,18 +22,21 @@ def stable(key: Ints) -> Ints:
     return np.argsort(key, kind="stable")
 
 
-def by(*keys: Ints) -> Ints:
-    """Return the order by the first key, ties by the next ones, then by row."""
-    if in_order(*keys):
+def order_by(*keys: Ints) -> Ints:
+    """Return the order that sorts rows by the first key, then by each further key, then by row."""
+    if is_sorted(*keys):
         return np.arange(len(keys[0]))
-    order = stable(keys[-1])
+    order = stable_order(keys[-1])
     for key in keys[-2::-1]:
-        order = order[stable(key[order])]
+        order = order[stable_order(key[order])]
     return order
 
 
-def in_order(*keys: Ints) -> bool:
-    """Tell whether rows are sorted by the first key, ties by the next ones; soon where they are not."""
+def is_sorted(*keys: Ints) -> bool:
+    """Return whether rows are sorted by the first key, then by each further key.
+
+    Stops at the first key that shows that they are not.
+    """
     tied: Flags | bool = True
     for key in keys:
         before, after = key[:-1], key[1:]
@@ -43,25 +46,28 @@ def in_order(*keys: Ints) -> bool:
     return True
 
 
-def outer_first(track: Ints, start: Ints, end: Ints) -> Ints:
-    """Return the order by track and start, of equal starts the later end first, then by row."""
-    order = by(track, start)
+def outer_first_order(track: Ints, start: Ints, end: Ints) -> Ints:
+    """Return the order by track, then start, then descending end, then row."""
+    order = order_by(track, start)
     same = (track[order][1:] == track[order][:-1]) & (start[order][1:] == start[order][:-1])
-    return by(track, start, -end) if same.any() else order
+    return order_by(track, start, -end) if same.any() else order
 
 
-def runs(key: Ints) -> Ints:
-    """Return where each run of equal neighbours starts, and the length as last entry."""
+def run_edges(key: Ints) -> Ints:
+    """Return the index at which each run of equal values starts, then the length of ``key``."""
     if not len(key):
         return np.zeros(1, np.int64)
     return np.concatenate(([0], np.flatnonzero(key[1:] != key[:-1]) + 1, [len(key)]))
 
 
-def number(*keys: Ints) -> tuple[Ints, Ints]:
-    """Number the distinct combinations of some keys, in their order; also a row of each."""
+def number_groups(*keys: Ints) -> tuple[Ints, Ints]:
+    """Number the distinct combinations of keys in sorted order.
+
+    Returns the number of each row's combination, and one row of each combination.
+    """
     if not len(keys[0]):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    order = by(*keys)
+    order = order_by(*keys)
     new = np.zeros(len(order), bool)
     for key in keys:
         new[1:] |= key[order][1:] != key[order][:-1]
@@ -71,53 +77,55 @@ def number(*keys: Ints) -> tuple[Ints, Ints]:
     return numbers, order[new]
 
 
-# -- Unions of intervals, and their lengths, per group
+# -- Unions of intervals per group
 
 
-BLOCK = 1 << 18  # intervals united at a time: what is made of them stays in the cache
+BLOCK = 1 << 18  # intervals processed at a time, so that intermediate arrays stay in the cache
 
 
-def busy(group: Ints, start: Ints, end: Ints, groups: int) -> Ints:
+def busy_time(group: Ints, start: Ints, end: Ints, groups: int) -> Ints:
     """Return the length of the union of each group's intervals; groups are 0 … groups - 1.
 
-    Intervals that end before they start count for nothing.
+    Intervals that end before they start are ignored.
     """
     total = np.zeros(groups, np.int64)
     if not len(group):
         return total
-    order = by(group, start)
+    order = order_by(group, start)
     span = int(max(end.max(), start.max())) - int(start.min()) + 1
-    step = max(1, (1 << 62) // span)  # as many groups at a time as fit into 63 bits
+    step = max(1, (1 << 62) // span)  # groups per pass, so that shifted times fit into 63 bits
     for first in range(0, groups, step):
         a, b = np.searchsorted(group, (first, first + step), sorter=order)
-        # Groups are laid one after another on one axis, so that one running maximum serves all.
-        reached = np.iinfo(np.int64).min
+        # Groups are shifted one after another on one time axis, so that one running maximum does.
+        covered_until = np.iinfo(np.int64).min
         for block in range(a, b, BLOCK):
             rows = order[block : min(block + BLOCK, b)]
             shift = (group[rows] - first) * span - start.min()
-            added, reached = _added(start[rows] + shift, end[rows] + shift, reached)
+            added, covered_until = _added_lengths(
+                start[rows] + shift, end[rows] + shift, covered_until
+            )
             np.add.at(total, group[rows], added)
     return total
 
 
-def busy_apart(group: Ints, clock: Ints, start: Ints, end: Ints, groups: int) -> Ints:
-    """Return the same where times of several clocks (0, 1 …) share none: theirs add up."""
+def busy_time_by_clock(group: Ints, clock: Ints, start: Ints, end: Ints, groups: int) -> Ints:
+    """Return the busy time of each group, summed over clocks (0, 1 …) that cannot be compared."""
     clocks = int(clock.max(initial=0)) + 1
     if clocks == 1:
-        return busy(group, start, end, groups)
-    apart = busy(group * clocks + clock, start, end, groups * clocks)
-    together: Ints = apart.reshape(groups, clocks).sum(axis=1)
-    return together
+        return busy_time(group, start, end, groups)
+    by_clock = busy_time(group * clocks + clock, start, end, groups * clocks)
+    total: Ints = by_clock.reshape(groups, clocks).sum(axis=1)
+    return total
 
 
 def unions(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return group, start and end of the times at which any interval of a group is open, in order."""
+    """Return group, start and end of the disjoint intervals of each group's union, sorted."""
     lasting = np.flatnonzero(end > start)
-    order = lasting[by(group[lasting], start[lasting])]
+    order = lasting[order_by(group[lasting], start[lasting])]
     group, start, end = group[order], start[order], end[order]
     reached = end.copy()
-    edges = runs(group).tolist()
-    for first, last in pairwise(edges):  # a turn per group
+    edges = run_edges(group).tolist()
+    for first, last in pairwise(edges):  # one iteration per group
         reached[first:last] = np.maximum.accumulate(end[first:last])
     new = np.ones(len(start), bool)
     new[1:] = (group[1:] != group[:-1]) | (start[1:] > reached[:-1])
@@ -126,9 +134,12 @@ def unions(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     return group[begin], start[begin], reached[stop]
 
 
-def _added(start: Ints, end: Ints, reached: int) -> tuple[Ints, int]:
-    """Return what each interval adds to the union of those before it, which reaches so far, and how far all do."""
-    running = np.maximum(np.maximum.accumulate(end), reached)
-    before = np.concatenate(([reached], running[:-1]))
+def _added_lengths(start: Ints, end: Ints, covered_until: int) -> tuple[Ints, int]:
+    """Return the length that each interval adds to the union, and the end of the union.
+
+    ``covered_until`` is the end of the union before these intervals, which are sorted by start.
+    """
+    running = np.maximum(np.maximum.accumulate(end), covered_until)
+    before = np.concatenate(([covered_until], running[:-1]))
     added: Ints = np.maximum(0, end - np.maximum(start, before))
     return added, int(running[-1])

@@ -1,4 +1,4 @@
-"""A report with every activity attributed: what all analyses read."""
+"""A capture with every activity attributed to an op: the input of all analyses."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Self, TypeVar
 import numpy as np
 import pandas as pd
 
-from bridge.join import choices
-from bridge.join.adoption import Modules, with_adoption
+from bridge.join.adoption import with_adoption
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attribution import (
     INVALID_TIME,
@@ -26,22 +25,31 @@ from bridge.join.attribution import (
     creation_of,
 )
 from bridge.join.autograd import Directions
-from bridge.join.choices import Choices, ranked
-from bridge.join.domains import accepted
-from bridge.join.nesting import paths
+from bridge.join.hierarchy import CALLER, with_callers, with_forward_ranges
+from bridge.join.iterations import with_loop_ends, with_optimizer_steps
+from bridge.join.nesting import Modules, Nesting, paths
+from bridge.join.options import (
+    AttributionOptions,
+    Rule,
+    accepted_ranges,
+    ops_of,
+    with_domain_prefix,
+    with_ranks,
+)
 from bridge.join.repeats import with_repetition
 from bridge.join.steps import Steps
-from bridge.knowledge.kernels import Rules
+from bridge.knowledge.kernels import Rules, readable_names
+from bridge.knowledge.suggestions import unknown_name
 from importers import frames
+from importers.capture import Capture
 from importers.frames import CALL_ID, CALL_ID_SHIFT
-from importers.report import Report
 
-# -- Which rows of a report are counted: those of some time, on the host and on the devices
+# -- The rows that are counted, for example those of a time window
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """A flag per row of five frames."""
+class RowSelection:
+    """Which rows of each of five frames are counted; one flag per row."""
 
     activities: Flags
     ranges: Flags
@@ -49,9 +57,9 @@ class Chosen:
     waits: Flags
     memory: Flags
 
-    def __and__(self, other: Chosen) -> Chosen:
-        """Return what both choose."""
-        return Chosen(
+    def __and__(self, other: RowSelection) -> RowSelection:
+        """Return the rows that both selections contain."""
+        return RowSelection(
             self.activities & other.activities,
             self.ranges & other.ranges,
             self.launches & other.launches,
@@ -60,190 +68,270 @@ class Chosen:
         )
 
 
-# -- The op of every range: its name without what changes per call, or its whole text
+# -- The op of every range: its name without the per-call part, or its whole text
 
 
-def op_names(report: Report, rules: Sequence[choices.Rule]) -> tuple[Sequence[str], Ints]:
-    """Return the ops, and the code of each range's; the user's rules come first."""
-    column = report.ranges["name"]
-    codes, names = pd.factorize(
-        np.array(choices.ops_of(list(column.cat.categories), rules), object)
-    )
+def op_names(capture: Capture, rules: Sequence[Rule]) -> tuple[Sequence[str], Ints]:
+    """Return the distinct ops, and each range's code into them.
+
+    ``rules`` come before built-in rules.
+    """
+    column = capture.ranges["name"]
+    codes, names = pd.factorize(np.array(ops_of(list(column.cat.categories), rules), object))
     return list(names), _through(codes, frames.codes(column))
 
 
-def raw(report: Report) -> tuple[Sequence[str], Ints]:
-    """Return the whole texts, as ``domain:text`` where the domain has a name, and the code of each range's."""
-    text, texts = report.texts.factorize()
-    domain = report.ranges["domain_name"]
+def raw_names(capture: Capture) -> tuple[Sequence[str], Ints]:
+    """Return the distinct texts, with ``domain:`` before them, and each range's code into them."""
+    text, texts = capture.texts.factorize()
+    domain = capture.ranges["domain_name"]
     domains = list(domain.cat.categories)
-    text = _through(text, frames.ints(report.ranges, "text"))
+    text = _through(text, frames.ints(capture.ranges, "text"))
     codes, distinct = pd.factorize(text * max(1, len(domains)) + frames.codes(domain))
     pairs = [divmod(pair, max(1, len(domains))) for pair in distinct.tolist()]
     named, names = pd.factorize(
-        np.array([choices.prefixed(domains[d], texts[t]) for t, d in pairs], object)
+        np.array([with_domain_prefix(domains[d], texts[t]) for t, d in pairs], object)
     )
     return list(names), _through(named, codes)
 
 
 def _through(values: Ints, codes: Ints) -> Ints:
-    """Return values[code] per row, NONE for no code."""
+    """Return ``values[codes]``, NONE where a code is NONE."""
     return np.append(values, NONE)[codes].astype(np.int64)
 
 
-# -- A report with every activity attributed: what all analyses read
+# -- The attributed capture
 
 
 T = TypeVar("T")
-DEFAULT = Choices()
+DEFAULT = AttributionOptions()
 KEY = ("report", "process", "correlation")
 DIRECTIONS = FORWARD, BACKWARD, BOTH = ("forward", "backward", "both")
 
 
 @dataclass(frozen=True)
-class Attributed:
-    """A report, its attribution, and the op of every range.
+class AttributedCapture:
+    """A capture, its attribution, and the op of every range.
 
-    ``ops`` are the distinct names; ``op`` is a code into them per range, NONE for a range that is
-    no op (a phase, a library's own range). What analyses count may be less than there is: one
-    ``direction``, the rows that are ``chosen``. ``kernel_rules`` are the user's, of what kernels are;
-    ``place`` is the number of the first report in the whole run.
+    ``ops`` are the distinct ops; ``op`` is a code into them per range, NONE for a range that is not
+    an op (a phase, or a range of a library). Analyses count only the rows of one ``direction`` and
+    of the ``selection``. ``kernel_rules`` are the user's rules for classes of kernels. ``place`` is
+    the index of the first report in the whole run. ``parent`` is the node around each node in the
+    `hierarchy`.
     """
 
-    report: Report
+    capture: Capture
     attribution: Attribution
     ops: tuple[str, ...]
     op: Ints
+    parent: Ints
     direction: str = BOTH
-    chosen: Chosen | None = None
+    selection: RowSelection | None = None
     kernel_rules: Rules | None = None
     place: int = 0
+    backward_under: str = CALLER
 
     @classmethod
-    def of(cls, report: Report, choices: Choices = DEFAULT) -> Self:
-        """Attribute a report's activities to ops (or to raw texts)."""
-        report = ranked(report, choices.rank_from)
-        names, codes = raw(report) if choices.raw else op_names(report, choices.rules)
-        stacked = frames.is_kind(report.ranges, frames.PUSH_POP)  # phases are never on a stack
-        is_op = stacked & accepted(report.ranges, choices.only, choices.without)
-        launches = _filled(Launches, report.launches)
+    def of(cls, capture: Capture, options: AttributionOptions = DEFAULT) -> Self:
+        """Attribute the activities of a capture to ops, or to raw texts (``options.raw``)."""
+        capture = with_ranks(capture, options.rank_from)
+        names, codes = raw_names(capture) if options.raw else op_names(capture, options.rules)
+        stacked = frames.is_kind(
+            capture.ranges, frames.PUSH_POP
+        )  # phases (start/end ranges) do not nest
+        is_op = stacked & accepted_ranges(capture.ranges, options.only, options.without)
+        launches = _filled(Launches, capture.launches)
         attribution = attribute(
-            _filled(Activities, report.activities),
+            _filled(Activities, capture.activities),
             launches,
-            _filled(Ranges, report.ranges, is_op=is_op),
-            _filled(Creations, report.graph_nodes, of=_creations(report)),
-            prefer_capture=choices.prefer_capture,
+            _filled(Ranges, capture.ranges, is_op=is_op),
+            _filled(Creations, capture.graph_nodes, event=_creations(capture)),
+            prefer_capture=options.prefer_capture,
         )
-        if choices.adopt:
-            of_range = frames.ints(report.ranges, "report"), frames.ints(report.ranges, "process")
-            attribution = with_adoption(attribution, of_range, launches)
+        if options.adopt:
+            range_keys = (
+                frames.ints(capture.ranges, "report"),
+                frames.ints(capture.ranges, "process"),
+            )
+            attribution = with_adoption(attribution, range_keys, launches)
         op = np.where(is_op, codes, NONE)
-        more = choices.kernel_rules, choices.place
-        return cls(report, attribution, tuple(names), op, BOTH, None, *more)
+        return cls(
+            capture,
+            attribution,
+            tuple(names),
+            op,
+            attribution.nesting.parent
+            if options.raw
+            else with_callers(capture, attribution.nesting),
+            kernel_rules=options.kernel_rules,
+            place=options.place,
+            backward_under=CALLER if options.raw else options.backward_under,
+        )
 
-    def within(self, chosen: Chosen) -> Attributed:
-        """Return what analyses count of some time: accounting is of that, attribution stays the whole's."""
-        return replace(self, chosen=chosen if self.chosen is None else self.chosen & chosen)
+    def within(self, selection: RowSelection) -> AttributedCapture:
+        """Return the capture with only the rows of ``selection`` counted.
 
-    def only(self, direction: str) -> Attributed:
-        """Return what analyses count of one direction: "forward", "backward", or "both".
+        The attribution does not change.
+        """
+        return replace(
+            self, selection=selection if self.selection is None else self.selection & selection
+        )
 
-        Accounting and paths stay those of the whole. Raises ValueError for another word.
+    def only(self, direction: str) -> AttributedCapture:
+        """Return the capture with only one direction counted: "forward", "backward", or "both".
+
+        The accounting and the paths do not change. Raises ValueError for another word.
         """
         if direction not in DIRECTIONS:
-            raise ValueError(f"no direction {direction!r}: one of {', '.join(DIRECTIONS)}")
+            raise ValueError(unknown_name("direction", direction, DIRECTIONS))
         return replace(self, direction=direction)
 
     @cached_property
     def duration(self) -> Ints:
-        """Time of each activity in ns; 0 where its end makes no sense."""
-        a = self.report.activities
-        length = frames.ints(a, "end") - frames.ints(a, "start")
+        """Duration of each activity in ns; 0 if its times are invalid."""
+        activities = self.capture.activities
+        length = frames.ints(activities, "end") - frames.ints(activities, "start")
         return np.where(self.attribution.reason == INVALID_TIME, 0, length)
 
     @property
     def end(self) -> Ints:
-        """End of each activity in ns; its start where it makes no sense."""
-        return frames.ints(self.report.activities, "start") + self.duration
+        """End of each activity in ns; its start if its times are invalid."""
+        return frames.ints(self.capture.activities, "start") + self.duration
+
+    @cached_property
+    def activity_name(self) -> pd.Series:
+        """The readable name of every activity, a categorical."""
+        return readable_activities(self.capture.activities)
 
     @cached_property
     def directions(self) -> Directions:
-        """What is forward and what backward, and how they belong together."""
-        return Directions.of(self.report, self.attribution.nesting)
+        """Which ranges are forward and which backward, and the links between them."""
+        return Directions.of(self.capture, self.attribution.nesting)
 
     @cached_property
-    def belongs(self) -> Ints:
-        """The node that each node's work belongs to: the forward range's, else its own."""
+    def forward_or_own_node(self) -> Ints:
+        """The owner of each node's work: the first node of its forward range, or else itself."""
         forward, nesting = self.directions.forward, self.attribution.nesting
-        first = nesting.first_nodes(len(self.report.ranges))
+        first = nesting.first_nodes(len(self.capture.ranges))
         return np.where(forward == NONE, np.arange(len(nesting)), np.append(first, NONE)[forward])
 
     @cached_property
-    def modules(self) -> Modules:
-        """The modules that ranges run in."""
+    def hierarchy(self) -> Nesting:
+        """The nesting across threads: the backward work of PyTorch's engine is under its caller.
+
+        With ``backward_under`` "forward" it is under the range around its forward range.
+        """
+        of_forward = self._of_forward
+        parent = np.where(of_forward == NONE, self.parent, of_forward)
+        return replace(self.attribution.nesting, parent=parent)
+
+    @cached_property
+    def hierarchy_names(self) -> tuple[Ints, Sequence[str]]:
+        """A name of each node in the hierarchy, as a code, and the names.
+
+        It is the op, or ``backward of`` the forward op, where the node is under the range of that.
+        """
+        moved = np.flatnonzero(self._of_forward != NONE)
+        if not len(moved):
+            return self.node_op, self.ops
+        code = self.node_op.copy()
+        code[moved] = len(self.ops) + self.op[self.directions.forward[moved]]
+        return code, [*self.ops, *(f"backward of {op}" for op in self.ops)]
+
+    @cached_property
+    def _of_forward(self) -> Ints:
         nesting = self.attribution.nesting
-        return Modules.of_report(self.report, nesting, self.node_op, self.ops)
+        if self.backward_under == CALLER:
+            return np.full(len(nesting), NONE)
+        return with_forward_ranges(self.capture, nesting, self.directions)
+
+    @cached_property
+    def modules(self) -> Modules:
+        """The modules in which ranges run."""
+        return Modules.of_report(self.capture, self.hierarchy, self.node_op, self.ops)
+
+    @cached_property
+    def module_of_work(self) -> Ints:
+        """The node of modules that the work of each node belongs to, or NONE.
+
+        Backward work belongs to the module of its forward range, if that is marked as a module.
+        Other ranges have only the work under them.
+        """
+        modules = self.modules
+        of_forward = modules.nearest[self.forward_or_own_node]
+        is_marked = np.append(modules.marked, False)[of_forward]
+        return np.where(is_marked, of_forward, modules.nearest)
 
     @cached_property
     def steps(self) -> Steps:
-        """The steps of the run."""
-        return Steps.of(self.report)
+        """The steps that ranges mark."""
+        return Steps.of(self.capture)
 
     @cached_property
     def iterations(self) -> Steps:
-        """The steps of the run; of a process whose ranges name none, those in which its work repeats."""
-        if not all(facts.timeline for facts in self.report.facts):
-            return self.steps  # what repeats there are passes over single kernels
-        found = self.attribution
-        return with_repetition(self.steps, self.report, found.launch, self.duration, found.nesting)
+        """The steps, without what follows the last one.
+
+        For a process without step ranges, they are those that optimizers end, or else those found
+        by repetition of its work.
+        """
+        steps = with_loop_ends(self.steps, self.capture, self.op, self.ops)
+        if not all(facts.timeline for facts in self.capture.facts):
+            return steps  # repetitions would be replays of single kernels
+        steps = with_optimizer_steps(steps, self.capture, self.op)
+        attribution = self.attribution
+        return with_repetition(
+            steps, self.capture, attribution.launch, self.duration, attribution.nesting
+        )
 
     @cached_property
     def activity_step(self) -> Ints:
-        """The step that each activity was launched in (without a launch: ran in), or NONE."""
+        """The step in which each activity was launched (without a launch: ran), or NONE."""
         return self._launched_in(self.steps)
 
     @cached_property
     def activity_iteration(self) -> Ints:
-        """The same among `iterations`."""
+        """The row of `iterations` in which each activity was launched or ran, or NONE."""
         return self._launched_in(self.iterations)
 
     def _launched_in(self, steps: Steps) -> Ints:
-        activities, launch = self.report.activities, self.attribution.launch
-        issued = np.append(frames.ints(self.report.launches, "start"), 0)[launch]
+        activities, launch = self.capture.activities, self.attribution.launch
+        issued = np.append(frames.ints(self.capture.launches, "start"), 0)[launch]
         when = np.where(launch == NONE, frames.ints(activities, "start"), issued)
-        of, process = (frames.ints(activities, c) for c in ("report", "process"))
-        return steps.at(of, process, when)
+        report, process = (frames.ints(activities, c) for c in ("report", "process"))
+        return steps.at(report, process, when)
 
     @cached_property
     def listed(self) -> Flags:
-        """Which nodes are of a range that is counted."""
-        if self.chosen is None:
-            return self.around
-        flags: Flags = self.around & self.chosen.ranges[self.attribution.nesting.range]
+        """Which nodes belong to a range that is counted."""
+        if self.selection is None:
+            return self.nodes_in_direction
+        flags: Flags = (
+            self.nodes_in_direction & self.selection.ranges[self.attribution.nesting.range]
+        )
         return flags
 
     @cached_property
-    def around(self) -> Flags:
-        """Which nodes may have work counted under them: of the direction, whenever they began."""
+    def nodes_in_direction(self) -> Flags:
+        """Which nodes are of the counted direction, whether or not they are in the selection."""
         if self.direction == BOTH:
             return np.ones(len(self.attribution.nesting), bool)
-        of_range: Flags = self.directions.ranges == (self.direction == BACKWARD)
-        return of_range[self.attribution.nesting.range]
+        is_counted: Flags = self.directions.ranges == (self.direction == BACKWARD)
+        return is_counted[self.attribution.nesting.range]
 
     @cached_property
     def listed_ranges(self) -> Flags:
-        """Which ranges are ops, and counted."""
+        """Which ranges are ops and counted."""
         listed: Flags = (self.op != NONE) & self.counted_ranges
         return listed
 
     @cached_property
     def node(self) -> Ints:
-        """The node that owns each activity, NONE for what has none or is not counted."""
+        """The node that owns each activity, NONE for an activity without one or not counted."""
         return np.where(self.counted, self.attribution.node, NONE)
 
     @cached_property
     def counted(self) -> Flags:
-        """Which activities are counted; of one direction, what has no op is not."""
+        """Which activities are counted; for one direction, activities without an op are not."""
         if self.direction == BOTH:
             return self.accounted
         node, backward = self.attribution.node, self.directions.backward
@@ -252,75 +340,80 @@ class Attributed:
 
     @cached_property
     def accounted(self) -> Flags:
-        """Which activities the accounting is of: of both directions, those chosen."""
-        whole = np.ones(len(self.report.activities), bool)
-        return whole if self.chosen is None else self.chosen.activities
+        """Which activities are in the selection, in either direction; shares are of their time."""
+        all_rows = np.ones(len(self.capture.activities), bool)
+        return all_rows if self.selection is None else self.selection.activities
 
     @cached_property
     def whole_ns(self) -> int:
-        """Time of all activities that the accounting is of, which shares are of."""
+        """Time of all activities in the selection in ns, the denominator of shares."""
         return int(self.duration[self.accounted].sum())
 
     @cached_property
     def counted_ranges(self) -> Flags:
-        """Which ranges are of the direction and the time that are counted, ops or not."""
+        """Which ranges, ops or not, are of the counted direction and in the selection."""
         counted = np.ones(len(self.op), bool)
         if self.direction != BOTH:
             counted &= self.directions.ranges == (self.direction == BACKWARD)
-        return counted if self.chosen is None else counted & self.chosen.ranges
+        return counted if self.selection is None else counted & self.selection.ranges
 
     @cached_property
     def counted_launches(self) -> Flags:
-        """Which API calls are counted; of one direction, what is in no range is not."""
+        """Which API calls are counted; for one direction, calls outside all ranges are not."""
         if self.direction == BOTH:
             return self.accounted_launches
-        of_way: Flags = np.append(self.directions.backward == (self.direction == BACKWARD), False)
-        return self.accounted_launches & of_way[self.launch_node]
+        is_counted: Flags = np.append(
+            self.directions.backward == (self.direction == BACKWARD), False
+        )
+        return self.accounted_launches & is_counted[self.launch_node]
 
     @cached_property
     def accounted_launches(self) -> Flags:
-        """Which API calls their whole time is of: of both directions, those chosen."""
-        every = np.ones(len(self.report.launches), bool)
-        return every if self.chosen is None else self.chosen.launches
+        """Which API calls are in the selection, in either direction."""
+        all_rows = np.ones(len(self.capture.launches), bool)
+        return all_rows if self.selection is None else self.selection.launches
 
     @cached_property
     def counted_waits(self) -> Flags:
-        """Which waits are counted: those chosen, of both directions."""
-        every = np.ones(len(self.report.waits), bool)
-        return every if self.chosen is None else self.chosen.waits
+        """Which waits are in the selection, in either direction."""
+        all_rows = np.ones(len(self.capture.waits), bool)
+        return all_rows if self.selection is None else self.selection.waits
 
     def calls_of(self, report: Ints, process: Ints, correlation: Ints) -> Ints:
-        """Return the row of the API call that each (report, process, correlation id) leads to, or NONE."""
-        return calls_of(report, process, correlation, _filled(Launches, self.report.launches))
+        """Return the row of the API call with each (report, process, correlation id), or NONE."""
+        return calls_of(report, process, correlation, _filled(Launches, self.capture.launches))
 
     @cached_property
     def launch_node(self) -> Ints:
-        """The node that was open where each API call began, or NONE."""
-        found, start = self.attribution, frames.ints(self.report.launches, "start")
-        return found.nesting.innermost(found.stack, start)
+        """The innermost node open when each API call began, or NONE."""
+        attribution, start = self.attribution, frames.ints(self.capture.launches, "start")
+        return attribution.nesting.innermost(attribution.stack, start)
 
     @cached_property
     def wait_node(self) -> Ints:
-        """The node that was open where each wait was called, or NONE."""
-        call = self.calls_of(*(frames.ints(self.report.waits, c) for c in KEY))
+        """The innermost node open when the API call of each wait began, or NONE."""
+        call = self.calls_of(*(frames.ints(self.capture.waits, c) for c in KEY))
         node: Ints = np.append(self.launch_node, NONE)[call]
         return node
 
     @cached_property
     def node_op(self) -> Ints:
-        """Op of each node of the nesting."""
+        """The op of each node of the nesting, as a code into ``ops``."""
         return self.op[self.attribution.nesting.range]
 
     @cached_property
     def activity_op(self) -> Ints:
-        """Innermost op of each activity that is counted, or NONE."""
+        """The innermost op of each counted activity, or NONE."""
         node = self.node
         return np.where(node == NONE, NONE, np.append(self.node_op, NONE)[node])
 
     @cached_property
     def call(self) -> Ints:
-        """The call of each range that is listed, NONE for the others; slices share one."""
-        ranges = self.report.ranges
+        """The call number of each counted op range, NONE for other ranges.
+
+        Slices of one call share it.
+        """
+        ranges = self.capture.ranges
         rows = np.flatnonzero(self.listed_ranges)
         call = np.full(len(ranges), NONE)
         call[rows] = np.arange(len(rows))
@@ -335,20 +428,59 @@ class Attributed:
 
     @cached_property
     def node_path(self) -> tuple[Ints, list[str]]:
-        """Path of ops of each node, as a code, and the distinct paths."""
-        return paths(self.attribution.nesting, self.node_op, self.ops)
+        """The path of ops of each node as a code, and the distinct paths."""
+        return paths(self.hierarchy, *self.hierarchy_names)
 
 
-def _creations(report: Report) -> Ints:
-    """Return the row of the event that made the graph node of each activity, or NONE."""
-    node = frames.ints(report.activities, "graph_node")
-    if not len(report.graph_nodes):
+def _creations(capture: Capture) -> Ints:
+    """Return the row of the event that created the graph node of each activity, or NONE."""
+    node = frames.ints(capture.activities, "graph_node")
+    if not len(capture.graph_nodes):
         return np.full(len(node), NONE)
-    report_of, process = (frames.ints(report.activities, c) for c in ("report", "process"))
-    return creation_of(report_of, process, node, _filled(NodeEvents, report.graph_nodes))
+    report_of, process = (frames.ints(capture.activities, c) for c in ("report", "process"))
+    return creation_of(report_of, process, node, _filled(NodeEvents, capture.graph_nodes))
 
 
-def _filled(kind: type[T], table: pd.DataFrame, **given: Flags | Ints) -> T:
-    """Make what the join takes of the columns of a frame that go by the same names."""
-    names = [field.name for field in fields(kind) if field.name not in given]  # type: ignore[arg-type]
-    return kind(**{name: frames.ints(table, name) for name in names}, **given)
+def _filled(kind: type[T], table: pd.DataFrame, **values: Flags | Ints) -> T:
+    """Return a ``kind`` with the fields ``values`` and columns of ``table`` of the same names."""
+    names = [field.name for field in fields(kind) if field.name not in values]  # type: ignore[arg-type]
+    return kind(**{name: frames.ints(table, name) for name in names}, **values)
+
+
+# -- Readable names of activities
+
+
+MAX_TABLE = 1 << 22  # entries of a table of all pairs of names
+
+
+def readable_activities(activities: pd.DataFrame) -> pd.Series:
+    """Return a readable name per activity, as a categorical.
+
+    Every pair of a short and a demangled name is looked at once.
+    """
+    short, full = activities["name"], activities["full_name"]
+    shorts, fulls = ([*map(str, column.cat.categories), ""] for column in (short, full))
+    other = len(fulls)  # stands for the demangled name of an activity that is no kernel
+    pair = np.where(frames.is_kind(activities, frames.KERNEL), full.array.codes, other - 1)
+    pair = (pair.astype(np.int64) + 1) * len(shorts) + short.array.codes + 1
+    pair_number, distinct = _numbered(pair, (other + 1) * len(shorts))
+    of_full, of_short = (codes - 1 for codes in np.divmod(distinct, len(shorts)))
+    is_kernel = of_full < other - 1
+    names = np.array([shorts[code] for code in of_short.tolist()], dtype=object)
+    kernels = zip(of_short[is_kernel].tolist(), of_full[is_kernel].tolist(), strict=True)
+    names[is_kernel] = readable_names((shorts[s], fulls[f]) for s, f in kernels)
+    code, categories = pd.factorize(names)
+    code[(of_short == NONE) & (~is_kernel | (of_full == NONE))] = NONE
+    return pd.Series(frames.names(code[pair_number], list(categories)))
+
+
+def _numbered(values: Ints, size: int) -> tuple[Ints, Ints]:
+    """Return the number of each value, and the distinct values; all are below ``size``."""
+    if size > MAX_TABLE:
+        return pd.factorize(values)
+    is_used = np.zeros(size, bool)
+    is_used[values] = True
+    distinct = np.flatnonzero(is_used)
+    number = np.empty(size, np.int64)
+    number[distinct] = np.arange(len(distinct))
+    return number[values], distinct

@@ -1,7 +1,8 @@
-"""Every activity gets its innermost op, or the reason why it has none.
+"""Attribution of every activity to the innermost op around its launch, or to a reason.
 
-Activity → launch by (process, correlation); launch → the ranges open on its thread at its start; the
-innermost of those that are ops is the one. What the rules leave out is listed in `REASONS`.
+An activity leads to its launch by (process, correlation id). The launch leads to the ranges that
+were open on its thread when it began. The innermost of those that are ops owns the activity.
+`REASONS` lists why an activity has no op.
 """
 
 from __future__ import annotations
@@ -12,59 +13,59 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from bridge.join.arrays import NONE, Flags, Ints, by, runs, stable
+from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, stable_order
 from bridge.join.nesting import Nesting
-from importers.frames import shared
+from importers.frames import key_codes
 
 # -- From an activity to the API call that issued it, by (process, correlation id)
 
 
-DENSE = 8  # a table indexed by id may be this many times longer than there are ids
+DENSE = 8  # a table indexed by id may have this many times more entries than there are ids
 
 
-def launch_of(process: Ints, correlation: Ints, of: tuple[Ints, Ints, Ints]) -> Ints:
-    """Return the row of each activity's call, or NONE.
+def launch_of(process: Ints, correlation: Ints, calls: tuple[Ints, Ints, Ints]) -> Ints:
+    """Return the row of the API call of each activity, or NONE.
 
-    ``of`` holds process, correlation id and start of the calls. Of several calls with one key the
-    earliest counts, which is the outermost; ids of 0 and below stand for no call.
+    ``calls`` holds process, correlation id and start of the calls. Of several calls with one key
+    the earliest counts, which is the outermost. Ids of 0 and below mean no call.
     """
-    theirs, ids, starts = of
-    both, distinct = pd.factorize(np.concatenate((process, theirs)))
-    ours, calls = both[: len(process)], both[len(process) :]
+    call_process, ids, starts = calls
+    codes, distinct = pd.factorize(np.concatenate((process, call_process)))
+    process, call_process = codes[: len(process)], codes[len(process) :]
     if not len(ids) or not len(correlation):
         return np.full(len(process), NONE)
     low, high = int(ids.min()), int(ids.max())
     if (high - low + 1) * len(distinct) > DENSE * len(ids) + 1_000_000:
-        return _by_search(ours, correlation, (calls, ids, starts))
-    # Ids are nearly consecutive, so a table of them beats sorting; the earliest call is written last.
+        return _launch_by_search(process, correlation, (call_process, ids, starts))
+    # Ids are nearly consecutive, so a table is faster than sorting. The earliest call is written
+    # last.
     table = np.full((high - low + 1) * len(distinct), NONE)
-    latest_first = stable(starts)[::-1]
-    known = latest_first[ids[latest_first] > 0]
-    table[calls[known] * (high - low + 1) + ids[known] - low] = known
+    latest_first = stable_order(starts)[::-1]
+    valid = latest_first[ids[latest_first] > 0]
+    table[call_process[valid] * (high - low + 1) + ids[valid] - low] = valid
     inside = (correlation > 0) & (correlation >= low) & (correlation <= high)
-    place = np.where(inside, ours * (high - low + 1) + correlation - low, 0)
+    place = np.where(inside, process * (high - low + 1) + correlation - low, 0)
     return np.where(inside, table[place], NONE)
 
 
-def _by_search(process: Ints, correlation: Ints, of: tuple[Ints, Ints, Ints]) -> Ints:
-    """The same by sorting, for ids that lie far apart: one binary search per activity."""
-    found = np.full(len(process), NONE)
-    order = by(*of)
-    edges = runs(of[0][order])
-    asked = stable(process)
-    ours = runs(process[asked])
-    of_process = {int(process[asked[a]]): asked[a:b] for a, b in pairwise(ours)}
-    for first, last in pairwise(edges):  # one turn per process
-        calls = order[first:last]
-        rows = of_process.get(int(of[0][calls[0]]), np.empty(0, np.int64))
-        ids = of[1][calls]
-        place = np.minimum(np.searchsorted(ids, correlation[rows]), len(ids) - 1)
-        hit = (ids[place] == correlation[rows]) & (correlation[rows] > 0)
-        found[rows] = np.where(hit, calls[place], NONE)
-    return found
+def _launch_by_search(process: Ints, correlation: Ints, calls: tuple[Ints, Ints, Ints]) -> Ints:
+    """Return the same as `launch_of` by binary search, for ids that are far apart."""
+    result = np.full(len(process), NONE)
+    call_process, ids, _ = calls
+    call_order = order_by(*calls)
+    order = stable_order(process)
+    edges = run_edges(process[order])
+    rows_of_process = {int(process[order[a]]): order[a:b] for a, b in pairwise(edges)}
+    for first, last in pairwise(run_edges(call_process[call_order])):  # one iteration per process
+        call = call_order[first:last]
+        rows = rows_of_process.get(int(call_process[call[0]]), np.empty(0, np.int64))
+        place = np.minimum(np.searchsorted(ids[call], correlation[rows]), len(call) - 1)
+        is_match = (ids[call][place] == correlation[rows]) & (correlation[rows] > 0)
+        result[rows] = np.where(is_match, call[place], NONE)
+    return result
 
 
-# -- Every activity gets its innermost op, or the reason why it has none
+# -- The attribution
 
 
 REASONS = {
@@ -85,7 +86,7 @@ ATTRIBUTED, NO_LAUNCH, NO_RANGE, INVALID_TIME = range(len(REASONS))
 
 @dataclass(frozen=True)
 class Activities:
-    """What the join needs of activities; ``report`` tells captures apart whose ids may be equal."""
+    """Columns of activities that the join reads; ids are unique only within one ``report``."""
 
     report: Ints
     process: Ints
@@ -96,7 +97,7 @@ class Activities:
 
 @dataclass(frozen=True)
 class Launches:
-    """What the join needs of API calls."""
+    """Columns of API calls that the join reads."""
 
     report: Ints
     process: Ints
@@ -107,7 +108,7 @@ class Launches:
 
 @dataclass(frozen=True)
 class Ranges:
-    """What the join needs of ranges, and which of them may own activities."""
+    """Columns of ranges that the join reads, and which ranges are ops that may own activities."""
 
     report: Ints
     thread: Ints
@@ -118,21 +119,24 @@ class Ranges:
 
 @dataclass(frozen=True)
 class Creations:
-    """Where the nodes of CUDA graphs were made; ``of`` is the row for each activity, or NONE."""
+    """Events that created nodes of CUDA graphs.
+
+    ``event`` is the row of each activity's event, or NONE.
+    """
 
     report: Ints
     thread: Ints
     time: Ints
-    of: Ints
+    event: Ints
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """Per activity: its launch, its node in the nesting and its range (rows, or NONE) and reason.
+    """Per activity: its launch, its node in the nesting, its range (rows, or NONE), and its reason.
 
-    A node of a CUDA graph has two: where the graph was launched, and where it was captured.
-    ``rule`` says which of them ``node`` is. ``stack`` is the stack of the nesting that each API call's
-    thread has.
+    An activity of a CUDA graph has two nodes: where the graph was launched (``launched_in``), and
+    where it was captured (``captured_in``). ``rule`` is a code of `RULES` that says which of them
+    ``node`` is. ``stack`` is the stack in the nesting of the thread of each API call.
     """
 
     launch: Ints
@@ -154,19 +158,24 @@ def attribute(
     *,
     prefer_capture: bool = True,
 ) -> Attribution:
-    """Attribute every activity."""
-    a = activities
-    launch = calls_of(a.report, a.process, a.correlation, launches)
+    """Attribute every activity.
+
+    With ``prefer_capture``, the op in which a CUDA graph was captured owns the work of the graph;
+    otherwise the op that launched it does.
+    """
+    launch = calls_of(activities.report, activities.process, activities.correlation, launches)
     ops = np.flatnonzero(ranges.is_op)
-    stack, calling, making = shared(
+    stack, launch_stack, creation_stack = key_codes(
         (ranges.report[ops], ranges.thread[ops]),
         (launches.report, launches.thread),
         (creations.report, creations.thread),
     )
     nesting = Nesting.of(stack, ranges.start[ops], ranges.end[ops], ops)
     invalid = (activities.end < activities.start) | (activities.end == 0)
-    launched_in = _open_at(nesting, calling, launches.start, np.where(invalid, NONE, launch))
-    captured_in = _open_at(nesting, making, creations.time, np.where(invalid, NONE, creations.of))
+    launched_in = _open_at(nesting, launch_stack, launches.start, np.where(invalid, NONE, launch))
+    captured_in = _open_at(
+        nesting, creation_stack, creations.time, np.where(invalid, NONE, creations.event)
+    )
     first, second = (captured_in, launched_in) if prefer_capture else (launched_in, captured_in)
     node = np.where(first == NONE, second, first)
     reason = np.where(node == NONE, np.where(launch == NONE, NO_LAUNCH, NO_RANGE), ATTRIBUTED)
@@ -175,45 +184,48 @@ def attribute(
     rule = np.where(node == NONE, NO_RULE, np.where(captured, BY_CAPTURE, BY_LAUNCH))
     return Attribution(
         launch=launch,
-        stack=calling,
+        stack=launch_stack,
         launched_in=launched_in,
         captured_in=captured_in,
         node=node,
         rule=rule,
-        range=_at(nesting.range, node),
+        range=_values_at(nesting.range, node),
         reason=reason,
         nesting=nesting,
     )
 
 
 def calls_of(report: Ints, process: Ints, correlation: Ints, launches: Launches) -> Ints:
-    """Return the row of the API call that each (process, correlation id) leads to, or NONE."""
-    own, theirs = shared((report, process), (launches.report, launches.process))
-    return launch_of(own, correlation, (theirs, launches.correlation, launches.start))
+    """Return the row of the API call with each (report, process, correlation id), or NONE."""
+    codes, call_codes = key_codes((report, process), (launches.report, launches.process))
+    return launch_of(codes, correlation, (call_codes, launches.correlation, launches.start))
 
 
 def _open_at(nesting: Nesting, stack: Ints, time: Ints, rows: Ints) -> Ints:
-    """Return the innermost node open at each row's place and time, NONE for no row."""
-    found = np.full(len(rows), NONE)
-    there = np.flatnonzero(rows != NONE)
-    found[there] = nesting.innermost(stack[rows[there]], time[rows[there]])
-    return found
+    """Return the innermost node open at stack and time of ``rows``, NONE where a row is NONE."""
+    result = np.full(len(rows), NONE)
+    present = np.flatnonzero(rows != NONE)
+    result[present] = nesting.innermost(stack[rows[present]], time[rows[present]])
+    return result
 
 
-def _at(values: Ints, rows: Ints) -> Ints:
-    """Return the value at each row, NONE for no row."""
+def _values_at(values: Ints, rows: Ints) -> Ints:
+    """Return ``values[rows]``, NONE where a row is NONE."""
     return np.where(rows == NONE, NONE, np.append(values, NONE)[rows])
 
 
-# -- Where a node of a CUDA graph was captured: the call that made it, or the node it was cloned from
+# -- Where a node of a CUDA graph was captured: the call that created it, or the node that it copies
 
 
-MOST_COPIES = 64  # copies of copies followed; a cycle, which no driver writes, ends there
+MAX_COPIES = 64  # limit of the chain of copies, in case a damaged report has a cycle
 
 
 @dataclass(frozen=True)
 class NodeEvents:
-    """Creations of graph nodes; ``original`` is the node copied, NONE for one made by a call."""
+    """Events that create graph nodes.
+
+    ``original`` is the copied node, NONE for a node created by a call.
+    """
 
     report: Ints
     process: Ints
@@ -223,25 +235,26 @@ class NodeEvents:
 
 
 def creation_of(report: Ints, process: Ints, node: Ints, events: NodeEvents) -> Ints:
-    """Return the row of the event that first made each activity's node, or NONE.
+    """Return the row of the event that first created the graph node of each activity, or NONE.
 
-    Of several creations with one number the earliest counts. Numbers mean something only within
-    their process. NONE stands for an activity of no graph, and for a node made before the capture.
+    Ids of nodes are unique only within their process. Of several events with one id the earliest
+    counts. The result is NONE for an activity of no graph, and for a node created before the report
+    began.
     """
-    asked, made, copied = shared(
+    codes, created, copied = key_codes(
         (report, process, node),
         (events.report, events.process, events.node),
         (events.report, events.process, events.original),
     )
-    count = int(max(k.max(initial=NONE) for k in (asked, made, copied))) + 1
-    latest_first = stable(events.time)[::-1]
+    count = int(max(k.max(initial=NONE) for k in (codes, created, copied))) + 1
+    latest_first = stable_order(events.time)[::-1]
     copies = latest_first[events.original[latest_first] != NONE]
     firsts = latest_first[events.original[latest_first] == NONE]
     original, first = np.full(count + 1, NONE), np.full(count + 1, NONE)
-    original[made[copies]] = copied[copies]  # written latest first, so that the earliest stays
-    first[made[firsts]] = firsts
-    at = np.where(node == NONE, count, asked)  # the last entry is nobody's
-    for _ in range(MOST_COPIES):
+    original[created[copies]] = copied[copies]  # written latest first, so that the earliest stays
+    first[created[firsts]] = firsts
+    at = np.where(node == NONE, count, codes)  # the last entry belongs to no node
+    for _ in range(MAX_COPIES):
         further = (first[at] == NONE) & (original[at] != NONE)
         if not further.any():
             break

@@ -1,8 +1,8 @@
-"""Backward ranges, and the forward ranges that they differentiate, by PyTorch's sequence number.
+"""Directions: backward ranges, and their forward ranges by PyTorch's sequence number.
 
-PyTorch numbers the nodes of its graph per process; the backward call of a node carries the number that the
-forward call was given, and runs on a thread of its own. Numbers recur: under ``create_graph``, with
-several forward threads, after a fork.
+PyTorch numbers the nodes of the autograd graph per process. The backward call of a node carries the
+number of the forward call, and runs on another thread. Numbers recur with ``create_graph``, with
+several forward threads, and after a fork.
 """
 
 from __future__ import annotations
@@ -11,24 +11,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bridge.join.arrays import NONE, Flags, Ints, by, number
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.grammar import parse
-from bridge.join.nesting import Nesting
+from bridge.join.nesting import Nesting, inherited
 from importers import frames
-from importers.percall import SEQ, numbers
-from importers.report import Report
+from importers.capture import Capture
+from importers.range_texts import SEQ, numbers
 
-# -- Which ranges run in the backward pass, and which forward range each of them belongs to
+# -- Directions of ranges
 
 
-ENGINE = "autograd::engine::evaluate_function: "  # around each backward call, without its number
+# The range around each backward call, which has no sequence number.
+ENGINE = "autograd::engine::evaluate_function: "
 
 
 @dataclass(frozen=True)
 class Directions:
-    """Per node: whether it is backward, its forward range (a row, or NONE), whether several threads had one.
+    """Per node: whether it is backward, its forward range (or NONE), and whether that is ambiguous.
 
-    ``ranges`` tells of every range, also of those without a node, whether it is backward.
+    A forward range is ambiguous if several threads had one with the same number. ``ranges`` holds
+    for every range, also for those without a node, whether it is backward.
     """
 
     backward: Flags
@@ -37,45 +39,61 @@ class Directions:
     ranges: Flags
 
     @classmethod
-    def of(cls, report: Report, nesting: Nesting) -> Directions:
-        """Find directions by name and by nesting, forward ranges by sequence number."""
-        names = list(report.ranges["name"].cat.categories)
-        code = frames.codes(report.ranges["name"])
-        named = np.array([parse(name).backward for name in names], bool)[code]
-        own = named[nesting.range]
-        backward = inherited(nesting, np.where(own, 1, NONE)) == 1
+    def of(cls, capture: Capture, nesting: Nesting) -> Directions:
+        """Find directions by name and by nesting, and forward ranges by sequence number."""
+        names = list(capture.ranges["name"].cat.categories)
+        code = frames.codes(capture.ranges["name"])
+        named = _named(capture)
+        backward = named_backward(capture, nesting)
         first = nesting.first_nodes(len(named))
         ranges = np.where(first == NONE, named, np.append(backward, False)[first])
-        link, ambiguous = _links(report, first, ranges)
+        link, ambiguous = _links(capture, first, ranges)
         engine = np.array([name.startswith(ENGINE) for name in names], bool)[code[nesting.range]]
-        link, ambiguous = _engines_too(
+        link, ambiguous = _with_engine_ranges(
             nesting, engine, link[nesting.range], ambiguous[nesting.range]
         )
         nearest = inherited(nesting, np.where(link == NONE, NONE, np.arange(len(link))))
-        has = (nearest != NONE) & backward
-        forward = np.where(has, np.append(link, NONE)[nearest], NONE)
-        return cls(backward, forward, has & np.append(ambiguous, False)[nearest], ranges)
+        has_forward = (nearest != NONE) & backward
+        forward = np.where(has_forward, np.append(link, NONE)[nearest], NONE)
+        return cls(backward, forward, has_forward & np.append(ambiguous, False)[nearest], ranges)
 
 
-def _links(report: Report, first: Ints, backward: Flags) -> tuple[Ints, Flags]:
-    """Return the forward range of each range, and whether it is one of several threads'."""
+def named_backward(capture: Capture, nesting: Nesting) -> Flags:
+    """Return whether each node, or a node around it, is backward by its name."""
+    named = _named(capture)[nesting.range]
+    result: Flags = inherited(nesting, np.where(named, 1, NONE)) == 1
+    return result
+
+
+def _named(capture: Capture) -> Flags:
+    names = capture.ranges["name"]
+    result: Flags = np.array([parse(name).backward for name in names.cat.categories], bool)[
+        frames.codes(names)
+    ]
+    return result
+
+
+def _links(capture: Capture, first: Ints, backward: Flags) -> tuple[Ints, Flags]:
+    """Return the forward range of each range, and whether several threads had one."""
     forward, ambiguous = np.full(len(first), NONE), np.zeros(len(first), bool)
-    seq = numbers(report.texts, SEQ)[frames.ints(report.ranges, "text")]
+    seq = numbers(capture.texts, SEQ)[frames.ints(capture.ranges, "text")]
     rows = np.flatnonzero((first != NONE) & (seq != NONE))
     if len(rows):
         columns = ("report", "process", "thread", "start", "end")
-        of, process, *own = (frames.ints(report.ranges, c)[rows] for c in columns)
-        calls = Calls(number(of, process)[0], own[0], own[1], own[2], seq[rows])
-        links = linked(calls, backward[rows])
+        report, process, thread, start, end = (
+            frames.ints(capture.ranges, c)[rows] for c in columns
+        )
+        calls = Calls(number_groups(report, process)[0], thread, start, end, seq[rows])
+        links = link_calls(calls, backward[rows])
         forward[rows] = np.append(rows, NONE)[links.forward]
         ambiguous[rows] = links.ambiguous
     return forward, ambiguous
 
 
-def _engines_too(
+def _with_engine_ranges(
     nesting: Nesting, engine: Flags, link: Ints, ambiguous: Flags
 ) -> tuple[Ints, Flags]:
-    """Let the engine's range around a backward call belong where that call does."""
+    """Link the engine's range around a backward call to the forward range of that call."""
     parent = nesting.parent
     inner = np.flatnonzero((link != NONE) & (parent != NONE))
     inner = inner[engine[parent[inner]] & (link[parent[inner]] == NONE)]
@@ -84,12 +102,12 @@ def _engines_too(
     return link, ambiguous
 
 
-# -- Backward ranges, and the forward ranges that they differentiate, by PyTorch's sequence number
+# -- Links by sequence number
 
 
 @dataclass(frozen=True)
 class Links:
-    """Per row: the row of its forward range (NONE without), and whether several threads offered one."""
+    """Per row: the row of its forward range, or NONE, and whether several threads had one."""
 
     forward: Ints
     ambiguous: Flags
@@ -108,87 +126,89 @@ class Calls:
 
 @dataclass(frozen=True)
 class _Keyed:
-    """Calls by key, a number per process and sequence number; those offered are sorted, inner ones last."""
+    """Calls by key, a code per (process, sequence number).
+
+    Forward calls are sorted, inner ones last.
+    """
 
     key: Ints
     thread: Ints
     start: Ints
 
 
-def linked(calls: Calls, backward: Flags) -> Links:
+def link_calls(calls: Calls, backward: Flags) -> Links:
     """Link each backward call to the forward call with the same number.
 
-    Of those in the process that started before it, on another thread if there is any, the one that
-    started last: calls around the one that made the node carry its number as well.
+    Candidates are calls of the process that started before it, on other threads if there are any.
+    The one that started last wins, because calls around the one that made the node carry its number
+    too.
     """
-    key, _ = number(calls.process, calls.seq)
-    asking, offered = np.flatnonzero(backward), np.flatnonzero(~backward)
-    offered = offered[by(key[offered], calls.start[offered], -calls.end[offered])]
-    ours, theirs = (
-        _Keyed(key[rows], calls.thread[rows], calls.start[rows]) for rows in (asking, offered)
+    key, _ = number_groups(calls.process, calls.seq)
+    backward_rows, forward_rows = np.flatnonzero(backward), np.flatnonzero(~backward)
+    forward_rows = forward_rows[
+        order_by(key[forward_rows], calls.start[forward_rows], -calls.end[forward_rows])
+    ]
+    backward_calls, forward_calls = (
+        _Keyed(key[rows], calls.thread[rows], calls.start[rows])
+        for rows in (backward_rows, forward_rows)
     )
     forward, ambiguous = np.full(len(key), NONE), np.zeros(len(key), bool)
-    if len(asking) and len(offered):
-        forward[asking] = np.append(offered, NONE)[_latest(ours, theirs)]
-        ambiguous[asking] = _threads_before(ours, theirs) > 1
+    if len(backward_rows) and len(forward_rows):
+        forward[backward_rows] = np.append(forward_rows, NONE)[
+            _latest(backward_calls, forward_calls)
+        ]
+        ambiguous[backward_rows] = _threads_before(backward_calls, forward_calls) > 1
     return Links(forward, ambiguous)
 
 
-def inherited(nesting: Nesting, own: Ints) -> Ints:
-    """Return each node's own value, or that of the nearest node around it that has one."""
-    value = own.copy()
-    above = nesting.parent.copy()
-    left = np.flatnonzero((value == NONE) & (above != NONE))
-    while len(left):
-        value[left] = own[above[left]]
-        above[left] = nesting.parent[above[left]]
-        left = left[(value[left] == NONE) & (above[left] != NONE)]
-    return value
-
-
-def _latest(asked: _Keyed, offered: _Keyed) -> Ints:
-    """Return the place of the last one offered before, on another thread if there is any, or NONE."""
-    last = _before(asked.key, asked.start, offered.key, offered.start)
-    foreign = _on_another_thread(last, asked.thread, offered.key, offered.thread)
+def _latest(backward_calls: _Keyed, forward_calls: _Keyed) -> Ints:
+    """Return the index of the last earlier forward call, preferably of another thread, or NONE."""
+    last = _before(backward_calls.key, backward_calls.start, forward_calls.key, forward_calls.start)
+    foreign = _on_another_thread(
+        last, backward_calls.thread, forward_calls.key, forward_calls.thread
+    )
     return np.where(foreign == NONE, last, foreign)
 
 
 def _before(key: Ints, time: Ints, keys: Ints, times: Ints) -> Ints:
-    """Return the last place of (keys, times), sorted, with the same key and an earlier time."""
-    offered = np.concatenate((np.zeros(len(key), np.int64), np.ones(len(keys), np.int64)))
-    # Those who ask sort before what is offered at the same time, so that only earlier ones precede.
-    order = by(np.concatenate((key, keys)), np.concatenate((time, times)), offered)
-    seen = np.cumsum(offered[order]) - 1
+    """Return the last index into sorted (keys, times) with equal key and earlier time, or NONE."""
+    is_forward = np.concatenate((np.zeros(len(key), np.int64), np.ones(len(keys), np.int64)))
+    # At equal times backward calls sort before forward calls, so that only earlier ones precede
+    # them.
+    order = order_by(np.concatenate((key, keys)), np.concatenate((time, times)), is_forward)
+    forward_before = np.cumsum(is_forward[order]) - 1
     place = np.full(len(key), NONE)
-    asking = order < len(key)
-    place[order[asking]] = seen[asking]
+    is_backward = order < len(key)
+    place[order[is_backward]] = forward_before[is_backward]
     same = (place != NONE) & (keys[np.maximum(place, 0)] == key)
     return np.where(same, place, NONE)
 
 
 def _on_another_thread(place: Ints, thread: Ints, keys: Ints, threads: Ints) -> Ints:
-    """Step back from each place to one of another thread, within the same key."""
-    new = np.ones(len(keys), bool)
-    new[1:] = (keys[1:] != keys[:-1]) | (threads[1:] != threads[:-1])
-    first = np.maximum.accumulate(
-        np.where(new, np.arange(len(keys)), 0)
-    )  # of its thread's in a row
-    own = (place != NONE) & (threads[place] == thread)
-    before = np.where(own, first[place] - 1, place)
+    """Return the last index up to each place with the same key and another thread, or NONE."""
+    starts_run = np.ones(len(keys), bool)
+    starts_run[1:] = (keys[1:] != keys[:-1]) | (threads[1:] != threads[:-1])
+    run_start = np.maximum.accumulate(np.where(starts_run, np.arange(len(keys)), 0))
+    is_same_thread = (place != NONE) & (threads[place] == thread)
+    before = np.where(is_same_thread, run_start[place] - 1, place)
     other_key = keys[np.maximum(before, 0)] != keys[np.maximum(place, 0)]
     return np.where((before < 0) | other_key, NONE, before)
 
 
-def _threads_before(asked: _Keyed, offered: _Keyed) -> Ints:
-    """Return how many threads but the asking one offered the same key earlier."""
-    _, rows = number(offered.key, offered.thread)  # the earliest of each key and thread
-    rows = rows[by(offered.key[rows], offered.start[rows])]
-    keys, firsts = offered.key[rows], offered.start[rows]
-    place = _before(asked.key, asked.start, keys, firsts)
-    count = np.where(place == NONE, 0, place + 1 - np.searchsorted(keys, asked.key))
-    both = (np.concatenate((keys, asked.key)), np.concatenate((offered.thread[rows], asked.thread)))
-    pair, _ = number(*both)
+def _threads_before(backward_calls: _Keyed, forward_calls: _Keyed) -> Ints:
+    """Return how many other threads had a forward call with the same key earlier."""
+    # the earliest call of each key and thread
+    _, rows = number_groups(forward_calls.key, forward_calls.thread)
+    rows = rows[order_by(forward_calls.key[rows], forward_calls.start[rows])]
+    keys, firsts = forward_calls.key[rows], forward_calls.start[rows]
+    place = _before(backward_calls.key, backward_calls.start, keys, firsts)
+    count = np.where(place == NONE, 0, place + 1 - np.searchsorted(keys, backward_calls.key))
+    keys_and_threads = (
+        np.concatenate((keys, backward_calls.key)),
+        np.concatenate((forward_calls.thread[rows], backward_calls.thread)),
+    )
+    pair, _ = number_groups(*keys_and_threads)
     first = np.full(int(pair.max(initial=0)) + 1, np.iinfo(np.int64).max)
     first[pair[: len(keys)]] = firsts
-    own = first[pair[len(keys) :]] < asked.start
-    return count - own
+    own_earlier = first[pair[len(keys) :]] < backward_calls.start
+    return count - own_earlier

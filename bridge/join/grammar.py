@@ -1,7 +1,8 @@
-"""The texts of ranges, read: an op, its kind, and what is said of the single call.
+"""Parser of the texts of ranges: the op, its kind, and the arguments of the single call.
 
-PyTorch writes what changes from call to call after the name, whoever wrote that name; the name itself
-is read by one of the dialects. No text is ever evaluated, and none is lost: ``written(parse(text)) == text``.
+PyTorch appends a per-call part to the name of a range, whoever wrote the name. One of the dialects
+reads the name. Texts are never evaluated, and no information is lost: ``written(parse(text)) ==
+text``.
 """
 
 from __future__ import annotations
@@ -13,17 +14,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-# -- What libraries write into the names of their ranges: one dialect per way of writing, in one table
+# -- Dialects: how libraries write the names of their ranges
 
 
 Arguments = tuple[tuple[str, object], ...]
 
-PER_CALL = ("seq", "op_id", "sizes", "input_op_ids")  # PyTorch's keys after a name: no name's own
-INTEGER = re.compile(r"0|-?[1-9][0-9]{0,19}")  # as programs write it, up to 64 bits
-LONGEST = 65_536  # characters of a dictionary: nobody writes more, and reading takes a µs for each
+PER_CALL = (
+    "seq",
+    "op_id",
+    "sizes",
+    "input_op_ids",
+)  # PyTorch's keys after a name; names cannot use them
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,19}")  # without leading zeros, up to 64 bits
+MAX_DICTIONARY = 65_536  # characters; parsing takes about 1 µs per character
 
-MARK = re.compile(r"""[][(){}"',]""")
+DELIMITER = re.compile(r"""[][(){}"',]""")
 OPENED_BY = {")": "(", "]": "[", "}": "{", '"': '"', "'": "'"}
+
+BACKWARD_MODULE = "backward"  # the dialect of a module's backward work
 
 FSDP = re.compile(r"((?:FSDP::|FullyShardedDataParallel\.)[\w.:]+)(?: \((.+)\))?")
 FSDP_TRAFFIC = frozenset(f"FSDP::{name}" for name in ("all_gather", "reduce_scatter", "all_reduce"))
@@ -31,7 +39,7 @@ FSDP_TRAFFIC = frozenset(f"FSDP::{name}" for name in ("all_gather", "reduce_scat
 
 @dataclass(frozen=True)
 class Reading:
-    """What a name says: the op, its kind, and what else it says of the call, in order."""
+    """A parsed name: the op, its kind, and the other arguments of the call, in order."""
 
     op: str
     kind: str
@@ -40,7 +48,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Dialect:
-    """One way of writing names: ``read`` returns None for a name that is none of its own."""
+    """One format of names; ``read`` returns None for a name in another format."""
 
     name: str
     read: Callable[[str], Reading | None]
@@ -48,73 +56,80 @@ class Dialect:
 
 
 def read(name: str) -> tuple[Dialect, Reading]:
-    """Return the first dialect that reads a name, and what it reads."""
+    """Return the first dialect that can read a name, and the result."""
     for dialect in DIALECTS[:-1]:
-        found = dialect.read(name)
-        if found and _free(found.arguments) and dialect.write(found) == name:
-            return dialect, found
+        reading = dialect.read(name)
+        if reading and _is_allowed(reading.arguments) and dialect.write(reading) == name:
+            return dialect, reading
     return DIALECTS[-1], Reading(name, "range")
 
 
 def write(dialect: str, reading: Reading) -> str:
-    """Return the name that a dialect, given by its own name, writes; raise KeyError if there is none such."""
+    """Return the name that the dialect called ``dialect`` writes.
+
+    Raises KeyError if there is no such dialect.
+    """
     return BY_NAME[dialect].write(reading)
 
 
-def number(text: str) -> int | str:
-    """Return the integer that a text is, or the text if that would be written in another way."""
+def parse_integer(text: str) -> int | str:
+    """Return the text as an integer, or unchanged if the integer would be written differently."""
     return int(text) if INTEGER.fullmatch(text) else text
 
 
-def _free(arguments: Arguments) -> bool:
+def _is_allowed(arguments: Arguments) -> bool:
     return not any(key in PER_CALL for key, _ in arguments)
 
 
-def _op(reading: Reading) -> str:
+def _write_op(reading: Reading) -> str:
     return reading.op
 
 
-def _whole(name: str, kind: str, pattern: str) -> Dialect:
-    """Return a dialect whose op is the whole name; the pattern's named groups are its arguments."""
+def _pattern_dialect(name: str, kind: str, pattern: str) -> Dialect:
+    """Return a dialect: the op is the whole name, the arguments are the groups of ``pattern``."""
     compiled = re.compile(pattern, re.DOTALL)
 
     def reading(text: str) -> Reading | None:
-        found = compiled.fullmatch(text)
-        return Reading(text, kind, tuple(found.groupdict().items())) if found else None
+        match = compiled.fullmatch(text)
+        return Reading(text, kind, tuple(match.groupdict().items())) if match else None
 
-    return Dialect(name, reading, _op)
+    return Dialect(name, reading, _write_op)
 
 
-# -- steps of the profiler
+# Steps of PyTorch's profiler.
 
 
 def _step(name: str) -> Reading | None:
     op, _, step = name.partition("#")
-    return Reading(op, "step", (("step", number(step)),)) if op == "ProfilerStep" and step else None
+    return (
+        Reading(op, "step", (("step", parse_integer(step)),))
+        if op == "ProfilerStep" and step
+        else None
+    )
 
 
 def _write_step(reading: Reading) -> str:
     return f"{reading.op}#{reading.arguments[0][1]}"
 
 
-# -- FSDP and the module it is about
+# FSDP, and the module in brackets.
 
 
 def _fsdp(name: str) -> Reading | None:
-    found = FSDP.fullmatch(name)
-    if not found:
+    match = FSDP.fullmatch(name)
+    if not match:
         return None
-    kind = "communication" if found[1] in FSDP_TRAFFIC else "range"
-    return Reading(name, kind, (("module", found[2]),) if found[2] else ())
+    kind = "communication" if match[1] in FSDP_TRAFFIC else "range"
+    return Reading(name, kind, (("module", match[2]),) if match[2] else ())
 
 
-# -- dictionaries of PyProf
+# Dictionaries of PyProf.
 
 
 def _pyprof(name: str) -> Reading | None:
     match _literal(name):
-        case {"traceMarker": [*_, str(op)]} as said:
-            return Reading(op, "source", tuple(said.items()))
+        case {"traceMarker": [*_, str(op)]} as dictionary:
+            return Reading(op, "source", tuple(dictionary.items()))
         case {"mod": str(module), "op": str(function), **rest}:
             return Reading(f"{module}.{function}", "operator", tuple(rest.items()))
     return None
@@ -128,16 +143,16 @@ def _write_pyprof(reading: Reading) -> str:
 
 
 def _literal(text: str) -> dict[str, object]:
-    """Return the dictionary, its keys texts, that a text is the ``repr`` of; else an empty one.
+    """Return the dictionary with string keys of which ``text`` is the ``repr``, or an empty one.
 
-    Only literals are read, nothing is evaluated. What no program meant to be read (brackets a thousand
-    deep, integers of 5000 digits) fails in as many ways as are caught here.
+    Only literals are parsed; nothing is evaluated. Hostile texts (a thousand nested brackets,
+    integers of 5000 digits) raise the errors that are caught here.
     """
-    if not (text.startswith("{'") and text.endswith("}") and len(text) <= LONGEST):
+    if not (text.startswith("{'") and text.endswith("}") and len(text) <= MAX_DICTIONARY):
         return {}
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of an unknown escape in a text
+            warnings.simplefilter("ignore")  # about unknown escapes in strings
             value = ast.literal_eval(text)
         as_written = isinstance(value, dict) and repr(value) == text
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
@@ -145,7 +160,7 @@ def _literal(text: str) -> dict[str, object]:
     return value if as_written and all(isinstance(key, str) for key in value) else {}
 
 
-# -- annotations of XLA and TensorFlow
+# Annotations of XLA and TensorFlow.
 
 
 def _trace_me(name: str, end: str) -> Reading | None:
@@ -158,7 +173,7 @@ def _trace_me(name: str, end: str) -> Reading | None:
         key, equals, value = pair.partition("=")
         if not (key.isidentifier() and equals):
             return None
-        arguments.append((key, number(value)))
+        arguments.append((key, parse_integer(value)))
     hlo = _hlo(tuple(arguments))
     return Reading(title + hlo, _kind(title, arguments), tuple(arguments))
 
@@ -176,60 +191,65 @@ def _kind(title: str, arguments: list[tuple[str, int | str]]) -> str:
 
 
 def _hlo(arguments: Arguments) -> str:
-    """Return what the op ends with: a colon and the first of XLA's own names that is given."""
+    """Return the suffix of the op: a colon and XLA's first name in the arguments, or ""."""
     for key in ("hlo_op", "hlo_module"):
-        for given, value in arguments:
-            if given == key and value != "":
+        for argument, value in arguments:
+            if argument == key and value != "":
                 return f":{value}"
     return ""
 
 
 def _pairs(body: str) -> Iterator[str]:
-    """Split at the commas that stand in no brackets and no quotes, as XLA itself does."""
-    start, opened = 0, [""]
-    for found in MARK.finditer(body):
-        mark = found[0]
-        if OPENED_BY.get(mark) == opened[-1]:
-            opened.pop()
+    """Split at commas outside brackets and quotes, as XLA does."""
+    start, open_marks = 0, [""]
+    for match in DELIMITER.finditer(body):
+        mark = match[0]
+        if OPENED_BY.get(mark) == open_marks[-1]:
+            open_marks.pop()
         elif mark in OPENED_BY.values():
-            opened.append(mark)
-        elif mark == "," and len(opened) == 1:
-            yield body[start : found.start()]
-            start = found.end()
+            open_marks.append(mark)
+        elif mark == "," and len(open_marks) == 1:
+            yield body[start : match.start()]
+            start = match.end()
     yield body[start:]
 
 
-# The first that reads a name wins. Operators of PyTorch are in snake case in a namespace in lower case;
-# C++ classes are not: ``ExecutionContext::enqueue`` and ``cub::DeviceReduce::Sum`` are plain.
+# The first dialect that reads a name wins. Operators of PyTorch are in snake case in a lower-case
+# namespace. C++ classes are not: ``ExecutionContext::enqueue`` and ``cub::DeviceReduce::Sum`` are
+# plain.
 DIALECTS = (
     Dialect("pyprof", _pyprof, _write_pyprof),
     Dialect("xla", partial(_trace_me, end=":"), partial(_write_trace_me, end=":")),
     Dialect("trace-me", partial(_trace_me, end=""), partial(_write_trace_me, end="")),
     Dialect("step", _step, _write_step),
-    _whole("optimizer", "optimizer", r"Optimizer\.(\w+)#(?P<optimizer>.+?)(?:\.\1)?"),
-    _whole("dataloader", "dataloader", r"enumerate\(DataLoader\)#.+"),
-    _whole("module", "module", r"nn\.Module: (?P<module>.+)"),
-    _whole("layer", "module", r"(?:module|layer):(?P<module>[^\s:]\S*)"),
-    _whole("backward", "module", r"backward:(?P<module>[^\s:]\S*)"),  # as bridge.torch writes it
-    _whole("autograd", "operator", r"autograd::engine::evaluate_function: (?P<function>.+)"),
-    Dialect("fsdp", _fsdp, _op),
-    _whole(
+    _pattern_dialect("optimizer", "optimizer", r"Optimizer\.(\w+)#(?P<optimizer>.+?)(?:\.\1)?"),
+    _pattern_dialect("dataloader", "dataloader", r"enumerate\(DataLoader\)#.+"),
+    _pattern_dialect("module", "module", r"nn\.Module: (?P<module>.+)"),
+    _pattern_dialect("layer", "module", r"(?:module|layer):(?P<module>[^\s:]\S*)"),
+    _pattern_dialect(
+        BACKWARD_MODULE, "module", r"backward:(?P<module>[^\s:]\S*)"
+    ),  # as bridge.torch writes it
+    _pattern_dialect(
+        "autograd", "operator", r"autograd::engine::evaluate_function: (?P<function>.+)"
+    ),
+    Dialect("fsdp", _fsdp, _write_op),
+    _pattern_dialect(
         "communication",
         "communication",
         r"record_param_comms|_?c10d(?:_functional)?::.+|nccl[A-Z:_].*|MPI_\w.*|nvshmem.*",
     ),
-    _whole(
+    _pattern_dialect(
         "operator",
         "operator",
         r"(?:(?:aten|prims?)::\w+|[a-z_]\w*::[a-z_][a-z0-9_]*)(?:\.\w+)?"
         r"|torch::autograd::\w+|\w+Backward\d*|_backward_\w+",
     ),
-    Dialect("plain", partial(Reading, kind="range"), _op),
+    Dialect("plain", partial(Reading, kind="range"), _write_op),
 )
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
 
-# -- The texts of ranges, read: an op, its kind, and what is said of the single call
+# -- Labels: whole texts, with PyTorch's per-call part
 
 
 KINDS = (
@@ -237,33 +257,34 @@ KINDS = (
     *("optimizer", "dataloader", "communication", "source"),
 )
 
-# The per-call part starts at the first key that a value follows, and ends with a value; as in
-# importers.percall, which cuts whole columns of texts.
+# The per-call part starts at the first key that is followed by a value, and ends with a value, as
+# in importers.range_texts, which splits whole columns of texts.
 KEY = re.compile(rf", ({'|'.join(PER_CALL)}) = (?=[0-9\-\[])")
 ENDS_A_VALUE = tuple("0123456789]")
 BRACKET_OR_INTEGER = re.compile(r"[][()]|-?[0-9]{1,20}")
-DEEPEST = 16  # brackets in brackets: PyTorch writes two
-IN_CALLS = ("seq", "op_id")  # only calls that PyTorch itself observes have these
+MAX_DEPTH = 16  # of nested brackets; PyTorch writes two
+OBSERVED_KEYS = ("seq", "op_id")  # only calls that PyTorch observes have these keys
 
-# A word is bounded by what is no letter: ``_softmax_backward_data`` has it, ``backwards-compatible`` and
-# ``RegisterPostBackwardFunction``, which runs in the forward pass, have not. What is called
-# ``forward_backward`` is around both.
-WORD = re.compile(r"(?<![a-z])backward(?![a-z])", re.IGNORECASE | re.ASCII)
-BOTH = re.compile(r"(?<![a-z])(?:forward|fwd)(?![a-z])", re.IGNORECASE | re.ASCII)
-NODES = re.compile(  # of the graph that autograd runs backward
+# "backward" must not be next to other letters: ``_softmax_backward_data`` matches, but not
+# ``backwards-compatible`` or ``RegisterPostBackwardFunction``, which runs in the forward pass. A
+# range called ``forward_backward`` contains both passes.
+BACKWARD_WORD = re.compile(r"(?<![a-z])backward(?![a-z])", re.IGNORECASE | re.ASCII)
+FORWARD_WORD = re.compile(r"(?<![a-z])(?:forward|fwd)(?![a-z])", re.IGNORECASE | re.ASCII)
+AUTOGRAD_NODE = re.compile(  # nodes of the autograd graph
     r"autograd::engine::evaluate_function: .+"
     r"|torch::autograd::(?:AccumulateGrad|CopyBackwards|CopySlices)"
     r"|\w+Backward\d*",
     re.DOTALL,
 )
-NAMES_OF_CODE = ("module", "source")  # a module may be called backward_lstm
+CODE_KINDS = ("module", "source")  # a module may be called backward_lstm
 
 
 @dataclass(frozen=True)
 class Label:
-    """A range's text, read: the op without what is of the single call, and that as ``arguments``, in order.
+    """The parsed text of a range: its op, and the per-call part as ``arguments``, in order.
 
-    ``backward`` says that by its name it runs in the backward pass; ``dialect`` which dialect read it.
+    ``backward`` says that the range runs in the backward pass, by its name. ``dialect`` is the name
+    of the dialect that read it.
     """
 
     op: str
@@ -274,44 +295,49 @@ class Label:
 
 
 def parse(text: str) -> Label:
-    """Read the text of a range; any text can be read."""
-    name, call = _cut(text)
-    dialect, found = read(name)
-    observed = dialect.name == "plain" and any(key in IN_CALLS for key, _ in call)
-    kind = "operator" if observed else found.kind
-    backward = dialect.name == "backward" or (
-        kind not in NAMES_OF_CODE and _runs_backward(found.op)
+    """Return the label of a text; every text can be parsed."""
+    name, call = _split_call(text)
+    dialect, reading = read(name)
+    observed = dialect.name == "plain" and any(key in OBSERVED_KEYS for key, _ in call)
+    kind = "operator" if observed else reading.kind
+    backward = dialect.name == BACKWARD_MODULE or (
+        kind not in CODE_KINDS and _runs_backward(reading.op)
     )
-    return Label(found.op, kind, backward, found.arguments + call, dialect.name)
+    return Label(reading.op, kind, backward, reading.arguments + call, dialect.name)
 
 
 def written(label: Label) -> str:
-    """Return the text that a label was read from; raise KeyError if no dialect has its dialect's name."""
-    own = tuple(pair for pair in label.arguments if pair[0] not in PER_CALL)
+    """Return the text of a label; raises KeyError if no dialect has the name of its dialect."""
+    name_arguments = tuple(pair for pair in label.arguments if pair[0] not in PER_CALL)
     call = (pair for pair in label.arguments if pair[0] in PER_CALL)
-    name = write(label.dialect, Reading(label.op, label.kind, own))
-    return name + "".join(f", {key} = {_nested(value, key)}" for key, value in call)
+    name = write(label.dialect, Reading(label.op, label.kind, name_arguments))
+    return name + "".join(f", {key} = {_format_value(value, key)}" for key, value in call)
 
 
-def _cut(text: str) -> tuple[str, Arguments]:
-    """Return a text's name, and PyTorch's per-call part as arguments."""
+def _split_call(text: str) -> tuple[str, Arguments]:
+    """Split a text into its name and the arguments of PyTorch's per-call part."""
     keys = list(KEY.finditer(text)) if text.endswith(ENDS_A_VALUE) else []
     if not keys:
         return text, ()
     ends = [key.start() for key in keys[1:]] + [len(text)]
     values = (text[key.end() : end] for key, end in zip(keys, ends, strict=True))
-    call = tuple((key[1], _value(value, key[1])) for key, value in zip(keys, values, strict=True))
+    call = tuple(
+        (key[1], _parse_value(value, key[1])) for key, value in zip(keys, values, strict=True)
+    )
     return text[: keys[0].start()], call
 
 
-def _value(text: str, key: str) -> object:
-    """Return the integer or the nested tuples that a value is, or its text if that is written otherwise."""
-    found = _structure(text)
-    return text if found is None or _nested(found, key) != text else found
+def _parse_value(text: str, key: str) -> object:
+    """Return a value as integer or nested tuples, or as text if those would not restore it."""
+    result = _structure(text)
+    return text if result is None or _format_value(result, key) != text else result
 
 
 def _structure(text: str) -> object:
-    """Return the integer or the nested tuples in a text, None for unbalanced brackets; skip all else."""
+    """Return the integer or nested tuples in a text, ignoring other characters.
+
+    Returns None if the brackets are unbalanced or nested too deeply.
+    """
     stack: list[list[object]] = [[]]
     for part in BRACKET_OR_INTEGER.findall(text):
         if part in "[(":
@@ -319,21 +345,23 @@ def _structure(text: str) -> object:
         elif part not in "])":
             stack[-1].append(int(part))
         elif len(stack) > 1:
-            done = tuple(stack.pop())
-            stack[-1].append(done)
-        if len(stack) > DEEPEST:
+            closed = tuple(stack.pop())
+            stack[-1].append(closed)
+        if len(stack) > MAX_DEPTH:
             return None
     return stack[0][0] if len(stack) == 1 and stack[0] else None
 
 
-def _nested(value: object, key: str, *, depth: int = 0) -> str:
-    """Write a value as PyTorch does: ``[[2, 3], []]``, but ``[(38,0), (0,-1)]`` for the ids of inputs."""
+def _format_value(value: object, key: str, *, depth: int = 0) -> str:
+    """Format a value as PyTorch: ``[[2, 3], []]``, or ``[(38,0), (0,-1)]`` for ids of inputs."""
     if not isinstance(value, tuple):
         return str(value)
     pair = depth > 0 and key == "input_op_ids"
     opening, between, closing = ("(", ",", ")") if pair else ("[", ", ", "]")
-    return opening + between.join(_nested(v, key, depth=depth + 1) for v in value) + closing
+    return opening + between.join(_format_value(v, key, depth=depth + 1) for v in value) + closing
 
 
 def _runs_backward(op: str) -> bool:
-    return bool(NODES.fullmatch(op) or (WORD.search(op) and not BOTH.search(op)))
+    return bool(
+        AUTOGRAD_NODE.fullmatch(op) or (BACKWARD_WORD.search(op) and not FORWARD_WORD.search(op))
+    )

@@ -1,23 +1,35 @@
-"""Nesting of push/pop ranges, computed on whole columns.
+"""Nesting of push/pop ranges, computed on whole columns: parents, levels, paths and modules.
 
-The ranges open at an instant, outermost first, are the chain of parents from the innermost one. Ranges
-that cross, which NVTX forbids within a domain but not between two, are cut into pieces that nest, so
-that the chain at any instant still is exactly the set of ranges with start <= instant < end.
+The ranges open at an instant are the innermost one and its chain of parents. NVTX forbids ranges
+that cross within a domain, but not between two domains. Ranges that cross are cut into pieces that
+nest, so that the chain at any instant is exactly the set of ranges with start <= instant < end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
-from bridge.join.arrays import NONE, Ints, by, outer_first, runs, stable
-from importers.texts import unique_names
+from bridge.join.arrays import (
+    NONE,
+    Flags,
+    Ints,
+    number_groups,
+    order_by,
+    outer_first_order,
+    run_edges,
+    stable_order,
+)
+from bridge.join.grammar import parse
+from importers import frames
+from importers.capture import Capture
+from importers.texts import Texts, unique_names
 
-# -- Paths of ops: ``step/forward/attn`` for each node of a nesting
+# -- Paths of ops, for example ``step/forward/attn``
 
 
 SEPARATOR = "/"
@@ -28,46 +40,49 @@ def paths(
 ) -> tuple[Ints, list[str]]:
     """Return the path of each node as a code, and the distinct paths; ``op`` is a code per node.
 
-    With ``dotted``, a name that goes on where the path around it ends, as ``encoder.0`` does in
-    ``encoder``, is a path already.
+    With ``dotted``, a name that continues the path around it, as ``encoder.0`` does in ``encoder``,
+    is the whole path.
     """
     code = np.full(len(nesting), NONE)
-    found: list[str] = []
+    result: list[str] = []
     level = nesting.levels()
     for depth in range(int(level.max(initial=-1)) + 1):
         nodes = np.flatnonzero(level == depth)
         above = np.where(depth > 0, code[nesting.parent[nodes]], NONE)
         keys, distinct = pd.factorize((above + 1) * len(names) + op[nodes])
-        code[nodes] = keys + len(found)
+        code[nodes] = keys + len(result)
         parents, ops = np.divmod(distinct, len(names))
-        found += [
-            _under(found[parent - 1], names[o], dotted=dotted) if parent else names[o]
+        result += [
+            _joined_path(result[parent - 1], names[o], dotted=dotted) if parent else names[o]
             for parent, o in zip(parents.tolist(), ops.tolist(), strict=True)
         ]
-    return unique_names(code, found)  # names hold slashes too: several ways may lead to one path
+    return unique_names(code, result)  # names may contain slashes, so two chains may have one path
 
 
-def _under(path: str, name: str, *, dotted: bool) -> str:
+def _joined_path(path: str, name: str, *, dotted: bool) -> str:
     return name if dotted and name.startswith(f"{path}.") else path + SEPARATOR + name
 
 
-# -- Nesting of push/pop ranges, computed on whole columns
+# -- The nesting
 
 
-ROUNDS = 1_000  # of cutting; a range of a real program crosses a few others
-PIECES = 4, 100_000  # per range, and besides
+MAX_ROUNDS = 1_000  # of cutting; a range of a real program crosses only a few others
+MAX_PIECES = 4, 100_000  # limit: factor per range, plus a constant
 
 
 class TangledError(ValueError):
-    """Ranges that cross each other so often that their pieces would fill the memory; says so in words for the user."""
+    """Ranges cross each other so often that their pieces would not fit in memory.
+
+    Has a message for the user.
+    """
 
 
 @dataclass(frozen=True)
 class Nesting:
-    """Nodes, one per range (or piece of one), sorted by stack, then start, outer before inner.
+    """Nodes, one per range or piece of a range, sorted by stack, then start, outer before inner.
 
-    ``range`` is the row each node stands for, ``parent`` a node or NONE; a parent comes before its
-    children. ``crossed`` says which ranges had to be cut.
+    ``range`` is the row of each node's range, ``parent`` a node or NONE. A parent comes before its
+    children. ``crossed`` holds the rows of the ranges that were cut.
     """
 
     stack: Ints
@@ -79,37 +94,38 @@ class Nesting:
 
     @classmethod
     def of(cls, stack: Ints, start: Ints, end: Ints, rows: Ints | None = None) -> Nesting:
-        """Nest ranges; ``rows`` are their row numbers, ``stack`` a number for each (thread, …).
+        """Nest ranges; ``rows`` are their row numbers, ``stack`` is a number for each (thread, …).
 
-        Ranges of no length are never open and get no node. Of two with the same start the longer is
-        outer; of two with the same interval the earlier row, which is the order of their pushes.
-        Raises TangledError.
+        Ranges of no length get no node. Of two ranges with the same start the longer one is outer.
+        Of two with the same interval the earlier row is outer, which is the order of their pushes.
+        Raises TangledError if ranges cross too often.
         """
         rows = np.arange(len(start)) if rows is None else rows
-        open_ever = end > start
-        if not open_ever.all():
-            stack, start, end, rows = (c[open_ever] for c in (stack, start, end, rows))
-        order = outer_first(stack, start, end)
+        has_length = end > start
+        if not has_length.all():
+            stack, start, end, rows = (c[has_length] for c in (stack, start, end, rows))
+        order = outer_first_order(stack, start, end)
         return cls._nested(stack[order], start[order], end[order], rows[order])
 
     @classmethod
     def _nested(cls, stack: Ints, start: Ints, end: Ints, rows: Ints) -> Nesting:
         crossed: list[Ints] = []
         rank = np.arange(len(rows))
-        most = PIECES[0] * len(rows) + PIECES[1]
-        while len(crossed) < ROUNDS and len(rows) <= most:
+        limit = MAX_PIECES[0] * len(rows) + MAX_PIECES[1]
+        while len(crossed) < MAX_ROUNDS and len(rows) <= limit:
             parent = parents(stack, start, end)
             crossing = np.flatnonzero((parent != NONE) & (end > end[parent]))
             if not len(crossing):
                 cut = np.unique(np.concatenate([*crossed, np.empty(0, np.int64)]))
                 return cls(stack, start, end, rows, parent, cut)
             crossed.append(rows[crossing])
-            # The piece after the cut stays inside whatever started before the range itself did.
-            at, rest = end[parent[crossing]], end[crossing]
-            end[crossing] = at
+            # ``rank`` keeps the piece after the cut inside the ranges that started before the
+            # range.
+            cut_time, old_end = end[parent[crossing]], end[crossing]
+            end[crossing] = cut_time
             stack, rows, rank = (np.append(c, c[crossing]) for c in (stack, rows, rank))
-            start, end = np.append(start, at), np.append(end, rest)
-            order = by(stack, start, rank)
+            start, end = np.append(start, cut_time), np.append(end, old_end)
+            order = order_by(stack, start, rank)
             stack, start, end, rows, rank = (c[order] for c in (stack, start, end, rows, rank))
         raise TangledError(
             "ranges of one thread cross each other by the thousand; is the export damaged?"
@@ -120,58 +136,168 @@ class Nesting:
 
     def innermost(self, stack: Ints, instant: Ints) -> Ints:
         """Return the innermost node open at each (stack, instant), or NONE."""
-        found = self._last_started(stack, instant)
-        left = np.flatnonzero(found != NONE)
-        while len(left):
-            left = left[self.end[found[left]] <= instant[left]]
-            found[left] = self.parent[found[left]]
-            left = left[found[left] != NONE]
-        return found
+        result = self._last_started(stack, instant)
+        pending = np.flatnonzero(result != NONE)
+        while len(pending):
+            pending = pending[self.end[result[pending]] <= instant[pending]]
+            result[pending] = self.parent[result[pending]]
+            pending = pending[result[pending] != NONE]
+        return result
+
+    def enclosing(self, stack: Ints, start: Ints, end: Ints) -> Ints:
+        """Return the innermost node of a stack that contains each interval, or NONE.
+
+        A node equal to the interval does not count, or two equal nodes could contain each other.
+        """
+        node = self.innermost(stack, start)
+        pending = np.flatnonzero(node != NONE)
+        while len(pending):
+            candidate = node[pending]
+            is_equal = (self.start[candidate] == start[pending]) & (
+                self.end[candidate] == end[pending]
+            )
+            pending = pending[(self.end[candidate] < end[pending]) | is_equal]
+            node[pending] = self.parent[node[pending]]
+            pending = pending[node[pending] != NONE]
+        return node
 
     def first_nodes(self, ranges: int) -> Ints:
-        """Return the node of each of so many ranges, of one cut in pieces the first; NONE without."""
-        found = np.full(ranges, NONE)
-        found[self.range[::-1]] = np.arange(len(self))[::-1]
-        return found
+        """Return the first node of each of ``ranges`` ranges, or NONE."""
+        result = np.full(ranges, NONE)
+        result[self.range[::-1]] = np.arange(len(self))[::-1]
+        return result
 
     def levels(self) -> Ints:
-        """Return the depth of each node, 0 being outermost."""
+        """Return the depth of each node; 0 is outermost."""
         depth = np.zeros(len(self), np.int64)
-        above = self.parent.copy()
-        left = np.flatnonzero(above != NONE)
-        while len(left):
-            depth[left] += 1
-            above[left] = self.parent[above[left]]
-            left = left[above[left] != NONE]
+        ancestor = self.parent.copy()
+        pending = np.flatnonzero(ancestor != NONE)
+        while len(pending):
+            depth[pending] += 1
+            ancestor[pending] = self.parent[ancestor[pending]]
+            pending = pending[ancestor[pending] != NONE]
         return depth
 
     def _last_started(self, stack: Ints, instant: Ints) -> Ints:
         """Return the last node of the stack with start <= instant, or NONE."""
-        found = np.full(len(instant), NONE)
-        order = stable(stack)
-        edges = runs(stack[order])
-        ours = runs(self.stack)
-        slices = {int(self.stack[a]): (a, b) for a, b in pairwise(ours)}
-        for first, last in pairwise(edges):  # one turn per thread
-            asked = order[first:last]
-            a, b = slices.get(int(stack[asked[0]]), (0, 0))
-            place = a - 1 + np.searchsorted(self.start[a:b], instant[asked], side="right")
-            found[asked] = np.where(place >= a, place, NONE)
-        return found
+        result = np.full(len(instant), NONE)
+        order = stable_order(stack)
+        row_edges = run_edges(stack[order])
+        node_edges = run_edges(self.stack)
+        slices = {int(self.stack[a]): (a, b) for a, b in pairwise(node_edges)}
+        for first, last in pairwise(row_edges):  # one iteration per stack
+            rows = order[first:last]
+            a, b = slices.get(int(stack[rows[0]]), (0, 0))
+            place = a - 1 + np.searchsorted(self.start[a:b], instant[rows], side="right")
+            result[rows] = np.where(place >= a, place, NONE)
+        return result
 
 
 def parents(stack: Ints, start: Ints, end: Ints) -> Ints:
-    """Return the last earlier node that is still open when each one starts.
+    """Return the last earlier node that is still open when each node starts, or NONE.
 
-    Everyone first looks at the neighbour before; whoever finds it ended looks on from where that
-    one looks. What lies between has ended too, so nothing is passed over, and looks double in
-    length: a handful of rounds, not one per node.
+    The first candidate is the node before. A candidate that has ended is replaced by its own
+    candidate: all nodes between the two have ended too. Distances double, so a few rounds suffice.
     """
-    looks = np.arange(-1, len(start) - 1)
-    looks[runs(stack)[:-1]] = NONE
-    left = np.flatnonzero(looks != NONE)
-    while len(left):
-        left = left[end[looks[left]] <= start[left]]
-        looks[left] = looks[looks[left]]
-        left = left[looks[left] != NONE]
-    return looks
+    candidate = np.arange(-1, len(start) - 1)
+    candidate[run_edges(stack)[:-1]] = NONE
+    pending = np.flatnonzero(candidate != NONE)
+    while len(pending):
+        pending = pending[end[candidate[pending]] <= start[pending]]
+        candidate[pending] = candidate[candidate[pending]]
+        pending = pending[candidate[pending] != NONE]
+    return candidate
+
+
+def inherited(nesting: Nesting, own: Ints) -> Ints:
+    """Return each node's own value, or the value of the nearest enclosing node that has one."""
+    value = own.copy()
+    ancestor = nesting.parent.copy()
+    pending = np.flatnonzero((value == NONE) & (ancestor != NONE))
+    while len(pending):
+        value[pending] = own[ancestor[pending]]
+        ancestor[pending] = nesting.parent[ancestor[pending]]
+        pending = pending[(value[pending] == NONE) & (ancestor[pending] != NONE)]
+    return value
+
+
+# -- Modules: the ranges that stand for modules of the model
+
+
+MODULE_CATEGORY = "module"  # NVTX category of a range that stands for a module
+
+
+LIBRARY_KINDS = ("operator", "communication")  # kinds of ranges that libraries write, not users
+
+
+@dataclass(frozen=True)
+class Modules:
+    """The ranges that stand for modules, as a nesting of their own.
+
+    ``nearest`` is the node of the nearest enclosing module of each node of all ranges, or NONE.
+    ``path`` is a code into ``paths`` per module node. ``marked`` says which of them are marked as
+    modules; others only take the place of modules.
+    """
+
+    nesting: Nesting
+    nearest: Ints
+    path: Ints
+    paths: Sequence[str]
+    marked: Flags
+
+    @classmethod
+    def of_report(cls, capture: Capture, nesting: Nesting, op: Ints, ops: Sequence[str]) -> Modules:
+        """Find the module ranges of a report; ``op`` is a code into ``ops`` per node.
+
+        Module ranges are those named ``nn.Module: X``, ``module:X`` or ``layer:X``, and those of
+        the category "module". In a report without any, all ranges count as modules that are neither
+        operators of a framework nor communication.
+        """
+        marked = _is_marked(capture)[nesting.range]
+        nodes = np.flatnonzero(_is_module(capture, nesting, marked))
+        module_node = np.full(len(nesting), NONE)
+        module_node[nodes] = np.arange(len(nodes))
+        nearest = inherited(nesting, module_node)
+        parent = nesting.parent[nodes]
+        modules = replace(
+            nesting,
+            **{c: getattr(nesting, c)[nodes] for c in ("stack", "start", "end", "range")},
+            parent=np.where(parent == NONE, NONE, np.append(nearest, NONE)[parent]),
+        )
+        path, names = paths(modules, op[nodes], [_module_name(name) for name in ops], dotted=True)
+        return cls(modules, nearest, path, names, marked[nodes])
+
+
+def _is_marked(capture: Capture) -> Flags:
+    """Return which ranges are modules by their name or category."""
+    name, category = capture.ranges["name"], capture.ranges["category"]
+    kinds = [parse(text).kind for text in name.cat.categories]
+    named = np.array([kind == "module" for kind in kinds], bool)[frames.codes(name)]
+    is_module = np.array([*(text == MODULE_CATEGORY for text in category.cat.categories), False])
+    marked: Flags = named | is_module[frames.codes(category)]
+    return marked
+
+
+def _is_module(capture: Capture, nesting: Nesting, named: Flags) -> Flags:
+    ranges = capture.ranges
+    labels = [parse(name) for name in ranges["name"].cat.categories]
+    code = frames.codes(ranges["name"])
+    is_candidate = np.array([label.kind not in LIBRARY_KINDS for label in labels], bool)[code]
+    is_candidate &= ~_is_pytorch_operator(capture, code)
+    report_of = frames.ints(ranges, "report")[nesting.range]
+    has_modules = np.bincount(report_of[named], minlength=int(report_of.max(initial=0)) + 1) > 0
+    return np.where(has_modules[report_of], named, is_candidate[nesting.range])
+
+
+def _is_pytorch_operator(capture: Capture, name: Ints) -> Flags:
+    """Return which ranges share their name with one that has PyTorch's per-call text."""
+    ranges = capture.ranges
+    sizes = capture.texts.sizes[frames.ints(ranges, "text")]
+    longer = sizes > Texts.of(ranges["name"].cat.categories).sizes[name]
+    key, _ = number_groups(frames.ints(ranges, "report"), name)
+    return np.isin(key, np.unique(key[longer]))
+
+
+def _module_name(op: str) -> str:
+    label = parse(op)
+    return str(dict(label.arguments).get("module", op)) if label.kind == "module" else op

@@ -1,9 +1,9 @@
-"""The sequence of work that repeats, found in the work of one process.
+"""Steps found by repetition: the sequence of work that repeats in one process.
 
-What comes again and again, a name or a few in a row or a range, may begin a step. What lies between two
-occurrences is a stretch; two are equal if they hold the same work, of each name as often. Steps are where
-equal stretches hold most of the work and the host takes part in each: it copies, waits, or asks whether
-something is done. Layers repeat too, but the host only issues them.
+A step may begin with a name, with a few names in a row, or with a range that recurs. The work
+between two occurrences is a stretch. Two stretches are equal if they contain the same work, each
+name equally often. Steps are the stretches whose equals cover most of the work and in each of which
+the host takes part: it copies, waits, or queries. Layers repeat too, but the host only issues them.
 """
 
 from __future__ import annotations
@@ -17,204 +17,224 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bridge.join.arrays import NONE, Flags, Ints, by, number, runs, stable
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges, stable_order
 from bridge.join.nesting import Nesting
-from bridge.join.steps import Steps
+from bridge.join.steps import REPETITION, Steps
 from importers import frames
-from importers.report import Report
+from importers.capture import Capture
 
-# -- Steps of the processes whose ranges name none: the work that repeats, read from a report
+# -- Reading the work of a process from a capture
 
 
-ASKING = re.compile(
-    r"cu\w*(?:Synchronize|EventQuery|StreamQuery)"
-)  # calls that wait for work, or ask
-OF_HOST = re.compile(r".*(?:Host|HtoD|DtoH)")  # copies to and from it
+# API calls that wait for work or query whether it is done.
+WAITING_CALLS = re.compile(r"cu\w*(?:Synchronize|EventQuery|StreamQuery)")
+HOST_COPIES = re.compile(r".*(?:Host|HtoD|DtoH)")  # copies to and from the host
 NEVER = np.iinfo(np.int64).min
 
 
 def with_repetition(
-    steps: Steps, report: Report, launch: Ints, duration: Ints, nesting: Nesting
+    steps: Steps, capture: Capture, launch: Ints, duration: Ints, nesting: Nesting
 ) -> Steps:
-    """Add to the steps that ranges name those that repeat, of the processes that have none.
+    """Return ``steps`` and, for processes that have none, the steps found by repetition.
 
-    ``launch`` and ``duration`` are of each activity. A step that was found has no range.
+    ``launch`` and ``duration`` (ns) are per activity. Steps found by repetition have no range.
     """
-    named = set(zip(steps.report.tolist(), steps.process.tolist(), strict=True))
-    keys = [frames.ints(report.activities, c) for c in ("report", "process")]
-    process, _ = number(*keys)
-    order = stable(process) if len(process) else process
-    found = [steps]
-    for a, b in pairwise(runs(process[order]).tolist()):  # a turn per process
-        of = int(keys[0][order[a]]), int(keys[1][order[a]])
-        if of not in named:
-            work = _work(report, order[a:b], of, launch, duration)
-            found.append(_steps(of, *repeated_steps(work, *_marks(report, nesting, of))))
-    return steps if len(found) == 1 else Steps.joined(found)
+    with_steps = set(zip(steps.report.tolist(), steps.process.tolist(), strict=True))
+    columns = [frames.ints(capture.activities, c) for c in ("report", "process")]
+    process, _ = number_groups(*columns)
+    order = stable_order(process) if len(process) else process
+    result = [steps]
+    for a, b in pairwise(run_edges(process[order]).tolist()):  # one iteration per process
+        key = int(columns[0][order[a]]), int(columns[1][order[a]])
+        if key not in with_steps:
+            work = _process_work(capture, order[a:b], key, launch, duration)
+            result.append(
+                _steps(key, *repeated_steps(work, *_recurring_ranges(capture, nesting, key)))
+            )
+    return steps if len(result) == 1 else Steps.concatenate(result)
 
 
-def _steps(of: tuple[int, int], start: Ints, end: Ints) -> Steps:
-    of_report, of_process = (np.full(len(start), key) for key in of)
-    return Steps(
-        np.full(len(start), NONE), np.arange(len(start)), of_report, of_process, start, end
-    )
+def _steps(key: tuple[int, int], start: Ints, end: Ints) -> Steps:
+    report, process = (np.full(len(start), value) for value in key)
+    number = np.arange(len(start))
+    unknown = np.full(len(start), NONE)
+    return Steps(unknown, number, report, process, start, end, np.full(len(start), REPETITION))
 
 
-# -- what a process did
-
-
-def _work(report: Report, rows: Ints, of: tuple[int, int], launch: Ints, duration: Ints) -> Work:
-    table, launched = report.activities, launch[rows] != NONE
-    ordered = bool(launched.any())  # by their launches; what has none ran before the report began
-    rows = rows[launched] if ordered else rows
+def _process_work(
+    capture: Capture, rows: Ints, key: tuple[int, int], launch: Ints, duration: Ints
+) -> Work:
+    """Return the work of one process, given as (report, process); ``rows`` are its activities."""
+    table, launched = capture.activities, launch[rows] != NONE
+    has_launches = bool(
+        launched.any()
+    )  # activities without a launch were issued before the report began
+    rows = rows[launched] if has_launches else rows
     began = frames.ints(table, "start")
-    issued = frames.ints(report.launches, "start")[launch[rows]] if ordered else began[rows]
-    order = by(issued)
+    issued = frames.ints(capture.launches, "start")[launch[rows]] if has_launches else began[rows]
+    order = order_by(issued)
     rows, issued = rows[order], issued[order]
     ran = began[rows] + duration[rows]
-    start, end, asks = _calls(report, of, launch)
-    reached = np.maximum.accumulate(np.append(NEVER, end))
-    last = max(int(issued[-1]) + 1, int(ran.max()))  # who waits later waits for nothing of this
-    before, after = (
-        reached[np.searchsorted(start, when)] for when in (issued, np.append(issued[1:], last))
+    start, end, is_wait = _host_calls(capture, key, launch)
+    last_return = np.maximum.accumulate(np.append(NEVER, end))
+    last_time = max(int(issued[-1]) + 1, int(ran.max()))  # later waits are not for this work
+    returned, done = (
+        last_return[np.searchsorted(start, when)]
+        for when in (issued, np.append(issued[1:], last_time))
     )
-    kernels = frames.is_kind(table, frames.KERNEL, frames.GRAPH)[rows]
-    copies = np.flatnonzero(_matching(table["name"], OF_HOST)[rows] & ~kernels)
-    asked = np.searchsorted(issued, start[asks], side="right") - 1
-    times = np.bincount(np.concatenate((copies, asked[asked >= 0])), minlength=len(rows))
+    is_kernel = frames.is_kind(table, frames.KERNEL, frames.GRAPH)[rows]
+    copies = np.flatnonzero(_matches(table["name"], HOST_COPIES)[rows] & ~is_kernel)
+    waited_for = np.searchsorted(issued, start[is_wait], side="right") - 1
+    host_parts = np.bincount(
+        np.concatenate((copies, waited_for[waited_for >= 0])), minlength=len(rows)
+    )
     return Work(
-        name=_names(table, rows),
+        name=_kernel_names(table, rows),
         issued=issued,
-        back=np.where(before == NEVER, issued, before) if ordered else issued,
-        done=after if ordered else ran,
-        spent=np.where(kernels, duration[rows], 0),
-        joint=times,
+        returned=np.where(returned == NEVER, issued, returned) if has_launches else issued,
+        done=done if has_launches else ran,
+        spent=np.where(is_kernel, duration[rows], 0),
+        host_parts=host_parts,
     )
 
 
-def _names(table: pd.DataFrame, rows: Ints) -> Ints:
-    """Return a code per row: of the demangled name, of what has none of its short one; from 0, none left out."""
+def _kernel_names(table: pd.DataFrame, rows: Ints) -> Ints:
+    """Return a dense code from 0 per row: of the demangled name, or else of the short name."""
     full, short = (frames.codes(table[c])[rows] for c in ("full_name", "name"))
-    several = len(table["full_name"].cat.categories)
-    code = np.where(full == NONE, short + 1 + several, full)
+    full_names = len(table["full_name"].cat.categories)
+    code = np.where(full == NONE, short + 1 + full_names, full)
     used = np.bincount(code) > 0
     names: Ints = (np.cumsum(used) - 1)[code]
     return names
 
 
-def _calls(report: Report, of: tuple[int, int], launch: Ints) -> tuple[Ints, Ints, Flags]:
-    """Return start and end of a process's calls that issued work or ask for it, and which of them ask."""
-    calls = report.launches
-    asks = _matching(calls["name"], ASKING)
-    matter = asks.copy()
-    matter[launch[launch != NONE]] = True
-    rows = np.flatnonzero(matter & _of(calls, of))
-    rows = rows[by(frames.ints(calls, "start")[rows])]
-    return frames.ints(calls, "start")[rows], frames.ints(calls, "end")[rows], asks[rows]
+def _host_calls(capture: Capture, key: tuple[int, int], launch: Ints) -> tuple[Ints, Ints, Flags]:
+    """Return start and end of the calls that issue work or wait for it, and which calls wait."""
+    calls = capture.launches
+    is_wait = _matches(calls["name"], WAITING_CALLS)
+    is_relevant = is_wait.copy()
+    is_relevant[launch[launch != NONE]] = True
+    rows = np.flatnonzero(is_relevant & _is_of_process(calls, key))
+    rows = rows[order_by(frames.ints(calls, "start")[rows])]
+    return frames.ints(calls, "start")[rows], frames.ints(calls, "end")[rows], is_wait[rows]
 
 
-def _marks(report: Report, nesting: Nesting, of: tuple[int, int]) -> tuple[Ints, Ints]:
-    """Return name and start of a process's ranges that recur, those alone that lie in no other such."""
-    ranges, parent = report.ranges, nesting.parent
-    ours = _of(ranges, of)[nesting.range]
+def _recurring_ranges(
+    capture: Capture, nesting: Nesting, key: tuple[int, int]
+) -> tuple[Ints, Ints]:
+    """Return name and start of the outermost recurring ranges of a process."""
+    ranges, parent = capture.ranges, nesting.parent
+    in_process = _is_of_process(ranges, key)[nesting.range]
     name = frames.codes(ranges["name"])[nesting.range]
-    often = np.bincount(name[ours & (name != NONE)], minlength=1) >= LEAST
-    recurs = np.append(often, False)[np.where(name < len(often), name, NONE)]
-    marks, level = [np.empty(0, np.int64)], np.flatnonzero(ours & (parent == NONE))
+    is_recurring = np.bincount(name[in_process & (name != NONE)], minlength=1) >= MIN_REPEATS
+    recurs = np.append(is_recurring, False)[np.where(name < len(is_recurring), name, NONE)]
+    marks, level = [np.empty(0, np.int64)], np.flatnonzero(in_process & (parent == NONE))
     while len(level):
         marks.append(level[recurs[level]])
-        under = np.zeros(len(nesting) + 1, bool)
-        under[level[~recurs[level]]] = True
-        level = np.flatnonzero(under[parent])
-    found = np.concatenate(marks)
-    return name[found], nesting.start[found]
+        is_open = np.zeros(len(nesting) + 1, bool)
+        is_open[level[~recurs[level]]] = True
+        level = np.flatnonzero(is_open[parent])
+    result = np.concatenate(marks)
+    return name[result], nesting.start[result]
 
 
-def _matching(column: pd.Series, pattern: re.Pattern[str]) -> Flags:
-    told = [pattern.match(name) is not None for name in column.cat.categories]
-    found: Flags = np.array([*told, False], bool)[frames.codes(column)]
-    return found
+def _matches(column: pd.Series, pattern: re.Pattern[str]) -> Flags:
+    is_match = [pattern.match(name) is not None for name in column.cat.categories]
+    result: Flags = np.array([*is_match, False], bool)[frames.codes(column)]
+    return result
 
 
-def _of(table: pd.DataFrame, of: tuple[int, int]) -> Flags:
-    keys = zip(("report", "process"), of, strict=True)
-    found: Flags = np.logical_and(*(frames.ints(table, column) == key for column, key in keys))
-    return found
+def _is_of_process(table: pd.DataFrame, key: tuple[int, int]) -> Flags:
+    report, process = key
+    result: Flags = (frames.ints(table, "report") == report) & (
+        frames.ints(table, "process") == process
+    )
+    return result
 
 
-# -- The sequence of work that repeats, found in the work of one process
+# -- Finding what repeats in the work of one process
 
 
 Floats = NDArray[np.float64]
 Numbers = TypeVar("Numbers", Ints, Floats)
 
-LEAST = 3  # equal stretches
-COVERED = 0.6  # of the kernels' time, and of the activities, by equal stretches
-NEAR = 0.1  # what covers so much less than the best holds a part of each step alone
-SAME = 1.5  # times the shortest is the same repetition, begun elsewhere; of the longest pause it is as long
-WHOLE = 0.8  # of the work of an equal stretch: other steps hold that at least
-LONG = 2  # times as much work as in an equal stretch: no step has more
-IN_A_ROW = (1, 2, 4)  # names
+MIN_REPEATS = 3  # equal stretches
+MIN_COVERED = 0.6  # share of the kernels' time and of the activities in equal stretches
+COVERED_TOLERANCE = (
+    0.1  # a group that covers this much less than the best is only a part of each step
+)
+SAME_FACTOR = (
+    1.5  # lengths (and pauses) within this factor of the best belong to the same repetition
+)
+MIN_SHARED = 0.8  # share of the work of an equal stretch that every other step contains
+MAX_FACTOR = 2  # a step has at most this many times the work of an equal stretch
+NAMES_IN_A_ROW = (1, 2, 4)  # lengths of the sequences of names with which a step may begin
 PRIMES = tuple(np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 @dataclass(frozen=True)
 class Work:
-    """The work of one process as it was issued: a row per activity, times in ns.
+    """The work of one process in the order of issue: one row per activity, times in ns.
 
-    ``name`` is a code; ``back`` is when the host had come back from all calls before, ``done`` from those
-    before the next row; ``spent`` a kernel's time, 0 for what is none; ``joint`` how often the host took part
-    from a row to the next.
+    ``name`` is a code. ``returned`` is when the host had returned from all calls before the row,
+    ``done`` from all calls before the next row. ``spent`` is the time of a kernel, 0 for other
+    activities. ``host_parts`` is how often the host took part between the row and the next.
     """
 
     name: Ints
     issued: Ints
-    back: Ints
+    returned: Ints
     done: Ints
     spent: Ints
-    joint: Ints
+    host_parts: Ints
 
     def __len__(self) -> int:
         return len(self.name)
 
     @property
     def pause(self) -> Ints:
-        """For how long the host had issued nothing before each row, in ns."""
-        pause: Ints = np.maximum(self.issued - self.back, 0)
+        """Time in ns before each row in which the host had issued nothing."""
+        pause: Ints = np.maximum(self.issued - self.returned, 0)
         return pause
 
 
 @dataclass(frozen=True)
-class Before:
-    """Sums over all rows before each, one more than rows: a stretch's own is a difference of two.
+class PrefixSums:
+    """Sums over the rows before each index, with one entry more than rows.
 
-    ``names`` are summed after `mixed`, so that equal sums are of equal names.
+    The sum over a stretch is a difference of two entries. ``names`` sums `scrambled` codes, so that
+    equal sums mean equal names.
     """
 
     names: Ints
     spent: Ints
-    joint: Ints
+    host_parts: Ints
 
     @classmethod
-    def of(cls, work: Work) -> Before:
-        """Add up."""
+    def of(cls, work: Work) -> PrefixSums:
+        """Return the sums of ``work``."""
         return cls(
-            *(np.append(0, np.cumsum(c)) for c in (mixed(work.name), work.spent, work.joint))
+            *(
+                np.append(0, np.cumsum(c))
+                for c in (scrambled(work.name), work.spent, work.host_parts)
+            )
         )
 
     def equal(self, row: Ints, other: Ints, length: Ints) -> Flags:
-        """Tell whether as many rows from the one as from the other hold the same work."""
+        """Return whether ``length`` rows from ``row`` and from ``other`` contain the same work."""
         rows = len(self.names) - 1
-        after, until = np.minimum(row + length, rows), np.minimum(other + length, rows)
-        same: Flags = self.names[after] - self.names[row] == self.names[until] - self.names[other]
+        end, other_end = np.minimum(row + length, rows), np.minimum(other + length, rows)
+        same: Flags = self.names[end] - self.names[row] == self.names[other_end] - self.names[other]
         return same & (np.maximum(row, other) + length <= rows)
 
 
 @dataclass(frozen=True)
-class Beginnings:
-    """Rows where a step may begin, in order; those with the same ``key`` begin with the same.
+class Candidates:
+    """Rows at which a step may begin, sorted.
 
-    ``time`` is when a range began there, and empty for rows that begin with a name.
+    Rows with the same ``key`` begin with the same names or range.
+
+    ``time`` is the start of the range in ns, and empty for rows that begin with names.
     """
 
     row: Ints
@@ -224,10 +244,10 @@ class Beginnings:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Groups of equal stretches: where the first of each begins, with what, how many rows each has.
+    """Groups of equal stretches: first row of the first stretch, its key, and the rows per stretch.
 
-    ``covered`` is the share of the work that they hold; ``pause`` for how long the host issued nothing before
-    they began, as the mean of its logarithm.
+    ``covered`` is the share of the work in the group. ``pause`` is the mean logarithm of the time
+    in which the host had issued nothing before a stretch began.
     """
 
     row: Ints
@@ -236,136 +256,166 @@ class Repeats:
     covered: Floats
     pause: Floats
 
-    def taken(self, rows: Flags) -> Repeats:
-        """Return some of them."""
+    def select(self, rows: Flags) -> Repeats:
+        """Return the groups of ``rows``."""
         return Repeats(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def repeated_steps(work: Work, name: Ints, start: Ints) -> tuple[Ints, Ints]:
-    """Return start and end of the steps of a process in ns, none if its work does not repeat.
+    """Return start and end in ns of the steps of a process; empty if its work does not repeat.
 
-    ``name`` and ``start`` are of ranges that may begin one.
+    ``name`` (a code) and ``start`` (ns) are of the ranges that may begin a step.
     """
-    if np.count_nonzero(work.joint) < LEAST - 1:  # there is one in each stretch
+    if np.count_nonzero(work.host_parts) < MIN_REPEATS - 1:  # the host takes part in each stretch
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    before = Before.of(work)
-    ways = [_with_ranges(work, name, start), *(_with_names(work, few) for few in IN_A_ROW)]
-    groups = [_repeats(work, before, way) for way in ways]
-    way = np.repeat(np.arange(len(ways)), [len(group.row) for group in groups])
-    if not len(way):
-        return way, way
-    columns = ([getattr(g, field.name) for g in groups] for field in fields(Repeats))
-    found = Repeats(*(np.concatenate(column) for column in columns))
-    best = _best(found)
-    return _parted(work, before, ways[way[best]], found.taken(np.arange(len(way)) == best))
+    sums = PrefixSums.of(work)
+    beginnings = [
+        _range_candidates(work, name, start),
+        *(_name_candidates(work, count) for count in NAMES_IN_A_ROW),
+    ]
+    groups = [_repeats(work, sums, candidates) for candidates in beginnings]
+    kind = np.repeat(np.arange(len(groups)), [len(group.row) for group in groups])
+    if not len(kind):
+        return kind, kind
+    columns = ([getattr(group, field.name) for group in groups] for field in fields(Repeats))
+    repeats = Repeats(*(np.concatenate(column) for column in columns))
+    best = _best(repeats)
+    repeats = repeats.select(np.arange(len(kind)) == best)
+    return _cut_steps(work, sums, beginnings[kind[best]], repeats)
 
 
-def mixed(numbers: Ints) -> Ints:
-    """Return numbers that look drawn by lot, equal ones for equal ones."""
-    found = (numbers.astype(np.uint64) + np.uint64(1)) * PRIMES[0]
+def scrambled(numbers: Ints) -> Ints:
+    """Return a hash of each number; equal numbers have equal hashes."""
+    result = (numbers.astype(np.uint64) + np.uint64(1)) * PRIMES[0]
     for shift, prime in ((30, PRIMES[1]), (27, PRIMES[2])):
-        found = (found ^ (found >> np.uint64(shift))) * prime
-    return (found ^ (found >> np.uint64(31))).view(np.int64)
+        result = (result ^ (result >> np.uint64(shift))) * prime
+    return (result ^ (result >> np.uint64(31))).view(np.int64)
 
 
-def _with_names(work: Work, few: int) -> Beginnings:
-    """Let what begins with the same few names in a row begin a step."""
-    key, several = work.name, int(work.name.max(initial=0)) + 1
-    for ahead in range(1, min(few, len(work))):
-        key = key[: len(work) - ahead] * several + work.name[ahead:]
-        if ahead > 1:  # the numbers would outgrow 64 bits
-            key = mixed(key)
-    return Beginnings(np.arange(len(key)), key, np.empty(0, np.int64))
+def _name_candidates(work: Work, count: int) -> Candidates:
+    """Return all rows as candidates, keyed by the ``count`` names that begin there."""
+    key, name_count = work.name, int(work.name.max(initial=0)) + 1
+    for offset in range(1, min(count, len(work))):
+        key = key[: len(work) - offset] * name_count + work.name[offset:]
+        if offset > 1:  # keeps the key within 64 bits
+            key = scrambled(key)
+    return Candidates(np.arange(len(key)), key, np.empty(0, np.int64))
 
 
-def _with_ranges(work: Work, name: Ints, start: Ints) -> Beginnings:
-    order = by(start)
+def _range_candidates(work: Work, name: Ints, start: Ints) -> Candidates:
+    """Return the first row issued in each range as candidates, keyed by the range's name."""
+    order = order_by(start)
     row = np.searchsorted(work.issued, start[order])
-    there = row < len(work)
-    return Beginnings(row[there], name[order][there], start[order][there])
+    present = row < len(work)
+    return Candidates(row[present], name[order][present], start[order][present])
 
 
-def _repeats(work: Work, before: Before, way: Beginnings) -> Repeats:
-    """Return the groups of equal stretches that hold enough of the work."""
-    order = _order(way.key)
-    row, key = way.row[order], way.key[order]
+def _repeats(work: Work, sums: PrefixSums, candidates: Candidates) -> Repeats:
+    """Return the groups of equal stretches that cover enough of the work."""
+    order = _stable_order(candidates.key)
+    row, key = candidates.row[order], candidates.key[order]
     next_to = np.flatnonzero(key[1:] == key[:-1])
-    first, after = row[next_to], row[next_to + 1]
-    chosen = (after - first > 1) & (before.joint[after] > before.joint[first])
-    first, after, own = first[chosen], after[chosen], key[next_to][chosen]
-    alike = mixed(mixed(before.names[after] - before.names[first]) + own)
-    order = _order(alike)
-    edges = runs(alike[order])
-    often = np.flatnonzero(np.diff(edges) >= LEAST - 1)
-    one = order[edges[often]]
-    begin, own, length = first[one], own[one], (after - first)[one]
-    last = row[np.searchsorted(key, own, side="right") - 1]  # no stretch, for none begins after it
-    more = before.equal(begin, last, length)
-    times = np.diff(edges)[often] + more
-    spent = _summed((before.spent[after] - before.spent[first])[order], edges)[often]
-    spent += more * (before.spent[np.minimum(last + length, len(work))] - before.spent[last])
-    pause = _summed(np.log1p(work.pause[first[order]]), edges)[often] / np.diff(edges)[often]
-    covered = np.minimum(spent / max(1, before.spent[-1]), times * length / max(1, len(work)))
-    return Repeats(begin, own, length, covered, pause).taken(
-        (times >= LEAST) & (covered >= COVERED)
+    begin_row, end_row = row[next_to], row[next_to + 1]
+    is_stretch = (end_row - begin_row > 1) & (sums.host_parts[end_row] > sums.host_parts[begin_row])
+    begin_row, end_row, stretch_key = (
+        begin_row[is_stretch],
+        end_row[is_stretch],
+        key[next_to][is_stretch],
+    )
+    content = scrambled(scrambled(sums.names[end_row] - sums.names[begin_row]) + stretch_key)
+    order = _stable_order(content)
+    edges = run_edges(content[order])
+    repeated = np.flatnonzero(np.diff(edges) >= MIN_REPEATS - 1)
+    first_stretch = order[edges[repeated]]
+    begin, stretch_key, length = (
+        begin_row[first_stretch],
+        stretch_key[first_stretch],
+        (end_row - begin_row)[first_stretch],
+    )
+    last = row[
+        np.searchsorted(key, stretch_key, side="right") - 1
+    ]  # begins no stretch, because no candidate follows
+    is_last_equal = sums.equal(begin, last, length)
+    times = np.diff(edges)[repeated] + is_last_equal
+    spent = _run_sums((sums.spent[end_row] - sums.spent[begin_row])[order], edges)[repeated]
+    spent += is_last_equal * (sums.spent[np.minimum(last + length, len(work))] - sums.spent[last])
+    pause = (
+        _run_sums(np.log1p(work.pause[begin_row[order]]), edges)[repeated]
+        / np.diff(edges)[repeated]
+    )
+    covered = np.minimum(spent / max(1, sums.spent[-1]), times * length / max(1, len(work)))
+    return Repeats(begin, stretch_key, length, covered, pause).select(
+        (times >= MIN_REPEATS) & (covered >= MIN_COVERED)
     )
 
 
-def _best(found: Repeats) -> int:
-    """Choose among the shortest of what covers most; there, where the host pauses longest."""
-    near = found.covered >= found.covered.max() - NEAR
-    near &= found.length <= SAME * found.length[near].min()
-    near &= found.pause >= found.pause[near].max() - np.log(SAME)
-    best = np.where(near, found.covered, 0)
-    return int(np.argmax(best))  # of equal ones a range, then a single name
+def _best(repeats: Repeats) -> int:
+    """Return the best group: of those that cover most, the shortest with the longest pause."""
+    is_candidate = repeats.covered >= repeats.covered.max() - COVERED_TOLERANCE
+    is_candidate &= repeats.length <= SAME_FACTOR * repeats.length[is_candidate].min()
+    is_candidate &= repeats.pause >= repeats.pause[is_candidate].max() - np.log(SAME_FACTOR)
+    covered = np.where(is_candidate, repeats.covered, 0)
+    return int(
+        np.argmax(covered)
+    )  # the first of equal groups: ranges come first, then single names
 
 
-def _parted(work: Work, before: Before, way: Beginnings, found: Repeats) -> tuple[Ints, Ints]:
-    """Part the work where its steps begin; leave out what holds too little of an equal stretch, or far more."""
-    first, length = int(found.row[0]), int(found.length[0])
-    chosen = np.flatnonzero(way.key == found.key)
-    chosen = chosen[np.diff(way.row[chosen], append=len(work)) > length // 2]
-    row = way.row[chosen]
-    after = np.append(row[1:], len(work))
-    last = np.arange(len(row)) == len(row) - 1
-    long = after - row > LONG * length
-    equal = before.equal(row, np.full(len(row), first), np.full(len(row), length))
-    cut = (long | last) & equal
-    after = np.where(cut, row + length, after)
-    kept = cut | (equal & (after - row == length))
-    asked = np.flatnonzero(~kept & ~long)
-    whole = np.bincount(work.name[first : first + length], minlength=int(work.name.max()) + 1)
-    kept[asked] = _held(work, row[asked], after[asked], whole) >= WHOLE * length
-    start = way.time[chosen] if len(way.time) else _resumed(work, row)
-    following = np.append(start[1:], np.iinfo(np.int64).max)
-    end = np.where(cut | last, np.minimum(work.done[after - 1], following), following)
-    return start[kept], end[kept]
+def _cut_steps(
+    work: Work, sums: PrefixSums, candidates: Candidates, repeats: Repeats
+) -> tuple[Ints, Ints]:
+    """Return start and end in ns of the steps.
+
+    Drop stretches with too little or far too much work.
+    """
+    first, length = int(repeats.row[0]), int(repeats.length[0])
+    beginnings = np.flatnonzero(candidates.key == repeats.key)
+    beginnings = beginnings[np.diff(candidates.row[beginnings], append=len(work)) > length // 2]
+    row = candidates.row[beginnings]
+    end_row = np.append(row[1:], len(work))
+    is_last = np.arange(len(row)) == len(row) - 1
+    is_too_long = end_row - row > MAX_FACTOR * length
+    is_equal = sums.equal(row, np.full(len(row), first), np.full(len(row), length))
+    is_cut = (is_too_long | is_last) & is_equal
+    end_row = np.where(is_cut, row + length, end_row)
+    is_step = is_cut | (is_equal & (end_row - row == length))
+    unequal = np.flatnonzero(~is_step & ~is_too_long)
+    name_counts = np.bincount(work.name[first : first + length], minlength=int(work.name.max()) + 1)
+    is_step[unequal] = (
+        _shared_work(work, row[unequal], end_row[unequal], name_counts) >= MIN_SHARED * length
+    )
+    start = candidates.time[beginnings] if len(candidates.time) else _resume_times(work, row)
+    next_start = np.append(start[1:], np.iinfo(np.int64).max)
+    end = np.where(is_cut | is_last, np.minimum(work.done[end_row - 1], next_start), next_start)
+    return start[is_step], end[is_step]
 
 
-def _held(work: Work, row: Ints, after: Ints, whole: Ints) -> Ints:
-    """Return how much of some work, given as how often each name occurs, there is from each row to where it ends."""
-    size = after - row
+def _shared_work(work: Work, row: Ints, end_row: Ints, name_counts: Ints) -> Ints:
+    """Return how many activities of ``name_counts`` each stretch [row, end_row) contains."""
+    size = end_row - row
     stretch = np.repeat(np.arange(len(row)), size)
     place = np.arange(len(stretch)) + np.repeat(row - np.cumsum(size) + size, size)
-    pair, times = np.unique(stretch * len(whole) + work.name[place], return_counts=True)
-    one, name = np.divmod(pair, len(whole))
-    held = np.zeros(len(row), np.int64)
-    np.add.at(held, one, np.minimum(times, whole[name]))
-    return held
+    pair, counts = np.unique(stretch * len(name_counts) + work.name[place], return_counts=True)
+    stretch_of, name = np.divmod(pair, len(name_counts))
+    result = np.zeros(len(row), np.int64)
+    np.add.at(result, stretch_of, np.minimum(counts, name_counts[name]))
+    return result
 
 
-def _resumed(work: Work, row: Ints) -> Ints:
-    """Return when the host came back before each row; before the first one no sooner than it does elsewhere."""
+def _resume_times(work: Work, row: Ints) -> Ints:
+    """Return when the host returned before each row in ns.
+
+    The first pause is at most the median pause.
+    """
     pause = work.pause[row]
     pause[0] = min(int(pause[0]), int(np.median(pause)))
     return work.issued[row] - pause
 
 
-def _order(key: Ints) -> Ints:
-    return stable(key) if len(key) else np.empty(0, np.int64)
+def _stable_order(key: Ints) -> Ints:
+    return stable_order(key) if len(key) else np.empty(0, np.int64)
 
 
-def _summed(values: Numbers, edges: Ints) -> Numbers:
-    """Return the sum of each run."""
-    found: Numbers = np.add.reduceat(values, edges[:-1]) if len(values) else values
-    return found
+def _run_sums(values: Numbers, edges: Ints) -> Numbers:
+    """Return the sum of ``values`` in each run."""
+    result: Numbers = np.add.reduceat(values, edges[:-1]) if len(values) else values
+    return result

@@ -1,4 +1,4 @@
-"""Steps: the ranges that part a run into its iterations, found by what they are called."""
+"""Steps: the ranges of the iterations of a run, found by their names."""
 
 from __future__ import annotations
 
@@ -9,29 +9,34 @@ from itertools import pairwise
 
 import numpy as np
 
-from bridge.join.arrays import NONE, Flags, Ints, by, number, runs
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from importers import frames
-from importers.report import Report
+from importers.capture import Capture
 
-OURS = r"(?:train(?:ing)?|global)[ _-]?"
+PREFIX = r"(?:train(?:ing)?|global)[ _-]?"
 NUMBERED = r"(?:[ _#:=-]*(\d{1,18})(?: *(?:to|of|/|-) *\d+)?)"
-KINDS = tuple(  # the first of these that a process has tells its steps
+KINDS = tuple(  # the first of these that occurs in a process marks its steps
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"ProfilerStep{NUMBERED}",
-        rf"(?:{OURS})?step{NUMBERED}?",
-        rf"(?:{OURS})?iter(?:ation)?{NUMBERED}?",
-        rf"(?:{OURS})?(?:mini[ _-]?)?batch{NUMBERED}",
+        rf"(?:{PREFIX})?step{NUMBERED}?",
+        rf"(?:{PREFIX})?iter(?:ation)?{NUMBERED}?",
+        rf"(?:{PREFIX})?(?:mini[ _-]?)?batch{NUMBERED}",
     )
 )
+FOUND = ("range", "optimizer", "repetition")
+RANGE, OPTIMIZER, REPETITION = range(len(FOUND))
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of all processes, by report and process in order of time; none overlaps the next.
+    """The steps of all processes, sorted by report, process and time.
 
-    ``range`` is the row of each step's range, NONE for one that was found by repetition; ``number`` is what its name says, else its place among the
-    steps of its process, from 0.
+    They do not overlap in a process.
+
+    ``range`` is the row of each step's range; of a step that an optimizer ends it is the range of
+    that, of a step that was found by repetition NONE. ``number`` is the number in its name, or else
+    its index among the steps of its process, from 0. ``found_by`` is a position in `FOUND`.
     """
 
     range: Ints
@@ -40,102 +45,120 @@ class Steps:
     process: Ints
     start: Ints
     end: Ints
+    found_by: Ints
 
     @classmethod
-    def of(cls, report: Report) -> Steps:
-        """Find the steps of a report: of one kind and one thread per process, outermost ones alone."""
-        ranges = report.ranges
-        kind, said = _named(ranges["name"].cat.categories)
+    def of(cls, capture: Capture) -> Steps:
+        """Find the steps: per process the outermost ranges of one kind on one thread."""
+        ranges = capture.ranges
+        kind, step_number = _step_kinds(ranges["name"].cat.categories)
         code = frames.codes(ranges["name"])
         rows = np.flatnonzero(np.append(kind, NONE)[code] != NONE)
-        rows = rows[_of_one_thread(report, rows, kind[code[rows]])]
-        columns = (frames.ints(ranges, c)[rows] for c in ("report", "process", "start", "end"))
-        return _numbered(_outermost(_in_order(cls(rows, said[code[rows]], *columns))))
+        rows = rows[is_on_main_thread(capture, rows, kind[code[rows]])]
+        report, process, start, end = (
+            frames.ints(ranges, c)[rows] for c in ("report", "process", "start", "end")
+        )
+        number, found_by = step_number[code[rows]], np.full(len(rows), RANGE)
+        steps = cls(rows, number, report, process, start, end, found_by)
+        return _numbered(outermost(in_order(steps)))
 
     @classmethod
-    def joined(cls, parts: Sequence[Steps]) -> Steps:
-        """Put the steps of different processes together."""
+    def concatenate(cls, parts: Sequence[Steps]) -> Steps:
+        """Concatenate the steps of different processes."""
         columns = (
             np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)
         )
-        return _in_order(cls(*columns))
+        return in_order(cls(*columns))
 
     def __len__(self) -> int:
         return len(self.range)
 
     def at(self, report: Ints, process: Ints, time: Ints) -> Ints:
-        """Return the step (its place in these columns) that was open at each time, or NONE."""
-        found = np.full(len(time), NONE)
+        """Return the index of the step that was open at each time in ns, or NONE."""
+        result = np.full(len(time), NONE)
         for first, last in self.by_process():
-            ours = (report == self.report[first]) & (process == self.process[first])
-            place = np.searchsorted(self.start[first:last], time[ours], side="right") + first - 1
-            inside = (place >= first) & (time[ours] < self.end[np.maximum(place, first)])
-            found[ours] = np.where(inside, place, NONE)
-        return found
+            in_process = (report == self.report[first]) & (process == self.process[first])
+            place = (
+                np.searchsorted(self.start[first:last], time[in_process], side="right") + first - 1
+            )
+            inside = (place >= first) & (time[in_process] < self.end[np.maximum(place, first)])
+            result[in_process] = np.where(inside, place, NONE)
+        return result
 
     def by_process(self) -> Iterable[tuple[int, int]]:
-        """Return where the steps of each process begin and end in these columns."""
-        return pairwise(runs(number(self.report, self.process)[0]).tolist())
+        """Return the first and the end index of the steps of each process."""
+        return pairwise(run_edges(number_groups(self.report, self.process)[0]).tolist())
 
-    def taken(self, rows: Ints | Flags) -> Steps:
-        """Return some of the steps."""
+    def select(self, rows: Ints | Flags) -> Steps:
+        """Return the steps of ``rows``."""
         columns = (getattr(self, field.name) for field in fields(self))
         return Steps(*(column[rows] for column in columns))
 
 
-def _in_order(steps: Steps) -> Steps:
-    return steps.taken(by(steps.report, steps.process, steps.start, -steps.end))
+def in_order(steps: Steps) -> Steps:
+    """Sort steps by report, process and time, the longer of two with the same start first."""
+    return steps.select(order_by(steps.report, steps.process, steps.start, -steps.end))
 
 
-def _outermost(steps: Steps) -> Steps:
-    """Leave out what starts before an earlier one of its process has ended."""
+def outermost(steps: Steps) -> Steps:
+    """Drop steps that start before an earlier step of their process has ended."""
     ended = np.full(len(steps), np.iinfo(np.int64).min)
     for first, last in steps.by_process():
         ended[first + 1 : last] = np.maximum.accumulate(steps.end[first : last - 1])
-    return steps.taken(steps.start >= ended)
+    return steps.select(steps.start >= ended)
 
 
 def _numbered(steps: Steps) -> Steps:
-    """Number by place the steps of a process whose names say no number, or one number twice."""
-    said = steps.number.copy()
+    """Number the steps of a process from 0 if names lack numbers or repeat them."""
+    step_number = steps.number.copy()
     for first, last in steps.by_process():
-        ours = said[first:last]
-        if (ours == NONE).any() or len(np.unique(ours)) < len(ours):
-            said[first:last] = np.arange(last - first)
-    return replace(steps, number=said)
+        own_numbers = step_number[first:last]
+        if (own_numbers == NONE).any() or len(np.unique(own_numbers)) < len(own_numbers):
+            step_number[first:last] = np.arange(last - first)
+    return replace(steps, number=step_number)
 
 
-def _named(names: Iterable[str]) -> tuple[Ints, Ints]:
-    """Return per name which of `KINDS` it is, or NONE, and the number in it, or NONE."""
+def without_number(name: str) -> str:
+    """Return the name of a step with ``*`` in place of its number; other names are returned as they are."""
+    for pattern in KINDS:
+        if (match := pattern.fullmatch(name)) and match[1]:
+            return f"{name[: match.start(1)]}*{name[match.end(1) :]}"
+    return name
+
+
+def _step_kinds(names: Iterable[str]) -> tuple[Ints, Ints]:
+    """Return for each name the index into `KINDS` or NONE, and the number in it or NONE."""
     names = list(names)
-    kind, said = np.full(len(names), NONE), np.full(len(names), NONE)
-    for nth, name in enumerate(names):
-        for of, pattern in enumerate(KINDS):
+    kind, step_number = np.full(len(names), NONE), np.full(len(names), NONE)
+    for index, name in enumerate(names):
+        for kind_index, pattern in enumerate(KINDS):
             if match := pattern.fullmatch(name):
-                kind[nth] = of
-                said[nth] = int(match[1]) if match[1] else NONE
+                kind[index] = kind_index
+                step_number[index] = int(match[1]) if match[1] else NONE
                 break
-    return kind, said
+    return kind, step_number
 
 
-def _of_one_thread(report: Report, rows: Ints, kind: Ints) -> Flags:
-    """Choose per process its first kind of steps, and the thread that spends most time in those."""
+def is_on_main_thread(capture: Capture, rows: Ints, kind: Ints) -> Flags:
+    """Select per process its first kind of steps, on the thread that spends most time in those."""
     columns = ("report", "process", "thread", "start", "end")
-    of, process, thread, start, end = (frames.ints(report.ranges, c)[rows] for c in columns)
-    group, first = number(of, process)
-    least = np.full(len(first), len(KINDS))
-    np.minimum.at(least, group, kind)
-    chosen: Flags = kind == least[group]
-    home, members = number(group, thread)
-    spent = np.zeros(len(members), np.int64)
-    np.add.at(spent, home[chosen], (end - start)[chosen])
-    most = np.zeros(len(first), np.int64)
-    np.maximum.at(most, group[members], spent)
-    winner = np.full(len(first), len(members))
+    report, process, thread, start, end = (frames.ints(capture.ranges, c)[rows] for c in columns)
+    group, first = number_groups(report, process)
+    first_kind = np.full(len(first), len(KINDS))
+    np.minimum.at(first_kind, group, kind)
+    has_kind: Flags = kind == first_kind[group]
+    member, member_row = number_groups(group, thread)
+    member_time = np.zeros(len(member_row), np.int64)
+    np.add.at(member_time, member[has_kind], (end - start)[has_kind])
+    max_time = np.zeros(len(first), np.int64)
+    np.maximum.at(max_time, group[member_row], member_time)
+    winner = np.full(len(first), len(member_row))
     np.minimum.at(
         winner,
-        group[members],
-        np.where(spent == most[group[members]], np.arange(len(members)), len(members)),
+        group[member_row],
+        np.where(
+            member_time == max_time[group[member_row]], np.arange(len(member_row)), len(member_row)
+        ),
     )
-    of_winner: Flags = home == winner[group]
-    return chosen & of_winner
+    is_winner: Flags = member == winner[group]
+    return has_kind & is_winner

@@ -1,1 +1,1 @@
-"""What ops, kernels and GPUs are: classes of kernels, FLOP formulas, data sheets; light."""
+"""Facts about ops, kernels and GPUs: FLOP formulas, classes of kernels, data sheets."""

@@ -1,4 +1,4 @@
-"""The timeline as Chrome trace JSON, for Perfetto and chrome://tracing, streamed in bounded memory."""
+"""The timeline as Chrome trace JSON in the style of a profiler, streamed in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,38 +9,54 @@ from typing import Any
 
 import numpy as np
 
-from bridge.analyze.timeline import Arrows, Chain, Json, Links, Listed, Named, Slices, Timeline
+from bridge.analyze.timeline import (
+    Arrows,
+    Chain,
+    Json,
+    Links,
+    ListColumn,
+    NameColumn,
+    Slices,
+    Timeline,
+)
 from bridge.analyze.tracks import Group, Track, rank_of
-from bridge.render.chunks import printed
 from bridge.render.text_columns import (
-    Given,
     Ints,
     Lines,
     Micros,
     Names,
     Number,
+    OptionalNumber,
     Path,
     Piece,
     Text,
     Through,
     numbers,
+    printed_chunks,
 )
-from importers.report import Report
+from importers.capture import Capture
 
-# -- How each kind of event of a Chrome trace is written, in the manner of one tool or another
+# -- Events as lines of JSON
 
 
 MISSING = -1
 END = Text(b"}}")
-BOUND = 1 << 40  # beyond the numbers that viewers give to arrows of the other kind
+FIRST_BIND_ID = 1 << 40  # above the numbers of the other arrows
 
 
 @dataclass(frozen=True)
 class Style:
-    """The manner: what arrows from a call are called, and with which argument all begin.
+    """How a profiler writes its traces.
 
-    That is ``first``, of every row that has arguments; where none is named, the kind. ``paired`` slices
-    are two events, their begin and their end, instead of one.
+    Attributes:
+        first: the argument that comes first, in every row that has arguments; "": the kind of the
+            event.
+        paired: whether a slice is two events, its begin and its end.
+        whole_microseconds: whether times are whole microseconds.
+        tracks_by_name: whether the id of a track is its name.
+        arrow_category: the category of arrows from API calls to activities.
+        arrow_name: the name of these arrows.
+
     """
 
     first: str = ""
@@ -48,30 +64,30 @@ class Style:
     whole_microseconds: bool = False
     tracks_by_name: bool = False
 
-    def tid(self, track: Track) -> bytes:
-        """Return what a track is known by."""
-        return b'"' + escaped(track.name) + b'"' if self.tracks_by_name else b"%d" % track.tid
-
     arrow_category: str = "api"
     arrow_name: str = "launch"
+
+    def tid(self, track: Track) -> bytes:
+        """Return the thread id of a track in JSON."""
+        return b'"' + escaped(track.name) + b'"' if self.tracks_by_name else b"%d" % track.tid
 
 
 NATIVE = Style()
 
 
 class Events:
-    """The events of a timeline as lines."""
+    """The events of a timeline as lines of JSON."""
 
     def __init__(self, timeline: Timeline, style: Style = NATIVE) -> None:
         self.timeline, self.style, self.base = timeline, style, timeline.base
-        # Where an event is drawn is one of few texts: one lookup instead of two numbers.
+        # The process and track of an event are one of few texts: one lookup instead of two numbers.
         self.places = [
             f',"pid":{t.group.pid},"tid":'.encode() + style.tid(t) + b',"ts":'
             for t in timeline.tracks
         ]
 
     def lines(self) -> Iterator[Lines]:
-        """Give all events, a kind at a time."""
+        """Yield all events, one kind after another."""
         timeline = self.timeline
         yield from map(self._slices, timeline.slices)
         yield from self._phases(timeline.phases)
@@ -83,20 +99,20 @@ class Events:
             yield from self._links(links)
 
     def _slices(self, s: Slices) -> Lines:
-        """Complete events with their arguments, or their begins and ends."""
+        """Return complete events with their arguments, or begin and end events."""
         if self.style.paired:
             return self._pairs(s)
         end: list[Piece] = [
             Text(b',"dur":'),
             Micros(s.duration),
-            *self._bound(s),
+            *self._binding(s),
             *self._args(s),
             Text(b"}"),
         ]
         return Lines([*self._head("X", s, s.start), *end], s.rows)
 
     def _pairs(self, s: Slices) -> Lines:
-        """Begins and ends, those of a track in order of time; both have the arguments."""
+        """Return begin and end events, in order of time per track; both have the arguments."""
         row, is_end = s.boundaries()
         name = Names(s.name.codes, list(map(escaped, s.name.names)))
         time = s.start[row] + np.where(is_end, s.duration[row], 0)
@@ -113,7 +129,7 @@ class Events:
         return Lines(pieces, np.arange(len(row)))
 
     def _phases(self, s: Slices) -> list[Lines]:
-        """Asynchronous events: phases may overlap, and belong to no stack."""
+        """Return asynchronous events, for phases may overlap and are on no stack."""
         ident: list[Piece] = [
             Text(b',"id2":{"local":"'),
             Number(np.arange(len(s.start))),
@@ -126,27 +142,30 @@ class Events:
         ]
 
     def _marks(self, s: Slices) -> Lines:
-        """Instants of a thread."""
+        """Return instant events of a thread."""
         return Lines([*self._head("i", s, s.start), Text(b',"s":"t"}')], s.rows)
 
     def _instants(self, s: Slices) -> Lines:
-        """Instants with arguments, the first of which every one has."""
+        """Return instant events with arguments; the first argument is present in every row."""
         first, *rest = s.args
         args = [*_arg(first, s.args[first], b""), *(p for a in rest for p in _arg(a, s.args[a]))]
         end: list[Piece] = [Text(b',"s":"t","args":{'), *args, END]
         return Lines([*self._head("i", s, s.start), *end], s.rows)
 
     def _counters(self, s: Slices) -> Lines:
-        """Samples of numbers; the texts of reals are JSON already."""
+        """Return counter events; the texts of real numbers are JSON already."""
         match s.args["value"]:
-            case Named(codes, texts) | Json(codes, texts):
-                shown: Piece = Names(codes, [text.encode() for text in texts])
+            case NameColumn(codes, texts) | Json(codes, texts):
+                piece: Piece = Names(codes, [text.encode() for text in texts])
             case value:
-                shown = Number(value)  # type: ignore[arg-type]
-        return Lines([*self._head("C", s, s.start), Text(b',"args":{"value":'), shown, END], s.rows)
+                piece = Number(value)  # type: ignore[arg-type]
+        return Lines([*self._head("C", s, s.start), Text(b',"args":{"value":'), piece, END], s.rows)
 
     def _arrows(self, a: Arrows) -> list[Lines]:
-        """Both ends of the arrows from calls, numbered through: correlation ids repeat across processes."""
+        """Return both ends of the arrows from API calls to activities.
+
+        They are numbered from 1, because correlation ids repeat across processes.
+        """
         number = Number(np.arange(1, len(a.call) + 1))
         call = [Through(p, a.call) for p in self._at(a.calls, a.calls.start)]
         to = self._at(a.activities, a.activities.start)
@@ -156,20 +175,21 @@ class Events:
             _end(category, name, "f", number, to, a.rows),
         ]
 
-    def _bound(self, s: Slices) -> list[Piece]:
-        """What binds an op to its API calls: a number that they share.
+    def _binding(self, s: Slices) -> list[Piece]:
+        """Return the pieces that bind an op to its API calls: a number that they share.
 
-        An event of its own could not: viewers would take it for one of the slice that began last, be it over or not.
+        A flow event of its own would not do: viewers attach it to the slice that began last, even
+        if that slice has ended.
         """
         a = self.timeline.arrows
         rows = a.rows[a.op[a.rows] != MISSING]
-        bound = np.full(len(s.start), MISSING)
+        number = np.full(len(s.start), MISSING)
         if s.role == a.ops.role:
-            bound[a.op[rows]] = a.op[rows] + BOUND
-            return [Given(b',"flow_out":true,"bind_id":', bound)] if len(rows) else []
+            number[a.op[rows]] = a.op[rows] + FIRST_BIND_ID
+            return [OptionalNumber(b',"flow_out":true,"bind_id":', number)] if len(rows) else []
         if s.role == a.calls.role:
-            bound[a.call[rows]] = a.op[rows] + BOUND
-            return [Given(b',"flow_in":true,"bind_id":', bound)] if len(rows) else []
+            number[a.call[rows]] = a.op[rows] + FIRST_BIND_ID
+            return [OptionalNumber(b',"flow_in":true,"bind_id":', number)] if len(rows) else []
         return []
 
     def _links(self, links: Links) -> list[Lines]:
@@ -178,7 +198,7 @@ class Events:
         places = self._at(links.slices, links.slices.start)
         return [
             _end(links.kind, links.kind, ph, number, [Through(p, row) for p in places], rows)
-            for ph, row in (("s", links.first), ("f", links.then))
+            for ph, row in (("s", links.first), ("f", links.second))
         ]
 
     def _head(self, ph: str, s: Slices, time: Ints) -> list[Piece]:
@@ -195,10 +215,10 @@ class Events:
         return Micros(time, self.base)
 
     def _args(self, s: Slices) -> list[Piece]:
-        """Arguments; what is not there leaves no trace, nor do columns without any value."""
+        """Return the arguments; missing values and columns without any value are not written."""
         args = dict(s.args)
         first: list[Piece] = [Text(f',"args":{{"kind":"{s.kind}"'.encode())]
-        if self.style.first:  # which every row has: each further one brings its comma
+        if self.style.first:  # every row has it; each further argument begins with a comma
             if self.style.first not in args:
                 return []
             first = [Text(b',"args":{'), *_arg(self.style.first, args.pop(self.style.first), b"")]
@@ -212,13 +232,13 @@ def _arg(name: str, column: object, comma: bytes = b",") -> list[Piece]:
         case Chain():
             names = Names(column.name.codes, list(map(escaped, column.name.names)))
             return [Path(column.node, column.parent, names, key + b'"', b'"')]
-        case Named():
-            return _chosen(
+        case NameColumn():
+            return _name_pieces(
                 column.codes, [key + b'"' + escaped(text) + b'"' for text in column.names]
             )
         case Json():
-            return _chosen(column.codes, [key + text.encode() for text in column.texts])
-        case Listed():
+            return _name_pieces(column.codes, [key + text.encode() for text in column.texts])
+        case ListColumn():
             between = [piece for c in column.columns for piece in (Text(b","), Number(c))]
             return [Text(key + b"["), *between[1:], Text(b"]")]
         case _:
@@ -226,31 +246,31 @@ def _arg(name: str, column: object, comma: bytes = b",") -> list[Piece]:
 
 
 def _integers(key: bytes, column: Ints, *, always: bool) -> list[Piece]:
-    """Return the column's pieces: of a column without any value none, unless its place must be filled."""
+    """Return the pieces of a column; none for a column without any value, unless ``always``."""
     if always:
         return [Text(key), Number(column)]
     return numbers(key, column) if len(column) and (column != MISSING).any() else []
 
 
-def _chosen(codes: Ints, texts: Sequence[bytes]) -> list[Piece]:
+def _name_pieces(codes: Ints, texts: Sequence[bytes]) -> list[Piece]:
     return [Names(codes + 1, [b"", *texts])] if (codes != MISSING).any() else []
 
 
 def _end(
     category: str, name: str, ph: str, number: Number, at: Sequence[Piece], rows: Ints
 ) -> Lines:
-    """One end of arrows; the last one leads to the slice around it."""
-    how = '"f","bp":"e"' if ph == "f" else f'"{ph}"'
-    event = f',\n{{"cat":"{category}","name":"{name}","ph":{how},"id":'
+    """Return one end of arrows; the last end is bound to the slice around it."""
+    phase = '"f","bp":"e"' if ph == "f" else f'"{ph}"'
+    event = f',\n{{"cat":"{category}","name":"{name}","ph":{phase},"id":'
     return Lines([Text(event.encode()), number, *at, Text(b"}")], rows)
 
 
 def escaped(text: str) -> bytes:
-    """Return a text as it stands between the quotes of JSON, in UTF-8 but for what must be escaped."""
+    """Return a text as JSON without its quotes, in UTF-8."""
     return json.dumps(text, ensure_ascii=False)[1:-1].encode(errors="replace")
 
 
-# -- The timeline as Chrome trace JSON, for Perfetto and chrome://tracing, streamed in bounded memory
+# -- The document around the events
 
 
 NOTHING = b'{"ph":"M","pid":0,"name":"process_name","args":{"name":""}}'
@@ -259,22 +279,22 @@ NOTHING = b'{"ph":"M","pid":0,"name":"process_name","args":{"name":""}}'
 def chrome(
     timeline: Timeline, source: Sequence[str], metadata: Sequence[Mapping[str, Any]] = ()
 ) -> Iterator[bytes]:
-    """Yield the trace in pieces, to be written one after another."""
-    about: dict[str, Any] = {
+    """Yield the pieces of the trace, in order."""
+    other_data: dict[str, Any] = {
         "generator": "nsight-bridge",
         "source": list(source),
         "base_ns": str(timeline.base),
     }
     if any(metadata):
-        about["metadata"] = list(metadata)
-    yield from document(timeline, {"displayTimeUnit": "ns", "otherData": about})
+        other_data["metadata"] = list(metadata)
+    yield from document(timeline, {"displayTimeUnit": "ns", "otherData": other_data})
 
 
 def document(timeline: Timeline, head: Mapping[str, Any], style: Style = NATIVE) -> Iterator[bytes]:
-    """Yield a JSON object with these entries and the events of the timeline."""
+    """Yield the pieces of a JSON object: the entries of ``head``, and the events."""
     yield _json(head)[:-1] + b',\n"traceEvents":[\n'
     yield b",\n".join(_names(timeline.tracks, style)) or NOTHING
-    yield from printed(
+    yield from printed_chunks(
         chunk for lines in Events(timeline, style).lines() for chunk in lines.chunks()
     )
     yield b"\n]}\n"
@@ -289,15 +309,15 @@ def _names(tracks: Sequence[Track], style: Style) -> Iterator[bytes]:
         yield _meta("thread_sort_index", t.group.pid, t.tid, {"sort_index": t.order})
 
 
-def _meta(what: str, pid: int, tid: int, args: dict[str, object]) -> bytes:
-    return _json({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args})
+def _meta(name: str, pid: int, tid: int, args: dict[str, object]) -> bytes:
+    return _json({"ph": "M", "name": name, "pid": pid, "tid": tid, "args": args})
 
 
 def _json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=repr).encode()
 
 
-# -- The heads and manners of the traces of other profilers, around the events of a timeline
+# -- Documents in the formats of other profilers
 
 
 KINETO = Style(first="External id", arrow_category="ac2g", arrow_name="ac2g")
@@ -306,7 +326,7 @@ MXNET = Style(first="none", paired=True)
 MEGENGINE = Style(
     first="__name__", arrow_category="KernelLaunch", arrow_name="KernelLaunch", paired=True
 )
-PROPERTIES = {  # as Kineto calls what is known of a GPU
+PROPERTIES = {  # Kineto's names of the columns of devices
     "totalGlobalMem": "memory_bytes",
     "computeMajor": "compute_major",
     "computeMinor": "compute_minor",
@@ -325,22 +345,24 @@ UNKNOWN = -1
 Renderer = Callable[..., Iterator[bytes]]
 
 
-def torch(timeline: Timeline, report: Report, *, for_tensorboard: bool = False) -> Iterator[bytes]:
-    """Yield a trace of Kineto's schema 1; TensorBoard's plugin knows API calls by an older name only.
+def torch(
+    timeline: Timeline, capture: Capture, *, for_tensorboard: bool = False
+) -> Iterator[bytes]:
+    """Yield a trace of Kineto's schema 1, with the facts of the capture of its first track.
 
-    What it says of the run is of the capture that its first track is of.
+    ``for_tensorboard`` gives API calls the older category that TensorBoard's plugin knows.
     """
     groups = list(dict.fromkeys(track.group for track in timeline.tracks))
     first = groups[0].report if groups else 0
-    facts = report.facts[first]
+    facts = capture.facts[first]
     world = facts.metadata.get("world_size")
     distributed = {
-        "rank": rank_of(report, first) or 0,
+        "rank": rank_of(capture, first) or 0,
         "world_size": world if isinstance(world, int) else 1,
     }
     head = {
         "schemaVersion": 1,
-        "deviceProperties": list(_devices(groups, report)),
+        "deviceProperties": list(_devices(groups, capture)),
         "distributedInfo": {"backend": "nccl", **distributed},
         "displayTimeUnit": "ns",
         "baseTimeNanoseconds": max(facts.epoch_ns, 0) + timeline.base,
@@ -352,27 +374,27 @@ def torch(timeline: Timeline, report: Report, *, for_tensorboard: bool = False) 
     yield from document(timeline, head, KINETO)
 
 
-def raf(timeline: Timeline, _report: Report) -> Iterator[bytes]:
-    """Yield a trace as RAF dumps it: begins and ends in whole microseconds."""
+def raf(timeline: Timeline, _report: Capture) -> Iterator[bytes]:
+    """Yield a trace in RAF's format: begin and end events in whole microseconds."""
     yield from document(timeline, {"displayTimeUnit": "ns"}, RAF)
 
 
-def mxnet(timeline: Timeline, _report: Report) -> Iterator[bytes]:
-    """Yield a trace as MXNet dumps it."""
+def mxnet(timeline: Timeline, _report: Capture) -> Iterator[bytes]:
+    """Yield a trace in MXNet's format."""
     yield from document(timeline, {"displayTimeUnit": "ns"}, MXNET)
 
 
-def megengine(timeline: Timeline, report: Report) -> Iterator[bytes]:
-    """Yield a trace as MegEngine dumps it; ``localTime`` is when it began, in µs of the epoch."""
-    began = (max(report.facts[0].epoch_ns, 0) + timeline.base) / 1000
+def megengine(timeline: Timeline, capture: Capture) -> Iterator[bytes]:
+    """Yield a trace in MegEngine's format; ``localTime`` is its start in µs since the epoch."""
+    start_us = (max(capture.facts[0].epoch_ns, 0) + timeline.base) / 1000
     yield from document(
-        timeline, {"displayTimeUnit": "ns", "metadata": {"localTime": began}}, MEGENGINE
+        timeline, {"displayTimeUnit": "ns", "metadata": {"localTime": start_us}}, MEGENGINE
     )
 
 
-def _devices(groups: Iterable[Group], report: Report) -> Iterator[dict[str, Any]]:
-    """Give what is known of the GPU of each group that is a device's; ``id`` is the group's own number."""
-    table = report.devices
+def _devices(groups: Iterable[Group], capture: Capture) -> Iterator[dict[str, Any]]:
+    """Yield the properties of the GPU of each group; ``id`` is the number of the group."""
+    table = capture.devices
     keys = zip(*(table[c].tolist() for c in ("report", "process", "device")), strict=True)
     known = dict(zip(keys, table.to_dict("records"), strict=True))
     for group in groups:
@@ -382,7 +404,7 @@ def _devices(groups: Iterable[Group], report: Report) -> Iterator[dict[str, Any]
 
 
 def _properties(gpu: Mapping[Any, Any]) -> dict[str, Any]:
-    known = {name: gpu[own] for name, own in PROPERTIES.items() if gpu[own] != UNKNOWN}
+    known = {name: gpu[column] for name, column in PROPERTIES.items() if gpu[column] != UNKNOWN}
     if gpu["warps_per_sm"] != UNKNOWN:
         known["maxThreadsPerMultiprocessor"] = gpu["warps_per_sm"] * gpu["warp_size"]
     return known

@@ -1,4 +1,4 @@
-"""What gates found as JUnit's XML, which most CI servers show."""
+"""Reports for CI servers: verdicts of gates as JUnit XML, and advice as SARIF."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from bridge.analyze.advice import RULES, Advice, Advised, NotJudged
+from bridge.analyze.advice import RULES, Advice, AdviceReport, NotJudged
 from bridge.analyze.compare.gates import Verdict
 from bridge.package import VERSION
 from bridge.render.advice import records, sentence, worth
@@ -18,14 +18,14 @@ UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def as_junit(verdicts: Sequence[Verdict]) -> str:
-    """Return a test suite with a case for each thing judged."""
+    """Return a test suite with a case per verdict."""
     failed = sum(not verdict.passed for verdict in verdicts)
-    counted = f'tests="{len(verdicts)}" failures="{failed}" errors="0" skipped="0" time="0"'
+    counters = f'tests="{len(verdicts)}" failures="{failed}" errors="0" skipped="0" time="0"'
     cases = "".join(_case(verdict) for verdict in verdicts)
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
-        f'<testsuites name="{SUITE}" {counted}>\n'
-        f' <testsuite name="{SUITE}" {counted}>\n{cases} </testsuite>\n</testsuites>\n'
+        f'<testsuites name="{SUITE}" {counters}>\n'
+        f' <testsuite name="{SUITE}" {counters}>\n{cases} </testsuite>\n</testsuites>\n'
     )
 
 
@@ -46,26 +46,28 @@ def _writable(text: str) -> str:
     return UNWRITABLE.sub("\ufffd", text)
 
 
-# -- Advice as SARIF 2.1.0 (OASIS), which code-scanning tools show
+# -- Advice as SARIF 2.1.0 (OASIS), the format of code-scanning tools
 
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-LARGE = 0.05  # of the run: from here on a warning
+LARGE = 0.05  # share of the run from which on an advice is a warning
 
 
-def as_sarif(advised: Advised, rows: int) -> str:
-    """Return one run of the tool: a result for each advice, at its op, a notification for each rule not judged.
+def as_sarif(advised: AdviceReport, rows: int) -> str:
+    """Return one run of the tool, with a result per advice and a notification per rule not judged.
 
-    A result's place is the report; the op with most of it stands as the logical location.
+    The physical location of a result is the report; its logical location is the op with most of it.
     """
     run = {
         "tool": {"driver": _driver()},
         "artifacts": [{"location": {"uri": _uri(name)}} for name in advised.source],
-        "results": [_result(one, advised.source, rows) for one in advised.advice],
+        "results": [_result(advice, advised.source, rows) for advice in advised.advice],
         "invocations": [
             {
                 "executionSuccessful": True,
-                "toolExecutionNotifications": [_notification(one) for one in advised.not_judged],
+                "toolExecutionNotifications": [
+                    _notification(not_judged) for not_judged in advised.not_judged
+                ],
             }
         ],
     }
@@ -90,32 +92,32 @@ def _driver() -> dict[str, Any]:
     }
 
 
-def _result(one: Advice, source: tuple[str, ...], rows: int) -> dict[str, Any]:
-    finding = one.finding
-    text = ". ".join(filter(None, (sentence(one), worth(one), one.rule.remedy)))
+def _result(advice: Advice, source: tuple[str, ...], rows: int) -> dict[str, Any]:
+    finding = advice.finding
+    text = ". ".join(filter(None, (sentence(advice), worth(advice), advice.rule.remedy)))
     return {
-        "ruleId": one.rule.name,
-        "ruleIndex": [rule.name for rule in RULES].index(one.rule.name),
-        "level": "warning" if one.share >= LARGE else "note",
-        "message": {"text": f"{one.rule.title}: {text}"},
-        "locations": [_location(one, source)],
+        "ruleId": advice.rule.name,
+        "ruleIndex": [rule.name for rule in RULES].index(advice.rule.name),
+        "level": "warning" if advice.share >= LARGE else "note",
+        "message": {"text": f"{advice.rule.title}: {text}"},
+        "locations": [_location(advice, source)],
         "properties": {
             "saving_ns": finding.saving_ns,
             "ceiling_ns": finding.ceiling_ns,
-            "share": one.share,
+            "share": advice.share,
             "evidence": records(finding.evidence.head(rows)),
         },
     }
 
 
-def _location(one: Advice, source: tuple[str, ...]) -> dict[str, Any]:
+def _location(advice: Advice, source: tuple[str, ...]) -> dict[str, Any]:
     place: dict[str, Any] = {
         "physicalLocation": {
             "artifactLocation": {"uri": _uri(source[0]), "index": 0},
             "region": {"startLine": 1},
         }
     }
-    evidence = one.finding.evidence
+    evidence = advice.finding.evidence
     if len(evidence) and "op" in evidence:
         op = str(evidence["op"].iloc[0])
         path = str(evidence["path"].iloc[0]) if "path" in evidence else op
@@ -123,16 +125,16 @@ def _location(one: Advice, source: tuple[str, ...]) -> dict[str, Any]:
     return place
 
 
-def _notification(one: NotJudged) -> dict[str, Any]:
+def _notification(not_judged: NotJudged) -> dict[str, Any]:
     return {
         "level": "note",
-        "message": {"text": f"not judged for want of {one.missing}; to have it: {one.record}"},
-        "associatedRule": {"id": one.rule.name},
+        "message": {"text": f"skipped: needs {not_judged.missing}; to record: {not_judged.record}"},
+        "associatedRule": {"id": not_judged.rule.name},
     }
 
 
 def _uri(name: str) -> str:
-    """Return a file's name as a relative reference: RFC 3986 keeps blanks and more out of it."""
-    from urllib.parse import quote  # only this output needs it
+    """Return a file's name as a relative reference (RFC 3986), with special characters escaped."""
+    from urllib.parse import quote  # only SARIF needs it
 
     return quote(name)

@@ -1,30 +1,37 @@
-"""A comparison of two reports as text: a table for people, Markdown for a pull request, JSON, CSV."""
+"""A comparison of two reports: a table for people, Markdown for a pull request, JSON, CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
 
 from bridge.analyze.compare import Comparison
 from bridge.analyze.compare.gates import Verdict
-from bridge.render import document, headings, units
+from bridge.render import document, table_columns, units
 from bridge.render import table as tables
 
 FORMAT = "bridge.diff/1"
-SHOWN = "diff"  # its headings
+COLUMNS = "diff"  # the table whose headings are used
 ARROW = " → "
 PASSED, FAILED = ("passed", "FAILED")
 COUNTED = ("calls", "activities")
+WIDE = 0.2  # an interval of which decimals say nothing
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What is shown of two reports: their names, some ``rows`` of a comparison of which there are more, the verdicts.
+class DiffView:
+    """The figures of a comparison that are shown.
 
-    Without a comparison the verdicts are of the report after alone. ``left_out`` are rows that people are spared.
+    Attributes:
+        before, after: the names of the files on both sides.
+        comparison: the comparison; None if only the second report is judged.
+        rows: the rows of the comparison to show.
+        verdicts: the verdicts of gates and budgets.
+        left_out: the number of further rows.
+
     """
 
     before: Sequence[str]
@@ -35,92 +42,202 @@ class Shown:
     left_out: int = 0
 
 
-def for_terminal(shown: Shown, look: tables.Look) -> str:
-    """Return the table as it fits the terminal, the accounting under it, and what the gates found."""
-    if shown.comparison is None:
-        return _judged(shown.verdicts)
-    table = _worded(shown.comparison, shown.rows, look.unit)
-    more = f"… and {shown.left_out} more rows: --format csv for all\n" if shown.left_out else ""
-    below = more + "".join(f"{line}\n" for line in lines(shown.comparison))
-    return f"{tables.for_terminal(SHOWN, table, look)}\n{below}{_judged(shown.verdicts)}"
+def for_terminal(view: DiffView, look: tables.Look) -> str:
+    """Return the table in the width of the terminal, the accounting under it, and the verdicts."""
+    if view.comparison is None:
+        return _verdict_lines(view.verdicts)
+    table = text_columns(view.comparison, view.rows, look.unit)
+    more = f"… and {units.count(view.left_out)} more (--top all)\n" if view.left_out else ""
+    below = more + "".join(f"{line}\n" for line in lines(view.comparison))
+    above = f"{heading}\n\n" if (heading := work_text(view.comparison)) else ""
+    return f"{above}{tables.for_terminal(COLUMNS, table, look)}\n{below}{_verdict_lines(view.verdicts)}"
 
 
-def as_markdown(shown: Shown, unit: str | None = None) -> str:
-    """Return GitHub's Markdown: what failed first, then the table and its accounting."""
-    names = ARROW.join(", ".join(side) for side in (shown.before, shown.after) if side)
+def as_markdown(view: DiffView, unit: str | None = None) -> str:
+    """Return GitHub's Markdown: failed verdicts first, then the table and its accounting."""
+    names = ARROW.join(", ".join(side) for side in (view.before, view.after) if side)
     marks = {True: ":white_check_mark:", False: ":x:"}
-    found = sorted(shown.verdicts, key=lambda v: v.passed)
-    verdicts = "".join(f"- {marks[v.passed]} {tables.escaped(_line(v))}\n" for v in found)
+    values = sorted(view.verdicts, key=lambda v: v.passed)
+    verdicts = "".join(f"- {marks[v.passed]} {tables.escaped(_line(v))}\n" for v in values)
     text = f"### {tables.escaped(names)}\n\n{verdicts}" + ("\n" if verdicts else "")
-    if shown.comparison is None:
+    if view.comparison is None:
         return text
-    table = tables.as_markdown(SHOWN, _worded(shown.comparison, shown.rows, unit))
-    return f"{text}{table}\n" + "  \n".join(lines(shown.comparison)) + "\n"
+    if heading := work_text(view.comparison):
+        text += f"{heading}\n\n"
+    table = tables.as_markdown(COLUMNS, text_columns(view.comparison, view.rows, unit))
+    return f"{text}{table}\n" + "  \n".join(lines(view.comparison)) + "\n"
 
 
-def as_json(shown: Shown) -> str:
-    """Return one JSON object in the format bridge.diff/1, a line per row; integers stay integers."""
+def as_json(view: DiffView) -> str:
+    """Return a JSON object in the format bridge.diff/1, a line per row; integers stay integers."""
     head: dict[str, Any] = {
         "format": FORMAT,
-        "before": list(shown.before),
-        "after": list(shown.after),
+        "before": list(view.before),
+        "after": list(view.after),
     }
-    found = shown.comparison
-    if found is not None:
-        steps = dict(zip(("before", "after"), found.steps, strict=True))
+    comparison = view.comparison
+    if comparison is not None:
+        steps = dict(zip(("before", "after"), comparison.steps, strict=True))
         head |= {
-            "by": found.by,
-            "times": "cpu" if found.host else "gpu",
-            "totals": {**found.whole, "rows_diff_ns": found.rows_diff_ns, "outside": found.outside},
-            "steps": {**steps, "untested": found.untested},
+            "by": comparison.by,
+            "times": "cpu" if comparison.host else "gpu",
+            "totals": {
+                **comparison.whole,
+                "rows_diff_ns": comparison.rows_diff_ns,
+                "outside": comparison.outside,
+            },
+            "steps": {
+                **steps,
+                "all": list(comparison.work),
+                "per_step": comparison.per_step,
+                "untested": comparison.untested,
+            },
+            "whole_step": comparison.whole_step,
         }
-    fields = ("gate", "subject", "passed", "line", "note")
-    head["gates"] = [{name: getattr(v, name) for name in fields} for v in shown.verdicts]
-    return document.with_rows(head, shown.rows)
+    head["gates"] = [asdict(verdict) for verdict in view.verdicts]
+    return document.with_rows(head, view.rows)
 
 
-def as_csv(shown: Shown) -> str:
+def as_csv(view: DiffView) -> str:
     """Return the rows as comma-separated values."""
-    return document.as_csv(shown.rows)
+    return document.as_csv(view.rows)
 
 
-def lines(found: Comparison) -> list[str]:
-    """Return the accounting, whose parts add up, and a word on steps."""
-    whole = found.whole
-    parts = {"rows" if found.by != "op" else "ops": found.rows_diff_ns}
-    parts |= {name.replace("_", " "): pair["diff_ns"] for name, pair in found.outside.items()}
-    said = ", ".join(f"{name} {_signed(ns)}" for name, ns in parts.items())
-    ratio = whole["after_ns"] / whole["before_ns"] if whole["before_ns"] else headings.MISSING
-    percent = f" ({_change(ratio)})" if ratio != headings.MISSING else ""
-    kind = "CPU time" if found.host else "activity time"
-    times = ARROW.join(units.time(whole[side]) for side in ("before_ns", "after_ns"))
+def lines(comparison: Comparison) -> list[str]:
+    """Return the change of the whole, the accounting, whose parts add up, and what is not judged."""
     return [
-        f"{kind} {times}: {_signed(whole['diff_ns'])}{percent}; {said}",
-        found.untested or _steps(found),
+        *_whole_step(comparison),
+        _accounting(comparison),
+        *_rows_outside_steps(comparison),
+        *_missing_work(comparison),
+        *(
+            [f"{comparison.untested}; without one a change is unclear"]
+            if comparison.untested
+            else []
+        ),
     ]
 
 
-def _steps(found: Comparison) -> str:
-    before, after = found.steps
-    return f"p and state compare the time per step: {before} steps before, {after} after"
+def _whole_step(comparison: Comparison) -> list[str]:
+    """Return the line on the time of everything per step, if times are compared so."""
+    whole = comparison.whole_step
+    if not comparison.per_step or not whole:
+        return []
+    before, after = (round(whole[f"step_{side}_ns"]) for side in ("before", "after"))
+    ratio, low = whole["step_ratio"], whole["step_ratio_low"]
+    percent = f" ({_change(ratio)})" if ratio != table_columns.MISSING else ""
+    interval = ""
+    if low != table_columns.MISSING:
+        bounds = _interval(low, whole["step_ratio_high"])
+        interval = f", 95 % interval {bounds}: {whole['state']}"
+    times = ARROW.join(map(units.time, (before, after)))
+    return [f"{_kind(comparison)} per step {times}: {_signed(after - before)}{percent}{interval}"]
 
 
-def _worded(found: Comparison, rows: pd.DataFrame, unit: str | None) -> pd.DataFrame:
-    """Return the columns that people see, as texts; a renamed kernel as ``old -> new``."""
-    table: dict[str, Any] = {name: rows[name] for name in found.labels if name != "kernel_before"}
+def _accounting(comparison: Comparison) -> str:
+    whole = comparison.whole
+    parts = {"rows" if comparison.by != "op" else "ops": comparison.rows_diff_ns}
+    parts |= {name.replace("_", " "): pair["diff_ns"] for name, pair in comparison.outside.items()}
+    text = ", ".join(f"{name} {_signed(ns)}" for name, ns in parts.items())
+    ratio = whole["after_ns"] / whole["before_ns"] if whole["before_ns"] else table_columns.MISSING
+    percent = f" ({_change(ratio)})" if ratio != table_columns.MISSING else ""
+    times = ARROW.join(units.time(whole[side]) for side in ("before_ns", "after_ns"))
+    in_all = " in all" if comparison.per_step else ""
+    return f"{_kind(comparison)}{in_all} {times}: {_signed(whole['diff_ns'])}{percent}; {text}"
+
+
+def _kind(comparison: Comparison) -> str:
+    return "CPU time" if comparison.host else "activity time"
+
+
+def _rows_outside_steps(comparison: Comparison) -> list[str]:
+    """Return the line on rows that a table of times per step leaves out."""
+    count, pair = comparison.outside_steps
+    if not count:
+        return []
+    times = ARROW.join(units.time(pair[side]) for side in ("before_ns", "after_ns"))
+    return [
+        f"without time in a step, not in the table: {units.count(count)} row{'s' * (count > 1)}, in all {times}"
+    ]
+
+
+def _missing_work(comparison: Comparison) -> list[str]:
+    """Return a line for a side without any time of the kind that is compared."""
+    sides = [side for side in ("before", "after") if not comparison.whole[f"{side}_ns"]]
+    if comparison.host or len(sides) != 1:
+        return []
+    return [f"nothing ran on a GPU in the report {sides[0]}: the times there are 0"]
+
+
+def work_text(comparison: Comparison) -> str:
+    """Return the line above a table of times per step, '' if the table shows whole times."""
+    if not comparison.per_step:
+        return ""
+    (before, after), samples = comparison.work, comparison.steps
+    steps = f"{before} steps before, {after} after"
+    warm_up = (
+        f" ({samples[0]} and {samples[1]} without warm-up)" if samples != comparison.work else ""
+    )
+    return f"{steps}{warm_up}: times and changes are per step, calls in all"
+
+
+def text_columns(
+    comparison: Comparison, rows: pd.DataFrame, unit: str | None = None
+) -> pd.DataFrame:
+    """Return the displayed columns as texts; a renamed kernel is ``old -> new``."""
+    table: dict[str, Any] = {
+        name: rows[name] for name in comparison.labels if name != "kernel_before"
+    }
     if "kernel_before" in rows:
         table["kernel"] = _renamed(rows)
     counted = "calls" if "calls_before" in rows else "activities"
     table |= {name: _pairs(rows, name) if name == counted else "" for name in COUNTED}
-    time = units.time if unit is None else lambda ns: units.time_in(unit, ns)
-    table |= {name: _texts(rows[name], time) for name in ("before_ns", "after_ns")}
-    table["diff_ns"] = _texts(rows["diff_ns"], lambda ns: _signed(ns, unit))
-    table["change"] = _texts(rows["ratio"], headings.known(_change))
-    table["step_ratio"] = _texts(rows["step_ratio"], headings.known(_change))
-    table["share"] = _texts(rows["share"], lambda share: f"{100 * share:.1f} %")
-    table["p"] = _texts(rows["p"], headings.known(_p))
+    table |= _times_per_step(rows, unit) if comparison.per_step else _times(rows, unit)
+    table["interval"] = _intervals(rows)
+    if not comparison.per_step:
+        table["share"] = _texts(rows["share"], lambda share: f"{100 * share:.1f} %")
+    table["p"] = _texts(rows["p"], table_columns.blank_if_missing(_p))
     table["state"] = rows["state"]
     return pd.DataFrame(table)
+
+
+def _times(rows: pd.DataFrame, unit: str | None) -> dict[str, list[str]]:
+    change = table_columns.blank_if_missing(_change)
+    return {
+        **{name: _texts(rows[name], _time(unit)) for name in ("before_ns", "after_ns")},
+        "diff_ns": _texts(rows["diff_ns"], lambda ns: _signed(ns, unit)),
+        "change": _texts(rows["ratio"], change),
+    }
+
+
+def _times_per_step(rows: pd.DataFrame, unit: str | None) -> dict[str, list[str]]:
+    """Return the means per step."""
+    means = [rows[f"step_{side}_ns"].round().astype("int64") for side in ("before", "after")]
+    return {
+        "before_ns": _texts(means[0], _time(unit)),
+        "after_ns": _texts(means[1], _time(unit)),
+        "diff_ns": _texts(means[1] - means[0], lambda ns: _signed(ns, unit)),
+        "change": _texts(rows["step_ratio"], table_columns.blank_if_missing(_change)),
+    }
+
+
+def _time(unit: str | None) -> Callable[[int], str]:
+    return units.time if unit is None else lambda ns: units.time_in(unit, ns)
+
+
+def _intervals(rows: pd.DataFrame) -> list[str]:
+    """Return the interval of the change per step: ``-1.2 … +3.4 %``, '' where it is unknown."""
+    ends = zip(rows["step_ratio_low"].tolist(), rows["step_ratio_high"].tolist(), strict=True)
+    return [_interval(low, high) if low != table_columns.MISSING else "" for low, high in ends]
+
+
+def _interval(low: float, high: float) -> str:
+    """Return the bounds in per cent, with a decimal unless they are far apart."""
+    decimals = 0 if high - low > WIDE else 1
+    first, second = (
+        f"{round(100 * (end - 1), decimals) + 0.0:+.{decimals}f}" for end in (low, high)
+    )
+    return f"{first} … {second} %"
 
 
 def _renamed(rows: pd.DataFrame) -> list[str]:
@@ -130,11 +247,14 @@ def _renamed(rows: pd.DataFrame) -> list[str]:
 
 def _pairs(rows: pd.DataFrame, count: str) -> list[str]:
     pairs = zip(rows[f"{count}_before"].tolist(), rows[f"{count}_after"].tolist(), strict=True)
-    return [units.count(a) if a == b else ARROW.join(map(units.count, (a, b))) for a, b in pairs]
+    return [
+        units.count(before) if before == after else ARROW.join(map(units.count, (before, after)))
+        for before, after in pairs
+    ]
 
 
-def _texts(column: pd.Series, text: Any) -> list[str]:
-    return [text(value) for value in column.tolist()]
+def _texts(column: pd.Series, write: Any) -> list[str]:
+    return [write(value) for value in column.tolist()]
 
 
 def _signed(ns: int, unit: str | None = None) -> str:
@@ -143,18 +263,18 @@ def _signed(ns: int, unit: str | None = None) -> str:
 
 
 def _change(ratio: float) -> str:
-    return headings.change(ratio - 1)
+    return table_columns.change(ratio - 1)
 
 
 def _p(value: float) -> str:
-    return "<0.001" if value < 0.001 else f"{value:.3f}"  # noqa: PLR2004 - as papers do
+    return "<0.001" if value < 0.001 else f"{value:.3f}"  # noqa: PLR2004 - the usual limit in papers
 
 
-def _judged(verdicts: Sequence[Verdict]) -> str:
+def _verdict_lines(verdicts: Sequence[Verdict]) -> str:
     return "".join(f"{PASSED if v.passed else FAILED}: {_line(v)}\n" for v in verdicts)
 
 
 def _line(verdict: Verdict) -> str:
-    """Return a verdict on one line, whatever an op is called."""
+    """Return a verdict on one line; control characters of names are replaced."""
     line = f"{verdict.line} ({verdict.note})" if verdict.note else verdict.line
     return tables.clean(line)

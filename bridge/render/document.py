@@ -1,11 +1,11 @@
-"""Tables as documents that programs read: JSON in the format bridge.report/2, and CSV."""
+"""Tables for programs: JSON in the format bridge.report/2, and CSV."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -13,31 +13,54 @@ from pandas.api.types import is_numeric_dtype
 
 FORMAT = "bridge.report/2"
 END = "\r\n"
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what spreadsheets take for the beginning of one
+BLOCK = 8_192  # rows that are encoded at a time
+FORMULA = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+    "\n",
+)  # a cell that begins so is a formula to spreadsheets
 
 
-def as_json(by: str, source: Sequence[str], totals: Mapping[str, Any], table: pd.DataFrame) -> str:
-    """Return one JSON object, a line per row; integers stay integers."""
+def as_json(
+    by: str,
+    source: Sequence[str],
+    totals: Mapping[str, Any],
+    table: pd.DataFrame,
+    beside: Mapping[str, pd.DataFrame] = MappingProxyType({}),
+) -> str:
+    """Return one JSON object, a line per row; integers stay integers.
+
+    ``beside`` are other tables by name, which stand before the rows.
+    """
     head = {"format": FORMAT, "by": by, "source": list(source), "totals": totals}
     units = table.attrs.get("units")  # of metrics
-    return with_rows({**head, "units": units} if units else head, table)
+    return with_rows({**head, "units": units} if units else head, table, beside)
 
 
-def with_rows(head: Mapping[str, Any], table: pd.DataFrame) -> str:
-    """Return one JSON object: what is known of a table, and its ``rows``."""
-    opening = json.dumps(head, ensure_ascii=False, indent=1)[:-2]
-    return (
-        f'{opening},\n "rows": [{",".join(f"{chr(10)}  {row}" for row in _rows(table))}\n ]\n}}\n'
-    )
+def with_rows(
+    head: Mapping[str, Any],
+    table: pd.DataFrame,
+    beside: Mapping[str, pd.DataFrame] = MappingProxyType({}),
+) -> str:
+    """Return one JSON object with the entries of ``head``, other tables, and the ``rows`` of the table."""
+    pieces = [json.dumps(head, ensure_ascii=False, indent=1)[:-2]]
+    for name, rows in {**beside, "rows": table}.items():
+        pieces += [f',\n "{name}": [', *_rows(rows), "\n ]"]
+    return "".join([*pieces, "\n}\n"])
 
 
 def as_csv(table: pd.DataFrame) -> str:
-    """Return the table as comma-separated values (RFC 4180), names and units as in the JSON.
+    """Return the table as comma-separated values (RFC 4180); names and units are those of the JSON.
 
-    A text that a spreadsheet would run as a formula has an apostrophe before it, which shows it as it is.
+    A text that a spreadsheet would run as a formula is preceded by an apostrophe, so that it is
+    shown.
     """
     lines: list[str] = []
-    # With "\r\n" for the end of a line a cell that holds either is put in quotes; what is written ends with "\n" alone.
+    # With "\r\n" as its line end, the writer quotes cells that hold either; lines are written with "\n".
     writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator=END)
     writer.writerow(map(_harmless, table.columns))
     writer.writerows(zip(*(_cells(table[c]) for c in table.columns), strict=True))
@@ -50,19 +73,22 @@ def _cells(column: pd.Series) -> Sequence[Any]:
 
 
 def _harmless(value: Any) -> Any:
-    """Return a cell; a text that begins as formulas do comes with an apostrophe, numbers stay as they are."""
+    """Return a cell; a text that begins like a formula is preceded by an apostrophe."""
     if isinstance(value, str) and value.startswith(FORMULA):
         return f"'{value}"
     return value
 
 
-def _rows(table: pd.DataFrame) -> list[str]:
-    """Encode column by column: one call of the encoder for a whole column."""
-    columns = [
-        [f"{json.dumps(name)}: {value}" for value in _encoded(table[name])]
-        for name in table.columns
-    ]
-    return ["{" + ", ".join(row) + "}" for row in zip(*columns, strict=True)]
+def _rows(table: pd.DataFrame) -> Iterator[str]:
+    """Yield the rows as JSON, some at a time: the values of a large table take less memory than their texts."""
+    for first in range(0, len(table), BLOCK):
+        rows = table.iloc[first : first + BLOCK]
+        columns = [
+            [f"{json.dumps(name)}: {value}" for value in _encoded(rows[name])]
+            for name in rows.columns
+        ]
+        texts = ("\n  {" + ", ".join(row) + "}" for row in zip(*columns, strict=True))
+        yield ("," if first else "") + ",".join(texts)
 
 
 def _encoded(column: pd.Series) -> list[str]:

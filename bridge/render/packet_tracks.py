@@ -1,6 +1,7 @@
-"""The tracks of a Perfetto trace: processes, threads, streams, counters and phases, each with its descriptor.
+"""Tracks of a Perfetto trace (processes, threads, counters, phases), and interned texts.
 
-The fields are those of protos/perfetto/trace/track_event/{track,process,thread,counter}_descriptor.proto.
+The fields are those of
+protos/perfetto/trace/track_event/{track,process,thread,counter}_descriptor.proto.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from itertools import count
 
 import numpy as np
 
-from bridge.analyze.timeline import Chain, Named, Slices
-from bridge.analyze.tracks import OURS, Group, Track
+from bridge.analyze.timeline import Chain, NameColumn, Slices
+from bridge.analyze.tracks import FIRST_NUMBER, Group, Track
 from bridge.render.packets import (
     LENGTH,
     MISSING,
@@ -27,16 +28,16 @@ from bridge.render.packets import (
     Packets,
     Part,
     Piece,
+    column_of,
     integer,
     message,
-    of,
     tag,
     through,
     varints,
 )
 from bridge.render.text_columns import Names
 
-# -- Paths up a tree, each distinct one written once, from the root's name down
+# -- Distinct paths in a tree of names
 
 
 SEPARATOR = np.frombuffer(b"/", np.uint8)[None]
@@ -44,10 +45,14 @@ SEPARATOR = np.frombuffer(b"/", np.uint8)[None]
 
 @dataclass(frozen=True)
 class Paths:
-    """Distinct paths, parents before children: the row of each one's parent, and the code of its last name.
+    """Distinct paths, parents before children.
 
-    ``of_node`` is the path of each node of the chain they were made of, and MISSING at its end, which
-    is where a missing node leads; only nodes that were asked for have one.
+    Attributes:
+        parent: the path that each path extends by one name, or MISSING.
+        name: the code of each path's last name.
+        of_node: the path of each node of the chain, MISSING for nodes that were not requested; its
+            last entry is MISSING, for missing nodes.
+
     """
 
     parent: Ints
@@ -58,22 +63,22 @@ class Paths:
     def of(cls, chain: Chain, rows: Ints) -> Paths:
         """Return the paths of some rows."""
         of_node = np.full(len(chain.parent) + 1, MISSING)
-        many = len(chain.name.names)
-        found = [np.empty(0, np.int64)]
+        name_count = len(chain.name.names)
+        values = [np.empty(0, np.int64)]
         count = 0
         for nodes in _levels(chain, rows):
-            keys = (of_node[chain.parent[nodes]] + 1) * many + chain.name.codes[nodes]
+            keys = (of_node[chain.parent[nodes]] + 1) * name_count + chain.name.codes[nodes]
             distinct, code = np.unique(keys, return_inverse=True)
             of_node[nodes] = code + count
-            found.append(distinct)
+            values.append(distinct)
             count += len(distinct)
-        parent, name = np.divmod(np.concatenate(found), max(many, 1))
+        parent, name = np.divmod(np.concatenate(values), max(name_count, 1))
         return cls(parent - 1, name, of_node)
 
 
 @dataclass(frozen=True)
 class PathText:
-    """A path per row, the names from the root down with a slash between them; ``name`` is that of each path."""
+    """A path per row, with slashes between its names; ``name`` is the last name of each path."""
 
     parent: Ints
     name: Names
@@ -83,17 +88,17 @@ class PathText:
         return list(self._upwards(rows))[::-1]
 
     def _upwards(self, rows: Ints) -> Iterator[Part]:
-        there = np.ones(len(rows), bool)
-        while there.any():
+        present = np.ones(len(rows), bool)
+        while present.any():
             size = self.name.size[self.name.codes[rows]]
-            yield Part(self.name.at(rows), size).only(there)
-            rows = np.where(there, self.parent[rows], MISSING)
-            there = rows != MISSING
-            yield Part(SEPARATOR).only(there)
+            yield Part(self.name.at(rows), size).only(present)
+            rows = np.where(present, self.parent[rows], MISSING)
+            present = rows != MISSING
+            yield Part(SEPARATOR).only(present)
 
 
 def _levels(chain: Chain, rows: Ints) -> list[Ints]:
-    """Return the nodes that are on the paths of these rows, from the roots down."""
+    """Return the nodes on the paths of these rows, level by level from the roots down."""
     nodes = _reached(chain, rows)
     level = np.zeros(len(nodes), np.int64)
     below, above = np.arange(len(nodes)), chain.parent[nodes]
@@ -106,7 +111,7 @@ def _levels(chain: Chain, rows: Ints) -> list[Ints]:
 
 
 def _reached(chain: Chain, rows: Ints) -> Ints:
-    """Return the nodes of these rows and all above them, in order."""
+    """Return the nodes of these rows and their ancestors, in order."""
     reached = np.zeros(len(chain.parent), bool)
     nodes = chain.node[rows]
     while len(nodes):
@@ -117,10 +122,10 @@ def _reached(chain: Chain, rows: Ints) -> Ints:
     return np.flatnonzero(reached)
 
 
-# -- Texts written once and meant by number after that: the interned data of a Perfetto trace
+# -- Interned texts: written once, then referred to by number
 
 
-LOT = 8_192  # texts at a time: they may be long
+TEXTS_PER_CHUNK = 8_192
 PACKET = 1  # field of Trace
 SEQUENCE_ID, INTERNED_DATA = 10, 12  # fields of TracePacket
 ON_SEQUENCE = integer(SEQUENCE_ID, 1)
@@ -129,8 +134,8 @@ DEBUG_ANNOTATION_NAMES, DEBUG_ANNOTATION_STRING_VALUES = 3, 29
 IID, TEXT = tag(1), tag(2, LENGTH)  # fields of EventName, InternedString and their like
 
 
-class Interned:
-    """Numbers texts, for each use from 1 on."""
+class InternTable:
+    """Numbers for texts, from 1 on for each use."""
 
     def __init__(self) -> None:
         self.known: dict[int, dict[str, int]] = {}
@@ -144,39 +149,39 @@ class Interned:
             known[text] = self._next(use, 1)
         return known[text]
 
-    def column(self, use: int, named: Named, rows: Ints) -> Column:
-        """Number the names that some rows have; what is returned tells the number of any of them."""
+    def column(self, use: int, named: NameColumn, rows: Ints) -> Column:
+        """Number the names of some rows; return a column with the number of each row's name."""
         used = np.zeros(len(named.names) + 1, bool)
         used[named.codes[rows]] = True
-        number_of = np.full(len(used), MISSING)  # the last for rows without a name
+        number_by_code = np.full(len(used), MISSING)  # the last entry is for rows without a name
         codes = np.flatnonzero(used[:-1])
-        number_of[codes] = [self.number(use, named.names[code]) for code in codes.tolist()]
-        return through(number_of, named.codes)
+        number_by_code[codes] = [self.number(use, named.names[code]) for code in codes.tolist()]
+        return through(number_by_code, named.codes)
 
     def path_column(self, use: int, chain: Chain, rows: Ints) -> Column:
-        """Number the distinct paths of some rows, as `column` does names; there may be one per row."""
+        """Number the distinct paths of some rows, as `column` does for names."""
         paths = Paths.of(chain, rows)
         first = self._next(use, len(paths.name))
         names = Names(paths.name, list(map(encoded, chain.name.names)))
         text = Message(2, [PathText(paths.parent, names)])
         entry = Message(use, [Integers(IID, lambda some: some + first), text])
         packet = Message(PACKET, [Fixed(ON_SEQUENCE), Message(INTERNED_DATA, [entry])])
-        self.paths.append(Packets([packet], np.arange(len(paths.name)), LOT))
-        number_of = np.where(paths.of_node == MISSING, MISSING, paths.of_node + first)
-        return through(number_of, chain.node)
+        self.paths.append(Packets([packet], np.arange(len(paths.name)), TEXTS_PER_CHUNK))
+        number_by_node = np.where(paths.of_node == MISSING, MISSING, paths.of_node + first)
+        return through(number_by_node, chain.node)
 
     def packets(self) -> Iterator[bytes]:
-        """Yield packets of every text with its number, but for paths."""
+        """Yield packets with all texts and their numbers, except paths."""
         for use, known in self.known.items():
             texts, numbers = list(known), np.array(list(known.values()), np.int64)
-            for first in range(0, len(texts), LOT):
-                lot = slice(first, first + LOT)
-                entries = _entries(use, texts[lot], numbers[lot])
+            for first in range(0, len(texts), TEXTS_PER_CHUNK):
+                part = slice(first, first + TEXTS_PER_CHUNK)
+                entries = _entries(use, texts[part], numbers[part])
                 yield message(PACKET, ON_SEQUENCE, message(INTERNED_DATA, entries))
 
-    def _next(self, use: int, many: int) -> int:
+    def _next(self, use: int, number: int) -> int:
         first = self.counts.get(use, 1)
-        self.counts[use] = first + many
+        self.counts[use] = first + number
         return first
 
 
@@ -194,7 +199,7 @@ def _entries(use: int, texts: Sequence[str], numbers: Ints) -> bytes:
 
 
 def encoded(text: str) -> bytes:
-    """Return a text as UTF-8; what was none when it was recorded gives way to a question mark."""
+    """Return a text as UTF-8; characters that cannot be encoded become question marks."""
     return text.encode(errors="replace")
 
 
@@ -204,7 +209,7 @@ def _rows(piece: bytes | Bytes, count: int) -> Bytes:
     return piece
 
 
-# -- The tracks of a Perfetto trace: processes, threads, streams, counters and phases, each with its descriptor
+# -- Descriptors of tracks
 
 
 TRACK_DESCRIPTOR = 60  # field of TracePacket
@@ -212,23 +217,23 @@ UUID, NAME, PROCESS, THREAD, PARENT_UUID, COUNTER = 1, 2, 3, 4, 5, 8  # fields o
 CHILD_ORDERING, SIBLING_ORDER_RANK, SIBLING_MERGE_BEHAVIOR = 11, 12, 15
 PROCESS_ORDERING, THREAD_ORDERING = 19, 20
 EXPLICIT = integer(CHILD_ORDERING, 3)
-# Of the root, whose uuid is 0: there the order of all processes and threads is said to be given.
+# The descriptor of the root (uuid 0) states that the order of processes and threads is explicit.
 ROOT = integer(UUID, 0) + integer(PROCESS_ORDERING, 1) + integer(THREAD_ORDERING, 1)
-APART = integer(SIBLING_MERGE_BEHAVIOR, 2)  # else viewers make one track of those with one name
+APART = integer(SIBLING_MERGE_BEHAVIOR, 2)  # else viewers merge tracks of the same name
 PID, PROCESS_NAME = 1, 6  # fields of ProcessDescriptor
 TID, THREAD_NAME = 2, 5  # fields of ThreadDescriptor
 UNIT_NAME = 6  # field of CounterDescriptor
 UNIT = re.compile(r" \((%|ns|bytes)\)$")
-FIRST = -(2**30)  # rank of the first counter, before any other track's
+FIRST_RANK = -(2**30)  # of the first counter, below the rank of any other track
 PHASES = b"phases"
 
 
 class Descriptors:
-    """Gives every track its uuid, and keeps the descriptors, each written once."""
+    """The uuids of all tracks, and their descriptors, each written once."""
 
     def __init__(self, tracks: Sequence[Track]) -> None:
-        self.made = [message(TRACK_DESCRIPTOR, ROOT)]
-        self.uuids = count(1)  # 0 would be the trace's own track
+        self.descriptors = [message(TRACK_DESCRIPTOR, ROOT)]
+        self.uuids = count(1)  # 0 is the track of the trace
         self.counters: dict[tuple[Group, str], int] = {}
         groups = sorted({t.group for t in tracks}, key=lambda group: group.order)
         self.of_group = {group: self._group(group) for group in groups}
@@ -240,19 +245,24 @@ class Descriptors:
         return through(self.of_track, s.track)
 
     def samples(self, s: Slices) -> Column:
-        """Return the track of each sample of a counter: its group has one for each name."""
-        many = len(s.name.names)
-        pairs, code = np.unique(s.track[s.rows] * many + s.name.codes[s.rows], return_inverse=True)
-        found = [
-            self._counter(self.tracks[pair // many].group, s.name.names[pair % many])
+        """Return the track of each sample of a counter; a group has one track per name."""
+        name_count = len(s.name.names)
+        pairs, code = np.unique(
+            s.track[s.rows] * name_count + s.name.codes[s.rows], return_inverse=True
+        )
+        values = [
+            self._counter(self.tracks[pair // name_count].group, s.name.names[pair % name_count])
             for pair in pairs.tolist()
         ]
         uuid = np.full(len(s.track), MISSING)
-        uuid[s.rows] = np.array(found, np.int64)[code]
-        return of(uuid)
+        uuid[s.rows] = np.array(values, np.int64)[code]
+        return column_of(uuid)
 
     def phases(self, s: Slices) -> tuple[Column, Packets]:
-        """Return a track for each phase, for they overlap, and the descriptors; viewers draw them as one."""
+        """Return a track for each phase, and the descriptors of these tracks.
+
+        Phases may overlap, so each has a track of its own; viewers merge them by name.
+        """
         first = next(self.uuids)
         self.uuids = count(first + len(s.track))
         fields: list[Piece] = [
@@ -264,30 +274,30 @@ class Descriptors:
         return lambda rows: rows + first, Packets([described], s.rows)
 
     def _group(self, group: Group) -> int:
-        """Describe a process, or what is none and only looks like one: a device."""
+        """Describe a process, or a group of tracks that is none, such as a device."""
         name = encoded(group.name)
-        shown = message(NAME, name) + APART
-        if group.pid < OURS:
-            shown = message(PROCESS, integer(PID, group.pid), message(PROCESS_NAME, name))
-        return self._described(shown, EXPLICIT, integer(SIBLING_ORDER_RANK, group.order))
+        fields = message(NAME, name) + APART
+        if group.pid < FIRST_NUMBER:
+            fields = message(PROCESS, integer(PID, group.pid), message(PROCESS_NAME, name))
+        return self._described(fields, EXPLICIT, integer(SIBLING_ORDER_RANK, group.order))
 
     def _track(self, track: Track) -> int:
-        """Describe a thread by its numbers, and what has none by its name alone."""
+        """Describe a thread by its numbers, another track by its name."""
         name = encoded(track.name)
-        shown = message(NAME, name) + APART
-        if max(track.tid, track.group.pid) < OURS:
+        fields = message(NAME, name) + APART
+        if max(track.tid, track.group.pid) < FIRST_NUMBER:
             number = integer(PID, track.group.pid) + integer(TID, track.tid)
-            shown = message(THREAD, number, message(THREAD_NAME, name))
+            fields = message(THREAD, number, message(THREAD_NAME, name))
         rank = integer(SIBLING_ORDER_RANK, track.order)
-        return self._described(self._under(track.group), shown, rank)
+        return self._described(self._under(track.group), fields, rank)
 
     def _counter(self, group: Group, name: str) -> int:
-        """Describe a counter, above the other tracks of its group."""
+        """Describe a counter, which is placed above the other tracks of its group."""
         if (group, name) not in self.counters:
-            unit, rank = UNIT.search(name), FIRST + len(self.counters)
+            unit, rank = UNIT.search(name), FIRST_RANK + len(self.counters)
             counter = message(COUNTER, message(UNIT_NAME, unit[1].encode()) if unit else b"")
-            shown = message(NAME, encoded(name)), counter, integer(SIBLING_ORDER_RANK, rank)
-            self.counters[group, name] = self._described(self._under(group), *shown)
+            fields = message(NAME, encoded(name)), counter, integer(SIBLING_ORDER_RANK, rank)
+            self.counters[group, name] = self._described(self._under(group), *fields)
         return self.counters[group, name]
 
     def _under(self, group: Group) -> bytes:
@@ -295,5 +305,5 @@ class Descriptors:
 
     def _described(self, *fields: bytes) -> int:
         uuid = next(self.uuids)
-        self.made.append(message(TRACK_DESCRIPTOR, integer(UUID, uuid), *fields))
+        self.descriptors.append(message(TRACK_DESCRIPTOR, integer(UUID, uuid), *fields))
         return uuid

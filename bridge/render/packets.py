@@ -1,7 +1,7 @@
-"""Protobuf messages made of whole columns: the wire format alone, without a Python object per row.
+"""Protobuf's wire format written from whole columns, without a Python object per row.
 
-A piece gives one field for a chunk of rows as a matrix of bytes. Integers are varints, padded with
-continuation bits to the width of the chunk's largest; what is missing in some rows is squeezed out.
+A piece writes one field for a chunk of rows as a matrix of bytes. Integers are varints, padded with
+continuation bits to the width of the chunk's largest; bytes of missing values are removed.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
-Column = Callable[[Ints], Ints]  # the integers of some rows
+Column = Callable[[Ints], Ints]  # returns the integers of some rows
 
-CHUNK = 32_768  # rows at a time: with fewer, threads wait for each other; more take memory
+CHUNK = 32_768  # rows at a time: with fewer, threads wait for each other; more need memory
 MISSING = -1
 VARINT, FIXED64, LENGTH = 0, 1, 2  # wire types
 GROUP_BITS, GROUP, MORE = 7, 0x7F, 0x80
 HALF = 32
 
 
-def of(values: Ints) -> Column:
+def column_of(values: Ints) -> Column:
     """Return an array as a column."""
     return lambda rows: values[rows]
 
 
 def through(table: Ints, codes: Ints) -> Column:
-    """Return what a table says of each row's code, as a column."""
+    """Return a column of the entries of a table, by the code of each row."""
     return lambda rows: table[codes[rows]]
 
 
 def varint(value: int) -> bytes:
-    """Return one integer, not negative, in as few bytes as it takes."""
+    """Return the shortest varint of an integer, which must not be negative."""
     groups = []
     while value > GROUP:
         groups.append(value & GROUP | MORE)
@@ -45,7 +45,7 @@ def varint(value: int) -> bytes:
 
 
 def tag(field: int, wire: int = VARINT) -> bytes:
-    """Return what stands before a field."""
+    """Return the tag of a field: its number and wire type."""
     return varint(field << 3 | wire)
 
 
@@ -55,13 +55,13 @@ def integer(field: int, value: int) -> bytes:
 
 
 def message(field: int, *content: bytes) -> bytes:
-    """Return a field of bytes: a text, or a message of fields."""
+    """Return a length-delimited field: a text, or a message of fields."""
     whole = b"".join(content)
     return tag(field, LENGTH) + varint(len(whole)) + whole
 
 
 def varints(values: Ints) -> Bytes:
-    """Return integers as rows of bytes, all as wide as the largest; negative ones take ten bytes."""
+    """Return integers as rows of varints, as wide as the largest; negative ones take ten bytes."""
     unsigned = values.view(np.uint64)
     bits = int(unsigned.max(initial=1)).bit_length()
     shifted = unsigned.copy() if bits > HALF else unsigned.astype(np.uint32)
@@ -76,9 +76,9 @@ def varints(values: Ints) -> Bytes:
 
 @dataclass(frozen=True)
 class Part:
-    """Bytes of some rows: one row of them where all are alike.
+    """Bytes of some rows; a single row if they are the same in all rows.
 
-    ``size`` is how many of the bytes each row has, from the first on; None: all.
+    ``size`` is the number of bytes that each row uses, from the first on; None: all.
     """
 
     data: Bytes
@@ -86,22 +86,22 @@ class Part:
 
     @property
     def width(self) -> int:
-        """How many bytes a row has at most."""
+        """The maximum number of bytes of a row."""
         width: int = self.data.shape[1]
         return width
 
-    def only(self, there: Flags | None) -> Part:
-        """Return the bytes of some of the rows alone."""
-        if there is None:
+    def only(self, present: Flags | None) -> Part:
+        """Return the bytes of the present rows only."""
+        if present is None:
             return self
-        return Part(self.data, there * (self.width if self.size is None else self.size))
+        return Part(self.data, present * (self.width if self.size is None else self.size))
 
 
 class Piece(Protocol):
-    """A field, or several."""
+    """One or several fields."""
 
     def parts(self, rows: Ints, /) -> list[Part]:
-        """Return the bytes for some rows; none at all if no row has any."""
+        """Return the bytes for some rows; an empty list if no row has any."""
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,12 @@ class Fixed:
 
     def parts(self, _rows: Ints) -> list[Part]:
         """Return the bytes, once for all rows."""
-        return [_alike(self.data)]
+        return [_same_in_all_rows(self.data)]
 
 
 @dataclass(frozen=True)
 class Integers:
-    """``head`` and a varint per row; nothing where the value is ``missing``."""
+    """``head`` and a varint per row; nothing if the value is ``missing``."""
 
     head: bytes
     column: Column
@@ -126,17 +126,17 @@ class Integers:
     def parts(self, rows: Ints) -> list[Part]:
         """Return the field's bytes for some rows."""
         values = self.column(rows)
-        least, most = int(values.min()), int(values.max())
-        if least == most:
-            alike = self.head + varint(least % 2**64)
-            return [] if least == self.missing else [_alike(alike)]
-        there, values = _there(values, least, self.missing)
-        return [_alike(self.head).only(there), Part(varints(values)).only(there)]
+        smallest, largest = int(values.min()), int(values.max())
+        if smallest == largest:
+            data = self.head + varint(smallest % 2**64)
+            return [] if smallest == self.missing else [_same_in_all_rows(data)]
+        present, values = _present_values(values, smallest, self.missing)
+        return [_same_in_all_rows(self.head).only(present), Part(varints(values)).only(present)]
 
 
 @dataclass(frozen=True)
 class Words:
-    """``head`` and eight bytes per row, the lowest first; nothing where the value is ``missing``."""
+    """``head`` and eight bytes per row, lowest first; nothing if the value is ``missing``."""
 
     head: bytes
     column: Column
@@ -145,16 +145,16 @@ class Words:
     def parts(self, rows: Ints) -> list[Part]:
         """Return the field's bytes for some rows."""
         values = self.column(rows)
-        there, values = _there(values, int(values.min()), self.missing)
-        if there is not None and not there.any():
+        present, values = _present_values(values, int(values.min()), self.missing)
+        if present is not None and not present.any():
             return []
         words = values.astype("<i8").view(np.uint8).reshape(len(rows), 8)
-        return [_alike(self.head).only(there), Part(words).only(there)]
+        return [_same_in_all_rows(self.head).only(present), Part(words).only(present)]
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message of fields, as a field of another; ``strict``: none for rows that lack any of its fields."""
+    """A message as a field of another; with ``strict``, only for rows that have all fields."""
 
     field: int
     pieces: Sequence[Piece]
@@ -163,69 +163,70 @@ class Message:
     def parts(self, rows: Ints) -> list[Part]:
         """Return the message's bytes for some rows."""
         fields = [piece.parts(rows) for piece in self.pieces]
-        found = [part for of in fields for part in of]
+        result = [part for field in fields for part in field]
         if not self.strict:
-            return [*self._head(found), *found]
+            return [*self._head(result), *result]
         if not all(fields):
             return []
-        some = [part.size > 0 for part in found if part.size is not None]
-        there = np.logical_and.reduce(some) if some else None
-        whole = [Part(part.data) for part in found]
-        return [part.only(there) for part in (*self._head(whole), *whole)]
+        has_field = [part.size > 0 for part in result if part.size is not None]
+        is_complete = np.logical_and.reduce(has_field) if has_field else None
+        whole = [Part(part.data) for part in result]
+        return [part.only(is_complete) for part in (*self._head(whole), *whole)]
 
-    def _head(self, found: Sequence[Part]) -> list[Part]:
-        """Return the tag and the length of what was found."""
+    def _head(self, values: Sequence[Part]) -> list[Part]:
+        """Return the tag and the length of the content."""
         head = tag(self.field, LENGTH)
-        sizes = [part.size for part in found if part.size is not None]
-        alike = sum(part.width for part in found if part.size is None)
+        sizes = [part.size for part in values if part.size is not None]
+        fixed_size = sum(part.width for part in values if part.size is None)
         if not sizes:
-            return [_alike(head + varint(alike))]
-        return [_alike(head), Part(varints(np.add.reduce(sizes) + alike))]
+            return [_same_in_all_rows(head + varint(fixed_size))]
+        return [_same_in_all_rows(head), Part(varints(np.add.reduce(sizes) + fixed_size))]
 
 
 @dataclass(frozen=True)
 class Packets:
-    """What is written for a row, and the rows that get it, in order, so many at a time."""
+    """The pieces of a row, and the rows to write, in order; ``size`` rows per chunk."""
 
     pieces: Sequence[Piece]
     rows: Ints
     size: int = CHUNK
 
     def chunks(self) -> Iterator[Packets]:
-        """Cut into lots to be printed apart."""
+        """Split the rows into chunks that are printed separately."""
         for first in range(0, len(self.rows), self.size):
             yield Packets(self.pieces, self.rows[first : first + self.size])
 
     def print(self) -> bytes:
-        """Return the bytes; for a chunk, not for a whole table."""
+        """Return the bytes; to be called for a chunk, not for a whole table."""
         parts = [part for piece in self.pieces for part in piece.parts(self.rows)]
         return _side_by_side(parts, len(self.rows))
 
 
-def _alike(data: bytes) -> Part:
+def _same_in_all_rows(data: bytes) -> Part:
     return Part(np.frombuffer(data, np.uint8)[None])
 
 
-def _there(values: Ints, least: int, missing: int | None) -> tuple[Flags | None, Ints]:
-    """Tell which values are there, and put 0 for those that are not: they take the least room."""
-    if missing is None or least > missing:
+def _present_values(values: Ints, smallest: int, missing: int | None) -> tuple[Flags | None, Ints]:
+    """Return which values are present, and the values with 0 (the shortest) for missing ones."""
+    if missing is None or smallest > missing:
         return None, values
-    there = values != missing
-    return (None, values) if there.all() else (there, np.where(there, values, 0))
+    present = values != missing
+    return (None, values) if present.all() else (present, np.where(present, values, 0))
 
 
 def _side_by_side(parts: Sequence[Part], count: int) -> bytes:
-    """Return the rows of all parts, each row's parts one after another."""
+    """Return the rows, each row's parts one after another."""
     edges = np.cumsum([0, *(part.width for part in parts)]).tolist()
     rows = np.empty((count, edges[-1]), np.uint8)
-    rows[:] = np.concatenate([part.data[0] for part in parts])  # what is alike is filled in at once
+    # Fills in the parts that are the same in all rows.
+    rows[:] = np.concatenate([part.data[0] for part in parts])
     for part, first, last in zip(parts, edges, edges[1:], strict=False):
         if len(part.data) == count:
             rows[:, first:last] = part.data
     if all(part.size is None for part in parts):
         return rows.tobytes()
-    kept = np.ones(rows.shape, bool)
+    is_used = np.ones(rows.shape, bool)
     for part, first, last in zip(parts, edges, edges[1:], strict=False):
         if part.size is not None:
-            kept[:, first:last] = np.arange(last - first) < part.size[:, None]
-    return rows[kept].tobytes()
+            is_used[:, first:last] = np.arange(last - first) < part.size[:, None]
+    return rows[is_used].tobytes()

@@ -1,8 +1,8 @@
 """The timeline as a Perfetto trace (``.pftrace``), streamed in bounded memory.
 
-Messages of protos/perfetto/trace: exact times, real tracks, names as they are. Readers sort packets by time
-and keep the file's order among equal times, and an end closes what was last begun on its track: so all ends
-come first in the file, and what has no length ends right behind its begin.
+Messages of protos/perfetto/trace. Readers sort packets by time and keep the file's order among
+equal times; an end closes the last begin on its track. So all ends come first in the file, and the
+end of an event of no length follows its begin.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from bridge.analyze.timeline import Arrows, Chain, Json, Listed, Named, Slices, Timeline
-from bridge.analyze.timeline import Column as Shown
+from bridge.analyze.timeline import Arrows, Chain, Json, ListColumn, NameColumn, Slices, Timeline
+from bridge.analyze.timeline import Column as ArgumentColumn
 from bridge.analyze.timeline.parts import DEVICE
-from bridge.render.chunks import printed
 from bridge.render.packet_tracks import (
     DEBUG_ANNOTATION_NAMES,
     DEBUG_ANNOTATION_STRING_VALUES,
@@ -26,7 +25,7 @@ from bridge.render.packet_tracks import (
     ON_SEQUENCE,
     PACKET,
     Descriptors,
-    Interned,
+    InternTable,
     encoded,
 )
 from bridge.render.packets import (
@@ -40,14 +39,15 @@ from bridge.render.packets import (
     Packets,
     Piece,
     Words,
+    column_of,
     integer,
     message,
-    of,
     tag,
     through,
 )
+from bridge.render.text_columns import printed_chunks
 
-# -- Arrows of a Perfetto trace: an op's to each of its API calls, a call's to each activity it launched
+# -- Arrows from ops to API calls, and from API calls to activities
 
 
 LEGACY_EVENT, FLOW_IDS = 6, 47  # fields of TrackEvent
@@ -56,39 +56,39 @@ FLOW_IN = 1
 
 
 def flows(arrows: Arrows) -> Mapping[str, list[Piece]]:
-    """Return what the slices of each kind say of the arrows that leave and reach them."""
+    """Return the fields with which slices of each kind start and end arrows."""
     rows, calls, ops = arrows.rows, len(arrows.calls.start), len(arrows.ops.start)
     call, op = arrows.call[rows], arrows.op[rows]
     from_op = op != MISSING
-    call_number, op_number = 1 + call, 1 + calls + op  # apart from each other, and never 0
+    call_number, op_number = 1 + call, 1 + calls + op  # distinct numbers, none of them 0
     from_call = _flow(calls, call, call_number)
     to_activity = _flow(len(arrows.call), rows, call_number)
     out_of_op = _flow(ops, op[from_op], op_number[from_op])
     to_call = _flow(calls, call[from_op], op_number[from_op])
     return {
-        "op": [_leaves(out_of_op)],
-        "api": [_leaves(from_call), _reaches(to_call)],
-        **{kind: [_reaches(to_activity)] for kind in DEVICE},
+        "op": [_outgoing(out_of_op)],
+        "api": [_outgoing(from_call), _incoming(to_call)],
+        **{kind: [_incoming(to_activity)] for kind in DEVICE},
     }
 
 
 def _flow(count: int, rows: Ints, number: Ints) -> Ints:
-    """Return a flow's number per row of a frame, MISSING where there is none."""
+    """Return the number of the flow of each row, MISSING for none."""
     flow = np.full(count, MISSING)
     flow[rows] = number
     return flow
 
 
-def _leaves(flow: Ints) -> Piece:
-    return Words(tag(FLOW_IDS, FIXED64), of(flow))
+def _outgoing(flow: Ints) -> Piece:
+    return Words(tag(FLOW_IDS, FIXED64), column_of(flow))
 
 
-def _reaches(flow: Ints) -> Piece:
+def _incoming(flow: Ints) -> Piece:
     incoming = Fixed(integer(FLOW_DIRECTION, FLOW_IN))
-    return Message(LEGACY_EVENT, [Integers(tag(BIND_ID), of(flow)), incoming], strict=True)
+    return Message(LEGACY_EVENT, [Integers(tag(BIND_ID), column_of(flow)), incoming], strict=True)
 
 
-# -- The timeline as a Perfetto trace (``.pftrace``), streamed in bounded memory
+# -- Packets
 
 
 # Fields of TracePacket
@@ -107,36 +107,40 @@ METADATA, METADATA_NAME, STRING_VALUE = 2, 1, 2  # of ChromeEventBundle and Chro
 def pftrace(
     timeline: Timeline, source: Sequence[str], metadata: Sequence[Mapping[str, Any]] = ()
 ) -> Iterator[bytes]:
-    """Yield the trace in pieces, to be written one after another.
+    """Yield the pieces of the trace, in order.
 
-    Times are as recorded; if any is negative, the first event's is taken off all.
+    Times are as recorded; if any is negative, the time of the first event is subtracted from all.
     """
     base = min(timeline.base, 0)
-    about: dict[str, Any] = {"generator": "nsight-bridge", "source": list(source), "base_ns": base}
+    metadata_entries: dict[str, Any] = {
+        "generator": "nsight-bridge",
+        "source": list(source),
+        "base_ns": base,
+    }
     if any(metadata):
-        about["metadata"] = list(metadata)
+        metadata_entries["metadata"] = list(metadata)
     writer = _Writer(timeline, base)
     packets = writer.packets(timeline)
     yield message(PACKET, ON_SEQUENCE, integer(SEQUENCE_FLAGS, CLEARED))
-    yield message(PACKET, ON_SEQUENCE, message(CHROME_EVENTS, *_metadata(about)))
-    for descriptor in writer.tracks.made:
+    yield message(PACKET, ON_SEQUENCE, message(CHROME_EVENTS, *_metadata(metadata_entries)))
+    for descriptor in writer.tracks.descriptors:
         yield message(PACKET, ON_SEQUENCE, descriptor)
     yield from writer.texts.packets()
     sections = [*writer.texts.paths, *packets]
-    yield from printed(chunk for section in sections for chunk in section.chunks())
+    yield from printed_chunks(chunk for section in sections for chunk in section.chunks())
 
 
 class _Writer:
-    """Knows which packets each kind of event is written as."""
+    """The packets of each kind of event."""
 
     def __init__(self, timeline: Timeline, base: int) -> None:
         self.base = base
         self.tracks = Descriptors(timeline.tracks)
-        self.texts = Interned()
+        self.texts = InternTable()
         self.flows = flows(timeline.arrows)
 
     def packets(self, timeline: Timeline) -> list[Packets]:
-        """Return all of them, in an order that holds among those of one time."""
+        """Return all packets, in an order that is right among equal times."""
         uuid, phases = self.tracks.phases(timeline.phases)
         drawn = [(s, self.tracks.slices(s)) for s in timeline.slices if len(s)]
         drawn.append((timeline.phases, uuid))
@@ -149,9 +153,9 @@ class _Writer:
         ]
 
     def begins(self, s: Slices, track: Column) -> Packets:
-        """Begins with arguments and arrows, the end of what has no length behind it."""
-        about = [*self._args(s), *self.flows.get(s.kind, [])]
-        begin = self._packet(self._start(s), [*self._event(BEGIN, track), *self._name(s), *about])
+        """Return begins with arguments and arrows; after an event of no length follows its end."""
+        details = [*self._args(s), *self.flows.get(s.kind, [])]
+        begin = self._packet(self._start(s), [*self._event(BEGIN, track), *self._name(s), *details])
 
         def at_once(rows: Ints) -> Ints:
             return np.where(s.duration[rows] > 0, MISSING, s.start[rows] - self.base)
@@ -159,7 +163,7 @@ class _Writer:
         return Packets([begin, self._packet(at_once, self._event(END, track), strict=True)], s.rows)
 
     def ends(self, s: Slices, track: Column) -> Packets:
-        """Ends of what has a length."""
+        """Return the ends of events that have a length."""
 
         def end(rows: Ints) -> Ints:
             return s.start[rows] + s.duration[rows] - self.base
@@ -167,12 +171,15 @@ class _Writer:
         return Packets([self._packet(end, self._event(END, track))], s.rows[s.duration[s.rows] > 0])
 
     def marks(self, s: Slices) -> Packets:
-        """Instants of a thread."""
+        """Return instant events of a thread."""
         event = [*self._event(INSTANT, self.tracks.slices(s)), *self._name(s), *self._args(s)]
         return Packets([self._packet(self._start(s), event)], s.rows)
 
     def counters(self, s: Slices) -> Packets:
-        """Samples of numbers: integers, or the JSON texts of reals. A text that is no number is no sample."""
+        """Return samples of numbers: integers, or real numbers as JSON texts.
+
+        A text that is no finite number is left out.
+        """
         value, rows = s.args["value"], s.rows
         sample: Piece
         if isinstance(value, Json):
@@ -181,8 +188,8 @@ class _Writer:
             words = through(reals.view(np.int64), value.codes)
             sample = Words(tag(DOUBLE_COUNTER_VALUE, FIXED64), words, None)
         else:
-            assert isinstance(value, np.ndarray)  # as said of Timeline.counters
-            sample = Integers(tag(COUNTER_VALUE), of(value), None)
+            assert isinstance(value, np.ndarray)  # by the definition of Timeline.counters
+            sample = Integers(tag(COUNTER_VALUE), column_of(value), None)
         event = [*self._event(COUNTER, self.tracks.samples(s)), sample]
         return Packets([self._packet(self._start(s), event)], rows)
 
@@ -190,7 +197,7 @@ class _Writer:
         return lambda rows: s.start[rows] - self.base
 
     def _packet(self, time: Column, event: Sequence[Piece], *, strict: bool = False) -> Message:
-        """Return a packet; a ``strict`` one is left out where there is no time."""
+        """Return a packet; with ``strict``, it is left out for rows without a time."""
         stamp = Integers(tag(TIMESTAMP), time)
         return Message(PACKET, [stamp, Fixed(AFTER_STATE), Message(TRACK_EVENT, event)], strict)
 
@@ -203,12 +210,12 @@ class _Writer:
         return [Fixed(integer(CATEGORY_IIDS, category)), Integers(tag(NAME_IID), name)]
 
     def _args(self, s: Slices) -> Iterator[Piece]:
-        """Arguments; missing ones leave no trace."""
+        """Yield the arguments; missing values are not written."""
         for name, column in s.args.items():
             key = Fixed(integer(NAME, self.texts.number(DEBUG_ANNOTATION_NAMES, name)))
             yield Message(DEBUG_ANNOTATIONS, [key, *self._value(column, s.rows)], strict=True)
 
-    def _value(self, column: Shown, rows: Ints) -> list[Piece]:
+    def _value(self, column: ArgumentColumn, rows: Ints) -> list[Piece]:
         use = DEBUG_ANNOTATION_STRING_VALUES
         match column:
             case Chain():
@@ -217,14 +224,14 @@ class _Writer:
                 reals = np.array([float(text) for text in texts]).view(np.int64)
                 words = through(np.append(reals, MISSING), codes)  # no real number has these bits
                 return [Words(tag(DOUBLE_VALUE, FIXED64), words)]
-            case Named(codes, texts) | Json(codes, texts):
-                named = self.texts.column(use, Named(codes, texts), rows)
+            case NameColumn(codes, texts) | Json(codes, texts):
+                named = self.texts.column(use, NameColumn(codes, texts), rows)
                 return [Integers(tag(STRING_VALUE_IID), named)]
-            case Listed(columns):
-                values = [Integers(tag(INT_VALUE), of(values), None) for values in columns]
+            case ListColumn(columns):
+                values = [Integers(tag(INT_VALUE), column_of(values), None) for values in columns]
                 return [Message(ARRAY_VALUES, [value]) for value in values]
             case _:
-                return [Integers(tag(INT_VALUE), of(column))]
+                return [Integers(tag(INT_VALUE), column_of(column))]
 
 
 def _real(text: str) -> float:
@@ -234,9 +241,9 @@ def _real(text: str) -> float:
         return math.nan
 
 
-def _metadata(about: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield what is known of the whole trace: texts as they are, all else as JSON."""
-    for name, value in about.items():
+def _metadata(entries: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield the metadata of the trace: texts as they are, other values as JSON."""
+    for name, value in entries.items():
         text = value if isinstance(value, str) else _json(value)
         content = message(STRING_VALUE, encoded(text))
         yield message(METADATA, message(METADATA_NAME, encoded(name)), content)

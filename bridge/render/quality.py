@@ -1,96 +1,89 @@
-"""What a capture is worth, for people and as JSON in the format bridge.quality/1."""
+"""The quality of a capture, for people and as JSON in the format bridge.quality/1."""
 
 from __future__ import annotations
 
 import json
 
-import pandas as pd
-
-from bridge.analyze.quality import BEST, Found, Quality
-from bridge.render import advice, headings
+from bridge.analyze.quality import BEST, Deduction, Quality
+from bridge.render import advice
 from bridge.render import table as tables
 from bridge.render.table import Look
 
 FORMAT = "bridge.quality/1"
 INDENT = "   "
-OWN = "The profiler's own work, all of it and what counts:"
+OVERHEAD = "The profiler's own work, all of it and what counts:"
 
 
-def sentence(one: Found) -> str:
-    """Return what was measured, its figures written by their names."""
-    figures = one.measured.figures
-    return one.measured.said.format_map({n: _written(n, v) for n, v in figures.items()})
-
-
-def _written(name: str, value: object) -> str:
-    if isinstance(value, str):
-        return tables.clean(value)
-    return headings.text(name, pd.Series([value]))(value)
+def sentence(deduction: Deduction) -> str:
+    """Return what was measured, with its figures."""
+    return advice.with_figures(deduction.measured.text, deduction.measured.figures)
 
 
 def line(quality: Quality) -> str:
-    """Return the score and the reason that costs most, '' where there is none."""
+    """Return the score and the reason that costs most, '' if there is none."""
     if not quality.reasons:
         return ""
     more = len(quality.reasons) - 1
-    rest = f", and {more} more" if more else ""
-    return f"{_head(quality)}: {sentence(quality.reasons[0])}{rest}"
+    rest = f"; {more} more: bridge doctor REPORT" if more else ""
+    return f"{_score(quality)}: {sentence(quality.reasons[0])}{rest}"
 
 
-def _head(quality: Quality) -> str:
+def head(quality: Quality) -> str:
+    """Return the score, and how many checks apply to the capture."""
+    return f"{_score(quality)} ({len(quality.judged)} checks apply)"
+
+
+def _score(quality: Quality) -> str:
     return f"capture quality {quality.score} of {BEST}"
 
 
 def for_terminal(quality: Quality, look: Look) -> str:
-    """Return the score, reason by reason what it costs, and the profiler's own work."""
-    parts = [f"{_head(quality)}{_judged(quality)}\n"]
-    for one in quality.reasons:
+    """Return the score, the cost of each reason, and the profiler's overhead."""
+    parts = [f"{head(quality)}\n"]
+    for deduction in quality.reasons:
         lines = (
-            f"−{one.cost} {one.reason.name}",
-            f"{INDENT}{sentence(one)}",
-            f"{INDENT}→ {one.reason.remedy}",
+            f"−{deduction.cost} {deduction.reason.name}",
+            f"{INDENT}{sentence(deduction)}",
+            f"{INDENT}→ {deduction.reason.remedy}",
         )
         parts.append("".join(f"{text}\n" for text in lines))
     if len(quality.overhead):
-        parts.append(f"{OWN}\n{tables.for_terminal('', quality.overhead, look)}")
+        parts.append(f"{OVERHEAD}\n{tables.for_terminal('', quality.overhead, look)}")
     return "\n".join(parts)
 
 
-def _judged(quality: Quality) -> str:
-    return f", by {len(quality.judged)} reasons that apply"
-
-
 def as_markdown(quality: Quality) -> str:
-    """Return the same as Markdown."""
-    parts = [f"{tables.escaped(', '.join(quality.source))}: {_head(quality)}{_judged(quality)}\n"]
+    """Return what `for_terminal` shows as Markdown."""
+    parts = [f"{tables.escaped(', '.join(quality.source))}: {head(quality)}\n"]
     if quality.reasons:
         rows = "".join(
-            f"| {one.cost} | `{one.reason.name}` | {tables.escaped(sentence(one))} | {tables.escaped(one.reason.remedy)} |\n"
-            for one in quality.reasons
+            f"| {deduction.cost} | `{deduction.reason.name}` | {tables.escaped(sentence(deduction))} "
+            f"| {tables.escaped(deduction.reason.remedy)} |\n"
+            for deduction in quality.reasons
         )
         parts.append(f"| points | reason | what | what to do |\n| ---: | --- | --- | --- |\n{rows}")
     if len(quality.overhead):
-        parts.append(f"{OWN}\n\n{tables.as_markdown('', quality.overhead)}")
+        parts.append(f"{OVERHEAD}\n\n{tables.as_markdown('', quality.overhead)}")
     return "\n".join(parts)
 
 
 def as_json(quality: Quality) -> str:
-    """Return everything as one JSON object; times in ns."""
+    """Return all as one JSON object; times in ns."""
     document = {
         "format": FORMAT,
         "source": list(quality.source),
         "score": quality.score,
         "reasons": [
             {
-                "reason": one.reason.name,
-                "cost": one.cost,
-                "value": one.measured.value,
-                "unit": one.reason.unit,
-                "said": sentence(one),
-                "figures": dict(one.measured.figures),
-                "remedy": one.reason.remedy,
+                "reason": deduction.reason.name,
+                "cost": deduction.cost,
+                "value": deduction.measured.value,
+                "unit": deduction.reason.unit,
+                "text": sentence(deduction),
+                "figures": dict(deduction.measured.figures),
+                "remedy": deduction.reason.remedy,
             }
-            for one in quality.reasons
+            for deduction in quality.reasons
         ],
         "judged": list(quality.judged),
         "overhead": advice.records(quality.overhead),
@@ -99,6 +92,6 @@ def as_json(quality: Quality) -> str:
 
 
 def for_page(quality: Quality) -> dict[str, object]:
-    """Return what the page shows at its head: the score, and the reason that costs most in words."""
+    """Return the entries of the page's head: the score, and the reason that costs most."""
     first = sentence(quality.reasons[0]) if quality.reasons else "nothing stands against it"
     return {"score": quality.score, "first": first}

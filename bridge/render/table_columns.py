@@ -1,83 +1,245 @@
-"""Which columns of a table people see, under which heading, and in which unit."""
+"""The columns of a table that people see, and the text of their values."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pandas as pd
+from pandas.api.types import is_float_dtype, is_numeric_dtype
 
-from bridge.analyze.tables.views import BROKEN_DOWN, VIEWS
-from bridge.render import headings
-from bridge.render.column_specs import MEMORY, RANKS, SHOWN, Shown, measured, unknown
-from bridge.render.headings import given
+from bridge.analyze.columns import TABLES, Column, TableColumns, describe
+from bridge.analyze.columns import column as spec
+from bridge.render import units
 
-FIXED = {**MEMORY, **RANKS}  # no other columns can be asked for
-PATHS = ("path", "module")
-OF_RANGE = (
-    "name path start_ns duration_ns thread gpu_start_ns gpu_span_ns gpu_busy_ns activities".split()
-)
-
-
-def shown(by: str, table: pd.DataFrame) -> tuple[Shown, ...]:
-    """Return what is shown of a table; where some times are not known, those are left empty."""
-    found = _shown(by, table)
-    found = tuple(map(unknown, found)) if table.attrs.get("unknown") else found
-    metrics = table.attrs.get("units", ())  # asked for: what a table always has gives way to them
-    kept = [s.is_name or s.bar or s.column in metrics for s in found]
-    if not metrics:
-        return found
-    return tuple(s if keep else replace(s, extra=True) for s, keep in zip(found, kept, strict=True))
+MISSING = -1
+RUNNING = "running_"
+# The columns of `--by range`; further columns are arguments of calls.
+RANGE = TABLES["range"].names
 
 
-def _shown(by: str, table: pd.DataFrame) -> tuple[Shown, ...]:
-    """Return what is shown of a table: of one that has no headings of its own all columns, told by their names.
+# -- The text of values
 
-    Of ranges also what calls say; of a table broken down, first what tells its rows apart.
+
+def plain(value: object) -> str:
+    """Return a value as it is, '' for a missing one."""
+    return "" if value == MISSING else str(value)
+
+
+def number(value: float) -> str:
+    """Return a number with two decimals."""
+    return f"{value:.2f}"
+
+
+def change(share: float) -> str:
+    """Return a fraction in per cent with its sign; no change has a plus."""
+    return f"{round(100 * share, 1) + 0.0:+.1f} %"
+
+
+def bytes_change(count: int) -> str:
+    """Return a signed number of bytes."""
+    return f"-{units.size(-count)}" if count < 0 else units.size(count)
+
+
+def clock_offset(time: int) -> str:
+    """Return the nanoseconds that are added to a clock, with their sign; '' for 0."""
+    return f"{'-' if time < 0 else '+'}{units.time(abs(time))}" if time else ""
+
+
+def row(index: int) -> str:
+    """Return the row of a frame as `bridge why` takes it."""
+    return f"#{index}"
+
+
+WRITERS: Mapping[str, Callable[[Any], str]] = {
+    spec.NAME: str,
+    spec.PATH: str,
+    spec.ID: plain,
+    spec.COUNT: units.count,
+    spec.NUMBER: number,
+    spec.FIGURE: units.figure,
+    spec.NS: units.time,
+    spec.BYTES: units.size,
+    spec.BYTES_CHANGE: bytes_change,
+    spec.CLOCK_OFFSET: clock_offset,
+    spec.SHARE: units.percent,
+    spec.CHANGE: change,
+    spec.PERCENT: units.of_hundred,
+    spec.GB_PER_S: units.rate,
+    spec.FLOP: units.flop,
+    spec.TFLOP_PER_S: units.tflops,
+    spec.ADDRESS: hex,
+    spec.ROW: row,
+}
+
+
+def writer(column: Column, time_unit: str | None = None) -> Callable[[Any], str]:
+    """Return the function that writes a column's values; ``time_unit`` is the unit of times."""
+    write = WRITERS.get(column.unit) or partial(_metric, column.unit)
+    if time_unit is not None and column.unit == spec.NS:
+        write = partial(units.time_in, time_unit)
+    return blank_if_missing(write) if column.missing else write
+
+
+def blank_if_missing(write: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Return a function that writes nothing for a missing value."""
+    return partial(_unless_missing, write)
+
+
+def _unless_missing(write: Callable[[Any], str], value: object) -> str:
+    return "" if value == MISSING else write(value)
+
+
+def figure(name: str, value: Any) -> str:
+    """Return the text of a value by the name of its column, for values outside of tables."""
+    is_number = isinstance(value, int | float)
+    return writer(describe(name, is_number=is_number, is_float=isinstance(value, float)))(value)
+
+
+# -- The displayed columns
+
+
+def displayed(by: str, table: pd.DataFrame, *, every: bool = False) -> tuple[Column, ...]:
+    """Return the columns of a table that people see.
+
+    ``by`` is a key of `bridge.analyze.columns.TABLES`. ``every`` returns all columns of the table,
+    as for requested columns. In tables with missing times (`attrs["unknown"]`) such times are
+    written as ''; metrics of Nsight Compute (`attrs["units"]`) take precedence over columns that a
+    terminal may leave out.
     """
-    if by in FIXED:
-        return tuple(s for s in FIXED[by] if s.column in table and _says(s, table))
-    if by not in SHOWN:
-        return _all(table)
-    names, more = _unusual(by, list(table.columns))
-    said = [c for c in table.columns if c not in OF_RANGE] if by == "range" else []
-    return (
-        *(_told(c, table) for c in names if c not in {s.column for s in SHOWN[by]}),
-        *(s for s in SHOWN[by] if s.column in table and _says(s, table)),
-        *(_told(c, table) for c in more),
-        *(Shown(c, c, given, extra=True) for c in said),
+    table_columns = TABLES.get(by)
+    columns = (
+        _all(table, table_columns)
+        if every or table_columns is None
+        else _usual(by, table, table_columns)
+    )
+    if table.attrs.get("unknown"):
+        columns = tuple(replace(c, missing=c.missing or c.unit == spec.NS) for c in columns)
+    metrics = table.attrs.get("units", ())
+    if not metrics:
+        return columns
+    is_kept = [c.is_name or c.bar or c.name in metrics for c in columns]
+    return tuple(
+        c if kept else replace(c, optional=True) for c, kept in zip(columns, is_kept, strict=True)
     )
 
 
-def _says(shown: Shown, table: pd.DataFrame) -> bool:
-    """Tell whether a column says anything, or tells rows apart, if that is what it is there for."""
-    if shown.apart:
-        return shown.column in table and len(table[shown.column].unique()) != 1
-    nothing = ("", headings.MISSING) if shown.text in (str, given) else (0, headings.MISSING)
-    return not (shown.quiet and len(table) and table[shown.column].isin(nothing).all())
+def _usual(by: str, table: pd.DataFrame, described: TableColumns) -> tuple[Column, ...]:
+    """Return the columns that name rows, the displayed columns, and further requested columns."""
+    labels, more = _label_and_extra_columns(by, list(table.columns))
+    columns = [c for c in described.displayed if c.name in table and not _is_empty(c, table)]
+    names = {c.name for c in described.displayed}
+    details = [c for c in table.columns if c not in RANGE] if by == "range" else []
+    return (
+        *(_described(c, table, described) for c in labels if c not in names),
+        *columns,
+        *(_requested(_described(c, table, described)) for c in more),
+        *(Column(c, c, spec.ID, optional=True) for c in details if not c.startswith(RUNNING)),
+    )
 
 
-def _unusual(by: str, columns: list[str]) -> tuple[list[str], list[str]]:
-    """Return the columns that stand before the usual figures of a table, and those among and after that were asked for."""
-    rows = by.partition(" ")[0]
-    view = BROKEN_DOWN.get(rows) or VIEWS.get(rows)
-    usual = [c for c in columns if view and c in view.columns]
-    if not usual:
-        return [], [c for c in columns if c.startswith("running_")]
-    first = columns.index(usual[0])
-    return columns[:first], [c for c in columns[first:] if c not in usual]
+def _requested(column: Column) -> Column:
+    """Return a requested column; requested figures are not optional."""
+    return replace(column, optional=column.is_name and column.optional, quiet=False)
 
 
-def _all(table: pd.DataFrame) -> tuple[Shown, ...]:
-    """Return all columns: the names, the first figure, and as many of the others as there is room for."""
-    every = [_told(c, table) for c in table.columns]
-    first = next((s.column for s in every if not s.is_name and not s.extra), None)
-    return tuple(s if s.is_name or s.column == first else replace(s, extra=True) for s in every)
+def _is_empty(column: Column, table: pd.DataFrame) -> bool:
+    """Return whether a column is `quiet` without a value, or `distinct` with one value only."""
+    values = table[column.name]
+    if column.distinct:
+        return len(values.unique()) == 1
+    empty_values = ("", MISSING) if column.unit in (*spec.NAMES, spec.ID) else (0, MISSING)
+    return bool(column.quiet and len(table) and values.isin(empty_values).all())
 
 
-def _told(column: str, table: pd.DataFrame) -> Shown:
-    """Return a column as its name tells that it is to be shown; a metric by its unit."""
-    units = table.attrs.get("units", {})
-    if column in units:
-        return measured(column, units[column])
-    text, extra = headings.text(column, table[column]), column in headings.OF_LITTLE_USE
-    return Shown(column, headings.heading(column), text, is_path=column in PATHS, extra=extra)
+def _label_and_extra_columns(by: str, columns: list[str]) -> tuple[list[str], list[str]]:
+    """Return the columns before the default ones (names of rows), and the other requested ones."""
+    described = TABLES.get(by.partition(" ")[0])
+    default = [c for c in columns if by in SELECTABLE and described and c in described.default]
+    if not default:
+        return [], [c for c in columns if c.startswith(RUNNING)]
+    first = columns.index(default[0])
+    return columns[:first], [c for c in columns[first:] if c not in default]
+
+
+# Tables with selectable columns.
+SELECTABLE = frozenset(
+    name
+    for name in TABLES
+    if name.partition(" ")[0]
+    in ("op", "ranges", "calls", "activities", "op-kernel", "kernel", "memcpy", "diff")
+)
+
+
+def _all(table: pd.DataFrame, described: TableColumns | None) -> tuple[Column, ...]:
+    """Return all columns: names and the first figure, and the others as optional columns."""
+    columns = [_described(c, table, described) for c in table.columns]
+    first = next((c.name for c in columns if not c.is_name and not c.optional), None)
+    return tuple(
+        replace(c, optional=c.optional if c.is_name else c.name != first, bar=False, quiet=False)
+        for c in columns
+    )
+
+
+def _described(name: str, table: pd.DataFrame, described: TableColumns | None) -> Column:
+    """Return the description of a column; running sums follow their column, metrics their unit."""
+    metrics = table.attrs.get("units", {})
+    if name in metrics:
+        return _metric_column(name, metrics[name])
+    base = name.removeprefix(RUNNING)
+    if described is not None and base in described.by_name:
+        column = described.by_name[base]
+        return (
+            column
+            if base == name
+            else replace(column, name=name, heading=f"running {column.heading}", bar=False)
+        )
+    values = table[name]
+    return describe(name, is_number=is_numeric_dtype(values), is_float=is_float_dtype(values))
+
+
+# -- Metrics of Nsight Compute: the unit is in the heading, unless each value has it
+
+
+GIGA = 1e9
+
+
+def _hertz(value: float) -> str:
+    return f"{value / GIGA:.2f} GHz"
+
+
+def _rate(value: float) -> str:
+    return units.rate(value / GIGA)
+
+
+def _number(value: float | str) -> str:
+    """Return a count without decimals, another number with two, a text as it is."""
+    if isinstance(value, str):
+        return value
+    return units.count(value) if value == int(value) else f"{value:.2f}"
+
+
+METRIC_WRITERS: dict[str, Callable[[Any], str]] = {  # units that are written with each value
+    "%": units.of_hundred,
+    "byte": units.size,
+    "byte/block": units.size,
+    "byte/s": _rate,
+    "ns": units.time,
+    "hz": _hertz,
+}
+# Units that the names of the metrics contain.
+UNITLESS = frozenset(["", "register/thread", "inst", "cycle", "warp"])
+METRIC = "metric in "
+
+
+def _metric_column(name: str, unit: str) -> Column:
+    """Describe a metric; underscores of a short name become blanks."""
+    heading = name.replace("_", " ") if "__" not in name else name
+    suffix = "" if unit in METRIC_WRITERS or unit in UNITLESS else f", {unit}"
+    return Column(name, f"{heading}{suffix}", f"{METRIC}{unit}", missing=True)
+
+
+def _metric(unit: str, value: Any) -> str:
+    return METRIC_WRITERS.get(unit.removeprefix(METRIC), _number)(value)

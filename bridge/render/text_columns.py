@@ -1,13 +1,16 @@
-"""Lines of text printed from whole columns: exact, and without a Python object per line.
+"""Lines of text printed from whole columns: exact, without a Python object per line.
 
-A piece gives the bytes of one field for a chunk of rows as a matrix, short fields padded with NUL; the
-pieces side by side, NULs squeezed out, are the lines. Chunks are small enough to stay in the cache.
+A piece prints one field for a chunk of rows as a matrix of bytes, with short fields padded by NUL.
+The matrices side by side, without their NULs, are the lines. Chunks are small enough for the cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,25 +18,25 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
-CHUNK = 8_192  # rows at a time: twice as many fall out of the cache and take twice as long
-LARGEST = 1 << 25  # bytes of texts that are kept padded
-GROUP = 10_000  # numbers are printed four digits at a time
+CHUNK = 8_192  # rows at a time: twice as many exceed the cache and take twice as long
+MAX_MATRIX = 1 << 25  # bytes: the largest matrix of padded texts
+GROUP = 10_000  # four digits are printed at a time
 MISSING = -1
 POINT, ZERO, MINUS, SLASH = b".0-/"
 
 
 def _four_digits() -> tuple[Bytes, Bytes]:
-    """Return how numbers below `GROUP` are printed: whole, and without zeros in front (0 as nothing)."""
+    """Return the digits of all numbers below `GROUP`: with leading zeros, and without (0 as '')."""
     whole = np.char.zfill(np.arange(GROUP).astype("S4"), 4).view(np.uint8).reshape(GROUP, 4)
-    in_front = np.logical_and.accumulate(whole == ZERO, axis=1)
-    return whole, np.where(in_front, np.uint8(0), whole)
+    is_leading = np.logical_and.accumulate(whole == ZERO, axis=1)
+    return whole, np.where(is_leading, np.uint8(0), whole)
 
 
 DIGITS, _LEADING = _four_digits()
-# Four bytes in one word, so that a lookup moves one: a number that begins here, then one that goes on.
+# Four digits in one word, for one lookup: the first group of a number, then groups after the first.
 WORDS = np.concatenate((_LEADING, DIGITS)).view(np.uint32).ravel()
 LAST_WORDS = WORDS.copy()
-LAST_WORDS[:1].view(np.uint8)[3] = ZERO  # zero itself keeps one digit
+LAST_WORDS[:1].view(np.uint8)[3] = ZERO  # the number zero keeps one digit
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,8 @@ class Text:
 
     def at(self, rows: Ints) -> Bytes:
         """Return the field's bytes for some rows."""
-        one = np.frombuffer(self.text, np.uint8)
-        return np.broadcast_to(one, (len(rows), len(one)))
+        text_bytes = np.frombuffer(self.text, np.uint8)
+        return np.broadcast_to(text_bytes, (len(rows), len(text_bytes)))
 
 
 @dataclass(frozen=True)
@@ -60,13 +63,13 @@ class Number:
         if values.min() >= 0:
             return _digits(values)
         sign = np.where(values < 0, np.uint8(MINUS), np.uint8(0))[:, None]
-        # As unsigned: the least integer has no positive twin.
+        # Unsigned, because the smallest integer has no positive counterpart.
         return np.hstack((sign, _digits(np.abs(values).view(np.uint64))))
 
 
 @dataclass(frozen=True)
-class Given:
-    """``head`` and an integer per line; nothing where the integer is missing (-1)."""
+class OptionalNumber:
+    """``head`` and an integer per line; nothing if the integer is missing (-1)."""
 
     head: bytes
     values: Ints
@@ -79,7 +82,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Micros:
-    """Nanoseconds since ``base``, not negative, printed in microseconds with all three decimals."""
+    """Nanoseconds since ``base`` (not negative), printed in microseconds with three decimals."""
 
     values: Ints
     base: int = 0
@@ -94,7 +97,7 @@ class Micros:
 
 
 class Names:
-    """One of some texts per line, by code; texts must hold no NUL."""
+    """One of some texts per line, by code; the texts must not contain NUL."""
 
     def __init__(self, codes: Ints, texts: Sequence[bytes]) -> None:
         self.codes = codes
@@ -115,16 +118,16 @@ class Names:
         return np.where(place < size[:, None], self.data[source], np.uint8(0))
 
     def _padded(self, texts: Sequence[bytes]) -> Bytes | None:
-        """Return the texts as a matrix, so that a lookup copies whole rows; None if that were too large."""
+        """Return the texts as a matrix for fast lookups; None if the matrix would be too large."""
         width = int(self.size.max(initial=0))
-        if not width or width * len(texts) > LARGEST:
+        if not width or width * len(texts) > MAX_MATRIX:
             return None if width else np.empty((len(texts), 0), np.uint8)
         return np.array(texts, f"S{width}").view(np.uint8).reshape(len(texts), width)
 
 
 @dataclass(frozen=True)
 class Through:
-    """Another piece, at the row that ``row`` tells for each line."""
+    """Another piece, at row ``row`` of that piece for each line."""
 
     piece: Piece
     row: Ints
@@ -135,7 +138,7 @@ class Through:
 
 
 class Path:
-    """The texts from the root of a tree down to a node, after ``head``; nothing for no node."""
+    """The texts from the root of a tree to a node, between ``head`` and ``tail``; or nothing."""
 
     def __init__(self, node: Ints, parent: Ints, names: Names, head: bytes, tail: bytes) -> None:
         self.node, self.parent, self.names = node, parent, names
@@ -157,60 +160,85 @@ class Path:
         return np.hstack(pieces[::-1])
 
 
-Piece = Text | Number | Given | Micros | Names | Through | Path
+Piece = Text | Number | OptionalNumber | Micros | Names | Through | Path
 
 
 @dataclass(frozen=True)
 class Lines:
-    """What is printed in a line, and the rows that get one, in order."""
+    """Lines of text: the pieces of a line, and the rows to print, in order."""
 
     pieces: Sequence[Piece]
     rows: Ints
 
     def chunks(self) -> Iterator[Lines]:
-        """Cut into lots to be printed apart."""
+        """Split the lines into chunks that are printed separately."""
         pieces = _merged(self.pieces)
         for first in range(0, len(self.rows), CHUNK):
             yield Lines(pieces, self.rows[first : first + CHUNK])
 
     def print(self) -> bytes:
-        """Return the lines; for a chunk, not for a whole table."""
+        """Return the lines; to be called for a chunk, not for a whole table."""
         flat = np.hstack([piece.at(self.rows) for piece in self.pieces]).ravel()
         squeezed: bytes = flat[flat != 0].tobytes()
         return squeezed
 
 
 def _merged(pieces: Sequence[Piece]) -> list[Piece]:
-    """Make one piece of texts that follow each other."""
-    found: list[Piece] = []
+    """Return the pieces with adjacent texts joined."""
+    result: list[Piece] = []
     for piece in pieces:
-        last = found[-1] if found else None
+        last = result[-1] if result else None
         if isinstance(piece, Text) and isinstance(last, Text):
-            found[-1] = Text(last.text + piece.text)
+            result[-1] = Text(last.text + piece.text)
         else:
-            found.append(piece)
-    return found
+            result.append(piece)
+    return result
 
 
 def numbers(head: bytes, values: Ints) -> list[Piece]:
-    """Print an integer column after ``head``, as plainly as its values allow."""
+    """Return the pieces that print an integer column after ``head``."""
     if values.strides == (0,) and len(values):
         return [Text(head + str(int(values[0])).encode())]
     if (values == MISSING).any():
-        return [Given(head, values)]
+        return [OptionalNumber(head, values)]
     return [Text(head), Number(values)]
 
 
 def _digits(values: Ints | NDArray[np.uint64]) -> Bytes:
-    """Print numbers that are not negative, padded in front with NUL."""
+    """Return the digits of numbers that are not negative, padded in front with NUL."""
     groups = [values.view(np.uint64)]
     while groups[0].any() and groups[0].max() >= GROUP:
         above = groups[0] // np.uint64(GROUP)  # much faster than divmod
         groups[:1] = [above, groups[0] - above * np.uint64(GROUP)]
     printed = np.empty((len(values), len(groups)), np.uint32)
-    begun = np.zeros(len(values), bool)
-    for place, group in enumerate(groups):
-        words = LAST_WORDS if place == len(groups) - 1 else WORDS
-        printed[:, place] = words[group + begun * np.uint64(GROUP)]
-        begun |= group != 0
+    has_started = np.zeros(len(values), bool)
+    for index, group in enumerate(groups):
+        words = LAST_WORDS if index == len(groups) - 1 else WORDS
+        printed[:, index] = words[group + has_started * np.uint64(GROUP)]
+        has_started |= group != 0
     return printed.view(np.uint8)
+
+
+# -- Chunks printed on several threads, in order
+
+PRINT_THREADS = 2
+MAX_AHEAD = 6  # chunks that are printed before earlier ones are written
+
+
+class Chunk(Protocol):
+    """Rows that are few enough to be printed at once."""
+
+    def print(self) -> bytes:
+        """Return the bytes of the rows."""
+
+
+def printed_chunks(chunks: Iterable[Chunk]) -> Iterator[bytes]:
+    """Print chunks on other threads, at most `MAX_AHEAD` in advance; yield them in order."""
+    with ThreadPoolExecutor(PRINT_THREADS) as pool:
+        ahead: deque[Future[bytes]] = deque()
+        for chunk in chunks:
+            ahead.append(pool.submit(chunk.print))
+            if len(ahead) > MAX_AHEAD:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()

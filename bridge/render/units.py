@@ -1,9 +1,9 @@
-"""Numbers as people read them."""
+"""Numbers with units, as text for people. Imports nothing."""
 
 from __future__ import annotations
 
 TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
-LEAST = 0.001
+MIN_SHARE = 0.001
 KILO = 1000
 SIZE = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -17,7 +17,7 @@ def time(ns: float) -> str:
 
 
 def time_in(unit: str, ns: float) -> str:
-    """Return a time in a unit (ns, us, ms, s), with three decimals but of ns."""
+    """Return a time in a unit (ns, us, ms, s), with three decimals; ns without decimals."""
     scale = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}[unit]
     return f"{ns:.0f} ns" if unit == "ns" else f"{ns / scale:.3f} {unit}"
 
@@ -31,21 +31,21 @@ def size(count: float) -> str:
 
 
 def count(number: float) -> str:
-    """Return a count, its thousands set apart: ``10 000``."""
+    """Return a count with blanks between thousands: ``10 000``."""
     return f"{number:,.0f}".replace(",", " ")
 
 
 def percent(share: float) -> str:
-    """Return a share of 1 as per cent; a little is not shown as nothing, nor nearly all as all."""
-    if 0 < share < LEAST:
-        return f"<{100 * LEAST:.1f} %"
-    if 1 - LEAST < share < 1:
-        return f">{100 * (1 - LEAST):.1f} %"
+    """Return a share of 1 in per cent; shares near 0 and 1 are not rounded to 0 and 100."""
+    if 0 < share < MIN_SHARE:
+        return f"<{100 * MIN_SHARE:.1f} %"
+    if 1 - MIN_SHARE < share < 1:
+        return f">{100 * (1 - MIN_SHARE):.1f} %"
     return f"{100 * share:.1f} %"
 
 
 def of_hundred(share: float) -> str:
-    """Return a share of 100, as Nsight Compute gives it."""
+    """Return a share of 100 in per cent, as Nsight Compute gives it."""
     return f"{share:.1f} %"
 
 
@@ -55,7 +55,7 @@ def rate(gb_per_s: float) -> str:
 
 
 def flop(number: float) -> str:
-    """Return an amount of floating-point operations: ``1.60 TFLOP``."""
+    """Return a number of floating-point operations: ``1.60 TFLOP``."""
     prefixes = ("", "k", "M", "G", "T", "P", "E", "Z")
     place = 0
     while abs(number) >= KILO and place + 1 < len(prefixes):
@@ -64,10 +64,10 @@ def flop(number: float) -> str:
 
 
 def figure(number: float) -> str:
-    """Return a number of no unit; what is little shows some digits."""
+    """Return a number without a unit, with four significant digits."""
     return f"{number:.4g}"
 
 
 def tflops(tflop_per_s: float) -> str:
-    """Return a speed in 10**12 FLOP per second; what is little shows some digits."""
+    """Return a speed in 10**12 FLOP per second, with four significant digits."""
     return f"{tflop_per_s:.4g} TFLOP/s"

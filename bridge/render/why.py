@@ -1,4 +1,4 @@
-"""One attribution explained: lines for the terminal, and JSON in the format bridge.why/1."""
+"""The explanation of an attribution: lines for the terminal, JSON in the format bridge.why/1."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from bridge.analyze.open_ranges import Place, Range, Step, Thread
+from bridge.analyze.open_ranges import Event, Place, Range, Thread
 from bridge.analyze.why import Hint, Others, Why
 from bridge.render import units
 
 FORMAT = "bridge.why/1"
-STEP = "  "  # a range stands this far inside the one around it
+STEP = "  "  # indentation per level of nesting
 
 
 def as_json(why: Why) -> str:
@@ -20,7 +20,7 @@ def as_json(why: Why) -> str:
 
 
 def for_terminal(why: Why) -> str:
-    """Return the chain, a line per step; times are counted from the report's first event."""
+    """Return the chain from activity to op, a line per step; times are since the first event."""
     lines = [*_activity(why), *_captured(why), *_call(why), *_verdict(why), *_others(why.others)]
     return "".join(f"{_clean(line)}\n" for line in lines)
 
@@ -30,18 +30,20 @@ def _activity(why: Why) -> Iterator[str]:
     if why.reports > 1:
         yield f"  in {why.report}"
     places = {"device": why.device, "context": why.context, "stream": why.stream}
-    where = [f"{name} {number}" for name, number in places.items() if number >= 0]
-    ident = f"correlation id {why.correlation}" if why.correlation > 0 else "no correlation id"
-    yield f"  on {', '.join([*where, ident])}"
+    location = [f"{name} {number}" for name, number in places.items() if number >= 0]
+    correlation = (
+        f"correlation id {why.correlation}" if why.correlation > 0 else "no correlation id"
+    )
+    yield f"  on {', '.join([*location, correlation])}"
     if why.graph_node >= 0 and why.captured is None:
         yield f"  node {why.graph_node} of a CUDA graph; its capture is not in the report"
 
 
 def _captured(why: Why) -> Iterator[str]:
     if why.captured:
-        at = units.time(why.captured.step.start_ns - why.base_ns)
-        made = f"node {why.captured.step.name} (#{why.captured.step.row})"
-        yield f"captured as {made} of a CUDA graph at {at}"
+        start = units.time(why.captured.step.start_ns - why.base_ns)
+        node = f"node {why.captured.step.name} (#{why.captured.step.row})"
+        yield f"captured as {node} of a CUDA graph at {start}"
         yield from _place(why.captured, why.base_ns)
 
 
@@ -52,24 +54,26 @@ def _call(why: Why) -> Iterator[str]:
 
 
 def _place(place: Place, base: int) -> Iterator[str]:
-    """Say what was open on a thread."""
-    open_there = "where these ranges were open:" if place.ranges else "where no range was open"
-    yield f"  on {_thread(place.thread)}, {open_there}"
-    for depth, one in enumerate(place.ranges):
-        yield f"{STEP * (depth + 2)}{_range(one, base)}"
+    """Yield the ranges that were open on a thread."""
+    heading = "where these ranges were open:" if place.ranges else "where no range was open"
+    yield f"  on {_thread(place.thread)}, {heading}"
+    for depth, open_range in enumerate(place.ranges):
+        yield f"{STEP * (depth + 2)}{_range(open_range, base)}"
     if place.phases:
         yield f"  phases open then: {', '.join(f'{p.name} (#{p.row})' for p in place.phases)}"
 
 
-def _range(one: Range, base: int) -> str:
-    said = [
-        one.text if one.text != one.name else "",
-        f"op {one.op}" if one.op not in {"", one.name} else "",
-        f"not an op: {one.note}" if one.note else "",
-        "" if one.ended else "never ended",
+def _range(range_: Range, base: int) -> str:
+    lines = [
+        range_.text if range_.text != range_.name else "",
+        f"op {range_.op}" if range_.op not in {"", range_.name} else "",
+        f"not an op: {range_.note}" if range_.note else "",
+        "" if range_.ended else "never ended",
     ]
-    more = "; ".join(filter(None, said))
-    head = f"range #{one.row} {one.name}, {_times(one.duration_ns, one.start_ns - base)}"
+    more = "; ".join(filter(None, lines))
+    head = (
+        f"range #{range_.row} {range_.name}, {_times(range_.duration_ns, range_.start_ns - base)}"
+    )
     return f"{head} ({more})" if more else head
 
 
@@ -90,15 +94,15 @@ def _verdict(why: Why) -> Iterator[str]:
 
 
 def _lineage(why: Why) -> Iterator[str]:
-    """Say where the op belongs besides its thread, where that is news."""
+    """Yield the forward range, the module and the adopter of the op."""
     if why.lineage is None:
         return
     if why.lineage.forward:
         place = why.lineage.forward
-        choice = ", a choice between several threads" if why.lineage.ambiguous else ""
+        ambiguity = ", a choice between several threads" if why.lineage.ambiguous else ""
         yield (
             f"  backward work of {_step(place.step, why.base_ns)}, on {_thread(place.thread)}"
-            f" (same sequence number{choice})"
+            f" (same sequence number{ambiguity})"
         )
     elif why.lineage.direction == "backward":
         yield "  backward work; no forward range has its sequence number"
@@ -130,7 +134,7 @@ def _rows(rows: Sequence[int]) -> str:
     return ", ".join(f"#{row}" for row in rows)
 
 
-def _step(step: Step, base: int) -> str:
+def _step(step: Event, base: int) -> str:
     head = f"{step.what} #{step.row} {step.name}"
     if step.duration_ns != step.end_ns - step.start_ns:
         start, end = units.time(step.start_ns - base), units.time(step.end_ns - base)
@@ -143,11 +147,11 @@ def _times(duration: int, start: int) -> str:
 
 
 def _thread(thread: Thread) -> str:
-    named = f"{thread.tid} ({thread.name})" if thread.name else f"{thread.tid}"
-    process = f"{thread.pid} ({thread.process})" if thread.process else f"{thread.pid}"
-    return f"thread {named} of process {process}"
+    thread_text = f"{thread.tid} ({thread.name})" if thread.name else f"{thread.tid}"
+    process_text = f"{thread.pid} ({thread.process})" if thread.process else f"{thread.pid}"
+    return f"thread {thread_text} of process {process_text}"
 
 
 def _clean(line: str) -> str:
-    """Return a line that stays one: control characters give way to blanks."""
+    """Return a line without line breaks: control characters are replaced by blanks."""
     return line if line.isprintable() else "".join(c if c.isprintable() else " " for c in line)

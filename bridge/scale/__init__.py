@@ -1,17 +1,19 @@
-"""Many reports: each is loaded, joined and aggregated in a worker, and only aggregates come back: docs/fleet.md.
+"""Many reports: workers load, join and aggregate one each, and only aggregates come back: docs/fleet.md.
 
-The invariant: what is said of all of them together is, byte for byte, what one process says that loads them all.
+The invariant: every table is, byte for byte, the table of one process that loads all reports.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 if TYPE_CHECKING:
-    from bridge.scale.combined import Together
-    from bridge.scale.task import Broken
+    from bridge.join.options import AttributionFields
+    from bridge.scale.combined import CombinedReport
+    from bridge.scale.task import FailedTask
 
 __all__ = ["load"]
 
@@ -21,16 +23,21 @@ def load(
     by: str | Sequence[str] = ("op", "op-kernel", "kernel", "memcpy"),
     workers: int | None = None,
     scheduler: str | None = None,
-    broken: Callable[[Broken], None] | None = None,
-    **how: Any,
-) -> Together:
-    """Aggregate reports (files, folders, globs) in processes of their own; of what is given back, ``by`` can be asked.
+    broken: Callable[[FailedTask], None] | None = None,
+    **options: Unpack[AttributionFields],
+) -> CombinedReport:
+    """Aggregate reports in processes of their own, and return one report that answers for all.
 
-    ``workers`` is how many processes, one per core without; ``scheduler`` the address of a Dask cluster whose
-    workers see the files by the same path. ``how`` are the fields of `bridge.join.choices.Choices`. A report that
-    cannot be read is handed to ``broken``, and without it raises `importers.ReportError`.
+    ``paths`` are files, folders, or patterns with ``*``. ``by`` are the tables that the result can
+    be asked for. ``workers`` is the number of processes, by default one per core; ``scheduler`` the
+    address of a Dask cluster whose workers see the files by the same path. ``options`` are fields
+    of `bridge.join.options.AttributionOptions`. A report that cannot be read is passed to
+    ``broken``; without ``broken`` it raises `importers.ReportError`.
     """
-    from bridge.scale.loading import load as loaded  # light until it is used
+    from bridge.join.options import AttributionOptions
+    from bridge.scale.loading import Workers  # this module is light until it is used
+    from bridge.scale.loading import load as loaded
 
     tables = (by,) if isinstance(by, str) else tuple(by)
-    return loaded(paths, tables, workers, scheduler, broken, how)
+    where = Workers(workers or os.cpu_count() or 1, scheduler)
+    return loaded(paths, tables, where, AttributionOptions(**options), broken)

@@ -1,4 +1,4 @@
-"""What a worker sends of one report: its accounting, and tables whose columns add up."""
+"""The aggregates that a worker sends of one report: its accounting, and tables whose columns add up."""
 
 from __future__ import annotations
 
@@ -8,30 +8,49 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.calltree import own_time
+from bridge.analyze.calltree import self_times
+from bridge.analyze.columns.column import ALL_CALLS, ALL_CPU, ALL_GPU, ALL_KERNELS
 from bridge.analyze.ranks.members import Home
+from bridge.analyze.summary import Use
 from bridge.analyze.tables.activity_metrics import call_time
 from bridge.analyze.tables.statistics import TIMES
-from bridge.analyze.tables.table import Options, making
+from bridge.analyze.tables.table import making
 from bridge.analyze.totals import Totals
 from bridge.join.arrays import NONE
 from bridge.join.attributed import BOTH
-from bridge.join.choices import Choices
-from bridge.join.domains import ALL, DEFAULT, UnknownDomainError, accepted
-from bridge.report import Joined
-from bridge.scale.merging import Merged, Times, Wholes, packed
-from bridge.scale.requests import Asked
+from bridge.join.options import (
+    ALL_DOMAINS,
+    DEFAULT_DOMAIN,
+    AttributionOptions,
+    UnknownDomainError,
+    accepted_ranges,
+)
+from bridge.report import Report
+from bridge.scale.merging import PartialTable, Times, Wholes, packed
+from bridge.scale.requests import PartRequest
 from importers import frames
-from importers.report import Facts, Report
+from importers.capture import Capture, Facts
 
 
 @dataclass(frozen=True)
 class Aggregates:
-    """One report: ``place`` among all, its ``facts``, what it amounts to, and its tables by name as `packed` gives them.
+    """The aggregates of one report.
 
-    ``wholes`` are the times in ns that shares are of; ``ops`` the ops that own an activity; ``known_by`` is what its
-    content is known by, '' unless that was asked for; ``undeclared`` are domains that were asked for and are not in it.
-    ``homes`` say who is which rank.
+    Attributes:
+        place: the index of the report in the run.
+        source: base name of the file.
+        facts: facts of the capture, without its recordings.
+        totals: the accounting of all activities.
+        wholes: denominators of shares, in ns.
+        ranges: number of ranges.
+        ops: ops that own an activity.
+        warnings: warnings for the user.
+        tables: tables by name, as `packed` returns them.
+        known_by: identity of the content, "" unless requested.
+        undeclared: requested domains that the report does not have.
+        homes: rank, process id and source of the rank, per process.
+        use: use of the GPUs; None if it is not known, as of windows of a report.
+
     """
 
     place: int
@@ -46,95 +65,89 @@ class Aggregates:
     known_by: str = ""
     undeclared: frozenset[str] = frozenset()
     homes: tuple[Home, ...] = ()
+    use: Use | None = None
 
     @property
     def bytes(self) -> int:
-        """How much its tables take."""
+        """The size of the packed tables."""
         return sum(map(len, self.tables.values()))
 
 
-def aggregates(joined: Joined, place: int, tables: Sequence[Asked]) -> Aggregates:
+def aggregates(report: Report, place: int, tables: Sequence[PartRequest]) -> Aggregates:
     """Aggregate one report."""
-    report = joined.report
+    capture = report.capture
     return Aggregates(
         place,
-        report.source[0],
-        replace(report.facts[0], recordings=()),
-        joined.totals,
-        wholes(joined),
-        len(report.ranges),
-        ops_of(joined),
-        (*report.warnings, *joined.warnings),
-        {one.name: packed(table(joined, one)) for one in tables},
-        homes=tuple(joined.ranks.homes),
+        capture.source[0],
+        replace(capture.facts[0], recordings=()),
+        report.totals,
+        share_denominators(report),
+        len(capture.ranges),
+        owning_ops(report),
+        (*capture.warnings, *report.warnings),
+        {request.name: packed(table(report, request)) for request in tables},
+        homes=tuple(report.ranks.homes),
+        use=report.use,
     )
 
 
-def table(joined: Joined, asked: Asked) -> Merged:
+def table(report: Report, part: PartRequest) -> PartialTable:
     """Return one table of one report, its rows in any order."""
-    found = making(joined.attributed, asked.by, options(asked))(asked.columns)
-    times = [c for c in asked.columns if c.endswith(TIMES)]
-    labels = [c for c in found.columns if c not in asked.columns]
-    return Merged(
-        {c: label(found[c]) for c in labels},
-        {c: found[c].to_numpy(np.int64) for c in asked.columns if c not in times},
-        {c: Times.of(found[c].tolist()) for c in times},
+    rows = making(report.attributed, part.request)(part.columns)
+    times = [c for c in part.columns if c.endswith(TIMES)]
+    labels = [c for c in rows.columns if c not in part.columns]
+    return PartialTable(
+        {c: label_values(rows[c]) for c in labels},
+        {c: rows[c].to_numpy(np.int64) for c in part.columns if c not in times},
+        {c: Times.of(rows[c].tolist()) for c in times},
     )
 
 
-def options(asked: Asked) -> Options:
-    """Return what changes the rows of a table."""
-    return Options(
-        inclusive=asked.inclusive,
-        kernel_names=asked.kernel_names,
-        memory_kinds=asked.memory_kinds,
-        direction=asked.direction,
-    )
-
-
-def label(column: pd.Series) -> np.ndarray:
+def label_values(column: pd.Series) -> np.ndarray:
     """Return a column that names rows as integers or objects."""
     values = column.to_numpy()
     return values.astype(np.int64) if values.dtype.kind in "iu" else values.astype(object)
 
 
-def wholes(joined: Joined) -> dict[str, int]:
-    """Return the times that shares are of: of all activities, of all kernels, of API calls, and of ranges on the host."""
-    found = joined.attributed.only(BOTH)
-    kernels = frames.is_kind(joined.report.activities, frames.KERNEL)
-    nesting = found.attribution.nesting
+def share_denominators(report: Report) -> dict[str, int]:
+    """Return the denominators of shares, `WHOLES` of `bridge.analyze.columns.column`, in ns."""
+    attributed = report.attributed.only(BOTH)
+    kernels = frames.is_kind(report.capture.activities, frames.KERNEL)
+    nesting = attributed.attribution.nesting
     return {
-        "gpu": found.whole_ns,
-        "kernels": int(found.duration[kernels & found.accounted].sum()),
-        "calls": int(call_time(found)[found.accounted_launches].sum()),
-        "cpu": int(own_time(nesting).sum()),
+        ALL_GPU: attributed.whole_ns,
+        ALL_KERNELS: int(attributed.duration[kernels & attributed.accounted].sum()),
+        ALL_CALLS: int(call_time(attributed)[attributed.accounted_launches].sum()),
+        ALL_CPU: int(self_times(nesting).sum()),
     }
 
 
-def ops_of(joined: Joined) -> frozenset[str]:
+def owning_ops(report: Report) -> frozenset[str]:
     """Return the ops that own an activity."""
-    op = joined.attributed.activity_op
-    return frozenset(joined.attributed.ops[code] for code in np.unique(op[op != NONE]).tolist())
+    op = report.attributed.activity_op
+    return frozenset(report.attributed.ops[code] for code in np.unique(op[op != NONE]).tolist())
 
 
-def undeclared_in(report: Report, choices: Choices) -> frozenset[str]:
-    """Return the domains that are asked for and not in this report: another may have them."""
-    names = {*choices.only, *choices.without} - {ALL}
-    return frozenset(name for name in names if not _there(report, name))
+def undeclared_domains(capture: Capture, attribution_options: AttributionOptions) -> frozenset[str]:
+    """Return the requested domains that this report does not have; another report may have them."""
+    names = {*attribution_options.only, *attribution_options.without} - {ALL_DOMAINS}
+    return frozenset(name for name in names if not _has_domain(capture, name))
 
 
-def _there(report: Report, name: str) -> bool:
+def _has_domain(capture: Capture, name: str) -> bool:
     try:
-        accepted(report.ranges, (name,), ())
+        accepted_ranges(capture.ranges, (name,), ())
     except UnknownDomainError:
         return False
     return True
 
 
-def without(choices: Choices, undeclared: frozenset[str]) -> Choices:
-    """Return the choices as far as they concern a report without some domains."""
-    only = tuple(name for name in choices.only if name not in undeclared)
-    without = tuple(name for name in choices.without if name not in undeclared)
-    if choices.only and not only:  # none of its ranges is an op
-        return replace(choices, domains=(DEFAULT,), without=(DEFAULT,))
-    return replace(choices, domains=only, without=without)
+def without_domains(
+    attribution_options: AttributionOptions, undeclared: frozenset[str]
+) -> AttributionOptions:
+    """Return the options without some domains."""
+    only = tuple(name for name in attribution_options.only if name not in undeclared)
+    without_domains = tuple(name for name in attribution_options.without if name not in undeclared)
+    if attribution_options.only and not only:  # no range of it is an op
+        return replace(attribution_options, domains=(DEFAULT_DOMAIN,), without=(DEFAULT_DOMAIN,))
+    return replace(attribution_options, domains=only, without=without_domains)

@@ -1,4 +1,4 @@
-"""What is said of many reports whose aggregates alone are here: tables and accounting, as `bridge.Joined` has them."""
+"""Several reports as one, made from their aggregates: the same tables and accounting as `bridge.Report`."""
 
 from __future__ import annotations
 
@@ -6,25 +6,30 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.ranks.members import twice
-from bridge.analyze.tables.table import Options, arranged, rows_of
-from bridge.analyze.tables.views import LABELS, VIEWS, dimensions_of, heading
+from bridge.analyze.ranks.members import duplicate_rank_warnings
+from bridge.analyze.summary import LARGEST_OPS, OpTime, Summary, Use
+from bridge.analyze.tables.request import TableOptions, TableRequest
+from bridge.analyze.tables.table import arranged
+from bridge.analyze.tables.views import LABELS, VIEWS, dimensions_of, layout
 from bridge.analyze.totals import Share, Totals
 from bridge.join.attribution import REASONS
-from bridge.join.domains import UnknownDomainError
+from bridge.join.options import UnknownDomainError
 from bridge.scale.aggregates import Aggregates
-from bridge.scale.merging import Merged, Wholes, together, unpacked
-from bridge.scale.requests import OF_ONE, REPORT, checked, figures, named, needed
+from bridge.scale.merging import PartialTable, Wholes, merge_tables, unpacked
+from bridge.scale.requests import OF_ONE_REPORT, REPORT, check, figures, needed, part_name
 
 
 @dataclass(frozen=True)
-class Together:
-    """The reports' aggregates in the order of their places; ``called`` is how messages name them all."""
+class CombinedReport:
+    """Aggregates of several reports, in the order of their places.
+
+    ``called`` is the name of the reports in messages.
+    """
 
     parts: tuple[Aggregates, ...]
     called: str = "these reports"
@@ -36,64 +41,104 @@ class Together:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know before trusting the figures, one line each."""
+        """Warnings that the user should read before trusting the figures, one line each."""
         return tuple(line for part in self.parts for line in part.warnings)
 
     @property
     def rank_warnings(self) -> list[str]:
-        """Return a line if several processes have one rank."""
+        """A warning if several processes have one rank."""
         files = zip(self._files, self.parts, strict=True)
-        return twice([(file, home) for file, part in files for home in part.homes])
+        return duplicate_rank_warnings(
+            [(file, home) for file, part in files for home in part.homes]
+        )
 
     @property
     def ranges(self) -> int:
-        """How many ranges all reports have."""
+        """The number of ranges in all reports."""
         return sum(part.ranges for part in self.parts)
 
     @cached_property
     def totals(self) -> Totals:
         """The accounting: all activities, and where they went."""
-        return added([part.totals for part in self.parts])
+        return add_totals([part.totals for part in self.parts])
 
     @property
     def op_count(self) -> int:
-        """How many ops own at least one activity."""
+        """The number of ops that own at least one activity."""
         return len(frozenset[str]().union(*(part.ops for part in self.parts)))
 
-    def headings(self, view: str) -> str:
-        """Return which headings a table gets for people, by `bridge.analyze.tables.views.heading`."""
-        return heading(view, activities=self.totals["activities"])
+    @cached_property
+    def use(self) -> Use:
+        """The use of the GPUs; empty unless it is known of all reports."""
+        uses = [part.use for part in self.parts if part.use is not None]
+        if len(uses) < len(self.parts):
+            return Use()
+        return uses[0] if len(uses) == 1 else Use.merged(uses, self._files)
+
+    @property
+    def summary(self) -> Summary:
+        """The facts that aggregates tell: use of the GPUs and the largest ops."""
+        ops = self.by("op").head(LARGEST_OPS)
+        columns = (ops[c].tolist() for c in ("op", "gpu_self_ns"))
+        largest = tuple(OpTime(*row) for row in zip(*columns, strict=True))
+        return Summary(
+            self.use,
+            (),
+            largest,
+            self.totals["gpu_ns"],
+            self.ranges,
+            None,
+            is_judged=False,
+            attributed_ns=self.totals["attributed_ns"],
+        )
+
+    def layout(self, by: str) -> str:
+        """Return the name of the columns that people see of a table, by `bridge.analyze.tables.views.layout`."""
+        return layout(by, activities=self.totals["activities"])
+
+    def nothing(self, by: str) -> str:
+        """Return the message for a table without rows, "" for none."""
+        return VIEWS[by].nothing if by in VIEWS else ""
 
     def by(
-        self, view: str | Sequence[str], *, columns: str | Sequence[str] = (), **how: Any
+        self,
+        view: str | Sequence[str],
+        *,
+        columns: str | Sequence[str] = (),
+        **options: Unpack[TableOptions],
     ) -> pd.DataFrame:
-        """Return a table, as `bridge.Joined.by` does; ValueError, in a line for the user, for what is not here."""
-        by = view if isinstance(view, str) else ",".join(view)
-        words = columns.split(",") if isinstance(columns, str) else columns
-        options = Options(columns=tuple(w.strip() for w in words if w.strip()), **how)
-        checked(by, options)
-        merged = self._merged(by, options)
-        whole = self._whole(by)
+        """Return a table, as `bridge.Report.by` does.
 
-        def made(wanted: Sequence[str]) -> pd.DataFrame:
-            for column in needed(rows_of(by), wanted):
+        Raises ValueError with a message for the user for a table or a column that needs the rows of
+        all reports.
+        """
+        return self.table(TableRequest.of(view, columns, **options))
+
+    def table(self, request: TableRequest) -> pd.DataFrame:
+        """Return the table that a request asks for; raises ValueError as `by` does."""
+        check(request)
+        merged, whole = self._merged(request), self._whole
+
+        def make(wanted: Sequence[str]) -> pd.DataFrame:
+            for column in needed(request.by, wanted):
                 if column not in merged.sums and column not in merged.times:
                     raise ValueError(
                         f"{self.called}: no {column} is kept; give the reports themselves"
                     )
-            return pd.DataFrame({**merged.labels, **figures(rows_of(by), merged, whole, wanted)})
+            return pd.DataFrame({**merged.labels, **figures(request.by, merged, whole, wanted)})
 
-        return arranged(by, options, made)
+        return arranged(request, make)
 
-    def _whole(self, by: str) -> Wholes:
-        """Return what shares are of: those in the table of kernels of the time of kernels."""
+    @property
+    def _whole(self) -> Wholes:
+        """The denominators of shares."""
         sums: Counter[str] = Counter()
         for part in self.parts:
             sums.update(part.wholes)
-        return {**sums, "gpu": sums["kernels"]} if by == "kernel" else dict(sums)
+        return dict(sums)
 
-    def _merged(self, by: str, options: Options) -> Merged:
-        name = named(by, options)
+    def _merged(self, request: TableRequest) -> PartialTable:
+        by, name = request.by, part_name(request)
         if any(name not in part.tables for part in self.parts):
             raise ValueError(f"{self.called}: no table {name!r} is kept; {HINT}")
         files = self._files
@@ -101,12 +146,12 @@ class Together:
             _placed(unpacked(part.tables[name]), by, file, several=len(files) > 1)
             for part, file in zip(self.parts, files, strict=True)
         ]
-        of_one = by not in VIEWS and not OF_ONE.isdisjoint(dimensions_of(by))
-        return together(parts, apart=of_one)
+        of_one = by not in VIEWS and not OF_ONE_REPORT.isdisjoint(dimensions_of(by))
+        return merge_tables(parts, apart=of_one)
 
     @property
     def _files(self) -> list[str]:
-        """What the files are called; of several by one name each with its place among those given."""
+        """The names of the files; files of one name get their place among all, as in ``r.sqlite (2)``."""
         several = Counter(self.source)
         return [
             f"{part.source} ({part.place + 1})" if several[part.source] > 1 else part.source
@@ -117,8 +162,8 @@ class Together:
 HINT = "give the reports themselves, or import them with --keep"
 
 
-def _placed(table: Merged, by: str, file: str, *, several: bool) -> Merged:
-    """Return a report's table with the names that its file has among all."""
+def _placed(table: PartialTable, by: str, file: str, *, several: bool) -> PartialTable:
+    """Return the table of one report with the names that its file has among all files."""
     if by in VIEWS:
         return table
     names, labels = dimensions_of(by), dict(table.labels)
@@ -128,20 +173,20 @@ def _placed(table: Merged, by: str, file: str, *, several: bool) -> Merged:
         labels["device"] = np.array([*(f"{n} in {file}" for n in labels["device"]), None], object)[
             :-1
         ]
-    # Rows of one file are not named by it but where that is asked for: in its own place.
+    # With one file, rows have no column for it unless the user asks for `report`.
     order = [c for n in names for c in LABELS.get(n, (n,)) if several or n == c or c != REPORT]
     return replace(table, labels={c: labels[c] for c in order if c in labels})
 
 
-def added(every: Sequence[Totals]) -> Totals:
-    """Return the accounting of several parts together."""
+def add_totals(every: Sequence[Totals]) -> Totals:
+    """Return the accounting of several parts as one."""
     rest = {
         reason: Share(
-            activities=sum(t["unattributed"][reason]["activities"] for t in there),
-            gpu_ns=sum(t["unattributed"][reason]["gpu_ns"] for t in there),
+            activities=sum(t["unattributed"][reason]["activities"] for t in with_reason),
+            gpu_ns=sum(t["unattributed"][reason]["gpu_ns"] for t in with_reason),
         )
         for reason in REASONS
-        if (there := [t for t in every if reason in t["unattributed"]])
+        if (with_reason := [t for t in every if reason in t["unattributed"]])
     }
     return Totals(
         activities=sum(t["activities"] for t in every),
@@ -151,13 +196,13 @@ def added(every: Sequence[Totals]) -> Totals:
     )
 
 
-def assembled(parts: Sequence[Aggregates], called: str = "these reports") -> Together:
-    """Put what workers sent together, whatever order it came in.
+def combine(parts: Sequence[Aggregates], called: str = "these reports") -> CombinedReport:
+    """Return one report from the aggregates of workers, which may come in any order.
 
-    Raises UnknownDomainError for a domain that was asked for and is in no report.
+    Raises UnknownDomainError for a requested domain that no report has.
     """
     ordered = tuple(sorted(parts, key=lambda part: part.place))
     unknown = frozenset.intersection(*(part.undeclared for part in ordered))
     if unknown:
         raise UnknownDomainError(f"no domain {min(unknown)!r} in any of the reports")
-    return Together(ordered, called)
+    return CombinedReport(ordered, called)

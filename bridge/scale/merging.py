@@ -1,6 +1,6 @@
-"""Tables of several reports become one: sums add up, times are put together, rows are matched by name.
+"""Tables of several reports become one: sums add up, times are merged, rows are matched by name.
 
-A merged table travels from a worker, and into the store, as compressed bytes.
+Tables travel from workers, and into the store, as compressed bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bridge.join.arrays import Ints, by, number
+from bridge.join.arrays import Ints, number_groups, order_by
 
 Labels = Mapping[str, np.ndarray]
 
@@ -25,7 +25,7 @@ Wholes = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Times:
-    """A multiset of ns per row of a table: ``times`` × ``value`` in ``row``, by row and value, no pair twice."""
+    """A multiset of times in ns per row of a table: the value ``value`` occurs ``times`` times in row ``row``."""
 
     row: Ints
     value: Ints
@@ -33,22 +33,22 @@ class Times:
 
     @classmethod
     def of(cls, parts: Sequence[Ints]) -> Times:
-        """Count the values of each row, which come in order."""
+        """Count the values of each row; the values of a row are sorted."""
         sizes = np.array([len(part) for part in parts], np.int64)
         values = np.concatenate([np.empty(0, np.int64), *parts])
         return cls._counted(np.repeat(np.arange(len(parts)), sizes), values, np.ones_like(values))
 
     @classmethod
-    def together(cls, parts: Sequence[Times], rows: Sequence[Ints]) -> Times:
+    def combined(cls, parts: Sequence[Times], rows: Sequence[Ints]) -> Times:
         """Put multisets together: row r of part i is row ``rows[i][r]`` of all."""
         row = np.concatenate([to[part.row] for part, to in zip(parts, rows, strict=True)])
         value, times = (np.concatenate([getattr(p, c) for p in parts]) for c in ("value", "times"))
-        order = by(row, value)
+        order = order_by(row, value)
         return cls._counted(row[order], value[order], times[order])
 
     @classmethod
     def _counted(cls, row: Ints, value: Ints, times: Ints) -> Times:
-        """Add up what equals its neighbour."""
+        """Add the counts of equal neighbours."""
         if not len(row):
             return cls(row, value, times)
         new = np.ones(len(row), bool)
@@ -61,8 +61,8 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Merged:
-    """A table as columns: ``labels`` that name its rows (texts or integers), ``sums`` that add up, ``times``."""
+class PartialTable:
+    """A table as columns: ``labels`` name its rows (texts or integers), ``sums`` add up, ``times`` are multisets."""
 
     labels: Labels
     sums: Mapping[str, Ints]
@@ -70,40 +70,42 @@ class Merged:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(next(iter(self.labels.values())))
 
 
-def together(parts: Sequence[Merged], *, apart: bool = False) -> Merged:
+def merge_tables(parts: Sequence[PartialTable], *, apart: bool = False) -> PartialTable:
     """Put tables with the same columns together, rows that are called the same become one; ``apart``: none do.
 
     Raises ValueError without any table.
     """
-    return matched(parts, apart=apart)[0]
+    return match_rows(parts, apart=apart)[0]
 
 
-def matched(parts: Sequence[Merged], *, apart: bool = False) -> tuple[Merged, list[Ints]]:
-    """Return the same, and the row that each row of each table has become."""
+def match_rows(
+    parts: Sequence[PartialTable], *, apart: bool = False
+) -> tuple[PartialTable, list[Ints]]:
+    """Return the merged table, and for each input the merged row of each of its rows."""
     if not parts:
         raise ValueError("nothing to put together")
     labels = {c: np.concatenate([part.labels[c] for part in parts]) for c in parts[0].labels}
     sizes = np.array([part.rows for part in parts], np.int64)
-    row, first = _alike(labels, int(sizes.sum()), apart=apart)
+    row, first = _row_numbers(labels, int(sizes.sum()), apart=apart)
     rows = [row[a:b] for a, b in pairwise([0, *np.cumsum(sizes).tolist()])]
     sums = {
         c: _added(row, np.concatenate([part.sums[c] for part in parts]), len(first))
         for c in parts[0].sums
     }
-    times = {c: Times.together([part.times[c] for part in parts], rows) for c in parts[0].times}
-    return Merged({c: column[first] for c, column in labels.items()}, sums, times), rows
+    times = {c: Times.combined([part.times[c] for part in parts], rows) for c in parts[0].times}
+    return PartialTable({c: column[first] for c, column in labels.items()}, sums, times), rows
 
 
-def _alike(labels: Labels, rows: int, *, apart: bool) -> tuple[Ints, Ints]:
-    """Return the row that each row becomes, and the first of each."""
+def _row_numbers(labels: Labels, rows: int, *, apart: bool) -> tuple[Ints, Ints]:
+    """Return the merged row of each row, and the first row of each merged row."""
     if apart:
         return np.arange(rows), np.arange(rows)
     codes = [pd.factorize(column)[0].astype(np.int64) for column in labels.values()]
-    return number(*codes)
+    return number_groups(*codes)
 
 
 def _added(row: Ints, values: Ints, rows: int) -> Ints:
@@ -121,7 +123,7 @@ KINDS = tuple(np.dtype(f"<i{size}") for size in (1, 2, 4, 8))
 COLUMNS = ("row", "value", "times")  # of a multiset
 
 
-def packed(table: Merged) -> bytes:
+def packed(table: PartialTable) -> bytes:
     """Return a table as bytes."""
     texts = {c: column.tolist() for c, column in table.labels.items() if column.dtype == object}
     columns: dict[str, Ints] = {
@@ -136,20 +138,20 @@ def packed(table: Merged) -> bytes:
         "texts": texts,
         "columns": [[name, column.dtype.itemsize, len(column)] for name, column in narrow.items()],
     }
-    said = json.dumps(head).encode()  # in ASCII, so that any text comes back as it was
-    data = [len(said).to_bytes(8, "little"), said, *(c.tobytes() for c in narrow.values())]
+    header = json.dumps(head).encode()  # in ASCII, so that any text comes back as it was
+    data = [len(header).to_bytes(8, "little"), header, *(c.tobytes() for c in narrow.values())]
     return zlib.compress(b"".join(data), LEVEL)
 
 
-def unpacked(data: bytes) -> Merged:
-    """Return the table; ValueError if these are no bytes of one."""
+def unpacked(data: bytes) -> PartialTable:
+    """Return the table. Raises ValueError if the bytes are not a table."""
     try:
         return _table(zlib.decompress(data))
     except (zlib.error, ValueError, KeyError, TypeError, IndexError, StopIteration) as error:
         raise ValueError("damaged aggregates") from error
 
 
-def _table(data: bytes) -> Merged:
+def _table(data: bytes) -> PartialTable:
     start = 8 + int.from_bytes(data[:8], "little")
     head: dict[str, Any] = json.loads(data[8:start])
     columns: dict[str, Ints] = {}
@@ -162,11 +164,11 @@ def _table(data: bytes) -> Merged:
     sums = {c.partition(" ")[2]: v for c, v in columns.items() if c.startswith("sum ")}
     names = [c.partition(" ")[2] for c in columns if c.startswith("value ")]
     times = {n: Times(*(np.cumsum(columns[f"{c} {n}"]) for c in COLUMNS)) for n in names}
-    return Merged(labels, sums, times)
+    return PartialTable(labels, sums, times)
 
 
 def _narrow(column: Ints) -> np.ndarray:
-    """Return the column in the smallest kind of integers that holds it."""
+    """Return the column in the smallest integer type that holds it."""
     low, high = int(column.min(initial=0)), int(column.max(initial=0))
     kind = next(k for k in KINDS if np.iinfo(k).min <= low and high <= np.iinfo(k).max)
     return column.astype(kind)

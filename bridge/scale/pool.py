@@ -1,7 +1,7 @@
-"""Workers as processes of our own: one that dies is replaced, and what it was at is tried again.
+"""Worker processes: a worker that dies is replaced, and its task is tried again.
 
-Not of `concurrent.futures`, which does not say whose task died with a process. Started afresh (spawn): a fork of a process with
-threads may never wake up.
+`concurrent.futures` is not used because it does not tell which task died with a process. Processes
+are spawned: a forked process whose parent has threads may deadlock.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import TYPE_CHECKING, Any
 
 from bridge.package import VERSION
-from bridge.scale.task import Broken, Task
-from bridge.scale.worker import done, version
+from bridge.scale.task import FailedTask, Task
+from bridge.scale.worker import run_task, version
 from importers.errors import ReportError
 
 if TYPE_CHECKING:
     from bridge.scale.aggregates import Aggregates
 
 
-# -- Workers of a Dask cluster: one started for the occasion, or one that runs already
+# -- Workers of a Dask cluster, one that is started here or one that runs already
 
 
 NEEDED = "pip install 'nsight-bridge[cluster]'"
@@ -40,7 +40,7 @@ DASK = "distributed"  # loaded at use: it takes a second, and few have it
 
 
 class NoClusterError(ReportError):
-    """There is no Dask, or no scheduler at the address; the message says so in a line."""
+    """Dask is missing, or there is no scheduler at the address."""
 
 
 def available() -> bool:
@@ -48,14 +48,15 @@ def available() -> bool:
     return find_spec(DASK) is not None
 
 
-def on_workers(tasks: Sequence[Task], workers: int) -> Iterator[Aggregates | Broken]:
-    """Yield what comes of each task, as soon as it is there, on workers started for it, of one thread each."""
+def on_workers(tasks: Sequence[Task], workers: int) -> Iterator[Aggregates | FailedTask]:
+    """Yield the outcome of each task as it ends, from Dask workers started here with one thread each."""
     dask: Any = import_module(DASK)
     try:
         started = dask.LocalCluster(
             n_workers=min(workers, len(tasks)),
             threads_per_worker=1,
             dashboard_address=LOOPBACK,
+            security=find_spec("cryptography") is not None,  # TLS: workers run what they are sent
             silence_logs=logging.CRITICAL,
         )
     except (OSError, RuntimeError) as error:
@@ -64,57 +65,57 @@ def on_workers(tasks: Sequence[Task], workers: int) -> Iterator[Aggregates | Bro
         yield from _computed(dask, tasks, cluster)
 
 
-def on_cluster(tasks: Sequence[Task], address: str) -> Iterator[Aggregates | Broken]:
-    """Yield what comes of each task, as soon as it is there, on the cluster of a scheduler."""
+def on_cluster(tasks: Sequence[Task], address: str) -> Iterator[Aggregates | FailedTask]:
+    """Yield the outcome of each task as it ends, from the cluster of a scheduler."""
     if not available():
-        raise NoClusterError(f"--scheduler needs Dask: {NEEDED}")
+        raise NoClusterError(f"--workers ADDRESS needs Dask: {NEEDED}")
     yield from _computed(import_module(DASK), tasks, address)
 
 
-def _computed(dask: Any, tasks: Sequence[Task], cluster: Any) -> Iterator[Aggregates | Broken]:
+def _computed(dask: Any, tasks: Sequence[Task], cluster: Any) -> Iterator[Aggregates | FailedTask]:
     try:
         client = dask.Client(cluster)
     except (OSError, ValueError) as error:
         raise NoClusterError(f"{cluster}: no scheduler answers there") from error
     with client:  # at whose end the scheduler drops what is not done
         _ready(client)
-        of = dict(zip(client.map(done, tasks, pure=False), tasks, strict=True))
+        of = dict(zip(client.map(run_task, tasks, pure=False), tasks, strict=True))
         for future in dask.as_completed(list(of)):
             yield _found(dask, future, of[future])
 
 
 def _ready(client: Any) -> None:
-    """Wait for a worker that knows this package; raises NoClusterError where none comes, or none does."""
-    asked = client.submit(version, pure=False)
+    """Wait for a worker that has this package. Raises NoClusterError if no worker comes, or none has it."""
+    answer = client.submit(version, pure=False)
     try:
-        there = asked.result(timeout=CLUSTER_PATIENCE_S)
+        worker_version = answer.result(timeout=CLUSTER_PATIENCE_S)
     except Exception as error:  # of any kind: it comes from another machine
         why = "no worker answers" if isinstance(error, TimeoutError) else f"its workers: {error}"
         raise NoClusterError(
             f"{client.scheduler.address}: {why}; is nsight-bridge {VERSION} installed there?"
         ) from error
     finally:
-        asked.cancel()
-    if there != VERSION:
+        answer.cancel()
+    if worker_version != VERSION:
         raise NoClusterError(
-            f"{client.scheduler.address}: its workers have nsight-bridge {there}, this is {VERSION}"
+            f"{client.scheduler.address}: its workers have nsight-bridge {worker_version}, this is {VERSION}"
         )
 
 
-def _found(dask: Any, future: Any, task: Task) -> Aggregates | Broken:
+def _found(dask: Any, future: Any, task: Task) -> Aggregates | FailedTask:
     try:
-        found: Aggregates | Broken = future.result()
+        result: Aggregates | FailedTask = future.result()
     except dask.KilledWorker as error:
         times = error.allowed_failures + 1
-        return Broken(task.place, task.path, lost(task, "as Dask counts", times))
+        return FailedTask(task.place, task.path, lost_worker_message(task, "as Dask counts", times))
     except CancelledError as error:
         raise NoClusterError(
             "the scheduler is gone; is its machine up, and memory enough?"
         ) from error
-    return found
+    return result
 
 
-# -- Workers as processes of our own: one that dies is replaced, and what it was at is tried again
+# -- Worker processes
 
 
 NAME = "bridge worker"
@@ -123,37 +124,37 @@ PATIENCE_S = 5.0  # for a worker to end
 
 
 class Worker:
-    """A process that does one task after the other, until it is told to end or its parent is gone."""
+    """A process that runs one task after the other until it is told to end or its parent ends."""
 
     def __init__(self, context: SpawnContext) -> None:
-        self.connection, theirs = context.Pipe()
+        self.connection, other = context.Pipe()
         self.process: SpawnProcess = context.Process(
-            target=serve, args=(theirs,), name=NAME, daemon=True
+            target=serve, args=(other,), name=NAME, daemon=True
         )
         with _uninterrupted():
             self.process.start()
-        theirs.close()  # or its end would never be seen
+        other.close()  # or its end would never be seen
         self.task: Task | None = None
 
     def start(self, task: Task) -> None:
-        """Give it something to do; one that is dead already is found out when it is waited for."""
+        """Send a task; a worker that is already dead is noticed when its answer is awaited."""
         self.task = task
         with suppress(OSError):
             self.connection.send(task)
 
-    def answer(self) -> Aggregates | Broken | None:
-        """Return what it made of its task, or None if it died."""
+    def answer(self) -> Aggregates | FailedTask | None:
+        """Return the outcome of the task, None if the worker died."""
         try:
-            found: Aggregates | Broken | Exception = self.connection.recv()
+            result: Aggregates | FailedTask | Exception = self.connection.recv()
         except (EOFError, OSError):
             return None
-        if isinstance(found, Exception):
-            raise found
+        if isinstance(result, Exception):
+            raise result
         self.task = None
-        return found
+        return result
 
     def end(self) -> str:
-        """End it, whatever it is at, and return how it ended."""
+        """Terminate the process and return how it ended."""
         self.connection.close()
         self.process.terminate()
         self.process.join(PATIENCE_S)
@@ -164,8 +165,8 @@ class Worker:
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
-def in_processes(tasks: Iterable[Task], workers: int) -> Iterator[Aggregates | Broken]:
-    """Yield what comes of each task, as soon as it is there; leaves no process behind, however it ends."""
+def in_processes(tasks: Iterable[Task], workers: int) -> Iterator[Aggregates | FailedTask]:
+    """Yield the outcome of each task as it ends; leaves no process behind, however the iteration ends."""
     context = get_context("spawn")
     waiting, died = deque(tasks), dict[int, int]()
     busy: dict[object, Worker] = {}  # by their ends of the pipe
@@ -178,20 +179,20 @@ def in_processes(tasks: Iterable[Task], workers: int) -> Iterator[Aggregates | B
                 busy[worker.connection] = worker
             for ready in connection.wait([worker.connection for worker in busy.values()]):
                 worker = busy[ready]
-                task, found = worker.task, worker.answer()
+                task, result = worker.task, worker.answer()
                 del busy[ready]
-                if found is not None:
+                if result is not None:
                     idle.append(worker)
-                    yield found
+                    yield result
                     continue
-                how = worker.end()
+                ending = worker.end()
                 assert task is not None
                 died[task.place] = died.get(task.place, 0) + 1
                 if died[task.place] < TRIES:
                     waiting.append(task)
                     idle.append(Worker(context))
                 else:
-                    yield Broken(task.place, task.path, lost(task, how))
+                    yield FailedTask(task.place, task.path, lost_worker_message(task, ending))
                     idle += [Worker(context)] if waiting else []
     finally:
         for worker in (*idle, *busy.values()):
@@ -200,7 +201,7 @@ def in_processes(tasks: Iterable[Task], workers: int) -> Iterator[Aggregates | B
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """What is started in the block never hears an interrupt, not even while it loads: its parent answers that."""
+    """Processes that are started in the block ignore interrupts, even while they load: the parent handles them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -208,16 +209,16 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def lost(task: Task, how: str, times: int = TRIES) -> str:
-    """Return the line for a report that takes its worker down every time."""
+def lost_worker_message(task: Task, ending: str, times: int = TRIES) -> str:
+    """Return the message for a report that makes its worker die every time."""
     return (
-        f"{task.path.name}: its worker died {times} times ({how}); is there memory enough?"
+        f"{task.path.name}: its worker died {times} times ({ending}); is there memory enough?"
         " Fewer --workers leave each more"
     )
 
 
 def serve(tasks: Connection) -> None:
-    """Do what comes, in a process of its own; an interrupt is its parent's to answer."""
+    """Run the tasks that arrive, in a worker process; the parent handles interrupts."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -225,14 +226,14 @@ def serve(tasks: Connection) -> None:
         while True:
             task = tasks.recv()
             try:
-                found: Aggregates | Broken | Exception = done(task)
+                result: Aggregates | FailedTask | Exception = run_task(task)
             except Exception as error:  # noqa: BLE001 - raised again by the parent
-                found = error
-            tasks.send(found)
+                result = error
+            tasks.send(result)
 
 
 def _end_with_parent() -> None:
-    """End at once when the parent is gone, even killed: nobody waits for the answer."""
+    """End at once when the parent is gone, even if it was killed."""
     parent = parent_process()
     if parent is not None:
         parent.join()

@@ -1,136 +1,136 @@
-"""Which table is made of every report, and with which columns."""
+"""The table that each report is asked for, and its columns, so that the tables of all reports can be merged."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bridge.analyze import causes, kinds
+from bridge.analyze.columns import TABLES
+from bridge.analyze.columns.breakdown import statistic_names
+from bridge.analyze.columns.column import FROM_TIMES, RATIO, REPORTS, WINDOWS
 from bridge.analyze.groups import quantiles, ratio
-from bridge.analyze.tables.range_metrics import EXPOSED, KINDS
-from bridge.analyze.tables.statistics import TIMES, Columns, spread, statistic_names
-from bridge.analyze.tables.table import ROWS, Options, made_of, rows_of, wanted
-from bridge.analyze.tables.views import ACTIVITIES, CALLS, DIMENSIONS, RANGES, VIEWS, dimensions_of
-from bridge.join.attributed import BOTH
-from bridge.scale.merging import Merged, Wholes
+from bridge.analyze.tables import statistics
+from bridge.analyze.tables.request import BOTH, TableRequest
+from bridge.analyze.tables.statistics import Columns, spread
+from bridge.analyze.tables.views import (
+    ROWS,
+    VIEWS,
+    columns_are_chosen,
+    columns_of,
+    dimensions_of,
+    rows_of,
+)
+from bridge.scale.merging import PartialTable, Wholes
 
-# -- Which columns of a table add up over reports, and what the others are made of: by the functions that one report uses
-
-
-MEDIAN, SHARE_OF_CORES = "median_ns", "tensor_core_share"
-CORES = tuple(name for name in kinds.TENSOR_CORE_COLUMNS if name != SHARE_OF_CORES)
-CPU = ("cpu_self_ns", "cpu_total_ns")
-ON_GPU = ("gpu_self_ns", "gpu_total_ns", "gpu_busy_ns", "gpu_span_ns")
-ADDING_UP: Mapping[str, Collection[str]] = {
-    RANGES: {"calls", "activities", *KINDS, *ON_GPU, *CPU, *causes.COLUMNS[:6], *EXPOSED, *CORES},
-    CALLS: {"count", "total_ns", "activities", "gpu_ns"},
-    ACTIVITIES: {"count", "total_ns", "busy_ns", "span_ns", "bytes", *CORES},
-}
-OF_TIMES: Mapping[str, tuple[str, ...]] = {
-    RANGES: ("gpu_", "cpu_"),
-    CALLS: ("",),
-    ACTIVITIES: ("",),
-}
-RATIOS: Mapping[str, Mapping[str, tuple[str, str]]] = {  # of a column and another, or a whole
-    RANGES: {
-        "share": ("gpu_self_ns", "gpu"),
-        "total_share": ("gpu_total_ns", "gpu"),
-        "cpu_share": ("cpu_self_ns", "cpu"),
-        SHARE_OF_CORES: ("tensor_core_ns", "in_kernels_ns"),
-    },
-    CALLS: {"share": ("total_ns", "calls")},
-    ACTIVITIES: {
-        "share": ("total_ns", "gpu"),
-        "gb_per_s": ("bytes", "total_ns"),
-        SHARE_OF_CORES: ("tensor_core_ns", "in_kernels_ns"),
-    },
-}
-# What a store keeps of every report: what does not need a look at all that ran at the same time.
-KEPT: Mapping[str, tuple[str, ...]] = {
-    RANGES: ("calls", "activities", *KINDS, *ON_GPU, *CPU, f"gpu_{TIMES}", f"cpu_{TIMES}"),
-    CALLS: ("count", "total_ns", "activities", "gpu_ns", TIMES),
-    ACTIVITIES: ("count", "total_ns", "busy_ns", "span_ns", "bytes", TIMES),
-}
+# -- Which columns add up over reports, and what the others are computed from
 
 
-def needed(rows: str, columns: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns that each report is asked for; ValueError, in words for the user, for what is not put together."""
-    found: list[str] = []
-    for column in columns:
-        if column in ADDING_UP[rows]:
-            found.append(column)
-        elif column in RATIOS[rows]:
-            found += (c for c in RATIOS[rows][column] if c in ADDING_UP[rows])
-        elif (prefix := _prefix(rows, column)) is not None:
-            found.append(prefix + TIMES)
+PREFIXES = (
+    "",
+    "gpu_",
+    "cpu_",
+)  # of statistics: of activities and API calls, of GPU times, of CPU times
+MEDIAN = "median_ns"
+
+
+def times_of(column: str) -> str:
+    """Return the column of times that a statistic is computed from."""
+    prefix = next((p for p in PREFIXES[1:] if column in statistic_names(p)), "")
+    return f"{prefix}{statistics.TIMES}"
+
+
+def needed(by: str, columns: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns that each report is asked for, to compute ``columns`` of all reports.
+
+    Raises ValueError with a message for the user for a column that needs all reports at once.
+    """
+    described = columns_of(by).by_name
+    result: list[str] = []
+    for name in columns:
+        column = described[name]
+        if column.merge in (WINDOWS, REPORTS):
+            result.append(name)
+        elif column.merge == RATIO and column.ratio:
+            result += (part for part in column.ratio if part in described)
+        elif column.merge == FROM_TIMES:
+            result.append(times_of(name))
         else:
-            raise ValueError(
-                f"no {column} over reports apart: give them without --workers and --scheduler"
-            )
-    return tuple(dict.fromkeys(found))
+            raise ValueError(f"no {name} with --workers: it needs all rows")
+    return tuple(dict.fromkeys(result))
 
 
-def _prefix(rows: str, column: str) -> str | None:
-    """Return what the times begin with that a column is a statistic of, None for another column."""
-    if column == MEDIAN and rows == ACTIVITIES:
-        return ""
-    return next((prefix for prefix in OF_TIMES[rows] if column in statistic_names(prefix)), None)
-
-
-def figures(rows: str, merged: Merged, whole: Wholes, columns: Iterable[str]) -> Columns:
-    """Return the columns of a table, those that `needed` has names for, of what has been put together."""
-    found: Columns = {**merged.sums}
-    for prefix in OF_TIMES[rows]:
-        if (times := merged.times.get(prefix + TIMES)) is not None:
+def figures(by: str, merged: PartialTable, whole: Wholes, columns: Iterable[str]) -> Columns:
+    """Return columns of a merged table; `needed` names the parts they are computed from."""
+    result: Columns = {**merged.sums}
+    for prefix in PREFIXES:
+        if (times := merged.times.get(f"{prefix}{statistics.TIMES}")) is not None:
             group, values = times.every()
-            found |= spread(prefix, group, values, merged.rows)
-            (found[MEDIAN],) = quantiles(group, values, merged.rows, 0.5)
-    for name, (part, of) in RATIOS[rows].items():
-        if part in found and (of in whole or of in found):
-            by: np.ndarray | int = whole[of] if of in whole else found[of]
-            found[name] = ratio(found[part], by)
-    return {name: found[name] for name in columns}
+            result |= spread(prefix, group, values, merged.rows)
+            (result[MEDIAN],) = quantiles(group, values, merged.rows, 0.5)
+    for name, part, of in columns_of(by).ratios():
+        if part in result and (of in whole or of in result):
+            total: np.ndarray | int = whole[of] if of in whole else result[of]
+            result[name] = ratio(result[part], total)
+    return {name: result[name] for name in columns}
 
 
-# -- Which table is made of every report, and with which columns
+def stored_columns(by: str) -> tuple[str, ...]:
+    """Return the columns that a store keeps of every report: those that need no other report."""
+    described = TABLES[rows_of(by)]
+    times = (times_of(column.name) for column in described.columns if column.merge == FROM_TIMES)
+    return (*described.stored, *dict.fromkeys(times))
+
+
+# -- Which table each report is asked for
 
 
 REPORT = "report"
-OF_ONE = frozenset(["report", "device", "stream", "thread", "process"])  # no row is of two reports
-# What a store keeps a table of: dimensions for themselves, and some together. Those with about a row per call (paths that
-# hold the number of a step, modules with their ops) are kept where they are asked for.
-ALONE = (
+# Dimensions whose rows always belong to one report.
+OF_ONE_REPORT = frozenset(["report", "device", "stream", "thread", "process"])
+# The tables that a store keeps: single dimensions and some pairs. Tables with about one row per call (paths with the
+# number of a step, modules with their ops) are kept only on request (--keep).
+SINGLE = (
     "direction shape dtype thread process report api kind library fused stream geometry rank host"
 ).split()
-TOGETHER = (
+PAIRS = (
     "report,step report,phase report,module report,device op,kernel op,shape op,direction op,step op,kind"
     " op,rank kernel,direction kernel,device kernel,rank kind,rank"
 ).split()
 
 
 @dataclass(frozen=True)
-class Asked:
-    """``by`` as `key` writes it, the options that change its rows, and ``columns`` that are put together."""
+class PartRequest:
+    """The table that each report is asked for: ``request`` without columns, and the ``columns`` that are merged.
 
-    by: str
+    ``request.by`` is written as `key` writes it.
+    """
+
+    request: TableRequest
     columns: tuple[str, ...]
-    kernel_names: str = "short"
-    inclusive: bool = False
-    memory_kinds: bool = False
-    direction: str = BOTH
+
+    @property
+    def by(self) -> str:
+        """The table's dimensions, or its name."""
+        return self.request.by
+
+    @property
+    def direction(self) -> str:
+        """The direction that is counted."""
+        return self.request.direction
 
     @property
     def name(self) -> str:
-        """What the table goes by, whatever columns it has."""
-        words = [self.by, *(w for w in ("inclusive", "memory_kinds") if getattr(self, w))]
-        words += [self.kernel_names] if self.kernel_names != "short" else []
-        return " ".join(words + ([self.direction] if self.direction != BOTH else []))
+        """The name under which the table is kept, whatever columns it has."""
+        request = self.request
+        names = [request.by, *(n for n in ("inclusive", "memory_kinds") if getattr(request, n))]
+        names += [request.kernel_names] if request.kernel_names != "readable" else []
+        return " ".join(names + ([request.direction] if request.direction != BOTH else []))
 
 
 def key(by: str) -> str:
-    """Return a table's name without the order of its dimensions, and without that of reports, which each has of itself."""
+    """Return a table's name with its dimensions in one order, and without the report, which each report knows."""
     if by in VIEWS:
         return by
     names = set(dimensions_of(by))
@@ -139,56 +139,58 @@ def key(by: str) -> str:
     return ",".join(sorted(names if is_other else rest or names))
 
 
-def asked(by: str, options: Options) -> Asked:
-    """Return what each report is asked for to make a table; ValueError, in words for the user, for what is not put together."""
-    checked(by, options)
-    columns = needed(rows_of(by), made_of(by, wanted(by, options)))
-    return _of(by, columns, options)
+def part_request(request: TableRequest) -> PartRequest:
+    """Return what each report is asked for to make a table.
 
-
-def checked(by: str, options: Options) -> None:
-    """Raise ValueError for a table that is not put together."""
-    if by in VIEWS and by not in ROWS:
-        alone = ", ".join((*ROWS, *(name for name in DIMENSIONS if name not in VIEWS)))
-        raise ValueError(
-            f"no table {by!r} over reports apart: --by is one of {alone}; or several dimensions"
-        )
-    if options.metrics:
-        raise ValueError("no metrics over reports apart: give them without --workers")
-
-
-def _of(by: str, columns: Sequence[str], options: Options) -> Asked:
-    return Asked(
-        key(by),
-        tuple(columns),
-        options.kernel_names,
-        options.inclusive,
-        options.memory_kinds,
-        options.direction,
-    )
-
-
-def named(by: str, options: Options) -> str:
-    """Return what the table goes by that such a one is made of."""
-    return _of(by, (), options).name
-
-
-def only(tables: Sequence[str]) -> list[Asked]:
-    """Return tables by name, with all columns that are put together; ValueError, in words for the user, for one that is not."""
-    for by in tables:
-        checked(by, Options())
-    return [_of(by, KEPT[rows_of(by)], Options()) for by in tables]
-
-
-def kept(also: Sequence[str] = ()) -> tuple[Asked, ...]:
-    """Return the tables that a store keeps: views, dimensions, some pairs of them, and those asked for besides.
-
-    Raises ValueError, in words for the user, for one that is not put together.
+    Raises ValueError with a message for the user for a table that needs all reports at once.
     """
-    found = [_of(by, KEPT[rows_of(by)], Options()) for by in (*ROWS, *ALONE, *TOGETHER)]
-    found += only(also)
-    found += [
-        _of("op-kernel", KEPT[rows_of("op-kernel")], Options(inclusive=True)),
-        _of("memcpy", KEPT[rows_of("memcpy")], Options(memory_kinds=True)),
-    ]
-    return tuple({one.name: one for one in found}.values())
+    check(request)
+    return _part(request, needed(request.by, request.computed))
+
+
+def check(request: TableRequest) -> None:
+    """Raise ValueError with a message for the user for a table that needs all reports at once."""
+    if not columns_are_chosen(request.by):
+        raise ValueError(
+            f"--by {request.by} needs all rows at once, which --workers does not have:"
+            f" use {', '.join(ROWS)}, or dimensions (--by list shows them)"
+        )
+    if request.metrics:
+        raise ValueError("no metrics with --workers: they need all rows")
+
+
+def _part(request: TableRequest, columns: Sequence[str]) -> PartRequest:
+    bare = replace(request, by=key(request.by), columns=(), also=(), costs=None)
+    return PartRequest(bare, tuple(columns))
+
+
+def part_name(request: TableRequest) -> str:
+    """Return the name of the stored table that answers a request."""
+    return _part(request, ()).name
+
+
+def whole_tables(tables: Sequence[str]) -> list[PartRequest]:
+    """Return tables by name, with all columns that are merged.
+
+    Raises ValueError with a message for the user for a table that needs all reports at once.
+    """
+    requests = [TableRequest(by) for by in tables]
+    for request in requests:
+        check(request)
+    return [_part(request, stored_columns(request.by)) for request in requests]
+
+
+def stored_tables(also: Sequence[str] = ()) -> tuple[PartRequest, ...]:
+    """Return the tables that a store keeps: views, dimensions, some pairs of them, and those in ``also``.
+
+    Raises ValueError with a message for the user for a table that needs all reports at once.
+    """
+    requests = [TableRequest(by) for by in (*ROWS, *SINGLE, *PAIRS)]
+    result = [_part(request, stored_columns(request.by)) for request in requests]
+    result += whole_tables(also)
+    for request in (
+        TableRequest("op-kernel", inclusive=True),
+        TableRequest("memcpy", memory_kinds=True),
+    ):
+        result.append(_part(request, stored_columns(request.by)))
+    return tuple({part.name: part for part in result}.values())

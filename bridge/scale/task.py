@@ -1,4 +1,4 @@
-"""What a worker is asked for, and what it answers; light, for it is all that a worker knows before it begins."""
+"""The task of a worker, and its answer where it fails; a worker loads only this module before it starts."""
 
 from __future__ import annotations
 
@@ -7,36 +7,51 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bridge.join.choices import Choices
-    from bridge.scale.requests import Asked
+    from bridge.join.options import AttributionOptions
+    from bridge.scale.requests import PartRequest
 
 
 @dataclass(frozen=True)
-class Task:
-    """One report: the tables asked of it, how it is joined, and how many threads may read it.
+class Work:
+    """The work on every report.
 
-    ``given`` is its path as the user named it, by which ranks may be known.
+    Attributes:
+        tables: tables to make.
+        attribution_options: how activities are attributed.
+        sidecar: recordings that belong to the reports.
+        threads: number of threads that may read a file.
+        identify: whether to hash the content; ``whole`` hashes every byte.
+        memory: bytes that a worker may take, 0 for no limit.
 
-    ``identify`` says what its content is known by, of ``whole`` every byte; ``memory`` is how many bytes it may
-    take, 0 for any.
     """
 
-    place: int
-    path: Path
-    given: str
-    tables: tuple[Asked, ...]
-    choices: Choices
-    details: frozenset[str] = frozenset()
+    tables: tuple[PartRequest, ...]
+    attribution_options: AttributionOptions
     sidecar: tuple[Path, ...] = ()
     threads: int = 1
     identify: bool = False
     whole: bool = False
     memory: int = 0
 
+    @property
+    def details(self) -> frozenset[str]:
+        """The columns of a capture that importers have to read for the tables."""
+        return frozenset[str]().union(*(part.request.details for part in self.tables))
+
 
 @dataclass(frozen=True)
-class Broken:
-    """A report that nothing came of, and why, in a line that names it."""
+class Task:
+    """One report for a worker: ``place`` is its index among all, ``given`` its path as the user wrote it."""
+
+    place: int
+    path: Path
+    given: str
+    work: Work
+
+
+@dataclass(frozen=True)
+class FailedTask:
+    """A report that could not be aggregated; ``line`` is the message for the user and names the report."""
 
     place: int
     path: Path

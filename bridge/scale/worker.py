@@ -1,24 +1,24 @@
-"""What a worker process calls: light, for it is all that a worker loads before it begins."""
+"""The functions that a worker process calls; it loads only this module before it starts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from bridge.package import VERSION, importers_are_ours
-from bridge.scale.task import Broken, Task
+from bridge.scale.task import FailedTask, Task
 
 if TYPE_CHECKING:
     from bridge.scale.aggregates import Aggregates
 
 
 def version() -> str:
-    """Return which version a worker has."""
+    """Return the version of the package on the worker."""
     return VERSION
 
 
-def done(task: Task) -> Aggregates | Broken:
-    """Load, join and aggregate one report; a report that cannot be read is told, not raised."""
+def run_task(task: Task) -> Aggregates | FailedTask:
+    """Load, join and aggregate one report; return a FailedTask if it cannot be read."""
     with importers_are_ours():
-        from bridge.scale.work import work  # in the worker alone
+        from bridge.scale.one_report import aggregate_report  # in the worker alone
 
-        return work(task)
+        return aggregate_report(task)

@@ -1,8 +1,8 @@
-"""Runs kept in one plain SQLite database, made for people to query; docs/store.md lists every table.
+"""Runs in one plain SQLite database that people can query; docs/store.md lists every table.
 
-A run counts from its row in ``runs``, which is written last; whatever an import that died left
-behind is taken out before the next one. The file is never held open by two SQLite libraries at once:
-closing one would drop the other's locks.
+The row in ``runs`` is written last: without it, rows of a run do not count, and the next import
+deletes them. The file is never open in two SQLite libraries of one process at once: closing one
+would drop the locks of the other.
 """
 
 from __future__ import annotations
@@ -10,46 +10,78 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bridge.store.aggregates import Kept, kept
-from bridge.store.runs import Run, check_name, described, find, listed, named, remove
-from bridge.store.tables import StoreError
-from importers.identity import identity, known_by, without_ncu
-
 if TYPE_CHECKING:
-    from bridge.store.aggregates import load_aggregates, save_aggregates
+    from bridge.store.aggregates import (
+        StoredReport,
+        load_aggregates,
+        load_stored_report,
+        save_aggregates,
+    )
+    from bridge.store.checksums import check_run, refusing_damage
     from bridge.store.loading import load
+    from bridge.store.runs import (
+        Run,
+        check_name,
+        find_run,
+        get_run,
+        list_runs,
+        name_run,
+        remove_run,
+        run_numbers,
+    )
     from bridge.store.saving import save
+    from bridge.store.tables import StoreError
+    from importers.identity import aggregates_identity, identity, without_ncu
 
 __all__ = [
-    "Kept",
     "Run",
     "StoreError",
+    "StoredReport",
+    "aggregates_identity",
     "check_name",
-    "described",
-    "find",
+    "check_run",
+    "find_run",
+    "get_run",
     "identity",
-    "kept",
-    "known_by",
-    "listed",
+    "list_runs",
     "load",
     "load_aggregates",
-    "named",
-    "remove",
+    "load_stored_report",
+    "name_run",
+    "refusing_damage",
+    "remove_run",
+    "run_numbers",
     "save",
     "save_aggregates",
     "without_ncu",
 ]
 
-_LATER = {  # what needs the analysis, which a run that is only shown does not
-    **dict.fromkeys(("load_aggregates", "save_aggregates"), "aggregates"),
-    "load": "loading",
-    "save": "saving",
+_AGGREGATES = ("StoredReport", "load_aggregates", "load_stored_report", "save_aggregates")
+_RUNS = (
+    "Run",
+    "check_name",
+    "find_run",
+    "get_run",
+    "list_runs",
+    "name_run",
+    "remove_run",
+    "run_numbers",
+)
+_IDENTITIES = ("aggregates_identity", "identity", "without_ncu")
+_MODULES = {  # by name: listing runs needs no analysis, completing their names not even pandas
+    **dict.fromkeys(_AGGREGATES, "bridge.store.aggregates"),
+    **dict.fromkeys(_RUNS, "bridge.store.runs"),
+    **dict.fromkeys(_IDENTITIES, "importers.identity"),
+    "StoreError": "bridge.store.tables",
+    **dict.fromkeys(("check_run", "refusing_damage"), "bridge.store.checksums"),
+    "load": "bridge.store.loading",
+    "save": "bridge.store.saving",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load the rest at its first use."""
-    if name not in _LATER:
+    """Load a name at its first use."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'bridge.store' has no attribute {name!r}")
-    globals()[name] = found = getattr(import_module(f"bridge.store.{_LATER[name]}"), name)
-    return found
+    globals()[name] = result = getattr(import_module(_MODULES[name]), name)
+    return result

@@ -1,6 +1,7 @@
-"""A run of aggregates: what workers made of each report of many, without a row of any.
+"""Runs of aggregates, and the tables that an import prints: read without a row of any report.
 
-The invariant: each report's tables are kept apart, as they came, so that reports can be put together anew.
+The invariant: the tables of each report are stored separately, as workers sent them, so that they
+can be merged again.
 """
 
 from __future__ import annotations
@@ -14,127 +15,138 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from sqlite_utils import Database
 
-from bridge.analyze.tables.views import VIEWS, heading, labels_of
+from bridge.analyze.summary import Summary, Use
+from bridge.analyze.tables.views import columns_of, labels_of, layout
 from bridge.scale.aggregates import Aggregates
-from bridge.scale.combined import Together, assembled
+from bridge.scale.combined import CombinedReport, combine
+from bridge.store.checksums import check_small_rows, refusing_damage, seal
 from bridge.store.loading import facts_of
-from bridge.store.runs import Run, chosen, clean, described
-from bridge.store.saving import facts_row, next_run, once, run_row, summaries
-from bridge.store.tables import SUMMARIES, StoreError, opened
-from importers.report import NSIGHT_COMPUTE
+from bridge.store.runs import Run, delete_orphans, get_row, get_run
+from bridge.store.saving import facts_row, next_run, run_row, save_once, summaries
+from bridge.store.tables import SUMMARIES, open_store
+from importers.capture import NSIGHT_COMPUTE
 
 if TYPE_CHECKING:
     from bridge.analyze.totals import Totals
 
 
-# -- What an import says of a run, read from the store without a row of any report
+# -- The tables that an import prints
 
 
 @dataclass(frozen=True)
-class Kept:
-    """The accounting of a run, its tables of `SUMMARIES`, and what its capture is worth, '' where nothing is wrong.
+class StoredReport:
+    """The accounting and the tables (`SUMMARIES`) of a stored run, which an import of the same files prints.
 
-    ``ranges`` is how many ranges it has; ``warnings`` are those of its files, a line each.
+    ``worth`` is the line on the quality of the capture, "" if there is nothing to say; ``warnings``
+    are those of the files.
     """
 
     totals: Totals
     op_count: int
-    ranges: int
+    summary: Summary
     worth: str
     warnings: tuple[str, ...]
     tables: Mapping[str, pd.DataFrame]
 
+    @property
+    def ranges(self) -> int:
+        """The number of ranges."""
+        return self.summary.ranges
+
     def by(self, view: str) -> pd.DataFrame:
-        """Return one of the tables, as it was."""
+        """Return one of the stored tables."""
         return self.tables[view]
 
-    def headings(self, view: str) -> str:
-        """Return which headings a table gets for people."""
-        return heading(view, activities=self.totals["activities"])
+    def layout(self, by: str) -> str:
+        """Return the name of the columns that people see of a table."""
+        return layout(by, activities=self.totals["activities"])
 
 
-def kept(path: Path, run: int) -> Kept | None:
-    """Read what was kept of a run of a timeline; None of another, and of one made before that was kept.
+def load_stored_report(path: Path, run: int) -> StoredReport | None:
+    """Return the stored tables of a run; None for a run without a timeline or of an older version.
 
-    Raises StoreError if it is not there.
+    Raises StoreError if there is no such run.
     """
-    found = described(path, run)
-    with opened(path) as database:
-        row = database.table("runs").get(found.id)
+    stored_run = get_run(path, run)
+    with open_store(path) as database, refusing_damage(path, stored_run.id):
+        check_small_rows(database, path, stored_run.id)
+        row = database.table("runs").get(stored_run.id)
         reports = [*database.table("reports").rows_where("run = ?", [run], order_by="report")]
         timed = all(report["product"] != NSIGHT_COMPUTE for report in reports)
-        if row["totals"] is None or found.tables or not timed:
+        is_complete = row["totals"] is not None and row["summary"] is not None
+        if not is_complete or stored_run.tables or not timed:
             return None
         tables = {view: _table(database.conn, view, run) for view in SUMMARIES}
-        extent = database.table("extents").get((run, "ranges"))
-    return Kept(
-        json.loads(row["totals"]),
-        found.ops,
-        extent["last"] - extent["first"] + 1,
-        row["worth"] or "",
-        tuple(line for report in reports for line in json.loads(report["warnings"])),
-        tables,
-    )
+        return StoredReport(
+            json.loads(row["totals"]),
+            stored_run.ops,
+            Summary.from_dict(json.loads(row["summary"])),
+            row["worth"] or "",
+            tuple(line for report in reports for line in json.loads(report["warnings"])),
+            tables,
+        )
 
 
 def _table(connection: Any, view: str, run: int) -> pd.DataFrame:
-    """Return a run's rows of a table, in the order that they were written in, with the columns that it comes with."""
+    """Return the rows of a table of a run, in the order in which they were written."""
     sql = f"SELECT * FROM [{SUMMARIES[view]}] WHERE run = ? ORDER BY rowid"
-    found = pd.read_sql_query(sql, connection, params=[run])
-    columns = (*labels_of(view), *VIEWS[view].columns)
-    return found[[c for c in columns if c in found.columns]]
+    table = pd.read_sql_query(sql, connection, params=[run])
+    columns = dict.fromkeys((*labels_of(view), *columns_of(view).default))
+    return table[[c for c in columns if c in table.columns]]
 
 
-# -- A run of aggregates: what workers made of each report of many, without a row of any
+# -- Runs of aggregates
 
 
 def save_aggregates(
-    found: Together, path: Path, identity: str, tables: Iterable[str], rules: str = ""
+    report: CombinedReport, path: Path, identity: str, tables: Iterable[str], rules: str = ""
 ) -> int:
-    """Write a run of aggregates and return its number; that of the same one, if it is there.
+    """Write a run of aggregates and return its number, or the number of an equal run.
 
-    Raises OutputError if the store cannot be written; then it is as it was.
+    Raises OutputError if the store cannot be written; the store does not change then.
     """
     names = list(tables)
-    return once(path, identity, rules, lambda: _saved(found, path, identity, names, rules))
+    return save_once(path, identity, rules, lambda: _saved(report, path, identity, names, rules))
 
 
-def load_aggregates(path: Path, run: int | str | None = None) -> Together | None:
-    """Read a run of aggregates by number or name, the newest by default; None if that run has rows.
+def load_aggregates(path: Path, run: int | str | None = None) -> CombinedReport | None:
+    """Read a run of aggregates by number or name, by default the newest; None if that run has rows.
 
-    Raises StoreError if there is no such run, or what it holds makes no sense.
+    Raises StoreError if there is no such run, or its data is damaged.
     """
-    with opened(path) as database:
-        found = chosen(database, path, run)
-        if not found.tables:
+    with open_store(path) as database:
+        stored_run = get_row(database, path, run)
+        if not stored_run.tables:
             return None
-        rows = database.table("reports").rows_where("run = ?", [found.id], order_by="report")
-        try:
-            parts = [_part(row, database, found) for row in rows]
-            return assembled(parts, f"run {found.id} of {path}")
-        except (ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"{path}: run {found.id} is damaged; import it again") from error
+        with refusing_damage(path, stored_run.id):
+            check_small_rows(database, path, stored_run.id)
+            rows = database.table("reports").rows_where(
+                "run = ?", [stored_run.id], order_by="report"
+            )
+            parts = [_part(row, database, stored_run) for row in rows]
+            return combine(parts, f"run {stored_run.id} of {path}")
 
 
-def _saved(found: Together, path: Path, identity: str, tables: list[str], rules: str) -> int:
-    with opened(path) as database:
-        clean(database)
+def _saved(report: CombinedReport, path: Path, identity: str, tables: list[str], rules: str) -> int:
+    with open_store(path) as database:
+        delete_orphans(database)
         run = next_run(database)
-        for part in found.parts:  # a turn per report
+        for part in report.parts:  # one row per report
             database.table("reports").insert(_report(part, run))
             database.table("aggregates").insert_all(
                 {"run": run, "report": part.place, "table": name, "data": data}
                 for name, data in part.tables.items()
             )
-        for table, rows in summaries(found.by, run).items():
+        for table, rows in summaries(report.by, run).items():
             database.table(table).insert_all(rows)
-        row = run_row(run, identity, rules, found.source, found.totals, found.op_count)
+        row = run_row(run, identity, rules, report.source, report.totals, report.op_count)
         database.table("runs").insert({**row, "tables": json.dumps(tables)})
+        seal(database, run)
     return run
 
 
 def _report(part: Aggregates, run: int) -> dict[str, Any]:
-    said = {
+    values = {
         "totals": part.totals,
         "wholes": part.wholes,
         "ranges": part.ranges,
@@ -142,25 +154,27 @@ def _report(part: Aggregates, run: int) -> dict[str, Any]:
         "warnings": part.warnings,
         "known_by": part.known_by,
         "homes": part.homes,
+        "use": part.use.as_dict() if part.use else None,
     }
     row = {"run": run, "report": part.place, "source": part.source, **facts_row(part.facts)}
-    return {**row, "aggregates": json.dumps(said)}
+    return {**row, "aggregates": json.dumps(values)}
 
 
 def _part(row: dict[str, Any], database: Database, run: Run) -> Aggregates:
-    said = json.loads(row["aggregates"])
+    values = json.loads(row["aggregates"])
     of = "run = ? AND report = ?"
     tables = database.table("aggregates").rows_where(of, [run.id, row["report"]])
     return Aggregates(
         row["report"],
         row["source"],
         facts_of(row),
-        said["totals"],
-        said["wholes"],
-        said["ranges"],
-        frozenset(said["ops"]),
-        tuple(said["warnings"]),
-        {one["table"]: one["data"] for one in tables},
-        said["known_by"],
-        homes=tuple((rank, pid, known_by) for rank, pid, known_by in said.get("homes", [])),
+        values["totals"],
+        values["wholes"],
+        values["ranges"],
+        frozenset(values["ops"]),
+        tuple(values["warnings"]),
+        {row["table"]: row["data"] for row in tables},
+        values["known_by"],
+        homes=tuple((rank, pid, known_by) for rank, pid, known_by in values.get("homes", [])),
+        use=Use.from_dict(values["use"]) if values.get("use") else None,
     )

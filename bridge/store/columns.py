@@ -1,4 +1,4 @@
-"""The frames of a run as columns of integers and texts, as the store keeps them."""
+"""Frames of a run as columns of integers and texts, as the store holds them."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.metrics.values import SURE
+from bridge.analyze.metrics.values import MATCH_LEVELS
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.nesting import Nesting
-from bridge.report import Joined
-from bridge.store.tables import MEASURED, NAMED, SYMBOL, UNSAID, stored
+from bridge.report import Report
+from bridge.store.tables import MEASURED, NAMED, SYMBOL, TEXTS, UNSAID, frame_columns
 from importers import frames
-from importers.columns import Columns, Database, Query, ints_of
 from importers.ncu.metrics import Metrics
 from importers.nsys.annotations import Strings, distinct
+from importers.sqlite_columns import Columns, Database, Query, ints_of
 from importers.texts import Texts
 
-# -- What Nsight Compute measured as columns of the store, and back: long tables, a row per metric of a kernel
+# -- Metrics of Nsight Compute: long tables with a row per metric of a kernel
 
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 Naming = Callable[[Ints, Iterable[str]], Ints]
-NO_NUMBER = "9e999"  # stands for NULL on the way out: no metric is infinite
+NO_NUMBER = "9e999"  # stands for NULL: no metric is infinite
 
 
 def metric_column(
     metrics: Metrics, table: str, name: str, named: Naming, first: int
 ) -> Ints | Floats:
-    """Return a column of a table of `MEASURED`; ``named`` enters names, ``first`` is the id of the first activity."""
+    """Return a column of a table of `MEASURED`; ``named`` stores names, ``first`` is the id of the first activity."""
     rows = np.flatnonzero(metrics.of != NONE)
     if (table, name) == ("measured", "activity"):
         return rows + first
@@ -39,12 +39,12 @@ def metric_column(
         return metrics.of[rows]
     if (table, name) == ("measured", "match"):
         sure = metrics.sure[rows] if len(metrics.sure) else np.full(len(rows), NONE)
-        return named(sure, SURE)
+        return named(sure, MATCH_LEVELS)
     values = (metrics.table if table == "metrics" else metrics.rules)[name]
     if isinstance(values.dtype, pd.CategoricalDtype):
         return named(frames.codes(values), values.cat.categories)
-    found = values.to_numpy()
-    return np.where(found == NONE, np.nan, found) if name == "speedup" else found
+    result = values.to_numpy()
+    return np.where(result == NONE, np.nan, result) if name == "speedup" else result
 
 
 def read_metrics(
@@ -54,7 +54,7 @@ def read_metrics(
     activities: int,
     source: tuple[str, ...],
 ) -> Metrics:
-    """Return the metrics of a run, whose activities have the ids from the first of its ``extents`` on."""
+    """Return the metrics of a run; ``extents`` has the first id of its activities."""
     none = (0, -1)
     tables = path.read({t: _query(t, extents.get(t, none)) for t in MEASURED})
     if not len(ints_of(tables["measured"], "kernel")):
@@ -83,10 +83,12 @@ def read_metrics(
 
 
 def _codes(column: pd.Categorical) -> Ints:
-    """Return how sure each match is, as `Metrics.sure` has it."""
-    of_ours = np.array([*(SURE.index(n) if n in SURE else NONE for n in column.categories), NONE])
-    found: Ints = of_ours[column.codes.astype(np.int64)]
-    return found
+    """Return the certainty of each match as a code, as in `Metrics.sure`."""
+    of_ours = np.array(
+        [*(MATCH_LEVELS.index(n) if n in MATCH_LEVELS else NONE for n in column.categories), NONE]
+    )
+    result: Ints = of_ours[column.codes.astype(np.int64)]
+    return result
 
 
 def _within(rows: tuple[int, int]) -> str:
@@ -101,54 +103,54 @@ def _query(table: str, rows: tuple[int, int]) -> Query:
 def _frame(
     table: str, tables: Mapping[str, Columns], names: Strings, reals: Mapping[str, Floats]
 ) -> pd.DataFrame:
-    """Return a table of `Metrics`, its columns in their order."""
-    found = tables[table]
+    """Return a table of `Metrics` with its columns in order."""
+    values = tables[table]
     columns = {
         name: reals[name]
         if name in reals
-        else ints_of(found, name)
+        else ints_of(values, name)
         if name == "kernel"
-        else names.column(ints_of(found, name))
+        else names.column(ints_of(values, name))
         for name in MEASURED[table]
     }
     return pd.DataFrame(columns)
 
 
-# -- The frames of a run as columns of integers and texts, as the store keeps them
+# -- Frames of a run
 
 
 Column = Ints | Texts | Floats
 
 
 class RunColumns:
-    """The frames of a run as columns of integers and texts; names become ids of one table."""
+    """The frames of a run as columns of integers and texts; names become ids of the table of names."""
 
-    def __init__(self, joined: Joined, run: int, last: Mapping[str, int]) -> None:
-        self.joined, self.run = joined, run
+    def __init__(self, report: Report, run: int, last: Mapping[str, int]) -> None:
+        self.report, self.run = report, run
         self.names: list[dict[str, Texts]] = []
         self.next_name = last["names"] + 1
         self.first = {table: number + 1 for table, number in last.items()}
-        self.found = {"activities": self._activities, "ranges": self._ranges}
+        self.derived = {"activities": self._activities, "ranges": self._ranges}
 
     def table(self, kind: str) -> dict[str, Column]:
-        """Return the columns of the table for a frame; `names` has the names of all made so far."""
+        """Return the columns of the table for a frame; `names` has all names so far."""
         if kind == "names":
             return self._names()
         if kind in MEASURED:
             return self._measured(kind)
-        found = self.found[kind]() if kind in self.found else {}
-        return self._table(kind, {**getattr(self.joined.report, kind), **found})
+        result = self.derived[kind]() if kind in self.derived else {}
+        return self._table(kind, {**getattr(self.report.capture, kind), **result})
 
     def _names(self) -> dict[str, Column]:
         texts = {
             column: Texts.concat([Texts.of([]), *(names[column] for names in self.names)])
-            for column in ("text", *SYMBOL)
+            for column in TEXTS
         }
         return {"run": _constant(self.run, len(texts["text"])), **texts}
 
     def _measured(self, table: str) -> dict[str, Column]:
-        """Return a table of what Nsight Compute measured."""
-        metrics, first = self.joined.report.metrics, self.first["activities"]
+        """Return a table of the metrics of Nsight Compute."""
+        metrics, first = self.report.capture.metrics, self.first["activities"]
         columns: dict[str, Column] = {
             name: metric_column(metrics, table, name, self._named, first)
             for name in MEASURED[table]
@@ -158,7 +160,7 @@ class RunColumns:
     def _table(self, kind: str, columns: Mapping[str, Any]) -> dict[str, Column]:
         rows = len(next(iter(columns.values())))
         table: dict[str, Column] = {"run": _constant(self.run, rows)}
-        for name in stored(kind):
+        for name in frame_columns(kind):
             table[name] = self._column(name, columns[name])
         return {name: c for name, c in table.items() if not _all_missing(c)}
 
@@ -174,10 +176,10 @@ class RunColumns:
         return column
 
     def _named(self, codes: Ints, names: Iterable[str]) -> Ints:
-        """Enter names into the table of names; return the id of each row's."""
+        """Store names in the table of names; return the id of the name of each row."""
         texts = Texts.of(names)
         nothing = Texts.of([""] * len(texts))
-        return self._entered(codes, {"text": texts, **dict.fromkeys(SYMBOL, nothing)})
+        return self._entered(codes, {"text": texts, **dict.fromkeys(TEXTS[1:], nothing)})
 
     def _entered(self, codes: Ints, names: dict[str, Texts]) -> Ints:
         if not len(names["text"]):
@@ -187,36 +189,38 @@ class RunColumns:
         return np.where(codes == NONE, NONE, codes + first)
 
     def _activities(self) -> dict[str, Column]:
-        """What the join found, and one id for the three names of a kernel."""
-        joined, found = self.joined.attributed, self.joined.attributed.attribution
-        reason = np.where(found.reason == ATTRIBUTED, NONE, found.reason)
+        """Return the columns of the attribution, and one id for the names of a kernel."""
+        attributed, attribution = self.report.attributed, self.report.attributed.attribution
+        reason = np.where(attribution.reason == ATTRIBUTED, NONE, attribution.reason)
         return {
-            "name": self._symbols(self.joined.report.activities),
-            "launch": self._ids("launches", found.launch),
-            "range": self._ids("ranges", found.range),
-            "op": self._named(joined.activity_op, joined.ops),
+            "name": self._symbols(),
+            "launch": self._ids("launches", attribution.launch),
+            "range": self._ids("ranges", attribution.range),
+            "op": self._named(attributed.activity_op, attributed.ops),
             "reason": self._named(reason, REASONS),
         }
 
-    def _symbols(self, activities: pd.DataFrame) -> Ints:
-        columns = ("name", *SYMBOL)
-        codes, rows = distinct(tuple(frames.codes(activities[c]) for c in columns))
-        name, *others = ([str(n) for n in activities[c].iloc[rows]] for c in columns)
+    def _symbols(self) -> Ints:
+        attributed = self.report.attributed
+        activities = attributed.capture.activities
+        columns = [activities["name"], *(activities[c] for c in SYMBOL), attributed.activity_name]
+        codes, rows = distinct(tuple(frames.codes(column) for column in columns))
+        name, *others = ([str(n) for n in column.iloc[rows]] for column in columns)
         differing = [["" if o == n else o for o, n in zip(t, name, strict=True)] for t in others]
-        texts = dict(zip(("text", *SYMBOL), map(Texts.of, (name, *differing)), strict=True))
+        texts = dict(zip(TEXTS, map(Texts.of, (name, *differing)), strict=True))
         return self._entered(codes, texts)
 
     def _ranges(self) -> dict[str, Column]:
-        """The op of each range, the range around it, and its text where that is more than its name."""
-        report, texts = self.joined.report, self.joined.report.texts
-        text, name = frames.ints(report.ranges, "text"), report.ranges["name"]
+        """Return the op of each range, the range around it, and its text where that is more than its name."""
+        capture, texts = self.report.capture, self.report.capture.texts
+        text, name = frames.ints(capture.ranges, "text"), capture.ranges["name"]
         lengths = Texts.of(name.cat.categories).sizes[frames.codes(name)] if len(name) else text
         more = texts.sizes[text] != lengths
         ends = np.where(more, texts.offsets[text + 1], texts.offsets[text])
-        joined = self.joined.attributed
+        attributed = self.report.attributed
         return {
-            "parent": self._ids("ranges", _parents(joined.attribution.nesting, len(text))),
-            "op": self._named(joined.op, joined.ops),
+            "parent": self._ids("ranges", _parents(attributed.attribution.nesting, len(text))),
+            "op": self._named(attributed.op, attributed.ops),
             "text": texts.slices(texts.offsets[text], ends),
         }
 
@@ -225,7 +229,7 @@ class RunColumns:
 
 
 def _parents(nesting: Nesting, ranges: int) -> Ints:
-    """Return the row of the range around each one (around its first piece), or NONE."""
+    """Return the row of the range around each range (around its first slice), or NONE."""
     parent = np.full(ranges, NONE)
     around = np.where(nesting.parent == NONE, NONE, nesting.range[nesting.parent])
     parent[nesting.range[::-1]] = around[::-1]
@@ -237,7 +241,7 @@ def _constant(value: int, rows: int) -> Ints:
 
 
 def _all_missing(column: Column) -> bool:
-    """Whether a column says nothing, so that NULL can stand for all of it."""
+    """Tell whether all values of a column are missing, so that NULL can be stored instead."""
     if isinstance(column, Texts):
         return not len(column.data)
     return bool(len(column)) and column.strides == (0,) and int(column[0]) == NONE

@@ -1,4 +1,4 @@
-"""A run of the store becomes the `Report` it was saved from."""
+"""Reads a run of the store back as a capture."""
 
 from __future__ import annotations
 
@@ -8,56 +8,106 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import sqlite_utils
 
+from bridge.store.checksums import Sums, check_columns, check_small_rows, refusing_damage
 from bridge.store.columns import read_metrics
-from bridge.store.runs import chosen
-from bridge.store.tables import NAMED, RENAMED_KINDS, SYMBOL, UNSAID, StoreError, opened
+from bridge.store.runs import Run, get_row
+from bridge.store.tables import (
+    NAMED,
+    RENAMED_KINDS,
+    SYMBOL,
+    UNSAID,
+    StoreError,
+    damaged,
+    open_store,
+)
 from importers import frames
-from importers.columns import Columns, Database, Query, ints_of, texts_of
+from importers.capture import Capture, Facts
 from importers.ncu.metrics import Metrics
-from importers.nsys.annotations import Strings, pooled
-from importers.report import Facts, Report
+from importers.nsys.annotations import Strings, pool_texts
+from importers.sqlite_columns import Columns, Database, Query, ints_of, texts_of
 from importers.texts import Ints, Texts
 
+Extents = dict[str, tuple[int, int]]
 
-def load(path: Path, run: int | str | None = None, *, metrics: bool = True) -> Report:
-    """Read a run by number or name, the newest by default; raises StoreError if it is not there.
 
-    Without ``metrics`` what Nsight Compute measured is left out.
+def load(path: Path, run: int | str | None = None, *, metrics: bool = True) -> Capture:
+    """Read a run by number or name, by default the newest. Raises StoreError if there is none.
+
+    Without ``metrics`` the metrics of Nsight Compute are not read.
     """
-    with opened(path) as database:
-        found = chosen(database, path, run)
-        if found.tables:
+    with open_store(path) as database:
+        stored_run = get_row(database, path, run)
+        if stored_run.tables:
             raise StoreError(
-                f"{path}: run {found.id} holds aggregates of {len(found.source)} reports, which bridge report"
+                f"{path}: run {stored_run.id} holds aggregates of {len(stored_run.source)} reports, which bridge report"
                 " and runs show; for anything else give the reports themselves"
             )
-        rows = database.table("extents").rows_where("run = ?", [found.id])
-        extents = {r["table"]: (int(r["first"]), int(r["last"])) for r in rows}
-        facts = [
-            facts_of(r)
-            for r in database.table("reports").rows_where("run = ?", [found.id], order_by="report")
-        ]
-    nothing = (0, -1)  # a table that came after the run was made
+        with refusing_damage(path, stored_run.id):
+            check_small_rows(database, path, stored_run.id)
+            extents, sums = read_extents(database, stored_run.id)
+            facts = [
+                facts_of(r)
+                for r in database.table("reports").rows_where(
+                    "run = ?", [stored_run.id], order_by="report"
+                )
+            ]
+            if len(facts) != len(stored_run.source):
+                raise damaged(path, stored_run.id, "reports of it are missing")
+    with refusing_damage(path, stored_run.id):
+        return _capture(path, stored_run, tuple(facts), extents, sums, metrics=metrics)
+
+
+def read_extents(database: sqlite_utils.Database, run: int) -> tuple[Extents, dict[str, Sums]]:
+    """Return the first and last id of a run in each table, and the sums of its columns."""
+    rows = list(database.table("extents").rows_where("run = ?", [run]))
+    extents = {str(r["table"]): (int(r["first"]), int(r["last"])) for r in rows}
+    return extents, {str(r["table"]): json.loads(r["checksums"] or "{}") for r in rows}
+
+
+def _capture(
+    path: Path,
+    stored_run: Run,
+    facts: tuple[Facts, ...],
+    extents: Extents,
+    sums: Mapping[str, Sums],
+    *,
+    metrics: bool,
+) -> Capture:
+    nothing = (0, -1)  # the table is newer than the run
     queries = {kind: _query(kind, extents.get(kind, nothing)) for kind in (*frames.FRAMES, "names")}
     with Database(path, immutable=False) as columns:
         read = columns.read(queries)
+        for kind, table in read.items():
+            first, last = extents.get(kind, nothing)
+            check_columns(path, stored_run.id, kind, table, (last - first + 1, sums.get(kind, {})))
         names = _names(read["names"], extents["names"][0])
         found_metrics = (
             read_metrics(
-                columns, extents, names["name"], len(read["activities"]["start"]), found.ncu
+                columns, extents, names["name"], len(read["activities"]["start"]), stored_run.ncu
             )
             if metrics
             else Metrics()
         )
+    for kind, table in read.items():
+        _check_reports(path, stored_run, kind, table)
     tables = {kind: _frame(kind, read[kind], names) for kind in frames.FRAMES}
-    pool, text = pooled(
+    pool, text = pool_texts(
         texts_of(read["ranges"], "text"), ints_of(read["ranges"], "name"), names["name"]
     )
     ranges = tables.pop("ranges").assign(text=text)
-    return Report(
-        found.source, tuple(facts), ranges=ranges, texts=pool, metrics=found_metrics, **tables
+    return Capture(
+        stored_run.source, facts, ranges=ranges, texts=pool, metrics=found_metrics, **tables
     )
+
+
+def _check_reports(path: Path, run: Run, kind: str, table: Columns) -> None:
+    """Raise StoreError for rows of a report that the run does not have."""
+    if "report" in table:
+        numbers = ints_of(table, "report")
+        if numbers.max(initial=0) >= len(run.source) or numbers.min(initial=0) < 0:
+            raise damaged(path, run.id, f"{kind} has rows of a report that the run does not have")
 
 
 def _query(kind: str, rows: tuple[int, int]) -> Query:
@@ -72,16 +122,16 @@ def _columns(kind: str) -> list[str]:
 
 
 def _names(columns: Columns, first: int) -> dict[str, Strings]:
-    """Return what an id stands for under each kind of name; one not stored is the plain name."""
+    """Return the text of each id, per kind of name; a kind that is not stored is the plain name."""
     name = texts_of(columns, "text")
     ids = np.arange(first, first + len(name))
     own = np.arange(len(name))
-    found = {"name": Strings(ids, name)}
+    result = {"name": Strings(ids, name)}
     for other in SYMBOL:
         both = Texts.concat([texts_of(columns, other), name])
-        there = texts_of(columns, other).sizes > 0
-        found[other] = Strings(ids, both.take(np.where(there, own, own + len(name))))
-    return found
+        present = texts_of(columns, other).sizes > 0
+        result[other] = Strings(ids, both.take(np.where(present, own, own + len(name))))
+    return result
 
 
 def _frame(kind: str, columns: Columns, names: Mapping[str, Strings]) -> pd.DataFrame:
@@ -98,7 +148,7 @@ def _frame(kind: str, columns: Columns, names: Mapping[str, Strings]) -> pd.Data
 
 
 def _named(ids: Ints, strings: Strings, unsaid: str | None = None) -> pd.Categorical:
-    """Names by id; a row without one stays without, or has what stands for none."""
+    """Return names by id; rows without an id stay without a name."""
     none = ids == frames.MISSING
     if not none.any():
         return strings.column(ids)
@@ -111,15 +161,20 @@ def _named(ids: Ints, strings: Strings, unsaid: str | None = None) -> pd.Categor
 
 
 def facts_of(row: dict[str, object]) -> Facts:
-    """Return what is known of a report, of its row."""
+    """Return the facts of a report from its row."""
     span = (int(str(row["span_start"])), int(str(row["span_end"])))
-    known = row["epoch_ns"] is not None  # else stored before that was read
+    known = row["epoch_ns"] is not None  # NULL: stored by a version that did not read it
     return Facts(
         str(row["product"]),
         str(row["schema"]),
         span,
         tuple(json.loads(str(row["warnings"]))),
-        int(str(row["epoch_ns"])) if known else frames.MISSING,
-        json.loads(str(row["metadata"])) if known else {},
-        beside=json.loads(str(row["beside"] or "{}")),
+        _int_or_missing(row["epoch_ns"]),
+        dict(json.loads(str(row["metadata"])).items()) if known else {},
+        beside=dict(json.loads(str(row["beside"] or "{}")).items()),
+        session_ns=_int_or_missing(row["session_ns"]),
     )
+
+
+def _int_or_missing(value: object) -> int:
+    return frames.MISSING if value is None else int(str(value))

@@ -1,29 +1,45 @@
-"""Listing, finding and removing runs, and clearing what an import that died left behind."""
+"""Lists, finds, names and removes runs, and deletes rows of imports that did not finish."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sqlite_utils import Database
 
-from bridge.store.tables import MEASURED, SUMMARIES, StoreError, alone, opened
+from bridge.knowledge.suggestions import unknown_name
+from bridge.store.tables import (
+    MEASURED,
+    SUMMARIES,
+    StoreError,
+    damaged,
+    exclusive_writer,
+    open_store,
+)
 from importers.frames import FRAMES
 
-# -- Listing, finding and removing runs, and clearing what an import that died left behind
+# -- Runs
 
 
 OTHERS = ("names", "extents", "reports", "aggregates")
 LISTS = ("source", "ncu", "tables")  # of names, as JSON
+FIELDS = {  # types of the other columns; those that are not named are integers
+    **dict.fromkeys(("created", "identity", "rules"), str),
+    "name": str | None,
+    "quality": int | None,
+}
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Run:
-    """One import: its number, when it was made, of what, its headline figures in ns, its rules, its name or None.
+    """One import: its number, time, sources, headline figures in ns, rules and name.
 
-    ``ncu`` are the reports of Nsight Compute that were matched to ``source``; ``quality`` is the score of the capture,
-    None if that was not kept. ``tables`` are those that a run of aggregates has; such a run has no rows.
+    ``ncu`` are reports of Nsight Compute that were matched to ``source``; ``quality`` is the score
+    of the capture, None if it was not stored. ``tables`` are those of a run of aggregates, which
+    has no rows.
     """
 
     id: int
@@ -41,76 +57,107 @@ class Run:
     tables: tuple[str, ...]
 
 
-def listed(path: Path) -> list[Run]:
-    """Return every run, the newest last."""
-    with opened(path) as database:
-        return [_run(row) for row in database.table("runs").rows_where(order_by="id")]
+def list_runs(path: Path) -> list[Run]:
+    """Return all runs, the newest last."""
+    with open_store(path) as database:
+        rows = [*database.table("runs").rows_where(order_by="id")]  # a query half read keeps its lock
+        return [_run(row, path) for row in rows]
 
 
-def find(path: Path, identity: str, rules: str = "") -> Run | None:
-    """Return the run of reports with these contents under these rules, if there is one."""
+def run_numbers(path: Path) -> list[int]:
+    """Return the numbers of all runs, the newest last."""
+    with open_store(path) as database:
+        return [n for (n,) in database.execute("SELECT id FROM runs ORDER BY id").fetchall()]
+
+
+def find_run(path: Path, identity: str, rules: str = "") -> Run | None:
+    """Return the run of reports with this identity and these rules, None if there is none."""
     if not path.exists():
         return None
-    with opened(path) as database:
-        rows = database.table("runs").rows_where("identity = ? AND rules = ?", [identity, rules])
-        return next((_run(row) for row in rows), None)
+    with open_store(path) as database:
+        rows = [*database.table("runs").rows_where("identity = ? AND rules = ?", [identity, rules])]
+        return _run(rows[0], path) if rows else None
 
 
-def described(path: Path, run: int | str | None = None) -> Run:
-    """Return one run by number or name, the newest by default; raises StoreError if it is not there."""
-    with opened(path) as database:
-        return chosen(database, path, run)
+def get_run(path: Path, run: int | str | None = None) -> Run:
+    """Return a run by number or name, by default the newest. Raises StoreError if there is none."""
+    with open_store(path) as database:
+        return get_row(database, path, run)
 
 
-def named(path: Path, run: int, name: str) -> Run | None:
-    """Call a run by a name, which no other has from then on; return the one that had it, None if none else did.
+def name_run(path: Path, run: int, name: str) -> Run | None:
+    """Give a run a name, which no other run keeps; return the run that had it, None if no other had it.
 
-    Raises StoreError for a name that is none.
+    Raises StoreError for a text that is not a name.
     """
     check_name(name)
-    with alone(path), opened(path) as database:
+    with exclusive_writer(path), open_store(path) as database:
         rows = [*database.table("runs").rows_where("name = ? AND id != ?", [name, run])]
         database.execute("UPDATE runs SET name = NULL WHERE name = ?", [name])
         database.execute("UPDATE runs SET name = ? WHERE id = ?", [name, run])
-        return _run(rows[0]) if rows else None
+        return _run(rows[0], path) if rows else None
 
 
 def check_name(name: str) -> None:
-    """Raise StoreError for what cannot be the name of a run."""
+    """Raise StoreError for a text that cannot be the name of a run."""
     if not name.strip() or name.isdecimal():
         raise StoreError(f"{name!r} cannot name a run: a name is neither empty nor a number")
 
 
-def chosen(database: Database, path: Path, run: int | str | None) -> Run:
-    """Return a run by number or name, the newest without one; raises StoreError if there is none."""
-    rows = [_run(row) for row in database.table("runs").rows_where(order_by="id desc")]
+def get_row(database: Database, path: Path, run: int | str | None) -> Run:
+    """Return a run by number or name, by default the newest. Raises StoreError if there is none."""
+    return _run(_row(database, path, run), path)
+
+
+def _row(database: Database, path: Path, run: int | str | None) -> Row:
+    rows = list(database.table("runs").rows_where(order_by="id desc"))
     if not rows:
         raise StoreError(f"{path}: no run in this store; 'bridge import REPORT' makes one")
-    found = next((row for row in rows if run in (None, row.id, row.name or row.id)), None)
-    if found is None:
-        known = ", ".join(f"{r.id} ({r.name})" if r.name else str(r.id) for r in rows[::-1])
-        raise StoreError(f"{path}: no run {run}; there are {known}")
-    return found
+    match = next((row for row in rows if run in (None, row["id"], row["name"] or row["id"])), None)
+    if match is None:
+        known = [str(name) for row in rows[::-1] for name in (row["name"], row["id"]) if name]
+        raise StoreError(f"{path}: {unknown_name('run', run, known, 'bridge runs list')}")
+    return match
 
 
-def remove(path: Path, run: int | str) -> Run:
-    """Take a run out and return what it was."""
-    with alone(path), opened(path) as database:
-        gone = chosen(database, path, run)
-        database.execute("DELETE FROM runs WHERE id = ?", [gone.id])
-        clean(database)
+def remove_run(path: Path, run: int | str) -> tuple[int, tuple[str, ...]]:
+    """Delete a run, which may be damaged; return its number and its sources as far as they are known."""
+    with exclusive_writer(path), open_store(path) as database:
+        row = _row(database, path, run)
+        database.execute("DELETE FROM runs WHERE id = ?", [row["id"]])
+        delete_orphans(database)
         database.conn.commit()
         database.vacuum()
-        return gone
+    try:
+        return row["id"], _run(row, path).source
+    except StoreError:
+        return row["id"], ()
 
 
-def clean(database: Database) -> None:
+def delete_orphans(database: Database) -> None:
     """Delete all rows that belong to no run."""
     for table in (*FRAMES, *MEASURED, *OTHERS, *SUMMARIES.values()):
         database.execute(f"DELETE FROM [{table}] WHERE run NOT IN (SELECT id FROM runs)")
 
 
-def _run(row: dict[str, object]) -> Run:
+def _run(row: Row, path: Path) -> Run:
     fields = {name: row[name] for name in Run.__dataclass_fields__ if name not in LISTS}
-    lists = {name: tuple(json.loads(str(row[name] or "[]"))) for name in LISTS}
-    return Run(**lists, **fields)  # type: ignore[arg-type]
+    lists = {name: _texts(row[name]) for name in LISTS}
+    wrong = [name for name, texts in lists.items() if texts is None]
+    wrong += ["source"] if lists["source"] == () else []
+    wrong += [
+        name for name, value in fields.items() if not isinstance(value, FIELDS.get(name, int))
+    ]
+    if wrong:
+        raise damaged(path, row["id"], f"{', '.join(wrong)} in its row of runs")
+    return Run(**lists, **fields)  # type: ignore[arg-type]  # both are checked above
+
+
+def _texts(stored: object) -> tuple[str, ...] | None:
+    """Return a list of texts that is stored as JSON; None for anything else."""
+    try:
+        texts = json.loads(str(stored or "[]"))
+    except ValueError:
+        return None
+    is_list = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+    return tuple(texts) if is_list else None

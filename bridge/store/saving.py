@@ -1,4 +1,4 @@
-"""A joined report becomes a run of the store."""
+"""Writes a report into the store as a run."""
 
 from __future__ import annotations
 
@@ -20,19 +20,27 @@ from bridge.analyze.totals import Totals
 from bridge.join.arrays import NONE
 from bridge.output import OutputError
 from bridge.package import VERSION
-from bridge.report import Joined
+from bridge.report import Report
+from bridge.store.checksums import Sums, column_sums, seal
 from bridge.store.columns import Column, RunColumns
-from bridge.store.runs import clean, find
-from bridge.store.tables import MEASURED, PATIENCE_S, SUMMARIES, alone, opened
+from bridge.store.runs import delete_orphans, find_run
+from bridge.store.tables import (
+    MEASURED,
+    PATIENCE_S,
+    SUMMARIES,
+    exclusive_writer,
+    open_store,
+    stored_columns,
+)
 from importers import frames
-from importers.report import Facts
+from importers.capture import Facts
 from importers.texts import Texts
 
-# -- Columns go into SQLite in bulk, through the ADBC driver: nothing passes through Python row by row
+# -- Bulk ingest through the ADBC driver: no Python object per row
 
 
 def ingest(path: Path, tables: Iterable[tuple[str, dict[str, Column]]]) -> dict[str, int]:
-    """Append columns to tables in one transaction; return how many rows each got.
+    """Append columns to tables in one transaction; return the number of rows per table.
 
     Raises OutputError if the file cannot be written.
     """
@@ -88,43 +96,43 @@ def _kind(column: Column) -> Any:
 
 
 def _child(kind: Any, column: Column) -> Any:
-    """What is missing, -1, a text of no bytes or no number, is stored as NULL."""
+    """Return a column for ADBC; missing values (-1, empty bytes, NaN) become NULL."""
     if not isinstance(column, Texts):
         missing = column == NONE if column.dtype == np.int64 else np.isnan(column)
-        there = np.packbits(~missing, bitorder="little")
+        rows = np.packbits(~missing, bitorder="little")
         values = np.ascontiguousarray(column)
-        return nanoarrow.c_array_from_buffers(kind, len(column), [there, values])
-    there = np.packbits(column.sizes > 0, bitorder="little")
+        return nanoarrow.c_array_from_buffers(kind, len(column), [rows, values])
+    rows = np.packbits(column.sizes > 0, bitorder="little")
     offsets = column.offsets.astype(np.int32)
-    return nanoarrow.c_array_from_buffers(kind, len(column), [there, offsets, column.data])
+    return nanoarrow.c_array_from_buffers(kind, len(column), [rows, offsets, column.data])
 
 
-# -- A joined report becomes a run of the store
+# -- Writing a run
 
 
 Made = dict[str, Column]
 
-# What takes no work to make is written first, while the rest is made; names are complete at the end.
+# Tables that need no computation are written while the others are made; names are complete last.
 ORDER = ("launches", *(kind for kind in frames.FRAMES if kind != "launches"), *MEASURED, "names")
 
 
-def save(joined: Joined, path: Path, identity: str, rules: str = "", worth: str = "") -> int:
-    """Write a run and return its number; that of the run there is, if another process has stored the same meanwhile.
+def save(report: Report, path: Path, identity: str, rules: str = "", worth: str = "") -> int:
+    """Write a run and return its number, or the number of an equal run that another process stored meanwhile.
 
-    ``worth`` is what is said of the capture's quality whenever the run is imported anew.
-    Raises OutputError if the store cannot be written; then it is as it was.
+    ``worth`` is the line on the quality of the capture, which is stored beside the report's
+    summary. Raises OutputError if the store cannot be written; the store does not change then.
     """
-    return once(path, identity, rules, lambda: _saved(joined, path, identity, rules, worth))
+    return save_once(path, identity, rules, lambda: _saved(report, path, identity, rules, worth))
 
 
-def once(path: Path, identity: str, rules: str, write: Callable[[], int]) -> int:
-    """Write a run unless the same is there, and return its number; a store that cannot be written is as it was."""
+def save_once(path: Path, identity: str, rules: str, write: Callable[[], int]) -> int:
+    """Write a run unless there is an equal one, and return its number; the store does not change if that fails."""
     was_there = path.exists()
-    with alone(path, create=True):
+    with exclusive_writer(path, create=True):
         is_new = not was_there and not path.stat().st_size
-        known = None if not path.stat().st_size else find(path, identity, rules)
-        if known:
-            return known.id
+        run = None if not path.stat().st_size else find_run(path, identity, rules)
+        if run:
+            return run.id
         try:
             return write()
         except BaseException:
@@ -133,96 +141,107 @@ def once(path: Path, identity: str, rules: str, write: Callable[[], int]) -> int
                 journal = path.with_name(f"{path.name}-journal")  # stays when the disk is full
                 journal.unlink(missing_ok=True)
             else:
-                with opened(path) as database:
-                    clean(database)
+                with open_store(path) as database:
+                    delete_orphans(database)
             raise
 
 
-def _saved(joined: Joined, path: Path, identity: str, rules: str, worth: str) -> int:
-    with opened(path) as database:
-        clean(database)
+def _saved(report: Report, path: Path, identity: str, rules: str, worth: str) -> int:
+    with open_store(path) as database:
+        delete_orphans(database)
         run = next_run(database)
         last = {table: _last(database, table) for table in ORDER}
-    columns = RunColumns(joined, run, last)
+    columns, sums = RunColumns(report, run, last), dict[str, Sums]()
+
+    def made(table: str) -> Made:
+        result = columns.table(table)
+        sums[table] = column_sums(result, stored_columns(table), len(result["run"]))
+        return result
+
     worker = ThreadPoolExecutor(1)  # makes tables, then the summaries, while SQLite writes
     try:
-        tables = [(table, worker.submit(columns.table, table)) for table in ORDER]
-        small = worker.submit(summaries, joined.by, run)
+        tables = [(table, worker.submit(made, table)) for table in ORDER]
+        small = worker.submit(summaries, report.by, run)
         rows = ingest(path, _made(tables))
-        with opened(path) as database:
-            for table, found in small.result().items():
-                database.table(table).insert_all(found)
-            database.table("reports").insert_all(_reports(joined, run))
+        with open_store(path) as database:
+            for table, values in small.result().items():
+                database.table(table).insert_all(values)
+            database.table("reports").insert_all(_reports(report, run))
             database.table("extents").insert_all(
-                {"run": run, "table": t, "first": last[t] + 1, "last": last[t] + rows[t]}
+                {
+                    "run": run, "table": t, "first": last[t] + 1, "last": last[t] + rows[t],
+                    "checksums": json.dumps(sums[t]),
+                }
                 for t in ORDER
-            )
-            row = _run(joined, run, identity, rules)
-            database.table("runs").insert({**row, "worth": worth})
+            )  # fmt: skip
+            row = _run(report, run, identity, rules)
+            told = {"worth": worth, "summary": json.dumps(report.summary.as_dict())}
+            database.table("runs").insert(row | told)
+            seal(database, run)
     finally:
         worker.shutdown(cancel_futures=True)
     return run
 
 
 def _made(tables: list[tuple[str, Future[Made]]]) -> Iterator[tuple[str, Made]]:
-    """Yield each table as soon as it is made, and let go of it."""
+    """Yield each table when it is made, and free it."""
     while tables:
         table, made = tables.pop(0)
         yield table, made.result()
 
 
 def summaries(by: Callable[[str], pd.DataFrame], run: int) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of the tables for people who query the store; ``by`` gives each table."""
-    found = {}
+    """Return the rows of the summary tables; ``by`` makes each table."""
+    result = {}
     for view, table in SUMMARIES.items():
         rows = by(view)
         rows.insert(0, "run", run)
         columns = [rows[c].tolist() for c in rows.columns]
-        found[table] = [
+        result[table] = [
             dict(zip(rows.columns, row, strict=True)) for row in zip(*columns, strict=True)
         ]
-    return found
+    return result
 
 
-def _reports(joined: Joined, run: int) -> list[dict[str, Any]]:
-    report = joined.report
+def _reports(report: Report, run: int) -> list[dict[str, Any]]:
+    capture = report.capture
     return [
         {
             "run": run, "report": n, "source": source, **facts_row(facts),
         }
-        for n, (source, facts) in enumerate(zip(report.source, report.facts, strict=True))
+        for n, (source, facts) in enumerate(zip(capture.source, capture.facts, strict=True))
     ]  # fmt: skip
 
 
 def facts_row(facts: Facts) -> dict[str, Any]:
-    """Return what is known of a report, as its row has it."""
+    """Return the facts of a report as columns of its row."""
     return {
         "product": facts.product, "schema": facts.schema,
         "span_start": facts.span[0], "span_end": facts.span[1],
         "warnings": json.dumps(facts.warnings, ensure_ascii=False),
         "epoch_ns": facts.epoch_ns,
         "metadata": json.dumps(facts.metadata, ensure_ascii=False, default=repr),
-        "beside": json.dumps(facts.beside, ensure_ascii=False),
+        "beside": json.dumps(facts.beside, ensure_ascii=False), "session_ns": facts.session_ns,
     }  # fmt: skip
 
 
-def _run(joined: Joined, run: int, identity: str, rules: str) -> dict[str, Any]:
+def _run(report: Report, run: int, identity: str, rules: str) -> dict[str, Any]:
     return {
-        **run_row(run, identity, rules, joined.report.source, joined.totals, joined.op_count),
-        "ncu": json.dumps(joined.report.metrics.source, ensure_ascii=False),
-        "quality": joined.quality.score,
+        **run_row(run, identity, rules, report.capture.source, report.totals, report.op_count),
+        "ncu": json.dumps(report.capture.metrics.source, ensure_ascii=False),
+        "quality": report.quality.score,
     }  # fmt: skip
 
 
 def next_run(database: Database) -> int:
-    """Return the number that the next run gets."""
+    """Return the number of the next run."""
     return int(database.execute("SELECT coalesce(max(id), 0) + 1 FROM runs").fetchone()[0])
 
 
 def run_row(
     run: int, identity: str, rules: str, source: Sequence[str], totals: Totals, ops: int
 ) -> dict[str, Any]:
-    """Return what is said of any run, as its row has it."""
+    """Return the columns of the row of a run."""
     return {
         "id": run, "created": datetime.now(UTC).isoformat(timespec="seconds"), "identity": identity,
         "source": json.dumps(source, ensure_ascii=False), "version": VERSION,

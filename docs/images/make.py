@@ -19,7 +19,7 @@ from viewers.ui import QUIET, PerfettoUI
 
 import bridge
 from bridge import exports
-from bridge.analyze.time_range import of_steps
+from bridge.analyze.time_range import step_windows
 from bridge.analyze.timeline import Selection
 
 READY = "() => document.documentElement.hasAttribute('data-ready')"
@@ -59,7 +59,7 @@ def main(report, step="3"):
         folder = Path(name)
         exports.page([joined.attributed], folder / "page.html")
         pages(chromium, folder / "page.html")
-        one = Selection((of_steps(joined.attributed, int(step), int(step)),))
+        one = Selection((step_windows(joined.attributed, int(step), int(step)),))
         joined.export_trace(folder / "trace.pftrace", selection=one)
         perfetto(chromium, folder / "trace.pftrace")
 

@@ -1,1 +1,1 @@
-"""Traces of PyTorch's profiler (Kineto, Chrome's JSON) become reports."""
+"""Traces of PyTorch's profiler (Kineto, Chrome's JSON format)."""

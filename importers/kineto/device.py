@@ -1,6 +1,6 @@
-"""What ran on devices: kernels, memcpys and memsets as activities, synchronisations as waits.
+"""Device records of a trace as frames: `activities`, `waits` and `devices`.
 
-They are named as Nsight Systems names them. The process is the one of the host that made the call.
+Names are those of Nsight Systems. The process of a record is that of the host which made the call.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import pandas as pd
 
 from importers import frames
 from importers.frames import MISSING
-from importers.kineto.events import Events, clean, integers, named
+from importers.kineto.events import Events, clean, clean_names, integers
 from importers.nsys.schema import COPY_KINDS, FILL, NONE
 from importers.texts import Ints, unique_names
 
-# -- The short names of kernels: what is left of a demangled one without types, namespaces and arguments
+# -- The short names of kernels
 
 
 OPEN, CLOSE = "<([{", ">)]}"
@@ -28,17 +28,17 @@ BRACKET = re.compile(r"[<>()\[\]{}]")
 
 
 def short_name(name: str) -> str:
-    """Return the name of a kernel alone; one that is no C++ comes back as it is."""
-    outer = "".join(_outside(UNNAMED.sub("_", name)))
-    found = outer.strip().rpartition("::")[2].rpartition(" ")[2]
-    return found or name
+    """Return a demangled name without types, namespaces and arguments; other names unchanged."""
+    outer = "".join(_outside_brackets(UNNAMED.sub("_", name)))
+    result = outer.strip().rpartition("::")[2].rpartition(" ")[2]
+    return result or name
 
 
-def _outside(name: str) -> list[str]:
-    """Return the parts that are in no brackets, up to the arguments."""
+def _outside_brackets(name: str) -> list[str]:
+    """Return the parts of a name outside of brackets, up to the arguments."""
     parts, depth, start = [], 0, 0
-    for found in BRACKET.finditer(name):
-        at, mark = found.start(), found[0]
+    for match in BRACKET.finditer(name):
+        at, mark = match.start(), match[0]
         if not depth:
             parts.append(name[start:at])
             if mark == "(" and parts[-1].endswith(OPERATOR) and name.startswith("()", at):
@@ -50,27 +50,31 @@ def _outside(name: str) -> list[str]:
     return [*parts, name[start:]] if not depth else parts
 
 
-# -- Whose process the work on a device is: that of the host which called for it, by the correlation id
+# -- The processes of device events
 
 
 ON_DEVICE = ("kernels", "copies", "fills", "syncs", "records")
 
 
 def owners(by: Mapping[str, Events], launches: pd.DataFrame, hosts: Ints) -> dict[str, Ints]:
-    """Return the process of each event on a device, by sort; -1 where several may be meant."""
+    """Return the process of each device event, by sort; -1 where it is ambiguous.
+
+    It is the process of the call with the same correlation id; without one, the process of all
+    other events of the same device.
+    """
     if len(hosts) == 1:
         return {sort: np.full(len(by[sort]), hosts[0]) for sort in ON_DEVICE}
-    callers = _callers(launches)
-    found = {sort: callers.get(by[sort].ints("correlation")) for sort in ON_DEVICE}
-    homes = _homes([_pids(by[sort]) for sort in ON_DEVICE], list(found.values()))
+    callers = _processes_of_calls(launches)
+    result = {sort: callers.get(by[sort].ints("correlation")) for sort in ON_DEVICE}
+    homes = _processes_of_devices([_pids(by[sort]) for sort in ON_DEVICE], list(result.values()))
     return {
-        sort: np.where(own == MISSING, homes.get(_pids(by[sort])), own)
-        for sort, own in found.items()
+        sort: np.where(process == MISSING, homes.get(_pids(by[sort])), process)
+        for sort, process in result.items()
     }
 
 
-class _Known:
-    """A value per key, -1 for a key of several values and for others."""
+class _UniqueValues:
+    """Map keys to values; -1 for unknown keys and for keys with several values."""
 
     def __init__(self, keys: Ints, values: Ints) -> None:
         pairs = np.unique(np.stack((keys, values)), axis=1)
@@ -87,35 +91,35 @@ class _Known:
         return np.where(self.keys[place] == keys, self.values[place], MISSING)
 
 
-def _callers(launches: pd.DataFrame) -> _Known:
+def _processes_of_calls(launches: pd.DataFrame) -> _UniqueValues:
     ids, process = (frames.ints(launches, c) for c in ("correlation", "process"))
     calls = np.flatnonzero(ids > 0)
-    return _Known(ids[calls], process[calls])
+    return _UniqueValues(ids[calls], process[calls])
 
 
-def _homes(pids: Sequence[Ints], process: Sequence[Ints]) -> _Known:
-    """Return the process that all other work of the same device (a pid in the trace) is of."""
-    every, own = np.concatenate(pids), np.concatenate(process)
-    known = np.flatnonzero(own != MISSING)
-    return _Known(every[known], own[known])
+def _processes_of_devices(pids: Sequence[Ints], process: Sequence[Ints]) -> _UniqueValues:
+    """Map the pids of devices in the trace to the process of all their known events."""
+    all_pids, processes = np.concatenate(pids), np.concatenate(process)
+    known = np.flatnonzero(processes != MISSING)
+    return _UniqueValues(all_pids[known], processes[known])
 
 
 def _pids(events: Events) -> Ints:
     return integers([pid for pid, _ in events.where])
 
 
-# -- What ran on devices: kernels, memcpys and memsets as activities, synchronisations as waits
+# -- Activities and waits
 
 
 AXES = ("x", "y", "z")
 KERNELS, GRAPHS = (frames.ACTIVITY_KINDS.index(kind) for kind in (frames.KERNEL, frames.GRAPH))
-UNKNOWN, OURS = "Unknown", "[CUDA "
-# Kineto's letters for the places between which a copy goes, and nsys' words.
+UNKNOWN, NSYS_PREFIX = "Unknown", "[CUDA "
+# Kineto's letters for the ends of a copy, and the words of nsys.
 PLACES = {"H": "Host", "D": "Device", "A": "Array", "P": "Peer"}
 COPY = re.compile(r"Memcpy (?P<way>\S+)(?: \((?P<source>.*) -> (?P<target>.*)\))?")
 SET = re.compile(r"Memset(?: \((?P<target>.*)\))?")
 WAY = re.compile(r"([HDAP])to([HDAP])")
-# So our own traces call a graph that was recorded as a whole.
+# The name of a CUDA graph that was traced as a whole, in traces of nsight-bridge.
 GRAPH = re.compile(r"\[CUDA graph -?\d+\]")
 SYNCS = {
     "Event Sync": "event",
@@ -128,7 +132,7 @@ Column = Ints | pd.Categorical
 
 
 def activities(by: Mapping[str, Events], process: Mapping[str, Ints]) -> pd.DataFrame:
-    """Return kernels, then memcpys and memsets; ``process`` holds that of each event, by sort."""
+    """Return the frame `activities`: kernels, memcpys, memsets; ``process`` is by sort."""
     parts = [
         _frame(_kernels(by["kernels"]), by["kernels"], process["kernels"]),
         _frame(_copies(by["copies"]), by["copies"], process["copies"]),
@@ -138,7 +142,7 @@ def activities(by: Mapping[str, Events], process: Mapping[str, Ints]) -> pd.Data
 
 
 def waits(by: Mapping[str, Events], process: Mapping[str, Ints]) -> pd.DataFrame:
-    """Return synchronisations, then records of events."""
+    """Return the frame `waits`: synchronisations, then event records."""
     syncs, records = by["syncs"], by["records"]
     kinds = [SYNCS.get(str(kind), "unknown") for kind in syncs.column("cuda_sync_kind")]
     event = {"event": syncs.ints("wait_on_cuda_event_id")}
@@ -152,26 +156,31 @@ def waits(by: Mapping[str, Events], process: Mapping[str, Ints]) -> pd.DataFrame
 def _waits(
     events: Events, process: Ints, kinds: Sequence[str], event: dict[str, Ints]
 ) -> pd.DataFrame:
-    place = _place(events, process) | event
+    place = _common_columns(events, process) | event
     place |= {c: np.where(place[c] == NONE, MISSING, place[c]) for c in ("stream", "event")}
-    kind = np.array([frames.WAIT_KINDS.index(one) for one in kinds], np.int64)
+    kind = np.array([frames.WAIT_KINDS.index(name) for name in kinds], np.int64)
     return frames.frame("waits", {**place, "kind": frames.names(kind, frames.WAIT_KINDS)})
 
 
-def _place(events: Events, process: Ints) -> dict[str, Ints]:
+def _common_columns(events: Events, process: Ints) -> dict[str, Ints]:
     where = {c: events.ints(c) for c in ("device", "context", "stream", "correlation")}
     return {"start": events.start, "end": events.end, "process": process, **where}
 
 
-def _frame(own: dict[str, Column], events: Events, process: Ints) -> pd.DataFrame:
+def _frame(specific: dict[str, Column], events: Events, process: Ints) -> pd.DataFrame:
     graph = {c: events.ints(f"{c.replace('_', ' ')} id") for c in ("graph", "graph_node")}
-    graph = {c: np.where(ids > 0, ids, MISSING) for c, ids in graph.items()}  # 0 is none
-    columns = {**_place(events, process), **graph, "bytes": events.ints("bytes"), **own}
+    graph = {c: np.where(ids > 0, ids, MISSING) for c, ids in graph.items()}  # 0 stands for none
+    columns = {
+        **_common_columns(events, process),
+        **graph,
+        "bytes": events.ints("bytes"),
+        **specific,
+    }
     return frames.frame("activities", columns)
 
 
 def _kernels(events: Events) -> dict[str, Column]:
-    """Name kernels, and give their shape; of shared memory the trace knows only the sum."""
+    """Return the columns of kernels; the trace has only the sum of their shared memory."""
     code, distinct = _distinct(events)
     full = [clean(name) for name in distinct]
     graph = np.array([bool(GRAPH.fullmatch(name)) for name in full], bool)[code]
@@ -189,39 +198,47 @@ def _kernels(events: Events) -> dict[str, Column]:
     }
 
 
-def _shape(events: Events, what: str) -> dict[str, Column]:
-    lists = [one if type(one) is list else () for one in events.column(what)]
+def _shape(events: Events, prefix: str) -> dict[str, Column]:
+    lists = [extents if type(extents) is list else () for extents in events.column(prefix)]
     return {
-        f"{what}_{axis}": integers([one[at] if len(one) > at else None for one in lists])
-        for at, axis in enumerate(AXES)
+        f"{prefix}_{axis}": integers(
+            [extents[index] if len(extents) > index else None for extents in lists]
+        )
+        for index, axis in enumerate(AXES)
     }
 
 
 def _copies(events: Events) -> dict[str, Column]:
     code, distinct = _distinct(events)
-    found = [COPY.fullmatch(name) for name in distinct]
-    labels = [_way(one["way"]) if one else UNKNOWN for one in found]
+    matches = [COPY.fullmatch(name) for name in distinct]
+    labels = [_copy_label(match["way"]) if match else UNKNOWN for match in matches]
     numbers = {label: number for number, label in COPY_KINDS.items()}
     names = [
-        clean(name) if name.startswith(OURS) else f"[CUDA memcpy {label}]"
+        clean(name) if name.startswith(NSYS_PREFIX) else f"[CUDA memcpy {label}]"
         for name, label in zip(distinct, labels, strict=True)
     ]
     return {
         "kind": _kinds(np.full(len(events), frames.ACTIVITY_KINDS.index(frames.MEMCPY))),
         "copy_kind": np.array([numbers[label] for label in labels], np.int64)[code],
-        "source_kind": _memory([one["source"] if one else None for one in found])[code],
-        "target_kind": _memory([one["target"] if one else None for one in found])[code],
-        **_same(code, names),
+        "source_kind": _memory_kinds([match["source"] if match else None for match in matches])[
+            code
+        ],
+        "target_kind": _memory_kinds([match["target"] if match else None for match in matches])[
+            code
+        ],
+        **_all_names(code, names),
     }
 
 
 def _fills(events: Events) -> dict[str, Column]:
     code, distinct = _distinct(events)
-    found = [SET.fullmatch(name) for name in distinct]
+    matches = [SET.fullmatch(name) for name in distinct]
     return {
         "kind": _kinds(np.full(len(events), frames.ACTIVITY_KINDS.index(frames.MEMSET))),
-        "target_kind": _memory([one["target"] if one else None for one in found])[code],
-        **_same(code, [FILL for _ in distinct]),
+        "target_kind": _memory_kinds([match["target"] if match else None for match in matches])[
+            code
+        ],
+        **_all_names(code, [FILL for _ in distinct]),
     }
 
 
@@ -235,32 +252,33 @@ def _kinds(codes: Ints) -> pd.Categorical:
     return frames.names(codes.astype(np.int64), frames.ACTIVITY_KINDS)
 
 
-def _same(code: Ints, names: list[str]) -> dict[str, Column]:
-    """What is no kernel has one name, however it is asked for."""
+def _all_names(code: Ints, names: list[str]) -> dict[str, Column]:
+    """Return the three name columns of an activity that is no kernel: they are equal."""
     return dict.fromkeys(("name", "full_name", "mangled"), frames.names(*unique_names(code, names)))
 
 
-def _way(letters: str) -> str:
-    found = WAY.fullmatch(letters)
-    label = f"{PLACES[found[1]]}-to-{PLACES[found[2]]}" if found else UNKNOWN
+def _copy_label(letters: str) -> str:
+    match = WAY.fullmatch(letters)
+    label = f"{PLACES[match[1]]}-to-{PLACES[match[2]]}" if match else UNKNOWN
     return label if label in COPY_KINDS.values() else UNKNOWN
 
 
-def _memory(said: Sequence[str | None]) -> Ints:
-    """Return places in `frames.MEMORY_KINDS`, -1 where nothing is said."""
-    kinds = [None if one is None else one.lower().replace(" ", "_") for one in said]
+def _memory_kinds(labels: Sequence[str | None]) -> Ints:
+    """Return indices into `frames.MEMORY_KINDS`, -1 where the trace has no kind."""
+    kinds = [None if label is None else label.lower().replace(" ", "_") for label in labels]
     known = frames.MEMORY_KINDS
-    last = len(known) - 1  # unknown
-    found = [
-        MISSING if one is None else known.index(one) if one in known else last for one in kinds
+    unknown = len(known) - 1
+    result = [
+        MISSING if kind is None else known.index(kind) if kind in known else unknown
+        for kind in kinds
     ]
-    return np.array(found, np.int64)
+    return np.array(result, np.int64)
 
 
-# -- What a trace knows of its GPUs, as the frame `devices`
+# -- Devices
 
 
-FACTS = {  # what Kineto calls it
+KINETO_FACTS = {  # our names: Kineto's
     "memory_bytes": "totalGlobalMem",
     "compute_major": "computeMajor",
     "compute_minor": "computeMinor",
@@ -277,24 +295,32 @@ THREADS = "maxThreadsPerMultiprocessor"
 
 
 def devices(properties: Any, by: Mapping[str, Events], activities: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per (process, device) that was used; a device's pid in the trace says which GPU it is."""
+    """Return the frame `devices`: a row per (process, device) that was used.
+
+    The pid of a device in the trace is the number of the GPU.
+    """
     pids = [pid for sort in ("kernels", "copies", "fills") for pid, _ in by[sort].where]
     used = activities[["process", "device"]].assign(gpu=integers(pids))
     used = used.drop_duplicates(["process", "device"]).sort_values(["process", "device"])
     process, device, gpu = (used[c].to_numpy() for c in ("process", "device", "gpu"))
-    known = _known(properties)
-    said = [known.get(number, {}) for number in gpu.tolist()]
-    name = named([str(one.get("name", "")) for one in said])
-    facts = {c: integers([one.get(theirs) for one in said]) for c, theirs in FACTS.items()}
-    facts["warps_per_sm"] = _warps(integers([one.get(THREADS) for one in said]), facts["warp_size"])
-    own = {"process": process, "device": device, "gpu": gpu}
-    return frames.frame("devices", {**own, **facts, "name": name})
+    known = _properties_by_id(properties)
+    gpus = [known.get(number, {}) for number in gpu.tolist()]
+    name = clean_names([str(gpu_properties.get("name", "")) for gpu_properties in gpus])
+    facts = {
+        c: integers([gpu_properties.get(key) for gpu_properties in gpus])
+        for c, key in KINETO_FACTS.items()
+    }
+    facts["warps_per_sm"] = _warps_per_sm(
+        integers([gpu_properties.get(THREADS) for gpu_properties in gpus]), facts["warp_size"]
+    )
+    keys = {"process": process, "device": device, "gpu": gpu}
+    return frames.frame("devices", {**keys, **facts, "name": name})
 
 
-def _known(properties: Any) -> dict[int, dict[str, Any]]:
-    every = properties if type(properties) is list else []
-    return {one["id"]: one for one in every if type(one) is dict and type(one.get("id")) is int}
+def _properties_by_id(properties: Any) -> dict[int, dict[str, Any]]:
+    gpus = properties if type(properties) is list else []
+    return {gpu["id"]: gpu for gpu in gpus if type(gpu) is dict and type(gpu.get("id")) is int}
 
 
-def _warps(threads: Ints, size: Ints) -> Ints:
+def _warps_per_sm(threads: Ints, size: Ints) -> Ints:
     return np.where((threads > 0) & (size > 0), threads // np.maximum(size, 1), MISSING)

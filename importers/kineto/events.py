@@ -1,90 +1,212 @@
-"""Events of a trace of PyTorch's profiler: rows with the same fields are columns, their times integers."""
+"""Read the JSON of a trace of PyTorch's profiler; its events as columns, with times in ns.
+
+The file may be packed by gzip. It is unpacked up to a limit: 10 MB may hold 10 GB of zeros.
+"""
 
 from __future__ import annotations
 
+import gc
+import gzip
+import json
+import zlib
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from importers import frames
+from importers.errors import NotAReport
 from importers.frames import MISSING
 from importers.texts import Ints
 
-# -- Numbers of JSON as columns: microseconds to whole nanoseconds, exactly, and integers
+# -- Files packed by gzip
 
 
-NS, DECIMALS = 1_000, 3  # in a µs
-LATEST = 1 << 62  # ns: sums and differences of times stay within 64 bits
-LONGEST = 40  # characters: no writer needs more for a number
-UNKNOWN = -(1 << 63)  # stands for what is no time
+GZIP = b"\x1f\x8b"
+UNPACKED_CHUNK = 1 << 24  # bytes unpacked at a time
+# gzip packs JSON and pickles of profiles to a tenth or a thirtieth; higher ratios are refused.
+RATIO, WINDOW = 200, 1 << 26  # ratio of sizes, measured every WINDOW unpacked bytes
+
+
+def unpacked(path: Path, largest: int) -> bytes:
+    """Return the contents of a file, unpacked if it is packed by gzip.
+
+    Raises NotAReport if the file is damaged or its contents are larger than ``largest`` bytes.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        is_packed = file.read(len(GZIP)) == GZIP
+    if not is_packed and size > largest:
+        raise NotAReport(_too_large(path, largest))
+    if not is_packed:
+        return path.read_bytes()
+    try:
+        return _gunzipped(path, largest)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise NotAReport(
+            f"{path.name}: cut off or damaged ({error}); copy or export it again"
+        ) from error
+
+
+def _gunzipped(path: Path, largest: int) -> bytes:
+    parts, count, window_start = [], 0, (0, 0)
+    with path.open("rb") as packed, gzip.GzipFile(fileobj=packed) as file:
+        while part := file.read(UNPACKED_CHUNK):
+            parts.append(part)
+            count += len(part)
+            if count > largest:
+                raise NotAReport(_too_large(path, largest))
+            if count - window_start[0] >= WINDOW:
+                if count - window_start[0] > RATIO * (packed.tell() - window_start[1]):
+                    raise NotAReport(
+                        f"{path.name}: unpacks to over {RATIO} times its size, as no profile does"
+                    )
+                window_start = count, packed.tell()
+    return b"".join(parts)
+
+
+def _too_large(path: Path, largest: int) -> str:
+    return f"{path.name}: over {largest >> 30} GiB; record less, such as fewer steps"
+
+
+# -- The JSON of a trace
+
+
+MAX_JSON_BYTES = 8 << 30  # bytes of JSON; the objects take several times as much memory
+HEAD, CHUNK = 4096, 64  # bytes that identify a file; bytes of them unpacked at a time
+SPACE = b"\xef\xbb\xbf \t\r\n"  # with the byte order mark
+OPENINGS = (b"{", b"[")
+EVENTS = "traceEvents"
+# ValueError also for integers of over 4300 digits, RecursionError for deep nesting.
+DAMAGE = (ValueError, RecursionError)
+
+
+def is_json(path: Path) -> bool:
+    """Return whether a file, packed or not, begins as JSON does."""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    if head.startswith(GZIP):
+        head = _unpacked_head(head)
+    return head.lstrip(SPACE)[:1] in OPENINGS
+
+
+def read_json(path: Path) -> tuple[dict[str, Any], list[Any]]:
+    """Return the top-level fields of a trace and its events; raises NotAReport for other files."""
+    try:
+        text = _json_text(path)
+        result = json.loads(text, parse_float=str, parse_constant=lambda _: None, strict=False)
+    except DAMAGE as error:
+        raise NotAReport(
+            f"{path.name}: cut off or damaged: no JSON ({error}); copy or export the trace again"
+        ) from error
+    if not isinstance(result, dict) or not isinstance(result.get(EVENTS), list):
+        raise NotAReport(
+            f"{path.name}: JSON, but no trace of PyTorch's profiler (an object with {EVENTS})"
+        )
+    events = result.pop(EVENTS)
+    return result, events
+
+
+def _unpacked_head(head: bytes) -> bytes:
+    """Unpack the beginning of a gzip file as far as possible."""
+    unpacker, result = zlib.decompressobj(zlib.MAX_WBITS | 16), b""
+    try:
+        for start in range(0, len(head), CHUNK):
+            result += unpacker.decompress(head[start : start + CHUNK], HEAD)
+    except zlib.error:
+        pass
+    return result
+
+
+def _json_text(path: Path) -> str:
+    return unpacked(path, MAX_JSON_BYTES).decode("utf-8-sig", errors="replace")
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Turn off garbage collection: with millions of objects, reading takes half the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+# -- Numbers and texts of JSON as columns
+
+
+NS_PER_US, DECIMALS = 1_000, 3  # in a µs
+MAX_NS = 1 << 62  # ns: sums and differences of times fit into 64 bits
+MAX_NUMBER_LENGTH = 40  # characters of a number
+UNKNOWN = -(1 << 63)  # in place of an invalid time
 
 
 def nanoseconds(values: Sequence[Any]) -> Ints:
-    """Return microseconds as nanoseconds, halves away from 0; `UNKNOWN` for what is no time of 64 bits."""
+    """Return microseconds as ns, halves away from 0; `UNKNOWN` for other values."""
     return np.array([_nanoseconds(value) for value in values], np.int64)
 
 
 def integers(values: Sequence[Any]) -> Ints:
-    """Return integers, and texts of them, -1 for anything else and for what is beyond 62 bits."""
+    """Return integers, also in quotes; -1 for other values and beyond 62 bits."""
     return np.array([_integer(value) for value in values], np.int64)
 
 
 def _nanoseconds(value: Any) -> int:
     if type(value) is int:
-        return value * NS if -LATEST < value * NS < LATEST else UNKNOWN
-    if type(value) is not str or len(value) > LONGEST:
+        return value * NS_PER_US if -MAX_NS < value * NS_PER_US < MAX_NS else UNKNOWN
+    if type(value) is not str or len(value) > MAX_NUMBER_LENGTH:
         return UNKNOWN
     whole, _, part = value.partition(".")
     if part.isdecimal() and len(part) <= DECIMALS and whole.isdecimal():
-        found = int(whole + part) * 10 ** (DECIMALS - len(part))
-        return found if found < LATEST else UNKNOWN
-    return _exactly(value)
+        result = int(whole + part) * 10 ** (DECIMALS - len(part))
+        return result if result < MAX_NS else UNKNOWN
+    return _nanoseconds_of_decimal(value)
 
 
-def _exactly(text: str) -> int:
-    """Read what is written otherwise: a minus, more decimals, an exponent."""
+def _nanoseconds_of_decimal(text: str) -> int:
+    """Return a number in another notation: a minus, more decimals, an exponent."""
     try:
-        found = Decimal(text) * NS
-        fits = found.is_finite() and abs(found) < LATEST
-        return int(found.to_integral_value(ROUND_HALF_UP)) if fits else UNKNOWN
+        result = Decimal(text) * NS_PER_US
+        fits = result.is_finite() and abs(result) < MAX_NS
+        return int(result.to_integral_value(ROUND_HALF_UP)) if fits else UNKNOWN
     except ArithmeticError:
         return UNKNOWN
 
 
 def _integer(value: Any) -> int:
-    if type(value) is str and len(value) <= LONGEST and value.isdecimal():
+    if type(value) is str and len(value) <= MAX_NUMBER_LENGTH and value.isdecimal():
         value = int(value)
-    return value if type(value) is int and -LATEST < value < LATEST else MISSING
-
-
-# -- Texts that can be written anywhere: what no UTF-8 can be made of, and NUL, spelled out
+    return value if type(value) is int and -MAX_NS < value < MAX_NS else MISSING
 
 
 def clean(text: str) -> str:
-    r"""Return a text as UTF-8 can have it: a lone surrogate as ``\udc80``, NUL as ``\0``."""
+    r"""Return a text that UTF-8 can encode: a lone surrogate as ``\udc80``, NUL as ``\0``."""
     plain = text if text.isascii() else text.encode(errors="backslashreplace").decode()
     return plain.replace("\0", "\\0")
 
 
-def named(texts: Sequence[str]) -> pd.Categorical:
-    """Return a column of names from a text per row, each distinct one cleaned."""
+def clean_names(texts: Sequence[str]) -> pd.Categorical:
+    """Return a categorical from a text per row; names are cleaned."""
     distinct = {text: clean(text) for text in dict.fromkeys(texts)}
-    return frames.named([distinct[text] for text in texts])
+    return frames.names_of([distinct[text] for text in texts])
 
 
-# -- The events of a trace, sorted by what they are and checked: what makes no sense is left out and counted
+# -- The events of a trace by sort; invalid events are left out and counted
 
 
-SPAN, META = "X", "M"  # phases of Chrome's format that are read
+SPAN, META = "X", "M"  # phases of Chrome's trace format
 RANGES, CALLS, KERNELS, COPIES, FILLS, SYNCS, RECORDS, MEMORY = SORTS = (
     "ranges", "calls", "kernels", "copies", "fills", "syncs", "records", "memory"
 )  # fmt: skip
-INSTANT, ALLOCATOR = "i", "[memory]"  # phase and name of what an allocator gave or took back
+INSTANT, ALLOCATOR = "i", "[memory]"  # phase and name of allocations and releases
 OP, ANNOTATION, PYTHON = "cpu_op", "user_annotation", "python_function"
 SORT_OF = {
     OP: RANGES,
@@ -103,22 +225,22 @@ SORT_OF = {
     "cuda_sync": SYNCS,
     "cuda_event": RECORDS,
 }
-OWN = frozenset(name for name in SORT_OF if "_" in name)  # which no other writer has
-# The projection of annotations to the GPU can be made of the rest; the profiler's own span and costs are no work.
-DERIVED = frozenset(["gpu_user_annotation", "Trace", "overhead"])
+PYTORCH_CATEGORIES = frozenset(name for name in SORT_OF if "_" in name)
+# Not read: annotations projected to the GPU, which the rest determines, and the profiler's spans.
+SKIPPED_CATEGORIES = frozenset(["gpu_user_annotation", "Trace", "overhead"])
 
 
 @dataclass(frozen=True)
 class Events:
-    """Events of one sort, in the order of the file, with their begin and end in ns.
+    """Events of one sort, in the order of the file; ``start`` and ``end`` in ns.
 
-    ``said`` are their arguments, ``where`` pid and tid as written.
+    ``args`` are their arguments, ``where`` pid and tid as written.
     """
 
     category: Sequence[str]
     name: Sequence[str]
     where: Sequence[tuple[Any, Any]]
-    said: Sequence[dict[str, Any]]
+    args: Sequence[dict[str, Any]]
     start: Ints
     end: Ints
 
@@ -126,19 +248,20 @@ class Events:
         return len(self.name)
 
     def column(self, key: str) -> list[Any]:
-        """Return an argument as written, None where there is none."""
-        return [said.get(key) for said in self.said]
+        """Return an argument as written, None where it is absent."""
+        return [arguments.get(key) for arguments in self.args]
 
     def ints(self, key: str) -> Ints:
-        """Return an argument that is an integer, -1 where there is none."""
+        """Return an integer argument, -1 where it is absent."""
         return integers(self.column(key))
 
 
 @dataclass(frozen=True)
-class Sorted:
-    """All events of a trace by their sort, and what names processes and threads.
+class TraceEvents:
+    """All events of a trace by sort, and the metadata events that name processes and threads.
 
-    ``broken`` counts what makes no sense, ``unknown`` the categories that are not read.
+    ``broken`` counts the invalid events, ``unknown`` those of categories that are not read, by
+    category.
     """
 
     by: dict[str, Events]
@@ -147,33 +270,39 @@ class Sorted:
     unknown: Counter[str]
 
     @classmethod
-    def of(cls, events: Sequence[Any]) -> Sorted:
-        """Sort events: one turn over them, all else is by columns."""
-        found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    def of(cls, events: Sequence[Any]) -> TraceEvents:
+        """Sort the events of a trace: one loop over them; everything else works on columns."""
+        by_sort: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for event in events:
-            found[_sort(event)].append(event)
-        by, broken = {}, len(found[""])
+            by_sort[_sort_of(event)].append(event)
+        by, broken = {}, len(by_sort[""])
         for sort in SORTS:
-            by[sort], left_out = _checked(found[sort], lasting=sort != MEMORY)
+            by[sort], left_out = _valid_events(by_sort[sort], has_duration=sort != MEMORY)
             broken += left_out
-        return cls(by, found[META], broken, Counter(e["cat"] for e in found[SPAN]))
+        return cls(by, by_sort[META], broken, Counter(e["cat"] for e in by_sort[SPAN]))
 
     @property
     def zero(self) -> int:
-        """A µs before the first event began, in ns: what ends at 0 stands for a profiler that lost its end."""
-        lasting = (e for sort, e in self.by.items() if sort != MEMORY and len(e))
-        return min((int(e.start.min()) for e in lasting), default=0) - NS
+        """One µs before the first event began, in ns.
+
+        Thus no event ends at 0, which stands for an event whose end the profiler lost.
+        """
+        spans = (e for sort, e in self.by.items() if sort != MEMORY and len(e))
+        return min((int(e.start.min()) for e in spans), default=0) - NS_PER_US
 
 
-def is_ours(events: Sequence[Any]) -> bool:
-    """Tell whether any event is of a category that only PyTorch's profiler writes."""
-    return any(type(e) is dict and type(e.get("cat")) is str and e["cat"] in OWN for e in events)
+def is_pytorch(events: Sequence[Any]) -> bool:
+    """Return whether any event has a category that only PyTorch's profiler writes."""
+    return any(
+        type(e) is dict and type(e.get("cat")) is str and e["cat"] in PYTORCH_CATEGORIES
+        for e in events
+    )
 
 
-def _sort(event: Any) -> str:
-    """Return what an event is: a sort, `META`, `SPAN` for a span of another category, "" for what is none.
+def _sort_of(event: Any) -> str:
+    """Return the sort of an event: `META`, `SPAN` for unknown categories, "" for invalid ones.
 
-    What is left out without a word comes under "other": arrows, instants, counters, what is derived.
+    "other" is skipped without a warning: arrows, instants, counters, derived events.
     """
     if type(event) is not dict:
         return ""
@@ -186,22 +315,22 @@ def _sort(event: Any) -> str:
         return "other"
     if type(category) is not str:
         return ""
-    return "other" if category in DERIVED else SORT_OF.get(category, SPAN)
+    return "other" if category in SKIPPED_CATEGORIES else SORT_OF.get(category, SPAN)
 
 
-def _checked(events: list[dict[str, Any]], *, lasting: bool) -> tuple[Events, int]:
-    """Return the events that have a name, a begin and, if they last, a length, and how many have not."""
+def _valid_events(events: list[dict[str, Any]], *, has_duration: bool) -> tuple[Events, int]:
+    """Return the events with a name, a start and a duration, and the number of all others."""
     start = nanoseconds([event.get("ts") for event in events])
-    length = nanoseconds([event.get("dur") if lasting else 0 for event in events])
-    good = np.array([type(event.get("name")) is str for event in events], bool)
-    good &= (start != UNKNOWN) & (length >= 0)
-    rows = np.flatnonzero(good)
-    kept = events if len(rows) == len(events) else [events[row] for row in rows.tolist()]
+    length = nanoseconds([event.get("dur") if has_duration else 0 for event in events])
+    is_valid = np.array([type(event.get("name")) is str for event in events], bool)
+    is_valid &= (start != UNKNOWN) & (length >= 0)
+    rows = np.flatnonzero(is_valid)
+    valid = events if len(rows) == len(events) else [events[row] for row in rows.tolist()]
     start, length = start[rows], length[rows]
     columns = (
-        [event.get("cat", "") for event in kept],
-        [event["name"] for event in kept],
-        [(event.get("pid"), event.get("tid")) for event in kept],
-        [args if type(args := event.get("args")) is dict else {} for event in kept],
+        [event.get("cat", "") for event in valid],
+        [event["name"] for event in valid],
+        [(event.get("pid"), event.get("tid")) for event in valid],
+        [args if type(args := event.get("args")) is dict else {} for event in valid],
     )
-    return Events(*columns, start, start + length), len(events) - len(kept)
+    return Events(*columns, start, start + length), len(events) - len(valid)

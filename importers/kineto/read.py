@@ -1,4 +1,4 @@
-"""A trace of PyTorch's profiler becomes a `Report`: what docs/kineto.md says, and nothing that is not in the file."""
+"""Read a trace of PyTorch's profiler into a `Capture`; see docs/kineto.md."""
 
 from __future__ import annotations
 
@@ -13,143 +13,151 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
+from importers.capture import Capture, Facts
 from importers.errors import NotAReport, NothingRecorded
 from importers.frames import MISSING
-from importers.kineto import file
 from importers.kineto.device import activities, devices, owners, waits
 from importers.kineto.events import (
     ANNOTATION,
     CALLS,
-    LATEST,
-    LONGEST,
+    MAX_NS,
+    MAX_NUMBER_LENGTH,
     MEMORY,
     OP,
     PYTHON,
     RANGES,
     Events,
-    Sorted,
+    TraceEvents,
     clean,
+    clean_names,
     integers,
-    is_ours,
-    named,
+    is_pytorch,
+    no_garbage_collection,
+    read_json,
 )
-from importers.percall import name_lengths
-from importers.report import Facts, Report
+from importers.range_texts import name_lengths
 from importers.texts import Ints, Texts
 
-# -- Processes and threads by number, as Nsight Systems numbers them: 24 bits each, the process above the thread
+# -- Processes and threads
 
 
 BITS = 24
-MOST = (1 << BITS) - 1
+MAX_NUMBER = (1 << BITS) - 1
 Where = tuple[Any, Any]
 
 
 class Places:
-    """The numbers of the processes and threads of the host that events are on."""
+    """The processes and threads of the host that events ran on, by number.
+
+    Numbers have 24 bits each, the process above the thread, as in Nsight Systems.
+    """
 
     def __init__(self, hosts: Sequence[Events]) -> None:
         where = [pair for events in hosts for pair in events.where]
-        self.pids = _numbered(pid for pid, _ in where)
-        self.tids = _numbered(tid for _, tid in where)
-        self.used = {(_plain(pid), _plain(tid)) for pid, tid in where}
+        self.pids = _numbers(pid for pid, _ in where)
+        self.tids = _numbers(tid for _, tid in where)
+        self.used = {(_identifier(pid), _identifier(tid)) for pid, tid in where}
 
     def process(self, events: Events) -> Ints:
         """Return the process of each event."""
-        return np.array([self.pids[_plain(pid)] for pid, _ in events.where], np.int64) << BITS
+        return np.array([self.pids[_identifier(pid)] for pid, _ in events.where], np.int64) << BITS
 
     def thread(self, events: Events) -> Ints:
         """Return the thread of each event."""
-        own = np.array([self.tids[_plain(tid)] for _, tid in events.where], np.int64)
-        return self.process(events) | own
+        tids = np.array([self.tids[_identifier(tid)] for _, tid in events.where], np.int64)
+        return self.process(events) | tids
 
     def threads(self, meta: Sequence[dict[str, Any]]) -> pd.DataFrame:
-        """Return the named threads; of several names the last one counts."""
-        said = {
-            (_plain(event.get("pid")), _plain(event.get("tid"))): name
+        """Return the frame `threads` of all named threads; the last of several names counts."""
+        names = {
+            (_identifier(event.get("pid")), _identifier(event.get("tid"))): name
             for event, name in _names(meta, "thread_name")
         }
-        known = [(pid, tid, name) for (pid, tid), name in said.items() if (pid, tid) in self.used]
-        process = np.array([self.pids[pid] for pid, _, _ in known], np.int64) << BITS
-        thread = process | np.array([self.tids[tid] for _, tid, _ in known], np.int64)
-        name = frames.named([name for _, _, name in known])
+        named = [(pid, tid, name) for (pid, tid), name in names.items() if (pid, tid) in self.used]
+        process = np.array([self.pids[pid] for pid, _, _ in named], np.int64) << BITS
+        thread = process | np.array([self.tids[tid] for _, tid, _ in named], np.int64)
+        name = frames.names_of([name for _, _, name in named])
         return frames.frame("threads", {"thread": thread, "process": process, "name": name})
 
     def processes(self, meta: Sequence[dict[str, Any]]) -> pd.DataFrame:
-        """Return all processes, with their names where these are said."""
-        said = {_plain(event.get("pid")): name for event, name in _names(meta, "process_name")}
+        """Return the frame `processes`, with names where the trace has them."""
+        names = {
+            _identifier(event.get("pid")): name for event, name in _names(meta, "process_name")
+        }
         process = np.array(list(self.pids.values()), np.int64) << BITS
-        name = frames.named([said.get(pid, "") for pid in self.pids])
+        name = frames.names_of([names.get(pid, "") for pid in self.pids])
         return frames.frame("processes", {"process": process, "name": name})
 
 
-def _names(meta: Sequence[dict[str, Any]], what: str) -> Iterator[tuple[dict[str, Any], str]]:
+def _names(meta: Sequence[dict[str, Any]], kind: str) -> Iterator[tuple[dict[str, Any], str]]:
     for event in meta:
-        said = event.get("args")
-        if event.get("name") == what and type(said) is dict and type(said.get("name")) is str:
-            yield event, clean(said["name"]).strip()
+        args = event.get("args")
+        if event.get("name") == kind and type(args) is dict and type(args.get("name")) is str:
+            yield event, clean(args["name"]).strip()
 
 
-def _plain(value: Any) -> int | str:
-    """Return a number as such, also one in quotes; anything else as text."""
+def _identifier(value: Any) -> int | str:
+    """Return a number, also one in quotes, as int; anything else as text."""
     if type(value) is int:
         return value
-    if type(value) is str and len(value) <= LONGEST and value.isdecimal():
+    if type(value) is str and len(value) <= MAX_NUMBER_LENGTH and value.isdecimal():
         return int(value)
     return str(value)
 
 
-def _numbered(values: Iterable[Any]) -> dict[int | str, int]:
-    """Number distinct values: their own number where it fits, else a free one, from the top."""
-    distinct = dict.fromkeys(map(_plain, values))
-    own = {v: v for v in distinct if type(v) is int and 0 <= v <= MOST}
-    free = (number for number in range(MOST, -1, -1) if number not in own)
-    return {v: own[v] if v in own else next(free, 0) for v in distinct}
+def _numbers(values: Iterable[Any]) -> dict[int | str, int]:
+    """Number distinct values: by themselves where they fit into 24 bits, else from the top."""
+    distinct = dict.fromkeys(map(_identifier, values))
+    numbers = {
+        value: value for value in distinct if type(value) is int and 0 <= value <= MAX_NUMBER
+    }
+    free = (number for number in range(MAX_NUMBER, -1, -1) if number not in numbers)
+    return {value: numbers[value] if value in numbers else next(free, 0) for value in distinct}
 
 
-# -- What ran on the host: ops, annotations and Python functions as ranges, CUDA API calls as launches
+# -- The host: ops, annotations and Python functions as ranges, CUDA API calls as launches
 
 
-MODULE = "nn.Module: "  # a Python function that stands for a module: an op, as wherever else it comes from
-DEFAULT, OF_PYTHON = 0, 1  # domains
+MODULE = "nn.Module: "  # prefix of Python functions that are calls of modules: these are ops
+DEFAULT_DOMAIN, PYTHON_DOMAIN = 0, 1  # domains
 CATEGORIES = (OP, ANNOTATION, PYTHON)
 TYPES = "Input type"
-DIMS = ("Input Dims", "Input dims")  # since 2021, before
-# What is said of collectives and kept as details of the call, by PyTorch's own names.
-KEPT = (
+DIMS = ("Input Dims", "Input dims")  # since 2021; before
+# Arguments of collectives that become details of the call, by PyTorch's names.
+COLLECTIVE_KEYS = (
     "Collective name", "In msg nelems", "Out msg nelems", "Group size", "dtype", "Process Group Name",
     "Process Group Ranks", "Src Rank", "Dst Rank",
 )  # fmt: skip
 
 
 def ranges(events: Events, places: Places) -> tuple[pd.DataFrame, Texts]:
-    """Return the ranges of a trace in its order, which is outer before inner, and their texts."""
-    category = np.array([_category(one) for one in events.category], np.int64)
-    written = map(_text, events.name, category.tolist(), events.said)
-    own, distinct = pd.factorize(np.array([*written, ""], object))
+    """Return the frame `ranges`, in the order of the trace (outer before inner), and its texts."""
+    category = np.array([_category(name) for name in events.category], np.int64)
+    raw_texts = map(_range_text, events.name, category.tolist(), events.args)
+    text_codes, distinct = pd.factorize(np.array([*raw_texts, ""], object))
     texts = Texts.of(clean(text) for text in distinct)
     code, names = texts.factorize(name_lengths(texts))
-    text = own[:-1].astype(np.int64)
-    columns = _where(events, places) | {
+    text = text_codes[:-1].astype(np.int64)
+    columns = _common_columns(events, places) | {
         "name": frames.names(code[text], names),
         "kind": frames.names(np.zeros(len(events), np.int64), frames.RANGE_KINDS),
         "category": frames.names(category, CATEGORIES),
-        "json": named([_details(said) for said in events.said]),
+        "json": clean_names([_details(args) for args in events.args]),
         "text": text,
     }
     return frames.frame("ranges", columns | _domains(events.name, category)), texts
 
 
 def launches(events: Events, places: Places) -> pd.DataFrame:
-    """Return the calls of the CUDA runtime and driver."""
-    columns = _where(events, places) | {
+    """Return the frame `launches`: calls of the CUDA runtime and driver."""
+    columns = _common_columns(events, places) | {
         "correlation": events.ints("correlation"),
-        "name": named(events.name),
+        "name": clean_names(events.name),
     }
     return frames.frame("launches", columns)
 
 
-def _where(events: Events, places: Places) -> dict[str, Any]:
+def _common_columns(events: Events, places: Places) -> dict[str, Any]:
     return {
         "start": events.start,
         "end": events.end,
@@ -163,18 +171,20 @@ def _category(name: str) -> int:
 
 
 def _domains(names: Sequence[str], category: Ints) -> dict[str, Any]:
-    """Return each range's domain: Python's functions have one of their own, for they are no ops."""
+    """Return the domain of each range; functions of Python have their own, as they are not ops."""
     is_module = np.array([name.startswith(MODULE) for name in names], bool)
-    domain = np.where((category == CATEGORIES.index(PYTHON)) & ~is_module, OF_PYTHON, DEFAULT)
+    domain = np.where(
+        (category == CATEGORIES.index(PYTHON)) & ~is_module, PYTHON_DOMAIN, DEFAULT_DOMAIN
+    )
     return {"domain": domain, "domain_name": frames.names(domain, ("", PYTHON))}
 
 
-def _text(name: str, category: int, said: dict[str, Any]) -> str:
-    """Return ``aten::mm, seq = 7, op_id = 40, sizes = [[2, 3], [3, 4]]``; what is no op says its name alone."""
+def _range_text(name: str, category: int, args: dict[str, Any]) -> str:
+    """Return the text of a range; of an op such as ``aten::mm, seq = 7, sizes = [[2, 3]]``."""
     if CATEGORIES[category] != OP:
         return name
-    seq, number = said.get("Sequence number"), said.get("External id")
-    sizes = said.get(DIMS[0]) or said.get(DIMS[1])
+    seq, number = args.get("Sequence number"), args.get("External id")
+    sizes = args.get(DIMS[0]) or args.get(DIMS[1])
     parts = (
         f", seq = {seq}" if type(seq) is int and seq >= 0 else "",
         f", op_id = {number}" if type(number) is int and number > 0 else "",
@@ -183,18 +193,18 @@ def _text(name: str, category: int, said: dict[str, Any]) -> str:
     return name + "".join(parts)
 
 
-def _details(said: dict[str, Any]) -> str:
-    """Return the types of inputs, and what is said of a collective, as JSON; '' for nothing."""
-    types = said.get(TYPES)
-    found = {"dtypes": types} if type(types) is list and any(types) else {}
-    found |= {key: said[key] for key in KEPT if key in said}
-    return json.dumps(found) if found else ""
+def _details(args: dict[str, Any]) -> str:
+    """Return the types of inputs and the arguments of a collective as JSON, '' for none."""
+    types = args.get(TYPES)
+    result = {"dtypes": types} if type(types) is list and any(types) else {}
+    result |= {key: args[key] for key in COLLECTIVE_KEYS if key in args}
+    return json.dumps(result) if result else ""
 
 
-# -- What PyTorch's allocators gave and took back as the frame `memory`: with profile_memory=True
+# -- Memory
 
 
-HOST_DEVICE = 0  # the type of device that is none: the host; 1 is CUDA
+HOST_DEVICE = 0  # device types
 PAGEABLE, DEVICE, UNKNOWN = (
     frames.MEMORY_KINDS.index(kind) for kind in ("pageable", "device", "unknown")
 )
@@ -202,9 +212,11 @@ CUDA = 1
 
 
 def memory(events: Events, places: Places) -> pd.DataFrame:
-    """Return a row per allocation and release: ``bytes`` of a release are written as negative.
+    """Return the frame `memory`: a row per allocation and release of PyTorch's allocators.
 
-    The allocator stands for one pool per device; on the host it reserves nothing beyond what it gave.
+    Traces have them with profile_memory=True; ``Bytes`` of a release are negative. The pool of a
+    row is the allocator of its device; the allocator of the host reserves nothing beyond what is
+    allocated.
     """
     size = integers([0 if count is None else count for count in events.column("Bytes")])
     device = events.ints("Device Type")
@@ -223,113 +235,125 @@ def memory(events: Events, places: Places) -> pd.DataFrame:
         "allocated": events.ints("Total Allocated"),
     }
     table = frames.frame("memory", columns)
-    there = np.flatnonzero(size != 0)
-    return table if len(there) == len(table) else table.iloc[there].reset_index(drop=True)
+    rows = np.flatnonzero(size != 0)
+    return table if len(rows) == len(table) else table.iloc[rows].reset_index(drop=True)
 
 
-# -- A trace of PyTorch's profiler becomes a `Report`: what docs/kineto.md says, and nothing that is not in the file
+# -- The capture
 
 
 VERSION, BASE = "schemaVersion", "baseTimeNanoseconds"
 PRODUCT = "PyTorch profiler"
-OF_THE_FILE = frozenset([VERSION, BASE, "displayTimeUnit", "traceName"])
+FILE_KEYS = frozenset([VERSION, BASE, "displayTimeUnit", "traceName"])
 DISTRIBUTED, HOST = "distributedInfo", "host_name"
-MOST_KINDS = 20  # are named
-PLACE = ("rank", "world_size", "backend")  # what of it counts
+MAX_KINDS = 20  # that a warning names
+RANK_KEYS = ("rank", "world_size", "backend")  # of DISTRIBUTED
 
 
-def read(path: Path) -> Report:
-    """Return what a trace holds; raises a `ReportError` if it is none of PyTorch's, or damaged."""
+def read(path: Path) -> Capture:
+    """Read a trace; raises a `ReportError` if it is damaged or not PyTorch's."""
     name = os.fsencode(path.name).decode(errors="replace")
-    with file.without_collection():
-        head, events = file.read(path)
-        if VERSION not in head and not is_ours(events):
+    with no_garbage_collection():
+        head, events = read_json(path)
+        if VERSION not in head and not is_pytorch(events):
             raise NotAReport(
-                f"{name}: a trace in Chrome's format, but not of PyTorch's profiler: no {VERSION}, no cpu_op"
+                f"{name}: a trace in Chrome's format, but not of PyTorch's profiler:"
+                f" no {VERSION}, no cpu_op"
             )
-        found = Sorted.of(events)
-        del events  # as large as all the rest
-        if not any(len(found.by[sort]) for sort in (RANGES, CALLS, "kernels", "copies", "fills")):
+        trace_events = TraceEvents.of(events)
+        del events  # half of the memory
+        if not any(
+            len(trace_events.by[sort]) for sort in (RANGES, CALLS, "kernels", "copies", "fills")
+        ):
             raise NothingRecorded(
-                f"{name}: no ops, no CUDA calls and no kernels; was the profiler running while they were?"
+                f"{name}: no ops, no CUDA calls and no kernels;"
+                " was the profiler running while they were?"
             )
-        return _report(name, head, found, _from(name, found))
+        return _capture(name, head, trace_events, _from_zero(name, trace_events))
 
 
-def _from(name: str, found: Sorted) -> dict[str, Events]:
-    """Return the events with times from the beginning of the trace."""
-    zero, every = found.zero, [e for e in found.by.values() if len(e)]
-    first = min(zero, *(int(e.start.min()) for e in every))
-    if max(int(e.end.max()) for e in every) - first > LATEST:
+def _from_zero(name: str, trace_events: TraceEvents) -> dict[str, Events]:
+    """Return the events with times relative to the beginning of the trace."""
+    zero, filled = trace_events.zero, [events for events in trace_events.by.values() if len(events)]
+    first = min(zero, *(int(events.start.min()) for events in filled))
+    if max(int(events.end.max()) for events in filled) - first > MAX_NS:
         raise NotAReport(f"{name}: damaged (its times are centuries apart); export it again")
     return {
-        sort: replace(e, start=e.start - zero, end=e.end - zero) for sort, e in found.by.items()
+        sort: replace(events, start=events.start - zero, end=events.end - zero)
+        for sort, events in trace_events.by.items()
     }
 
 
-def _report(name: str, head: dict[str, Any], found: Sorted, by: dict[str, Events]) -> Report:
+def _capture(
+    name: str, head: dict[str, Any], trace_events: TraceEvents, by: dict[str, Events]
+) -> Capture:
     places = Places([by[RANGES], by[CALLS], by[MEMORY]])
-    opened_by, texts = ranges(by[RANGES], places)
-    called = launches(by[CALLS], places)
-    processes = places.processes(found.meta)
-    process = owners(by, called, frames.ints(processes, "process"))
-    ran = activities(by, process)
-    timed = [table for table in (opened_by, called, ran) if len(table)]
-    span = (min(int(t["start"].min()) for t in timed), max(int(t["end"].max()) for t in timed))
+    range_frame, texts = ranges(by[RANGES], places)
+    launch_frame = launches(by[CALLS], places)
+    processes = places.processes(trace_events.meta)
+    process = owners(by, launch_frame, frames.ints(processes, "process"))
+    activity_frame = activities(by, process)
+    tables = [table for table in (range_frame, launch_frame, activity_frame) if len(table)]
+    span = (min(int(t["start"].min()) for t in tables), max(int(t["end"].max()) for t in tables))
     epoch = int(integers([head.get(BASE)])[0]) if BASE in head else 0
-    warnings = (*_missing(name, opened_by, called, ran), *_left_out(name, found))
+    warnings = (
+        *_missing_warnings(name, range_frame, launch_frame, activity_frame),
+        *_skipped_warnings(name, trace_events),
+    )
     version = str(head.get(VERSION, ""))
-    return Report(
+    return Capture(
         source=(name,),
-        facts=(Facts(PRODUCT, version, span, warnings, epoch + found.zero, _metadata(head)),),
-        ranges=opened_by,
-        launches=called,
-        activities=ran,
+        facts=(
+            Facts(PRODUCT, version, span, warnings, epoch + trace_events.zero, _metadata(head)),
+        ),
+        ranges=range_frame,
+        launches=launch_frame,
+        activities=activity_frame,
         marks=frames.frame("marks", {}),
         waits=waits(by, process),
         memory=memory(by[MEMORY], places),
-        threads=places.threads(found.meta),
+        threads=places.threads(trace_events.meta),
         processes=processes,
-        devices=devices(head.get("deviceProperties"), by, ran),
+        devices=devices(head.get("deviceProperties"), by, activity_frame),
         texts=texts,
     )
 
 
 def _metadata(head: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the trace says of the run: its place among ranks, its flags, what the program added."""
+    """Return the properties of the run: rank, flags, and what the program added."""
     distributed = head.get(DISTRIBUTED)
-    said = {k: v for k, v in head.items() if k not in OF_THE_FILE}
+    metadata = {key: value for key, value in head.items() if key not in FILE_KEYS}
     if type(distributed) is dict:
-        said |= {key: distributed[key] for key in PLACE if key in distributed}
-    if HOST in said:
-        said["host"] = said.pop(HOST)
+        metadata |= {key: distributed[key] for key in RANK_KEYS if key in distributed}
+    if HOST in metadata:
+        metadata["host"] = metadata.pop(HOST)
     return {
         clean(key): clean(value) if type(value) is str else value
-        for key, value in said.items()
+        for key, value in metadata.items()
         if type(value) in {str, int, bool}
     }
 
 
-def _missing(
+def _missing_warnings(
     name: str, ranges: pd.DataFrame, launches: pd.DataFrame, activities: pd.DataFrame
 ) -> list[str]:
-    """Say what is missing."""
+    """Return the warnings about missing kinds of records."""
     if not len(activities):
         return [f"{name}: no kernels, memcpys or memsets; was ProfilerActivity.CUDA on?"]
-    said = [] if len(ranges) else ["no ops to attribute kernels to; was ProfilerActivity.CPU on?"]
+    lines = [] if len(ranges) else ["no ops to attribute kernels to; was ProfilerActivity.CPU on?"]
     if not len(launches):
-        said.append("no CUDA API calls: kernels cannot be led back to their ops")
-    return [f"{name}: {text}" for text in said]
+        lines.append("no CUDA API calls: kernels cannot be attributed to ops")
+    return [f"{name}: {text}" for text in lines]
 
 
-def _left_out(name: str, found: Sorted) -> list[str]:
-    """Say what was left out of what is normally read."""
-    said = []
-    if found.broken:
-        said.append(f"{found.broken} events left out: no name, no time, or one that makes no sense")
-    if found.unknown:
-        kinds = [clean(kind)[:LONGEST] for kind in sorted(found.unknown)[:MOST_KINDS]]
-        more = ["…"] if len(found.unknown) > MOST_KINDS else []
+def _skipped_warnings(name: str, events: TraceEvents) -> list[str]:
+    """Return the warnings about events that are invalid or of unknown categories."""
+    lines = []
+    if events.broken:
+        lines.append(f"{events.broken} events left out: without a name or with an invalid time")
+    if events.unknown:
+        kinds = [clean(kind)[:MAX_NUMBER_LENGTH] for kind in sorted(events.unknown)[:MAX_KINDS]]
+        more = ["…"] if len(events.unknown) > MAX_KINDS else []
         listed = ", ".join(kinds + more)
-        said.append(f"{found.unknown.total()} events are of kinds that are not read: {listed}")
-    return [f"{name}: {text}" for text in said]
+        lines.append(f"{events.unknown.total()} events are of kinds that are not read: {listed}")
+    return [f"{name}: {text}" for text in lines]

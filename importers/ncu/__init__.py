@@ -1,1 +1,1 @@
-"""Reports of Nsight Compute (.ncu-rep) and its CSV: metrics and rules of single kernels."""
+"""Reports of Nsight Compute (.ncu-rep) and its CSV: metrics and rules of kernels."""

@@ -1,4 +1,4 @@
-"""Metrics of kernels, and what rules say of them: tables beside the frames of a report."""
+"""`Metrics`: tables of the metrics of kernels and of the messages of rules."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from importers import frames
 from importers.frames import KERNEL, MISSING
 from importers.texts import Ints
 
-# -- What a file of Nsight Compute says of one kernel, before it becomes frames
+# -- Kernels
 
 
 DEFAULT_DOMAIN = "<default domain>"
 DURATION = ("gpu__time_duration.sum", "gpu__time_duration.avg", "Duration")
-LARGEST = 1 << 62  # what is beyond is damaged: sums stay within 64 bits
-LONGEST = 1 << 50  # ns, 13 days of one kernel: the times of thousands add up within 64 bits
+MAX_INTEGER = 1 << 62  # larger values are damaged; sums fit into 64 bits
+MAX_DURATION_NS = 1 << 50  # 13 days; sums over thousands of kernels fit into 64 bits
 NO_EXTENT = (MISSING, MISSING, MISSING)
 
 
-class Open(NamedTuple):
-    """An NVTX range that was open when a kernel was launched; ``id`` only of start/end ranges."""
+class OpenRange(NamedTuple):
+    """An NVTX range that was open at a kernel's launch; only start/end ranges have an ``id``."""
 
     domain: str
     name: str
@@ -34,7 +34,11 @@ class Open(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A metric in its base unit: a number, NaN for a text; of an integer that no float holds also the digits."""
+    """A metric in its base unit.
+
+    ``number`` is NaN for a text. ``text`` holds a text, or the digits of an integer that no float
+    holds.
+    """
 
     number: float
     unit: str
@@ -42,9 +46,10 @@ class Value(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """What a rule of Nsight Compute says; ``speedup`` is its estimate in per cent, -1 for none.
+    """A message of a rule of Nsight Compute.
 
-    ``kind`` is OPT (what may help), WRN or INF, ``scope`` global (of the kernel's time) or local (of a unit).
+    ``kind`` is OPT (an optimisation), WRN or INF. ``speedup`` is its estimate in per cent, -1 for
+    none; ``scope`` is global (of the kernel's time) or local (of a unit).
     """
 
     section: str
@@ -57,7 +62,10 @@ class Rule(NamedTuple):
 
 @dataclass
 class Kernel:
-    """A kernel as profiled: ``pushed`` are the push/pop ranges outermost first, ``started`` start/end ranges."""
+    """A profiled kernel.
+
+    ``pushed`` are the push/pop ranges, outermost first; ``started`` are the start/end ranges.
+    """
 
     name: str
     full_name: str
@@ -71,52 +79,56 @@ class Kernel:
     stream: int = MISSING
     grid: tuple[int, ...] = NO_EXTENT
     block: tuple[int, ...] = NO_EXTENT
-    pushed: tuple[Open, ...] = ()
-    started: tuple[Open, ...] = ()
+    pushed: tuple[OpenRange, ...] = ()
+    started: tuple[OpenRange, ...] = ()
     metrics: dict[str, Value] = field(default_factory=dict)
     rules: list[Rule] = field(default_factory=list)
 
     def whole(self, *names: str) -> int:
-        """Return the first of these metrics that there is, as an integer; -1 for none."""
+        """Return the first of these metrics that the kernel has, as an integer; -1 for none."""
         for name in names:
             value = self.metrics.get(name)
             if value is not None and not isnan(value.number):
-                return round(value.number) if abs(value.number) < LARGEST else MISSING
+                return round(value.number) if abs(value.number) < MAX_INTEGER else MISSING
         return MISSING
 
     @property
     def duration(self) -> int:
-        """The time on the GPU in ns, -1 where it was not collected, or cannot be."""
-        found = self.whole(*DURATION)
-        return found if 0 <= found < LONGEST else MISSING
+        """The time on the GPU in ns, -1 if it was not collected or is invalid."""
+        result = self.whole(*DURATION)
+        return result if 0 <= result < MAX_DURATION_NS else MISSING
 
 
-# -- Metrics of kernels, and what rules say of them: tables beside the frames of a report
+# -- Metrics
 
 
 RULES = ("section", "rule", "kind", "text", "scope")
 
 
-def _nothing() -> Ints:
+def _no_rows() -> Ints:
     return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """What was measured of kernels: a row of ``table`` per metric of one, of ``rules`` per rule that says something.
+    """The metrics of kernels and the messages of rules.
 
-    table: ``kernel`` (its number), ``metric``, ``unit`` (base units: ns, byte, hz, byte/s, % …), ``value``
-    (float64, NaN for a text), ``text`` ('' for a number that a float holds). rules: ``kernel``, ``section``,
-    ``rule``, ``kind`` (OPT, WRN, INF), ``text``, ``scope`` (global, local, ''), ``speedup`` (per cent, -1 for none).
-    ``of`` is the number of the measured kernel of each activity, -1 for none; ``sure`` a code for how
-    sure that is, where it had to be found out. Both are empty where nothing was measured.
-    ``source`` names the reports that the metrics are of, where these are not the report's own.
+    ``table`` has a row per metric of a kernel: ``kernel`` (its number), ``metric``, ``unit`` (base
+    units: ns, byte, hz, byte/s, % …), ``value`` (float64, NaN for a text), ``text`` ('' for a
+    number that a float holds). ``rules`` has a row per message: ``kernel``, ``section``, ``rule``,
+    ``kind`` (OPT, WRN, INF), ``text``, ``scope`` (global, local, ''), ``speedup`` (per cent, -1
+    for none).
+
+    ``of`` is the number of the measured kernel of each activity, -1 for none; ``sure`` is a code
+    for the reliability of the match, if kernels were matched to another report. Both are empty
+    without metrics. ``source`` names the reports of the metrics, if they are not those of the
+    capture.
     """
 
-    table: pd.DataFrame = field(default_factory=lambda: _values(()))
-    rules: pd.DataFrame = field(default_factory=lambda: _rules(()))
-    of: Ints = field(default_factory=_nothing)
-    sure: Ints = field(default_factory=_nothing)
+    table: pd.DataFrame = field(default_factory=lambda: _metric_table(()))
+    rules: pd.DataFrame = field(default_factory=lambda: _rule_table(()))
+    of: Ints = field(default_factory=_no_rows)
+    sure: Ints = field(default_factory=_no_rows)
     source: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -124,52 +136,54 @@ class Metrics:
 
     @property
     def kernels(self) -> int:
-        """How many kernels were measured, whether or not an activity is one of them, or any metric is of it."""
+        """The number of measured kernels, also those without metrics or an activity."""
         tables = (self.table, self.rules)
         last = max(int(frames.ints(table, "kernel").max(initial=MISSING)) for table in tables)
         return max(last, int(self.of.max(initial=MISSING))) + 1
 
 
-def of(kernels: Sequence[Kernel]) -> Metrics:
-    """Return what was measured of kernels, whose places are the rows of their activities."""
-    return Metrics(_values(kernels), _rules(kernels), np.arange(len(kernels)))
+def metrics_of(kernels: Sequence[Kernel]) -> Metrics:
+    """Return the metrics of kernels; a kernel's index is the row of its activity."""
+    return Metrics(_metric_table(kernels), _rule_table(kernels), np.arange(len(kernels)))
 
 
-def _values(kernels: Sequence[Kernel]) -> pd.DataFrame:
+def _metric_table(kernels: Sequence[Kernel]) -> pd.DataFrame:
     rows = [
-        (n, name, *value) for n, one in enumerate(kernels) for name, value in one.metrics.items()
+        (i, name, *value)
+        for i, profiled in enumerate(kernels)
+        for name, value in profiled.metrics.items()
     ]
     kernel, name, number, unit, text = zip(*rows, strict=True) if rows else ((),) * 5
     columns = {
         "kernel": np.array(kernel, np.int64),
-        "metric": frames.named(name),
-        "unit": frames.named(unit),
+        "metric": frames.names_of(name),
+        "unit": frames.names_of(unit),
         "value": np.array(number, np.float64),
-        "text": frames.named(text),
+        "text": frames.names_of(text),
     }
     return pd.DataFrame(columns)
 
 
-def _rules(kernels: Sequence[Kernel]) -> pd.DataFrame:
-    said = [(n, rule) for n, one in enumerate(kernels) for rule in one.rules]
+def _rule_table(kernels: Sequence[Kernel]) -> pd.DataFrame:
+    lines = [(i, rule) for i, kernel in enumerate(kernels) for rule in kernel.rules]
     columns = {
-        "kernel": np.array([n for n, _ in said], np.int64),
-        **{c: frames.named([getattr(rule, c) for _, rule in said]) for c in RULES},
-        "speedup": np.array([rule.speedup for _, rule in said], np.float64),
+        "kernel": np.array([i for i, _ in lines], np.int64),
+        **{c: frames.names_of([getattr(rule, c) for _, rule in lines]) for c in RULES},
+        "speedup": np.array([rule.speedup for _, rule in lines], np.float64),
     }
     return pd.DataFrame(columns)
 
 
 def concat(parts: Sequence[Metrics], activities: Sequence[int]) -> Metrics:
-    """Put what was measured of several reports together, of which each has so many activities."""
+    """Return the metrics of several reports; ``activities`` counts their activities."""
     if not any(len(part.of) for part in parts):
         return Metrics()
     first = np.cumsum([0, *(part.kernels for part in parts)]).tolist()
     values, rules = (
         frames.concat(
             [
-                table.assign(kernel=frames.ints(table, "kernel") + at)
-                for table, at in zip(tables, first, strict=False)
+                table.assign(kernel=frames.ints(table, "kernel") + offset)
+                for table, offset in zip(tables, first, strict=False)
             ]
         )
         for tables in ([part.table for part in parts], [part.rules for part in parts])
@@ -178,12 +192,15 @@ def concat(parts: Sequence[Metrics], activities: Sequence[int]) -> Metrics:
         values,
         rules,
         np.concatenate(
-            [_moved(part.of, at, n) for part, at, n in zip(parts, first, activities, strict=False)]
+            [
+                _shifted(part.of, offset, count)
+                for part, offset, count in zip(parts, first, activities, strict=False)
+            ]
         ),
     )
 
 
-def _moved(numbers: Ints, by: int, rows: int) -> Ints:
+def _shifted(numbers: Ints, offset: int, rows: int) -> Ints:
     if not len(numbers):
         return np.full(rows, MISSING)
-    return np.where(numbers == MISSING, MISSING, numbers + by)
+    return np.where(numbers == MISSING, MISSING, numbers + offset)

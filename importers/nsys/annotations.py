@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
-from importers.columns import Columns, ints_of, texts_of
-from importers.frames import shared
+from importers.frames import key_codes
 from importers.nsys import schema
-from importers.percall import name_lengths
+from importers.range_texts import name_lengths
+from importers.sqlite_columns import Columns, ints_of, texts_of
 from importers.texts import Ints, Texts, unique_names
 
-# -- Names behind the ids of an export: registered strings, domains, categories
+# -- Names of the ids of an export: registered strings, domains, categories
 
 
 UNNAMED = "<unnamed>"
@@ -24,7 +24,7 @@ API_VERSION = re.compile(r"_v\d+$")  # cudaLaunchKernel_v7000: the version of th
 
 
 class Strings:
-    """The export's table of strings, decoded only where used."""
+    """The table of strings of an export; a string is decoded only where it is used."""
 
     def __init__(self, ids: Ints, values: Texts) -> None:
         self.order = np.argsort(ids, kind="stable")
@@ -32,33 +32,33 @@ class Strings:
         self.values = values
 
     def rows(self, ids: Ints) -> Ints:
-        """Return the row of each id in ``values``, -1 where there is no such string."""
+        """Return the row of each id in ``values``, -1 for unknown ids."""
         if not len(self.ids):
             return np.full(len(ids), -1, np.int64)
         place = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
         return np.where(self.ids[place] == ids, self.order[place], -1)
 
     def column(self, ids: Ints, clean: Callable[[str], str] = str) -> pd.Categorical:
-        """Return the names of a column of ids; ids that name nothing become `UNNAMED`."""
+        """Return the strings of a column of ids; unknown ids become `UNNAMED`."""
         codes, distinct = pd.factorize(ids)
         rows = self.rows(distinct)
-        known = self.values.decode(np.maximum(rows, 0)) if len(self.values) else []
-        texts = [clean(t) for t in known] or [UNNAMED] * len(rows)
-        found = [t if row >= 0 else UNNAMED for t, row in zip(texts, rows.tolist(), strict=True)]
-        return frames.names(*unique_names(codes.astype(np.int64), found))
+        decoded = self.values.decode(np.maximum(rows, 0)) if len(self.values) else []
+        texts = [clean(t) for t in decoded] or [UNNAMED] * len(rows)
+        names = [t if row >= 0 else UNNAMED for t, row in zip(texts, rows.tolist(), strict=True)]
+        return frames.names(*unique_names(codes.astype(np.int64), names))
 
 
 def api_name(name: str) -> str:
-    """Return the name of an API call as programmers write it."""
+    """Return the name of an API call without the version of its entry point."""
     return API_VERSION.sub("", name)
 
 
 def declared(keys: tuple[Ints, ...], texts: list[str]) -> dict[tuple[int, ...], str]:
-    """Map declared keys to their names; the first declaration counts."""
-    found: dict[tuple[int, ...], str] = {}
+    """Map keys to their names; the first declaration of a key counts."""
+    result: dict[tuple[int, ...], str] = {}
     for *key, name in zip(*(k.tolist() for k in keys), texts, strict=True):
-        found.setdefault(tuple(key), name)
-    return found
+        result.setdefault(tuple(key), name)
+    return result
 
 
 def lookup(
@@ -66,94 +66,97 @@ def lookup(
     keys: tuple[Ints, ...],
     otherwise: Callable[[tuple[int, ...]], str],
 ) -> pd.Categorical:
-    """Return each row's declared name, or what ``otherwise`` makes of its key."""
+    """Return the name of each row's key, ``otherwise(key)`` where it has none."""
     codes, firsts = distinct(keys)
-    found = [tuple(int(k[row]) for k in keys) for row in firsts.tolist()]
-    return frames.names(*unique_names(codes, [names.get(k, otherwise(k)) for k in found]))
+    distinct_keys = [tuple(int(key[row]) for key in keys) for row in firsts.tolist()]
+    return frames.names(
+        *unique_names(codes, [names.get(key, otherwise(key)) for key in distinct_keys])
+    )
 
 
 def distinct(keys: tuple[Ints, ...]) -> tuple[Ints, Ints]:
-    """Number the distinct combinations of several columns; also returns the first row of each."""
-    (codes,) = shared(keys)
+    """Return a code per row for combinations of columns, and the first row of each code."""
+    (codes,) = key_codes(keys)
     firsts = np.full(int(codes.max(initial=-1)) + 1, len(codes), np.int64)
     np.minimum.at(firsts, codes, np.arange(len(codes)))
     return codes, firsts
 
 
-# -- NVTX events of an export as the frames `ranges` and `marks`
+# -- Ranges and marks
 
 
 @dataclass(frozen=True)
 class Annotations:
-    """The NVTX rows of one export, names resolved."""
+    """The NVTX rows of an export with their names."""
 
     ints: dict[str, Ints]
     texts: Texts  # distinct registered strings, then every inline text
-    text: Ints  # each row's place in texts
+    text: Ints  # index into `texts` per row
     name: pd.Categorical
     json: pd.Categorical
 
     @classmethod
     def of(cls, columns: Columns, strings: Strings) -> Annotations:
-        """Resolve names; an inline text wins over a registered one."""
+        """Resolve the names of NVTX rows; inline texts precede registered strings."""
         ints = {name: c for name, c in columns.items() if isinstance(c, np.ndarray)}
-        pool, text = pooled(texts_of(columns, "text"), ints["text_id"], strings)
-        name = frames.names(*_named(pool, text, name_lengths(pool)))
+        pool, text = pool_texts(texts_of(columns, "text"), ints["text_id"], strings)
+        name = frames.names(*_names(pool, text, name_lengths(pool)))
         ints |= {"process": ints["thread"] & ~schema.THREAD_BITS}
-        return cls(ints, pool, text, name, _json(columns, strings))
+        return cls(ints, pool, text, name, _json_column(columns, strings))
 
     def ranges(self, last: int, session: int) -> pd.DataFrame:
-        """Return push/pop and start/end ranges.
+        """Return the frame `ranges`: push/pop and start/end ranges.
 
-        A range that never ended comes with the end of the session from nsys (``session``, -1 if
-        unknown) and with NULL from other writers: both are open. The latter end when the capture
-        does: at ``last`` or with the last event of NVTX.
+        Ranges without an end are open. nsys gives them the end of the session (``session`` in ns,
+        -1 if unknown), other writers NULL; the latter end at ``last`` or with the last NVTX event.
         """
         types = self.ints["type"]
         rows = np.flatnonzero(np.isin(types, schema.PUSH_POP + schema.START_END))
-        phase = np.isin(types[rows], schema.START_END)
+        is_phase = np.isin(types[rows], schema.START_END)
         start, end = (frames.pick(self.ints[c], rows) for c in ("start", "end"))
-        endless = end == schema.NO_END
+        is_endless = end == schema.NO_END
         last = max([last, session, *(int(t.max()) for t in (start, end) if len(t))])
-        columns = self._common(rows) | {
+        columns = self._common_columns(rows) | {
             "start": start,
-            "end": np.where(endless, last, end) if endless.any() else end,
-            "kind": frames.names(phase.astype(np.int64), frames.RANGE_KINDS),
+            "end": np.where(is_endless, last, end) if is_endless.any() else end,
+            "kind": frames.names(is_phase.astype(np.int64), frames.RANGE_KINDS),
             "color": frames.pick(self.ints["color"], rows),
-            "open": endless | ((end >= session) & (session > frames.MISSING)),
+            "open": is_endless | ((end >= session) & (session > frames.MISSING)),
             "text": frames.pick(self.text, rows),
         }
         return frames.frame("ranges", columns)
 
     def marks(self) -> pd.DataFrame:
-        """Return the instants."""
+        """Return the frame `marks`."""
         rows = np.flatnonzero(np.isin(self.ints["type"], schema.MARK))
-        return frames.frame("marks", self._common(rows) | {"time": self.ints["start"][rows]})
+        return frames.frame(
+            "marks", self._common_columns(rows) | {"time": self.ints["start"][rows]}
+        )
 
-    def _common(self, rows: Ints) -> dict[str, Ints | pd.Categorical]:
-        picked = {
+    def _common_columns(self, rows: Ints) -> dict[str, Ints | pd.Categorical]:
+        columns = {
             c: frames.pick(self.ints[c], rows) for c in ("thread", "process", "domain", "payload")
         }
-        return picked | {
-            "domain_name": self._domains(rows),
-            "category": self._categories(rows),
-            "name": _pick(self.name, rows),
-            "json": _pick(self.json, rows),
+        return columns | {
+            "domain_name": self._domain_names(rows),
+            "category": self._category_names(rows),
+            "name": _pick_names(self.name, rows),
+            "json": _pick_names(self.json, rows),
         }
 
-    def _domains(self, rows: Ints) -> pd.Categorical:
-        """The name of each row's domain; '' for the default one and for one never declared."""
-        names = self._declared(schema.DOMAIN_NAME, ("process", "domain"))
+    def _domain_names(self, rows: Ints) -> pd.Categorical:
+        """Return the domain's name per row; '' for the default or an undeclared domain."""
+        names = self._declared_names(schema.DOMAIN_NAME, ("process", "domain"))
         keys = tuple(frames.pick(self.ints[c], rows) for c in ("process", "domain"))
         return lookup(names, keys, lambda _: "")
 
-    def _categories(self, rows: Ints) -> pd.Categorical:
-        """The name of each row's category; '' for none, the number for one without a name."""
-        names = self._declared(schema.CATEGORY_NAME, ("process", "domain", "category"))
+    def _category_names(self, rows: Ints) -> pd.Categorical:
+        """Return the category's name per row: '' for none, the number if it is undeclared."""
+        names = self._declared_names(schema.CATEGORY_NAME, ("process", "domain", "category"))
         keys = tuple(frames.pick(self.ints[c], rows) for c in ("process", "domain", "category"))
         return lookup(names, keys, lambda key: str(key[2]) if key[2] else "")
 
-    def _declared(self, event: int, keys: tuple[str, ...]) -> dict[tuple[int, ...], str]:
+    def _declared_names(self, event: int, keys: tuple[str, ...]) -> dict[tuple[int, ...], str]:
         rows = np.flatnonzero(self.ints["type"] == event)
         rows = rows[np.argsort(self.ints["start"][rows], kind="stable")]
         return declared(
@@ -161,46 +164,46 @@ class Annotations:
         )
 
 
-def pooled(
+def pool_texts(
     inline: Texts, ids: Ints, strings: Strings, nothing: str = UNNAMED
 ) -> tuple[Texts, Ints]:
-    """Return the distinct registered strings and all inline texts, and each row's place there.
+    """Return the distinct registered strings and all inline texts, and each row's index in them.
 
-    A row that has neither is at ``nothing``, the first of them.
+    A row without a text has index 0, which holds ``nothing``.
     """
     registered = np.flatnonzero((inline.sizes == 0) & (ids != frames.MISSING))
     codes, distinct = pd.factorize(strings.rows(ids[registered]))
-    known = strings.values.take(distinct[distinct >= 0])  # noqa: PD011 - a field of ours
-    written = np.flatnonzero(inline.sizes > 0)
-    # Texts of no bytes can be left out without moving any byte.
+    texts = strings.values.take(distinct[distinct >= 0])  # noqa: PD011 - of Strings
+    inline_rows = np.flatnonzero(inline.sizes > 0)
+    # Empty texts take no bytes: without them the block stays as it is.
     pool = Texts.concat(
-        [Texts.of([nothing]), known, Texts(inline.data, inline.offsets[np.append(written, -1)])]
+        [Texts.of([nothing]), texts, Texts(inline.data, inline.offsets[np.append(inline_rows, -1)])]
     )
     place = np.zeros(len(inline), np.int64)
-    # -1 (no such string) may stand anywhere among the distinct rows: it takes no place of its own.
+    # -1 (an unknown string) may be anywhere among the distinct rows; it takes no place in the pool.
     place[registered] = np.where(distinct >= 0, np.cumsum(distinct >= 0), 0)[codes]
-    place[written] = np.arange(1 + len(known), len(pool))
+    place[inline_rows] = np.arange(1 + len(texts), len(pool))
     return pool, place
 
 
-def _json(columns: Columns, strings: Strings) -> pd.Categorical:
-    """What is attached to each row as JSON: its text, a registered one, else a number; '' for nothing."""
-    written, numbers = texts_of(columns, "json"), texts_of(columns, "number")
+def _json_column(columns: Columns, strings: Strings) -> pd.Categorical:
+    """Return the attached JSON per row: inline or registered text, or a number; '' for none."""
+    inline, numbers = texts_of(columns, "json"), texts_of(columns, "number")
     ids = ints_of(columns, "json_id")
-    if not (len(written.data) or len(numbers.data) or (ids != frames.MISSING).any()):
-        return frames.names(np.zeros(len(written), np.int8), [""])
-    row = np.arange(len(written))
-    text = (written.sizes > 0) | (ids != frames.MISSING)
-    own = Texts.concat([written, numbers]).take(np.where(text, row, row + len(row)))
-    pool, place = pooled(own, ids, strings, nothing="")
-    return frames.names(*_named(pool, place, pool.sizes))
+    if not (len(inline.data) or len(numbers.data) or (ids != frames.MISSING).any()):
+        return frames.names(np.zeros(len(inline), np.int8), [""])
+    row = np.arange(len(inline))
+    has_text = (inline.sizes > 0) | (ids != frames.MISSING)
+    texts = Texts.concat([inline, numbers]).take(np.where(has_text, row, row + len(row)))
+    pool, place = pool_texts(texts, ids, strings, nothing="")
+    return frames.names(*_names(pool, place, pool.sizes))
 
 
-def _pick(column: pd.Categorical, rows: Ints) -> pd.Categorical:
+def _pick_names(column: pd.Categorical, rows: Ints) -> pd.Categorical:
     return column[rows] if len(rows) < len(column) else column
 
 
-def _named(pool: Texts, text: Ints, lengths: Ints) -> tuple[Ints, list[str]]:
+def _names(pool: Texts, text: Ints, lengths: Ints) -> tuple[Ints, list[str]]:
     codes, names = pool.factorize(lengths)
-    used, distinct = pd.factorize(codes[text])
-    return unique_names(used.astype(np.int64), [names[c] for c in distinct.tolist()])
+    row_codes, distinct = pd.factorize(codes[text])
+    return unique_names(row_codes.astype(np.int64), [names[c] for c in distinct.tolist()])

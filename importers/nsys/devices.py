@@ -1,4 +1,4 @@
-"""Kernels, memcpys, memsets and graph launches of an export as the frame `activities`."""
+"""Device records of an export as the frames `activities`, `waits` and `memory`."""
 
 from __future__ import annotations
 
@@ -6,172 +6,174 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
-from importers.columns import Columns, ints_of, texts_of
 from importers.frames import MISSING
 from importers.nsys import schema
 from importers.nsys.annotations import Strings, distinct
+from importers.sqlite_columns import Columns, ints_of, texts_of
 from importers.texts import Ints, unique_names
 
-# -- Synchronisations and event records of an export as the frame `waits`
+# -- Waits: synchronisations and event records
 
 
 UNKNOWN, EVENT_RECORD = (frames.WAIT_KINDS.index(kind) for kind in ("unknown", "event_record"))
 
 
 def waits(read: dict[str, Columns], launches: pd.DataFrame) -> pd.DataFrame:
-    """Return synchronisations, then event records, which have the times of their calls."""
+    """Return the frame `waits`: synchronisations, then event records with their calls' times."""
     callers = frames.ints(launches, "process")
-    parts = [_placed(read[name], callers) for name in ("syncs", "events")]
-    found = [_syncs(parts[0]), _events(parts[1], launches)]
-    return frames.concat([f for f in found if len(f)] or found[:1])
+    parts = [_with_process(read[name], callers) for name in ("syncs", "events")]
+    tables = [_syncs(parts[0]), _events(parts[1], launches)]
+    return frames.concat([f for f in tables if len(f)] or tables[:1])
 
 
-def _placed(columns: Columns, callers: Ints) -> dict[str, Ints]:
+def _with_process(columns: Columns, callers: Ints) -> dict[str, Ints]:
     ints = {name: ints_of(columns, name) for name in columns}
-    return ints | {"process": only_process(ints["process"], callers)}
+    return ints | {"process": fill_process(ints["process"], callers)}
 
 
 def _syncs(columns: dict[str, Ints]) -> pd.DataFrame:
     kind = columns["kind"]
-    known = np.where((kind >= 0) & (kind < EVENT_RECORD), kind, UNKNOWN)
-    return _frame(ended(columns), known)
+    known_kind = np.where((kind >= 0) & (kind < EVENT_RECORD), kind, UNKNOWN)
+    return _wait_frame(with_ends(columns), known_kind)
 
 
 def _events(columns: dict[str, Ints], launches: pd.DataFrame) -> pd.DataFrame:
-    row = calls((columns["process"], columns["correlation"]), launches)
+    row = call_rows((columns["process"], columns["correlation"]), launches)
     times = {c: np.append(frames.ints(launches, c), frames.MISSING)[row] for c in ("start", "end")}
-    return _frame(columns | times, np.full(len(row), EVENT_RECORD))
+    return _wait_frame(columns | times, np.full(len(row), EVENT_RECORD))
 
 
-def _frame(columns: dict[str, Ints], kinds: Ints) -> pd.DataFrame:
+def _wait_frame(columns: dict[str, Ints], kinds: Ints) -> pd.DataFrame:
     return frames.frame("waits", {**columns, "kind": frames.names(kinds, frames.WAIT_KINDS)})
 
 
-def calls(keys: tuple[Ints, Ints], launches: pd.DataFrame) -> Ints:
-    """Return the row of each key's call, the earliest of several, or -1; ids from 1 on are calls."""
-    asked = len(keys[0])
-    if not asked:
+def call_rows(keys: tuple[Ints, Ints], launches: pd.DataFrame) -> Ints:
+    """Return the row of each key's earliest call; -1 without a call and for ids below 1."""
+    count = len(keys[0])
+    if not count:
         return np.empty(0, np.int64)
     rows = np.flatnonzero(np.isin(frames.ints(launches, "correlation"), keys[1]))
     rows = rows[np.argsort(frames.ints(launches, "start")[rows], kind="stable")]
-    theirs = (frames.ints(launches, c)[rows] for c in ("process", "correlation"))
-    codes, firsts = distinct(tuple(np.concatenate(pair) for pair in zip(keys, theirs, strict=True)))
+    launch_keys = (frames.ints(launches, c)[rows] for c in ("process", "correlation"))
+    codes, firsts = distinct(
+        tuple(np.concatenate(pair) for pair in zip(keys, launch_keys, strict=True))
+    )
     first = np.full(len(firsts), len(rows))
-    np.minimum.at(first, codes[asked:], np.arange(len(rows)))
-    found = np.append(rows, frames.MISSING)[first[codes[:asked]]]
-    return np.where(keys[1] > 0, found, frames.MISSING)
+    np.minimum.at(first, codes[count:], np.arange(len(rows)))
+    result = np.append(rows, frames.MISSING)[first[codes[:count]]]
+    return np.where(keys[1] > 0, result, frames.MISSING)
 
 
-# -- Allocations and releases of an export as the frame `memory`
+# -- Memory: allocations and releases
 
 
 UNKNOWN_MEMORY = frames.MEMORY_KINDS.index("unknown")
 
 
 def memory(columns: Columns, launches: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per allocation and release; what is neither is left out.
+    """Return the frame `memory`: a row per allocation and release; other operations are left out.
 
-    Some exports give no time (0) to any of them: then it is that of the call.
+    Some exports have 0 as the time of all of them: these get the time of the call.
     """
     ints = {name: ints_of(columns, name) for name in columns if name != "name"}
     rows = np.flatnonzero(np.isin(ints["operation"], frames.OPERATIONS))
     ints = {name: frames.pick(column, rows) for name, column in ints.items()}
-    process = only_process(ints["process"], frames.ints(launches, "process"))
-    call = calls((process, ints["correlation"]), launches)
+    process = fill_process(ints["process"], frames.ints(launches, "process"))
+    call = call_rows((process, ints["correlation"]), launches)
     kind = ints["kind"]
-    known = np.where((kind >= 0) & (kind < UNKNOWN_MEMORY), kind, UNKNOWN_MEMORY)
+    known_kind = np.where((kind >= 0) & (kind < UNKNOWN_MEMORY), kind, UNKNOWN_MEMORY)
     texts = texts_of(columns, "name").take(rows)
-    code, distinct = pd.factorize(np.array([*texts.decode(), ""], object))
-    own: dict[str, Ints | pd.Categorical] = {
+    name_codes, distinct = pd.factorize(np.array([*texts.decode(), ""], object))
+    computed: dict[str, Ints | pd.Categorical] = {
         "time": _times(ints["time"], call, launches),
-        "thread": _at(frames.ints(launches, "thread"), call),
+        "thread": _values_at(frames.ints(launches, "thread"), call),
         "process": process,
-        "kind": frames.names(known, frames.MEMORY_KINDS),
-        "name": frames.names(*unique_names(code[:-1].astype(np.int64), list(distinct))),
+        "kind": frames.names(known_kind, frames.MEMORY_KINDS),
+        "name": frames.names(*unique_names(name_codes[:-1].astype(np.int64), list(distinct))),
     }
-    return frames.frame("memory", {**ints, **own})
+    return frames.frame("memory", {**ints, **computed})
 
 
 def _times(time: Ints, call: Ints, launches: pd.DataFrame) -> Ints:
-    """Return the times; of those without one that of the call."""
-    called = _at(frames.ints(launches, "start"), call)
-    return np.where((time <= 0) & (called != MISSING), called, time)
+    """Return the times, that of the call where there is none."""
+    call_times = _values_at(frames.ints(launches, "start"), call)
+    return np.where((time <= 0) & (call_times != MISSING), call_times, time)
 
 
-def _at(column: Ints, rows: Ints) -> Ints:
+def _values_at(column: Ints, rows: Ints) -> Ints:
     return np.append(column, MISSING)[rows]
 
 
-# -- Kernels, memcpys, memsets and graph launches of an export as the frame `activities`
+# -- Activities: kernels, memcpys, memsets and graph launches
 
 
 def activities(
     read: dict[str, Columns], strings: Strings, callers: Ints | None = None
 ) -> pd.DataFrame:
-    """Return everything that ran on a device: kernels, then memcpys, memsets and whole graphs.
+    """Return the frame `activities`: kernels, memcpys, memsets and whole graphs, in this order.
 
-    ``callers`` are the processes that there are, without them those of the API calls that were read.
+    ``callers`` are the processes of the capture; None for those of the API calls in ``read``.
     """
     parts = [
-        (frames.KERNEL, _kernels(ended(_ints(read["kernels"])), strings)),
-        (frames.MEMCPY, _copies(ended(_ints(read["copies"])))),
-        (frames.MEMCPY, _all_named(ended(_ints(read["decompressions"])), schema.DECOMPRESSION)),
-        (frames.MEMSET, _all_named(ended(_ints(read["fills"])), schema.FILL)),
-        (frames.GRAPH, _graphs(ended(_ints(read["graphs"])))),
+        (frames.KERNEL, _kernels(with_ends(_ints(read["kernels"])), strings)),
+        (frames.MEMCPY, _copies(with_ends(_ints(read["copies"])))),
+        (frames.MEMCPY, _with_name(with_ends(_ints(read["decompressions"])), schema.DECOMPRESSION)),
+        (frames.MEMSET, _with_name(with_ends(_ints(read["fills"])), schema.FILL)),
+        (frames.GRAPH, _graphs(with_ends(_ints(read["graphs"])))),
     ]
-    found = [_kind(columns, kind) for kind, columns in parts]
-    table = frames.concat([f for f in found if len(f)] or found[:1])
+    tables = [_activity_frame(columns, kind) for kind, columns in parts]
+    table = frames.concat([f for f in tables if len(f)] or tables[:1])
     if callers is None:
         callers = _ints(read["launches"])["thread"] & ~schema.THREAD_BITS
-    return table.assign(process=only_process(frames.ints(table, "process"), callers))
+    return table.assign(process=fill_process(frames.ints(table, "process"), callers))
 
 
 def _kernels(columns: dict[str, Ints], strings: Strings) -> dict[str, Ints | pd.Categorical]:
-    named = {c: strings.column(columns[c]) for c in ("name", "full_name", "mangled")}
-    return {**columns, **named}
+    names = {c: strings.column(columns[c]) for c in ("name", "full_name", "mangled")}
+    return {**columns, **names}
 
 
 def _copies(columns: dict[str, Ints]) -> dict[str, Ints | pd.Categorical]:
     kinds, codes = np.unique(columns["copy_kind"], return_inverse=True)
     labels = [schema.COPY_KINDS.get(int(k), f"kind {k}") for k in kinds]
-    return columns | _same_names(codes, [f"[CUDA memcpy {label}]" for label in labels])
+    return columns | _name_columns(codes, [f"[CUDA memcpy {label}]" for label in labels])
 
 
-def _all_named(columns: dict[str, Ints], name: str) -> dict[str, Ints | pd.Categorical]:
-    return columns | _same_names(np.zeros(len(columns["start"]), np.int64), [name])
+def _with_name(columns: dict[str, Ints], name: str) -> dict[str, Ints | pd.Categorical]:
+    return columns | _name_columns(np.zeros(len(columns["start"]), np.int64), [name])
 
 
 def _graphs(columns: dict[str, Ints]) -> dict[str, Ints | pd.Categorical]:
     ids, codes = np.unique(columns["graph"], return_inverse=True)
-    return columns | _same_names(codes, [schema.GRAPH.format(i) for i in ids])
+    return columns | _name_columns(codes, [schema.GRAPH.format(i) for i in ids])
 
 
-def _same_names(codes: Ints, names: list[str]) -> dict[str, pd.Categorical]:
-    """What is no kernel has one name, however it is asked for."""
+def _name_columns(codes: Ints, names: list[str]) -> dict[str, pd.Categorical]:
+    """Return the three name columns of activities other than kernels: they are equal."""
     return dict.fromkeys(("name", "full_name", "mangled"), frames.names(codes, names))
 
 
-def _kind(columns: dict[str, Ints | pd.Categorical], kind: str) -> pd.DataFrame:
+def _activity_frame(columns: dict[str, Ints | pd.Categorical], kind: str) -> pd.DataFrame:
     codes = np.full(len(columns["start"]), frames.ACTIVITY_KINDS.index(kind), np.int64)
     return frames.frame(
         "activities", columns | {"kind": frames.names(codes, frames.ACTIVITY_KINDS)}
     )
 
 
-def only_process(process: Ints, callers: Ints) -> Ints:
-    """Give a record without a process that of all others and of all calls, if that is one."""
-    unknown = process == frames.MISSING
-    if not unknown.any():
+def fill_process(process: Ints, callers: Ints) -> Ints:
+    """Return the processes; where one is missing, the only process of all records and calls."""
+    is_unknown = process == frames.MISSING
+    if not is_unknown.any():
         return process
-    known = np.unique(np.concatenate((process[~unknown], callers)))
-    return np.where(unknown, known[0], process) if len(known) == 1 else process
+    known = np.unique(np.concatenate((process[~is_unknown], callers)))
+    return np.where(is_unknown, known[0], process) if len(known) == 1 else process
 
 
-def ended(columns: dict[str, Ints]) -> dict[str, Ints]:
-    """Let what has no end end 1 ns before it starts: an invalid time, and no sentinel to add up."""
+def with_ends(columns: dict[str, Ints]) -> dict[str, Ints]:
+    """Return the columns; a missing end becomes 1 ns before the start, an invalid time."""
     start, end = columns["start"], columns["end"]
-    endless = end == schema.NO_END
-    return columns | {"end": np.where(endless, start - 1, end)} if endless.any() else columns
+    is_endless = end == schema.NO_END
+    return columns | {"end": np.where(is_endless, start - 1, end)} if is_endless.any() else columns
 
 
 def _ints(columns: Columns) -> dict[str, Ints]:

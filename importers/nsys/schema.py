@@ -1,14 +1,170 @@
-"""The only place that names tables and columns of Nsight Systems' SQLite exports.
+"""Describe the tables and columns of Nsight Systems' SQLite exports. Only this module names them.
 
-What differs between versions 2021 to 2026 is said beside the column.
+Columns are probed; the version of an export is never asked for. A table or column that an export
+lacks gives an empty frame or the missing value.
 """
 
 from __future__ import annotations
 
-from importers.nsys.table import Column, Table, detail, maybe, needed, text
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
-NONE = 2**32 - 1  # what CUPTI writes where a record has no stream or no event
-NO_END = -(2**63 - 1)  # stands for an end that is NULL: before any start, so never a valid one
+from importers.errors import NotAReport
+from importers.frames import MISSING
+from importers.sqlite_columns import Query
+
+# -- Columns and tables
+
+
+JSON = "json"  # the detail that is read only where FLAG is set
+FLAG = 1 << 32  # added to a row's number where rare columns have a value: see Column.flags
+
+Present = Mapping[str, bool]  # columns of a table in an export: whether each is never NULL
+Details = bool | Collection[str]  # which details to read: all, none, or these by our names
+
+# The shorter of two texts that both give the number back. JSON writes infinity as 9e999.
+JSON_NUMBER = (
+    "iif(typeof({0}) IN ('real', 'integer'), replace(iif(CAST(CAST({0} AS TEXT) AS REAL) = {0},"
+    " CAST({0} AS TEXT), printf('%!.17g', {0})), 'Inf', '9e999'), NULL)"
+)
+
+
+def has_detail(details: Details, name: str) -> bool:
+    """Return whether a detail is read."""
+    return details if isinstance(details, bool) else name in details
+
+
+@dataclass(frozen=True)
+class Column:
+    """Describe a column of ours: it is read from the first of ``sources`` that is not NULL."""
+
+    sources: tuple[str, ...]
+    required: bool = False
+    text: bool = False
+    missing: int = MISSING
+    mixed: bool = False  # values of another type are read as missing
+    detail: bool = False  # describes single rows; no table of metrics needs it
+    none: int | None = None  # a value of the export that stands for a missing one
+    real: bool = False  # numbers of any type in the export, read as texts
+    rare: bool = False  # empty in most exports: read only where FLAG is set
+    flags: tuple[str, ...] = ()  # FLAG is added where one of these is not NULL
+
+    @property
+    def kind(self) -> str:
+        """The SQL type of the column in an export."""
+        return "REAL" if self.real else "TEXT" if self.text else "INTEGER"
+
+    def sql(self, present: Present, *, details: Details = True) -> str | None:
+        """Return the SQL expression that reads the column, None if the table has no such column."""
+        expressions = [f'"{name}"' for name in self.sources if name in present]
+        if not expressions:
+            return None
+        if self.required:
+            return (
+                self._flagged(expressions[0], present)
+                if has_detail(details, JSON)
+                else expressions[0]
+            )
+        if not (self.mixed or self.real) and present[expressions[0].strip('"')]:
+            return expressions[0]  # never NULL: needs no coalesce
+        if self.mixed:
+            kind = "text" if self.text else "integer"
+            expressions = [f"iif(typeof({name}) = '{kind}', {name}, NULL)" for name in expressions]
+        if self.real:
+            expressions = [JSON_NUMBER.format(name) for name in expressions]
+        missing = "''" if self.text else str(self.missing)
+        return f"coalesce({', '.join([*expressions, missing])})"
+
+    def _flagged(self, expression: str, present: Present) -> str:
+        """Return the expression, plus FLAG where a column of ``flags`` has a value.
+
+        A flag within another column costs a third of the time of a column of its own.
+        """
+        flags = [f'"{name}"' for name in self.flags if name in present]
+        if not flags:
+            return expression
+        any_flag = f"coalesce({', '.join([*flags, 'NULL'])})"
+        return f"iif({any_flag} IS NULL, {expression}, {expression} + {FLAG})"
+
+
+def required(name: str) -> Column:
+    """Describe a column without which the table cannot be read."""
+    return Column((name,), required=True)
+
+
+def optional(*names: str, missing: int = MISSING) -> Column:
+    """Describe a column that may be absent or have one of several names."""
+    return Column(names, missing=missing)
+
+
+def detail(*names: str, missing: int = MISSING, none: int | None = None) -> Column:
+    """Describe an optional column that is needed only to show single rows."""
+    return Column(names, missing=missing, detail=True, none=none)
+
+
+def text(*names: str) -> Column:
+    """Describe a column of texts, '' where it is absent."""
+    return Column(names, text=True)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Describe a table of an export and the columns of ours that are read from it."""
+
+    name: str
+    columns: Mapping[str, Column]
+    core: bool = False  # a report cannot be read if a required column is absent
+    detail: str = ""  # the name of the detail that the whole table is
+
+    def query(self, tables: Mapping[str, Present], *, details: Details = True) -> Query | None:
+        """Return the query for an export with these tables, None if there is nothing to read."""
+        table = self._newest(tables)
+        if table is None or (self.detail and not has_detail(details, self.detail)):
+            return None
+        columns = {
+            name: column
+            for name, column in self.columns.items()
+            if not column.rare and (self.detail or not column.detail or has_detail(details, name))
+        }
+        query = _query(table, columns, tables[table], details=details)
+        absent = [
+            column.sources[0]
+            for name, column in columns.items()
+            if column.required and name not in query.columns
+        ]
+        if absent and self.core:
+            raise NotAReport(f"table {table} has no column {absent[0]}: an unknown schema")
+        # A table without a required column is another table of the same name.
+        return query if query.columns and not absent else None
+
+    def rest(self, tables: Mapping[str, Present]) -> Query | None:
+        """Return the query for the columns that are empty in most exports."""
+        table = self._newest(tables)
+        rare = {name: column for name, column in self.columns.items() if column.rare}
+        return _query(table, rare, tables[table], details=True) if table and rare else None
+
+    def _newest(self, tables: Mapping[str, Present]) -> str | None:
+        """Return the table's name in this export; newer versions may have a suffix like _V2."""
+        pattern = re.compile(rf"{self.name}(?:_V(\d+))?")
+        matches = [m for m in map(pattern.fullmatch, tables) if m]
+        return max(matches, key=lambda m: int(m[1] or 0)).string if matches else None
+
+
+def _query(
+    table: str, columns: Mapping[str, Column], present: Present, *, details: Details
+) -> Query:
+    """Return the query for those of the columns that are present."""
+    expressions = {name: column.sql(present, details=details) for name, column in columns.items()}
+    sql = {name: expression for name, expression in expressions.items() if expression}
+    return Query(table, sql, frozenset(name for name in sql if columns[name].text))
+
+
+# -- The tables
+
+
+NONE = 2**32 - 1  # written by CUPTI for a record without a stream or an event
+NO_END = -(2**63 - 1)  # replaces an end that is NULL; before any start
 THREAD_BITS = 0xFFFFFF  # globalTid = hardware (8 bits) | vm (8) | process (24) | thread (24)
 
 MARK = (34, 65)  # ENUM_NSYS_EVENT_TYPE; the exports' own ENUM tables may be absent or empty
@@ -37,24 +193,24 @@ DECOMPRESSION = "[CUDA mem decompress]"
 FILL = "[CUDA memset]"
 GRAPH = "[CUDA graph {}]"
 
-_WHEN = {"start": needed("start"), "end": maybe("end", missing=NO_END)}
-_WHERE = {  # columns of everything that runs on a device
-    "device": maybe("deviceId"),
-    "context": maybe("contextId"),
-    "stream": maybe("streamId"),
-    "process": maybe("globalPid"),
-    "correlation": maybe("correlationId"),
+_TIMES = {"start": required("start"), "end": optional("end", missing=NO_END)}
+_PLACE = {  # columns of all device activities
+    "device": optional("deviceId"),
+    "context": optional("contextId"),
+    "stream": optional("streamId"),
+    "process": optional("globalPid"),
+    "correlation": optional("correlationId"),
 }
 _GREEN = {"green_context": detail("greenContextId", none=0)}  # from 3.7 on
 
-STRINGS = Table("StringIds", {"id": needed("id"), "value": text("value")}, core=True)
+STRINGS = Table("StringIds", {"id": required("id"), "value": text("value")}, core=True)
 KERNELS = Table(
     "CUPTI_ACTIVITY_KIND_KERNEL",
     {
-        **_WHEN,
-        **_WHERE,
-        "name": maybe("shortName", "demangledName"),
-        "full_name": maybe("demangledName", "shortName"),
+        **_TIMES,
+        **_PLACE,
+        "name": optional("shortName", "demangledName"),
+        "full_name": optional("demangledName", "shortName"),
         "mangled": detail("mangledName", "demangledName"),  # not in exports up to 2021
         "grid_x": detail("gridX"),
         "grid_y": detail("gridY"),
@@ -67,76 +223,76 @@ KERNELS = Table(
         "shared_dynamic": detail("dynamicSharedMemory"),
         **_GREEN,
         "graph": detail("graphId"),  # from 3.2x on
-        "graph_node": maybe("graphNodeId"),
+        "graph_node": optional("graphNodeId"),
     },
     core=True,
 )
 COPIES = Table(
     "CUPTI_ACTIVITY_KIND_MEMCPY",
     {
-        **_WHEN,
-        **_WHERE,
-        "bytes": maybe("bytes"),
-        "copy_kind": maybe("copyKind", missing=0),
+        **_TIMES,
+        **_PLACE,
+        "bytes": optional("bytes"),
+        "copy_kind": optional("copyKind", missing=0),
         "source_kind": detail("srcKind"),
         "target_kind": detail("dstKind"),
         "migration_cause": detail("migrationCause"),
         **_GREEN,
-        "graph_node": maybe("graphNodeId"),
+        "graph_node": optional("graphNodeId"),
     },
 )
 FILLS = Table(
     "CUPTI_ACTIVITY_KIND_MEMSET",
     {
-        **_WHEN,
-        **_WHERE,
-        "bytes": maybe("bytes"),
+        **_TIMES,
+        **_PLACE,
+        "bytes": optional("bytes"),
         "target_kind": detail("memKind"),
         **_GREEN,
-        "graph_node": maybe("graphNodeId"),
+        "graph_node": optional("graphNodeId"),
     },
 )
-DECOMPRESSIONS = Table(  # documented for 3.28; no export with one was seen
-    "CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS", {**_WHEN, **_WHERE, "bytes": maybe("sourceBytes")}
+DECOMPRESSIONS = Table(  # documented for 3.28; not seen in an export so far
+    "CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS", {**_TIMES, **_PLACE, "bytes": optional("sourceBytes")}
 )
 GRAPHS = Table(
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-    {**_WHEN, **_WHERE, **_GREEN, "graph": maybe("graphId")},
+    {**_TIMES, **_PLACE, **_GREEN, "graph": optional("graphId")},
 )
 _WAITS = {
-    **_WHERE,
+    **_PLACE,
     "stream": Column(("streamId",), none=NONE),
     "event": Column(("eventId",), none=NONE),
 }
 SYNCS = Table(
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-    {**_WHEN, **_WAITS, "kind": maybe("syncType", missing=0)},
+    {**_TIMES, **_WAITS, "kind": optional("syncType", missing=0)},
     detail="waits",
 )
 EVENTS = Table("CUPTI_ACTIVITY_KIND_CUDA_EVENT", _WAITS, detail="waits")
-MEMORY = Table(  # with --cuda-memory-usage=true; the stream and the pool not in all versions
+MEMORY = Table(  # with --cuda-memory-usage=true; stream and pool are absent in some versions
     "CUDA_GPU_MEMORY_USAGE_EVENTS",
     {
-        "time": needed("start"),
-        **_WHERE,
-        "address": maybe("address"),
-        "bytes": needed("bytes"),
-        "kind": maybe("memKind"),
-        "operation": needed("memoryOperationType"),  # ENUM_CUDA_DEV_MEM_EVENT_OPER
+        "time": required("start"),
+        **_PLACE,
+        "address": optional("address"),
+        "bytes": required("bytes"),
+        "kind": optional("memKind"),
+        "operation": required("memoryOperationType"),  # ENUM_CUDA_DEV_MEM_EVENT_OPER
         "name": Column(("name",), text=True, mixed=True),
         "pool": Column(("localMemoryPoolAddress",), none=0),
-        "reserved": maybe("localMemoryPoolSize"),
-        "allocated": maybe("localMemoryPoolUtilizedSize"),
+        "reserved": optional("localMemoryPoolSize"),
+        "allocated": optional("localMemoryPoolUtilizedSize"),
     },
     detail="memory",
 )
-LAUNCHES = Table(  # runtime and driver calls alike
+LAUNCHES = Table(  # calls of the runtime and of the driver
     "CUPTI_ACTIVITY_KIND_RUNTIME",
     {
-        **_WHEN,
-        "thread": maybe("globalTid"),
-        "correlation": maybe("correlationId"),
-        "name": maybe("nameId"),
+        **_TIMES,
+        "thread": optional("globalTid"),
+        "correlation": optional("correlationId"),
+        "name": optional("nameId"),
     },
     core=True,
 )
@@ -144,14 +300,14 @@ _JSON, _NUMBERS = ("jsonText", "jsonTextId"), ("doubleValue", "floatValue")
 ANNOTATIONS = Table(
     "NVTX_EVENTS",
     {
-        **_WHEN,
-        "type": Column(("eventType",), needed=True, flags=(*_JSON, *_NUMBERS)),
-        "thread": maybe("globalTid"),
-        "domain": maybe("domainId", missing=0),
+        **_TIMES,
+        "type": Column(("eventType",), required=True, flags=(*_JSON, *_NUMBERS)),
+        "thread": optional("globalTid"),
+        "domain": optional("domainId", missing=0),
         "category": detail("category", missing=0),
         "color": detail("color"),
-        "payload": maybe("int64Value", "uint64Value", "int32Value", "uint32Value"),
-        # Some writers put the name itself where its id belongs; SQLite lets them.
+        "payload": optional("int64Value", "uint64Value", "int32Value", "uint32Value"),
+        # Some writers store the name itself in the column of its id; SQLite allows it.
         "text_id": Column(("textId",), mixed=True),
         "text": Column(("text", "textId"), text=True, mixed=True),
         "json": Column(_JSON[:1], text=True, mixed=True, rare=True),
@@ -160,90 +316,93 @@ ANNOTATIONS = Table(
     },
     core=True,
 )
-_NODE = {
-    "time": needed("start"),
-    "thread": maybe("globalTid"),
-    "node": maybe("graphNodeId"),
-    "original": maybe("originalGraphNodeId"),
+_GRAPH_NODE = {
+    "time": required("start"),
+    "thread": optional("globalTid"),
+    "node": optional("graphNodeId"),
+    "original": optional("originalGraphNodeId"),
 }
-GRAPH_NODES = (  # creations of graph nodes; the older name has come to stand for creations of graphs
-    Table("CUDA_GRAPH_NODE_EVENTS", _NODE),
-    Table("CUDA_GRAPH_EVENTS", _NODE),
+GRAPH_NODES = (  # graph nodes; the second table is of creations of graphs in newer exports
+    Table("CUDA_GRAPH_NODE_EVENTS", _GRAPH_NODE),
+    Table("CUDA_GRAPH_EVENTS", _GRAPH_NODE),
 )
-OVERHEAD = Table(  # the profiler's own work; the type and the call not in all versions
+OVERHEAD = Table(  # the profiler's own work; type and call are absent in some versions
     "PROFILER_OVERHEAD",
     {
-        **_WHEN,
-        "thread": maybe("globalTid"),
-        "correlation": maybe("correlationId"),
-        "name": maybe("nameId"),
+        **_TIMES,
+        "thread": optional("globalTid"),
+        "correlation": optional("correlationId"),
+        "name": optional("nameId"),
     },
     detail="overhead",
 )
-DIAGNOSTICS = Table(  # what the profiler says of the capture; an id of a string in some versions
+DIAGNOSTICS = Table(  # messages of the profiler; ids of strings in some versions
     "DIAGNOSTIC_EVENT",
     {
-        "time": needed("timestamp"),
-        "process": maybe("globalPid"),
-        "source": maybe("source"),  # ENUM_DIAGNOSTIC_SOURCE_TYPE
-        "severity": maybe("severity"),  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL
+        "time": required("timestamp"),
+        "process": optional("globalPid"),
+        "source": optional("source"),  # ENUM_DIAGNOSTIC_SOURCE_TYPE
+        "severity": optional("severity"),  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL
         "text_id": Column(("textId",), mixed=True),
         "text": Column(("text", "textId"), text=True, mixed=True),
     },
     detail="diagnostics",
 )
-BESIDE = {  # what else may be recorded, at a cost: it is known how much of it there is, nothing more
+COUNTED_TABLES = {  # other records, which cost time in the program; only counted
     "calls of the OS runtime": Table("OSRT_API", {}),
     "samples of the CPU": Table("COMPOSITE_EVENTS", {}),
     "context switches of threads": Table("SCHED_EVENTS", {}),
 }
-PROCESSES = Table("PROCESSES", {"process": maybe("globalPid"), "name": text("name")})
+PROCESSES = Table("PROCESSES", {"process": optional("globalPid"), "name": text("name")})
 THREADS = Table(
     "ThreadNames",
-    {"thread": maybe("globalTid"), "name": maybe("nameId"), "priority": maybe("priority")},
+    {"thread": optional("globalTid"), "name": optional("nameId"), "priority": optional("priority")},
 )
 GPUS = Table(
     "TARGET_INFO_GPU",
     {
-        "gpu": maybe("id"),
-        "device": maybe("cuDevice", "id"),
+        "gpu": optional("id"),
+        "device": optional("cuDevice", "id"),
         "name": text("name"),
-        "memory_bytes": maybe("totalMemory"),
-        "memory_bandwidth": maybe("memoryBandwidth"),
-        "clock_hz": maybe("clockRate"),
-        "l2_bytes": maybe("l2CacheSize"),
-        "compute_major": maybe("computeMajor"),
-        "compute_minor": maybe("computeMinor"),
-        "sm_count": maybe("smCount"),
-        "warp_size": maybe("threadsPerWarp"),
-        "warps_per_sm": maybe("maxWarpsPerSm"),
-        "blocks_per_sm": maybe("maxBlocksPerSm"),
-        "threads_per_block": maybe("maxThreadsPerBlock"),
-        "registers_per_sm": maybe("maxRegistersPerSm"),
-        "registers_per_block": maybe("maxRegistersPerBlock"),
-        "shared_per_sm": maybe("maxShmemPerSm"),
-        "shared_per_block": maybe("maxShmemPerBlock"),
-        "shared_per_block_optin": maybe("maxShmemPerBlockOptin"),
+        "memory_bytes": optional("totalMemory"),
+        "memory_bandwidth": optional("memoryBandwidth"),
+        "clock_hz": optional("clockRate"),
+        "l2_bytes": optional("l2CacheSize"),
+        "compute_major": optional("computeMajor"),
+        "compute_minor": optional("computeMinor"),
+        "sm_count": optional("smCount"),
+        "warp_size": optional("threadsPerWarp"),
+        "warps_per_sm": optional("maxWarpsPerSm"),
+        "blocks_per_sm": optional("maxBlocksPerSm"),
+        "threads_per_block": optional("maxThreadsPerBlock"),
+        "registers_per_sm": optional("maxRegistersPerSm"),
+        "registers_per_block": optional("maxRegistersPerBlock"),
+        "shared_per_sm": optional("maxShmemPerSm"),
+        "shared_per_block": optional("maxShmemPerBlock"),
+        "shared_per_block_optin": optional("maxShmemPerBlockOptin"),
     },
 )
 DEVICES = Table(  # from 3.20 on: which GPU a process calls device 0
     "TARGET_INFO_CUDA_DEVICE",
-    {"gpu": maybe("gpuId"), "device": maybe("cudaId"), "pid": maybe("pid")},
+    {"gpu": optional("gpuId"), "device": optional("cudaId"), "pid": optional("pid")},
 )
 SESSION = Table("ANALYSIS_DETAILS", {"duration": Column(("duration",), mixed=True)})
-EPOCH = Table("TARGET_INFO_SESSION_START_TIME", {"epoch": maybe("utcEpochNs")})
-_SAID = {"name": text("name"), "value": text("value")}
-SYSTEM = Table("TARGET_INFO_SYSTEM_ENV", _SAID)
-HOST, ENVIRONMENT = "Hostname", "DeviceEnvironment"  # rows of it; NAME=value with NULs between
-CAPTURE = Table("META_DATA_CAPTURE", _SAID)  # in newer exports
-OF_PROGRAM = "PROCESS_0:ENVIRONMENT_VARIABLE"  # rows of it, the program's own: NAME="value"
+EPOCH = Table("TARGET_INFO_SESSION_START_TIME", {"epoch": optional("utcEpochNs")})
+_NAME_VALUE = {"name": text("name"), "value": text("value")}
+SYSTEM = Table("TARGET_INFO_SYSTEM_ENV", _NAME_VALUE)
+HOST, ENVIRONMENT = "Hostname", "DeviceEnvironment"  # rows of SYSTEM; NAME=value, separated by NUL
+DRIVER, DISCRETE_GPU = "NvDriverVersion", "HasDiscreteGpu"  # rows of SYSTEM; "0" without a GPU
+CAPTURE = Table("META_DATA_CAPTURE", _NAME_VALUE)  # in newer exports
+PROGRAM_ENVIRONMENT = (
+    "PROCESS_0:ENVIRONMENT_VARIABLE"  # rows of CAPTURE, of the program: NAME="value"
+)
 VERSIONS = (  # renamed after 3.1
-    Table("META_DATA_EXPORT", _SAID),
-    Table("EXPORT_META_DATA", _SAID),
+    Table("META_DATA_EXPORT", _NAME_VALUE),
+    Table("EXPORT_META_DATA", _NAME_VALUE),
 )
 PRODUCT_VERSION, SCHEMA_VERSION = "EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION"
 
-READ = {  # everything that a report is made of, by the name it is read under
+READ = {  # every table that is read, by our name
     "strings": STRINGS,
     "kernels": KERNELS,
     "copies": COPIES,
@@ -271,16 +430,23 @@ READ = {  # everything that a report is made of, by the name it is read under
     "versions_old": VERSIONS[1],
 }
 
-# What `scrub` leaves of an export. Of every table all numbers but for those that are emptied; of texts these alone.
-EMPTIED = {  # table: what it holds
+# Rows of `SYSTEM`, `CAPTURE` and `VERSIONS` that tell who ran the program where. A name that starts with `:`
+# stands after the number of a process: PROCESS_0:ARGUMENT_2.
+HOST_ROWS = (HOST, "EXPORT_HOST", "DEVICE_DISPLAY_NAME")
+USER_ROWS = ("EXPORT_USER", ":USER_NAME")
+ARGUMENT_ROW = re.compile(r"(?P<process>.*):ARGUMENT_(?P<number>\d+)")
+COMMAND_ROWS = ("COMMAND", ":COMMAND")  # a path, or a whole command line
+
+# What `scrub` keeps: all numbers of every table that is not emptied, and the texts in KEPT_TEXTS.
+EMPTIED_TABLES = {  # table: its contents
     "TARGET_INFO_SYSTEM_ENV": "facts of the machine and its environment variables",
     "META_DATA_CAPTURE": "settings of the capture: command line, environment, paths",
     "ProcessStreams": "what processes printed",
     "DIAGNOSTIC_EVENT": "what the profiler said, with paths and names of processes",
 }
-SAYING = {  # texts that stay; a prefix of a table's name ends in *
+KEPT_TEXTS = {  # columns by table; a name that ends in * is a prefix
     "ENUM_*": ("name", "label"),
-    "NVTX_EVENTS": ("text", "jsonText", "textId", "jsonTextId"),  # texts where ids belong, too
+    "NVTX_EVENTS": ("text", "jsonText", "textId", "jsonTextId"),  # ids, or texts in their place
     "CUPTI_ACTIVITY_KIND_*": ("shortName", "demangledName", "mangledName", "nameId"),
     "CUDA_GPU_MEMORY_USAGE_EVENTS": ("name",),
     "NVTX_PAYLOAD_*": ("name", "description"),
@@ -289,9 +455,9 @@ SAYING = {  # texts that stay; a prefix of a table's name ends in *
     "TARGET_INFO_SESSION_START_TIME": ("utcTime", "localTime"),
     "UnwindMethodType": ("name",),
 }
-# Columns of any table whose numbers are ids of texts that stay: names of kernels, calls, ranges, functions.
-NAMING = frozenset(
+# Columns of any table that hold ids of kept strings: names of kernels, calls, ranges, functions.
+STRING_ID_COLUMNS = frozenset(
     "shortName demangledName mangledName nameId textId jsonTextId name symbol".split()
 )
-# Columns of hardware, in lower case.
-IDENTIFYING = frozenset("guid uuid serial mac macaddress nodeguid portguid".split())
+# Columns that identify hardware, in lower case.
+HARDWARE_ID_COLUMNS = frozenset("guid uuid serial mac macaddress nodeguid portguid".split())

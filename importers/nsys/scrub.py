@@ -1,258 +1,285 @@
-"""A copy of an export without what says who ran it, where, and with which secrets.
+"""Copy an export without the data that identifies users, machines and secrets.
 
-The copy is made anew, table by table: numbers as they are, of texts only those that `schema` names. What is not
-known cannot stay by mistake. Triggers, views, indexes and free pages of the original are not copied.
+The copy is written table by table: all numbers, and only those texts that `schema` names; unknown
+columns lose their texts. Triggers, views, indexes and free pages are not copied.
 """
 
 from __future__ import annotations
 
-import re
+import errno
+import os
+import shlex
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from importers.errors import NotAReport
+from importers.errors import NotAReport, ReportError
 from importers.nsys import schema
-from importers.nsys.read import sound
+from importers.nsys.read import check_file
+from importers.nsys.secrets import REMOVED, Secrets
 
-# -- What must not stand in a name that stays: host and user, secret variables, folders of this machine
-
-
-REMOVED = "(removed)"
-SHORTEST = 4  # characters: "vm" as the name of a host would be found in every second word
-SECRET = re.compile(
-    r"TOKEN|KEY|SECRET|PASS|PWD|CRED|AUTH|COOKIE|PRIVATE|_URL$|_URI$|DSN|CONN|WEBHOOK",
-    re.IGNORECASE,
-)
-WHOSE = frozenset("USER LOGNAME USERNAME SUDO_USER SLURM_JOB_USER HOSTNAME HOST".split())
-# Values that tell nothing, and that stand in names: a kernel's <float, false>, a function find_root.
-COMMON = frozenset("true false none null root user admin default localhost python".split())
-LETTER = re.compile(r"[A-Za-z0-9]")
-VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-LOGIN = re.compile(r"://([^/\s:@]+)(?::([^/\s@]+))?@")  # of an address
-# Folders of machines, not of models: "/layers/0/attn" is a fine name. A home's owner goes even where nothing follows.
-ROOTS = (
-    r"tmp|var|opt|usr|mnt|media|srv|etc|proc|run|work|workspace|workdir|scratch|project|projects|data|datasets"
-    r"|lustre|gpfs|nfs|fsx|efs|s3|gs|Volumes|private|content|kaggle|shared|storage|cluster"
-)
-PART = r"[^/\\:;,\"'()<>|\r\n]+"
-FOLDERS = re.compile(
-    rf"(?:/(?:home\d*|homes|Users)/{PART}|[A-Za-z]:\\Users\\{PART}|/root|(?<![\w:])~\w+(?=/))(?:[/\\](?:{PART}[/\\])*|(?=$|[^\w/\\]))"
-    rf"|(?:/(?:{ROOTS})|[A-Za-z]:(?=\\))(?:[/\\]{PART})*[/\\]"
-)
+IS_TEXT = "typeof({0}) IN ('text', 'blob')"
+USED_IDS = "scrub_used"  # a temporary table: ids of kept strings
+BATCH = 5_000  # texts that are searched at once
+STEPS = 1_000_000  # of SQLite between two looks for an interrupt, about 20 ms
 
 
-@dataclass
-class Secrets:
-    """Words that are to go, and how often each kind went."""
-
-    words: set[str] = field(default_factory=set)
-    variables: set[str] = field(default_factory=set)  # names, of environment variables
-    cleaned: int = 0  # texts that were changed
-
-    def environment(self, text: str) -> None:
-        """Learn from variables, NAME=value with a NUL or a line's end between."""
-        name = ""
-        for entry in re.split(r"[\0\n]", text):
-            found = VARIABLE.fullmatch(entry)
-            if found:
-                name = found[1]
-                self.variables.add(name)
-            # A line that names no variable goes on with the value of the last.
-            value = found[2] if found else entry
-            if SECRET.search(name) or name in WHOSE:
-                self.learn([value, *(word for pair in LOGIN.findall(value) for word in pair)])
-
-    def host(self, name: str) -> None:
-        """Learn the name of a machine, whole and without its domain."""
-        self.learn([name, name.partition(".")[0]])
-
-    def learn(self, words: Iterable[str]) -> None:
-        """Have these words go wherever they stand."""
-        told = (word.strip() for word in words)
-        self.words |= {
-            word
-            for word in told
-            if len(word) >= SHORTEST and word.lower() not in COMMON and not _is_number(word)
-        }
-
-    def clean(self, text: str | None) -> str | None:
-        """Return a text without any of them, its paths without their folders."""
-        if text is None:
-            return None
-        found = self._known.sub(REMOVED, FOLDERS.sub("…/", text))
-        self.cleaned += found != text
-        return found
-
-    def in_it(self, text: str) -> bool:
-        """Tell whether one of the words stands in a text."""
-        return self._known.search(text) is not None
-
-    @cached_property
-    def _known(self) -> re.Pattern[str]:
-        """All words, as whole words; to be asked for when all are learnt."""
-        longest_first = sorted(self.words, key=len, reverse=True)
-        return re.compile("|".join(map(_whole, longest_first)) or r"(?!)", re.IGNORECASE)
-
-
-def _whole(word: str) -> str:
-    """Return a pattern for a word as a whole; an end that is no letter or digit parts it from whatever follows."""
-    before, after = (LETTER.match(end) is not None for end in (word[0], word[-1]))
-    return f"{'(?<![A-Za-z0-9])' if before else ''}{re.escape(word)}{'(?![A-Za-z0-9])' if after else ''}"
-
-
-def _is_number(word: str) -> bool:
-    return word.replace(".", "").replace("-", "").isdigit()
-
-
-# -- A copy of an export without what says who ran it, where, and with which secrets
-
-
-TEXT = "typeof({0}) IN ('text', 'blob')"
-USED = "scrub_used"  # a temporary table: ids of texts that stay
+class SuspiciousTextError(ReportError):
+    """Texts that look like secrets would remain in a copy that must have none."""
 
 
 @dataclass(frozen=True)
-class Removed:
-    """What a copy lacks."""
+class Removals:
+    """The kinds of data removed from a copy."""
 
-    rows: dict[str, int]  # of tables that are emptied
-    variables: int  # of the environment, within these rows
-    texts: int  # of the table of strings, which nothing that stays refers to
-    values: dict[str, int]  # texts in other tables, by table.column
-    cleaned: int  # names that stay, with something taken out
+    rows: dict[str, int]  # of emptied tables
+    variables: int  # of the environment, in these rows
+    texts: int  # strings that no kept row refers to
+    values: dict[str, int]  # removed texts of other tables, by table.column
+    replaced: dict[str, int]  # places in kept texts, by the kind of what stood there, most first
+    suspicious: dict[str, int]  # words that stay and look like secrets: in how many texts each is
 
 
-def scrub(source: Path, target: Path) -> Removed:
-    """Write ``target``, which must not exist, from an export; raises `ReportError` if that is no sound one."""
-    sound(source)
+def scrub(
+    source: Path,
+    target: Path,
+    *,
+    keep: Collection[str] = (),
+    also: Collection[str] = (),
+    strict: bool = False,
+) -> Removals:
+    """Write a copy of an export to ``target``, a file that is new or empty.
+
+    ``keep`` are words that stay, ``also`` words that are removed wherever they occur. Raises
+    `ReportError` if ``source`` is damaged or no export, `SuspiciousTextError` with ``strict`` if words
+    remain that look like secrets, and OSError if ``target`` cannot be written.
+    """
+    check_file(source)
+    secrets = Secrets(keep=frozenset(word.lower() for word in keep))
+    secrets.add(also, "given by --also")
     with closing(sqlite3.connect(target.absolute(), uri=True, isolation_level=None)) as database:
-        database.text_factory = lambda raw: raw.decode(errors="replace")
-        database.execute("PRAGMA journal_mode = OFF")
-        database.execute("PRAGMA trusted_schema = OFF")
+        copy = _Copy(database, secrets)
         try:
-            database.execute(
-                "ATTACH ? AS old", (f"{source.absolute().as_uri()}?mode=ro&immutable=1",)
-            )
-            return _Copy(database).made(source.name)
-        except sqlite3.DatabaseError as error:
-            raise NotAReport(
-                f"{source.name}: damaged ({error}); export or copy it again"
-            ) from error
+            removals = copy.write(source)
+        except sqlite3.Error as error:
+            raise _explained(error, source) from error
+    if strict and removals.suspicious:
+        words = ", ".join(list(removals.suspicious)[:5])
+        raise SuspiciousTextError(
+            f"{source.name}: {len(removals.suspicious)} words look like secrets ({words});"
+            " remove them with --also, or accept them with --keep"
+        )
+    return removals
+
+
+def _explained(error: sqlite3.Error, source: Path) -> BaseException:
+    """Return what an error of SQLite means: an interrupt, a full disk, or a damaged source."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code == sqlite3.SQLITE_INTERRUPT:
+        return KeyboardInterrupt()
+    if code == sqlite3.SQLITE_FULL:
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return NotAReport(f"{source.name}: damaged ({error}); export or copy it again")
 
 
 class _Copy:
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._sql = database.execute
-        self._tables = dict(self._columns())
-        self._secrets = Secrets()
-        self._values: dict[str, int] = {}
-        database.create_function("cleaned", 1, self._secrets.clean, deterministic=True)
-        database.create_function("last_part", 1, _last_part, deterministic=True)
+    """A copy in the making.
 
-    def made(self, name: str) -> Removed:
+    Texts are handed over as bytes, since an export may hold texts that are no valid UTF-8. What
+    SQLite calls for each of them is a look-up alone, which an interrupt cannot end halfway.
+    """
+
+    def __init__(self, database: sqlite3.Connection, secrets: Secrets) -> None:
+        self._database = database
+        self._sql = database.execute
+        self._secrets = secrets
+        self._tables: dict[str, dict[str, str]] = {}
+        self._values: dict[str, int] = {}
+        self._encoding = "UTF-8"
+        self._changed: dict[bytes, str] = {}  # cleaned texts, where they differ
+        self._programs: dict[bytes, str] = {}  # cleaned last parts of the paths of processes
+        self._suspicious: Counter[str] = Counter()
+        database.text_factory = lambda raw: raw.decode(errors="replace")
+        # Python sees an interrupt only while it runs, and SQLite must be told.
+        database.set_progress_handler(lambda: False, STEPS)
+
+    def write(self, source: Path) -> Removals:
+        self._attach(source)
+        self._tables = dict(self._columns())
         if schema.STRINGS.name not in self._tables:
-            raise NotAReport(f"{name}: an SQLite database, but not an Nsight Systems export")
+            raise NotAReport(f"{source.name}: an SQLite database, but not an Nsight Systems export")
         self._learn()
         self._sql("BEGIN")
-        rows = {t: self._count(t) for t in schema.EMPTIED if t in self._tables}
+        rows = {t: self._count(t) for t in schema.EMPTIED_TABLES if t in self._tables}
         for table, columns in self._tables.items():
-            # One whose very name says it is none of nsys'.
-            telling = any(map(self._secrets.in_it, (table, *columns)))
-            if table != schema.STRINGS.name and not telling:
+            # A table whose name contains a secret is not nsys'.
+            has_secret = any(map(self._secrets.occurs_in, (table, *columns)))
+            if table != schema.STRINGS.name and not has_secret:
                 self._copy(table, columns)
         texts = self._copy_strings()
         self._sql("COMMIT")
-        said = {table: count for table, count in rows.items() if count}
-        secrets = self._secrets
-        return Removed(said, len(secrets.variables), texts, self._values, secrets.cleaned)
+        return Removals(
+            rows={table: count for table, count in rows.items() if count},
+            variables=len(self._secrets.variables),
+            texts=texts,
+            values=self._values,
+            replaced=dict(self._secrets.removed.most_common()),
+            suspicious=dict(self._suspicious.most_common()),
+        )
+
+    def _attach(self, source: Path) -> None:
+        uri = f"{source.absolute().as_uri()}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(uri, uri=True)) as original:
+            self._encoding = original.execute("PRAGMA encoding").fetchone()[0]
+        self._sql(f"PRAGMA encoding = '{self._encoding}'")  # of both, or they cannot be joined
+        self._sql("PRAGMA journal_mode = OFF")
+        self._sql("PRAGMA trusted_schema = OFF")
+        self._sql("ATTACH ? AS old", (uri,))
+        self._database.create_function("changed", 1, self._changed.get)
+        self._database.create_function("program", 1, self._programs.get)
 
     def _columns(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """Give each ordinary table and its columns, with their types."""
-        kinds = "SELECT name, sql FROM old.sqlite_schema WHERE type = 'table' ORDER BY name"
-        for table, made in self._sql(kinds).fetchall():
-            if not str(made).upper().startswith("CREATE VIRTUAL") and not table.startswith(
+        """Yield each ordinary table and its columns with their types."""
+        tables = "SELECT name, sql FROM old.sqlite_schema WHERE type = 'table' ORDER BY name"
+        for table, sql in self._sql(tables).fetchall():
+            if not str(sql).upper().startswith("CREATE VIRTUAL") and not table.startswith(
                 "sqlite_"
             ):
-                found = self._sql("SELECT name, type FROM pragma_table_info(?, 'old')", (table,))
-                yield table, dict(found.fetchall())
+                columns = self._sql("SELECT name, type FROM pragma_table_info(?, 'old')", (table,))
+                yield table, dict(columns.fetchall())
+
+    # -- What is secret
 
     def _learn(self) -> None:
-        """Find out what must not stand in names."""
-        for name, value in self._said(schema.EMPTIED):
-            self._secrets.environment(value)
-            if "host" in name.lower():
-                self._secrets.host(value)
-        for name, value in self._said(ABOUT):
-            if name.endswith(("_HOST", "_USER")):
-                self._secrets.host(value)
+        """Learn the words that must not occur in texts."""
+        arguments: dict[str, dict[int, str]] = {}
+        for name, value in self._names_and_values((*schema.EMPTIED_TABLES, *VERSION_TABLES)):
+            self._secrets.learn_environment(value)
+            if match := schema.ARGUMENT_ROW.fullmatch(name):
+                arguments.setdefault(match["process"], {})[int(match["number"])] = value
+            if name.endswith(schema.COMMAND_ROWS):
+                self._secrets.learn_arguments(_words(value))
+            if name.endswith(schema.HOST_ROWS):
+                self._secrets.learn_facts((), [value])
+            if name.endswith(schema.USER_ROWS):
+                self._secrets.learn_facts([value], ())
+        for of_process in arguments.values():
+            self._secrets.learn_arguments([of_process[number] for number in sorted(of_process)])
 
-    def _said(self, tables: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """Give what tables of names and values say."""
+    def _names_and_values(self, tables: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Yield the rows of tables of names and values."""
         for table in tables:
             if {"name", "value"} <= self._tables.get(table, {}).keys():
                 for name, value in self._sql(f"SELECT name, value FROM old.{_quoted(table)}"):
                     yield str(name), str(value)
 
-    def _copy(self, table: str, columns: dict[str, str]) -> None:
-        made = ", ".join(f"{_quoted(c)} {_kind(kind)}" for c, kind in columns.items())
-        self._sql(f"CREATE TABLE main.{_quoted(table)} ({made})")
-        if table in schema.EMPTIED:
-            return
-        chosen = ", ".join(self._chosen(table, column) for column in columns)
-        self._sql(f"INSERT INTO main.{_quoted(table)} SELECT {chosen} FROM old.{_quoted(table)}")
+    # -- Tables
 
-    def _chosen(self, table: str, column: str) -> str:
-        """Return what a column's value becomes, as SQL; counts the texts that go."""
-        name, is_text = _quoted(column), TEXT.format(_quoted(column))
-        if table == schema.PROCESSES.name and column == "name":
-            return f"CASE WHEN {is_text} THEN cleaned(last_part({name})) ELSE {name} END"
-        stays = VERSION if table in ABOUT else "0"
-        if column.lower() in schema.IDENTIFYING:
+    def _copy(self, table: str, columns: dict[str, str]) -> None:
+        declarations = ", ".join(f"{_quoted(c)} {_type(kind)}" for c, kind in columns.items())
+        self._sql(f"CREATE TABLE main.{_quoted(table)} ({declarations})")
+        if table in schema.EMPTIED_TABLES:
+            return
+        expressions = ", ".join(self._expression(table, column) for column in columns)
+        self._sql(
+            f"INSERT INTO main.{_quoted(table)} SELECT {expressions} FROM old.{_quoted(table)}"
+        )
+
+    def _expression(self, table: str, column: str) -> str:
+        """Return the SQL expression of a column in the copy; counts the texts that are removed."""
+        name, raw = _quoted(column), f"CAST({_quoted(column)} AS BLOB)"
+        is_text = IS_TEXT.format(name)
+        if column.lower() in schema.HARDWARE_ID_COLUMNS:
             return "NULL"
-        if column in _saying(table):
-            return f"CASE WHEN typeof({name}) = 'text' THEN cleaned({name}) WHEN {is_text} THEN NULL ELSE {name} END"
-        gone = f"{is_text} AND NOT {stays}"
-        count = self._sql(f"SELECT count(*) FROM old.{_quoted(table)} WHERE {gone}").fetchone()[0]
-        if count:
+        if table == schema.PROCESSES.name and column == "name":
+            self._clean_programs(f"SELECT DISTINCT {raw} FROM old.{_quoted(table)} WHERE {is_text}")
+            return f"CASE WHEN {is_text} THEN program({raw}) ELSE {name} END"
+        if column in _kept_text_columns(table):
+            is_kept = f"typeof({name}) = 'text'"
+            self._clean(f"SELECT DISTINCT {raw} FROM old.{_quoted(table)} WHERE {is_kept}")
+            changed = f"coalesce(changed({raw}), {name})"
+            return f"CASE WHEN {is_kept} THEN {changed} WHEN {is_text} THEN NULL ELSE {name} END"
+        is_removed = f"{is_text} AND NOT {IS_VERSION_ROW if table in VERSION_TABLES else '0'}"
+        counted = f"SELECT count(*) FROM old.{_quoted(table)} WHERE {is_removed}"
+        if count := self._sql(counted).fetchone()[0]:
             self._values[f"{table}.{column}"] = count
-        return f"CASE WHEN {gone} THEN NULL ELSE {name} END"
+        return f"CASE WHEN {is_removed} THEN NULL ELSE {name} END"
 
     def _copy_strings(self) -> int:
-        """Copy the texts that something refers to that stays; return how many did not."""
-        self._sql(f"CREATE TEMP TABLE {USED} (id PRIMARY KEY) WITHOUT ROWID")
+        """Copy the strings that a kept row refers to; return the number of all others."""
+        self._sql(f"CREATE TEMP TABLE {USED_IDS} (id PRIMARY KEY) WITHOUT ROWID")
         for table, columns in self._tables.items():
-            if table in {*schema.EMPTIED, schema.STRINGS.name}:
+            if table in {*schema.EMPTIED_TABLES, schema.STRINGS.name}:
                 continue
-            for column in schema.NAMING & columns.keys():
+            for column in schema.STRING_ID_COLUMNS & columns.keys():
                 name = _quoted(column)
                 self._sql(
-                    f"INSERT OR IGNORE INTO temp.{USED} SELECT {name} FROM old.{_quoted(table)}"
+                    f"INSERT OR IGNORE INTO temp.{USED_IDS} SELECT {name} FROM old.{_quoted(table)}"
                     f" WHERE typeof({name}) = 'integer'"
                 )
         strings = _quoted(schema.STRINGS.name)
         self._sql(f"CREATE TABLE main.{strings} (id INTEGER PRIMARY KEY, value TEXT)")
-        stays = f"id IN (SELECT id FROM temp.{USED})"
+        is_kept = f"id IN (SELECT id FROM temp.{USED_IDS})"
+        raw = "CAST(value AS BLOB)"
+        self._clean(f"SELECT {raw} FROM old.{strings} WHERE {is_kept} AND value IS NOT NULL")
         self._sql(
-            f"INSERT INTO main.{strings} SELECT id, CASE WHEN {stays} THEN cleaned(value) ELSE ? END"
-            f" FROM old.{strings}",
+            f"INSERT INTO main.{strings} SELECT id,"
+            f" CASE WHEN {is_kept} THEN coalesce(changed({raw}), value) ELSE ? END FROM old.{strings}",
             (REMOVED,),
         )
-        return int(self._sql(f"SELECT count(*) FROM old.{strings} WHERE NOT {stays}").fetchone()[0])
+        return int(
+            self._sql(f"SELECT count(*) FROM old.{strings} WHERE NOT {is_kept}").fetchone()[0]
+        )
 
     def _count(self, table: str) -> int:
         return int(self._sql(f"SELECT count(*) FROM old.{_quoted(table)}").fetchone()[0])
 
+    # -- Texts
 
-ABOUT = {versions.name for versions in schema.VERSIONS}
-VERSION = "name LIKE 'EXPORT\\_%VERSION%' ESCAPE '\\'"
+    def _clean(self, texts: str) -> None:
+        """Clean the texts that a query gives as `raw`, once each."""
+        rows = self._sql(texts)
+        while batch := [raw for (raw,) in rows.fetchmany(BATCH)]:
+            new = [raw for raw in batch if raw not in self._changed]
+            decoded = [raw.decode(self._encoding, "replace") for raw in new]
+            cleaned = self._cleaned(decoded)
+            for raw, before, after in zip(new, decoded, cleaned, strict=True):
+                if after != before:
+                    self._changed[raw] = after
+
+    def _clean_programs(self, paths: str) -> None:
+        """Clean the last parts of the paths that a query gives as `raw`."""
+        rows = [raw for (raw,) in self._sql(paths)]
+        names = [_last_part(raw.decode(self._encoding, "replace")) for raw in rows]
+        self._programs.update(zip(rows, self._cleaned(names), strict=True))
+
+    def _cleaned(self, texts: list[str]) -> list[str]:
+        cleaned = self._secrets.clean(texts)
+        for text in cleaned:
+            self._suspicious.update({*self._secrets.suspicious(text)})
+        return cleaned
 
 
-def _saying(table: str) -> tuple[str, ...]:
-    for name, columns in schema.SAYING.items():
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # an open quote
+        return command.split()
+
+
+def _last_part(path: str) -> str:
+    return PurePath(path.replace("\\", "/")).name
+
+
+VERSION_TABLES = {versions.name for versions in schema.VERSIONS}
+IS_VERSION_ROW = "name LIKE 'EXPORT\\_%VERSION%' ESCAPE '\\'"
+
+
+def _kept_text_columns(table: str) -> tuple[str, ...]:
+    for name, columns in schema.KEPT_TEXTS.items():
         if table == name or (name.endswith("*") and table.startswith(name[:-1])):
             return columns
     return ()
@@ -262,11 +289,6 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _kind(kind: str) -> str:
-    """Return a column's type; what is no plain word is left out, for it is put into a statement."""
-    return kind if kind.isalpha() else ""
-
-
-def _last_part(path: str | bytes) -> str:
-    text = path.decode(errors="replace") if isinstance(path, bytes) else path
-    return PurePath(text.replace("\\", "/")).name
+def _type(type_: str) -> str:
+    """Return a column's type, '' unless it is a single word: it becomes part of a statement."""
+    return type_ if type_.isalpha() else ""

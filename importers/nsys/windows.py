@@ -1,6 +1,6 @@
-"""An export read in windows of host time: each a report of its own, small enough for the memory there is.
+"""Read an export in windows of host time; each is a `Capture` that fits into memory.
 
-The invariant: what a window's rows say is what they say in the whole report, and every row is counted in one window.
+A row of a window has the same meaning as in the whole report, and each row counts in one window.
 """
 
 from __future__ import annotations
@@ -8,55 +8,57 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from importers import frames
-from importers.columns import Columns, Database, Query, ints_of
+from importers.capture import Capture
 from importers.errors import NotAReport
 from importers.frames import MISSING
 from importers.nsys import schema
-from importers.nsys.devices import only_process
+from importers.nsys.devices import fill_process
 from importers.nsys.read import (
-    Whole,
-    complete,
+    ExportFacts,
+    check_file,
     devices,
-    facts_of,
-    flags,
-    queries_of,
-    report_of,
-    sound,
+    export_facts,
+    export_queries,
+    readable_tables,
+    take_flags,
+    to_capture,
+    with_all_columns,
 )
+from importers.nsys.schema import Details, Present
 from importers.nsys.survey import (
+    DEVICE_TABLES,
+    EVENT_TABLES,
     FOREVER,
-    LONG,
-    MOST_PHASES,
-    ON_DEVICE,
+    MAX_PHASES,
+    AnnotationKinds,
     Flags,
     Part,
-    Wanted,
     chunks,
-    concatenated,
-    cuts,
+    concat_columns,
     distinct,
-    picked,
+    kinds_of_annotations,
     read,
-    surveyed,
-    wanted,
+    survey_export,
+    take_rows,
+    window_cuts,
 )
-from importers.nsys.table import Details, Present
-from importers.report import Report
-from importers.texts import Ints
+from importers.sqlite_columns import Columns, Database, Query, ints_of
+from importers.texts import Ints, Texts
 
-FEW_STRINGS = 1 << 16  # kept from window to window
-LEAST_ROWS, MOST_ROWS = 1 << 13, 1 << 18  # read at a time
-PER_WINDOW = 8  # chunks, at least
-FRAMES = {
+MAX_CACHED_STRINGS = 1 << 16  # strings that are kept for all windows
+MIN_ROWS, MAX_ROWS = 1 << 13, 1 << 18  # rows that are read at a time
+CHUNKS_PER_WINDOW = 8  # at least
+FRAME_OF_TABLE = {
     "launches": "launches",
     "annotations": "ranges",
-}  # of the long tables; all others' are activities
-NAMING = {  # columns that hold ids of strings
+}  # of event tables; the others are activities
+STRING_ID_COLUMNS = {  # columns of string ids
     "launches": ("name",),
     "kernels": ("name", "full_name", "mangled"),
     "annotations": ("text_id", "json_id"),
@@ -65,8 +67,8 @@ NAMING = {  # columns that hold ids of strings
 
 
 @dataclass(frozen=True)
-class Rows:
-    """How many rows the long tables of an export have."""
+class RowCounts:
+    """The numbers of rows of the event tables of an export."""
 
     launches: int
     activities: int
@@ -75,122 +77,200 @@ class Rows:
 
 @dataclass(frozen=True)
 class Window:
-    """One window: a report of its rows, which ranges begin in it, and which are in other windows too.
+    """A window: the capture of its rows.
 
-    ``number`` is the row that each has in the frames of the whole report; ``edges`` are from when to when it is;
-    ``later`` is the first start of an activity of any window behind it.
+    ``begun`` masks the ranges that begin in it, ``spanning`` those that other windows have as well.
+    ``number`` is the row of each row in the frames of the whole report, by frame. ``edges`` are
+    begin and end of the window in ns. ``next_activity`` is the first start of an activity in any
+    later window.
     """
 
-    report: Report
+    capture: Capture
     begun: Flags
-    carried: Flags
+    spanning: Flags
     number: Mapping[str, Ints]
     edges: tuple[int, int]
-    later: int
+    next_activity: int
 
 
-def rows(path: Path) -> Rows:
-    """Look up how many rows there are; NotAReport for what is no sound export."""
-    sound(path)
+def row_counts(path: Path) -> RowCounts:
+    """Return the numbers of rows; raises NotAReport if the file is no complete export."""
+    check_file(path)
     with Database(path) as database:
-        queries = queries_of(path, database.tables(), details=False)
-        bounds = database.bounds([q.table for t, q in queries.items() if t in LONG])
-    many = {
-        t: max(0, b - a + 1) for t in LONG if t in queries for a, b in [bounds[queries[t].table]]
+        queries = export_queries(path, readable_tables(path, database), details=False)
+        bounds = database.bounds([q.table for t, q in queries.items() if t in EVENT_TABLES])
+    counts = {
+        t: max(0, b - a + 1)
+        for t in EVENT_TABLES
+        if t in queries
+        for a, b in [bounds[queries[t].table]]
     }
-    on_device = sum(many.get(table, 0) for table in ON_DEVICE)
-    return Rows(many.get("launches", 0), on_device, many.get("annotations", 0))
+    activities = sum(counts.get(table, 0) for table in DEVICE_TABLES)
+    return RowCounts(counts.get("launches", 0), activities, counts.get("annotations", 0))
+
+
+SAMPLES, SAMPLE_ROWS = 64, 64
+
+
+@dataclass(frozen=True)
+class NameSample:
+    """The names of some rows, from all over the tables of an export.
+
+    ``ranges`` are texts, ``kernels`` ids of names. An export whose rows have no numbers gives none.
+    """
+
+    ranges: list[str]
+    kernels: list[int]
+
+
+def sample_names(path: Path) -> NameSample:
+    """Return the names of up to 4000 ranges and kernels; raises NotAReport as `row_counts` does."""
+    with Database(path) as database:
+        queries = export_queries(path, readable_tables(path, database), details=False)
+        ranges = kernels = None
+        if "annotations" in queries:
+            strings, query = queries["strings"], queries["annotations"]
+            registered = (
+                f'(SELECT {strings.columns["value"]} FROM "{strings.table}"'
+                f" WHERE {strings.columns['id']} = {query.columns['text_id']})"
+            )
+            text = f"coalesce(nullif({query.columns['text']}, ''), {registered}, '')"
+            ranges = replace(query, columns={"name": text}, texts=frozenset({"name"}))
+        if "kernels" in queries:
+            query = queries["kernels"]
+            kernels = replace(query, columns={"name": query.columns["name"]}, texts=frozenset())
+        texts = [part.decode() for part in _sampled(database, ranges) if isinstance(part, Texts)]
+        ids = [part.tolist() for part in _sampled(database, kernels) if not isinstance(part, Texts)]
+    return NameSample([*chain(*texts)], [*chain(*ids)])
+
+
+def _sampled(database: Database, query: Query | None) -> Iterator[Ints | Texts]:
+    """Yield the names in some stretches of a table's rows."""
+    if query is None or not database.has_rowid(query.table):
+        return
+    first, last = database.bounds([query.table])[query.table]
+    starts = {first + (last - first) * n // SAMPLES for n in range(SAMPLES)}
+    parts = {
+        str(start): replace(query, rows=(start, min(last, start + SAMPLE_ROWS - 1)))
+        for start in sorted(starts)
+        if first <= last
+    }
+    for columns in database.read(parts).values():
+        yield columns["name"]
 
 
 class Windows:
-    """An export, looked over, whose windows may be read."""
+    """The windows of an export that was surveyed."""
 
     def __init__(
         self, path: Path, database: Database, details: Details, count: int, at: Sequence[int] | None
     ) -> None:
         self.path, self.database, self.details = path, database, details
-        self.tables = database.tables()
-        self.queries = queries_of(path, self.tables, details=details)
-        short = {t: q for t, q in self.queries.items() if t not in (*LONG, "strings")}
-        found = database.read(short)
+        self.tables = readable_tables(path, database)
+        self.queries = export_queries(path, self.tables, details=details)
+        self._check_row_numbers()
+        short = {t: q for t, q in self.queries.items() if t not in (*EVENT_TABLES, "strings")}
+        tables = database.read(short)
         self.short = {
-            t: complete(schema.READ[t], found.get(t, {})) for t in schema.READ if t not in LONG
+            t: with_all_columns(schema.READ[t], tables.get(t, {}))
+            for t in schema.READ
+            if t not in EVENT_TABLES
         }
-        cut = (
-            cuts(database, self.queries, count) if at is None else np.unique(np.array(at, np.int64))
+        cuts = (
+            window_cuts(database, self.queries, count)
+            if at is None
+            else np.unique(np.array(at, np.int64))
         )
         largest = max(
-            (database.bounds([q.table])[q.table][1] for t, q in self.queries.items() if t in LONG),
+            (
+                database.bounds([q.table])[q.table][1]
+                for t, q in self.queries.items()
+                if t in EVENT_TABLES
+            ),
             default=0,
         )
-        self.rows = min(MOST_ROWS, max(LEAST_ROWS, largest // max(1, PER_WINDOW * (len(cut) + 1))))
+        self.rows = min(
+            MAX_ROWS, max(MIN_ROWS, largest // max(1, CHUNKS_PER_WINDOW * (len(cuts) + 1)))
+        )
         session = int(ints_of(self.short["session"], "duration").max(initial=MISSING))
-        made = self._made()
-        self.survey = surveyed(database, self.queries, cut, self.rows, made, session)
-        self.whole = self._whole()
+        node_creations = self._node_creations()
+        self.survey = survey_export(
+            database, self.queries, cuts, self.rows, node_creations, session
+        )
+        self.facts = self._export_facts()
         self.strings: Columns | None = None
 
+    def _check_row_numbers(self) -> None:
+        """Raise NotAReport if rows of a large table cannot be selected by their number."""
+        for table in (*EVENT_TABLES, "strings"):
+            query = self.queries.get(table)
+            if query and not self.database.has_rowid(query.table):
+                raise NotAReport(
+                    f"{self.path.name}: rows of {query.table} have no numbers (WITHOUT ROWID),"
+                    " so it cannot be read in windows; read it without --memory"
+                )
+
     def __len__(self) -> int:
-        """How many windows there are."""
+        """Return the number of windows."""
         return self.survey.windows
 
     def __iter__(self) -> Iterator[Window]:
-        """Read one after the other."""
+        """Read the windows one after another."""
         return map(self.window, range(len(self)))
 
     def window(self, number: int) -> Window:
-        """Read one window."""
+        """Read a window."""
         numbers: dict[str, list[Ints]] = {}
         columns = dict(self.short)
-        for table in LONG:
-            found = self._table(table, number, numbers)
-            columns[table] = complete(schema.READ[table], found)
-        for table in ON_DEVICE:
+        for table in EVENT_TABLES:
+            values = self._table(table, number, numbers)
+            columns[table] = with_all_columns(schema.READ[table], values)
+        for table in DEVICE_TABLES:
             process = ints_of(columns[table], "process")
             if (process == MISSING).any():
-                columns[table]["process"] = only_process(process, self.survey.callers)
+                columns[table]["process"] = fill_process(process, self.survey.callers)
         columns["strings"] = self._strings(columns)
-        report = report_of(self.path, columns, {}, self.whole)
+        capture = to_capture(self.path, columns, {}, self.facts)
         joined = {t: np.concatenate([np.empty(0, np.int64), *n]) for t, n in numbers.items()}
-        start = frames.ints(report.ranges, "start")
+        start = frames.ints(capture.ranges, "start")
         begun = self.survey.window(start) == number
         first, last = self.survey.edges(number)
         always = joined.pop("always").astype(bool)
-        carried = always | (start < first) | (frames.ints(report.ranges, "end") > last)
+        spanning = always | (start < first) | (frames.ints(capture.ranges, "end") > last)
         later = int(self.survey.earliest[number + 1 :].min(initial=FOREVER))
-        return Window(report, begun, carried, joined, (first, last), later)
+        return Window(capture, begun, spanning, joined, (first, last), later)
 
     def _table(self, table: str, window: int, numbers: dict[str, list[Ints]]) -> Columns:
-        """Read the rows of a table that a window has, and note which they are."""
-        found, query = [], self.queries.get(table)
+        """Read the rows of a table that are in a window, and note their row numbers."""
+        result, query = [], self.queries.get(table)
         parts = [part for part in self.survey.parts.get(table, []) if part.windows[window]]
-        noted = numbers.setdefault(FRAMES.get(table, "activities"), [])
+        row_numbers = numbers.setdefault(FRAME_OF_TABLE.get(table, "activities"), [])
         numbers.setdefault("always", [])
-        ahead = self._ahead(table)
+        ahead = self._rows_before(table)
         for part, columns in self._read(table, query, parts) if query else ():
-            taken, row = self._taken(table, window, columns, part, numbers)
-            noted.append(row + part.before + ahead)
-            found.append(picked(complete(schema.READ[table], columns), taken))
-        return concatenated(found) if found else {}
+            taken, row = self._rows_of_window(table, window, columns, part, numbers)
+            row_numbers.append(row + part.before + ahead)
+            result.append(take_rows(with_all_columns(schema.READ[table], columns), taken))
+        return concat_columns(result) if result else {}
 
-    def _ahead(self, table: str) -> int:
-        """How many activities are of tables before this one."""
-        if table not in ON_DEVICE:
+    def _rows_before(self, table: str) -> int:
+        """Return how many activities the tables before this one have."""
+        if table not in DEVICE_TABLES:
             return 0
-        return sum(self.survey.counts[t] for t in ON_DEVICE[: ON_DEVICE.index(table)])
+        return sum(self.survey.counts[t] for t in DEVICE_TABLES[: DEVICE_TABLES.index(table)])
 
     def _read(
         self, table: str, query: Query, parts: Sequence[Part]
     ) -> Iterator[tuple[Part, Columns]]:
-        every = read(self.database, query, [part.chunk for part in parts])
-        for part, found in zip(parts, every, strict=True):
+        tables = read(self.database, query, [part.chunk for part in parts])
+        for part, values in zip(parts, tables, strict=True):
             rest = schema.ANNOTATIONS.rest(self.tables) if table == "annotations" else None
-            # What is empty in most exports is read where a flag says that it is not.
-            more = flags(found) if table == "annotations" else False
-            also = next(read(self.database, rest, [part.chunk])) if rest and more else {}
-            yield part, found | also
+            # Rare columns are read only if a flag is set.
+            is_flagged = take_flags(values) if table == "annotations" else False
+            rare = next(read(self.database, rest, [part.chunk])) if rest and is_flagged else {}
+            yield part, values | rare
 
-    def _taken(
+    def _rows_of_window(
         self,
         table: str,
         window: int,
@@ -198,97 +278,105 @@ class Windows:
         part: Part,
         numbers: dict[str, list[Ints]],
     ) -> tuple[Ints, Ints]:
-        """Return the rows of a chunk that a window has, and the place of each that our frames have."""
-        if table in ON_DEVICE:
+        """Return the rows of a chunk that are in a window, and their places among our rows."""
+        if table in DEVICE_TABLES:
             size = len(next(iter(columns.values())))
-            of = self.survey.of[table][part.before : part.before + size]
-            taken = np.flatnonzero(of == window)
-            return taken, taken
+            windows = self.survey.of[table][part.before : part.before + size]
+            selected = np.flatnonzero(windows == window)
+            return selected, selected
         start = ints_of(columns, "start")
-        own = self.survey.window(start) == window
+        is_of_window = self.survey.window(start) == window
         if table == "launches":
-            taken = np.flatnonzero(own)
-            return taken, taken
-        are, taken = self._annotated(columns, own, window)
-        rows = taken[are.ranges[taken]]
-        numbers["always"].append(are.always[rows].astype(np.int64))
-        return taken, (np.cumsum(are.ranges) - 1)[rows]
+            selected = np.flatnonzero(is_of_window)
+            return selected, selected
+        kinds, selected = self._annotations_of_window(columns, is_of_window, window)
+        row_counts = selected[kinds.ranges[selected]]
+        numbers["always"].append(kinds.always[row_counts].astype(np.int64))
+        return selected, (np.cumsum(kinds.ranges) - 1)[row_counts]
 
-    def _annotated(self, columns: Columns, own: Flags, window: int) -> tuple[Wanted, Ints]:
+    def _annotations_of_window(
+        self, columns: Columns, begins: Flags, window: int
+    ) -> tuple[AnnotationKinds, Ints]:
         start, end = (
             ints_of(columns, "start"),
-            ints_of(complete(schema.ANNOTATIONS, columns), "end"),
+            ints_of(with_all_columns(schema.ANNOTATIONS, columns), "end"),
         )
         end = np.where(end == schema.NO_END, FOREVER, end)
-        thread = ints_of(complete(schema.ANNOTATIONS, columns), "thread")
-        asked = {"start": start, "end": end, "type": ints_of(columns, "type"), "thread": thread}
-        are = wanted(self.survey.instants, asked)
+        thread = ints_of(with_all_columns(schema.ANNOTATIONS, columns), "thread")
+        times = {"start": start, "end": end, "type": ints_of(columns, "type"), "thread": thread}
+        kinds = kinds_of_annotations(self.survey.instants, times)
         first = self.survey.edges(window)[0]
-        there = are.always | (are.ranges & (own | ((start < first) & (end > first))))
-        return are, np.flatnonzero(there)
+        mask = kinds.always | (kinds.ranges & (begins | ((start < first) & (end > first))))
+        return kinds, np.flatnonzero(mask)
 
     def _strings(self, columns: Mapping[str, Columns]) -> Columns:
-        """Return the strings that a window names."""
+        """Return the strings that the columns of a window refer to."""
         query = self.queries["strings"]
         if self.strings is not None:
             return self.strings
-        named = [ints_of(columns[t], c) for t, names in NAMING.items() for c in names]
-        used = np.array(sorted({one for column in named for one in distinct(column)}), np.int64)
-        every, some, many = [complete(schema.STRINGS, {})], [complete(schema.STRINGS, {})], 0
+        named = [ints_of(columns[t], c) for t, names in STRING_ID_COLUMNS.items() for c in names]
+        used = np.array(sorted({id_ for column in named for id_ in distinct(column)}), np.int64)
+        all_parts, used_parts, count = (
+            [with_all_columns(schema.STRINGS, {})],
+            [with_all_columns(schema.STRINGS, {})],
+            0,
+        )
         for strings in read(
-            self.database, query, chunks(self.database, query, MOST_ROWS, sparse=True)
+            self.database, query, chunks(self.database, query, MAX_ROWS, sparse=True)
         ):
             ids = ints_of(strings, "id")
-            many += len(ids)
-            every = [*every, strings] if many <= FEW_STRINGS else []
-            some.append(picked(strings, np.flatnonzero(np.isin(ids, used))))
-        if every:
-            self.strings = concatenated([complete(schema.STRINGS, c) for c in every])
-        return self.strings or concatenated([complete(schema.STRINGS, c) for c in some])
+            count += len(ids)
+            all_parts = [*all_parts, strings] if count <= MAX_CACHED_STRINGS else []
+            used_parts.append(take_rows(strings, np.flatnonzero(np.isin(ids, used))))
+        if all_parts:
+            self.strings = concat_columns([with_all_columns(schema.STRINGS, c) for c in all_parts])
+        return self.strings or concat_columns(
+            [with_all_columns(schema.STRINGS, c) for c in used_parts]
+        )
 
-    def skeleton(self) -> Report:
-        """Return a report of all processes and of all devices that they used, and of nothing that happened."""
+    def skeleton(self) -> Capture:
+        """Return a capture of all processes and used devices, without any event."""
         keys = self.survey.keys
         process = {
             t: np.array(sorted(keys.get(t, set())), np.int64) for t in ("ranges", "launches")
         }
         used = np.array(sorted(self.survey.used), np.int64).reshape(-1, 2)
         on_device = frames.frame("activities", {"process": used[:, 0], "device": used[:, 1]})
-        nothing = {t: complete(schema.READ[t], {}) for t in schema.READ}
-        nothing |= {"processes": self.short["processes"]}
-        made = {t: frames.frame(t, {"process": p}) for t, p in process.items()}
+        empty = {t: with_all_columns(schema.READ[t], {}) for t in schema.READ}
+        empty |= {"processes": self.short["processes"]}
+        tables = {t: frames.frame(t, {"process": p}) for t, p in process.items()}
         return replace(
-            report_of(self.path, nothing, {}, self.whole),
-            ranges=made["ranges"],
-            launches=made["launches"],
+            to_capture(self.path, empty, {}, self.facts),
+            ranges=tables["ranges"],
+            launches=tables["launches"],
             activities=on_device,
             devices=devices(self.short, on_device),
         )
 
-    def _made(self) -> tuple[Ints, Ints]:
+    def _node_creations(self) -> tuple[Ints, Ints]:
         """Return thread and time of the creations of graph nodes."""
         both = [self.short[name] for name in ("graph_nodes", "graph_nodes_old")]
         thread, time = (np.concatenate([ints_of(c, n) for c in both]) for n in ("thread", "time"))
         return thread, time
 
-    def _whole(self) -> Whole:
+    def _export_facts(self) -> ExportFacts:
         survey = self.survey
         counts = [survey.counts[t] for t in ("ranges", "launches", "activities")]
         span = (survey.low, survey.high) if sum(counts) + survey.counts["marks"] else (0, 0)
         read = {**self.short, "strings": {}}
-        facts = facts_of(self.path, read, counts, survey.counts["graphs"], (span, span))
-        return Whole(facts, survey.last, survey.callers)
+        facts = export_facts(self.path, read, counts, survey.counts["graphs"], (span, span))
+        return ExportFacts(facts, survey.last, survey.callers)
 
 
 @contextmanager
-def opened(
+def open_windows(
     path: Path, details: Details, count: int, at: Sequence[int] | None = None
 ) -> Iterator[Windows]:
-    """Look over an export and let its windows be read: so many of about equal size, or cut ``at`` some times.
+    """Survey an export and yield its windows: about ``count`` equal ones, or cut ``at`` times.
 
-    Raises NotAReport for what is no sound export, and if it is written to meanwhile.
+    Raises NotAReport if the file is no complete export, or is written to meanwhile.
     """
-    before = sound(path)
+    before = check_file(path)
     with Database(path) as database:
         yield Windows(path, database, details, count, at)
     after = path.stat()
@@ -296,4 +384,4 @@ def opened(
         raise NotAReport(f"{path.name}: changed while it was read; wait until nsys has finished")
 
 
-__all__ = ["MOST_PHASES", "Present", "Rows", "Window", "Windows", "opened", "rows"]
+__all__ = ["MAX_PHASES", "Present", "RowCounts", "Window", "Windows", "open_windows", "row_counts"]

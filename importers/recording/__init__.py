@@ -1,1 +1,1 @@
-"""Recordings: what annotated processes write of themselves, as reports or beside a profiler's."""
+"""Recordings of annotated processes, alone or beside the report of a profiler."""

@@ -1,6 +1,6 @@
-"""The lines of a recording become columns. The format is in docs/recordings.md.
+"""Read the lines of a recording into columns; docs/recordings.md describes the format.
 
-The invariant: all whole lines are read; of the last one, cut where its writer was killed, nothing.
+All complete lines are read. A last line that was cut because its writer was killed is ignored.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from importers.errors import NotAReport
 from importers.frames import CALL_ID, CALL_ID_SHIFT, MISSING, RANGE_KINDS
 from importers.texts import Ints
 
-# -- One line's events as columns, each checked as it is read
+# -- The events of a line as columns
 
 
-LABEL, KIND, THREAD, START, END = range(5)  # columns of ranges, the payloads apart
-EVENTS = {"calls": 2, "ranges": 6, "marks": 4, "open": 6}  # columns of each
-PLAIN = {"calls": 2, "ranges": 5, "marks": 3, "open": 5}  # those that are no payloads
-PROCESS_BITS = 24  # of threads, below the process, as Nsight Systems numbers them
+LABEL, KIND, THREAD, START, END = range(5)  # columns of ranges, without payloads
+COLUMN_COUNTS = {"calls": 2, "ranges": 6, "marks": 4, "open": 6}  # columns of each kind
+INTEGER_COLUMNS = {"calls": 2, "ranges": 5, "marks": 3, "open": 5}  # without payloads
+PROCESS_BITS = 24  # bits of the thread, below those of the process, as in Nsight Systems
 CALL_BITS = 48
-LATEST = 1 << 62  # ns: sums of times stay within 64 bits
+MAX_NS = 1 << 62  # sums of times fit into 64 bits
 
 Label = tuple[str, str | None, str | None, int | None]  # name, domain, category, colour
 
 
 @dataclass
 class Payloads:
-    """The payload of each row: integers, and the texts of those that are none, -1 there."""
+    """The payload of each row: integers, -1 for other types, whose texts are in ``others``."""
 
     ints: Ints
     others: Mapping[int, str]
@@ -46,92 +46,102 @@ class Batch:
     payloads: Payloads
 
 
-def batch(kind: str, value: Sequence[Sequence[Any]]) -> Batch:
-    """Read the events of a line; raises ValueError or TypeError for what makes no sense."""
-    if len(value) != EVENTS[kind] or len({len(column) for column in value}) != 1:
+def read_batch(kind: str, value: Sequence[Sequence[Any]]) -> Batch:
+    """Read the events of a line; raises ValueError or TypeError for invalid ones."""
+    if len(value) != COLUMN_COUNTS[kind] or len({len(column) for column in value}) != 1:
         raise ValueError(kind)
-    columns = [ints(column) for column in value[: PLAIN[kind]]]
+    columns = [read_ints(column) for column in value[: INTEGER_COLUMNS[kind]]]
     CHECKS[kind](columns)
-    return Batch(columns, payloads(value[PLAIN[kind]] if PLAIN[kind] < EVENTS[kind] else ()))
+    return Batch(
+        columns,
+        read_payloads(
+            value[INTEGER_COLUMNS[kind]] if INTEGER_COLUMNS[kind] < COLUMN_COUNTS[kind] else ()
+        ),
+    )
 
 
-def label(name: Any, domain: Any, category: Any, color: Any) -> Label:
-    """Read a label."""
-    texts = [one for one in (domain, category) if one is not None]
-    if not all(isinstance(one, str) for one in (name, *texts)):
+def read_label(name: Any, domain: Any, category: Any, color: Any) -> Label:
+    """Read a label; raises ValueError or TypeError for an invalid one."""
+    texts = [text for text in (domain, category) if text is not None]
+    if not all(isinstance(text, str) for text in (name, *texts)):
         raise TypeError("a text")
     if color is not None:
-        within(ints([color]), 1 << 32)
+        check_range(read_ints([color]), 1 << 32)
     return name, domain, category, color
 
 
-def ints(column: Sequence[Any]) -> Ints:
-    """Read integers; raises TypeError for anything else."""
-    found = np.array(column)
-    if found.ndim != 1 or (found.size and found.dtype.kind != "i"):
+def read_ints(column: Sequence[Any]) -> Ints:
+    """Return integers as an array; raises TypeError for other values."""
+    result = np.array(column)
+    if result.ndim != 1 or (result.size and result.dtype.kind != "i"):
         raise TypeError("an integer of 64 bits")
-    return found.astype(np.int64, copy=False)
+    return result.astype(np.int64, copy=False)
 
 
-def within(column: Ints, end: int, first: int = 0) -> None:
-    """Raise ValueError for what is not in [first, end)."""
+def check_range(column: Ints, end: int, first: int = 0) -> None:
+    """Raise ValueError for values outside of [first, end)."""
     if len(column) and not (first <= column.min() and column.max() < end):
         raise ValueError("out of range")
 
 
-def payloads(values: Sequence[Any]) -> Payloads:
-    """Take the integers; a float is a text, and there are few."""
-    found = np.array(values) if all(type(v) is int for v in values) else None
-    if found is not None and (found.dtype.kind == "i" or not len(values)):
-        return Payloads(found.astype(np.int64, copy=False), {})
+def read_payloads(values: Sequence[Any]) -> Payloads:
+    """Return payloads; other values than integers become texts."""
+    result = np.array(values) if all(type(v) is int for v in values) else None
+    if result is not None and (result.dtype.kind == "i" or not len(values)):
+        return Payloads(result.astype(np.int64, copy=False), {})
     others = {row: _text(v) for row, v in enumerate(values) if type(v) is not int}
-    plain = [MISSING if row in others else value for row, value in enumerate(values)]
-    return Payloads(np.array(plain, np.int64), others)
+    integers = [MISSING if row in others else value for row, value in enumerate(values)]
+    return Payloads(np.array(integers, np.int64), others)
 
 
 def _text(value: Any) -> str:
-    """Return a payload as text; the names of what is no number are said as text already."""
+    """Return a payload as text."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _calls(columns: Sequence[Ints]) -> None:
-    within(columns[0], 1 << CALL_BITS)
+def _check_calls(columns: Sequence[Ints]) -> None:
+    check_range(columns[0], 1 << CALL_BITS)
 
 
-def _ranges(columns: Sequence[Ints]) -> None:
+def _check_ranges(columns: Sequence[Ints]) -> None:
     _, kind, thread, start, end = columns
-    within(kind, len(RANGE_KINDS))
-    within(thread, 1 << PROCESS_BITS)
-    within(start, LATEST)
+    check_range(kind, len(RANGE_KINDS))
+    check_range(thread, 1 << PROCESS_BITS)
+    check_range(start, MAX_NS)
     ended = end != MISSING
-    within(end[ended], LATEST)
+    check_range(end[ended], MAX_NS)
     if (end < start)[ended].any():
         raise ValueError("an end before its start")
 
 
-def _marks(columns: Sequence[Ints]) -> None:
+def _check_marks(columns: Sequence[Ints]) -> None:
     _, thread, time = columns
-    within(thread, 1 << PROCESS_BITS)
-    within(time, LATEST)
+    check_range(thread, 1 << PROCESS_BITS)
+    check_range(time, MAX_NS)
 
 
-CHECKS = {"calls": _calls, "ranges": _ranges, "marks": _marks, "open": _ranges}
+CHECKS = {
+    "calls": _check_calls,
+    "ranges": _check_ranges,
+    "marks": _check_marks,
+    "open": _check_ranges,
+}
 
 
-# -- The lines of a recording become columns. The format is in docs/recordings.md
+# -- Recordings
 
 
 FORMAT, VERSION = "bridge.recording", "1"
-BEGINNING = f'{{"format":"{FORMAT}'.encode()
-CALL_IDS = CALL_ID << CALL_ID_SHIFT  # what the numbers of calls begin from, as payloads
+PREFIX = f'{{"format":"{FORMAT}'.encode()
+CALL_PAYLOAD_BASE = CALL_ID << CALL_ID_SHIFT  # added to the number of a call to get its payload
 DAMAGE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass
 class Recording:
-    """One recording; ``columns`` are int64, a row per event.
+    """A recording; ``columns`` are int64, a row per event.
 
-    Labels and details are told of by their places among ``labels`` and ``details``.
+    Events refer to labels and details by their indices in ``labels`` and ``details``.
     """
 
     name: str
@@ -146,136 +156,141 @@ class Recording:
 
     @property
     def process(self) -> int:
-        """The process, as Nsight Systems numbers them."""
+        """The process, numbered as in Nsight Systems."""
         return int(self.header["pid"]) << PROCESS_BITS
 
 
 def is_recording(path: Path) -> bool:
-    """Tell whether a file begins as a recording does."""
+    """Return whether a file begins as a recording does."""
     with path.open("rb") as file:
-        return file.read(len(BEGINNING)) == BEGINNING
+        return file.read(len(PREFIX)) == PREFIX
 
 
 def header(path: Path) -> dict[str, Any]:
-    """Return the first line of a recording; raises NotAReport if it is none, and OSError."""
+    """Return the first line of a recording; raises NotAReport for other files, and OSError."""
     with path.open("rb") as file:
         line = file.readline()
-    if not (line.startswith(BEGINNING) and line.endswith(b"\n")):
+    if not (line.startswith(PREFIX) and line.endswith(b"\n")):
         raise NotAReport(f"{path.name}: not a recording of nsight-bridge")
     return _header(path.name, line)
 
 
-def read(path: Path) -> Recording:
-    """Read a recording; raises NotAReport for a damaged or a newer one."""
+def read_recording(path: Path) -> Recording:
+    """Read a recording; raises NotAReport if it is damaged or of a newer version."""
     with path.open("rb") as file:
-        return parse(path.name, file)
+        return parse_recording(path.name, file)
 
 
-def parse(name: str, lines: Iterable[bytes]) -> Recording:
-    """Read the lines of a recording."""
+def parse_recording(name: str, lines: Iterable[bytes]) -> Recording:
+    """Read the lines of a recording; raises as `read_recording`."""
     numbered = enumerate(lines, 1)
     _, first = next(numbered, (1, b""))
     if not first.endswith(b"\n"):
         raise NotAReport(f"{name}: not a recording, or its writer was killed at once")
-    found = _Lines(Recording(name, _header(name, first)))
+    result = _LineReader(Recording(name, _header(name, first)))
     for number, line in numbered:
         if not line.endswith(b"\n"):
-            found.recording.torn = True
+            result.recording.torn = True
             break
         try:
-            found.take(_decoded(line))
+            result.take(_decode(line))
         except DAMAGE as error:
             raise NotAReport(f"{name}: line {number} is damaged; copy the file again") from error
-    return found.joined()
+    return result.joined()
 
 
 def _header(name: str, line: bytes) -> dict[str, Any]:
     try:
-        head = _decoded(line)
-        named, _, version = str(head["format"]).rpartition("/")
-        if named != FORMAT or not version.isalnum():
+        fields = _decode(line)
+        format_, _, version = str(fields["format"]).rpartition("/")
+        if format_ != FORMAT or not version.isalnum():
             raise ValueError("another format")
         if version == VERSION:
-            within(ints([head["pid"]]), 1 << PROCESS_BITS)
-            within(ints([head["epoch_ns"], head["monotonic_ns"]]), LATEST)
+            check_range(read_ints([fields["pid"]]), 1 << PROCESS_BITS)
+            check_range(read_ints([fields["epoch_ns"], fields["monotonic_ns"]]), MAX_NS)
     except DAMAGE as error:
         raise NotAReport(f"{name}: not a recording: its first line is damaged") from error
     if version != VERSION:
         raise NotAReport(f"{name}: a recording of a newer nsight-bridge (format {version})")
-    return head
+    return fields
 
 
-def _decoded(line: bytes) -> dict[str, Any]:
-    found = json.loads(line)
-    if not isinstance(found, dict):
+def _decode(line: bytes) -> dict[str, Any]:
+    result = json.loads(line)
+    if not isinstance(result, dict):
         raise TypeError("no object")
-    if b"\\u" in line:  # a lone surrogate, say, of which no UTF-8 can be made later
-        json.dumps(found, ensure_ascii=False).encode()
-    return found
+    if b"\\u" in line:  # such as a lone surrogate, which UTF-8 cannot encode
+        json.dumps(result, ensure_ascii=False).encode()
+    return result
 
 
-class _Lines:
-    """The lines of a recording, put together."""
+class _LineReader:
+    """Collects the lines of a recording."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.labels: dict[int, Label] = {}
         self.details: dict[int, str] = {}
-        self.batches: dict[str, list[Batch]] = {kind: [] for kind in EVENTS}
+        self.batches: dict[str, list[Batch]] = {kind: [] for kind in COLUMN_COUNTS}
 
     def take(self, line: Mapping[str, Any]) -> None:
-        """Take a line; what is of a kind that is not known is passed over."""
+        """Add a line; unknown kinds of values are ignored."""
         for kind, value in line.items():
             if kind == "labels":
-                self.labels |= {int(n): label(*one) for n, one in value.items()}
+                self.labels |= {
+                    int(number): read_label(*fields) for number, fields in value.items()
+                }
             elif kind == "details":
-                texts = {int(n): json.dumps(d, ensure_ascii=False) for n, d in value.items()}
+                texts = {
+                    int(number): json.dumps(detail, ensure_ascii=False)
+                    for number, detail in value.items()
+                }
                 self.details |= texts
             elif kind == "threads":
-                self.recording.threads |= {int(n): str(name) for n, name in value.items()}
+                self.recording.threads |= {int(number): str(name) for number, name in value.items()}
             elif kind == "metadata":
                 self.recording.metadata |= dict(value)
-            elif kind == "open":  # what is open now takes the place of what was open before
-                self.batches[kind] = [batch(kind, value)]
-            elif kind in EVENTS:
-                self.batches[kind].append(batch(kind, value))
+            elif kind == "open":  # replaces the ranges that were open before
+                self.batches[kind] = [read_batch(kind, value)]
+            elif kind in COLUMN_COUNTS:
+                self.batches[kind].append(read_batch(kind, value))
 
     def joined(self) -> Recording:
-        """Return all batches one after another, what was open at the end behind the ranges."""
-        found = self.recording
-        found.labels, found.details = [*self.labels.values()], [*self.details.values()]
+        """Return the recording with all batches; ranges that are still open come last."""
+        recording = self.recording
+        recording.labels, recording.details = [*self.labels.values()], [*self.details.values()]
         parts = self.batches | {"ranges": [*self.batches["ranges"], *self.batches["open"]]}
-        for kind, of_kind in parts.items():
-            columns = zip(*(one.columns for one in of_kind), strict=True)
+        for kind, batches in parts.items():
+            columns = zip(*(batch.columns for batch in batches), strict=True)
             joined = [np.concatenate(column) for column in columns]
-            found.columns[kind] = joined or [np.empty(0, np.int64)] * PLAIN[kind]
-            found.payloads[kind] = _payloads([one.payloads for one in of_kind])
-        self._place()
-        return found
+            recording.columns[kind] = joined or [np.empty(0, np.int64)] * INTEGER_COLUMNS[kind]
+            recording.payloads[kind] = _concat_payloads([batch.payloads for batch in batches])
+        self._resolve_references()
+        return recording
 
-    def _place(self) -> None:
-        """Let events tell of labels and details by their places."""
+    def _resolve_references(self) -> None:
+        """Replace the numbers of labels and details by their indices."""
         columns, name = self.recording.columns, self.recording.name
         for kind in ("ranges", "marks", "open"):
-            columns[kind][LABEL] = _places(self.labels, columns[kind][LABEL], f"{name}: names")
-        columns["calls"][1] = _places(self.details, columns["calls"][1], f"{name}: details")
+            columns[kind][LABEL] = _indices(self.labels, columns[kind][LABEL], f"{name}: names")
+        columns["calls"][1] = _indices(self.details, columns["calls"][1], f"{name}: details")
 
 
-def _payloads(parts: Sequence[Payloads]) -> Payloads:
+def _concat_payloads(parts: Sequence[Payloads]) -> Payloads:
     first = np.cumsum([0, *(len(part.ints) for part in parts)]).tolist()
     others = {
-        row + at: text
-        for part, at in zip(parts, first, strict=False)
+        row + offset: text
+        for part, offset in zip(parts, first, strict=False)
         for row, text in part.others.items()
     }
     return Payloads(np.concatenate([np.empty(0, np.int64), *(p.ints for p in parts)]), others)
 
 
-def _places(defined: Mapping[int, object], wanted: Ints, what: str) -> Ints:
-    """Return the place of each number among those that are defined."""
+def _indices(defined: Mapping[int, object], references: Ints, subject: str) -> Ints:
+    """Return the index of each number among those that are defined."""
     numbers = np.array(list(defined), np.int64)
     order = np.argsort(numbers)
-    place = np.searchsorted(numbers, wanted, sorter=order)
-    if (place >= len(numbers)).any() or (numbers[order[place]] != wanted).any():
-        raise NotAReport(f"{what} are missing in it; copy the file again")
+    place = np.searchsorted(numbers, references, sorter=order)
+    if (place >= len(numbers)).any() or (numbers[order[place]] != references).any():
+        raise NotAReport(f"{subject} are missing; copy the file again")
     return order[place]

@@ -1,1 +1,1 @@
-"""Snapshots of torch.cuda.memory: what PyTorch's allocator of the GPUs gave, took back and held, with stacks."""
+"""Snapshots of torch.cuda.memory: the history of PyTorch's allocator, with stacks."""

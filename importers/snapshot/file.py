@@ -1,7 +1,7 @@
-"""The file of a snapshot: whether it is one, and the plain data in it.
+"""Read a snapshot file: the plain data of a pickle or JSON, as entries and stacks.
 
-A pickle can run whatever it likes when it is loaded as pickles are. Here nothing but dicts, lists, tuples,
-texts, numbers, booleans and None is made of one: any other instruction ends the reading.
+Loading a pickle can run any code. Here only dicts, lists, tuples, texts, numbers, booleans and
+None are created; any other instruction raises an error.
 """
 
 from __future__ import annotations
@@ -12,12 +12,21 @@ import pickle
 import re
 import struct
 import zlib
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from importers.errors import NotAReport
-from importers.kineto.file import GZIP, unpacked
+from importers.frames import MISSING
+from importers.kineto.events import GZIP, MAX_NS, clean, integers, unpacked
+from importers.texts import Ints
 
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
 OPENING = re.compile(
@@ -25,17 +34,18 @@ OPENING = re.compile(
     rb'|\[\s*\{\s*"(device|address|total_size)")\s*:'
 )
 HEAD = 4096
-KEYS = frozenset([str, int])  # of dicts: tuples would be hashed in C, however deep they are
-KEYED = {"SETITEM": slice(-2, -1), "SETITEMS": slice(0, None, 2), "DICT": slice(0, None, 2)}
-LARGEST = 2 << 30  # bytes: what is made of them takes some ten times as much memory
-PLAIN = (
+KEY_TYPES = frozenset(
+    [str, int]
+)  # of dicts; hashing deeply nested tuples would overflow the C stack
+KEY_PLACES = {"SETITEM": slice(-2, -1), "SETITEMS": slice(0, None, 2), "DICT": slice(0, None, 2)}
+MAX_BYTES = 2 << 30  # the objects take about ten times as much memory
+PLAIN_INSTRUCTIONS = (
     "PROTO FRAME STOP MARK POP POP_MARK DUP NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT"
     " BINFLOAT STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 EMPTY_LIST LIST APPEND"
     " APPENDS EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_DICT DICT SETITEM SETITEMS GET BINGET LONG_BINGET PUT BINPUT"
     " LONG_BINPUT MEMOIZE"
 ).split()
-# What damage brings about: numbers that are cut, stacks that are empty, memo entries that are none, keys that cannot be hashed,
-# texts that are no UTF-8, integers of 5000 digits, brackets a thousand deep.
+# What pickle and json raise for damaged files.
 DAMAGE = (
     pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError, OverflowError,
     AssertionError, RecursionError, struct.error,
@@ -43,7 +53,7 @@ DAMAGE = (
 
 
 def is_snapshot(path: Path) -> bool:
-    """Tell whether a file begins as a pickle does, or as JSON of a snapshot; packed or not."""
+    """Return whether a file, packed or not, begins as a pickle or as JSON of a snapshot."""
     with path.open("rb") as file:
         head = file.read(HEAD)
     if head.startswith(GZIP):
@@ -52,93 +62,332 @@ def is_snapshot(path: Path) -> bool:
     return bool(PICKLE.match(head) or OPENING.match(head))
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Return the snapshot in a file; raises NotAReport for anything else."""
-    data = unpacked(path, LARGEST)
+def read_snapshot(path: Path) -> dict[str, Any]:
+    """Return the contents of a snapshot; raises NotAReport for other files."""
+    data = unpacked(path, MAX_BYTES)
     try:
-        found = _unpickled(path.name, data) if PICKLE.match(data) else _parsed(path.name, data)
+        result = _unpickle(path.name, data) if PICKLE.match(data) else _parse_json(path.name, data)
     except MemoryError as error:
         raise NotAReport(
-            f"{path.name}: what its {len(data)} bytes make does not fit into memory; record fewer entries (max_entries)"
+            f"{path.name}: the objects in its {len(data)} bytes do not fit into memory;"
+            " record fewer entries (max_entries)"
         ) from error
-    if isinstance(found, list):  # torch.cuda.memory_snapshot(): segments alone
-        found = {"segments": found}
-    traces, segments = (_lists(found, key) for key in ("device_traces", "segments"))
-    if traces is None or segments is None or not isinstance(found, dict):
+    if isinstance(result, list):  # of torch.cuda.memory_snapshot()
+        result = {"segments": result}
+    traces, segments = (_list_of(result, key) for key in ("device_traces", "segments"))
+    if traces is None or segments is None or not isinstance(result, dict):
         raise NotAReport(
-            f"{path.name}: a pickle or JSON, but no snapshot of torch.cuda.memory (segments and device_traces)"
+            f"{path.name}: a pickle or JSON, but no snapshot of torch.cuda.memory"
+            " (segments and device_traces)"
         )
-    if _entries(traces, segments) > len(data):
+    if _count_entries(traces, segments) > len(data):
         raise NotAReport(f"{path.name}: damaged: more entries than bytes; dump the snapshot again")
     return {"device_traces": traces, "segments": segments}
 
 
-def _entries(traces: list[Any], segments: list[Any]) -> int:
-    """Count what will be read: a list that a pickle names again and again counts each time."""
+def _count_entries(traces: list[Any], segments: list[Any]) -> int:
+    """Count the entries to read; a list that a pickle refers to repeatedly counts each time."""
     blocks = [segment.get("blocks") for segment in segments if type(segment) is dict]
-    return sum(len(one) for one in (segments, *traces, *blocks) if isinstance(one, list))
+    return sum(
+        len(entries) for entries in (segments, *traces, *blocks) if isinstance(entries, list)
+    )
 
 
-def _lists(found: object, key: str) -> list[Any] | None:
-    """Return a list of the snapshot, empty where it has none; None where it is no list."""
-    if not isinstance(found, dict) or not found.keys() & {"device_traces", "segments"}:
+def _list_of(result: object, key: str) -> list[Any] | None:
+    """Return a list of the snapshot, empty if it is absent; None if it is no list."""
+    if not isinstance(result, dict) or not result.keys() & {"device_traces", "segments"}:
         return None
-    held = found.get(key, [])
-    return held if isinstance(held, list) else None
+    entries = result.get(key, [])
+    return entries if isinstance(entries, list) else None
 
 
 def _instruction(name: str) -> Any:
-    run = pickle._Unpickler.dispatch[getattr(pickle, name)[0]]  # noqa: SLF001 (pickle has no public table of its instructions)
-    return _keyed(run, KEYED[name]) if name in KEYED else run
+    run = pickle._Unpickler.dispatch[getattr(pickle, name)[0]]  # noqa: SLF001 - not public
+    return _with_checked_keys(run, KEY_PLACES[name]) if name in KEY_PLACES else run
 
 
-def _keyed(run: Any, place: slice) -> Any:
-    """Return an instruction that takes only some keys, which lie at a place of the stack."""
+def _with_checked_keys(run: Any, place: slice) -> Any:
+    """Return an instruction that raises an error for keys of other types on the stack."""
 
     def checked(reader: Any) -> None:
-        if not KEYS.issuperset(map(type, reader.stack[place])):
-            raise pickle.UnpicklingError("a key that is no text")
+        if not KEY_TYPES.issuperset(map(type, reader.stack[place])):
+            raise pickle.UnpicklingError("a key that is not a text")
         run(reader)
 
     return checked
 
 
-class _Plain(pickle._Unpickler):  # noqa: SLF001 - the one in C makes objects, and lists of whatever length a file says
-    """Makes plain data of a pickle; its table has no instruction that could do more."""
+class _PlainUnpickler(pickle._Unpickler):  # noqa: SLF001 - the one in C creates objects
+    """Unpickle plain data; the table has no instruction that can do more."""
 
-    dispatch = {  # noqa: RUF012 - as the class above has it
-        getattr(pickle, name)[0]: _instruction(name) for name in PLAIN
+    dispatch = {  # noqa: RUF012 - as in the base class
+        getattr(pickle, name)[0]: _instruction(name) for name in PLAIN_INSTRUCTIONS
     }
 
     def find_class(self, module: str, name: str) -> Any:
-        """Refuse: nothing asks for a class, and nothing shall."""
-        raise pickle.UnpicklingError(f"asks for {module}.{name}")
+        """Raise UnpicklingError: no class may be loaded."""
+        raise pickle.UnpicklingError(f"refers to {module}.{name}")
 
     def persistent_load(self, pid: object) -> Any:
-        """Refuse likewise."""
-        raise pickle.UnpicklingError(f"asks for what is not in it: {pid!r}")
+        """Raise UnpicklingError: no object outside the pickle may be loaded."""
+        raise pickle.UnpicklingError(f"refers to an object outside: {pid!r}")
 
 
-def _unpickled(name: str, data: bytes) -> Any:
+def _unpickle(name: str, data: bytes) -> Any:
     try:
-        return _Plain(io.BytesIO(data)).load()
+        return _PlainUnpickler(io.BytesIO(data)).load()
     except KeyError as error:
         if isinstance(error.args[0], int):
             raise NotAReport(
-                f"{name}: a pickle that is more than plain data; no snapshot is, and nothing of it was run"
+                f"{name}: a pickle with more than plain data, so no snapshot;"
+                " none of its code was run"
             ) from error
-        raise NotAReport(_damaged(name, error)) from error
+        raise NotAReport(_damaged_message(name, error)) from error
     except DAMAGE as error:
-        raise NotAReport(_damaged(name, error)) from error
+        raise NotAReport(_damaged_message(name, error)) from error
 
 
-def _parsed(name: str, data: bytes) -> Any:
+def _parse_json(name: str, data: bytes) -> Any:
     try:
         return json.loads(data.decode("utf-8-sig", errors="replace"), strict=False)
     except DAMAGE as error:
-        raise NotAReport(_damaged(name, error)) from error
+        raise NotAReport(_damaged_message(name, error)) from error
 
 
-def _damaged(name: str, error: Exception) -> str:
-    said = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
-    return f"{name}: cut off or damaged ({said}); copy or dump the snapshot again"
+def _damaged_message(name: str, error: Exception) -> str:
+    text = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
+    return f"{name}: cut off or damaged ({text}); copy or dump the snapshot again"
+
+
+# -- Entries of the traces as columns
+
+
+ACTIONS = (
+    "alloc free_requested free_completed segment_alloc segment_free segment_map segment_unmap oom snapshot"
+).split()
+ALLOC, REQUESTED, FREED, GROWN, SHRUNK, MAPPED, UNMAPPED, OOM, _ = range(len(ACTIONS))
+MAX_ENTRIES = 50_000_000
+NS = 1_000  # in a µs, the unit of times; also the distance of entries without times
+
+
+@dataclass(frozen=True)
+class Events:
+    """Entries of the traces, by device and in the order of the trace.
+
+    ``time`` is in ns and ascends strictly per device; ``action`` is an index into `ACTIONS`;
+    ``frames`` are the lists of frames as in the file. ``timed`` is whether times were recorded,
+    ``broken`` the number of invalid entries.
+    """
+
+    device: Ints
+    time: Ints
+    action: Ints
+    address: Ints
+    bytes: Ints
+    free: Ints
+    frames: list[Any]
+    timed: bool = True
+    broken: int = 0
+
+    @classmethod
+    def of(cls, name: str, traces: Sequence[Any]) -> Events:
+        """Read the traces, one per device."""
+        lists = [trace if isinstance(trace, list) else [] for trace in traces]
+        if sum(map(len, lists)) > MAX_ENTRIES:
+            raise NotAReport(
+                f"{name}: over {MAX_ENTRIES} entries; record fewer of them (max_entries)"
+            )
+        entries = [entry if type(entry) is dict else {} for entry in chain.from_iterable(lists)]
+        device = np.repeat(np.arange(len(lists)), [len(trace) for trace in lists])
+        action = _actions([entry.get("action") for entry in entries])
+        address, size, free, micros = (
+            integers([entry.get(key) for entry in entries])
+            for key in ("addr", "size", "device_free", "time_us")
+        )
+        timed = bool((micros[action != MISSING] != MISSING).all()) and len(micros) > 0
+        is_valid = (action != MISSING) & ((address >= 0) | (action == OOM)) & (size >= 0)
+        is_valid &= (micros >= 0) & (micros < MAX_NS // NS) if timed else True
+        rows = np.flatnonzero(is_valid)
+        time = _times(device[rows], micros[rows] * NS if timed else np.arange(len(rows)) * NS)
+        stacks = [entries[row].get("frames") for row in rows.tolist()]
+        return cls(
+            device=device[rows],
+            time=time,
+            action=action[rows],
+            address=address[rows],
+            bytes=size[rows],
+            free=free[rows],
+            frames=stacks,
+            timed=timed,
+            broken=len(entries) - len(rows),
+        )
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def take(self, rows: Ints | NDArray[np.bool_]) -> Events:
+        """Return some entries, without their frames."""
+        names = ("device", "time", "action", "address", "bytes", "free")
+        return replace(self, frames=[], **{name: getattr(self, name)[rows] for name in names})
+
+
+def _actions(names: Sequence[Any]) -> Ints:
+    place: dict[Any, int] = {name: code for code, name in enumerate(ACTIONS)}
+    return np.array(
+        [place.get(action, MISSING) if type(action) is str else MISSING for action in names],
+        np.int64,
+    )
+
+
+def _times(device: Ints, time: Ints) -> Ints:
+    """Return times that ascend strictly per device; equal or earlier ones move by 1 ns each."""
+    result = time.copy()
+    for number in np.unique(device).tolist():  # a loop over devices
+        rows = np.flatnonzero(device == number)
+        place = np.arange(len(rows))
+        result[rows] = np.maximum.accumulate(time[rows] - place) + place
+    return result
+
+
+# -- Stacks as ranges
+
+
+MAX_DEPTH = 64  # lines of a stack, the innermost ones
+MAX_LINE = 1 << 31  # of line numbers
+TORCH_FILE = re.compile(
+    r"(?:site|dist)-packages[/\\]torch[/\\]"
+    r"|[/\\]torch[/\\](?:nn|optim|autograd|utils|cuda|fx|jit|distributed|profiler|_\w+|functional\.py)(?:[/\\]|$|\.py)"
+)
+PYTHON_FILE = re.compile(r"\.pyx?$|^<(?!frozen)|^/tmp/ipykernel", re.IGNORECASE)
+OPERATOR = re.compile(r"at::_ops::(\w+)::(?:call|redispatch)")
+
+Line = tuple[str, int, str]  # file, number, function
+
+
+class Stacks:
+    """Number the distinct stacks of entries, and return their lines."""
+
+    def __init__(self) -> None:
+        self.names: dict[Line, int] = {}
+        self.known: dict[tuple[int, ...], int] = {(): 0}
+        self.by_frames: dict[tuple[Line | None, ...], int] = {}
+
+    def of(self, lists: Sequence[Any]) -> Ints:
+        """Return the number of the stack of each list of frames, 0 for none."""
+        shared: dict[int, int] = {}  # by the identity of the list
+        result = []
+        for frames in lists:  # a loop over entries
+            if id(frames) not in shared:
+                shared[id(frames)] = self._number(frames)
+            result.append(shared[id(frames)])
+        return np.array(result, np.int64)
+
+    def _number(self, frames: Any) -> int:
+        if type(frames) is not list or not frames:
+            return 0
+        stack = tuple(map(_line, frames))
+        if stack not in self.by_frames:
+            codes = tuple(
+                self.names.setdefault(line, len(self.names)) for line in _program_lines(stack)
+            )
+            self.by_frames[stack] = self.known.setdefault(codes, len(self.known))
+        return self.by_frames[stack]
+
+    def lines(self) -> Ints:
+        """Return the lines of each stack, a row each, outermost first; the rest is -1."""
+        depth = max(map(len, self.known))
+        result = np.full((len(self.known), depth), MISSING)
+        for codes, row in self.known.items():  # a loop over distinct stacks
+            result[row, : len(codes)] = codes
+        return result
+
+    def texts(self) -> list[str]:
+        """Return the name of each line, such as ``train.py:12 forward``.
+
+        It includes the folder where several files have the same name.
+        """
+        homes: dict[str, set[str]] = {}
+        for file, _, _ in self.names:
+            homes.setdefault(_parts(file)[-1], set()).add(file)
+        return [clean(_line_name(line, len(homes[_parts(line[0])[-1]]) > 1)) for line in self.names]
+
+
+def _program_lines(stack: Iterable[Line | None]) -> list[Line]:
+    """Return the lines of the program, the outermost first.
+
+    Lines of PyTorch and of C++ are left out unless there are no others. A stack without Python
+    gives the operator of PyTorch that was called, if there is one.
+    """
+    lines = [line for line in stack if line]
+    python = [line for line in lines if _is_python(line[0])]
+    program = [line for line in python if not _is_of_torch(line[0])]
+    if program or python:
+        return [*reversed((program or python)[:MAX_DEPTH])]
+    called = [match[1] for match in (OPERATOR.search(name) for _, _, name in lines) if match]
+    return [("", 0, f"aten::{called[-1]}")] if called else []
+
+
+@cache
+def _is_python(file: str) -> bool:
+    return PYTHON_FILE.search(file) is not None
+
+
+@cache
+def _is_of_torch(file: str) -> bool:
+    return TORCH_FILE.search(file) is not None
+
+
+def _line(frame: Any) -> Line | None:
+    if type(frame) is not dict:
+        return None
+    file, line, name = frame.get("filename"), frame.get("line"), frame.get("name")
+    if type(file) is not str or type(name) is not str:
+        return None
+    return file, line if type(line) is int and 0 <= line < MAX_LINE else 0, name
+
+
+def _parts(file: str) -> list[str]:
+    return re.split(r"[/\\]", file)
+
+
+def _line_name(line: Line, several: bool) -> str:
+    file, number, name = line
+    return f"{'/'.join(_parts(file)[-2 if several else -1 :])}:{number} {name}" if file else name
+
+
+def ranges(stack: Ints, time: Ints, lines: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return line, start and end of ranges from the stacks of entries, which are in order of time.
+
+    A line of a stack is open from the first entry that has it to the first one that does not;
+    outer ranges come before inner ones.
+    """
+    if not len(stack):
+        return stack, stack, stack
+    line_rows = lines[stack]
+    common = (
+        np.cumprod(line_rows[1:] == line_rows[:-1], axis=1).sum(axis=1)
+        if lines.shape[1]
+        else line_rows[1:, :0]
+    )
+    depth = (line_rows != MISSING).sum(axis=1)
+    shared = np.append(0, np.minimum(common, np.minimum(depth[1:], depth[:-1])))
+    over = int(time[-1]) + 1
+    parts = [
+        _ranges_of_depth(level, line_rows, depth, shared, np.append(time, over))
+        for level in range(int(depth.max()))
+    ]
+    if not parts:
+        return stack[:0], stack[:0], stack[:0]
+    line, start, end = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.lexsort((-end, start))
+    return line[order], start[order], end[order]
+
+
+def _ranges_of_depth(
+    level: int, line_rows: Ints, depth: Ints, shared: Ints, time: Ints
+) -> tuple[Ints, Ints, Ints]:
+    """Return the ranges of one depth; each begins and ends where stacks differ at this depth."""
+    parts = np.flatnonzero(shared <= level)
+    ends = np.append(parts[1:], len(line_rows))
+    present = depth[parts] > level
+    return line_rows[parts[present], level], time[parts[present]], time[ends[present]]

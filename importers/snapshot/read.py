@@ -1,4 +1,4 @@
-"""A snapshot of torch.cuda.memory becomes a `Report`: allocations, lines of the program as ranges, and no kernels."""
+"""Read a snapshot of torch.cuda.memory into a `Capture`: memory, and lines of code as ranges."""
 
 from __future__ import annotations
 
@@ -12,27 +12,25 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
+from importers.capture import Capture, Facts
 from importers.errors import NothingRecorded
 from importers.frames import MISSING
-from importers.kineto.events import integers
-from importers.kineto.file import without_collection
-from importers.report import Facts, Report
-from importers.snapshot import file, stacks
-from importers.snapshot import stacks as actions
-from importers.snapshot.stacks import Events, Stacks
+from importers.kineto.events import integers, no_garbage_collection
+from importers.snapshot import file
+from importers.snapshot.file import Events, Stacks
 from importers.texts import Ints, Texts
 
-# -- What was held when the snapshot was taken: segments, which are reserved, and the blocks in them that are used
+# -- Segments and their used blocks when the snapshot was taken
 
 
-USED = "active"  # what the states of blocks that are used begin with
+USED_STATE = "active"  # prefix of the states of used blocks
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks that were used: device, address, bytes that were asked for, and frames, as they are there.
+    """The used blocks of a snapshot: device, address, requested bytes, and frames as in the file.
 
-    ``reserved`` are the bytes of all segments of each device that has any.
+    ``reserved`` maps each device with segments to the bytes of these.
     """
 
     device: Ints
@@ -44,116 +42,125 @@ class Blocks:
     @classmethod
     def of(cls, segments: Sequence[Any]) -> Blocks:
         """Read the segments."""
-        whole = [segment for segment in segments if type(segment) is dict]
-        device, total = (_column(whole, key) for key in ("device", "total_size"))
-        device = np.maximum(device, 0)  # of one GPU it may be left out
-        found = [
+        valid = [segment for segment in segments if type(segment) is dict]
+        device, total = (_column(valid, key) for key in ("device", "total_size"))
+        device = np.maximum(device, 0)  # absent in snapshots of one GPU
+        blocks = [
             block
-            for number, segment in zip(device.tolist(), whole, strict=True)
-            for block in _used(number, segment)
+            for number, segment in zip(device.tolist(), valid, strict=True)
+            for block in _used_blocks(number, segment)
         ]
-        columns = np.array([block[:3] for block in found], np.int64).reshape(-1, 3)
+        columns = np.array([block[:3] for block in blocks], np.int64).reshape(-1, 3)
         reserved = {
-            one: int(np.maximum(total[device == one], 0).sum())
-            for one in np.unique(device).tolist()
+            index: int(np.maximum(total[device == index], 0).sum())
+            for index in np.unique(device).tolist()
         }
         device_of, address, size = columns.T
-        return cls(device_of, address, size, [frames for *_, frames in found], reserved)
+        return cls(device_of, address, size, [frames for *_, frames in blocks], reserved)
 
 
 def _column(rows: Sequence[Any], key: str) -> Ints:
     return integers([row.get(key) for row in rows])
 
 
-def _used(device: int, segment: dict[str, Any]) -> Iterator[tuple[int, int, int, Any]]:
-    """Yield device, address, bytes and frames of the blocks in use; older snapshots give them no address."""
+def _used_blocks(device: int, segment: dict[str, Any]) -> Iterator[tuple[int, int, int, Any]]:
+    """Yield device, address, bytes and frames of the used blocks of a segment.
+
+    Older snapshots have no addresses of blocks: these follow from the sizes.
+    """
     blocks = segment.get("blocks")
     rows = [b for b in blocks if type(b) is dict] if isinstance(blocks, list) else []
     size = np.maximum(_column(rows, "size"), 0)
-    asked, own = _column(rows, "requested_size"), _column(rows, "address")
+    requested, addresses = _column(rows, "requested_size"), _column(rows, "address")
     [first] = integers([segment.get("address")]).tolist()
-    place = np.where(own >= 0, own, first + np.cumsum(size) - size)
-    for row, at, whole, part in zip(
-        rows, place.tolist(), size.tolist(), asked.tolist(), strict=True
+    address = np.where(addresses >= 0, addresses, first + np.cumsum(size) - size)
+    for row, place, size_, request in zip(
+        rows, address.tolist(), size.tolist(), requested.tolist(), strict=True
     ):
         state = row.get("state")
-        if type(state) is str and state.startswith(USED) and at >= 0:
+        if type(state) is str and state.startswith(USED_STATE) and place >= 0:
             real, frames = _history(row)
-            yield device, at, next(n for n in (part, real, whole) if n >= 0), frames
+            yield device, place, next(n for n in (request, real, size_) if n >= 0), frames
 
 
 def _history(block: dict[str, Any]) -> tuple[int, Any]:
-    """Return the bytes that were asked for, -1 if unknown, and the frames: older snapshots have them in a history."""
+    """Return the requested bytes, -1 if unknown, and the frames of a block.
+
+    Older snapshots have them in its history.
+    """
     history = block.get("history")
     if not isinstance(history, list) or not history or type(history[0]) is not dict:
         return -1, block.get("frames")
     return int(integers([history[0].get("real_size")])[0]), history[0].get("frames")
 
 
-# -- What the allocator had reserved of each device: what its segments come to at the end, and how they grew and shrank
+# -- Reserved bytes: the segments at the end, and how they grew and shrank
 
 
-GREW = {actions.GROWN: 1, actions.MAPPED: 1, actions.SHRUNK: -1, actions.UNMAPPED: -1}
+GROWTH_SIGN = {file.GROWN: 1, file.MAPPED: 1, file.SHRUNK: -1, file.UNMAPPED: -1}
 
 
-def first_levels(events: Events, blocks: Blocks) -> dict[int, int]:
-    """Return what each device had before the trace: what it has at its end, less what came in between.
+def initial_levels(events: Events, blocks: Blocks) -> dict[int, int]:
+    """Return the reserved bytes of each device before the trace, from those at its end.
 
-    -1 where a snapshot without segments cannot tell.
+    -1 where a snapshot without segments leaves them unknown.
     """
-    grown = _growth(events)
-    found = {}
-    for device in {*blocks.reserved, *np.unique(events.device).tolist()}:  # a turn per device
-        change = grown[events.device == device]
+    growth = _growth(events)
+    result = {}
+    for device in {*blocks.reserved, *np.unique(events.device).tolist()}:  # a loop over devices
+        change = growth[events.device == device]
         end, added = blocks.reserved.get(device, 0), int(change.sum())
-        told = bool(blocks.reserved) or (bool(change.any()) and added <= 0)
-        found[device] = max(0, end - added) if told else MISSING
-    return found
+        is_known = bool(blocks.reserved) or (bool(change.any()) and added <= 0)
+        result[device] = max(0, end - added) if is_known else MISSING
+    return result
 
 
 def levels(events: Events, first: dict[int, int]) -> Ints:
-    """Return what each entry's device had after it, -1 if that is not known."""
-    grown, found = _growth(events), np.full(len(events), MISSING)
-    for device in np.unique(events.device).tolist():  # a turn per device
+    """Return the reserved bytes of the device after each entry, -1 if unknown."""
+    growth, result = _growth(events), np.full(len(events), MISSING)
+    for device in np.unique(events.device).tolist():  # a loop over devices
         rows = events.device == device
         if first[device] != MISSING:
-            found[rows] = first[device] + np.cumsum(grown[rows])
-    return found
+            result[rows] = first[device] + np.cumsum(growth[rows])
+    return result
 
 
-def lone_events(events: Events, first: dict[int, int]) -> np.ndarray:
-    """Tell which entries change what is reserved without an allocation right after them that shows it."""
+def separate_changes(events: Events, first: dict[int, int]) -> np.ndarray:
+    """Return a mask of the entries that change the reserved bytes without a row that shows it.
+
+    The allocation right after a growth shows the change.
+    """
     changes = _growth(events)
-    shown = np.zeros(len(events), bool)
-    shown[:-1] = (events.action[1:] == actions.ALLOC) & (events.device[1:] == events.device[:-1])
-    known = np.array([one for one in first if first[one] != MISSING], np.int64)
-    found: np.ndarray = (changes != 0) & ~(shown & (changes > 0)) & np.isin(events.device, known)
-    return found
+    has_row = np.zeros(len(events), bool)
+    has_row[:-1] = (events.action[1:] == file.ALLOC) & (events.device[1:] == events.device[:-1])
+    known = np.array([device for device in first if first[device] != MISSING], np.int64)
+    result: np.ndarray = (changes != 0) & ~(has_row & (changes > 0)) & np.isin(events.device, known)
+    return result
 
 
-def unseen_blocks(events: Events, first: dict[int, int], held: Ints) -> list[int]:
-    """Return the devices whose level before the trace no row tells: there are none of blocks ``held`` on them."""
-    changed = set(events.device[_growth(events) != 0].tolist()) - set(held.tolist())
+def devices_without_rows(events: Events, first: dict[int, int], held_devices: Ints) -> list[int]:
+    """Return the devices with reserved bytes before the trace but no held blocks to show them."""
+    changed = set(events.device[_growth(events) != 0].tolist()) - set(held_devices.tolist())
     return sorted(device for device in changed if first[device] > 0)
 
 
 def _growth(events: Events) -> Ints:
-    sign = np.array([GREW.get(code, 0) for code in range(len(actions.ACTIONS))])
+    sign = np.array([GROWTH_SIGN.get(code, 0) for code in range(len(file.ACTIONS))])
     return np.asarray(sign[events.action] * events.bytes)
 
 
-# -- A snapshot of torch.cuda.memory becomes a `Report`: allocations, lines of the program as ranges, and no kernels
+# -- The capture
 
 
 PRODUCT = "PyTorch memory snapshot"
-PROCESS = 0  # a snapshot does not tell which
+PROCESS = 0  # unknown in a snapshot
 OUT_OF_MEMORY = "out of memory"
 DEVICE = frames.MEMORY_KINDS.index("device")
 
 
 @dataclass(frozen=True)
-class Made:
-    """Rows of the frame `memory`, in order of time per device; ``stack`` is 0 where it is not known."""
+class MemoryRows:
+    """Rows of the frame `memory`, in order of time per device; ``stack`` is 0 if it is unknown."""
 
     device: Ints
     time: Ints
@@ -164,127 +171,143 @@ class Made:
     stack: Ints
 
     @classmethod
-    def joined(cls, *parts: Made) -> Made:
-        """Put parts together, in order of time."""
-        whole = {
-            one.name: np.concatenate([getattr(part, one.name) for part in parts])
-            for one in fields(cls)
+    def joined(cls, *parts: MemoryRows) -> MemoryRows:
+        """Return the rows of several parts in order of time."""
+        columns = {
+            column_.name: np.concatenate([getattr(part, column_.name) for part in parts])
+            for column_ in fields(cls)
         }
-        order = np.argsort(whole["time"], kind="stable")
-        return cls(**{name: column[order] for name, column in whole.items()})
+        order = np.argsort(columns["time"], kind="stable")
+        return cls(**{name: column[order] for name, column in columns.items()})
 
 
-def read(path: Path) -> Report:
-    """Return what a snapshot holds; raises a `ReportError` if it is none, or damaged."""
+def read(path: Path) -> Capture:
+    """Read a snapshot; raises a `ReportError` if it is damaged or not a snapshot."""
     name = os.fsencode(path.name).decode(errors="replace")
-    with without_collection():
-        found = file.read(path)
-        events = Events.of(name, found["device_traces"])
-        blocks = Blocks.of(found["segments"])
+    with no_garbage_collection():
+        values = file.read_snapshot(path)
+        events = Events.of(name, values["device_traces"])
+        blocks = Blocks.of(values["segments"])
         if not len(events) and not len(blocks.device):
             raise NothingRecorded(
-                f"{name}: no allocations; was torch.cuda.memory._record_memory_history() called before?"
+                f"{name}: no allocations;"
+                " was torch.cuda.memory._record_memory_history() called before?"
             )
-        known = Stacks()
-        made = _made(events, blocks, known)
-    return _report(name, events, blocks, made, known)
+        stacks = Stacks()
+        rows = _memory_rows(events, blocks, stacks)
+    return _capture(name, events, blocks, rows, stacks)
 
 
-def _made(events: Events, blocks: Blocks, known: Stacks) -> Made:
-    """Put what was held before the trace in front of what it tells."""
-    first = first_levels(events, blocks)
+def _memory_rows(events: Events, blocks: Blocks, stacks: Stacks) -> MemoryRows:
+    """Return the rows of held blocks, followed by those of the trace."""
+    first = initial_levels(events, blocks)
     level = levels(events, first)
-    given = np.flatnonzero(np.isin(events.action, (actions.ALLOC, actions.FREED)))
-    traced = events.take(given)
-    stack = _own(traced, known.of([events.frames[row] for row in given.tolist()]))
-    operation = np.where(traced.action == actions.ALLOC, frames.ALLOCATE, frames.RELEASE)
-    told = Made(
-        traced.device, traced.time, operation, traced.address, traced.bytes, level[given], stack
+    alloc_rows = np.flatnonzero(np.isin(events.action, (file.ALLOC, file.FREED)))
+    traced = events.take(alloc_rows)
+    stack = _known_stacks(traced, stacks.of([events.frames[row] for row in alloc_rows.tolist()]))
+    operation = np.where(traced.action == file.ALLOC, frames.ALLOCATE, frames.RELEASE)
+    rows = MemoryRows(
+        traced.device,
+        traced.time,
+        operation,
+        traced.address,
+        traced.bytes,
+        level[alloc_rows],
+        stack,
     )
     began = int(events.time.min()) if len(events) else 0
-    held = _held(blocks, np.flatnonzero(~_in(blocks, traced)), known, began, first)
-    alone = np.flatnonzero(lone_events(events, first))
-    unseen = np.array(unseen_blocks(events, first, held.device), np.int64)
-    return Made.joined(
-        _levels(unseen, np.full(len(unseen), began - 1), _of(first, unseen)),
-        held,
-        told,
-        _levels(events.device[alone], events.time[alone], level[alone]),
+    held_rows = _held_rows(blocks, np.flatnonzero(~_in_trace(blocks, traced)), stacks, began, first)
+    separate = np.flatnonzero(separate_changes(events, first))
+    without_rows = np.array(devices_without_rows(events, first, held_rows.device), np.int64)
+    return MemoryRows.joined(
+        _level_rows(
+            without_rows, np.full(len(without_rows), began - 1), _per_device(first, without_rows)
+        ),
+        held_rows,
+        rows,
+        _level_rows(events.device[separate], events.time[separate], level[separate]),
     )
 
 
-def _held(blocks: Blocks, rows: Ints, known: Stacks, began: int, first: Mapping[int, int]) -> Made:
-    """Return what was held before the trace began."""
-    stack = known.of([blocks.frames[row] for row in rows.tolist()])
+def _held_rows(
+    blocks: Blocks, rows: Ints, stacks: Stacks, began: int, first: Mapping[int, int]
+) -> MemoryRows:
+    """Return the rows of blocks that were allocated before the trace began."""
+    stack = stacks.of([blocks.frames[row] for row in rows.tolist()])
     order = np.argsort(stack, kind="stable")
     rows, count = rows[order], len(rows)
-    return Made(
+    return MemoryRows(
         device=blocks.device[rows],
         time=began - count + np.arange(count),
         operation=np.full(count, frames.HELD),
         address=blocks.address[rows],
         bytes=blocks.bytes[rows],
-        reserved=_of(first, blocks.device[rows]),
+        reserved=_per_device(first, blocks.device[rows]),
         stack=stack[order],
     )
 
 
-def _of(first: Mapping[int, int], device: Ints) -> Ints:
-    return np.array([first[one] for one in device.tolist()], np.int64)
+def _per_device(first: Mapping[int, int], device: Ints) -> Ints:
+    return np.array([first[number] for number in device.tolist()], np.int64)
 
 
-def _levels(device: Ints, time: Ints, level: Ints) -> Made:
-    """Return rows that tell only what is reserved."""
+def _level_rows(device: Ints, time: Ints, level: Ints) -> MemoryRows:
+    """Return rows that change the reserved bytes only."""
     none, nothing = np.full(len(time), MISSING), np.zeros(len(time), np.int64)
     operation = np.full(len(time), frames.RESERVED)
-    return Made(device, time, operation, none, nothing, level, nothing)
+    return MemoryRows(device, time, operation, none, nothing, level, nothing)
 
 
-def _in(blocks: Blocks, traced: Events) -> Ints:
-    """Tell which blocks have their address in the trace."""
+def _in_trace(blocks: Blocks, traced: Events) -> Ints:
+    """Return a mask of the blocks whose address occurs in the trace."""
     keys = pd.MultiIndex.from_arrays([blocks.device, blocks.address])
-    there = keys.isin(pd.MultiIndex.from_arrays([traced.device, traced.address]))
-    return np.asarray(there)
+    present = keys.isin(pd.MultiIndex.from_arrays([traced.device, traced.address]))
+    return np.asarray(present)
 
 
-def _own(traced: Events, stack: Ints) -> Ints:
-    """Return the stacks; that of a release is not known if it is the one of its allocation, which stands in for it."""
+def _known_stacks(traced: Events, stack: Ints) -> Ints:
+    """Return the stacks, with 0 for a release that has the stack of its allocation.
+
+    The allocator writes the allocation's stack where that of the release is unknown.
+    """
     order = np.lexsort((np.arange(len(stack)), traced.address, traced.device))
     device, address = traced.device[order], traced.address[order]
-    alike = (device[1:] == device[:-1]) & (address[1:] == address[:-1])
-    alike &= stack[order][1:] == stack[order][:-1]
-    same = np.zeros(len(stack), bool)
-    same[order[1:]] = alike
-    return np.where((traced.action == actions.FREED) & same, 0, stack)
+    is_same = (device[1:] == device[:-1]) & (address[1:] == address[:-1])
+    is_same &= stack[order][1:] == stack[order][:-1]
+    has_same_stack = np.zeros(len(stack), bool)
+    has_same_stack[order[1:]] = is_same
+    return np.where((traced.action == file.FREED) & has_same_stack, 0, stack)
 
 
-def _report(name: str, events: Events, blocks: Blocks, made: Made, known: Stacks) -> Report:
-    times = np.concatenate((made.time, events.time))
+def _capture(
+    name: str, events: Events, blocks: Blocks, rows: MemoryRows, stacks: Stacks
+) -> Capture:
+    times = np.concatenate((rows.time, events.time))
     zero = int(times.min())
-    opened_by, texts = _ranges(made, known, zero)
+    range_frame, texts = _ranges(rows, stacks, zero)
     epoch = zero if events.timed else 0
     span = (0, int(times.max()) - zero + 1)
-    devices = np.unique(np.concatenate((made.device, events.device)))
-    return Report(
+    devices = np.unique(np.concatenate((rows.device, events.device)))
+    return Capture(
         source=(name,),
-        facts=(Facts(PRODUCT, "", span, _warnings(name, events, made, blocks), epoch),),
-        ranges=opened_by,
+        facts=(Facts(PRODUCT, "", span, _warnings(name, events, rows, blocks), epoch),),
+        ranges=range_frame,
         launches=frames.frame("launches", {}),
         activities=frames.frame("activities", {}),
         marks=_marks(events, zero),
-        memory=_memory(made, zero),
+        memory=_memory(rows, zero),
         threads=frames.frame(
             "threads",
             {
                 "thread": _thread(devices),
                 "process": np.full(len(devices), PROCESS),
-                "name": frames.named(
+                "name": frames.names_of(
                     [f"allocating on GPU {device}" for device in devices.tolist()]
                 ),
             },
         ),
         processes=frames.frame(
-            "processes", {"process": np.array([PROCESS]), "name": frames.named(["python"])}
+            "processes", {"process": np.array([PROCESS]), "name": frames.names_of(["python"])}
         ),
         devices=frames.frame(
             "devices",
@@ -292,7 +315,7 @@ def _report(name: str, events: Events, blocks: Blocks, made: Made, known: Stacks
                 "process": np.full(len(devices), PROCESS),
                 "device": devices,
                 "gpu": devices,
-                "name": frames.named([""] * len(devices)),
+                "name": frames.names_of([""] * len(devices)),
             },
         ),
         texts=texts,
@@ -300,35 +323,35 @@ def _report(name: str, events: Events, blocks: Blocks, made: Made, known: Stacks
 
 
 def _thread(device: Ints) -> Ints:
-    """Return the thread that stands for all that allocate on a device: a snapshot does not tell them apart."""
+    """Return the thread of all allocations of a device; a snapshot has no real threads."""
     return PROCESS + device + 1
 
 
-def _memory(made: Made, zero: int) -> pd.DataFrame:
-    rows = len(made.time)
+def _memory(memory_rows: MemoryRows, zero: int) -> pd.DataFrame:
+    rows = len(memory_rows.time)
     columns: dict[str, Any] = {
-        "time": made.time - zero,
-        "thread": np.where(made.stack > 0, _thread(made.device), MISSING),
+        "time": memory_rows.time - zero,
+        "thread": np.where(memory_rows.stack > 0, _thread(memory_rows.device), MISSING),
         "process": np.full(rows, PROCESS),
-        "device": made.device,
+        "device": memory_rows.device,
         "kind": frames.names(np.full(rows, DEVICE), frames.MEMORY_KINDS),
-        "operation": made.operation,
-        "address": made.address,
-        "bytes": made.bytes,
-        "reserved": made.reserved,
+        "operation": memory_rows.operation,
+        "address": memory_rows.address,
+        "bytes": memory_rows.bytes,
+        "reserved": memory_rows.reserved,
     }
     return frames.frame("memory", columns)
 
 
-def _ranges(made: Made, known: Stacks, zero: int) -> tuple[pd.DataFrame, Texts]:
-    """Return the lines of the program as ranges."""
-    lines, parts = known.lines(), []
-    for device in np.unique(made.device).tolist():  # a turn per device
-        rows = np.flatnonzero((made.device == device) & (made.stack > 0))
-        line, start, end = stacks.ranges(made.stack[rows], made.time[rows], lines)
+def _ranges(memory_rows: MemoryRows, stacks: Stacks, zero: int) -> tuple[pd.DataFrame, Texts]:
+    """Return the frame `ranges` of the lines of the program, and their texts."""
+    lines, parts = stacks.lines(), []
+    for device in np.unique(memory_rows.device).tolist():  # a loop over devices
+        rows = np.flatnonzero((memory_rows.device == device) & (memory_rows.stack > 0))
+        line, start, end = file.ranges(memory_rows.stack[rows], memory_rows.time[rows], lines)
         parts.append((line, start, end, np.full(len(line), device)))
     line, start, end, device_of = (np.concatenate(c) for c in zip(*parts, strict=True))
-    names = known.texts()
+    names = stacks.texts()
     distinct = [*dict.fromkeys(names)]
     place = {name: code for code, name in enumerate(distinct)}
     text = np.array([*(place[name] for name in names), MISSING], np.int64)[line]
@@ -347,8 +370,8 @@ def _ranges(made: Made, known: Stacks, zero: int) -> tuple[pd.DataFrame, Texts]:
 
 
 def _marks(events: Events, zero: int) -> pd.DataFrame:
-    """Return a mark for each allocation that failed: the bytes asked for are its payload."""
-    rows = np.flatnonzero(events.action == actions.OOM)
+    """Return the frame `marks`: one per failed allocation; the payload is the requested bytes."""
+    rows = np.flatnonzero(events.action == file.OOM)
     columns: dict[str, Any] = {
         "time": events.time[rows] - zero,
         "thread": _thread(events.device[rows]),
@@ -361,34 +384,36 @@ def _marks(events: Events, zero: int) -> pd.DataFrame:
     return frames.frame("marks", columns)
 
 
-def _warnings(name: str, events: Events, made: Made, blocks: Blocks) -> tuple[str, ...]:
-    failed = np.flatnonzero(events.action == actions.OOM)
-    said = []
+def _warnings(name: str, events: Events, rows: MemoryRows, blocks: Blocks) -> tuple[str, ...]:
+    failed = np.flatnonzero(events.action == file.OOM)
+    lines = []
     if len(failed):
         device, size, free = (int(c[failed[0]]) for c in (events.device, events.bytes, events.free))
-        left = f" of which {free} were free" if free >= 0 else ""
-        often = "once:" if len(failed) == 1 else f"{len(failed)} times: at first"
-        said.append(f"out of memory {often} {size} bytes were asked of GPU {device}{left}")
-    if len(events) and not events.timed:
-        said.append("no times in it: entries are shown 1 µs apart")
-    if not len(events):
-        said.append("no history, only what was held when it was taken")
-    if not (made.stack > 0).any():
-        said.append("no stacks: which lines allocated is not known")
-    if events.broken:
-        said.append(
-            f"{events.broken} entries left out: no action that is known, no address or no size"
+        free_text = f", which had {free} free" if free >= 0 else ""
+        count = "once:" if len(failed) == 1 else f"{len(failed)} times: at first"
+        lines.append(
+            f"out of memory {count} {size} bytes were requested on GPU {device}{free_text}"
         )
-    lost = _lost(events, blocks)
+    if len(events) and not events.timed:
+        lines.append("no times in it: entries are shown 1 µs apart")
+    if not len(events):
+        lines.append("no history, only the blocks in use when it was taken")
+    if not (rows.stack > 0).any():
+        lines.append("no stacks: the lines that allocated are unknown")
+    if events.broken:
+        lines.append(f"{events.broken} entries left out: no known action, no address or no size")
+    lost = _count_lost(events, blocks)
     if lost:
-        said.append(f"{lost} blocks were in use when it was taken that the history says were freed")
-    return tuple(f"{name}: {text}" for text in said)
+        lines.append(f"{lost} blocks were in use when it was taken, but are freed in the history")
+    return tuple(f"{name}: {text}" for text in lines)
 
 
-def _lost(events: Events, blocks: Blocks) -> int:
-    """Count the blocks that are used though the last entry of their address frees it."""
-    given = events.take(np.isin(events.action, (actions.ALLOC, actions.FREED)))
-    last = pd.Series(given.action, index=pd.MultiIndex.from_arrays([given.device, given.address]))
+def _count_lost(events: Events, blocks: Blocks) -> int:
+    """Count the blocks in use for which the last entry of the trace is their release."""
+    changes = events.take(np.isin(events.action, (file.ALLOC, file.FREED)))
+    last = pd.Series(
+        changes.action, index=pd.MultiIndex.from_arrays([changes.device, changes.address])
+    )
     last = last[~last.index.duplicated(keep="last")]
     keys = pd.MultiIndex.from_arrays([blocks.device, blocks.address])
-    return int((last.reindex(keys).to_numpy() == actions.FREED).sum())
+    return int((last.reindex(keys).to_numpy() == file.FREED).sum())

@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from advice.story import PAGEABLE, PINNED, TO_HOST, Story
-from bridge.report import Joined
-from importers.ncu.metrics import Kernel, Rule
-from importers.ncu.metrics import of as metrics_of
+from bridge.report import Report
+from importers.ncu.metrics import Kernel, Rule, metrics_of
 
 Telling = Callable[[], Story]
 
@@ -331,14 +330,14 @@ class Measured(Story):
         super().__init__()
         self.rule = Rule("Launch", "LaunchConfiguration", "OPT", "Too few blocks.", scope, speedup)
 
-    def load(self, folder: Path) -> Joined:
+    def load(self, folder: Path) -> Report:
         """Give the report with what was measured."""
         joined = super().load(folder)
         kernels = [
-            Kernel("relu", "relu", rules=[self.rule]) for _ in joined.report.activities.index
+            Kernel("relu", "relu", rules=[self.rule]) for _ in joined.capture.activities.index
         ]
-        report = replace(joined.report, metrics=metrics_of(kernels))
-        return Joined(replace(joined.attributed, report=report))
+        report = replace(joined.capture, metrics=metrics_of(kernels))
+        return Report(replace(joined.attributed, capture=report))
 
 
 def measured(scope: str, speedup: float) -> Story:

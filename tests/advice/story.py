@@ -9,7 +9,7 @@ from pathlib import Path
 from made_reports import PUSH_POP, Made, process, thread
 
 import bridge
-from bridge.report import Joined
+from bridge.report import Report
 
 US = 1_000
 TO_DEVICE, TO_HOST = 1, 2
@@ -124,7 +124,7 @@ class Story(Made):
         """Do something else on the host."""
         self.now += us
 
-    def load(self, folder: Path) -> Joined:
+    def load(self, folder: Path) -> Report:
         """Give it as a report."""
         return bridge.load(self.written(folder / "story.sqlite"))
 

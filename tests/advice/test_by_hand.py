@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from advice.story import PAGEABLE, US, Story
-from bridge.analyze.advice import Advised, Finding
+from bridge.analyze.advice import Advice, Finding
 
 BATCHES = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
-def judged(story: Story, name: str, folder: Path) -> Advised:
+def judged(story: Story, name: str, folder: Path) -> Advice:
     return story.load(folder).advise([name], 0)
 
 

@@ -11,12 +11,12 @@ from advice.rules import FIRES, QUIET
 from advice.story import US, Story
 from bridge.analyze.advice import RULES, Advice
 from bridge.render.advice import sentence
-from bridge.report import Joined
+from bridge.report import Report
 
 NAMES = [rule.name for rule in RULES]
 
 
-def of_rule(joined: Joined, name: str) -> Advice | None:
+def of_rule(joined: Report, name: str) -> Advice | None:
     """Give what one rule says of a report that has all that it needs."""
     advised = joined.advise([name], 0)
     assert not advised.not_judged, advised.not_judged
@@ -48,7 +48,7 @@ def test_fires(name, fired):
     assert len(finding.evidence)
     assert finding.saving_ns <= finding.ceiling_ns or finding.ceiling_ns == -1 == finding.saving_ns
     assert one.share <= 1
-    placeholders = {field for _, field, _, _ in Formatter().parse(one.rule.said) if field}
+    placeholders = {field for _, field, _, _ in Formatter().parse(one.rule.text) if field}
     assert placeholders
     assert placeholders <= set(finding.figures)
     assert not set(sentence(one)) & set("{}")

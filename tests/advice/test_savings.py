@@ -7,7 +7,7 @@ import pytest
 from advice.rules import FIRES, FP16, FP32
 from advice.story import PAGEABLE, PINNED, TO_HOST, US, Story
 from bridge.analyze.advice import RULES, Finding
-from bridge.report import Joined
+from bridge.report import Report
 
 
 def found(story: Story, name: str, folder) -> Finding:
@@ -114,7 +114,7 @@ def test_small_grids_leave_multiprocessors_empty(tmp_path):
     assert (finding.saving_ns, finding.ceiling_ns) == (-1, 75 * US)
 
 
-def judged(joined: Joined):
+def judged(joined: Report):
     advised = joined.advise(worth=0)
     return [(one, advised.wall_ns) for one in advised.advice]
 

@@ -45,7 +45,7 @@ def cross(a, b):
 @example([(0, 0, 9), (0, 0, 0)])
 @example([(0, 5, 0), (0, 0, 9), (0, 5, 0)])
 def test_no_two_of_a_lane_overlap_and_no_lane_is_too_many(slices):
-    lane = laned(tracks.apart, slices)
+    lane = laned(tracks.disjoint_lanes, slices)
     assert not [pair for pair in pairs(slices, lane) if overlap(*pair)]
     for track in range(TRACKS):
         used = {number for (of, _, _), number in zip(slices, lane, strict=True) if of == track}
@@ -62,7 +62,7 @@ def most_at_once(slices):
 
 @given(slices)
 def test_those_of_a_lane_nest(slices):
-    lane = laned(tracks.nested, slices)
+    lane = laned(tracks.nested_lanes, slices)
     assert not [pair for pair in pairs(slices, lane) if cross(*pair)]
     drawn = [(track, (start, start + length)) for track, start, length in slices]
     for (track, one), number in zip(drawn, lane, strict=True):
@@ -71,7 +71,7 @@ def test_those_of_a_lane_nest(slices):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lay_out", [tracks.apart, tracks.nested])
+@pytest.mark.parametrize("lay_out", [tracks.disjoint_lanes, tracks.nested_lanes])
 @given(slices=slices, seed=st.integers(0, 5))
 def test_a_lane_depends_on_the_slices_not_on_their_order(lay_out, slices, seed):
     order = np.random.default_rng(seed).permutation(len(slices))

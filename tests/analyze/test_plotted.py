@@ -7,7 +7,7 @@ import pytest
 from join.brute import Activity, Call, Range
 from join.programs import Program, attributed
 
-from bridge.analyze.plots import NO_OP, OTHERS, over_time
+from bridge.analyze.plots import NO_OP, OTHER_OPS, over_time
 
 PROCESS = 7 << 24
 MAIN = PROCESS | 1
@@ -41,6 +41,6 @@ def test_work_that_overlaps_on_a_stream_shares_its_time():
 def test_a_lane_is_never_fuller_than_full_and_a_pause_is_empty():
     joined = running(*[("a", 1_000 + n, 2_000 + n) for n in range(5)], ("b", 4_000, 5_000))
     found = over_time(joined, 2)
-    assert found.groups == ["a", "b", OTHERS, NO_OP]
+    assert found.groups == ["a", "b", OTHER_OPS, NO_OP]
     assert np.all(found.shares.sum(axis=1) <= 1 + 1e-9)
     assert not shares(joined, 3_000)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from join.compare import keyed, only, same
 from join.programs import Program, attributed, programs, raw, report_of, without_libraries
 
+from bridge.analyze.columns import TABLES
 from bridge.analyze.tables.activity_metrics import by_kernel, by_memcpy, by_op_kernel
 from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.ranges import by_range
-from bridge.analyze.tables.views import VIEWS
 from bridge.analyze.totals import totals
-from bridge.join.attributed import Attributed
-from importers.report import Report, concat
+from bridge.join.attributed import AttributedCapture
+from importers.capture import Capture, concat
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 @given(programs())
 def test_by_op(program):
     table = by_op(attributed(program))
-    assert tuple(table.columns) == ("op", *VIEWS["op"].columns)
+    assert tuple(table.columns) == TABLES["op"].default
     same(keyed(table, "op"), only(program.brute().by_op()))
 
 
@@ -125,16 +125,16 @@ def single(report, name):
 def test_the_order_of_reports_changes_nothing(program):
     one, other = (single(report_of(only_report(program, number)), str(number)) for number in (0, 1))
     together = everything(attributed(program))
-    assert everything(Attributed.of(concat([one, other]))) == together
-    assert everything(Attributed.of(concat([other, one]))) == together
+    assert everything(AttributedCapture.of(concat([one, other]))) == together
+    assert everything(AttributedCapture.of(concat([other, one]))) == together
 
 
 @given(programs())
 def test_no_analysis_writes_into_the_frames(program):
     """Frames share their memory with whoever made them."""
     report = report_of(program)
-    frames = [f.name for f in fields(Report) if hasattr(getattr(report, f.name), "columns")]
+    frames = [f.name for f in fields(Capture) if hasattr(getattr(report, f.name), "columns")]
     before = {name: getattr(report, name).copy(deep=True) for name in frames}
-    everything(Attributed.of(report))
+    everything(AttributedCapture.of(report))
     for name in frames:
         assert getattr(report, name).equals(before[name])

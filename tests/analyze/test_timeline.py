@@ -1,8 +1,11 @@
 """What the timeline adds to the frames, held against plain definitions: projections, curves, windows, selections."""
 
+import gzip
 from collections import defaultdict
 
+import made_reports
 import numpy as np
+import pandas as pd
 import pytest
 import real_parts
 from advice.story import US, Story
@@ -12,7 +15,7 @@ from join.programs import attributed, programs
 from made_reports import MARK
 
 import bridge
-from bridge.analyze.time_range import Windows, between, of_ranges, of_steps
+from bridge.analyze.time_range import Windows, clock_window, range_windows, step_windows
 from bridge.analyze.timeline import Selection, parts, timeline
 from importers import ReportError, frames
 
@@ -34,7 +37,7 @@ def columns(pairs):
 def projected(joined):
     """Walk up from every activity: per range and stream, first start, last end, how many."""
     found = joined.attribution
-    table = joined.report.activities
+    table = joined.capture.activities
     on = {c: table[c].tolist() for c in ("report", "process", "device", "context", "stream")}
     inside = defaultdict(list)
     for row, node in enumerate(joined.node.tolist()):
@@ -44,7 +47,7 @@ def projected(joined):
         while around != -1:
             inside[around, where].append(interval)
             around = int(found.nesting.parent[around])
-    name = joined.report.ranges["name"].astype(str).tolist()
+    name = joined.capture.ranges["name"].astype(str).tolist()
     return sorted(
         (name[found.nesting.range[node]], min(a for a, _ in of), max(b for _, b in of), len(of))
         for (node, _), of in inside.items()
@@ -92,7 +95,7 @@ def at(curve, instant):
 @given(spans)
 def test_the_level_is_how_many_are_open(pairs):
     start, end = columns(pairs)
-    curve = parts.level(start, end)
+    curve = parts.open_counts(start, end)
     for instant in range(-1, 75):
         is_open = sum(a <= instant < b for a, b in zip(start.tolist(), end.tolist(), strict=True))
         assert (at(curve, instant) or 0) == is_open
@@ -109,7 +112,7 @@ def test_time_in_bins_is_exact(pairs, edges):
         sum(t in ran for t in range(a, b))
         for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
     ]
-    assert parts.in_bins(start, end, edges).tolist() == expected
+    assert parts.busy_times(start, end, edges).tolist() == expected
 
 
 def test_the_busy_share_of_a_kernel_in_the_middle():
@@ -119,12 +122,12 @@ def test_the_busy_share_of_a_kernel_in_the_middle():
 
 
 def test_a_long_curve_keeps_its_peaks_and_its_levels(monkeypatch):
-    monkeypatch.setattr(parts, "MOST", 50)
+    monkeypatch.setattr(parts, "MAX_CHANGES", 50)
     monkeypatch.setattr(parts, "BINS", 10)
     random = np.random.default_rng(7)
     time = np.cumsum(random.integers(1, 5, 1000))
     value = np.abs(np.cumsum(random.integers(-1, 2, 1000)))
-    when, what = parts.thinned(time, value)
+    when, what = parts.thin_curve(time, value)
     assert len(when) <= 2 * 10
     assert (np.diff(when) > 0).all()
     assert what.max() == value.max()
@@ -132,7 +135,7 @@ def test_a_long_curve_keeps_its_peaks_and_its_levels(monkeypatch):
         zip(time.tolist(), value.tolist(), strict=True)
     )
     assert (when[-1], what[-1]) == (time[-1], value[-1])
-    short = parts.thinned(time[:50], value[:50])
+    short = parts.thin_curve(time[:50], value[:50])
     assert short[0] is not None
     assert short[1].tolist() == value[:50].tolist()
 
@@ -141,26 +144,51 @@ def test_a_long_curve_keeps_its_peaks_and_its_levels(monkeypatch):
 def test_curves_of_a_real_report(corpus):
     joined = bridge.load(corpus / "nsys" / "cupy-power-iteration.sqlite").attributed
     drawn = {s.name.names[0]: s for s in timeline(joined).counters if len(s)}
-    assert list(drawn) == [parts.RUNNING, parts.QUEUED, parts.BUSY, parts.BEHIND]
-    table, launches = joined.report.activities, joined.report.launches
+    assert list(drawn) == [parts.CONCURRENCY, parts.QUEUE, parts.BUSY, parts.LATENCY]
+    table, launches = joined.capture.activities, joined.capture.launches
     start, end = frames.ints(table, "start"), joined.end
-    running = drawn[parts.RUNNING]
+    running = drawn[parts.CONCURRENCY]
     curve = running.start, running.args["value"]
     for instant in start[::97].tolist():
         assert at(curve, instant) == int(((start <= instant) & (instant < end)).sum())
-    behind = drawn[parts.BEHIND].args["value"]
+    latency = drawn[parts.LATENCY].args["value"]
     launch = joined.attribution.launch
-    late = start[launch != -1] - frames.ints(launches, "end")[launch[launch != -1]]
-    assert sorted(behind.tolist()) == sorted(late.tolist())
+    late = start[launch != -1] - frames.ints(launches, "start")[launch[launch != -1]]
+    assert sorted(latency.tolist()) == sorted(late.tolist())
+    # NVIDIA's totals go from the start of the call to the end of the kernel, or of the call where that
+    # is later; they are rounded to 0.1 ns.
+    with gzip.open(corpus / "expected" / "cupy-power-iteration" / "cuda_kern_exec_sum.csv.gz") as f:
+        theirs = pd.read_csv(f)
+    is_kernel = frames.is_kind(table, frames.KERNEL) & (launch != -1)
+    call_end = frames.ints(launches, "end")[launch]
+    after_the_kernel = np.maximum(call_end - end, 0)[is_kernel].sum()
+    ours = latency[np.isin(drawn[parts.LATENCY].start, start[is_kernel])].sum() + after_the_kernel
+    total = ((theirs["TAvg:dur_ns"] - theirs["KAvg:dur_ns"]) * theirs["Count"]).sum()
+    assert abs(ours - total) <= 0.1 * theirs["Count"].sum()
+
+
+def test_arguments_of_kernels_and_copies_have_the_names_of_profilers(tmp_path):
+    path = made_reports.small(tmp_path / "small.sqlite")
+    drawn = timeline(bridge.load(path).attributed)
+    kernels = kind_of(drawn, "kernel")
+    names = "grid, block, registers per thread, static shared memory (bytes), dynamic shared memory (bytes)"
+    assert [*kernels.args] == ["op", "path", "reason", "correlation", *names.split(", ")]
+    texts = {
+        name: {kernels.args[name].names[code] for code in kernels.args[name].codes[kernels.rows]}
+        for name in ("grid", "block")
+    }
+    assert texts == {"grid": {"8x2x1"}, "block": {"128x1x1"}}
+    copies = kind_of(drawn, "memcpy")
+    assert [*copies.args][4:] == ["bytes", "source memory kind", "destination memory kind"]
 
 
 def test_a_curve_begins_with_the_value_it_had_before():
     curve = np.array([10, 20, 30]), np.array([1, 2, 0])
-    at_25 = parts.within(curve, (25, 100))
+    at_25 = parts.clip_curve(curve, (25, 100))
     assert [c.tolist() for c in at_25] == [[25, 30], [2, 0]]
-    assert [c.tolist() for c in parts.within(curve, (20, 25))] == [[20], [2]]
-    assert [c.tolist() for c in parts.within(curve, (22, 25))] == [[22], [2]]
-    assert [c.tolist() for c in parts.within(curve, (0, 15))] == [[10], [1]]
+    assert [c.tolist() for c in parts.clip_curve(curve, (20, 25))] == [[20], [2]]
+    assert [c.tolist() for c in parts.clip_curve(curve, (22, 25))] == [[22], [2]]
+    assert [c.tolist() for c in parts.clip_curve(curve, (0, 15))] == [[10], [1]]
 
 
 # -- windows
@@ -200,7 +228,7 @@ DEVICE = ("kernel", "memcpy", "memset", "graph")
 
 @pytest.mark.slow
 def test_a_step_comes_with_all_that_it_launched(training):
-    made = timeline(training, Selection((of_steps(training, 3, 4),)))
+    made = timeline(training, Selection((step_windows(training, 3, 4),)))
     assert [
         s.name.names[s.name.codes[r]] for s in made.slices if s.kind == "step" for r in s.rows
     ] == ["step 3", "step 4"]
@@ -213,15 +241,15 @@ def test_a_step_comes_with_all_that_it_launched(training):
     assert len(made.arrows.rows)
     calls = kind_of(made, "api")
     assert set(made.arrows.call[made.arrows.rows].tolist()) <= set(calls.rows.tolist())
-    [running] = (s for s in made.counters if s.name.names == [parts.RUNNING])
+    [running] = (s for s in made.counters if s.name.names == [parts.CONCURRENCY])
     assert running.start[running.rows].size
 
 
 def test_a_window_of_the_clock(training):
-    base = training.report.facts[0].span[0]
+    base = training.capture.facts[0].span[0]
     first, last = 5_000_000_000, 5_300_000_000
-    made = timeline(training, Selection((between(training, first, last),)))
-    start, end = frames.ints(training.report.activities, "start") - base, training.end - base
+    made = timeline(training, Selection((clock_window(training, first, last),)))
+    start, end = frames.ints(training.capture.activities, "start") - base, training.end - base
     expected = np.flatnonzero((start < last) & ((end > first) | (start >= first)))
     assert {row for _, row in rows_of(made, *DEVICE)} == set(expected.tolist())
 
@@ -232,13 +260,13 @@ def test_a_window_of_the_clock_has_its_marks(tmp_path):
     for us in (14, 15, 29, 30):
         story.annotation(MARK, us * US, None, text="mark")
     joined = story.load(tmp_path).attributed
-    made = timeline(joined, Selection((between(joined, 15 * US, 30 * US),)))
-    times = frames.ints(joined.report.marks, "time")[made.marks.rows]
+    made = timeline(joined, Selection((clock_window(joined, 15 * US, 30 * US),)))
+    times = frames.ints(joined.capture.marks, "time")[made.marks.rows]
     assert times.tolist() == [15 * US, 29 * US]
 
 
 def test_a_range_by_name(training):
-    made = timeline(training, Selection((of_ranges(training, "Batch 1?"),)))
+    made = timeline(training, Selection((range_windows(training, "Batch 1?"),)))
     ops = kind_of(made, "op")
     names = {ops.name.names[ops.name.codes[r]] for r in ops.rows}
     assert {f"Batch {n}" for n in range(10, 20)} <= names
@@ -248,9 +276,9 @@ def test_a_range_by_name(training):
 @pytest.mark.parametrize(
     ("asked", "answer"),
     [
-        (lambda j: of_steps(j, 60, 70), "the report has 0 to 58"),
-        (lambda j: of_ranges(j, "nothing*"), "no range 'nothing\\*'"),
-        (lambda j: between(j, 5, 5), "ends before it starts"),
+        (lambda j: step_windows(j, 60, 70), "the report has 0 to 58"),
+        (lambda j: range_windows(j, "nothing*"), "no range 'nothing\\*'"),
+        (lambda j: clock_window(j, 5, 5), "ends before it starts"),
     ],
 )
 def test_windows_of_nothing_are_refused(training, asked, answer):
@@ -259,15 +287,15 @@ def test_windows_of_nothing_are_refused(training, asked, answer):
 
 
 def test_a_window_that_is_far_away_holds_nothing(training):
-    made = timeline(training, Selection((between(training, 2**62, 2**63),)))
-    assert not any(len(s) for s in made.every())
+    made = timeline(training, Selection((clock_window(training, 2**62, 2**63),)))
+    assert not any(len(s) for s in made.all_slices())
 
 
 @pytest.mark.slow
 def test_a_report_without_steps_says_what_they_are(corpus):
     joined = bridge.load(corpus / "nsys" / "vector-add.sqlite").attributed
     with pytest.raises(ValueError, match="no steps in the report"):
-        of_steps(joined, 0, 1)
+        step_windows(joined, 0, 1)
 
 
 # -- selections
@@ -287,9 +315,9 @@ def test_a_slim_timeline_has_no_calls_and_says_op_and_reason_alone(training):
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 500, 10_000, 10**6])
 def test_the_longest_slices_are_kept(training, most):
-    whole, made = timeline(training), timeline(training, Selection(most=most))
-    lengths = np.sort(np.concatenate([s.duration[s.rows] for s in whole.every()]))
-    kept = np.sort(np.concatenate([s.duration[s.rows] for s in made.every()]))
+    whole, made = timeline(training), timeline(training, Selection(max_slices=most))
+    lengths = np.sort(np.concatenate([s.duration[s.rows] for s in whole.all_slices()]))
+    kept = np.sort(np.concatenate([s.duration[s.rows] for s in made.all_slices()]))
     assert kept.tolist() == lengths[-most:].tolist()
     assert made.left_out == max(0, len(lengths) - most)
     drawn = rows_of(made, *DEVICE)
@@ -297,7 +325,7 @@ def test_the_longest_slices_are_kept(training, most):
 
 
 def test_nothing_selected_is_everything(training):
-    whole, made = timeline(training), timeline(training, Selection(most=10**9))
+    whole, made = timeline(training), timeline(training, Selection(max_slices=10**9))
     assert [len(s) for s in whole.slices] == [len(s) for s in made.slices]
     assert whole.arrows.rows.tolist() == made.arrows.rows.tolist()
     assert whole.arrows.op.tolist() == made.arrows.op.tolist()

@@ -14,7 +14,7 @@ from real_parts import corpus_reports
 
 import bridge.report
 from bridge.analyze.tables.views import DIRECTED, VIEWS
-from bridge.report import Joined
+from bridge.report import Report
 
 P = 7 << 24
 MAIN, AUTOGRAD, OTHER = (P | number for number in (1, 2, 3))
@@ -25,7 +25,7 @@ ADDING = "calls kernels copies fills graphs gpu_self_ns cpu_self_ns count total_
 
 
 def joined_of(made, **how):
-    return Joined(made.attributed(**how))
+    return Report(made.attributed(**how))
 
 
 def without(columns, table):
@@ -143,7 +143,7 @@ def test_only_some_views_have_a_direction():
                     joined.by(view, direction=way)
     with pytest.raises(ValueError, match="no direction 'up'"):
         joined.by("op", direction="up")
-    with pytest.raises(ValueError, match="no view"):
+    with pytest.raises(ValueError, match="no table"):
         joined.by("directions")
 
 
@@ -312,7 +312,7 @@ def test_phases_by_hand():
 
 def test_a_phase_that_never_ended_is_said_to_be_open():
     made = training([opened(0, 10, "epoch", phase=True), opened(0, 20, "epoch", phase=True)])
-    report = made.report()
+    report = made.capture()
     report.ranges["open"] = np.array([False, True])
     [row] = bridge.report.join(report).by("phase").to_dict("records")
     assert (row["ranges"], row["open"], row["wall_ns"]) == (2, 1, 20)

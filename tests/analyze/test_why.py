@@ -16,6 +16,8 @@ from bridge.analyze.why import GENERAL, REMEDIES, remedy, rows_of, why
 from bridge.cli import demo_report
 from bridge.join.arrays import NONE
 from bridge.join.attribution import REASONS
+from bridge.knowledge.abbreviations import abbreviation
+from bridge.render import table as tables
 from bridge.render.why import as_json, for_terminal
 
 PID, OTHER = 100, 101
@@ -27,8 +29,8 @@ def opened(made, start, end, text, of=MAIN, kind=PUSH_POP, **more):
     made.annotation(kind, start, end, text=text, thread=of, **more)
 
 
-def explained(path, asked, **choices):
-    joined = whole.load(path, **choices).attributed
+def explained(path, asked, **options):
+    joined = whole.load(path, **options).attributed
     return why(joined, rows_of(joined, asked))
 
 
@@ -165,7 +167,7 @@ def test_a_rule_may_find_the_op_on_another_thread(made, tmp_path):
 
 def names_of(path, asked):
     joined = whole.load(path)
-    return joined.report.activities["name"].iloc[rows_of(joined.attributed, asked)].tolist()
+    return joined.capture.activities["name"].iloc[rows_of(joined.attributed, asked)].tolist()
 
 
 @pytest.mark.slow
@@ -181,6 +183,49 @@ def test_names_equal_then_parts_then_any_case(made, tmp_path):
     assert names_of(path, "INSID") == ["inside", "inside too"]
     assert names_of(path, "#1") == ["side"]
     assert names_of(path, "#3") == names_of(path, "#x") == names_of(path, "nothing") == []
+
+
+def test_names_as_tables_show_them(made, tmp_path):
+    made.kernel("ncclDevKernel_SendRecv", 150, PID, 200, 201)
+    made.kernel("swish_fwd_kernel_one", 150, PID, 210, 240)
+    made.kernel("swish_bwd_kernel_one", 150, PID, 250, 260)
+    made.kernel("swish_fwd_kernel_two", 150, PID, 270, 280)
+    path = made.written(tmp_path / "x.sqlite")
+    assert names_of(path, "nccl SendRecv") == ["ncclDevKernel_SendRecv"]
+    assert names_of(path, "nccl Se…") == names_of(path, "nc…ecv") == ["ncclDevKernel_SendRecv"]
+    assert names_of(path, "swish_b…") == ["swish_bwd_kernel_one"]
+    assert names_of(path, "…fwd_kernel_two") == ["swish_fwd_kernel_two"]
+    assert names_of(path, "swish_fwd_kernel_one…") == []  # nothing was cut
+    several = "3 names may be cut to 'swish…': 'swish_bwd_kernel_one', 'swish_fwd_kernel_one', "
+    assert_refused(bridge("why", path, "swish…"), several, "; write more of one")
+    assert_refused(bridge("why", path, "clash…"), "no kernel, memcpy or memset has 'clash…' in")
+
+
+@pytest.mark.parametrize("path", corpus_reports("nsys/*.sqlite"))
+@pytest.mark.parametrize("width", [80, 120])
+def test_every_kernel_is_found_by_its_name_in_a_table(path, width):
+    """The witness is the table itself: the row of a name says which kernel it is."""
+    if path.stem in EMPTY:
+        pytest.skip("nothing ran on a device")
+    joined = whole.load(path)
+    table = joined.by("kernel")
+    lines = tables.for_terminal("kernel", table, tables.Look(width)).splitlines()[2:]
+    shown = [line.split("  ")[0] for line in lines[: len(table)]]
+    for name, cell in zip(table["kernel"], shown, strict=True):
+        rows = rows_of(joined.attributed, cell)
+        head, gap, tail = cell.partition("…")
+        alike = [
+            other for other in table["kernel"]
+            if (short := abbreviation(other)).startswith(head) and short.endswith(tail)
+        ]  # fmt: skip
+        if gap and len(alike) != 1:
+            assert not len(rows)
+        else:
+            assert {*joined.attributed.activity_name.iloc[rows]} == {name}, cell
+    checksums = {text for name in table["kernel"] if (text := name.rpartition("~")[2]) != name}
+    for text in sorted(checksums):
+        found = {*joined.attributed.activity_name.iloc[rows_of(joined.attributed, f"~{text}")]}
+        assert found == {name for name in table["kernel"] if f"~{text}" in name}
 
 
 @pytest.mark.slow
@@ -210,10 +255,10 @@ def test_what_is_not_there_is_refused_with_what_comes_near(path, tmp_path):
 @pytest.mark.slow
 def test_a_name_is_suggested_once(tmp_path):
     made = Made()
-    made.kernel("inside too", 150, PID, 210, 240)
+    made.kernel("inside_too", 150, PID, 210, 240)
     said = asked_for("insde", made.written(tmp_path / "x.sqlite"))
-    assert_refused(said, "near it: 'inside too'")
-    assert said.stderr.count("inside too") == 1
+    assert_refused(said, "near it: 'inside_too'")
+    assert said.stderr.count("inside_too") == 1
 
 
 def asked_for(asked, *words):
@@ -481,7 +526,7 @@ def test_warnings_go_to_stderr(tmp_path):
 @pytest.mark.parametrize("path", [of for of in corpus_reports() if of.id not in EMPTY])
 def test_real_activities_are_explained_as_they_were_attributed(path):
     joined = whole.load(path)
-    count = len(joined.report.activities)
+    count = len(joined.capture.activities)
     for row in np.random.default_rng(1).integers(0, count, 20 if count else 0).tolist():
         found, truth = why(joined.attributed, np.array([row])), joined.op_kernels.iloc[row]
         assert (found.op or None) == (truth["op"] if isinstance(truth["op"], str) else None)
@@ -511,7 +556,7 @@ def test_backward_work_tells_its_forward_range_its_module_and_who_adopted_it(tmp
     lineage = said["lineage"]
     assert (lineage["direction"], lineage["ambiguous"]) == ("backward", False)
     assert lineage["forward"]["step"]["name"] == "aten::scaled_dot_product_attention"
-    assert lineage["module"].startswith("ProfilerStep/forward/layer ")
+    assert lineage["module"] == "ProfilerStep/backward"  # its layers are not marked as modules
     assert lineage["adopter"]["step"]["name"] == "backward"
     text = done("why", path, "flash_bwd", "--adopt")
     assert "  backward work of range #" in text

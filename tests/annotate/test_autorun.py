@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from real_parts import ROOT
 
 import bridge
 from bridge import autorun
-from bridge.frameworks.autorun.import_hooks import Options, parsed, written
+from bridge.frameworks.autorun import Options, format_options, parse_options
 
 TESTS = ROOT / "tests"
 MAIN = "bridge.autorun"
@@ -190,8 +191,7 @@ def test_an_import_that_fails_fails_as_before_and_can_be_tried_again(here):
 @pytest.mark.slow
 @pytest.mark.racy("processes are spawned and waited for")
 def test_child_processes_are_armed_by_the_environment(here):
-    child = f"{RECORDING}\nimport bridge.autorun\nbridge.autorun.autostart()\nimport library\nlibrary.train(1)"
-    (here / "child.py").write_text(child)
+    (here / "child.py").write_text(f"{RECORDING}\nimport library\nlibrary.train(1)")
     (here / "parent.py").write_text(
         "import subprocess, sys\nsubprocess.run([sys.executable, 'child.py'])"
     )
@@ -208,6 +208,146 @@ def test_child_processes_are_armed_by_the_environment(here):
     )
 
 
+# -- the start of child processes, and modules of the program that are called as ours
+
+IS_ANNOTATED = "import sys; print('bridge.frameworks.autorun' in sys.modules)"
+
+
+def armed(**more):
+    """Give the environment of the children of an annotated program; `more` is also on the path."""
+    path = os.pathsep.join([autorun.START, *more.pop("path", [])])
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BRIDGE_")}
+    return {**kept, "BRIDGE_AUTOSTART": "1", "PYTHONPATH": path, **more}
+
+
+def child(*words, **more):
+    return subprocess.run(
+        [sys.executable, *words],
+        check=False,
+        env=armed(**more),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flags", "more", "is_annotated"),
+    [
+        ([], {}, True),
+        (["-P"], {}, True),
+        (["-E"], {}, False),  # both ignore the environment
+        (["-I"], {}, False),
+        (["-S"], {}, False),  # no sitecustomize
+        ([], {"BRIDGE_AUTOSTART": "0"}, False),
+        ([], {"BRIDGE_AUTOSTART": ""}, False),
+    ],
+)
+def test_python_s_own_options_decide_whether_a_child_is_annotated(flags, more, is_annotated):
+    done = child(*flags, "-c", IS_ANNOTATED, **more)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{is_annotated}\n", "")
+
+
+@pytest.mark.slow
+def test_nothing_of_bridge_is_loaded_where_nobody_asks_for_it(here):
+    done = python("-c", "import sys; print(*[m for m in sys.modules if m.startswith('bridge')])")
+    assert (done.stdout, done.stderr) == ("\n", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failing", ["", "1 / 0"])
+def test_a_sitecustomize_of_the_user_runs_as_before(failing, here):
+    (here / "own").mkdir()
+    (here / "own" / "sitecustomize.py").write_text(f"import builtins; builtins.own = 7\n{failing}")
+    show = "import sys; print(own, sys.modules['sitecustomize'].__name__, sys.path[1])"
+    plain = python("-c", show, PYTHONPATH=str(here / "own"))
+    ours = child("-c", show, path=[str(here / "own")])
+    assert (ours.returncode, ours.stdout, ours.stderr) == (
+        (plain.returncode, plain.stdout, plain.stderr)
+    )
+    both = child("-c", IS_ANNOTATED, path=[str(here / "own")])
+    assert both.stdout == "True\n"
+
+
+@pytest.mark.slow
+def test_a_child_that_cannot_import_bridge_goes_on(here):
+    copied = here / "copied" / "bridge" / "frameworks" / "autorun"
+    shutil.copytree(autorun.START, copied / "start")
+    for folder in (copied, copied.parent, copied.parents[1]):
+        (folder / "__init__.py").write_text("")
+    (copied.parents[1] / "__init__.py").write_text("import a_package_that_is_not_installed")
+    done = child("-c", "print(1)", PYTHONPATH=str(copied / "start"))
+    assert done.stdout == "1\n"
+    [line] = done.stderr.splitlines()
+    assert line.startswith("bridge.autorun: process ")
+    assert "No module named 'a_package_that_is_not_installed'" in line
+
+
+@pytest.fixture
+def own_modules(here):
+    """Give a folder with a program that has modules with the names of this package."""
+    folder = here / "mine"
+    (folder / "importers").mkdir(parents=True)
+    (folder / "importers" / "__init__.py").write_text("def rows(): return 3")
+    (folder / "network.py").write_text("import importers, sys\nprint(importers.rows(), sys.argv)")
+    (folder / "bridge.py").write_text("print('own')\ndef cross(): return 5")
+    (folder / "train.py").write_text("import sys, bridge\nprint(bridge.cross(), sys.argv[1:])")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [["mine/train.py", "--ops"], ["-m", "train", "-x"]])
+def test_a_program_with_a_module_called_bridge_runs_and_a_line_says_so(own_modules, program):
+    at = own_modules if "-m" in program else own_modules.parent
+    plain, ours = (
+        subprocess.run(
+            [sys.executable, *words, *program],
+            check=False, cwd=at, env=environ(PYTHONPATH=""), capture_output=True, text=True, timeout=120,
+        )
+        for words in ([], [autorun.LAUNCHER, "--shapes"])
+    )  # fmt: skip
+    assert (ours.returncode, ours.stdout) == (0, plain.stdout)
+    assert "own\n5 [" in plain.stdout
+    assert ours.stderr == (
+        f"bridge.autorun: {own_modules / 'bridge.py'} has the name of nsight-bridge:"
+        " the program runs without annotations\n"
+    )
+
+
+@pytest.mark.slow
+def test_a_child_with_a_module_called_bridge_runs_and_a_line_says_so(own_modules):
+    done = child(str(own_modules / "train.py"))
+    assert (done.returncode, done.stdout) == (0, "own\n5 []\n")
+    assert "bridge.py has the name of nsight-bridge: process " in done.stderr
+
+
+@pytest.mark.slow
+def test_a_folder_called_importers_beside_the_program_stays_its_own(own_modules):
+    record = own_modules / "recorded.jsonl"
+    words = ["-m", MAIN, "--record", str(record), str(own_modules / "network.py")]
+    done = python(*words)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        *(0, f"3 ['{own_modules}/network.py']\n", ""),
+    )
+    assert record.exists()
+
+
+@pytest.mark.slow
+def test_a_program_is_launched_by_path_even_where_the_working_folder_has_a_bridge(here):
+    (here / "bridge.py").write_text("1 / 0")
+    (here / "sub").mkdir()
+    (here / "sub" / "show.py").write_text(SHOW)
+    plain, ours = python("sub/show.py", "a"), python(autorun.LAUNCHER, "sub/show.py", "a")
+    assert (ours.returncode, ours.stdout, ours.stderr) == (0, plain.stdout, "")
+
+
+@pytest.mark.slow
+def test_the_folder_for_the_path_is_printed():
+    done = python("-m", MAIN, "--path")
+    assert done.stdout == f"{autorun.START}\n"
+
+
 # -- options
 
 
@@ -220,8 +360,11 @@ def test_child_processes_are_armed_by_the_environment(here):
     ],
 )
 def test_options_are_read_as_they_are_written(options):
-    assert parsed([*written(options).split(), "x.py", "--ops"]) == (options, ["x.py", "--ops"])
-    assert written(options._replace(record="a b")) == written(options)
+    assert parse_options([*format_options(options).split(), "x.py", "--ops"]) == (
+        options,
+        ["x.py", "--ops"],
+    )
+    assert format_options(options._replace(record="a b")) == format_options(options)
 
 
 @pytest.mark.slow
@@ -268,7 +411,7 @@ def test_host_times_are_recorded_where_no_tool_listens(tool, monkeypatch):
     monkeypatch.setattr("bridge.capture.session.profile.profile", profile)
     with autorun.recorded("a.jsonl"):
         assert opened == []  # a tool listens
-    emit.use(emitter.Silent())
+    emit.use(emitter.NullEmitter())
     with autorun.recorded(None):
         assert opened == []
     with autorun.recorded("a.jsonl"):
@@ -374,7 +517,7 @@ def training(tmp_path_factory):
 
     def run(*options, parts):
         lines = [RECORD_PART.format(textwrap.dedent(PARTS[part]), part) for part in parts]
-        end = "emit.use(emit.Silent())\nprint(json.dumps([parts, trained]))"
+        end = "emit.use(emit.NullEmitter())\nprint(json.dumps([parts, trained]))"
         program = folder / "training.py"
         program.write_text("\n".join([RECORDER, NET, USED, "parts = {}", *lines, end]))
         done = python("-m", MAIN, *options, str(program))

@@ -15,26 +15,26 @@ import pytest
 from recorder import Recorder
 
 import bridge
-from bridge.annotate import emit, interop, pypi, stack
-from bridge.annotate.emitter import Silent
+from bridge.annotate import backends, emit, stack
+from bridge.annotate.emitter import NullEmitter
 from bridge.annotate.label import Label
 
 TOOL = {"NVTX_INJECTION64_PATH": "/x.so"}
 
 
 def chain(monkeypatch: pytest.MonkeyPatch, nvtx: Any, library: Any) -> None:
-    monkeypatch.setattr(pypi, "connect", lambda: nvtx)
-    monkeypatch.setattr(interop, "connect", lambda: library)
+    monkeypatch.setattr(backends, "connect_nvtx", lambda: nvtx)
+    monkeypatch.setattr(backends, "connect_interop", lambda: library)
 
 
-class Fake(Silent):
+class Fake(NullEmitter):
     name = "fake"
     version = "1.2"
 
 
 def test_no_tool_no_range() -> None:
     emitter, reason = emit.choose({})
-    assert isinstance(emitter, Silent)
+    assert isinstance(emitter, NullEmitter)
     assert reason == "no tool attached"
 
 
@@ -43,7 +43,7 @@ def test_every_sign_of_a_tool_counts(sign: str, monkeypatch: pytest.MonkeyPatch)
     fake = Fake()
     chain(monkeypatch, fake, "never asked")
     assert emit.choose({sign: "1"}) == (fake, "a tool is attached")
-    assert isinstance(emit.choose({sign: "1", "BRIDGE_NVTX": "off"})[0], Silent)
+    assert isinstance(emit.choose({sign: "1", "BRIDGE_NVTX": "off"})[0], NullEmitter)
 
 
 def test_a_dummy_domain_makes_way_for_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,11 +57,11 @@ def test_one_warning_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     chain(monkeypatch, "no nvtx", "no library")
     with pytest.warns(RuntimeWarning, match="no nvtx; no library.*pip install nvidia-nvtx"):
         emitter, reason = emit.choose(TOOL)
-    assert isinstance(emitter, Silent)
+    assert isinstance(emitter, NullEmitter)
     assert reason == "no nvtx; no library"
     with pytest.warns(RuntimeWarning, match="leave BRIDGE_NVTX at auto"):
         emit.choose({"BRIDGE_NVTX": "nvtx"})
-    with pytest.warns(RuntimeWarning, match="none of auto, off, nvtx, interop"):
+    with pytest.warns(RuntimeWarning, match="not one of auto, off, nvtx, interop"):
         emit.choose({"BRIDGE_NVTX": "nvtxx"})
 
 
@@ -107,14 +107,14 @@ def test_details_go_beside_a_report_where_a_tool_hears_the_ranges(
 def test_without_the_libraries_there_is_a_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(interop, "find_spec", lambda _: None)
-    assert interop.connect() == "libnvtx3interop.so.1 was not found"
-    broken = tmp_path / interop.LIBRARY
+    monkeypatch.setattr(backends, "find_spec", lambda _: None)
+    assert backends.connect_interop() == "libnvtx3interop.so.1 was not found"
+    broken = tmp_path / backends.LIBRARY
     broken.write_bytes(b"not a library")
-    monkeypatch.setattr(interop, "find", lambda: broken)
-    assert "libnvtx3interop.so.1 is not usable" in str(interop.connect())
+    monkeypatch.setattr(backends, "find_library", lambda: broken)
+    assert "libnvtx3interop.so.1 is not usable" in str(backends.connect_interop())
     monkeypatch.setitem(sys.modules, "nvtx", None)
-    assert "nvtx cannot be imported" in str(pypi.connect())
+    assert "nvtx cannot be imported" in str(backends.connect_nvtx())
 
 
 class Library:
@@ -147,7 +147,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
 
 
 def test_the_event_attributes_are_what_nvtx_defines(library: Library) -> None:
-    emitter = interop.Interop(Path("x"))
+    emitter = backends.Interop(Path("x"))
     emitter.push(Label("a", "d", "c", 0xFFFF0000), stack.CALL_ID_BASE + 5)
     emitter.mark(Label("a"), 2.5)
     emitter.pop("d")
@@ -164,7 +164,7 @@ def test_the_event_attributes_are_what_nvtx_defines(library: Library) -> None:
 
 
 def test_a_phase_is_ended_by_the_number_that_the_library_gave_it(library: Library) -> None:
-    emitter = interop.Interop(Path("x"))
+    emitter = backends.Interop(Path("x"))
     label = Label("epoch", "d")
     emitter.end(label, emitter.start(label, 1))
     [(domain, number)] = library.of("nvtxDomainRangeEnd")
@@ -173,7 +173,7 @@ def test_a_phase_is_ended_by_the_number_that_the_library_gave_it(library: Librar
 
 def test_a_phase_has_the_number_0_where_no_tool_gives_one(library: Library) -> None:
     library.answer = None  # what ctypes makes of a pointer that is 0
-    emitter = interop.Interop(Path("x"))
+    emitter = backends.Interop(Path("x"))
     assert emitter.start(Label("epoch"), 1) == 0
 
 
@@ -205,7 +205,7 @@ class Package:
 
 def test_a_mark_of_the_package_says_all_that_it_was_given() -> None:
     package = Package()
-    pypi.Nvtx(package, package).mark(Label("loss", "d", "c", 0xFF0000FF), 2.5)
+    backends.Nvtx(package, package).mark(Label("loss", "d", "c", 0xFF0000FF), 2.5)
     [(attributes, handle)] = package.marks
     assert handle == "handle of d"
     assert attributes.message == "loss of handle of d"
@@ -213,17 +213,17 @@ def test_a_mark_of_the_package_says_all_that_it_was_given() -> None:
 
 
 def test_names_are_registered_once_and_not_without_end(library: Library) -> None:
-    emitter = interop.Interop(Path("x"))
-    for number in range(interop.REGISTERED + 10):
+    emitter = backends.Interop(Path("x"))
+    for number in range(backends.MAX_LABELS + 10):
         emitter.push(Label(f"n{number}"), 1)
     emitter.push(Label("n0"), 1)
-    assert len(library.of("nvtxDomainRegisterStringA")) == interop.REGISTERED
+    assert len(library.of("nvtxDomainRegisterStringA")) == backends.MAX_LABELS
     assert library.texts[-3:] == [b"n4104", b"n4105", b"registered"]
-    assert len(emitter._ready) == interop.REGISTERED
+    assert len(emitter._ready) == backends.MAX_LABELS
 
 
 def test_both_libraries_take_any_text() -> None:
-    for one in (interop.connect(), lively_nvtx()):
+    for one in (backends.connect_interop(), lively_nvtx()):
         if isinstance(one, str):
             pytest.skip(one)
         for name in ("", "a\0b", "\udc80", "☃" * 40_000):
@@ -232,9 +232,9 @@ def test_both_libraries_take_any_text() -> None:
             one.pop(name or None)
 
 
-def lively_nvtx() -> pypi.Nvtx | str:
+def lively_nvtx() -> backends.Nvtx | str:
     """Connect to nvtx although no tool listens to it."""
-    made = pypi.connect()
+    made = backends.connect_nvtx()
     if not isinstance(made, str):
         return made
     nvtx = pytest.importorskip("nvtx")
@@ -250,16 +250,16 @@ def lively_nvtx() -> pypi.Nvtx | str:
         get_domain = staticmethod(Domain)
 
     assert nvtx
-    return pypi.Nvtx(Lively, lib)
+    return backends.Nvtx(Lively, lib)
 
 
 def test_nvtx_keeps_no_payload_and_no_name_for_ever() -> None:
     emitter = lively_nvtx()
     assert not isinstance(emitter, str)
-    for number in range(pypi.REGISTERED + 10):
+    for number in range(backends.MAX_LABELS + 10):
         emitter.push(Label(f"n{number}", "d", "c"), number)
         emitter.pop("d")
-    assert len(emitter._messages) == pypi.REGISTERED
+    assert len(emitter._messages) == backends.MAX_LABELS
     domain = emitter._domains["d"]
     cached = type(domain).get_registered_string
     assert cached.cache_info().currsize < 10

@@ -17,7 +17,7 @@ from test_under_nsys import PATHS
 import bridge
 import importers
 from importers import frames
-from importers.report import Report
+from importers.capture import Capture
 
 TEXTS = ("name", "domain_name", "category", "kind")
 USUAL_NS = 1_000_000  # the two clocks are read one after the other
@@ -48,7 +48,7 @@ def folder(request: Any, nsys: str, tmp_path_factory: pytest.TempPathFactory) ->
     return made
 
 
-def ranges(report: Report, process: int | None = None) -> pd.DataFrame:
+def ranges(report: Capture, process: int | None = None) -> pd.DataFrame:
     """Return the ranges of one process (by default the first), texts as texts, in order."""
     table = report.ranges.assign(**{c: report.ranges[c].astype(str) for c in TEXTS})
     table["text"] = report.texts.decode(frames.ints(report.ranges, "text"))
@@ -92,9 +92,9 @@ def test_times_differ_by_what_reading_a_clock_takes(both_records) -> None:
 @pytest.mark.slow
 def test_ops_have_the_same_calls_and_paths(folder: Path) -> None:
     theirs, ours = (bridge.load(folder / name) for name in ("report.sqlite", "own.jsonl"))
-    first = ranges(ours.report)["pid"].iloc[0]
+    first = ranges(ours.capture)["pid"].iloc[0]
 
-    def paths(joined: bridge.Joined) -> list[tuple[str, str]]:
+    def paths(joined: bridge.Report) -> list[tuple[str, str]]:
         table = joined.by("range")
         table = table[(table["thread"].to_numpy() >> 24 & 0xFFFFFF) == first]
         return sorted(zip(table["name"], table["path"], strict=True))

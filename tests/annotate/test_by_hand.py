@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from real_parts import ROOT
 from recorder import Recorder
 
 import bridge
@@ -36,6 +37,14 @@ def test_a_phase_may_be_ended_on_another_thread_and_started_again(tool: Recorder
         worker.start()
         worker.join()
     assert tool.phases_ended == ["load", "load"]
+
+
+def test_what_a_phase_is_and_what_owns_kernels_instead_is_documented() -> None:
+    page = (ROOT / "docs/annotate.md").read_text(encoding="utf-8")
+    [row] = [line for line in page.splitlines() if line.startswith('| `nvtx_range("epoch")`')]
+    for text in (" ".join(str(nvtx_range.__doc__).split()), row):
+        for words in ("start/end range", "of the", "--by phase", "owns", "nvtx_op("):
+            assert words in text
 
 
 def test_phases_overlap_and_close_on_exceptions(tool: Recorder) -> None:
@@ -125,7 +134,7 @@ def test_push_and_pop_may_cross_blocks(tool: Recorder) -> None:
 
 
 def test_pop_closes_nothing_that_began_before_a_tool_listened(tool: Recorder) -> None:
-    emit.use(emitter.Silent())
+    emit.use(emitter.NullEmitter())
     push("unheard")
     emit.use(tool)
     push("heard")
@@ -172,7 +181,7 @@ def everything() -> None:
 
 
 def test_nothing_is_emitted_where_nothing_listens(tool: Recorder) -> None:
-    emit.use(emitter.Silent())
+    emit.use(emitter.NullEmitter())
     everything()
     emit.use(tool)
     assert (tool.slices, tool.marks, tool.phases_ended) == ([], [], [])
@@ -183,7 +192,7 @@ def test_nothing_is_emitted_where_nothing_listens(tool: Recorder) -> None:
     [
         (lambda: nvtx_range(3), "a name is a string, not 3"),
         (lambda: mark(None), "a name is a string, not None"),
-        (lambda: push("x", color="no colour"), "no colour 'no colour'"),
+        (lambda: push("x", color="no colour"), "'no colour' is not a colour"),
         (lambda: counter("x", domain=1), "a domain is a string, not 1"),
         (lambda: counter("x").set("1"), "a payload is an int or a float, not '1'"),
         (lambda: counter("x").set(1 << 63), "64 bits"),

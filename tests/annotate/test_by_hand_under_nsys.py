@@ -11,7 +11,7 @@ from test_under_nsys import profile
 
 import importers
 from bridge.annotate import stack
-from importers.report import Report
+from importers.capture import Capture
 
 CALL = stack.CALL_ID_BASE >> stack.CALL_ID_BITS
 
@@ -19,23 +19,23 @@ CALL = stack.CALL_ID_BASE >> stack.CALL_ID_BITS
 @pytest.fixture(scope="module", params=["interop", "auto"])
 def report(
     request: pytest.FixtureRequest, nsys: str, tmp_path_factory: pytest.TempPathFactory
-) -> Report:
+) -> Capture:
     folder: Path = tmp_path_factory.mktemp("nsys")
     profile(nsys, folder, request.param, by_hand.__file__)
     return importers.load(folder / "report.sqlite")
 
 
-def of_kind(report: Report, kind: str) -> pd.DataFrame:
+def of_kind(report: Capture, kind: str) -> pd.DataFrame:
     return report.ranges[report.ranges["kind"] == kind]
 
 
 @pytest.mark.slow
-def test_names_come_back_to_the_character(report: Report) -> None:
+def test_names_come_back_to_the_character(report: Capture) -> None:
     texts = set(report.texts.decode())
     assert texts >= set(by_hand.NAMES)
 
 
-def test_phases_come_back_with_domain_category_colour_and_payload(report: Report) -> None:
+def test_phases_come_back_with_domain_category_colour_and_payload(report: Capture) -> None:
     phases = of_kind(report, "start_end")
     found = {
         (row.name_, row.domain_name or None, row.category or None, row.payload)
@@ -49,7 +49,7 @@ def test_phases_come_back_with_domain_category_colour_and_payload(report: Report
     assert [color & 0xFFFFFFFF for color in colored] == [0xFF008080]
 
 
-def test_a_phase_that_never_ended_is_open_and_no_other(report: Report) -> None:
+def test_a_phase_that_never_ended_is_open_and_no_other(report: Capture) -> None:
     phases = of_kind(report, "start_end")
     assert phases[phases["open"]]["name"].tolist() == ["never ended"]
     first, second, third = (
@@ -59,7 +59,7 @@ def test_a_phase_that_never_ended_is_open_and_no_other(report: Report) -> None:
     assert first["end"] <= second["end"] <= third["end"]
 
 
-def test_marks_and_counters_come_back_with_their_values(report: Report) -> None:
+def test_marks_and_counters_come_back_with_their_values(report: Capture) -> None:
     marks = report.marks.sort_values("time")
     values = [
         (row.name_, row.domain_name or None, float(row.json) if row.json else row.payload)
@@ -72,14 +72,14 @@ def test_marks_and_counters_come_back_with_their_values(report: Report) -> None:
     ]
 
 
-def test_ten_thousand_ranges_in_each_other_nest(report: Report) -> None:
+def test_ten_thousand_ranges_in_each_other_nest(report: Capture) -> None:
     deep = report.ranges[report.ranges["name"].str.startswith("depth ")].sort_values("payload")
     assert deep["payload"].tolist() == list(range(by_hand.DEEP))
     assert deep["start"].is_monotonic_increasing
     assert deep["end"].is_monotonic_decreasing
 
 
-def test_what_a_domain_makes_is_in_it(report: Report) -> None:
+def test_what_a_domain_makes_is_in_it(report: Capture) -> None:
     named = report.ranges.set_index("name")
     for name, domain, category, kind in (
         ("encoder", "", "scope", "push_pop"),

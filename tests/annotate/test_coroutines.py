@@ -280,7 +280,7 @@ def test_asend_athrow_and_aclose_pass(tool: Recorder) -> None:
 @pytest.mark.parametrize("keep", [True, False])
 def test_breaking_out_of_an_async_generator(tool: Recorder, attached: bool, keep: bool) -> None:
     if not attached:
-        emit.use(emitter.Silent())
+        emit.use(emitter.NullEmitter())
     log: list[Any] = []
     problems: list[Any] = []
     kept = []
@@ -362,7 +362,7 @@ def test_an_async_context_manager_holds_a_block(tool: Recorder) -> None:
 
 
 def test_a_profiler_that_is_not_there_changes_nothing() -> None:
-    previous = emit.use(emitter.Silent())
+    previous = emit.use(emitter.NullEmitter())
     try:
         assert asyncio.run(work(3)) == 3
         assert [i for i in nvtx_op(lambda: (yield 1))()] == [1]  # noqa: C416

@@ -27,7 +27,7 @@ def wrapper(inner: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture
 def detached() -> Iterator[None]:
-    previous = emit.use(emitter.Silent())
+    previous = emit.use(emitter.NullEmitter())
     yield
     emit.use(previous)
 

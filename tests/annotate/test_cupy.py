@@ -102,7 +102,7 @@ def test_nothing_of_numpys_is_taken(tool, annotated):
 
 
 def owners():
-    rooms = [sys.modules[name] for name in bridge.frameworks.cupy.ROOMS]
+    rooms = [sys.modules[name] for name in bridge.frameworks.cupy.MODULES]
     waits = [getattr(cupy.cuda, name) for name in bridge.frameworks.cupy.WAITS]
     return [*rooms, *waits, cupy.ndarray, cupy.cuda, cupy.cuda.runtime]
 

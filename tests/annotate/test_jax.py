@@ -170,7 +170,7 @@ def test_the_steps_of_a_jitted_function_that_is_not_jitted(tool, annotated):
 
 def test_without_the_private_names_it_says_what_is_missing(tool, monkeypatch):
     monkeypatch.delattr("jax._src.core.EvalTrace")
-    with pytest.warns(RuntimeWarning, match="no EvalTrace: eager ops have ranges only where"):
+    with pytest.warns(RuntimeWarning, match="no EvalTrace: eager ops have ranges only if"):
         wrapped = bridge.jax.annotate()
     with wrapped:
         jitted = jax.jit(step)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bridge.annotate.plain_values import plain
+from bridge.annotate.details import plain_value
 
 
 class OnDevice:
@@ -25,14 +25,14 @@ class OnDevice:
     [(np.float32(2.5), 2.5), (np.int64(7), 7), (np.bool_(True), True), (np.array(5), 5)],
 )
 def test_a_number_of_numpy_is_kept_as_a_number(value: Any, kept: Any) -> None:
-    assert plain(value) == kept
-    assert type(plain(value)) is type(kept)
+    assert plain_value(value) == kept
+    assert type(plain_value(value)) is type(kept)
 
 
 def test_an_array_is_kept_as_dtype_and_shape() -> None:
-    assert plain(np.zeros((2, 3), np.float32)) == "float32[2, 3]"
-    assert plain([np.zeros(4, np.int8), 1]) == ("int8[4]", 1)
+    assert plain_value(np.zeros((2, 3), np.float32)) == "float32[2, 3]"
+    assert plain_value([np.zeros(4, np.int8), 1]) == ("int8[4]", 1)
 
 
 def test_no_device_is_waited_for() -> None:
-    assert plain(OnDevice()) == "float32[]"
+    assert plain_value(OnDevice()) == "float32[]"

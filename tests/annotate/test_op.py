@@ -217,7 +217,7 @@ def test_the_tool_may_come_and_go_within_a_block(tool: Recorder) -> None:
         other = Recorder()
         emit.use(other)
         with nvtx_op("within"):
-            emit.use(emitter.Silent())
+            emit.use(emitter.NullEmitter())
             with nvtx_op("unheard"):
                 pass
             emit.use(tool)
@@ -230,5 +230,5 @@ def test_the_tool_may_come_and_go_within_a_block(tool: Recorder) -> None:
 def test_any_name_becomes_text_that_c_can_take(name: str) -> None:
     made = label.text(name)
     assert b"\0" not in made
-    assert len(made) <= label.LONGEST
+    assert len(made) <= label.MAX_BYTES
     made.decode()

@@ -317,10 +317,10 @@ def test_what_somebody_else_has_put_there_since_stays(tool, module):
         (["load", "nothing"], AttributeError, "nothing"),
         (["load", "nothing.forward"], AttributeError, "nothing"),
         (["load", "Model.nothing"], AttributeError, "nothing"),
-        (["load", "number"], TypeError, "number is no function but 4"),
-        (["load", "Model"], TypeError, "name what in it is to be an op"),
-        (["load", "math"], TypeError, "name what in it is to be an op"),
-        (["load", "Model.size"], TypeError, "Model.size is no function"),
+        (["load", "number"], TypeError, "number is not a function but 4"),
+        (["load", "Model"], TypeError, "name the functions in it"),
+        (["load", "math"], TypeError, "name the functions in it"),
+        (["load", "Model.size"], TypeError, "Model.size is not a function"),
     ],
 )
 def test_what_is_no_function_is_said_at_once_and_nothing_is_wrapped(

@@ -194,7 +194,7 @@ def test_a_recursion_too_deep_leaves_nothing_open() -> None:
         with nvtx_op("outer"), pytest.raises(RecursionError):
             deeper()
         call()
-    table = session.joined.report.ranges
+    table = session.report.capture.ranges
     assert not table["open"].any()
     outer, later = (table[table["name"] == name].iloc[0] for name in ("outer", "function"))
     assert outer["end"] <= later["start"]
@@ -229,7 +229,7 @@ def test_interrupts_leave_nothing_open(seed: int) -> None:
     finally:
         gc.enable()
         signal.signal(signal.SIGALRM, before)
-    names = session.joined.report.ranges
+    names = session.report.capture.ranges
     assert (names["name"] == "outer").sum() == 30
 
 

@@ -10,8 +10,7 @@ import pytest
 from fake_gpu import COLD, GPU, LAUNCH, NAME, FakeTensor, runtime_of, torch_of
 
 from bridge import bench
-from bridge.bench.devices.cuda_python import CudaPython, DeviceError
-from bridge.bench.devices.torch_cuda import TorchCuda
+from bridge.bench.devices.cuda import CudaPython, DeviceError, TorchCuda
 
 SHORT, LONG = 2_000, 400_000  # ns
 

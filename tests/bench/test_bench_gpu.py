@@ -43,7 +43,7 @@ def test_medians_are_those_of_triton(case):
 def test_both_clocks_agree():
     from importlib import import_module
 
-    from bridge.bench.devices.cuda_python import CudaPython
+    from bridge.bench.devices.cuda import CudaPython
 
     # PyTorch issues on its current stream, here the default one.
     device = CudaPython(import_module("cuda.bindings.runtime"))

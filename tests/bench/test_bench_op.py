@@ -56,12 +56,20 @@ def test_every_reading_of_the_clock_counts(monkeypatch):
     assert found.latencies.tolist() == [round(one / 2) for one in expected]
 
 
-def agreeing(ours, theirs, tries=30) -> bool:
-    """Tell whether two ways to time the same come to the same, in the quietest moment of each."""
-    best = [np.inf, np.inf]
+def agreeing(ours, theirs, tries=100) -> bool:
+    """Tell whether two ways to time the same come to the same.
+
+    A busy machine disturbs either one, so the quietest moments of both are compared (5 %), and the
+    medians of neighbouring pairs (10 %): only a true difference is in both, however long one tries.
+    """
+    pairs = []
     for _ in range(tries):
-        best = [min(best[0], ours()), min(best[1], theirs())]
-        if abs(best[0] / best[1] - 1) < 0.05:
+        pairs.append((ours(), theirs()))
+        quietest = np.min(pairs, axis=0)
+        ratios = [one / other for one, other in pairs]
+        if abs(quietest[0] / quietest[1] - 1) < 0.05:
+            return True
+        if len(pairs) >= 10 and abs(median(ratios) - 1) < 0.1:
             return True
     return False
 
@@ -84,9 +92,12 @@ def test_it_agrees_with_pytorch():
     def ours() -> float:
         return bench.op(work, cache=False, runs=20).min
 
+    number = bench.op(work, cache=False, runs=20).number
+    timer = benchmark.Timer("work()", globals={"work": work})
+
     def theirs() -> float:
-        timer = benchmark.Timer("work()", globals={"work": work})
-        return min(timer.blocked_autorange(min_run_time=0.02).times) * 1e9
+        """Time as many calls in a row: on a busy machine longer rows are disturbed more often."""
+        return min(timer.timeit(number).mean for _ in range(20)) * 1e9
 
     assert agreeing(ours, theirs)
 
@@ -127,7 +138,7 @@ def test_collections_rest_only_meanwhile():
 
 def test_cold_caches_are_written_over(monkeypatch):
     flushed = []
-    monkeypatch.setattr(Host, "_rubbish", type("Rubbish", (), {"fill": flushed.append})())
+    monkeypatch.setattr(Host, "_buffer", type("Rubbish", (), {"fill": flushed.append})())
     found = bench.op(work, cold=True, runs=3)
     assert (len(flushed), found.number) == (3, 1)
     assert "caches cold" in repr(found)
@@ -292,12 +303,12 @@ def test_a_device_is_forgotten():
         ({"warmup": -1}, "warmup is an integer of at least 0"),
         ({"number": 1.5}, "number is an integer"),
         ({"repeat": True}, "repeat is an integer"),
-        ({"cold": True, "number": 2}, "cold runs are of one call"),
+        ({"cold": True, "number": 2}, "cold runs have one call"),
         ({"graph": True}, "CUDA graphs need a GPU"),
-        ({"graph": True, "backward": True}, "no graph beside backward"),
-        ({"backward": True}, "PyTorch's tensors"),
+        ({"graph": True, "backward": True}, "give no graph with backward"),
+        ({"backward": True}, "PyTorch tensors"),
         ({"flops": "many"}, "flops are 'auto'"),
-        ({"streams": [0, 1], "cold": True}, "a group is timed as it is"),
+        ({"streams": [0, 1], "cold": True}, "a group cannot be timed with"),
     ],
 )
 def test_options_that_make_no_sense(options, message):
@@ -307,10 +318,10 @@ def test_options_that_make_no_sense(options, message):
 
 def test_an_option_that_there_is_not():
     with pytest.raises(
-        TypeError, match=r"axis: no option of a benchmark, which has warmup.*kwargs"
+        TypeError, match=r"no option of a benchmark 'axis': one of warmup, .*kwargs"
     ):
         bench.op(np.sum, A, axis=1)
-    with pytest.raises(TypeError, match="a callable is timed"):
+    with pytest.raises(TypeError, match="a callable is required"):
         bench.op(3)
 
 

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from bridge import bench  # noqa: E402
 from bridge.bench import sweep  # noqa: E402
-from bridge.bench.errors import BenchError  # noqa: E402
+from bridge.bench.devices.base import BenchError  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -63,13 +63,13 @@ def test_what_has_no_gradient():
 
 
 def test_inputs_are_made():
-    [floats, integers, truth] = sweep.made_inputs(
+    [floats, integers, truth] = sweep.make_inputs(
         [(2, 3), (4,), ()], ["bfloat16", "int64", "bool"], "torch", "cpu"
     )
     assert (floats.dtype, tuple(floats.shape)) == (torch.bfloat16, (2, 3))
     assert integers.max() < 10
     assert (truth.dtype, truth.dim()) == (torch.bool, 0)
-    again = sweep.made_inputs([(2, 3)], ["bfloat16"], "torch", "cpu")[0]
+    again = sweep.make_inputs([(2, 3)], ["bfloat16"], "torch", "cpu")[0]
     assert torch.equal(floats, again)
     assert (
         sweep.array_library("x.py::f", test_inputs_are_made) == "torch"
@@ -77,13 +77,13 @@ def test_inputs_are_made():
     assert sweep.array_library("x.py::f", sweep.array_library) == "numpy"
     assert sweep.array_library("torch.nn.functional::gelu", torch.nn.functional.gelu) == "torch"
     with pytest.raises(ValueError, match="--dtype float33"):
-        sweep.made_inputs([(2,)], ["float33"], "torch", "cpu")
+        sweep.make_inputs([(2,)], ["float33"], "torch", "cpu")
 
 
 def test_a_gpu_that_is_not_there():
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(BenchError, match="float32 2: "):
-        sweep.made_inputs([(2,)], ["float32"], "torch", "cuda")
+        sweep.make_inputs([(2,)], ["float32"], "torch", "cuda")
     with pytest.raises(ValueError, match=r"no GPU can be used|no PyTorch with CUDA"):
         bench.op(torch.mm, torch.ones(2, 2), torch.ones(2, 2), device="cuda")

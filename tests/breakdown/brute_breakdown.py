@@ -150,6 +150,13 @@ class Breakdown:
         """Return the ranges of a stack as events, outermost first."""
         return [self.of_range(row, tuple(stack[: n + 1])) for n, row in enumerate(stack)]
 
+    def whole_parts(self, stack: tuple[int, ...]) -> list[Event]:
+        """Return the ranges around the work of a stack, on whatever threads, as events."""
+        callers = self.truth.brute.caller(stack[0]) if stack else ()
+        threads = self.truth.brute.ranges
+        own = tuple(at for at in callers if threads[at].thread == threads[callers[-1]].thread)
+        return (self.whole_parts(own) if own else []) + self.parts(stack)
+
     # -- dimensions
 
     def label(self, dimensions: Sequence[str], event: Event) -> Label | None:
@@ -166,7 +173,8 @@ class Breakdown:
         return None if e.range == -1 else {"op": self.truth.brute.ranges[e.range].op}
 
     def _path(self, e: Event):
-        ops = self.truth.brute.ops_on(e.stack or [row for row in (e.range,) if row != -1])
+        brute = self.truth.brute
+        ops = brute.ops_on(brute.whole(e.stack) or [row for row in (e.range,) if row != -1])
         return {"path": "/".join(ops)}
 
     def _direction(self, e: Event):
@@ -176,10 +184,8 @@ class Breakdown:
         return WAYS[any(self.truth.said(row).backward for row in stack)] if stack else ""
 
     def _module(self, e: Event):
-        stack, links = e.stack, [row for row in e.stack if row in self.truth.links]
-        if links and self.way(stack) == "backward":
-            stack = self.truth.around(self.truth.links[links[-1]][0])
-        return {"module": ["(no module)", *self.truth.module_paths(stack)][-1]}
+        paths = self.truth.module_paths(self.truth.module_stack(e.stack))
+        return {"module": ["(no module)", *paths][-1]}
 
     def _shape(self, e: Event):
         return {"shape": self._sizes(e.range) if e.range != -1 else ""}
@@ -405,7 +411,7 @@ class _OfRanges:
         own, under = defaultdict(list), defaultdict(list)
         brute = self.of.truth.brute
         for row in filter(self.of.is_counted, range(len(brute.activities))):
-            parts = self.of.parts(brute.found[row].stack)
+            parts = self.of.whole_parts(brute.found[row].stack)
             own[self._label((parts or [self.of.of_activity(row)])[-1])].append(row)
             around = [part for part in parts if self.of.is_of_way(part.range)]
             for label in set(map(self._label, around if parts else [self.of.of_activity(row)])):
@@ -436,7 +442,7 @@ class _OfRanges:
         for row in self.of.listed:
             slices[brute.call_of(row)].append((brute.ranges[row].start, row))
         for row in filter(self.of.is_counted, range(len(brute.activities))):
-            stack = brute.found[row].stack
+            stack = brute.on_stack(row)
             for call in {brute.call_of(at) for at in stack if at in self.of.listed}:
                 gpu[call] += brute.time(row)
         found = defaultdict(list)

@@ -33,17 +33,20 @@ from breakdown.brute_breakdown import (
     Place,
     Step,
 )
-from bridge.analyze.tables.breakdown import COLUMNS, breakdown
-from bridge.analyze.tables.views import COSTS, rows_of
-from bridge.join.attributed import Attributed
-from bridge.report import Joined
+from bridge.analyze.columns import TABLES
+from bridge.analyze.columns.breakdown import COST_NAMES
+from bridge.analyze.tables.breakdown import breakdown
+from bridge.analyze.tables.views import rows_of_dimensions
+from bridge.join.attributed import AttributedCapture
+from bridge.report import Report
 from importers import frames
-from importers.report import Facts, Report
+from importers.capture import Capture, Facts
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("names_as_recorded")]
 
 
 DIMENSIONS = (*RANGES, *CALLS, *ACTIVITIES)
+COLUMNS = {rows: TABLES[rows].names for rows in ("ranges", "calls", "activities")}
 ALONE = [(name,) for name in DIMENSIONS]
 PAIRS = list(combinations(DIMENSIONS, 2))
 TENSOR_CORES = (
@@ -53,7 +56,7 @@ ELSEWHERE = [
     *TENSOR_CORES,
     *"host_ns api_ns sync_ns queue_ns launch_gap_ns starved_ns bound communication_ns exposed_ns".split(),
 ]
-OF_RANGES = [*ELSEWHERE, *COSTS]  # activities have a gb_per_s of their own
+OF_RANGES = [*ELSEWHERE, *COST_NAMES]  # activities have a gb_per_s of their own
 FIGURES = {
     rows: [c for c in columns if c not in (OF_RANGES if rows == "ranges" else ELSEWHERE)]
     for rows, columns in COLUMNS.items()
@@ -87,11 +90,11 @@ class Made:
     training: Training
     details: Details
 
-    def joined(self) -> Joined:
-        return Joined(Attributed.of(self.report()))
-
     def report(self) -> Report:
-        report, d = self.training.report(), self.details
+        return Report(AttributedCapture.of(self.capture()))
+
+    def capture(self) -> Capture:
+        report, d = self.training.capture(), self.details
         columns = dict(
             zip(
                 "device context stream".split(),
@@ -120,7 +123,7 @@ class Made:
         times = [one for one in rows if one.report == number] or rows
         return min((one.start for one in times), default=0), 99
 
-    def truth(self, joined: Joined, counted: Counted) -> Breakdown:
+    def truth(self, joined: Report, counted: Counted) -> Breakdown:
         return Breakdown(self.more(), self.details, steps_of(joined), counted)
 
     def more(self) -> BruteMore:
@@ -147,7 +150,7 @@ def gpus(known):
     return frames.frame("devices", columns | {"name": names([name for _, name in known.values()])})
 
 
-def steps_of(joined: Joined) -> list[Step]:
+def steps_of(joined: Report) -> list[Step]:
     found = joined.attributed.iterations
     columns = (getattr(found, c).tolist() for c in ("report", "process", "number", "start", "end"))
     return [Step(*row) for row in zip(*columns, strict=True)]
@@ -239,7 +242,7 @@ def on_host(truth: BruteMore, windows) -> Counted:
     )
 
 
-def window(data, joined: Joined, truth: BruteMore) -> tuple[Joined, Counted]:
+def window(data, joined: Report, truth: BruteMore) -> tuple[Report, Counted]:
     """Draw a part of the time; return the report within it, and what is counted."""
     steps, ranges = steps_of(joined), truth.brute.ranges
     ways = ["clock", *(["steps"] if steps else []), *(["range"] if ranges else [])]
@@ -249,7 +252,7 @@ def window(data, joined: Joined, truth: BruteMore) -> tuple[Joined, Counted]:
         first, last = data.draw(
             st.sampled_from([(first, first + length), (None, length), (first, None)])
         )
-        base = joined.report.began
+        base = joined.capture.began
         return joined.within(first_ns=first, last_ns=last), by_clock(truth, base, first, last)
     if way == "steps":
         numbers = sorted(data.draw(st.tuples(*[st.sampled_from([s.number for s in steps])] * 2)))
@@ -267,8 +270,8 @@ def window(data, joined: Joined, truth: BruteMore) -> tuple[Joined, Counted]:
 # -- ours against theirs
 
 
-def assert_same(joined: Joined, truth: Breakdown, dimensions) -> None:
-    figures = FIGURES[rows_of(dimensions)]
+def assert_same(joined: Report, truth: Breakdown, dimensions) -> None:
+    figures = FIGURES[rows_of_dimensions(dimensions)]
     table = breakdown(joined.attributed.only(truth.counted.way), dimensions, figures)
     assert {*figures} <= {*table.columns}
     ours = {}
@@ -283,18 +286,18 @@ def assert_same(joined: Joined, truth: Breakdown, dimensions) -> None:
 
 @given(one=made(), data=st.data())
 def test_of_a_whole_program(one, data):
-    joined = one.joined()
+    joined = one.report()
     truth = one.truth(joined, everything(one.more()))
     assert_same_each_way(joined, truth, data)
 
 
 @given(one=made(), data=st.data())
 def test_of_a_part_of_its_time(one, data):
-    within, counted = window(data, one.joined(), one.more())
+    within, counted = window(data, one.report(), one.more())
     assert_same_each_way(within, one.truth(within, counted), data)
 
 
-def assert_same_each_way(joined: Joined, truth: Breakdown, data) -> None:
+def assert_same_each_way(joined: Report, truth: Breakdown, data) -> None:
     """Compare some tables of both directions together and of each: others each time."""
     some = st.lists(st.sampled_from([*ALONE, *PAIRS]), min_size=3, max_size=3)
     for way in ("both", "forward", "backward"):
@@ -310,7 +313,7 @@ HERE = {"module", "direction", "dtype"}  # what names and details say of these h
 SIZES_OF = "gridX gridY gridZ blockX blockY blockZ registersPerThread staticSharedMemory dynamicSharedMemory".split()
 
 
-def real(path: Path, joined: Joined) -> Breakdown:
+def real(path: Path, joined: Report) -> Breakdown:
     read = plain_export.read(path)
     named = [plain_export.without_per_call_part(text) for text in read.texts]
     brute = indexed(read.ranges, read.calls, read.activities)
@@ -360,7 +363,7 @@ def test_of_real_profiles(path):
     """Whole, and of the second quarter of its time."""
     joined = bridge.load(path)
     truth = real(path, joined)
-    first, last = joined.report.facts[0].span
+    first, last = joined.capture.facts[0].span
     quarter = (last - first) // 4
     part = joined.within(first_ns=quarter, last_ns=2 * quarter)
     of_part = replace(truth, counted=by_clock(truth.truth, first, quarter, 2 * quarter))

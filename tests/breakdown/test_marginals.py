@@ -14,8 +14,8 @@ from real_parts import NIGHT, corpus_reports
 
 import bridge
 from bridge.analyze.tables.breakdown import breakdown
-from bridge.analyze.tables.views import ACTIVITIES, CALLS, DIMENSIONS, RANGES, rows_of
-from bridge.report import Joined
+from bridge.analyze.tables.views import ACTIVITIES, CALLS, DIMENSIONS, RANGES, rows_of_dimensions
+from bridge.report import Report
 
 ADDING = {  # columns that add up over the rows of a finer table
     RANGES: "calls activities kernels memcpys memsets graphs gpu_self_ns cpu_self_ns host_ns api_ns"
@@ -41,7 +41,7 @@ Tables = Callable[..., pd.DataFrame]
 
 
 @pytest.fixture(scope="module")
-def joined(tmp_path_factory: pytest.TempPathFactory) -> Joined:
+def joined(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """Give two ranks with everything in them, in one report of two files."""
     folder = tmp_path_factory.mktemp("input")
     one = made_reports.report(folder / "rank0.sqlite", steps=3)
@@ -49,14 +49,14 @@ def joined(tmp_path_factory: pytest.TempPathFactory) -> Joined:
 
 
 @pytest.fixture(scope="module")
-def tables(joined: Joined) -> Tables:
+def tables(joined: Report) -> Tables:
     """Give its tables by the dimensions that are asked for."""
     return tables_of(joined)
 
 
-def tables_of(joined: Joined) -> Tables:
+def tables_of(joined: Report) -> Tables:
     """Make each table once, for it is compared with many."""
-    return cache(lambda *by: breakdown(joined.attributed, by, ADDING[rows_of(by)]))
+    return cache(lambda *by: breakdown(joined.attributed, by, ADDING[rows_of_dimensions(by)]))
 
 
 @pytest.mark.slow
@@ -75,10 +75,10 @@ def test_so_do_those_of_real_profiles(path: Path) -> None:
 
 def adds_up(tables: Tables, one: str, other: str) -> None:
     """Assert that rows told apart by both add up to those told apart by either."""
-    rows = rows_of([one, other])
+    rows = rows_of_dimensions([one, other])
     columns = ADDING[rows]
     for coarse, dropped in ((one, other), (other, one)):
-        if rows != rows_of([coarse]) or dropped in LEAVE_OUT:
+        if rows != rows_of_dimensions([coarse]) or dropped in LEAVE_OUT:
             continue
         whole = tables(coarse)
         names = [c for c in whole.columns if c not in columns]
@@ -91,8 +91,8 @@ def adds_up(tables: Tables, one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize("dimension", sorted(DIMENSIONS))
-def test_every_activity_is_in_one_row(dimension: str, joined: Joined) -> None:
-    totals, rows = joined.totals, rows_of([dimension])
+def test_every_activity_is_in_one_row(dimension: str, joined: Report) -> None:
+    totals, rows = joined.totals, rows_of_dimensions([dimension])
     if rows == CALLS:
         return
     time = {RANGES: "gpu_self_ns", ACTIVITIES: "total_ns"}[rows]
@@ -110,15 +110,15 @@ def test_every_activity_is_in_one_row(dimension: str, joined: Joined) -> None:
     assert found[time].sum() == whole.get(dimension, totals["gpu_ns"])
 
 
-def test_every_api_call_is_in_one_row(joined: Joined) -> None:
-    launches = joined.report.launches
+def test_every_api_call_is_in_one_row(joined: Report) -> None:
+    launches = joined.capture.launches
     table = joined.by("api")
     assert table["count"].sum() == len(launches)
     assert table["total_ns"].sum() == (launches["end"] - launches["start"]).sum()
     assert table["activities"].sum() == (joined.op_kernels["launch"] >= 0).sum()
 
 
-def test_single_names_mean_the_views_that_have_them(joined: Joined) -> None:
+def test_single_names_mean_the_views_that_have_them(joined: Report) -> None:
     """A table of one dimension that is a view too has that view's columns and figures."""
     op = joined.by("op")
     pd.testing.assert_frame_equal(op, joined.by(["op"]))

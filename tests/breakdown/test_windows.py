@@ -13,7 +13,7 @@ import pytest
 from real_parts import corpus_reports
 
 import bridge
-from bridge.report import Joined
+from bridge.report import Report
 
 pytestmark = pytest.mark.slow
 
@@ -38,17 +38,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @cache
-def loaded(path: Path) -> Joined:
+def loaded(path: Path) -> Report:
     return bridge.load(path)
 
 
 @cache
-def parts_of(path: Path, cut: int) -> tuple[Joined, Joined]:
+def parts_of(path: Path, cut: int) -> tuple[Report, Report]:
     """Return what began before and what began after some time since the first event."""
     return loaded(path).within(last_ns=cut), loaded(path).within(first_ns=cut)
 
 
-def figures(joined: Joined, view: str) -> Counter[tuple[object, ...]]:
+def figures(joined: Report, view: str) -> Counter[tuple[object, ...]]:
     """Return what adds up, by row and column; no zeros."""
     table = joined.by(view)
     names = [c for c in ("op", "kernel", "kind", "api", "wait", "module") if c in table]
@@ -72,7 +72,7 @@ def test_two_parts_of_the_time_are_the_whole(view: str, cut: int, made: Path) ->
 @pytest.mark.parametrize("view", sorted(ADDING))
 def test_so_are_those_of_real_profiles(view: str, path: Path) -> None:
     joined = loaded(path)
-    first, last = joined.report.facts[0].span
+    first, last = joined.capture.facts[0].span
     parts = parts_of(path, (last - first) // 3)
     assert figures(parts[0], view) + figures(parts[1], view) == figures(joined, view)
     assert 0 < parts[0].totals["activities"] < joined.totals["activities"]
@@ -99,7 +99,7 @@ def test_steps_are_the_rows_of_the_table_by_step(path: Path) -> None:
 def test_a_range_chooses_what_its_process_began_meanwhile(made: Path) -> None:
     """By the definition: loops over all rows."""
     joined = loaded(made)
-    report, op_kernels = joined.report, joined.op_kernels
+    report, op_kernels = joined.capture, joined.op_kernels
     chosen = joined.within(range_name="aten::*")
     times = [
         (r.process, r.start, r.end) for r in report.ranges.itertuples() if r.name == "aten::mm"
@@ -134,7 +134,7 @@ def test_what_there_is_not_is_said_in_a_line(made: Path) -> None:
     joined = loaded(made)
     for how, message in (
         ({"steps": (9, 11)}, r"no such step: the report has 0 to 3"),
-        ({"range_name": "nothing*"}, "no range 'nothing\\*' in the report"),
+        ({"range_name": "nothing*"}, "no range 'nothing\\*'"),
         ({"first_ns": 5, "last_ns": 5}, "the window ends before it starts"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -9,7 +9,7 @@ import time
 
 import bridge
 from bridge import nvtx_op
-from bridge.capture.request import parse
+from bridge.capture.session.schedule import parse_schedule
 
 STEPS = 10
 CAUGHT = 40  # what it exits with beyond the signal's number
@@ -23,7 +23,7 @@ def say(*words: object) -> None:
 
 def steps() -> None:
     """Run steps in a session with the schedule that the launcher gave."""
-    schedule = bridge.schedule(**parse(os.environ["BRIDGE_SCHEDULE"]))
+    schedule = bridge.schedule(**parse_schedule(os.environ["BRIDGE_SCHEDULE"]))
     with bridge.profile(schedule=schedule) as session:
         for number in range(STEPS):
             with nvtx_op(f"step{number}"):

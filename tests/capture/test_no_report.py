@@ -10,9 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from bridge.capture import plan
-from bridge.capture.plan import Ended, Plan
-from bridge.capture.request import Line, Request
-from bridge.capture.tool import CaptureError, Tool
+from bridge.capture.plan import LaunchResult, Plan
+from bridge.capture.tool import CaptureError, Line, Request, Tool
 
 BEGUN_NS = 1_700_000_000_000_000_000
 WROTE_NONE = "{} wrote none; what it says of that is above"
@@ -49,7 +48,7 @@ def raw(name: str, changed_ns: int) -> None:
     ],
 )
 def test_how_a_program_ended_is_said_unless_it_ended_well(status, said):
-    assert Ended(status, []).said() == said
+    assert LaunchResult(status, []).failure() == said
 
 
 @pytest.mark.parametrize(
@@ -100,7 +99,7 @@ def test_what_was_captured_over_two_seconds_before_the_launch_is_of_another(fold
     ("asked", "begins"),
     [
         ({}, "nsys wrote none"),
-        ({"capture": "nvtx"}, "no range capture@nsight-bridge began; the program must come to"),
+        ({"capture": "nvtx"}, "no range capture@nsight-bridge began; the program must reach"),
         ({"schedule": {"active": 3}}, "no range capture@nsight-bridge began; the program must"),
         ({"capture": "cudaProfilerApi"}, "cudaProfilerStart was never called; the program must"),
     ],

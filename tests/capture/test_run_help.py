@@ -86,7 +86,7 @@ def test_a_tool_that_does_not_run_is_an_error(tmp_path, monkeypatch):
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(tool.CaptureError, match="does not run"):
-        tool.find("nsys")
+        tool.find_tool("nsys")
     broken.write_text("#!/bin/sh\necho hello\n")
     with pytest.raises(tool.CaptureError, match="lists no options"):
-        tool.find("nsys")
+        tool.find_tool("nsys")

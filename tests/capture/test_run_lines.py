@@ -41,7 +41,7 @@ def tools(folder, tmp_path, monkeypatch):
     def installed(nsys: str = "2022.4", ncu: str = "2024.1") -> None:
         install(bin_, "nsys", nsys)
         install(bin_, "ncu", ncu)
-        monkeypatch.setattr(tool, "answer", answers({"nsys": nsys, "ncu": ncu}))
+        monkeypatch.setattr(tool, "tool_output", answers({"nsys": nsys, "ncu": ncu}))
 
     installed()
     return installed
@@ -78,7 +78,7 @@ def test_presets(tools, version, preset):
 def test_latency_is_the_default_and_the_environment_is_shown(tools, folder):
     script = ["nsys", "profile", *OPTIONS["latency"], "--output=report1.nsys-rep"]
     assert printed("train.py", "--lr", "0 1") == [
-        f"BRIDGE_SIDECAR={folder}", *script, sys.executable, "train.py", "--lr", "0 1"
+        f"BRIDGE_SIDECAR={folder}/report1.recordings", *script, sys.executable, "train.py", "--lr", "0 1"
     ]  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def test_what_was_asked_for_and_the_version_lacks_is_an_error(tools):
     result = bridge("run", "--print", "--tool", "ncu", "--graphs", "graph", "train.py")
     assert_refused(result, "--graphs: ncu 2022.3.1 has no --graph-profiling")
     tools(ncu="2024.1")
-    assert ncu("--graphs", "graph", "--backtrace")[1:3] == [
+    assert ncu("--graphs", "graph", "--backtrace")[2:4] == [
         "--graph-profiling=graph",
         "--call-stack",
     ]
@@ -103,7 +103,7 @@ def test_what_was_asked_for_and_the_version_lacks_is_an_error(tools):
 
 def test_an_option_or_a_value_that_an_older_version_lacks(tools, monkeypatch):
     old = "\t-t, --trace=\n\n\t   Possible values are 'cuda', 'nvtx' or 'none'.\n\n\t-o, --output=\n\n\t   Name.\n"
-    monkeypatch.setattr(tool, "answer", lambda *_: old)
+    monkeypatch.setattr(tool, "tool_output", lambda *_: old)
     result = bridge("run", "--print", "--preset", "full", "-o", "r", "train.py")
     assert "nsys profile --trace=cuda,nvtx --output=r.nsys-rep" in result.stdout
     notes = result.stderr.splitlines()
@@ -171,6 +171,7 @@ def test_options_that_make_no_sense_together(tools):
     assert_misused(misused("--kill", "--schedule", STEPS), "--kill needs a last cycle")
     assert_misused(misused("--schedule", "wait=1"), "active=NUMBER is missing")
     assert_misused(misused("--op", "mm"), "--op goes with --tool ncu")
+    assert_misused(misused("--no-ops"), "--no-ops goes with --auto")
     assert_misused(misused("--set", "full"), "--set goes with --tool ncu")
     assert_misused(misused("--no-clock-control"), "--no-clock-control goes with --tool ncu")
     assert_misused(misused("--tool", "ncu", "--preset", "full"), "--preset goes with --tool nsys")
@@ -193,7 +194,7 @@ def test_percent_signs_are_no_placeholders(tools, folder):
 @pytest.mark.parametrize("version", VERSIONS["ncu"])
 def test_ncu(tools, version):
     tools(ncu=version)
-    assert ncu() == ["--target-processes=all", "--export=r.ncu-rep"]
+    assert ncu() == ["--target-processes=all", "--nvtx", "--export=r.ncu-rep"]
     assert ncu(
         "--op", "mm", "--op", "conv@net", "--replay", "range", "--set", "full",
         "--metrics", "a,b", "--no-clock-control", "--force",

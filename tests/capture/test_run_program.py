@@ -9,14 +9,17 @@ import pytest
 from pretended import install
 
 from bridge import Action, schedule
+from bridge.autorun import LAUNCHER
 from bridge.capture import plan
 from bridge.capture.plan import program_command as command
-from bridge.capture.request import parse
+from bridge.capture.session.schedule import parse_schedule
 from bridge.capture.tool import CaptureError, MisuseError
 
 
-def made(*words: str, module: bool = False, plain: bool = False, auto: bool = False) -> list[str]:
-    return command(words, module=module, plain=plain, auto=auto)
+def made(
+    *words: str, module: bool = False, plain: bool = False, auto: bool = False, ops: bool = True
+) -> list[str]:
+    return command(words, module=module, plain=plain, auto=auto, ops=ops)
 
 
 def refused(*words: str, **how: bool) -> CaptureError:
@@ -30,10 +33,21 @@ def test_a_script_a_module_and_a_command(folder):
     assert made("a.py", "-x", "--") == [sys.executable, "a.py", "-x", "--"]
     assert made("pkg.mod", "1", module=True) == [sys.executable, "-m", "pkg.mod", "1"]
     assert made("sh", "-c", "true", plain=True) == ["sh", "-c", "true"]
-    auto = [sys.executable, "-m", "bridge.autorun"]
-    assert made("a.py", "1", auto=True) == [*auto, "a.py", "1"]
-    assert made("pkg", auto=True, module=True) == [*auto, "-m", "pkg"]
+    auto = [sys.executable, LAUNCHER]
+    assert made("a.py", "1", auto=True) == [*auto, "--shapes", "a.py", "1"]
+    assert made("pkg", auto=True, module=True, ops=False) == [*auto, "-m", "pkg"]
     assert made(".") == [sys.executable, "."]  # a folder may be a program
+
+
+def test_a_line_says_what_is_annotated():
+    line = plan.annotation_line
+    assert line(plain=False, auto=True, ops=True) == (
+        "annotates PyTorch (modules, ops with input shapes, optimizer steps, data loading), JAX and CuPy"
+    )
+    assert "ops" not in line(plain=False, auto=True, ops=False)
+    own = "annotates nothing: the ranges are the program's own"
+    assert line(plain=True, auto=False, ops=True) == own
+    assert line(plain=False, auto=False, ops=True).startswith(f"{own}; --auto adds PyTorch modules")
 
 
 def test_what_is_not_there_or_no_program(folder):
@@ -115,32 +129,38 @@ def test_reports_that_came_out_are_in_the_order_of_capture(folder):
 
 
 def test_a_schedule_as_text_is_what_schedule_takes():
-    steps = parse(" wait=1, warmup = 1,active=2,repeat=1 ")
+    steps = parse_schedule(" wait=1, warmup = 1,active=2,repeat=1 ")
     assert steps == {"wait": 1, "warmup": 1, "active": 2, "repeat": 1}
     actions = schedule(**steps)
     assert [actions(step) for step in range(5)] == [
         Action.NONE, Action.WARMUP, Action.RECORD, Action.RECORD_AND_SAVE, Action.NONE
     ]  # fmt: skip
-    assert parse("active=1,skip_first=3") == {"wait": 0, "warmup": 0, "active": 1, "skip_first": 3}
-    assert schedule(**parse("active=1,skip_first=3"))(3) is Action.RECORD_AND_SAVE
+    assert parse_schedule("active=1,skip_first=3") == {
+        "wait": 0,
+        "warmup": 0,
+        "active": 1,
+        "skip_first": 3,
+    }
+    assert schedule(**parse_schedule("active=1,skip_first=3"))(3) is Action.RECORD_AND_SAVE
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "'' is none of wait, warmup"),
+        ("", "no key '': one of wait, warmup"),
         ("wait=1", "active=NUMBER is missing"),
-        ("active", "'active' is none of"),
+        ("active", "active needs a number: write active=NUMBER"),
         ("active=1,active=2", "active is given twice"),
         ("active=0", "active is a whole number of at least 1, not '0'"),
         ("active=1,wait=-1", "wait is a whole number of at least 0, not '-1'"),
         ("active=1.5", "not '1.5'"),
         ("active=²", "not '²'"),
-        ("active=1,steps=2", "'steps=2' is none of"),
-        ("active=1,", "'' is none of"),
+        ("active=1,steps=2", "no key 'steps': one of"),
+        ("active=1,warm-up=2", "did you mean warmup?"),
+        ("active=1,", "no key ''"),
     ],
 )
 def test_what_is_no_schedule(text, reason):
     with pytest.raises(ValueError) as raised:
-        parse(text)
+        parse_schedule(text)
     assert reason in str(raised.value)

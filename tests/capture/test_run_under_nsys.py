@@ -16,6 +16,7 @@ from command import inside
 from pretended import install
 
 import bridge
+from bridge.autorun import LAUNCHER
 
 pytestmark = pytest.mark.slow
 
@@ -71,11 +72,14 @@ def test_a_program_runs_as_it_would_and_its_breakdown_follows(run, folder):
     assert said(done) == [repr(tuple(words))]
     assert "on stderr\n" in done.stderr
     assert "the program ended with status 7\n" in done.stderr
-    assert done.stderr.startswith(f"BRIDGE_SIDECAR={folder} nsys profile --trace=cuda,nvtx ")
+    assert done.stderr.startswith(
+        f"BRIDGE_SIDECAR={folder}/r.recordings nsys profile --trace=cuda,nvtx "
+    )
     assert "work" in done.stdout.partition("SAID")[2]
-    recordings = [name for name in inside(folder) if name.startswith("bridge-")]
-    assert inside(folder) == sorted(["bridge.db", "r.nsys-rep", *recordings])
-    assert len(recordings) == 1
+    assert inside(folder) == ["bridge.db", "r.nsys-rep", "r.recordings"]
+    assert "r.recordings/: shapes and other details of calls; keep it beside the" in done.stderr
+    [recording] = (folder / "r.recordings").iterdir()
+    assert recording.suffix == ".jsonl"
     assert "exit" in listed(
         folder, "report", "r.nsys-rep", "--by", "range", "--arguments", "--format", "csv"
     )
@@ -139,7 +143,8 @@ def test_a_program_is_annotated(run, folder):
     options = {"env": environ(BRIDGE_AUTORUN_OPTIONS="")}
     done = run("--auto", "whole.py", "--x", **options)
     assert said(done) == ["3 ['whole.py', '--x']"]
-    assert " -m bridge.autorun whole.py --x" in done.stderr.splitlines()[0]
+    assert f" {LAUNCHER} --shapes whole.py --x" in done.stderr.splitlines()[0]
+    assert done.stderr.splitlines()[1].startswith("bridge run annotates PyTorch (modules, ops with")
 
 
 ODD_NAMES = ["a.b 100%p%h", "-d üñí", 'it\'s a "qu&ote"\n']
@@ -154,7 +159,7 @@ def test_folders_and_reports_with_odd_names(run, folder, name):
     assert inside(folder) == ["bridge.db", f"f{name}"]
     files = inside(folder / f"f{name}")
     assert f"{name}.nsys-rep" in files
-    assert len([one for one in files if one.startswith("bridge-")]) == 1
+    assert len(inside(folder / f"f{name}" / f"{name}.recordings")) == 1
     assert "run 1 of bridge.db" in done.stderr
 
 
@@ -246,17 +251,29 @@ def test_nsys_writes_no_report(run, folder, tmp_path):
     assert run(SCRIPT, env=environ(**path, STATUS="9")).returncode == 9
 
 
-def test_a_report_of_ncu_is_kept(run, folder, tmp_path):
-    install(
-        tmp_path,
-        "ncu",
-        "2024.1",
-        otherwise="for last; do :; done; echo kernels > k.ncu-rep; exit 3",
-    )
+def test_a_report_of_ncu_is_imported_and_its_breakdown_printed(run, folder, tmp_path, corpus):
+    pytest.importorskip("ncu_report", reason="no ncu-report: pip install ncu-report")
+    real = corpus / "ncu" / "cutlass-gemm-nvtx.ncu-rep"
+    install(tmp_path, "ncu", "2024.1", otherwise=f"cp '{real}' k.ncu-rep; exit 3")
     path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     done = run("--tool", "ncu", "-o", "k", SCRIPT, env=environ(**path))
     assert done.returncode == 3
-    assert done.stderr.splitlines()[-1] == "k.ncu-rep: kept; reports of ncu are not imported yet"
+    # Durations as ncu --page details prints them: 26.11, 11.04 and 10.78 us.
+    rows = [line.split() for line in done.stdout.splitlines()]
+    [fused], [other] = (
+        [r for r in rows if r[:1] == [op]] for op in ("Fused-GEMM", "Non-fused-GEMM")
+    )
+    assert fused[2:5] == ["1", "26.112", "µs"]
+    assert other[2:5] == ["2", "21.824", "µs"]
+    assert {"k.ncu-rep", "bridge.db"} <= set(inside(folder))
+
+
+def test_a_report_of_ncu_that_cannot_be_read_is_kept(run, folder, tmp_path):
+    install(tmp_path, "ncu", "2024.1", otherwise="echo kernels > k.ncu-rep; exit 3")
+    path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = run("--tool", "ncu", "-o", "k", SCRIPT, env=environ(**path))
+    assert done.returncode == 3
+    assert "Error: k.ncu-rep: not a report of Nsight Compute" in done.stderr
     assert inside(folder) == ["k.ncu-rep"]
 
 

@@ -16,8 +16,15 @@ from statistics import mean, median
 
 from join.brute import outer_first, union
 
-LAUNCHING = ("op", "launch", "api", "memcpy", "latency")
-STARVED = ("data loading", "compilation", "sync", "blocking memcpy", "no op", "unknown")
+LAUNCHING = ("host code", "launch calls", "other CUDA calls", "memcpy calls", "launch latency")
+STARVED = (
+    "data loading",
+    "compilation",
+    "synchronization",
+    "blocking memcpy",
+    "host code outside ops",
+    "unknown",
+)
 BREAKS_TIES = (*LAUNCHING, *STARVED)
 TIMES = ("host_ns", "api_ns", "sync_ns", "queue_ns", "launch_gap_ns", "starved_ns")
 WORK = ("gpu", "moved")
@@ -114,12 +121,12 @@ class History:
         if name.startswith(COMPILING):
             return "compilation"
         if name.endswith("Synchronize"):
-            return "sync"
+            return "synchronization"
         if "Memcpy" in name and "Async" not in name:
             return "blocking memcpy"
         if "Memcpy" in name or "Memset" in name:
-            return "blocking memcpy" if row in self.late else "memcpy"
-        return "launch" if "Launch" in name else "api"
+            return "blocking memcpy" if row in self.late else "memcpy calls"
+        return "launch calls" if "Launch" in name else "other CUDA calls"
 
     @cached_property
     def walks(self) -> dict[tuple[int, int], tuple[list[int], list[Open]]]:
@@ -169,7 +176,7 @@ class History:
             for (start, end), now in zip(pairwise(edges), opened, strict=False):
                 if now.ranges:
                     kinds = {self.kinds[row] for row in now.calls}
-                    waits = kinds & {"sync", "blocking memcpy"}
+                    waits = kinds & {"synchronization", "blocking memcpy"}
                     column = "sync_ns" if waits else "api_ns" if kinds else "host_ns"
                     found[now.ranges[-1]][column] += end - start
         return found
@@ -236,12 +243,12 @@ class History:
         if call is None:
             return "unknown", ""
         if instant >= call.back:
-            return "latency", self.op_of(gap.ended_by)
+            return "launch latency", self.op_of(gap.ended_by)
         for one in (call, before):
             now = self.open_at(one.where, instant) if one else Open()
             if now.ranges or now.calls:
                 return self.word(now)
-        return "no op", ""
+        return "host code outside ops", ""
 
     def word(self, now: Open) -> tuple[str, str]:
         ops = [self.ranges[row].op for row in now.ranges]
@@ -253,10 +260,10 @@ class History:
                 return cause, outermost[0]
             if cause in kinds:
                 return cause, innermost
-        for cause in ("sync", "blocking memcpy", "memcpy", "api"):
+        for cause in ("synchronization", "blocking memcpy", "memcpy calls", "other CUDA calls"):
             if cause in kinds:
                 return cause, innermost
-        return ("op", innermost) if ops else ("launch", "")
+        return ("host code", innermost) if ops else ("launch calls", "")
 
     def op_of(self, activity: Activity) -> str:
         return self.ranges[activity.range].op if activity.range >= 0 else ""

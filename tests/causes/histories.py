@@ -10,13 +10,13 @@ from join import brute
 from join.programs import Program, op_of, programs, report_of
 
 from bridge.analyze.devices import Devices
-from bridge.analyze.roles import compiles, loads_data
-from bridge.join.attributed import Attributed
+from bridge.analyze.kinds import is_compilation, is_data_loading
+from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import INVALID_TIME
-from bridge.join.choices import Choices
+from bridge.join.options import AttributionOptions
 from causes.brute import Activity, Call, History, Range
 from importers import frames
-from importers.report import Report
+from importers.capture import Capture
 
 CALLS = (
     *("cudaLaunchKernel", "cudaLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch"),
@@ -39,16 +39,16 @@ class Made:
     devices: tuple[int, ...]
     directions: tuple[int, ...]
 
-    def report(self) -> Report:
+    def capture(self) -> Capture:
         made = report_of(self.program)
         activities = made.activities.assign(
             device=np.array(self.devices, np.int64), copy_kind=np.array(self.directions, np.int64)
         )
-        launches = made.launches.assign(name=frames.named(self.called))
+        launches = made.launches.assign(name=frames.names_of(self.called))
         return replace(made, activities=activities, launches=launches)
 
-    def attributed(self, **how) -> Attributed:
-        return Attributed.of(self.report(), Choices(**how))
+    def attributed(self, **how) -> AttributedCapture:
+        return AttributedCapture.of(self.capture(), AttributionOptions(**how))
 
 
 def _several(of, size):
@@ -108,9 +108,9 @@ def waiting(draw) -> Program:
     return Program(ranges, calls, ran, texts)
 
 
-def history_of(joined: Attributed) -> History:
+def history_of(joined: AttributedCapture) -> History:
     """Return a report's records, and which call and range each activity belongs to."""
-    report, found = joined.report, joined.attribution
+    report, found = joined.capture, joined.attribution
     op = [joined.ops[code] if code >= 0 else "" for code in joined.op.tolist()]
     kept = {row: place for place, row in enumerate(row for row, name in enumerate(op) if name)}
     ranges = [
@@ -127,17 +127,17 @@ def history_of(joined: Attributed) -> History:
             _rows(report.launches, "report thread process start end"), names, strict=True
         )
     ]
-    said = dict(zip(joined.ops, loads_data(joined).tolist(), strict=False))
-    compiled = dict(zip(joined.ops, compiles(joined).tolist(), strict=False))
+    said = dict(zip(joined.ops, is_data_loading(joined).tolist(), strict=False))
+    compiled = dict(zip(joined.ops, is_compilation(joined).tolist(), strict=False))
     ran = _ran(joined, found, kept)
     return History(ranges, calls, ran, said.__getitem__, compiled.__getitem__)
 
 
 def _ran(joined, found, kept) -> list[Activity]:
-    table = joined.report.activities
+    table = joined.capture.activities
     columns = _rows(table, "device start end copy_kind")
     named = zip(table["kind"].tolist(), table["name"].tolist(), strict=True)
-    gpus = Devices.of_report(joined).of.tolist()
+    gpus = Devices.of_report(joined).gpu.tolist()
     belongs = zip(found.launch.tolist(), found.range.tolist(), found.reason.tolist(), strict=True)
     return [
         Activity(

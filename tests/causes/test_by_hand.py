@@ -9,12 +9,12 @@ from join.brute import Activity, Call, Range
 from join.programs import Program
 
 import bridge.report
-from bridge.analyze.causes import causes, queued
+from bridge.analyze.causes import causes, queue_times
 from bridge.analyze.causes.gaps import WORDS as CAUSES
-from bridge.analyze.causes.gaps import by_gap, by_idle, gaps
-from bridge.analyze.causes.idle import WORDS, bound
-from bridge.analyze.tables.launches import by_launch
-from bridge.join.attributed import Chosen
+from bridge.analyze.causes.gaps import by_gap, by_idle, find_causes
+from bridge.analyze.causes.host_timeline import WORDS, bound
+from bridge.analyze.tables.host import by_launch
+from bridge.join.attributed import RowSelection
 from causes.histories import Made, made
 
 P = 7 << 24
@@ -76,7 +76,7 @@ class Scene:
 
 def parts_of(joined, over):
     """Return what each gap consists of: cause, op and ns."""
-    found = gaps(joined, over)
+    found = find_causes(joined, over)
     names = [*joined.ops, ""]
     told = zip(found.gap, found.cause, found.op, found.length, strict=True)
     parts = [[] for _ in range(len(found.gaps))]
@@ -127,16 +127,16 @@ def test_a_gap_is_parted_by_what_the_host_did():
     scene.launch(52, 56, (60, 70))
     assert scene.parts() == [
         [
-            ("op", "step", 2 + 2 + 4 + 7),
-            ("op", "aten::mm", 2 + 4),
-            ("api", "step", 3),
-            ("latency", "aten::mm", 4),
+            ("host code", "step", 2 + 2 + 4 + 7),
+            ("host code", "aten::mm", 2 + 4),
+            ("other CUDA calls", "step", 3),
+            ("launch latency", "aten::mm", 4),
             ("data loading", "data loading", 18),
-            ("sync", "step", 4),
+            ("synchronization", "step", 4),
         ]
     ]
     [row] = by_gap(scene.joined, 0).to_dict("records")
-    assert (row["cause"], row["cause_ns"]) == ("op", 21)
+    assert (row["cause"], row["cause_ns"]) == ("host code", 21)
     assert (row["start_ns"], row["gap_ns"], row["op"]) == (10, 50, "step")
     assert (row["ended_by"], row["kernel"]) == ("aten::mm", "kernel of cudaLaunchKernel")
     assert scene.ops["aten::mm"]["launch_gap_ns"] == 28
@@ -147,7 +147,9 @@ def test_another_thread_is_asked_only_where_the_first_has_nothing_open():
     scene = Scene(opened(0, 40, "main"), opened(30, 60, "other", OTHER))
     scene.launch(0, 5, (5, 10))
     scene.launch(46, 48, (50, 60), thread=OTHER)
-    assert scene.parts() == [[("op", "main", 20), ("op", "other", 18), ("latency", "other", 2)]]
+    assert scene.parts() == [
+        [("host code", "main", 20), ("host code", "other", 18), ("launch latency", "other", 2)]
+    ]
 
 
 @pytest.mark.slow
@@ -166,11 +168,11 @@ def test_a_range_of_another_thread_that_adopts_has_neither_time_nor_gap_of_what_
         table = causes(joined, joined.node_op, 2)
         assert [table[c].tolist() for c in ("host_ns", "api_ns")] == [[88, 18], [2, 2]]
     assert parts_of(adopted, 0)[1] == [
-        ("op", "works", 14),
-        ("launch", "", 4),
-        ("api", "", 4),
-        ("latency", "waits", 2),
-        ("no op", "", 16),
+        ("host code", "works", 14),
+        ("launch calls", "", 4),
+        ("other CUDA calls", "", 4),
+        ("launch latency", "waits", 2),
+        ("host code outside ops", "", 16),
     ]
     table = causes(adopted, adopted.node_op, 2)
     assert [table[c].tolist() for c in ("launch_gap_ns", "starved_ns")] == [
@@ -197,7 +199,7 @@ def test_of_ops_that_took_as_long_the_first_is_named():
     scene.call("cudaMalloc", 25, 30)
     scene.launch(29, 30, (30, 31))
     [row] = by_gap(scene.joined, 0).to_dict("records")
-    assert (row["cause"], row["cause_ns"], row["op"]) == ("op", 15, "b")
+    assert (row["cause"], row["cause_ns"], row["op"]) == ("host code", 15, "b")
 
 
 def test_of_causes_that_took_as_long_the_first_listed_counts():
@@ -205,7 +207,7 @@ def test_of_causes_that_took_as_long_the_first_listed_counts():
     scene.launch(0, 5, (5, 10))
     scene.launch(29, 30, (30, 31))
     [row] = by_gap(scene.joined, 0).to_dict("records")
-    assert (row["cause"], row["cause_ns"]) == ("op", 10)
+    assert (row["cause"], row["cause_ns"]) == ("host code", 10)
 
 
 def test_a_kernel_that_began_as_its_call_returned_was_queued_for_no_time():
@@ -213,14 +215,14 @@ def test_a_kernel_that_began_as_its_call_returned_was_queued_for_no_time():
     scene.launch(0, 5, (4, 6), (5, 6), (9, 12))
     [row] = by_launch(scene.joined).to_dict("records")
     assert [row[c] for c in ("count", "queue_count", "queue_ns", "queue_min_ns")] == [3, 2, 4, 0]
-    assert queued(scene.joined).tolist() == [0, 0, 4]
+    assert queue_times(scene.joined).tolist() == [0, 0, 4]
 
 
 def test_what_ends_before_it_starts_has_no_queue_and_ends_no_gap():
     scene = Scene(opened(0, 50, "a"))
     scene.launch(0, 5, (5, 10), (20, 15), (30, 0), (40, 41))
     assert by_gap(scene.joined, 0)["gap_ns"].tolist() == [30]
-    assert queued(scene.joined).tolist() == [0, 0, 0, 35]
+    assert queue_times(scene.joined).tolist() == [0, 0, 0, 35]
     assert scene.ops["a"]["queue_ns"] == 35
 
 
@@ -232,7 +234,7 @@ def test_where_nothing_is_open_the_gap_is_of_no_op():
     scene.devices.append(0)
     scene.ways.append(-1)
     assert scene.parts() == [
-        [("launch", "", 4), ("latency", "", 6), ("no op", "", 10)],
+        [("launch calls", "", 4), ("launch latency", "", 6), ("host code outside ops", "", 10)],
         [("unknown", "", 5)],
     ]
     assert by_gap(scene.joined, 0)["ended_by"].tolist() == ["kernel of cudaLaunchKernel", "lost"]
@@ -243,7 +245,7 @@ def test_work_that_was_launched_before_the_gap_is_late():
     scene = Scene(opened(0, 50, "op"))
     scene.launch(0, 2, (5, 10))
     scene.launch(2, 4, (18, 20))
-    assert scene.parts() == [[("latency", "op", 8)]]
+    assert scene.parts() == [[("launch latency", "op", 8)]]
 
 
 def test_gpus_are_idle_apart():
@@ -264,7 +266,7 @@ def test_overlapping_work_ends_no_gap_and_the_longest_begins_it():
     assert [joined.ops[op] for op in joined.activity_op.tolist() if op >= 0].count("b") == 2
     [gap] = by_gap(joined, 0).to_dict("records")
     assert (gap["start_ns"], gap["gap_ns"]) == (30, 6)
-    found = gaps(joined, 0).gaps
+    found = find_causes(joined, 0).gaps
     assert (found.ended_by.tolist(), found.before.tolist()) == ([2], [0])
 
 
@@ -321,13 +323,13 @@ def test_groups_may_be_any(of):
 @given(made())
 def test_gaps_and_launches_of_some_time_are_of_the_work_in_it(of):
     joined = of.attributed()
-    report = joined.report
+    report = joined.capture
     every = [
         np.ones(len(t), bool)
         for t in (report.activities, report.ranges, report.launches, report.waits, report.memory)
     ]
     first = every[0] & (np.arange(len(every[0])) % 2 == 0)
-    halves = [joined.within(Chosen(some, *every[1:])) for some in (first, ~first)]
+    halves = [joined.within(RowSelection(some, *every[1:])) for some in (first, ~first)]
     for table in (by_gap, by_idle):
         column = "gap_ns" if table is by_gap else "total_ns"
         assert (
@@ -349,7 +351,7 @@ def test_reports_share_no_clock():
 def test_a_gap_of_a_real_training(corpus):
     """Worked out with `sqlite3`: docs/causes.md shows it."""
     joined = bridge.report.load(corpus / "nsys" / "mnist-training.sqlite")
-    found = gaps(joined.attributed)
+    found = find_causes(joined.attributed)
     at = np.flatnonzero(found.gaps.start == 6217566194)
     assert found.gaps.length[at].tolist() == [151102830]
     parts = found.gap == at[0]
@@ -357,14 +359,14 @@ def test_a_gap_of_a_real_training(corpus):
     columns = (column[parts].tolist() for column in (found.cause, found.op, found.length))
     assert {(CAUSES[cause], names[op]): ns for cause, op, ns in zip(*columns, strict=True)} == {
         ("data loading", "Data loading"): 6368432834 - 6217566194,
-        ("op", "Train"): 6368438326 - 6368432834,
-        ("op", "Batch 23"): 6368439909 - 6368438326,
-        ("op", "Copy to device"): 6368445521 - 6368439909,
-        ("op", "aten::to"): 6368462366 - 6368445521,
-        ("op", "aten::_to_copy"): 6368465783 - 6368462366 + 6368485524 - 6368483861,
-        ("op", "aten::empty_strided"): 6368483861 - 6368465783,
-        ("op", "aten::copy_"): 6368494914 - 6368485524,
-        ("memcpy", "aten::copy_"): 6368669024 - 6368494914,
+        ("host code", "Train"): 6368438326 - 6368432834,
+        ("host code", "Batch 23"): 6368439909 - 6368438326,
+        ("host code", "Copy to device"): 6368445521 - 6368439909,
+        ("host code", "aten::to"): 6368462366 - 6368445521,
+        ("host code", "aten::_to_copy"): 6368465783 - 6368462366 + 6368485524 - 6368483861,
+        ("host code", "aten::empty_strided"): 6368483861 - 6368465783,
+        ("host code", "aten::copy_"): 6368494914 - 6368485524,
+        ("memcpy calls", "aten::copy_"): 6368669024 - 6368494914,
     }
     table = joined.by("gap").set_index("start_ns").loc[6217566194]
     assert table[["cause", "cause_ns", "op", "step"]].tolist() == [

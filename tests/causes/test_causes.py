@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 from real_parts import corpus_reports
 
 import bridge.report
-from bridge.analyze.causes import causes, idle_times, queued
+from bridge.analyze.causes import causes, idle_times, queue_times
 from bridge.analyze.causes.gaps import by_gap, by_idle
 from bridge.analyze.tables.breakdown import by_op
-from bridge.analyze.tables.launches import by_launch
-from bridge.join.attributed import Attributed
+from bridge.analyze.tables.host import by_launch
+from bridge.join.attributed import AttributedCapture
 from causes.brute import History
 from causes.histories import history_of, made
+
+pytestmark = pytest.mark.usefixtures("names_as_recorded")
+
 
 EMPTY = ("failed-export", "no-kernels-osrt")
 reports = pytest.mark.parametrize("path", [of for of in corpus_reports() if of.id not in EMPTY])
@@ -28,7 +31,7 @@ def opened(path):
     return joined, history_of(joined)
 
 
-def of_ops(joined: Attributed) -> dict[str, dict[str, int | str]]:
+def of_ops(joined: AttributedCapture) -> dict[str, dict[str, int | str]]:
     """Return the columns of each op that has a range of some length."""
     columns = causes(joined, joined.node_op, len(joined.ops))
     assert all(column.dtype == np.int64 for name, column in columns.items() if name != "bound")
@@ -41,12 +44,12 @@ def of_ops(joined: Attributed) -> dict[str, dict[str, int | str]]:
     }
 
 
-def same_causes(joined: Attributed, truth: History) -> None:
+def same_causes(joined: AttributedCapture, truth: History) -> None:
     lasting = {one.op for one in truth.ranges if one.end > one.start}
     assert of_ops(joined) == {op: row for op, row in truth.causes().items() if op in lasting}
 
 
-def same_gaps(joined: Attributed, truth: History, over: int) -> None:
+def same_gaps(joined: AttributedCapture, truth: History, over: int) -> None:
     table = by_gap(joined, over)
     columns = "start_ns gap_ns cause cause_ns op ended_by kernel".split()
     ours = sorted(table[columns].itertuples(index=False, name=None))
@@ -59,7 +62,7 @@ def same_gaps(joined: Attributed, truth: History, over: int) -> None:
     assert rows == {key: pytest.approx(row, rel=1e-12) for key, row in expected.items()}
 
 
-def same_launches(joined: Attributed, truth: History) -> None:
+def same_launches(joined: AttributedCapture, truth: History) -> None:
     table = by_launch(joined).drop(columns="report", errors="ignore")
     ours = sorted(table.itertuples(index=False, name=None))
     expected = truth.by_launch()
@@ -67,7 +70,7 @@ def same_launches(joined: Attributed, truth: History) -> None:
     assert [row[6:] for row in ours] == [pytest.approx(row[6:], rel=1e-12) for row in expected]
 
 
-def same_sums(joined: Attributed, truth: History) -> None:
+def same_sums(joined: AttributedCapture, truth: History) -> None:
     """The parts of an op's CPU time, and of all idle time, are the whole."""
     table = by_op(joined).set_index("op")["cpu_self_ns"]
     for op, row in of_ops(joined).items():
@@ -75,7 +78,7 @@ def same_sums(joined: Attributed, truth: History) -> None:
         assert min(row[c] for c in row if c != "bound") >= 0
     assert sum(part.sum() for part in idle_times(joined)) == truth.idle
     assert by_gap(joined, 0)["gap_ns"].sum() == truth.idle
-    assert queued(joined).tolist() == [truth.queue(a) for a in truth.activities]
+    assert queue_times(joined).tolist() == [truth.queue(a) for a in truth.activities]
 
 
 # -- made up

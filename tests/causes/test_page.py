@@ -6,9 +6,10 @@ from itertools import pairwise
 from real_parts import ROOT
 
 import bridge.report
-from bridge.analyze.causes import COLUMNS, causes
+from bridge.analyze.causes import causes
 from bridge.analyze.causes.gaps import WORDS as CAUSES
-from bridge.analyze.causes.idle import WORDS
+from bridge.analyze.causes.host_timeline import WORDS
+from bridge.analyze.columns.breakdown import CAUSES as COLUMNS
 from bridge.analyze.tables.breakdown import by_op
 
 PAGE = (ROOT / "docs" / "causes.md").read_text(encoding="utf-8")
@@ -46,7 +47,7 @@ def test_the_gap_worked_out_by_hand_adds_up():
     rows = [[cell.replace(" ", "") for cell in row] for row in cells("from | in")]
     edges = [int(row[0]) for row in rows] + [6368669024]
     assert [int(row[2]) for row in rows] == [b - a for a, b in pairwise(edges)]
-    assert {row[3] for row in rows} == {"dataloading", "op", "memcpy"}
+    assert {row[3] for row in rows} == {"dataloading", "hostcode", "memcpycalls"}
 
 
 def test_the_page_lists_all_words():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.analyze.causes.host_timeline import places
+from bridge.analyze.causes.host_timeline import count_before
 
 pairs = st.lists(st.tuples(st.integers(0, 4), st.integers(-2, 4)), max_size=10)
 
@@ -21,7 +21,7 @@ def columns(rows):
 @given(events=pairs, asked=pairs)
 @example(events=[(1, 5), (1, 6), (3, 0)], asked=[(2, 9), (0, 9), (4, 0), (1, 5)])
 def test_events_of_earlier_stacks_and_earlier_ones_of_the_own_stack_come_before(side, events, asked):  # fmt: skip
-    found = places(columns(sorted(events)), *columns(asked), side)
+    found = count_before(columns(sorted(events)), *columns(asked), side)
     assert found.tolist() == [
         sum(one < place or (side == "right" and one == place) for one in events) for place in asked
     ]

@@ -11,9 +11,9 @@ import pytest
 from pandas.api.types import is_numeric_dtype
 
 import bridge
+from bridge.analyze.columns.breakdown import RANGE_COLUMNS
 from bridge.analyze.compare import Comparison, gates
-from bridge.analyze.compare.gates import FIGURES, Budget, Growth, Limit
-from bridge.analyze.tables import range_metrics
+from bridge.analyze.compare.gates import NUMBER_COLUMNS, Budget, Change, Growth, Limit
 from bridge.analyze.tables.breakdown import by_op
 from bridge.cli.diff import read_budget as read
 
@@ -30,11 +30,35 @@ def compared(ops: dict[str, tuple[int, int]], more: tuple[int, int] = (0, 0)) ->
         int(rows[c].sum()) + out for c, out in zip(("before_ns", "after_ns"), more, strict=True)
     ]
     whole = {"before_ns": sums[0], "after_ns": sums[1], "diff_ns": sums[1] - sums[0]}
-    return Comparison("op", False, ["op"], rows, whole, {}, (0, 0), "")
+    return Comparison(
+        "op", False, ["op"], rows.assign(**NO_STEPS), whole, {}, (0, 0), "", (0, 0), NO_STEPS
+    )
+
+
+NO_STEPS = {
+    "step_before_ns": 0.0,
+    "step_after_ns": 0.0,
+    "step_ratio_low": -1.0,
+    "step_ratio_high": -1.0,
+    "state": "same",
+}
+
+
+def per_step(
+    ops: dict[str, tuple[float, float, float, float, str]], steps: tuple[int, int]
+) -> Comparison:
+    """Give a comparison of different numbers of steps: means per step, bounds and state."""
+    rows = pd.DataFrame.from_dict(ops, orient="index", columns=list(NO_STEPS))
+    rows = rows.rename_axis("op").reset_index()
+    for side, count in zip(("before", "after"), steps, strict=True):
+        rows[f"{side}_ns"] = (rows[f"step_{side}_ns"] * count).astype("int64")
+    whole = {f"{side}_ns": int(rows[f"{side}_ns"].sum()) for side in ("before", "after")}
+    sums = {f"step_{side}_ns": float(rows[f"step_{side}_ns"].sum()) for side in ("before", "after")}
+    return Comparison("op", False, ["op"], rows, whole, {}, steps, "", steps, NO_STEPS | sums)
 
 
 def failed(gate: str, ops: dict[str, tuple[int, int]], more: tuple[int, int] = (0, 0)) -> list[str]:
-    found = gates.judged([Growth.parsed(gate)], compared(ops, more))
+    found = gates.judge_growth([Growth.parsed(gate)], compared(ops, more))
     return [verdict.subject for verdict in found if not verdict.passed]
 
 
@@ -54,7 +78,7 @@ def failed(gate: str, ops: dict[str, tuple[int, int]], more: tuple[int, int] = (
     ],
 )
 def test_growth_is_judged_exactly(gate, before, after, passes):
-    assert Growth.parsed(gate).allows(before, after) == passes
+    assert Growth.parsed(gate).allows(Change(before, after, -1, -1, "", 0)) == passes
     assert failed(gate, {"a": (before, after)}) == ([] if passes else ["total activity time"])
 
 
@@ -65,13 +89,13 @@ def test_the_total_counts_what_is_in_no_op():
 @pytest.mark.parametrize("before", [0, 100])
 def test_a_gate_that_finds_nothing_to_judge_fails(before):
     """Of a capture without a GPU, or without NVTX, nobody is to believe that all is well."""
-    [of_all] = gates.judged([Growth.parsed("5%")], compared({"a": (before, 0)}))
+    [of_all] = gates.judge_growth([Growth.parsed("5%")], compared({"a": (before, 0)}))
     assert (of_all.passed, of_all.line) == (
         False,
         "total activity time: nothing was judged; none in the report after",
     )
     for ops in ({}, {"tiny": (0, 1)}, {"vanished": (before, 0)}):
-        [of_ops] = gates.judged([Growth.parsed("op:5%")], compared(ops, (1000, 1000)))
+        [of_ops] = gates.judge_growth([Growth.parsed("op:5%")], compared(ops, (1000, 1000)))
         assert not of_ops.passed
         assert of_ops.line.startswith("no op above 1 % of the total: nothing was judged; ")
 
@@ -91,10 +115,47 @@ def test_ops_count_above_one_per_cent_of_either_side():
 
 
 def test_a_line_says_what_became_of_it():
-    [verdict] = gates.judged([Growth.parsed("5%")], compared({"a": (2 * MS, 3 * MS)}))
+    [verdict] = gates.judge_growth([Growth.parsed("5%")], compared({"a": (2 * MS, 3 * MS)}))
     assert (
         verdict.line == "total activity time: 2.000 ms -> 3.000 ms (+50.0 %), over --fail-over 5%"
     )
+
+
+def test_different_numbers_of_steps_are_judged_per_step():
+    """Of 10 steps and 5: less time in all, and one op takes 20 % longer in each step."""
+    ops = {
+        "grown": (100.0, 120.0, 1.15, 1.25, "slower"),
+        "noisy": (100.0, 130.0, 0.7, 1.9, "unclear"),
+        "equal": (800.0, 800.0, 0.99, 1.01, "same"),
+    }
+    verdicts = gates.judge_growth([Growth.parsed("op:10%")], per_step(ops, (10, 5)))
+    assert [(v.subject, v.passed) for v in verdicts] == [
+        ("grown", False),
+        ("noisy", False),
+        ("equal", True),
+    ]
+    assert [v.line for v in verdicts] == [
+        (
+            "grown: 100 ns -> 120 ns per step (+20.0 %), 95 % interval +15.0 to +25.0 %: slower,"
+            " over --fail-over op:10%"
+        ),
+        (
+            "noisy: 100 ns -> 130 ns per step (+30.0 %), 95 % interval -30.0 to +90.0 %: unclear,"
+            " over --fail-over op:10%"
+        ),
+        "equal: 800 ns -> 800 ns per step (+0.0 %)",
+    ]
+    assert verdicts[0].change == Change(100.0, 120.0, 1.15, 1.25, "slower", 10)
+
+
+@pytest.mark.parametrize(("gate", "fails"), [("499ns", True), ("500ns", False), ("5%", False), ("4.9%", True)])  # fmt: skip
+def test_a_time_is_a_limit_of_all_steps_before(gate, fails):
+    """50 ns more per step are 500 ns more in the 10 steps of the report before."""
+    ops = {"a": (1000.0, 1050.0, 1.0, 1.1, "unclear")}
+    [verdict] = gates.judge_growth([Growth.parsed(gate)], per_step(ops, (10, 5)))
+    assert verdict.passed is not fails
+    if fails and "ns" in gate:
+        assert verdict.line.endswith("over --fail-over 499ns for 10 steps")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +212,7 @@ def test_what_is_no_limit_is_refused(limit):
         ([], "mapping"),
         ({}, "no limit"),
         ({"ops": {}}, "no limit"),
-        ({"op": {}}, "no 'op'"),
+        ({"op": {}}, "no key of a budget 'op': .*did you mean ops"),
         ({"total": "5%"}, "a time"),
         ({"total": 5}, "a time"),
         ({"ops": {"a": {"gpu_total": 5}}}, "a time"),
@@ -198,7 +259,10 @@ def test_a_budget_judges_the_whole_and_each_op_that_a_name_stands_for():
 
 def test_an_op_that_is_missing_fails():
     assert lines({"ops": {"aten::bmm": {"calls": 3}}}) == [
-        (False, "aten::bmm: no such op in the report; bridge report --by op lists them")
+        (
+            False,
+            "aten::bmm: no such op in the report: one of aten::mm, aten::add; did you mean aten::mm?",
+        )
     ]
 
 
@@ -211,9 +275,9 @@ def test_too_little_is_said_as_such():
 @pytest.mark.slow
 def test_figures_are_the_columns_that_hold_numbers(tmp_path: Path):
     joined = bridge.load(made_reports.small(tmp_path / "r.sqlite"))
-    table = by_op(joined.attributed, range_metrics.COLUMNS)
-    numbers = [name for name in range_metrics.COLUMNS if is_numeric_dtype(table[name])]
-    assert list(FIGURES) == numbers
+    table = by_op(joined.attributed, RANGE_COLUMNS.names)
+    numbers = [name for name in RANGE_COLUMNS.names if is_numeric_dtype(table[name])]
+    assert list(NUMBER_COLUMNS) == numbers
 
 
 @pytest.mark.parametrize(

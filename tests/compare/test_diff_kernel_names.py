@@ -6,7 +6,12 @@ from time import process_time
 
 import pytest
 
-from bridge.analyze.compare.rows import FORMS, of_a_build, without_arguments, without_tiles
+from bridge.analyze.compare.rows import (
+    NAME_FORMS,
+    without_arguments,
+    without_build_details,
+    without_tiles,
+)
 
 SAME_BUT_FOR_A_BUILD = [
     ("triton_poi_fused_add_3", "triton_poi_fused_add_12"),
@@ -53,12 +58,12 @@ NEVER_THE_SAME = [
 @pytest.mark.parametrize(("one", "other"), SAME_BUT_FOR_A_BUILD)
 def test_hashes_and_counters_are_of_a_build(one, other):
     assert one != other
-    assert of_a_build(one) == of_a_build(other)
+    assert without_build_details(one) == without_build_details(other)
 
 
 @pytest.mark.parametrize(("one", "other"), SAME_BUT_FOR_ARGUMENTS)
 def test_templates_are_told_apart_before_they_are_stripped(one, other):
-    assert of_a_build(one) != of_a_build(other)
+    assert without_build_details(one) != without_build_details(other)
     assert without_arguments(one) == without_arguments(other)
 
 
@@ -70,14 +75,14 @@ def test_tiles_are_told_apart_before_they_are_stripped(one, other):
 
 @pytest.mark.parametrize(("one", "other"), NEVER_THE_SAME)
 def test_other_kernels_stay_others(one, other):
-    assert all(form(one) != form(other) for form in FORMS)
+    assert all(form(one) != form(other) for form in NAME_FORMS)
 
 
 @pytest.mark.parametrize(
     "name", ["", "<", ">", "(", "a<b", "_Z", "_ZN", "_Z99x", "operator<", "f(x)<y>"]
 )
 def test_what_is_no_name_stays_something(name):
-    for form in FORMS:
+    for form in NAME_FORMS:
         assert form(name) or not name
 
 
@@ -101,10 +106,10 @@ def test_a_name_of_the_corpus_keeps_its_words():
 )
 def test_no_name_takes_long(name):
     began = process_time()
-    assert all(isinstance(form(name), str) for form in FORMS)
+    assert all(isinstance(form(name), str) for form in NAME_FORMS)
     assert process_time() - began < 2
 
 
 def test_counters_go_together():
-    assert of_a_build("fused_add_1_2.3") == "fused_add"
-    assert of_a_build("fused_add_1x_2.3") == "fused_add_1x"
+    assert without_build_details("fused_add_1_2.3") == "fused_add"
+    assert without_build_details("fused_add_1x_2.3") == "fused_add_1x"

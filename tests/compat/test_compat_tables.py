@@ -12,9 +12,9 @@ from made_reports import PUSH_POP, Made, thread
 
 import bridge
 from bridge.compat.megengine import profile_analyze
-from bridge.compat.megengine.operators import Asked, operators
+from bridge.compat.megengine.profile_analyze import OperatorRequest, operators
 from bridge.compat.mxnet import dumps
-from bridge.report import Joined
+from bridge.report import Report
 
 COSTS = (  # of calls of mm, mm, argsort (which says no cost), copy; their kernels take 40, 10, 5, 1 µs
     {"flops": 8_000, "bytes": 2_048, "shapes": [[2, 3], [3, 4]], "dtypes": ["float32", "float32"]},
@@ -44,26 +44,29 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def joined(path: Path) -> Joined:
+def joined(path: Path) -> Report:
     return bridge.load(path)
 
 
 def run(*words: str | Path) -> Result:
-    return CliRunner(catch_exceptions=False).invoke(
-        profile_analyze.main, [str(w) for w in words], env={"COLUMNS": "200"}
+    return CliRunner().invoke(
+        profile_analyze.main,
+        [str(w) for w in words],
+        catch_exceptions=False,
+        env={"COLUMNS": "200"},
     )
 
 
-def times(joined: Joined, **asked: object) -> list[int]:
-    return operators(joined, "device", Asked(**asked))["time"].tolist()
+def times(joined: Report, **asked: object) -> list[int]:
+    return operators(joined, "device", OperatorRequest(**asked))["time"].tolist()
 
 
 # -- profile_analyze
 
 
 @pytest.mark.slow
-def test_operators_come_longest_first_with_shares_and_sums(joined: Joined) -> None:
-    found = operators(joined, "device", Asked())
+def test_operators_come_longest_first_with_shares_and_sums(joined: Report) -> None:
+    found = operators(joined, "device", OperatorRequest())
     assert found["time"].tolist() == list(TIMES)
     assert found["share"].tolist() == pytest.approx([40 / 56, 10 / 56, 5 / 56, 1 / 56])
     assert found["cumulative"].tolist() == [40_000, 50_000, 55_000, 56_000]
@@ -74,30 +77,30 @@ def test_operators_come_longest_first_with_shares_and_sums(joined: Joined) -> No
 
 
 @pytest.mark.slow
-def test_filters(joined: Joined) -> None:
+def test_filters(joined: Report) -> None:
     assert times(joined, types=["argsort", "zero"]) == [5_000, 1_000]
     assert times(joined, name="m|z") == [40_000, 10_000, 1_000]
     assert times(joined, name="m$") == []  # from the beginning, as re.match
     assert times(joined, dtype="half") == [10_000]
-    assert times(joined, least_ns=5_000, most_ns=10_000) == [10_000, 5_000]
+    assert times(joined, min_ns=5_000, max_ns=10_000) == [10_000, 5_000]
 
 
 @pytest.mark.slow
-def test_the_wait_before_the_kernel(joined: Joined) -> None:
+def test_the_wait_before_the_kernel(joined: Report) -> None:
     """The calls of 5 ns returned 495 ns before each kernel began."""
     assert times(joined, end="kern") == [495] * 4
 
 
-def test_the_host_has_its_own_times(joined: Joined) -> None:
-    assert operators(joined, "host", Asked())["time"].tolist() == [2_000] * 4
+def test_the_host_has_its_own_times(joined: Report) -> None:
+    assert operators(joined, "host", OperatorRequest())["time"].tolist() == [2_000] * 4
 
 
 @pytest.mark.parametrize(
     ("how", "time", "computation"),
     [("sum", 50_000, 10_000), ("max", 40_000, 8_000), ("min", 10_000, 2_000), ("mean", 25_000, 5_000)],
 )  # fmt: skip
-def test_calls_of_a_type_become_one(how: str, time: int, computation: int, joined: Joined) -> None:
-    found = operators(joined, "device", Asked(how=how)).set_index("type")
+def test_calls_of_a_type_become_one(how: str, time: int, computation: int, joined: Report) -> None:
+    found = operators(joined, "device", OperatorRequest(aggregate=how)).set_index("type")
     assert found.loc["mm", ["time", "count", "computation"]].tolist() == [time, 2, computation]
     assert found.loc["mm", "FLOPS"] == pytest.approx(2e8)  # of both, whatever is shown
     assert found.loc["argsort", "computation"] == -1
@@ -107,7 +110,7 @@ def test_calls_of_a_type_become_one(how: str, time: int, computation: int, joine
 def test_speeds_are_of_the_calls_that_say_what_they_cost(path: Path) -> None:
     """One call without a formula does not make the others slower."""
     joined = bridge.load(path)
-    renamed = operators(joined, "device", Asked(how="sum"))
+    renamed = operators(joined, "device", OperatorRequest(aggregate="sum"))
     assert renamed.set_index("type").loc["zero", "FLOPS"] == 0
     assert renamed.set_index("type")["FLOPS"].isna().tolist() == [False, True, False]
 
@@ -125,9 +128,9 @@ def test_speeds_are_of_the_calls_that_say_what_they_cost(path: Path) -> None:
     ],
 )
 def test_what_has_no_value_comes_last_either_way(
-    order: str, types: list[str], joined: Joined
+    order: str, types: list[str], joined: Report
 ) -> None:
-    assert operators(joined, "device", Asked(order=order))["type"].tolist() == types
+    assert operators(joined, "device", OperatorRequest(order=order))["type"].tolist() == types
 
 
 @pytest.mark.slow
@@ -189,7 +192,7 @@ def test_a_bad_file_is_said_in_a_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_dumps_has_the_blocks_of_mxnet(joined: Joined) -> None:
+def test_dumps_has_the_blocks_of_mxnet(joined: Report) -> None:
     found = json.loads(dumps.dumps(joined, format="json"))
     assert found["Unit"] == {"Time": "ms", "Memory": "kB"}
     mm = {"Count": 2, "Total": 0.004, "Min": 0.002, "Max": 0.002, "Avg": 0.002}

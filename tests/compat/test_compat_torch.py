@@ -332,7 +332,7 @@ def test_each_run_has_an_id_of_its_own():
 def test_what_could_not_begin_has_nothing():
     second = profile(activities=CPU)
     with profile(activities=CPU):
-        with pytest.raises(RuntimeError, match="runs"):
+        with pytest.raises(RuntimeError, match="running"):
             second.start()
         with pytest.raises(AssertionError, match="initialized"):
             second.events()
@@ -347,7 +347,7 @@ def test_misuse():
         profile(activities=["cpu"])
     with pytest.raises(AssertionError, match="not entered"):
         record_function("x").__exit__(None, None, None)
-    with profile(activities=CPU), pytest.raises(RuntimeError, match="runs"):
+    with profile(activities=CPU), pytest.raises(RuntimeError, match="running"):
         profile(activities=CPU).start()
     Path("taken").write_text("")
     with profile(activities=CPU) as prof:

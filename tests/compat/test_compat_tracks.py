@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.compat.calls import Call, begun_and_ended, laned, spent
+from bridge.compat.calls import Call, assign_lanes, begin_end_events, call_times
 
 TIMES = st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(1, 2))
 
@@ -30,12 +30,12 @@ def crosses(one: Call, other: Call) -> bool:
 @given(st.lists(TIMES, max_size=12))
 def test_calls_of_a_lane_nest_and_pair(times):
     calls = [call(*one) for one in times]
-    lanes = laned(calls, lambda one: one.thread)
+    lanes = assign_lanes(calls, lambda one: one.thread)
     assert sorted(id(c) for lane in lanes.values() for c in lane) == sorted(map(id, calls))
     for (thread, _), lane in lanes.items():
         assert {one.thread for one in lane} == {thread}
         assert not any(crosses(*two) for two in combinations(lane, 2))
-        events = list(begun_and_ended(lane))
+        events = list(begin_end_events(lane))
         stack: list[Call] = []
         for phase, one, time in events:
             if phase == "B":
@@ -54,13 +54,13 @@ def test_what_nests_needs_one_lane(times):
     for one in (call(*time) for time in times):
         if not any(crosses(one, other) for other in kept if one.thread == other.thread):
             kept.append(one)
-    assert {lane for _, lane in laned(kept, lambda one: one.thread)} <= {0}
+    assert {lane for _, lane in assign_lanes(kept, lambda one: one.thread)} <= {0}
 
 
 def test_slices_of_a_call_are_one_call():
     slices = [call(0, 3, 1, 7), call(5, 4, 1, 7, again=True), call(9, 1, 1, 8)]
-    assert spent(slices) == [("x", 7), ("x", 1)]
+    assert call_times(slices) == [("x", 7), ("x", 1)]
 
 
 def test_a_call_that_goes_on_is_not_counted():
-    assert spent([call(0, 3, 1, 7, open=True)]) == []
+    assert call_times([call(0, 3, 1, 7, open=True)]) == []

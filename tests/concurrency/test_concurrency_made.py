@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from join.brute import Activity, Call, Range
 from join.programs import Program, attributed, programs, report_of
 
-from bridge.analyze.concurrency import by_collective, by_device, exposed
-from bridge.analyze.concurrency.clocks import transfers
-from bridge.analyze.concurrency.devices import occupancy, sm_efficiency
+from bridge.analyze.concurrency import by_collective, by_device, exposure
+from bridge.analyze.concurrency.clocks import transfer_times
+from bridge.analyze.concurrency.overlap import occupancy, sm_efficiency
 from bridge.analyze.devices import Devices
 from bridge.join.arrays import NONE
-from bridge.join.attributed import Attributed
+from bridge.join.attributed import AttributedCapture
 from concurrency import brute
 from concurrency.brute import COMMUNICATION, COMPUTE, COPY, Ran
 from importers import frames
@@ -74,10 +74,10 @@ def test_exposed_communication_of_ops(made):
         if one.kind == COMMUNICATION and op != NONE:
             true["communication_ns"][op] += one.end - one.start
             true["exposed_ns"][op] += brute.exposed(one, work)
-    found = exposed(joined, joined.node_op, len(joined.ops))
+    found = exposure(joined, joined.node_op, len(joined.ops))
     for name, column in found.items():
         assert column.tolist() == [true[name][op] for op in range(len(joined.ops))]
-    nothing = exposed(joined, np.full(len(joined.node_op), NONE), 2)
+    nothing = exposure(joined, np.full(len(joined.node_op), NONE), 2)
     assert [column.tolist() for column in nothing.values()] == [[0, 0], [0, 0]]
 
 
@@ -99,7 +99,7 @@ def test_the_nth_collective_is_the_same_on_ranks_that_run_the_same(calls):
     columns = [np.array(c, np.int64) for c in zip(*calls, strict=True)] or [
         np.empty(0, np.int64)
     ] * 5
-    assert transfers(*columns).tolist() == brute.transfers(calls)
+    assert transfer_times(*columns).tolist() == brute.transfers(calls)
 
 
 @pytest.mark.slow
@@ -146,8 +146,8 @@ def two_ranks(times, texts=("nccl:all_reduce, seq = 1, op_id = 2, sizes = [[1000
             calls.append(Call(0, process, process | 1, key, at + 10, at + 20))
             work.append(Activity(0, process, key, at + 50, at + 50 + time, "kernel", NCCL))
     report = report_of(Program(ranges, calls, work, written))
-    names = frames.named([text.partition(",")[0] for text in written])  # as importers cut them
-    return Attributed.of(replace(report, ranges=report.ranges.assign(name=names)))
+    names = frames.names_of([text.partition(",")[0] for text in written])  # as importers cut them
+    return AttributedCapture.of(replace(report, ranges=report.ranges.assign(name=names)))
 
 
 @pytest.mark.slow
@@ -192,8 +192,8 @@ def test_details_of_a_range_around_the_op_count():
     ranges = [Range(0, PROCESS, MAIN, *at, op) for at, op in zip(times, names, strict=True)]
     work = [Activity(0, PROCESS, 1, 20, 120, "kernel", NCCL)]
     report = report_of(Program(ranges, [Call(0, PROCESS, MAIN, 1, 10, 20)], work, names))
-    told = report.ranges.assign(json=frames.named([said, ""]))
-    [row] = by_collective(Attributed.of(replace(report, ranges=told))).to_dict("records")
+    told = report.ranges.assign(json=frames.names_of([said, ""]))
+    [row] = by_collective(AttributedCapture.of(replace(report, ranges=told))).to_dict("records")
     assert (row["op"], row["dtype"], row["bytes"]) == ("nccl:all_reduce", "bfloat16", 1000)
     assert (row["gb_per_s"], row["bus_gb_per_s"]) == (10, 15)
 

@@ -5,9 +5,9 @@ import pytest
 from real_parts import corpus_reports
 
 import bridge
-from bridge.analyze.concurrency import exposed
-from bridge.analyze.concurrency.exposure import exposed_times
-from bridge.analyze.roles import is_communication
+from bridge.analyze.concurrency import exposure
+from bridge.analyze.concurrency.overlap import exposed_times
+from bridge.analyze.kinds import is_communication
 from bridge.analyze.steps import ROLES
 from bridge.join.arrays import NONE
 from importers import ReportError
@@ -33,7 +33,7 @@ def test_figures_add_up(path):
     after = steps.groupby(["pid"])[["start_ns", "wall_ns"]].shift()
     ended = after["start_ns"] + after["wall_ns"]
     assert (ended.isna() | (ended <= steps["start_ns"])).all()
-    assert devices["activities"].sum() == len(joined.report.activities)
+    assert devices["activities"].sum() == len(joined.capture.activities)
     assert devices["gpu_ns"].sum() == joined.totals["gpu_ns"]
     assert (devices["busy_ns"] <= devices["gpu_ns"]).all()
     assert (devices["busy_ns"] + devices["idle_ns"] == devices["span_ns"]).all()
@@ -55,7 +55,7 @@ def test_exposed_communication_of_ops_and_of_gpus_is_the_same(name, corpus):
     """On each GPU one collective runs at a time, so no time counts twice."""
     joined = bridge.load(corpus / "nsys" / f"{name}.sqlite")
     attributed, devices = joined.attributed, joined.by("device")
-    ops = exposed(attributed, attributed.node_op, len(attributed.ops))
+    ops = exposure(attributed, attributed.node_op, len(attributed.ops))
     outside = is_communication(attributed) & (attributed.node == NONE)
     rest = (attributed.duration[outside].sum(), exposed_times(attributed)[outside].sum())
     for column, more in zip(("communication_ns", "exposed_ns"), rest, strict=True):
@@ -69,7 +69,7 @@ def test_collectives_of_two_ranks(corpus):
     row = joined.by("collective").iloc[0]
     assert (row["collective"], row["op"]) == ("AllToAll", "nccl:all_to_all")
     assert (row["ranks"], row["count"]) == (2, 64)
-    times, devices = joined.attributed.duration, joined.report.activities["device"]
+    times, devices = joined.attributed.duration, joined.capture.activities["device"]
     talks = is_communication(joined.attributed) & (joined.attributed.node != NONE)
     ranks = [times[talks & (devices == gpu)] for gpu in (0, 1)]
     least = np.minimum(*ranks).sum()

@@ -5,14 +5,14 @@ import json
 import pytest
 
 from bridge.analyze.concurrency.communication import (
+    Details,
     Message,
-    Said,
     bus_factor,
-    bytes_of,
+    collective_bytes,
+    collective_of,
+    element_size,
     elements,
-    named,
-    of_kernel,
-    size_of,
+    parse_kernel,
 )
 
 
@@ -36,7 +36,7 @@ from bridge.analyze.concurrency.communication import (
     ],
 )  # fmt: skip
 def test_names_of_kernels(name, collective, dtype, algorithm):
-    assert of_kernel(name) == Message(collective, dtype, algorithm)
+    assert parse_kernel(name) == Message(collective, dtype, algorithm)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_names_of_kernels(name, collective, dtype, algorithm):
     ],
 )  # fmt: skip
 def test_names_of_ops(text, collective):
-    assert named(text) == collective
+    assert collective_of(text) == collective
 
 
 @pytest.mark.parametrize(
@@ -56,33 +56,33 @@ def test_names_of_ops(text, collective):
     [("f32", 4), ("c10::Half", 2), ("long int", 8), ("BFloat16", 2), ("Byte", 1), ("f8e4m3", 1), ("complex", -1), ("", -1)],
 )  # fmt: skip
 def test_sizes_of_types(name, size):
-    assert size_of(name) == size
+    assert element_size(name) == size
 
 
 def test_what_the_profiler_says_of_a_collective():
     text = json.dumps(
         {"Collective name": "_allgather_base", "In msg nelems": 10, "Out msg nelems": 80, "Group size": 8, "dtype": "BFloat16"}
     )  # fmt: skip
-    said = Said.of(text, own=False)
-    assert said == Said("AllGather", "bfloat16", 10, 80, 8)
-    assert bytes_of("AllGather", "", said) == 160  # what each has in the end
-    assert bytes_of("ReduceScatter", "", said) == 20  # what each has in the beginning
-    assert bytes_of("AllGather", "", Said("", "float", 10, -1, 8)) == 320
-    assert bytes_of("AllGather", "f32", Said("", "", 10, -1, -1)) == -1
-    assert bytes_of("AllReduce", "f32", Said("", "", 10)) == 40
+    said = Details.of(text, own=False)
+    assert said == Details("AllGather", "bfloat16", 10, 80, 8)
+    assert collective_bytes("AllGather", "", said) == 160  # what each has in the end
+    assert collective_bytes("ReduceScatter", "", said) == 20  # what each has in the beginning
+    assert collective_bytes("AllGather", "", Details("", "float", 10, -1, 8)) == 320
+    assert collective_bytes("AllGather", "f32", Details("", "", 10, -1, -1)) == -1
+    assert collective_bytes("AllReduce", "f32", Details("", "", 10)) == 40
 
 
 def test_details_of_ours_count_for_the_collective_alone():
     text = '{"shapes": [[2, 3], [4], []], "dtypes": ["float32", "float32"]}'
-    assert Said.of(text, own=False) is None
-    assert Said.of(text, own=True) == Said("", "float32", 10)
+    assert Details.of(text, own=False) is None
+    assert Details.of(text, own=True) == Details("", "float32", 10)
     mixed = '{"shapes": [[2]], "dtypes": ["float32", "int64"]}'
-    assert Said.of(mixed, own=True) == Said("", "", 2)
+    assert Details.of(mixed, own=True) == Details("", "", 2)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"Group size": 8', '["Group size"]', '"Group size"'])
 def test_other_texts_say_nothing(text):
-    assert Said.of(text, own=True) is None
+    assert Details.of(text, own=True) is None
 
 
 @pytest.mark.parametrize(

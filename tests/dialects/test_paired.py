@@ -38,7 +38,7 @@ def test_every_begin_has_its_end_in_order(path, tmp_path):
         joined = loaded(path)
     except ReportError:
         real_parts.skip_what_holds_no_profile(path)
-    dialect = PAIRED[len(joined.report.activities) % len(PAIRED)]
+    dialect = PAIRED[len(joined.capture.activities) % len(PAIRED)]
     trace, _ = written(joined, dialect, tmp_path)
     stacks, last, found = {}, {}, Counter()
     for event in trace["traceEvents"]:
@@ -52,7 +52,7 @@ def test_every_begin_has_its_end_in_order(path, tmp_path):
             else:
                 assert stacks[track].pop() == event["name"]
     assert not any(stacks.values())
-    report = joined.report
+    report = joined.capture
     stacked = int((report.ranges["kind"] == "push_pop").sum())
     assert sum(found.values()) == stacked + len(report.launches) + len(report.activities)
 
@@ -67,7 +67,7 @@ def test_perfetto_reads_every_slice_with_its_times(
     _, path = written(joined, dialect, tmp_path)
     trace = trace_processor(path)
     check_trace(trace)
-    report = joined.report
+    report = joined.capture
     stacked = report.ranges["kind"] == "push_pop"
     [row] = trace.query(
         "select count(*) as n, sum(dur) as dur from slice where category != 'phase'"

@@ -8,11 +8,10 @@ import pytest
 from real_parts import NIGHT
 
 import bridge
-from bridge.analyze.steps import ROLES, by_step
-from bridge.analyze.steps.pace import Open, Walls
-from bridge.join.attributed import Attributed
+from bridge.analyze.steps import ROLES, Coverage, Walls, by_step
+from bridge.join.attributed import AttributedCapture
 from bridge.join.grammar import parse
-from bridge.report import Joined
+from bridge.report import Report
 from importers import frames
 
 US = 1_000
@@ -36,7 +35,7 @@ def reports(corpus):
 
 def with_steps(joined):
     """Name the steps that were found by repetition, so that others see them too."""
-    steps, report = joined.attributed.iterations, joined.report
+    steps, report = joined.attributed.iterations, joined.capture
     one = report.ranges.groupby(["report", "process"])["thread"].first()
     rows = {
         "start": steps.start,
@@ -46,12 +45,12 @@ def with_steps(joined):
         "domain": np.zeros(len(steps), np.int64),
         "domain_name": frames.names(np.zeros(len(steps), np.int64), [""]),
         "kind": frames.names(np.zeros(len(steps), np.int64), frames.RANGE_KINDS),
-        "name": frames.named([f"ProfilerStep#{n}" for n in steps.number.tolist()]),
+        "name": frames.names_of([f"ProfilerStep#{n}" for n in steps.number.tolist()]),
         "text": np.zeros(len(steps), np.int64),
         "report": steps.report,
     }
     ranges = frames.concat([report.ranges, frames.frame("ranges", rows)])
-    named = Joined(Attributed.of(replace(report, ranges=ranges)))
+    named = Report(AttributedCapture.of(replace(report, ranges=ranges)))
     assert named.attributed.steps.start.tolist() == steps.start.tolist()
     return named
 
@@ -59,21 +58,21 @@ def with_steps(joined):
 def of_operators(joined):
     """Return for each step how long any operator of the framework ran that no earlier role has taken."""
     attributed, walls = joined.attributed, Walls.of(joined.attributed)
-    ranges, steps = joined.report.ranges, joined.attributed.iterations
+    ranges, steps = joined.capture.ranges, joined.attributed.iterations
     is_operator = np.array(
         [parse(n).kind in ("operator", "communication") for n in ranges["name"].cat.categories]
     )[frames.codes(ranges["name"])]
     found = np.zeros(len(steps), np.int64)
     for first, last in steps.by_process():
         process = steps.process[first]
-        parts = [joined.report.activities, joined.report.launches, ranges[is_operator]]
+        parts = [joined.capture.activities, joined.capture.launches, ranges[is_operator]]
         ends = [attributed.end, None, None]
-        before = Open.of(np.empty(0, np.int64), np.empty(0, np.int64))
+        before = Coverage.of(np.empty(0, np.int64), np.empty(0, np.int64))
         taken = []
         for table, end in zip(parts, ends, strict=True):
             own = frames.ints(table, "process") == process
             stop = frames.ints(table, "end") if end is None else end
-            before = before.also(frames.ints(table, "start")[own], stop[own])
+            before = before.union(frames.ints(table, "start")[own], stop[own])
             times = (before.before(t[first:last]) for t in (walls.end, walls.start))
             taken.append(np.subtract(*times))
         found[first:last] = taken[2] - taken[1]

@@ -9,11 +9,11 @@ import real_parts
 
 import bridge
 from bridge.analyze.dialects import TORCH
-from bridge.analyze.time_range import of_steps
+from bridge.analyze.time_range import step_windows
 from bridge.analyze.timeline import Selection
 from bridge.output import OutputError
 from importers import frames
-from importers.nsys.write import write
+from importers.nsys.export import write_export
 
 TRAINING = "mnist-training"
 EVERY = ("pytorch-backward", "two-processes", TRAINING, "simplex-streams")
@@ -54,11 +54,11 @@ def events(trace, category, ph="X"):
 def test_kinds_of_events_are_those_of_kineto(reports, training):
     joined, trace = reports(TRAINING), training
     found = Counter(e["cat"] for e in trace["traceEvents"] if e["ph"] == "X")
-    activities = joined.report.activities
+    activities = joined.capture.activities
     assert found == {
-        "cpu_op": len(joined.report.ranges) - 615,
+        "cpu_op": len(joined.capture.ranges) - 615,
         "user_annotation": 615,
-        "cuda_runtime": len(joined.report.launches),
+        "cuda_runtime": len(joined.capture.launches),
         "kernel": int((activities["kind"] == "kernel").sum()),
         "gpu_memcpy": int((activities["kind"] == "memcpy").sum()),
         "gpu_memset": int((activities["kind"] == "memset").sum()),
@@ -144,14 +144,14 @@ def test_perfetto_loses_nothing(name, reports, tmp_path, trace_processor):
     assert shown == expected
     assert sum(expected.values()) == sum(
         len(table)
-        for table in (joined.report.ranges, joined.report.launches, joined.report.activities)
-    ) + len(joined.report.marks)
+        for table in (joined.capture.ranges, joined.capture.launches, joined.capture.activities)
+    ) + len(joined.capture.marks)
 
 
 @pytest.mark.slow
 def test_a_part_of_it(reports, tmp_path):
     joined = reports(TRAINING)
-    step = Selection((of_steps(joined.attributed, 3, 3),))
+    step = Selection((step_windows(joined.attributed, 3, 3),))
     trace = written(joined, tmp_path / "t.json.gz", selection=step)
     launched = int((joined.attributed.activity_step == 3).sum())
     shown = (
@@ -172,7 +172,7 @@ def test_two_processes_are_a_file_each_for_tensorboard(reports, tmp_path):
     joined = reports("two-processes")
     files = joined.export_tensorboard(tmp_path)
     assert [f.name.split(".")[0] for f in files] == ["two-processes_1679", "two-processes_1680"]
-    activities = joined.report.activities
+    activities = joined.capture.activities
     for file, process in zip(files, sorted(activities["process"].unique()), strict=True):
         trace = read(file)
         kernels = events(trace, "kernel")
@@ -228,7 +228,7 @@ def test_the_first_process_of_a_container_is_no_device(tmp_path):
     kernel = {"start": 5, "end": 9, "process": process, "device": 1, "stream": 7, "correlation": 1}
     call = {"start": 1, "end": 3, "thread": process | 1, "correlation": 1, "name": 1}
     path = tmp_path / "one.sqlite"
-    write(
+    write_export(
         path,
         {
             "kernels": [kernel],
@@ -283,7 +283,7 @@ def test_holistic_trace_analysis_agrees_on_kernels_and_busy_time(reports, tmp_pa
     found = tool_says("in_hta.py", tmp_path)
     attributed = joined.attributed
     in_steps = attributed.activity_step != -1
-    kernel = frames.is_kind(joined.report.activities, frames.KERNEL) & in_steps
+    kernel = frames.is_kind(joined.capture.activities, frames.KERNEL) & in_steps
     cut = int(in_steps.sum())  # µs at most
     [row] = found["breakdown"]
     busy = row["compute_time(us)"] + row["non_compute_time(us)"]

@@ -16,7 +16,7 @@ def small(tmp_path_factory):
     """Give a report, and its timeline as PyTorch's profiler would draw it."""
     path = made_reports.small(tmp_path_factory.mktemp("small") / "one.sqlite", steps=1)
     joined = bridge.load(path)
-    return joined.report, drawn(joined.attributed)
+    return joined.capture, drawn(joined.attributed)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 import bridge
-from bridge.analyze.memory import Held, by_op, summary
+from bridge.analyze.memory import MemoryUsage, by_op, summary
 
 TRAINING = Path(__file__).parents[1] / "memory" / "data" / "training.pt.trace.json.gz"
 
 
 def test_tensorboards_plugin_sees_the_same_memory(tmp_path, tool_says):
     joined = bridge.load(TRAINING)
-    held = Held.of(joined.attributed)
+    held = MemoryUsage.of(joined.attributed)
     [file] = joined.export_tensorboard(tmp_path)
     found = tool_says("in_tensorboard_memory.py", file)
     assert found["peaks"] == {"CPU -1": summary(held)["peak_bytes"].iloc[0]}

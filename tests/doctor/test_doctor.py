@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command import bridge
+from command import assert_misused, assert_refused, bridge
 
-from bridge.capture.doctor import traps
-from bridge.capture.doctor.traps import CALLS, Machine, Program, SelfTest
+from bridge.capture import doctor as traps
+from bridge.capture.doctor import CALLS, Machine, Program, SelfTest
 
 HERE = Machine("3.11.7", Program(Path("/usr/bin/nsys"), "2022.4.2.1"), None, "535.1", {}, 2, "")
 PASSED = SelfTest("interop 13.0: a tool is attached", CALLS)
@@ -43,10 +43,11 @@ def test_a_sound_machine(nsys: str) -> None:
 @pytest.mark.slow
 def test_an_nvtx_that_is_not_heard(nsys: str) -> None:
     if "DummyDomain" not in doctor()[1]["ok"][0]:
-        pytest.skip("the nvtx package that is installed is heard by this nsys")
+        pytest.skip("this nsys records the installed nvtx package")
     _, found = doctor()
     assert any(
-        "nvtx package is not heard" in note and "nvtx<0.2.12" in note for note in found["note"]
+        "does not record the nvtx package" in note and "nvtx<0.2.12" in note
+        for note in found["note"]
     )
 
 
@@ -130,8 +131,18 @@ def test_a_report_that_cannot_be_read(nsys: str, folder: Path) -> None:
     report = folder / "newer.nsys-rep"
     report.write_bytes(b"from the future")
     result = bridge("doctor", report)
-    assert "newer.nsys-rep: nsys export failed" in result.stdout
-    assert "take a newer nsys" in result.stdout
+    assert_refused(result, "newer.nsys-rep: nsys export failed", "take a newer nsys (here: 20")
+
+
+def test_a_remedy_for_exports_is_for_reports_that_need_one(folder: Path) -> None:
+    (folder / "text.sqlite").write_text("no report" * 100)
+    result = bridge("doctor", folder / "text.sqlite")
+    assert_refused(result, "text.sqlite")
+    assert "newer nsys" not in result.stderr
+
+
+def test_the_check_of_the_machine_is_no_markdown() -> None:
+    assert_misused(bridge("doctor", "--format", "md"), "--format md goes with a report")
 
 
 @pytest.mark.parametrize(
@@ -161,6 +172,6 @@ def test_what_cannot_be_asked_for_is_missing(monkeypatch: pytest.MonkeyPatch, fo
     (folder / "ncu").write_text("#!/bin/sh\nexit 3\n")
     (folder / "ncu").chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
-    found = traps.look()
+    found = traps.inspect_machine()
     assert (found.paranoid, found.driver, found.nsys) == (None, "", None)
     assert found.ncu == Program(folder / "ncu", "")

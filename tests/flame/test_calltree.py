@@ -16,6 +16,7 @@ from real_parts import corpus_reports
 import bridge.report
 from bridge.analyze.calltree import calltree
 from bridge.join.grammar import parse
+from bridge.knowledge.kernels import readable_names
 from flame.true_stacks import Step, TrueStacks, hold, paths_of
 
 P = 7 << 24
@@ -74,10 +75,12 @@ def test_the_two_directions_are_the_whole(made):
 @pytest.mark.parametrize("path", corpus_reports("nsys/[mpt]*.sqlite"))
 def test_real_profiles_have_the_stacks_that_are_true(path):
     plain, joined = plain_export.read(path), bridge.report.load(path)
-    ranges, activities = joined.report.ranges, joined.report.activities
+    ranges, activities = joined.capture.ranges, joined.capture.activities
+    called = zip(activities["kind"].tolist(), activities["name"].tolist(), activities["full_name"].tolist(), strict=True)  # fmt: skip
+    names = [readable_names([(n, f)])[0] if kind == "kernel" else n for kind, n, f in called]
     named = [
         Activity(**(vars(one) | {"name": name}))
-        for one, name in zip(plain.activities, activities["name"].tolist(), strict=True)
+        for one, name in zip(plain.activities, names, strict=True)
     ]
     brute = indexed(plain.ranges, plain.calls, named)
     more = BruteMore(brute, ranges["name"].tolist(), plain.texts, ranges["category"].tolist(), said)

@@ -6,6 +6,8 @@ import json
 import re
 import time
 from collections import Counter
+from itertools import pairwise
+from xml.etree import ElementTree as ET
 
 import made_reports
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 from command import assert_misused, assert_refused, bridge, done, inside
 
 from bridge.analyze.calltree import LEVELS, CallTree, calltree
-from bridge.render.flame import folded, speedscope
+from bridge.render.flame import folded, speedscope, svg
 from bridge.report import load
 from flame.true_stacks import paths_of
 
@@ -96,6 +98,83 @@ def test_the_suffix_says_the_format_unless_an_option_does(report):
         assert done("flame", report, *more, "-o", name) == ""
         assert (report.parent / name).read_text().startswith(begin)
     assert json.loads(done("flame", report, "--format", "speedscope"))["name"] == "made.sqlite"
+
+
+# -- a picture
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def boxes_of(text):
+    """Read the frames of a picture: what the tooltip tells, and the edges of the box."""
+    root = ET.fromstring(text)
+    assert {element.tag for element in root.iter()} <= {
+        SVG + tag for tag in ("svg", "title", "style", "rect", "text", "g")
+    }
+    result = []
+    for group in root.iter(f"{SVG}g"):
+        box = group.find(f"{SVG}rect").attrib
+        left, width = float(box["x"]), float(box["width"])
+        result.append((group.find(f"{SVG}title").text, float(box["y"]), left, left + width))
+    return result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weight", KINDS)
+def test_a_picture_shows_every_stack(report, weight):
+    done("flame", report, "--weight", weight, "-o", "x.svg")
+    text = (report.parent / "x.svg").read_text()
+    shown = boxes_of(text)
+    stacks = counted(done("flame", report, "--weight", weight))
+    whole = sum(stacks.values())
+    totals = Counter()
+    for stack, own in stacks.items():
+        names = stack.split(";")
+        totals.update({tuple(names[:n]): own for n in range(1, len(names) + 1)})
+    totals = {path: total for path, total in totals.items() if 1184 * total / whole > 0.4}
+    assert len(shown) == 1 + len(totals)
+    assert sorted(name.rpartition(": ")[0] for name, *_ in shown) == sorted(
+        ["all", *(path[-1] for path in totals)]
+    )
+    expected = sorted(1184 * total / whole for total in (whole, *totals.values()))
+    assert sorted(right - left for *_, left, right in shown) == pytest.approx(expected, abs=0.02)
+    rows = {y for _, y, *_ in shown}
+    assert len(rows) == 1 + max(map(len, totals))
+    for row in rows:  # boxes of a row do not overlap, and each stands on one that is wider
+        edges = sorted((left, right) for _, y, left, right in shown if y == row)
+        assert all(one[1] <= other[0] + 0.02 for one, other in pairwise(edges))
+        below = [(left, right) for _, y, left, right in shown if y == row + 18]
+        assert not below or all(
+            any(b[0] <= left + 0.02 and right <= b[1] + 0.02 for b in below)
+            for left, right in edges
+        )
+
+
+def test_names_cannot_leave_a_picture():
+    hostile = ["<script>alert(1)</script>", "a&b\"'", "new\nline\x00\x1b", "\ud800", "", "ü 🙂"]
+    shown = boxes_of("".join(svg(tree_of(*hostile), ("<r>",))))
+    assert [name.rpartition(": ")[0] for name, *_ in shown[1:]] == [
+        *hostile[:2], "new\nline\ufffd\ufffd", "\ufffd", "(unnamed)", hostile[-1]
+    ]  # fmt: skip
+    assert {(left, right) for *_, left, right in shown} == {(8, 1192)}
+    assert [y for _, y, *_ in shown] == sorted((y for _, y, *_ in shown), reverse=True)
+
+
+def test_a_picture_leaves_out_what_is_too_narrow():
+    three = tree_of("wide", "thin", "narrow")
+    columns = [np.array([100_000, 50, 1])] + [np.zeros(3, np.int64)] * 2
+    tree = CallTree(np.full(3, -1), three.code, three.names, three.level, *columns)
+    assert [name for name, *_ in boxes_of("".join(svg(tree, ("r",))))] == [
+        "all: 100.051 µs, 100.0 %", "wide: 100.000 µs, >99.9 %", "thin: 50 ns, <0.1 %"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["x.png", "x.json", "x", "x.svgz", "x.html", "svg"])
+def test_other_suffixes_are_refused(name, report):
+    known = (".folded", ".txt", ".collapsed", ".speedscope.json", ".svg", "--format")
+    assert_misused(bridge("flame", report, "-o", name), name, *known)
+    assert inside(report.parent) == ["made.sqlite"]
 
 
 @pytest.mark.slow

@@ -54,16 +54,11 @@ class TrueStacks:
         ]
         return [("step", f"step {number}") for number in here] if self.by_step else []
 
-    def home(self, stack: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the stack that work in this one belongs to."""
-        links = [self.more.links[row][0] for row in stack if row in self.more.links]
-        backward = any(self.more.said(row).backward for row in stack)
-        return self.more.around(links[-1]) if links and backward else stack
-
     def path(self, step, stack: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
         modules, steps = self.more.modules, self.step_rows
-        of_modules = [row for row in self.home(stack) if row in modules and row not in steps]
-        of_ops = [row for row in stack if row not in modules and row not in steps]
+        home, whole = self.more.module_stack(stack), self.brute.whole(stack)
+        of_modules = [row for row in home if row in modules and row not in steps]
+        of_ops = [row for row in whole if row not in modules and row not in steps]
         found = [
             *step,
             *(("module", self.more.said(row).module) for row in of_modules),
@@ -111,7 +106,8 @@ class TrueStacks:
         if row in self.step_rows:
             return tuple(step) or (("step", "step"),)
         if row in self.more.modules:
-            rows = [at for at in stack if at in self.more.modules and at not in self.step_rows]
+            whole = self.brute.whole(stack)
+            rows = [at for at in whole if at in self.more.modules and at not in self.step_rows]
             return (*step, *(("module", self.more.said(at).module) for at in rows))
         return self.path(step, stack)
 

@@ -12,13 +12,13 @@ from typing import Any, Self
 import pytest
 
 from bridge import __version__
-from bridge.join.choices import Choices
+from bridge.join.options import AttributionOptions
 from bridge.scale import pool
 from bridge.scale.pool import NoClusterError, on_cluster
-from bridge.scale.task import Broken, Task
+from bridge.scale.task import FailedTask, Task, Work
 
 ADDRESS = "tcp://there:1"
-TASKS = [Task(n, Path(f"none{n}.sqlite"), "", (), Choices()) for n in range(2)]
+TASKS = [Task(n, Path(f"none{n}.sqlite"), "", Work((), AttributionOptions())) for n in range(2)]
 
 
 class KilledError(Exception):
@@ -79,10 +79,10 @@ def test_what_comes_of_tasks_is_given_in_the_order_in_which_they_end(dask) -> No
 def test_a_report_that_takes_its_workers_down_is_named_with_how_many(dask) -> None:
     dask.setattr(Client, "outcome", KilledError())
     found = [*on_cluster(TASKS, ADDRESS)]
-    assert all(isinstance(one, Broken) for one in found)
+    assert all(isinstance(one, FailedTask) for one in found)
     assert [one.place for one in found] == [1, 0]
     said = "none0.sqlite: its worker died 4 times (as Dask counts); is there memory enough?"
-    assert isinstance(found[1], Broken)
+    assert isinstance(found[1], FailedTask)
     assert found[1].line.startswith(said)
 
 

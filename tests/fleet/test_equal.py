@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -15,18 +16,18 @@ from read_once import reading_once
 from real_parts import NIGHT, sampled
 
 import importers
-from bridge.analyze.tables.breakdown import COLUMNS
-from bridge.analyze.tables.table import Options, rows_of, wanted
-from bridge.cli.report_output import Printed
-from bridge.join.choices import Choices
-from bridge.report import Joined, join
-from bridge.scale.combined import Together, assembled
+from bridge.analyze.tables.views import columns_of
+from bridge.cli.table_output import TableOutput
+from bridge.join.options import AttributionOptions
+from bridge.report import Report, join
+from bridge.scale.combined import CombinedReport, combine
 from bridge.scale.loading import Workers, run, tasks_of
-from bridge.scale.requests import Asked, kept, needed, only
+from bridge.scale.requests import PartRequest, needed, stored_tables, whole_tables
+from bridge.scale.task import Work
 from fleet.reports import several
 from fleet.split import processes, split
 
-TABLES = kept(["path", "shape,op,kernel", "kernel,step", "op,module"])
+TABLES = stored_tables(["path", "shape,op,kernel", "kernel,step", "op,module"])
 FORMS = ("csv", "md", "table")
 ASKED = (
     """
@@ -52,30 +53,33 @@ ASKED = (
 )
 
 
-def together(paths: list[Path], tables: tuple[Asked, ...] = TABLES) -> Together:
-    tasks = tasks_of(paths, tables, Choices(), 1)
+def together(paths: list[Path], tables: tuple[PartRequest, ...] = TABLES) -> CombinedReport:
+    tasks = tasks_of(paths, Work(tuple(tables), AttributionOptions()))
     return run(tasks, Workers(1), lambda _: None)
 
 
-def computable(asked: Asked) -> list[str]:
+def computable(asked: PartRequest) -> list[str]:
     """List the columns that a table can show of what is kept."""
     found = []
-    for column in COLUMNS[rows_of(asked.by)]:
+    for column in columns_of(asked.by).names:
         try:
-            parts = needed(rows_of(asked.by), [column])
-            wanted(asked.by, Options(columns=[column]))
+            parts = needed(asked.by, [column])
+            figures = replace(asked.request, columns=(column,)).figures
         except ValueError:
             continue
-        found += [column] if set(parts) <= set(asked.columns) else []
+        found += figures if set(parts) <= set(asked.columns) else []
     return found
 
 
-def assert_same(apart: Together, one: Joined) -> None:
+def assert_same(apart: CombinedReport, one: Report) -> None:
     assert apart.totals == one.totals
     assert apart.op_count == one.op_count
-    assert warned(apart.warnings) == warned((*one.report.warnings, *one.warnings))
+    assert warned(apart.warnings) == warned((*one.capture.warnings, *one.warnings))
     for nth, asked in enumerate(TABLES):
-        how = {"inclusive": asked.inclusive, "memory_kinds": asked.memory_kinds}
+        how = {
+            "inclusive": asked.request.inclusive,
+            "memory_kinds": asked.request.memory_kinds,
+        }
         columns = computable(asked)
         table = apart.by(asked.by, columns=columns, **how)
         expected = one.by(asked.by, columns=columns, **how)
@@ -98,8 +102,10 @@ def warned(lines: Sequence[str]) -> list[str]:
     return sorted(re.sub(r"first: #\d+", "first:", line) for line in lines)
 
 
-def printed(found: Together | Joined, asked: Asked, rows: pd.DataFrame, form: str) -> str:
-    text = Printed(found, asked.by, found.headings(asked.by), None)
+def printed(
+    found: CombinedReport | Report, asked: PartRequest, rows: pd.DataFrame, form: str
+) -> str:
+    text = TableOutput(found, asked.by, None)
     return text.text(rows, form, to_terminal=False)
 
 
@@ -155,7 +161,7 @@ def test_a_command_prints_the_same(words, three, monkeypatch):
 @pytest.mark.slow
 def test_the_order_in_which_workers_end_changes_nothing(tmp_path):
     found = together(several(tmp_path, 3))
-    again = assembled([found.parts[n] for n in (2, 0, 1)])
+    again = combine([found.parts[n] for n in (2, 0, 1)])
     assert again.source == found.source
     for by in ("op", "kernel", "report,op"):
         assert again.by(by).to_csv() == found.by(by).to_csv()
@@ -175,7 +181,7 @@ def test_processes_of_one_number_have_rows_of_their_own(tmp_path):
     twin = 100 | 1 << 24
     paths = [report(tmp_path / name, pids=(100, twin)) for name in ("a.sqlite", "b.sqlite")]
     for by, rows in (("process", 4), ("process,kernel", 18), ("stream,kernel", 18)):
-        apart = together(paths, only([by])).by(by)
+        apart = together(paths, whole_tables([by])).by(by)
         assert apart.to_csv() == join(importers.load(*paths)).by(by).to_csv()
         assert len(apart) == rows, by
 
@@ -187,7 +193,7 @@ def test_workers_share_the_cores(count, threads, monkeypatch):
     assert Workers(count, "tcp://there:1").threads == 1
 
 
-def by_op_and_kernel(found: Together | Joined) -> list[list]:
+def by_op_and_kernel(found: CombinedReport | Report) -> list[list]:
     return [
         found.by(by).to_numpy().tolist() for by in ("op", "op-kernel", "kernel", "memcpy", "api")
     ]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.analyze.tables.statistics import times_of
-from bridge.scale.merging import Merged, Times, packed, together, unpacked
+from bridge.scale.merging import PartialTable, Times, merge_tables, packed, unpacked
 
 NAMES = st.sampled_from(["", "mm", "add", "ü", "a,b", "\ud800", "x" * 300])
 INTS = st.integers(-(2**62), 2**62)
@@ -25,17 +25,17 @@ def tables(draw: st.DrawFn) -> list[tuple[str, int, int, list[int]]]:
     return draw(st.lists(ROW, max_size=5, unique_by=lambda row: row[:2]))
 
 
-def made(rows: list[tuple[str, int, int, list[int]]]) -> Merged:
+def made(rows: list[tuple[str, int, int, list[int]]]) -> PartialTable:
     labels = {
         "op": np.array([*(row[0] for row in rows), None], object)[:-1],
         "step": np.array([row[1] for row in rows], np.int64),
     }
     times = [np.array(sorted(row[3]), np.int64) for row in rows]
     total = np.array([row[2] for row in rows], np.int64)
-    return Merged(labels, {"total_ns": total}, {"times": Times.of(times)})
+    return PartialTable(labels, {"total_ns": total}, {"times": Times.of(times)})
 
 
-def plain(table: Merged) -> dict[tuple[str, int], tuple[int, list[int]]]:
+def plain(table: PartialTable) -> dict[tuple[str, int], tuple[int, list[int]]]:
     """Give a table as a dictionary, one Python value at a time."""
     row, value = (column.tolist() for column in table.times["times"].every())
     of_row: dict[int, list[int]] = defaultdict(list)
@@ -59,7 +59,7 @@ def brute(reports: list[list[tuple[str, int, int, list[int]]]]) -> dict:
 @pytest.mark.slow
 @given(st.lists(tables(), min_size=1, max_size=5))
 def test_merging_adds_up_what_is_called_the_same(reports):
-    merged = together([made(rows) for rows in reports])
+    merged = merge_tables([made(rows) for rows in reports])
     assert plain(merged) == brute(reports)
     assert len(plain(merged)) == merged.rows
 
@@ -68,18 +68,18 @@ def test_merging_adds_up_what_is_called_the_same(reports):
 @given(st.lists(tables(), min_size=2, max_size=5), st.randoms(), st.data())
 def test_neither_order_nor_grouping_changes_anything(reports, random, data):
     parts = [made(rows) for rows in reports]
-    whole = plain(together(parts))
+    whole = plain(merge_tables(parts))
     cut = data.draw(st.integers(1, len(parts) - 1))
     random.shuffle(parts)
-    assert plain(together(parts)) == whole
-    assert plain(together([together(parts[:cut]), together(parts[cut:])])) == whole
+    assert plain(merge_tables(parts)) == whole
+    assert plain(merge_tables([merge_tables(parts[:cut]), merge_tables(parts[cut:])])) == whole
 
 
 @pytest.mark.slow
 @given(st.lists(tables(), min_size=1, max_size=4))
 def test_rows_that_are_apart_stay_apart(reports):
     parts = [made(rows) for rows in reports]
-    merged = together(parts, apart=True)
+    merged = merge_tables(parts, apart=True)
     assert merged.rows == sum(part.rows for part in parts)
     assert merged.labels["op"].tolist() == [row[0] for rows in reports for row in rows]
     assert merged.sums["total_ns"].tolist() == [row[2] for rows in reports for row in rows]
@@ -135,4 +135,4 @@ def test_times_of_a_group_are_all_of_them_in_order(pairs):
 
 def test_nothing_is_no_table():
     with pytest.raises(ValueError, match="nothing"):
-        together([])
+        merge_tables([])

@@ -14,10 +14,10 @@ from threading import Thread
 
 import pytest
 
-from bridge.join.choices import Choices
+from bridge.join.options import AttributionOptions
 from bridge.scale import pool
 from bridge.scale.loading import Workers
-from bridge.scale.task import Broken, Task
+from bridge.scale.task import FailedTask, Task, Work
 
 PATIENCE_S = 5
 
@@ -25,7 +25,9 @@ PATIENCE_S = 5
 def tasks(count: int) -> list[Task]:
     """Make tasks of reports that there are not."""
     names = [Path(f"none{n}.sqlite") for n in range(count)]
-    return [Task(n, path, str(path), (), Choices()) for n, path in enumerate(names)]
+    return [
+        Task(n, path, str(path), Work((), AttributionOptions())) for n, path in enumerate(names)
+    ]
 
 
 class Pretended:
@@ -49,7 +51,7 @@ class Pretended:
                 if self.of.tried[task.place] <= self.of.deaths.get(task.place, 0):
                     return
                 wrong = self.of.wrong.get(task.place)
-                self.end.send(wrong or Broken(task.place, task.path, "answered"))
+                self.end.send(wrong or FailedTask(task.place, task.path, "answered"))
 
     def join(self, _: float | None = None) -> None:
         self.thread.join()
@@ -77,7 +79,7 @@ class OfThreads:
         self.started.append(Pretended(self, *args))
         return self.started[-1]
 
-    def run(self, work: list[Task], workers: int) -> list[Broken]:
+    def run(self, work: list[Task], workers: int) -> list[FailedTask]:
         """Do the work in a pool of such processes; none may be left."""
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(pool, "get_context", lambda _: self)
@@ -163,8 +165,8 @@ def test_a_worker_answers_task_after_task_until_there_are_no_more() -> None:
         pool.serve(theirs)
     asking.join()
     first, second, wrong = found
-    assert isinstance(first, Broken)
-    assert isinstance(second, Broken)
+    assert isinstance(first, FailedTask)
+    assert isinstance(second, FailedTask)
     assert (first.place, second.place) == (0, 1)
     assert "none1.sqlite: no such file" in second.line
     assert isinstance(wrong, AttributeError)
@@ -204,4 +206,4 @@ def test_one_worker_or_one_report_starts_no_process(monkeypatch: pytest.MonkeyPa
     for workers, work in ((Workers(1), tasks(2)), (Workers(2), tasks(1))):
         found = [*workers.run(work)]
         assert [one.place for one in found] == [task.place for task in work]
-        assert all("no such file" in one.line for one in found if isinstance(one, Broken))
+        assert all("no such file" in one.line for one in found if isinstance(one, FailedTask))

@@ -8,19 +8,23 @@ import made_reports
 import numpy as np
 import pytest
 
-from bridge.analyze.tables.views import ACTIVITIES, CALLS, RANGES
-from bridge.join.choices import Choices
-from bridge.scale.combined import Together
+from bridge.join.options import AttributionOptions
+from bridge.scale.combined import CombinedReport
 from bridge.scale.loading import Workers, run, tasks_of
-from bridge.scale.merging import Merged, Times, packed, unpacked
-from bridge.scale.requests import kept, key, needed, only
+from bridge.scale.merging import PartialTable, Times, packed, unpacked
+from bridge.scale.requests import key, needed, stored_tables, whole_tables
+from bridge.scale.task import Work
 
 TABLES = ("kind", "thread", "device,kind", "report,kind")
 STEP = {"gemm": 80, "other": 30 + 20 + 3, "memcpy": 10, "memset": 5, "graph": 5}  # ns by kind
 
 
-def together(paths: list[Path]) -> Together:
-    return run(tasks_of(paths, only(TABLES), Choices(), 1), Workers(1), lambda _: None)
+def together(paths: list[Path]) -> CombinedReport:
+    return run(
+        tasks_of(paths, Work(tuple(whole_tables(TABLES)), AttributionOptions())),
+        Workers(1),
+        lambda _: None,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +35,11 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def both(reports: list[Path]) -> Together:
+def both(reports: list[Path]) -> CombinedReport:
     return together(reports)
 
 
-def rows(found: Together, by: str, *columns: str) -> dict[object, object]:
+def rows(found: CombinedReport, by: str, *columns: str) -> dict[object, object]:
     """Give the last of the columns, by the others, which name its rows."""
     table = found.by(by, columns=columns[-1])
     assert list(table.columns) == list(columns)
@@ -43,25 +47,25 @@ def rows(found: Together, by: str, *columns: str) -> dict[object, object]:
     return dict(zip(zip(*names, strict=True), values, strict=True))
 
 
-def test_rows_of_one_name_add_up_over_reports(both: Together) -> None:
+def test_rows_of_one_name_add_up_over_reports(both: CombinedReport) -> None:
     assert rows(both, "kind", "kind", "total_ns") == {(k,): 3 * ns for k, ns in STEP.items()}
     assert rows(both, "kind", "kind", "count")["other",] == 3 * 3
 
 
-def test_ratios_are_those_of_the_sums(both: Together) -> None:
+def test_ratios_are_those_of_the_sums(both: CombinedReport) -> None:
     speed = rows(both, "kind", "kind", "gb_per_s")
     assert speed["memcpy",] == pytest.approx(3 * 4_000 / (3 * 10))
     assert speed["memset",] == pytest.approx(3 * 64 / (3 * 5))
     assert rows(both, "kind", "kind", "share")["gemm",] == pytest.approx(80 / sum(STEP.values()))
 
 
-def test_a_gpu_of_each_report_is_one_of_its_own(both: Together) -> None:
+def test_a_gpu_of_each_report_is_one_of_its_own(both: CombinedReport) -> None:
     assert rows(both, "device,kind", "device", "kind", "total_ns") == {
         (f"GPU 0 in {n}.sqlite", kind): n * ns for n in (1, 2) for kind, ns in STEP.items()
     }
 
 
-def test_rows_by_report_are_named_by_its_file(both: Together) -> None:
+def test_rows_by_report_are_named_by_its_file(both: CombinedReport) -> None:
     expected = {("1.sqlite", k): ns for k, ns in STEP.items()}
     expected |= {("2.sqlite", k): 2 * ns for k, ns in STEP.items()}
     assert rows(both, "report,kind", "report", "kind", "total_ns") == expected
@@ -70,7 +74,7 @@ def test_rows_by_report_are_named_by_its_file(both: Together) -> None:
     }
 
 
-def test_a_thread_of_each_report_is_named_by_its_file_too(both: Together) -> None:
+def test_a_thread_of_each_report_is_named_by_its_file_too(both: CombinedReport) -> None:
     columns = ("pid", "tid", "thread", "report", "gpu_self_ns")
     assert rows(both, "thread", *columns) == {
         (100, 1, "main of 100", "1.sqlite"): 150,
@@ -92,28 +96,28 @@ def test_the_names_of_one_report_alone_say_nothing_of_its_file(reports: list[Pat
 
 
 @pytest.mark.parametrize(
-    ("of", "columns", "parts"),
+    ("by", "columns", "parts"),
     [
-        (ACTIVITIES, ["gb_per_s"], ("bytes", "total_ns")),
-        (ACTIVITIES, ["share", "count"], ("total_ns", "count")),  # of a whole that all have
-        (ACTIVITIES, ["p95_ns", "median_ns"], ("times",)),
-        (CALLS, ["mean_ns", "total_ns"], ("times", "total_ns")),
-        (RANGES, ["tensor_core_share"], ("tensor_core_ns", "in_kernels_ns")),
-        (RANGES, ["gpu_p95_ns", "cpu_share"], ("gpu_times", "cpu_self_ns")),
+        ("stream", ["gb_per_s"], ("bytes", "total_ns")),
+        ("kernel", ["share", "count"], ("total_ns", "count")),  # of a whole that all have
+        ("kernel", ["p95_ns", "median_ns"], ("times",)),
+        ("api", ["mean_ns", "total_ns"], ("times", "total_ns")),
+        ("op", ["tensor_core_share"], ("tensor_core_ns", "in_kernels_ns")),
+        ("op", ["gpu_p95_ns", "cpu_share"], ("gpu_times", "cpu_self_ns")),
     ],
     ids=str,
 )
-def test_a_column_is_made_of_what_adds_up(of: str, columns: list[str], parts: tuple[str]) -> None:
-    assert needed(of, columns) == parts
+def test_a_column_is_made_of_what_adds_up(by: str, columns: list[str], parts: tuple[str]) -> None:
+    assert needed(by, columns) == parts
 
 
 def test_a_column_that_nothing_makes_up_is_refused() -> None:
-    with pytest.raises(ValueError, match="no launch_gap_ns over reports apart"):
-        needed(CALLS, ["launch_gap_ns"])
+    with pytest.raises(ValueError, match="no bound with --workers"):
+        needed("op", ["bound"])
 
 
 def test_a_store_keeps_tables_of_one_dimension_and_of_some_together() -> None:
-    names = [one.name for one in kept()]
+    names = [one.name for one in stored_tables()]
     assert len(names) == len({*names})
     assert {"op", "op-kernel", "kernel", "memcpy", "thread", "stream", "rank", "kernel,op"} <= {
         *names
@@ -123,10 +127,12 @@ def test_a_store_keeps_tables_of_one_dimension_and_of_some_together() -> None:
 
 
 def test_a_store_keeps_besides_what_it_is_asked_for() -> None:
-    names = [one.name for one in kept()]
-    assert [one.name for one in kept(["thread,op", "op"]) if one.name not in names] == ["op,thread"]
-    with pytest.raises(ValueError, match="no table 'gap' over reports apart"):
-        kept(["gap"])
+    names = [one.name for one in stored_tables()]
+    assert [one.name for one in stored_tables(["thread,op", "op"]) if one.name not in names] == [
+        "op,thread"
+    ]
+    with pytest.raises(ValueError, match="--by gap needs all rows at once"):
+        stored_tables(["gap"])
 
 
 @pytest.mark.parametrize(
@@ -149,10 +155,10 @@ def test_a_table_goes_by_its_dimensions_in_any_order_and_without_the_report(
 # -- as bytes
 
 
-def table(*values: int) -> Merged:
+def table(*values: int) -> PartialTable:
     labels = {"op": np.array([*(f"{n}" for n in range(len(values))), None], object)[:-1]}
     nothing = Times.of([np.empty(0, np.int64)] * len(values))
-    return Merged(labels, {"total_ns": np.array(values, np.int64)}, {"times": nothing})
+    return PartialTable(labels, {"total_ns": np.array(values, np.int64)}, {"times": nothing})
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])

@@ -20,12 +20,12 @@ from command import bridge, done
 from made_reports import small
 from real_parts import need
 
-from bridge.join.choices import Choices
+from bridge.join.options import AttributionOptions
 from bridge.scale import pool
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.loading import tasks_of
-from bridge.scale.requests import kept
-from bridge.scale.task import Broken, Task
+from bridge.scale.requests import stored_tables
+from bridge.scale.task import FailedTask, Task, Work
 from fleet.reports import several
 
 REPORTS = 16
@@ -63,7 +63,9 @@ def workers_of_ours() -> list[BaseProcess]:
 
 
 def tasks(reports: Path) -> list[Task]:
-    return tasks_of(sorted(reports.rglob("*.sqlite")), kept()[:3], Choices(), 1)
+    return tasks_of(
+        sorted(reports.rglob("*.sqlite")), Work(stored_tables()[:3], AttributionOptions())
+    )
 
 
 def pattern(reports: Path) -> str:
@@ -80,7 +82,7 @@ def one_process(reports: Path) -> str:
 @pytest.mark.racy("processes are killed while others wait for them")
 def test_a_cluster_of_two_workers_says_what_one_process_says(reports, scheduler, one_process):
     command = ("report", pattern(reports), "--by", "op-kernel", "--format", "json")
-    result = bridge(*command, "--scheduler", scheduler)
+    result = bridge(*command, "--workers", scheduler)
     assert result.exit_code == 0, result.stderr
     assert result.stdout == one_process
     assert f"{REPORTS} of {REPORTS}: rank" in result.stderr
@@ -94,16 +96,34 @@ def test_a_pool_of_two_workers_says_what_one_process_says(reports, monkeypatch, 
     assert not workers_of_ours()
 
 
+@pytest.mark.slow
+def test_workers_of_dask_that_are_started_here_take_work_from_us_alone(reports, monkeypatch):
+    need("dask", find_spec("distributed"), "Dask's distributed is not installed")
+    import distributed
+
+    addresses = []
+
+    class Watched(distributed.LocalCluster):
+        def __enter__(self):
+            addresses.append(self.scheduler_address)
+            return super().__enter__()
+
+    monkeypatch.setattr(distributed, "LocalCluster", Watched)
+    work = tasks(reports)[:2]
+    assert_complete([*pool.on_workers(work, 1)], work)
+    assert addresses[0].startswith("tls://127.0.0.1:")
+
+
 def after_a_kill(
-    outcomes: Iterator[Aggregates | Broken], kill: Callable[[], None]
-) -> list[Aggregates | Broken]:
+    outcomes: Iterator[Aggregates | FailedTask], kill: Callable[[], None]
+) -> list[Aggregates | FailedTask]:
     """Take all outcomes, and kill what works once the first is there."""
     found = [next(outcomes)]
     kill()
     return [*found, *outcomes]
 
 
-def assert_complete(found: list[Aggregates | Broken], work: list[Task]) -> None:
+def assert_complete(found: list[Aggregates | FailedTask], work: list[Task]) -> None:
     assert all(isinstance(one, Aggregates) for one in found)
     assert sorted(one.place for one in found) == [task.place for task in work]
 
@@ -151,7 +171,7 @@ def test_a_report_that_kills_its_worker_every_time_is_named_and_the_others_go_on
     work = [first, replace(deadly, given=Deadly()), *others]
     found = {one.place: one for one in pool.in_processes(work, 2)}
     broken = found.pop(1)
-    assert isinstance(broken, Broken)
+    assert isinstance(broken, FailedTask)
     assert "died 3 times (killed by SIGKILL)" in broken.line
     assert_complete([*found.values()], [first, *others])
     assert not workers_of_ours()
@@ -180,7 +200,7 @@ def test_nobody_answers_at_the_address(reports, monkeypatch):
 
     need("dask", find_spec("distributed"), "Dask's distributed is not installed")
     with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
-        result = bridge("report", pattern(reports), "--scheduler", "tcp://127.0.0.1:9")
+        result = bridge("report", pattern(reports), "--workers", "tcp://127.0.0.1:9")
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-1].startswith("Error: tcp://127.0.0.1:9: no scheduler")
 
@@ -188,7 +208,7 @@ def test_nobody_answers_at_the_address(reports, monkeypatch):
 def test_without_dask_a_scheduler_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(pool, "available", lambda: False)
     path = small(tmp_path / "made.sqlite", steps=1)
-    result = bridge("report", path, "--scheduler", "tcp://127.0.0.1:9")
+    result = bridge("report", path, "--workers", "tcp://127.0.0.1:9")
     assert result.exit_code == 1
     assert "nsight-bridge[cluster]" in result.stderr
 

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from bridge.join.attributed import Attributed
+from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.formulas import Call, bytes_moved, flops, formula
 from importers import frames
 
@@ -66,16 +66,16 @@ def amounts(name: str, said: str | None) -> tuple[int | None, int | None]:
     return flops(call), bytes_moved(call)
 
 
-def tree(joined: Attributed) -> tuple[list[Node], list[Node]]:
+def tree(joined: AttributedCapture) -> tuple[list[Node], list[Node]]:
     """All nodes, and the outermost ones."""
-    report, nesting = joined.report, joined.attribution.nesting
+    report, nesting = joined.capture, joined.attribution.nesting
     texts = report.texts.decode(frames.ints(report.ranges, "text").tolist())
     nodes = []
     for row in nesting.range.tolist():
         name, said = CALL.split(texts[row])[0], SIZES.search(texts[row])
         nodes.append(Node(joined.ops[joined.op[row]], *amounts(name, said and said[1])))
     roots = []
-    for node, parent in zip(nodes, nesting.parent.tolist(), strict=True):
+    for node, parent in zip(nodes, joined.hierarchy.parent.tolist(), strict=True):
         (roots if parent == -1 else nodes[parent].inner).append(node)
     for activity, node in enumerate(joined.attribution.node.tolist()):
         if node != -1:
@@ -83,7 +83,7 @@ def tree(joined: Attributed) -> tuple[list[Node], list[Node]]:
     return nodes, roots
 
 
-def by_op(joined: Attributed) -> dict[str, dict[str, float]]:
+def by_op(joined: AttributedCapture) -> dict[str, dict[str, float]]:
     """The columns per op."""
     duration, (_, roots) = joined.duration, tree(joined)
     found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(int))

@@ -7,7 +7,7 @@ import json
 import pytest
 from command import assert_misused, bridge, done
 
-from bridge.analyze.tables.views import details_of
+from bridge.analyze.tables.request import TableRequest
 from bridge.cli.flop_options import CONVENTIONS
 from bridge.cli.flop_options import DTYPES as ASKED
 from bridge.knowledge.formulas.conventions import NAMES
@@ -51,11 +51,15 @@ def test_details_are_read_where_they_are_needed(report, words):
 
 
 def test_other_tables_read_no_details():
-    assert not details_of("op")
-    assert not details_of("op", ["calls", "gpu", "default"])
-    assert not details_of("kernel", ["all", "flops"])
-    assert not details_of("step", ["wall"])
-    assert details_of("op", ["counted"]) == details_of("step", ["mfu"]) == {"json", "metrics"}
+    assert not TableRequest("op").details
+    assert not TableRequest.of("op", "calls,gpu,default").details
+    assert not TableRequest.of("kernel", "all,flops").details
+    assert not TableRequest.of("step", "wall").details
+    assert (
+        TableRequest.of("op", "counted").details
+        == TableRequest.of("step", "mfu").details
+        == {"json", "metrics"}
+    )
 
 
 @pytest.mark.slow

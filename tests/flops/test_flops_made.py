@@ -8,8 +8,8 @@ import pytest
 from made_reports import PUSH_POP, Made, thread
 
 from bridge.analyze import flops
+from bridge.analyze.columns.breakdown import COST_NAMES
 from bridge.analyze.flops import Costs
-from bridge.analyze.tables.views import COSTS
 from bridge.knowledge.formulas.conventions import NAMES
 from bridge.knowledge.hardware import DTYPES
 from bridge.report import load
@@ -46,7 +46,7 @@ def table(made, tmp_path, costs=None, **how):
 
 
 def test_the_columns_are_those_that_views_name():
-    assert sorted(COSTS) == sorted([*flops.FLOPS, *flops.BYTES, *flops.INTENSITY, *flops.PEAK, *flops.FORMULA])  # fmt: skip
+    assert sorted(COST_NAMES) == sorted([*flops.FLOPS, *flops.BYTES, *flops.INTENSITY, *flops.PEAK, *flops.FORMULA])  # fmt: skip
 
 
 @pytest.mark.slow

@@ -8,11 +8,10 @@ import numpy as np
 from join.brute import Activity, Call, Range
 from join.programs import Program, attributed
 
-from bridge.analyze.flops.calls import Known
+from bridge.analyze.flops.calls import RangeCosts
 from bridge.analyze.flops.throughput import MEASURED, with_measured
 from bridge.knowledge.hardware import DTYPES
-from importers.ncu.metrics import Kernel, Value
-from importers.ncu.metrics import of as metrics_of
+from importers.ncu.metrics import Kernel, Value, metrics_of
 
 PROCESS = 7 << 24
 MAIN = PROCESS | 1
@@ -28,7 +27,7 @@ def counted(add: int, moved: int | None = None) -> Kernel:
     return Kernel("k", "k", metrics={name: Value(float(n), "") for name, n in numbers.items()})
 
 
-def of_calls(*kernels: tuple[Kernel, ...]) -> Known:
+def of_calls(*kernels: tuple[Kernel, ...]) -> RangeCosts:
     """Give what calls cost, each of which says 8 FLOPs of fp16 and 16 bytes and has some kernels."""
     ranges, calls, ran = [], [], []
     for n, some in enumerate(kernels):
@@ -38,9 +37,9 @@ def of_calls(*kernels: tuple[Kernel, ...]) -> Known:
             ran.append(Activity(0, PROCESS, len(calls), 100 * len(calls), 100 * len(calls) + 9, "kernel", "k"))  # fmt: skip
     joined = attributed(Program(ranges, calls, ran, [one.op for one in ranges]))
     metrics = metrics_of([one for some in kernels for one in some])
-    joined = replace(joined, report=replace(joined.report, metrics=metrics))
+    joined = replace(joined, capture=replace(joined.capture, metrics=metrics))
     many = len(ranges)
-    said = Known(np.full(many, 8.0), np.full(many, 16.0), np.zeros(many, np.int64), np.full(many, FP16), ["said"])  # fmt: skip
+    said = RangeCosts(np.full(many, 8.0), np.full(many, 16.0), np.zeros(many, np.int64), np.full(many, FP16), ["said"])  # fmt: skip
     return with_measured(joined, said)
 
 

@@ -102,7 +102,7 @@ def test_computed_peaks_are_those_of_data_sheets(corpus):
     """Of the GPUs of real reports that are listed too."""
     from bridge.report import load
 
-    devices = load(corpus / "nsys/gaussian-no-nvtx.sqlite").report.devices.iloc[0]
+    devices = load(corpus / "nsys/gaussian-no-nvtx.sqlite").capture.devices.iloc[0]
     computed = catalogue().peaks(UNKNOWN, devices.to_dict())
     listed = catalogue().peaks(devices["name"], {})
     assert computed.of("fp32") == pytest.approx(listed.of("fp32"), rel=0.01)
@@ -146,7 +146,7 @@ def test_files_of_users_come_first(tmp_path, monkeypatch):
         ('[[gpu]]\nnames = ["a"]\ngb_per_s = -1\n', "gb_per_s is a positive number"),
         ('[[gpu]]\nnames = ["a"]\ntflop = 1\n', "a: no key 'tflop'"),
         ('[[gpu]]\nnames = ["a"]\ntflops = { fp16 = inf }\n', "positive number"),
-        ('[[capability]]\ncompute = "9.0"\n', "a table by dtype is wanted"),
+        ('[[capability]]\ncompute = "9.0"\n', "a table by dtype is needed"),
     ],
 )
 def test_wrong_files_are_said_in_a_line(tmp_path, text, said):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.knowledge.formulas import Call, bytes_moved, flops, formula, register, registry
+from bridge.knowledge.formulas import Call, bytes_moved, flops, formula, register, table
 
 Q, K, V = (2, 4, 5, 8), (2, 4, 6, 8), (2, 4, 6, 3)
 
@@ -23,7 +23,7 @@ def count(name, *shapes, **arguments):
 @pytest.fixture
 def own(monkeypatch):
     """Forget at the end what the test registers."""
-    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(table, "_registered", {})
 
 
 # -- names
@@ -279,7 +279,7 @@ anything = st.recursive(
     max_leaves=8,
 )
 plausible = st.lists(st.none() | st.lists(st.integers(-1, 9), max_size=5).map(tuple), max_size=6)
-names = st.sampled_from(sorted(registry._built_in)) | st.text(max_size=5)
+names = st.sampled_from(sorted(table._built_in)) | st.text(max_size=5)
 places = st.sampled_from(
     [*map(str, range(11)), "stride", "padding", "dim", "groups", "output_mask"]
 )

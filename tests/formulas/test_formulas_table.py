@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 from real_parts import ROOT
 
-from bridge.knowledge.formulas import Call, flops, formula, registry
+from bridge.knowledge.formulas import Call, flops, formula
+from bridge.knowledge.formulas import table as registry
 from bridge.knowledge.formulas.call import keys
 from bridge.knowledge.formulas.table import TABLE
 

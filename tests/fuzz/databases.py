@@ -160,13 +160,14 @@ def added(db: Mutated) -> None:
 
 
 def no_table(db: Mutated) -> None:
-    """Put something in a table's place: a view without an end, a table without row numbers, one with types, a virtual one."""
+    """Put something in a table's place: a view without an end, one that renames, a table without row numbers, one with types, a virtual one."""
     table = db.table()
     columns = db.columns(table)
     listed = ", ".join(f'"{name}"' for name in columns)
     body = db.chance.choice(
         (
             f'CREATE VIEW "{table}" AS {RECURSIVE.format("start")}',
+            f'CREATE VIEW "{table}" AS SELECT {db.chance.choice(("*", listed))} FROM "kept"',
             f'CREATE TABLE "{table}" ({listed}, PRIMARY KEY ("{columns[0]}")) WITHOUT ROWID',
             f'CREATE TABLE "{table}" ({", ".join(f"""{c} ANY NOT NULL""" for c in listed.split(", "))})',
             f'CREATE VIRTUAL TABLE "{table}" USING fts5({listed})',

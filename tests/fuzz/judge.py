@@ -75,7 +75,7 @@ def _child(path: Path, opened: Callable[[Path], None], into: int, growth: int) -
         signal.alarm(LIMIT_S)
         warnings.simplefilter("ignore")  # as users have it; pytest makes errors of them
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        found = _outcome(path, opened)
+        found = outcome(path, opened)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
         os.write(into, json.dumps({**found, "peak_mib": peak}).encode())
     finally:
@@ -88,7 +88,7 @@ def _data() -> int:
     return int(status.partition("VmData:")[2].split()[0]) << 10
 
 
-def _outcome(path: Path, opened: Callable[[Path], None]) -> dict[str, Any]:
+def outcome(path: Path, opened: Callable[[Path], None]) -> dict[str, Any]:
     try:
         opened(path)
     except BaseException as error:

@@ -11,11 +11,11 @@ import numpy as np
 import bridge
 from bridge.cli import _harmless
 from bridge.cli import diff as budgets
-from bridge.join import choices
+from bridge.join import options
 from bridge.knowledge import kernels
 from bridge.render import document
 from bridge.render import table as tables
-from bridge.report import Joined
+from bridge.report import Report
 from importers import onednn
 from importers.errors import ReportError
 
@@ -30,34 +30,34 @@ def report(path: Path) -> None:
     """Load, join, and make every table in every format."""
     joined = bridge.load(path)
     adds_up(joined)
-    assert all(len(line) < LONGEST_LINE for line in (*joined.report.warnings, *joined.warnings))
+    assert all(len(line) < LONGEST_LINE for line in (*joined.capture.warnings, *joined.warnings))
     for view in VIEWS:
         shown(joined, view)
 
 
-def shown(joined: Joined, view: str) -> None:
+def shown(joined: Report, view: str) -> None:
     """Make a table in all formats; one that a report cannot have is refused in a line."""
     try:
         table = joined.by(view)
     except ValueError as error:
-        if joined.report.facts[0].timeline or not str(error).isprintable():
+        if joined.capture.facts[0].timeline or not str(error).isprintable():
             raise
         return
-    document.as_json(view, joined.report.source, joined.totals, table).encode()
+    document.as_json(view, joined.capture.source, joined.totals, table).encode()
     document.as_csv(table).encode()
-    rows = tables.as_markdown(joined.headings(view), table).encode().decode().splitlines()
+    rows = tables.as_markdown(joined.layout(view), table).encode().decode().splitlines()
     assert len(rows) == len(table) + 2, "a row of Markdown in two lines"
-    few = tables.for_terminal(joined.headings(view), table.head(100), LOOK)
+    few = tables.for_terminal(joined.layout(view), table.head(100), LOOK)
     few.encode()
     assert "\x1b]" not in few, "a command to the terminal"
 
 
-def adds_up(joined: Joined) -> None:
+def adds_up(joined: Report) -> None:
     """Assert that every activity is in one op, or outside under one reason, and that times add up."""
     rows, totals = joined.op_kernels, joined.totals
     inside = rows["op"].notna().to_numpy()
     reason = rows["reason"].astype(str).to_numpy()
-    assert len(rows) == len(joined.report.activities) == totals["activities"]
+    assert len(rows) == len(joined.capture.activities) == totals["activities"]
     assert ((reason == "") == inside).all(), "in an op and outside"
     outside = {name: part["activities"] for name, part in totals["unattributed"].items()}
     found = {str(n): int((reason == n).sum()) for n in np.unique(reason[~inside])}
@@ -85,8 +85,8 @@ def budget(path: Path) -> None:
 
 def rules(path: Path) -> None:
     """Read rules of ops, and use them, as --rules does."""
-    found = said(lambda p: choices.rules(p.read_text(encoding="utf-8")), path)
-    choices.ops_of(["aten::mm", "conv1", ""], found)
+    found = said(lambda p: options.rules(p.read_text(encoding="utf-8")), path)
+    options.ops_of(["aten::mm", "conv1", ""], found)
 
 
 def kernel_rules(path: Path) -> None:

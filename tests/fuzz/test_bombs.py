@@ -14,9 +14,9 @@ import pytest
 from bridge import load
 from fuzz import opening
 from fuzz.judge import READ, REFUSED, judged
-from importers import columns
+from importers import sqlite_columns
 from importers.errors import NotAReport
-from importers.kineto.file import RATIO, unpacked
+from importers.kineto.events import RATIO, unpacked
 from importers.nsys import schema
 
 pytestmark = pytest.mark.slow
@@ -135,7 +135,7 @@ def kept(table: str) -> str:
 
 
 INSTEAD = {
-    "a view without an end": (kept(NVTX), f"CREATE VIEW {NVTX} AS {WITHOUT_END}"),
+    "a view that renames": (kept(NVTX), f'CREATE VIEW {NVTX} AS SELECT * FROM "kept"'),
     "a virtual table": (
         kept(NVTX),
         f"CREATE VIRTUAL TABLE {NVTX} USING fts5(start, eventType, text)",
@@ -161,19 +161,18 @@ def test_what_is_no_plain_table_is_passed_over(what: str, tmp_path: Path) -> Non
     assert_read(changed(tmp_path / "report.sqlite", *INSTEAD[what]), loaded)
 
 
-def test_a_view_in_place_of_the_strings_is_refused(tmp_path: Path) -> None:
-    path = changed(
-        tmp_path / "report.sqlite", kept(STRINGS), f"CREATE VIEW {STRINGS} AS {WITHOUT_END}"
-    )
-    assert_refused(path, "not an Nsight Systems export")
+@pytest.mark.parametrize("table", [STRINGS, NVTX])
+def test_a_view_without_an_end_is_refused(table: str, tmp_path: Path) -> None:
+    path = changed(tmp_path / "report.sqlite", kept(table), f"CREATE VIEW {table} AS {WITHOUT_END}")
+    assert_refused(path, f"{table} is a view")
 
 
 def test_a_text_over_the_limit_is_refused(tmp_path: Path) -> None:
     for more, check in (
         (0, assert_read),
-        (1, lambda path: assert_refused(path, "the limit is", str(columns.LONGEST_TEXT))),
+        (1, lambda path: assert_refused(path, "the limit is", str(sqlite_columns.MAX_TEXT_BYTES))),
     ):
-        size = columns.LONGEST_TEXT + more
+        size = sqlite_columns.MAX_TEXT_BYTES + more
         path = tmp_path / f"{more}" / "report.sqlite"
         path.parent.mkdir()
         check(

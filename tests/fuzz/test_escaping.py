@@ -16,7 +16,7 @@ from command import bridge, done
 from markdown_it import MarkdownIt
 
 from bridge import load
-from bridge.report import Joined
+from bridge.report import Report
 from fuzz.hostile import NAMES, TABLES, hostile
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def joined(report: Path) -> Joined:
+def joined(report: Path) -> Report:
     return load(report)
 
 
@@ -104,7 +104,7 @@ def test_drawings_run_nothing(browser: Any, report: Path, tmp_path: Path) -> Non
         assert_harmless(browser)
 
 
-def test_a_notebook_runs_nothing(browser: Any, joined: Joined, tmp_path: Path) -> None:
+def test_a_notebook_runs_nothing(browser: Any, joined: Report, tmp_path: Path) -> None:
     path = tmp_path / "notebook.html"
     path.write_text(f"<!doctype html><meta charset=utf-8>{joined._repr_html_()}", encoding="utf-8")
     browser.wrong.clear()
@@ -131,7 +131,7 @@ class Tags(HTMLParser):
 
 
 @pytest.mark.parametrize("by", TABLES)
-def test_markdown_keeps_its_columns_and_nothing_else(report: Path, joined: Joined, by: str) -> None:
+def test_markdown_keeps_its_columns_and_nothing_else(report: Path, joined: Report, by: str) -> None:
     text = done("report", report, "--by", by, "--format", "md")
     shown = Tags(MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text))
     assert shown.tags <= OF_TABLES, by

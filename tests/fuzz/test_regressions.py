@@ -37,7 +37,7 @@ def test_a_metric_beyond_all_numbers_is_read(value: str, tmp_path: Path) -> None
     path = ncu(tmp_path, made_ncu.raw([made_ncu.kernel(metrics=metrics)]))
     verdict = judged(path, opening.report)
     assert verdict.what == READ, verdict
-    assert load(path).report.activities["registers"].tolist() in ([-1], [0])
+    assert load(path).capture.activities["registers"].tolist() in ([-1], [0])
 
 
 @pytest.mark.slow
@@ -51,7 +51,7 @@ def test_numbers_of_processes_threads_and_extents_beyond_64_bits_are_read(tmp_pa
     path = ncu(tmp_path, made_ncu.raw([one]))
     verdict = judged(path, opening.report)
     assert verdict.what == READ, verdict
-    found = load(path).report
+    found = load(path).capture
     assert found.activities["grid_x"].tolist() == [-1]
     assert found.processes["process"].tolist() == [0]
     assert (found.launches["thread"].to_numpy() >> 24 == 0).all()

@@ -8,7 +8,7 @@ from made_reports import MARK, PUSH_POP
 
 from bridge.report import join
 from importers import frames, load
-from importers.nsys import write as own
+from importers.nsys import export as own
 
 DECOMPRESSIONS = "CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS"
 DETAILS = ["source_kind", "target_kind", "migration_cause", "green_context"]
@@ -90,7 +90,7 @@ def written(tmp_path):
         strings = [{"id": n, "value": text} for n, text in enumerate(("{}", '{"of": "string"}'))]
         common = {"type": PUSH_POP, "start": 1, "end": 2, "thread": TID}
         tables = {"annotations": [{**common, **r} for r in rows], "strings": strings}
-        own.write(path := tmp_path / "r.sqlite", tables)
+        own.write_export(path := tmp_path / "r.sqlite", tables)
         return load(path, **how)
 
     return load_them
@@ -163,7 +163,7 @@ def test_without_details_there_is_no_json(written):
 
 @pytest.mark.slow
 def test_where_nothing_is_said_no_second_reading_is_made(written, monkeypatch):
-    from importers.columns import Database
+    from importers.sqlite_columns import Database
 
     made, read = [], Database.read
     monkeypatch.setattr(Database, "read", lambda *a: made.append(1) or read(*a))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from importers.columns import Gathered
+from importers.sqlite_columns import ColumnBuffer
 
 values = st.lists(st.sampled_from([4, 4, 4, -1, 0]), max_size=4)
 constants = st.integers(0, 4).map(lambda rows: [4] * rows)
@@ -16,7 +16,7 @@ parts = st.lists(st.lists(st.one_of(values, constants), max_size=3), min_size=1,
 
 def gathered(parts, spare):
     room = [sum(map(len, part)) + more for part, more in zip(parts, spare, strict=False)]
-    column = Gathered(room)
+    column = ColumnBuffer(room)
     for number in reversed(range(len(parts))):  # parts fill in any order
         for batch in parts[number]:
             column.add(number, np.array(batch, np.int64))
@@ -45,7 +45,7 @@ def test_only_a_constant_column_takes_no_memory(parts, spare):
 
 def test_threads_fill_parts_side_by_side():
     expected = np.random.default_rng(1).integers(0, 3, 40_000)
-    column = Gathered([10_000] * 4)
+    column = ColumnBuffer([10_000] * 4)
 
     def fill(part):
         for first in range(part * 10_000, (part + 1) * 10_000, 100):

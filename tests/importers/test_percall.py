@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from importers.percall import INPUT_OP_IDS, OP_ID, SEQ, SIZES, name_lengths, numbers, values
+from importers.range_texts import INPUT_OP_IDS, OP_ID, SEQ, SIZES, name_lengths, numbers, values
 from importers.texts import Texts
 
 KEYS = ("seq", "op_id", "sizes", "input_op_ids")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from importers.percall import OP_ID, SEQ, numbers
+from importers.range_texts import OP_ID, SEQ, numbers
 from importers.texts import Texts
 
 DIGITS = "9081726354453627180"

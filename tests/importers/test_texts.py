@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from importers import texts
-from importers.texts import BEYOND, Texts
+from importers.texts import PADDING, Texts
 
 pieces = st.one_of(
     st.sampled_from(
@@ -131,6 +131,6 @@ def test_hashes_tell_zeros_at_the_end_of_a_text_apart():
 @given(columns)
 def test_words_are_the_eight_bytes_from_every_place_on(column):
     data = b"".join(column)
-    padded = data + bytes(8 + BEYOND)
-    expected = [int.from_bytes(padded[i : i + 8], "little") for i in range(len(data) + 1 + BEYOND)]
+    padded = data + bytes(8 + PADDING)
+    expected = [int.from_bytes(padded[i : i + 8], "little") for i in range(len(data) + 1 + PADDING)]
     assert Texts.of(column).words.tolist() == expected

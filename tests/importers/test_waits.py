@@ -8,7 +8,7 @@ import real_parts
 from join.plain_writer import CALLS, KERNELS, PID, write
 
 from importers import frames, load
-from importers.report import concat
+from importers.capture import concat
 
 SYNCS, EVENTS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 OTHER = 8 << 24

@@ -5,6 +5,7 @@ Written from the rules, not from the code under test: nothing of `bridge` is imp
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,15 @@ from itertools import pairwise
 from statistics import mean
 
 CALL_ID = 0x4E42  # the top 16 bits of an int64 payload that marks the slices of one call
+# What PyTorch's engine calls its ranges, what libraries call theirs, and what a backward range is called.
+ENGINE_OP = re.compile(
+    r"autograd::engine::evaluate_function: .+|torch::autograd::\w+|\w+Backward\d*|backward:\S+"
+    r"|aten::\w+_backward(_\w+)?"
+)
+LIBRARY_OP = re.compile(
+    r"autograd::engine::evaluate_function: .+|\w+Backward\d*|[a-z_]\w*::[a-z_]\w*|nccl\w+"
+)
+BACKWARD_OP = re.compile(r"(?<![a-z])backward(?![a-z])", re.IGNORECASE)
 LIBRARIES = {"nccl", "cublas", "cccl", "mpi"}  # domains in which libraries annotate themselves
 
 
@@ -168,6 +178,66 @@ class Brute:
         sliced = one.payload >> 48 == CALL_ID
         return (one.report, one.process, one.domain, one.payload) if sliced else (row,)
 
+    # -- what is around the ranges of PyTorch's engine: the range of who called the backward pass
+
+    def whole(self, stack: tuple[int, ...]) -> tuple[int, ...]:
+        """Return a stack after that of its caller on another thread, if it has one."""
+        return (self.caller(stack[0]) if stack else ()) + stack
+
+    def caller(self, root: int) -> tuple[int, ...]:
+        """Return the whole stack in which one other thread waits for an outermost range."""
+        if root not in self._callers:
+            self._callers[root] = self._find_caller(root)
+        return self._callers[root]
+
+    @cached_property
+    def _callers(self) -> dict[int, tuple[int, ...]]:
+        return {}
+
+    @cached_property
+    def _threads(self) -> dict[tuple[int, int], set[int]]:
+        threads = defaultdict(set)
+        for one in self.ranges:
+            threads[one.report, one.process].add(one.thread)
+        return threads
+
+    def _find_caller(self, root: int) -> tuple[int, ...]:
+        one = self.ranges[root]
+        if not ENGINE_OP.fullmatch(one.op) or one.start == one.end:
+            return ()  # what takes no time is in no stack, not even its own
+        # Where it crosses ranges that began before it, it is outermost after their ends only.
+        start = max([one.start, *(self.ranges[at].end for at in self._before(root))])
+        offers = []
+        for thread in self._threads[one.report, one.process] - {one.thread}:
+            stack = self._around(one.report, thread, start, one.end)
+            if stack and not any(LIBRARY_OP.fullmatch(op) for op in self.ops_on(stack)):
+                offers.append(stack)
+        named = [stack for stack in offers if any(map(BACKWARD_OP.search, self.ops_on(stack)))]
+        chosen = offers if len(offers) == 1 else named
+        return self.whole(chosen[0]) if len(chosen) == 1 else ()
+
+    def _before(self, row: int) -> tuple[int, ...]:
+        """Return what is open when a range begins and began before it."""
+        one = self.ranges[row]
+        stack = self.stack(self.ranges, one.report, one.thread, one.start)
+        return stack[: stack.index(row)]
+
+    def _around(self, report: int, thread: int, start: int, end: int) -> tuple[int, ...]:
+        """Return the longest stack of a thread that an interval lies in, and is not equal to."""
+        stack = self.stack(self.ranges, report, thread, start)
+        while stack:
+            ends = [self.ranges[at].end for at in self._before(stack[-1])]
+            first = max([self.ranges[stack[-1]].start, *(at for at in ends if at <= start)])
+            last = min(self.ranges[at].end for at in stack)
+            if last >= end and (first, last) != (start, end):
+                break
+            stack = stack[:-1]
+        return stack
+
+    def on_stack(self, activity: int) -> tuple[int, ...]:
+        """Return all ranges that an activity is under, of whatever threads."""
+        return self.whole(self.found[activity].stack)
+
     # -- totals
 
     def totals(self) -> dict[str, object]:
@@ -192,8 +262,8 @@ class Brute:
 
     def by_op(self) -> dict[str, dict[str, float]]:
         own, under = defaultdict(list), defaultdict(list)
-        for row, found in enumerate(self.found):
-            ops = self.ops_on(found.stack)
+        for row in range(len(self.found)):
+            ops = self.ops_on(self.on_stack(row))
             for op in set(ops):
                 under[op].append(row)
             if ops:
@@ -228,8 +298,8 @@ class Brute:
         """List the total of each call of each op."""
         total = {self.call_of(row): 0 for row in self.op_rows()}
         op = {self.call_of(row): self.ranges[row].op for row in self.op_rows()}
-        for row, found in enumerate(self.found):
-            for call in {self.call_of(at) for at in found.stack}:
+        for row in range(len(self.found)):
+            for call in {self.call_of(at) for at in self.on_stack(row)}:
                 total[call] += self.time(row)
         return {
             each: [total[call] for call in total if op[call] == each] for each in set(op.values())
@@ -301,8 +371,8 @@ class Brute:
 
     def by_op_kernel(self, *, inclusive: bool) -> dict[tuple[str, str], dict[str, float]]:
         rows = defaultdict(list)
-        for row, found in enumerate(self.found):
-            ops = self.ops_on(found.stack)
+        for row in range(len(self.found)):
+            ops = self.ops_on(self.on_stack(row))
             if self.activities[row].kind == "kernel":
                 for op in set(ops if inclusive else ops[-1:]):
                     rows[op, self.activities[row].name].append(row)
@@ -315,12 +385,12 @@ class Brute:
         one = self.ranges[row]
         stack = self.stack(self.ranges, one.report, one.thread, one.start)
         above = stack[: stack.index(row) + 1] if row in stack else [row]
-        return "/".join(self.ops_on(above))
+        return "/".join(self.ops_on(self.whole(tuple(above))))
 
     def by_range(self) -> list[dict[str, object]]:
         under = defaultdict(list)
-        for row, found in enumerate(self.found):
-            for at in found.stack:
+        for row in range(len(self.found)):
+            for at in self.on_stack(row):
                 under[at].append(row)
         return [self._projection(row, under[row]) for row in self.op_rows()]
 

@@ -58,6 +58,10 @@ class OneWay(Brute):
         found = super()._attribute(activity)
         return replace(found, stack=tuple(row for row in found.stack if row in self.listed))
 
+    def on_stack(self, activity):
+        stack = self.whole(super()._attribute(self.activities[activity]).stack)
+        return tuple(row for row in stack if row in self.listed)
+
     def _busy(self, rows: Iterable[int]) -> int:
         """Reports share no clock, so their busy times add up."""
         return _union_each((self.activities[row] for row in rows), "report")
@@ -191,17 +195,28 @@ class BruteMore:
         ours = [row for row in range(len(self.names)) if self.brute.ranges[row].report == report]
         numbered = {self.names[row] for row in ours if self.names[row] != self.texts[row]}
         ours = [row for row in ours if row in self.on_stack]
-        say_so = [
-            row
-            for row in ours
-            if self.said(row).kind == "module" or self.categories[row] == "module"
-        ]
+        say_so = [row for row in ours if self.is_marked(row)]
         return say_so or [
             row
             for row in ours
             if self.said(row).kind not in ("operator", "communication")
             and self.names[row] not in numbered
         ]
+
+    def is_marked(self, row: int) -> bool:
+        return self.said(row).kind == "module" or self.categories[row] == "module"
+
+    def module_stack(self, stack: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the stack whose modules the work of a stack belongs to.
+
+        That is the forward range's, if its innermost module is one by its name or category.
+        """
+        links = [self.links[row][0] for row in stack if row in self.links]
+        if links and any(self.said(row).backward for row in stack):
+            modules = [row for row in self.around(links[-1]) if row in self.modules]
+            if modules and self.is_marked(modules[-1]):
+                return self.around(links[-1])
+        return self.brute.whole(stack)
 
     def module_paths(self, stack: Iterable[int]) -> list[str]:
         """Return the path of each module on a stack, outermost first."""
@@ -214,7 +229,8 @@ class BruteMore:
         return paths
 
     def module(self, activity: int) -> str | None:
-        return ([None, *self.module_paths(self.home(activity))])[-1]
+        stack = self.module_stack(self.brute.found[activity].stack)
+        return ([None, *self.module_paths(stack)])[-1]
 
     # -- tables that bring both directions together
 
@@ -239,7 +255,7 @@ class BruteMore:
     def by_module(self) -> dict[str, dict[str, float]]:
         own, under = defaultdict(list), defaultdict(list)
         for row in self._attributed():
-            paths = self.module_paths(self.home(row))
+            paths = self.module_paths(self.module_stack(self.brute.found[row].stack))
             own[paths[-1] if paths else "(no module)"].append(row)
             for path in set(paths) or {"(no module)"}:
                 under[path].append(row)
@@ -258,8 +274,10 @@ class BruteMore:
             edges = sorted({edge for one in ours for edge in (one.start, one.end)})
             for first, last in pairwise(edges):
                 stack = self.brute.stack(ranges, *thread, first)
-                paths = self.module_paths(stack) or (["(no module)"] if stack else [])
-                for path in set(paths):
+                paths = self.module_paths(self.brute.whole(stack))
+                others = self.module_paths(self.brute.caller(stack[0])) if stack else []
+                paths = paths or (["(no module)"] if stack else [])
+                for path in set(paths[len(others) :]):  # time is of this thread alone
                     time[path]["cpu_total_ns"] += last - first
                 if paths:
                     time[paths[-1]]["cpu_self_ns"] += last - first

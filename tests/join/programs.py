@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from hypothesis import strategies as st
 
-from bridge.join.attributed import Attributed
-from bridge.join.choices import Choices
+from bridge.join.attributed import AttributedCapture
+from bridge.join.options import AttributionOptions
 from importers import frames
+from importers.capture import Capture, Facts
 from importers.frames import ACTIVITY_KINDS as KINDS
-from importers.report import Facts, Report
 from importers.texts import Texts
 from join.brute import CALL_ID, LIBRARIES, Activity, Brute, Call, Range
 
@@ -154,7 +154,7 @@ def raw(program: Program) -> Program:
 # -- a program as the report of it
 
 
-def report_of(program: Program) -> Report:
+def report_of(program: Program) -> Capture:
     ranges = _table("ranges", program.ranges, "start end thread process domain payload report") | {
         "name": _names(program.texts),
         "domain_name": _names([DOMAINS[one.domain] for one in program.ranges]),
@@ -174,7 +174,7 @@ def report_of(program: Program) -> Report:
             ("name", "full_name", "mangled"), _names([a.name for a in program.activities])
         ),
     }
-    return Report(
+    return Capture(
         source=("one", "other"),
         facts=(Facts(), Facts()),
         ranges=frames.frame("ranges", ranges),
@@ -185,8 +185,8 @@ def report_of(program: Program) -> Report:
     )
 
 
-def attributed(program: Program, **how) -> Attributed:
-    return Attributed.of(report_of(program), Choices(**how))
+def attributed(program: Program, **how) -> AttributedCapture:
+    return AttributedCapture.of(report_of(program), AttributionOptions(**how))
 
 
 def _table(kind, records, columns):

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from bridge.analyze.tables.breakdown import by_op
 from bridge.join.arrays import NONE
 from bridge.join.attribution import ATTRIBUTED
-from bridge.join.domains import UnknownDomainError
-from bridge.report import Joined
+from bridge.join.options import UnknownDomainError
+from bridge.report import Report
 from join.brute import Activity, Call, Range
 from join.brute_more import Adopting
 from join.compare import chain, found_of, keyed, said
@@ -39,7 +39,7 @@ def adopted(ranges, *launched, working=(MAIN, AUTOGRAD, OTHER)):
     made = program(ranges, *launched, *((thread, 500) for thread in working))
     joined = attributed(made, adopt=True)
     assert stacks_of(joined) == Adopting(made.brute()).stacks
-    table = Joined(joined).op_kernels.head(len(launched))
+    table = Report(joined).op_kernels.head(len(launched))
     return [
         (path, rule) if rule else None
         for path, rule in zip(table["path"], table["rule"], strict=True)
@@ -102,7 +102,7 @@ def test_who_launches_in_between_waits_for_nobody():
 def test_a_call_that_issues_nothing_is_no_launch():
     made = program(BACKWARD, (AUTOGRAD, 20), (AUTOGRAD, 40), (MAIN, 99))
     made.calls.append(Call(0, P, MAIN, 77, 30, 60))  # it synchronises
-    rules = Joined(attributed(made, adopt=True)).op_kernels["rule"]
+    rules = Report(attributed(made, adopt=True)).op_kernels["rule"]
     assert rules.tolist() == ["adopted", "adopted", "launch"]
 
 
@@ -116,7 +116,7 @@ def test_an_outermost_range_is_adopted_with_what_is_in_it():
     engine, mm = opened(20, 50, "engine", AUTOGRAD), opened(30, 40, "mm", AUTOGRAD)
     made = program([*BACKWARD, engine, mm], (AUTOGRAD, 25), (AUTOGRAD, 35), (MAIN, 5))
     before, after = (attributed(made, adopt=adopt) for adopt in (False, True))
-    table = Joined(after).op_kernels
+    table = Report(after).op_kernels
     paths = ["step/backward/engine", "step/backward/engine/mm", "step"]
     assert table["path"].tolist() == paths
     assert table["rule"].tolist() == ["launch"] * 3
@@ -168,8 +168,8 @@ def test_what_was_guessed_is_said():
 
     def guessed(*launched):
         made = program(ranges, *launched, (MAIN, 5))
-        assert Joined(attributed(made)).warnings == ()
-        lines = Joined(attributed(made, adopt=True)).warnings
+        assert Report(attributed(made)).warnings == ()
+        lines = Report(attributed(made, adopt=True)).warnings
         return [line.removeprefix("one: ").split(" by time alone")[0] for line in lines]
 
     activities = "{} activities have their op from another thread"
@@ -195,10 +195,10 @@ def test_adoption_takes_nothing_from_anybody(made):
     kept = before.node != NONE
     assert (after.range[kept] == before.range[kept]).all()
     assert (after.rule[kept] == before.rule[kept]).all()
-    names = Joined(joined).op_kernels["rule"].to_numpy()
+    names = Report(joined).op_kernels["rule"].to_numpy()
     assert (names[~kept & (after.node != NONE)] == "adopted").all()
     assert ((after.reason == ATTRIBUTED) == (after.node != NONE)).all()
-    account = Joined(joined).totals
+    account = Report(joined).totals
     rest = [share["gpu_ns"] for share in account["unattributed"].values()]
     assert account["attributed_ns"] + sum(rest) == account["gpu_ns"] == joined.duration.sum()
     cpu = ["op", "calls", "cpu_self_ns"]
@@ -280,6 +280,6 @@ def test_a_number_is_one_domain_in_one_process_only():
 def test_a_domain_that_is_not_there_is_an_error_that_names_those_that_are(how):
     made = program([opened(0, 9, "a"), opened(1, 8, "b", domain=3)])
     with pytest.raises(
-        UnknownDomainError, match=r"no domain '\w+' in the report: there are #3, default"
+        UnknownDomainError, match=r"no domain in the report '\w+': one of #3, default"
     ):
         attributed(made, **how)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.join.arrays import NONE
-from bridge.report import Joined
+from bridge.report import Report
 from join.brute import Activity, Brute, Call, Range
 from join.compare import found_of, said
 from join.indexed import indexed
@@ -35,7 +35,7 @@ def test_raw_names_are_whole_texts_over_all_domains(program):
 @pytest.mark.slow
 @given(programs())
 def test_op_kernels_has_a_row_per_activity(program):
-    table, brute = Joined(attributed(program)).op_kernels, program.brute()
+    table, brute = Report(attributed(program)).op_kernels, program.brute()
     assert len(table) == len(program.activities)
     assert table["launch"].tolist() == [found.launch for found in brute.found]
     assert table["range"].tolist() == [found.range for found in brute.found]

@@ -12,7 +12,7 @@ from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.ranges import by_range
 from bridge.analyze.totals import totals
 from bridge.join.arrays import NONE
-from bridge.join.attributed import Attributed
+from bridge.join.attributed import AttributedCapture
 from join import plain_export
 from join.compare import found_of, keyed, only, said, same
 from join.indexed import indexed
@@ -33,7 +33,7 @@ def opened(path):
 @reports
 def test_rows_are_as_recorded(path):
     joined, plain, _ = opened(path)
-    report = joined.report
+    report = joined.capture
     columns = ["process", "thread", "start", "end", "domain", "payload"]
     kinds = {False: "push_pop", True: "start_end"}
     recorded = [tuple(getattr(one, c) for c in columns) for one in plain.ranges]
@@ -67,9 +67,9 @@ def test_every_table_is_true(path):
     assert totals(joined) == brute.totals()
     same(keyed(by_op(joined), "op"), only(brute.by_op()))
     for inclusive in (False, True):
-        table = keyed(by_op_kernel(joined, inclusive=inclusive), "op", "kernel")
+        table = keyed(by_op_kernel(joined, "short", inclusive=inclusive), "op", "kernel")
         same(table, brute.by_op_kernel(inclusive=inclusive))
-    same(keyed(by_kernel(joined), "kernel"), only(brute.by_kernel()))
+    same(keyed(by_kernel(joined, "short"), "kernel"), only(brute.by_kernel()))
     same(keyed(by_memcpy(joined), "operation"), only(brute.by_memcpy()))
     assert by_range(joined).to_dict("records") == brute.by_range()
 
@@ -78,7 +78,7 @@ def test_every_table_is_true(path):
 @reports
 def test_no_figure_needs_the_details(path):
     joined = opened(path)[0].attributed
-    light = Attributed.of(importers.load(path, details=False))
+    light = AttributedCapture.of(importers.load(path, details=False))
     for table in (by_op, by_kernel, by_memcpy, by_range):
         assert table(light).equals(table(joined))
 
@@ -108,7 +108,7 @@ def test_no_kernel_has_two_innermost_ops(path):
         assert len(inside_all) == bool(around)
     node = joined.attributed.attribution.node
     kernels = by_op_kernel(joined.attributed)["count"].sum()
-    kind = joined.report.activities["kind"].to_numpy()
+    kind = joined.capture.activities["kind"].to_numpy()
     assert kernels == ((node != NONE) & (kind == "kernel")).sum()
 
 

@@ -8,7 +8,7 @@ from real_parts import corpus_reports
 
 import bridge.report
 from bridge.join.grammar import parse
-from bridge.report import Joined
+from bridge.report import Report
 from join import plain_export
 from join.brute import Activity, Call, Range
 from join.brute_more import BruteMore, Said
@@ -32,7 +32,7 @@ def said(name):
 
 def held_to(joined, brute):
     """Hold direction, forward range and module of every activity, and every op's direction, to the truth."""
-    table, rows = Joined(joined).op_kernels, range(len(brute.brute.activities))
+    table, rows = Report(joined).op_kernels, range(len(brute.brute.activities))
     ops = brute.brute.op_rows()
     backward = joined.directions.ranges
     assert [bool(backward[row]) for row in ops] == [brute.backward[row] for row in ops]
@@ -60,8 +60,8 @@ def test_the_names_say_what_the_truth_takes_them_to_say():
 def test_real_profiles_have_the_directions_links_and_modules_that_are_true(path):
     plain = plain_export.read(path)
     joined = bridge.report.load(path)
-    names = joined.report.ranges["name"].tolist()
-    categories = joined.report.ranges["category"].tolist()
+    names = joined.capture.ranges["name"].tolist()
+    categories = joined.capture.ranges["category"].tolist()
     brute = indexed(plain.ranges, plain.calls, plain.activities)
     held_to(joined.attributed, BruteMore(brute, names, plain.texts, categories, said))
 
@@ -88,7 +88,7 @@ def belongs(*ranges, at, thread=AUTOGRAD, report=0):
     call = Call(report, process, thread, 1, at, at + 1)
     kernel = Activity(report, process, 1, 1_000, 1_010)
     made = training(ranges, [call], [kernel])
-    [row] = Joined(made.attributed()).op_kernels.to_dict("records")
+    [row] = Report(made.attributed()).op_kernels.to_dict("records")
     truth = made.brute()
     assert (row["direction"], row["forward"], row["ambiguous"]) == (truth.way(0), *truth.forward(0))
     return row["direction"], row["forward"], row["ambiguous"]

@@ -82,4 +82,4 @@ def test_two_files_say_what_the_program_did(tmp_path, program):
     joined = bridge.report.load(*paths).attributed
     assert list(found_of(joined)) == said(program.brute())
     assert totals(joined) == program.brute().totals()
-    assert joined.report.texts.decode(joined.report.ranges["text"]) == program.texts
+    assert joined.capture.texts.decode(joined.capture.ranges["text"]) == program.texts

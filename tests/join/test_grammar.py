@@ -16,14 +16,14 @@ from bridge.join.grammar import (
     BY_NAME,
     DIALECTS,
     KINDS,
-    LONGEST,
+    MAX_DICTIONARY,
     PER_CALL,
     Label,
-    _cut,
+    _split_call,
     parse,
     written,
 )
-from importers.percall import name_lengths
+from importers.range_texts import name_lengths
 from importers.texts import Texts
 
 EMPTY = ("failed-export", "no-kernels-osrt")
@@ -76,7 +76,7 @@ def test_the_name_ends_where_the_importer_cuts(many):
     cuts = zip(many, name_lengths(Texts.of(many)).tolist(), strict=True)
     for text, length in cuts:
         name = text.encode()[:length].decode()
-        assert _cut(text)[0] == name
+        assert _split_call(text)[0] == name
         assert parse(text).op == parse(name).op
 
 
@@ -365,7 +365,7 @@ HOSTILE = {
     "dictionary": repr(
         {"mod": "torch", "op": "cat", "args": [{"type": "tensor", "shape": (2, 3)}] * 1200}
     ),
-    "dictionary too long": repr({"mod": "torch", "op": "x" * LONGEST}),
+    "dictionary too long": repr({"mod": "torch", "op": "x" * MAX_DICTIONARY}),
 } | {
     f"dictionary of {what}": f"{{'mod': 'a', 'op': {value}}}"
     for what, value in {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import bridge
 from bridge.join.attribution import NodeEvents, creation_of
-from importers.nsys.write import Strings, write
+from importers.nsys.export import Strings, write_export
 
 pytestmark = pytest.mark.slow
 
@@ -93,13 +93,13 @@ LAUNCHED = ["replay"] * 7 + ["foreign replay", "", "", "", "replay"]
 
 def test_work_of_a_graph_belongs_where_it_was_captured(tables, tmp_path):
     path = tmp_path / "graph.sqlite"
-    write(path, tables)
+    write_export(path, tables)
     assert ops(path) == ops(path, graphs="capture") == CAPTURED
 
 
 def test_or_where_the_graph_was_launched(tables, tmp_path):
     path = tmp_path / "graph.sqlite"
-    write(path, tables)
+    write_export(path, tables)
     # Where no call is known, what is known of the capture still counts.
     assert ops(path, graphs="launch") == [
         of or (captured if n in (8, 10) else "")
@@ -109,7 +109,7 @@ def test_or_where_the_graph_was_launched(tables, tmp_path):
 
 def test_the_rule_is_told(tables, tmp_path):
     path = tmp_path / "graph.sqlite"
-    write(path, tables)
+    write_export(path, tables)
     rules = bridge.load(path).op_kernels["rule"].tolist()
     assert rules == ["capture"] * 4 + ["launch"] * 3 + [
         "capture",
@@ -122,20 +122,20 @@ def test_the_rule_is_told(tables, tmp_path):
 
 def test_raw_texts_go_by_the_launch_as_nvidias_reports_do(tables, tmp_path):
     path = tmp_path / "graph.sqlite"
-    write(path, tables)
+    write_export(path, tables)
     assert ops(path, raw=True) == ops(path, raw=True, graphs="launch")
     assert ops(path, raw=True, graphs="capture") == CAPTURED
 
 
 def test_the_older_name_of_the_table_serves_too(tables, tmp_path):
     path = tmp_path / "old.sqlite"
-    write(path, {**tables, "graph_nodes_old": tables["graph_nodes"], "graph_nodes": []})
+    write_export(path, {**tables, "graph_nodes_old": tables["graph_nodes"], "graph_nodes": []})
     assert ops(path) == CAPTURED
 
 
 def test_events_of_whole_graphs_are_no_nodes(tables, tmp_path):
     path = tmp_path / "new.sqlite"
-    write(path, tables)
+    write_export(path, tables)
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(
             "CREATE TABLE CUDA_GRAPH_EVENTS (start INTEGER, globalTid INTEGER, graphId INTEGER)"
@@ -146,12 +146,12 @@ def test_events_of_whole_graphs_are_no_nodes(tables, tmp_path):
 
 def test_a_report_without_node_events_goes_by_the_launch(tables, tmp_path):
     path = tmp_path / "none.sqlite"
-    write(path, {name: rows for name, rows in tables.items() if name != "graph_nodes"})
+    write_export(path, {name: rows for name, rows in tables.items() if name != "graph_nodes"})
     assert ops(path) == LAUNCHED
 
 
 def test_graphs_recorded_as_a_whole_are_told_of(corpus):
-    report = bridge.load(corpus / "nsys" / "torch-compile-graphs.sqlite").report
+    report = bridge.load(corpus / "nsys" / "torch-compile-graphs.sqlite").capture
     assert "10 CUDA graph launches are recorded as a whole" in report.warnings[-1]
     assert "--cuda-graph-trace=node" in report.warnings[-1]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, strategies
 
 from bridge.join import arrays
-from bridge.join.arrays import busy
+from bridge.join.arrays import busy_time
 from join.brute import union
 
 intervals = strategies.lists(
@@ -39,7 +39,7 @@ def test_busy_is_the_length_of_the_union_of_each_group(rows, scale):
     """The larger the span, the fewer groups fit into 63 bits at a time; at the largest, one."""
     rows = [(group, start * scale, end * scale) for group, start, end in rows]
     expected = [union((s, e) for g, s, e in rows if g == group) for group in range(GROUPS)]
-    assert busy(*columns(rows), GROUPS).tolist() == expected
+    assert busy_time(*columns(rows), GROUPS).tolist() == expected
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def test_busy_is_the_length_of_the_union_of_each_group(rows, scale):
 def test_a_union_goes_on_from_block_to_block(rows, block):
     expected = [union((s, e) for g, s, e in rows if g == group) for group in range(GROUPS)]
     with mock.patch.object(arrays, "BLOCK", block):
-        assert busy(*columns(rows), GROUPS).tolist() == expected
+        assert busy_time(*columns(rows), GROUPS).tolist() == expected
 
 
 def test_many_groups_with_huge_spans():
@@ -58,6 +58,6 @@ def test_many_groups_with_huge_spans():
     start = generator.integers(-(1 << 52), 1 << 52, count)
     end = start + generator.integers(0, 1 << 51, count)
     rows = list(zip(group.tolist(), start.tolist(), end.tolist(), strict=True))
-    found = busy(group, start, end, groups)
+    found = busy_time(group, start, end, groups)
     for one in range(0, groups, 37):
         assert found[one] == union((s, e) for g, s, e in rows if g == one)

@@ -34,8 +34,10 @@ def test_the_earliest_call_of_the_same_process_and_id(asked, calls, spread):
 def test_both_ways_were_taken(monkeypatch):
     """The test above is of both ways only if its ids decide between them as is meant."""
     taken = []
-    search = attribution._by_search
-    monkeypatch.setattr(attribution, "_by_search", lambda *of: taken.append(True) or search(*of))
+    search = attribution._launch_by_search
+    monkeypatch.setattr(
+        attribution, "_launch_by_search", lambda *of: taken.append(True) or search(*of)
+    )
     for spread, sparse in ((1, []), (FAR, [True])):
         taken.clear()
         correlation = np.array([1, 2]) * spread

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import bridge.report
 from bridge.analyze.tables.views import VIEWS
-from bridge.join.attributed import Attributed
-from bridge.join.choices import KEY
-from bridge.report import Joined
-from importers.report import Facts
+from bridge.join.attributed import AttributedCapture
+from bridge.join.options import RANK_METADATA_KEY
+from bridge.report import Report
+from importers.capture import Facts
 from join.programs import PROCESSES, Program, attributed, programs
 
 TABLES = [view for view in VIEWS if view not in ("range", "wait")]
@@ -31,15 +31,19 @@ def reordered(program: Program, processes: list[int], *, swapped: bool) -> Progr
     return Program(ranges, arranged(program.calls)[1], arranged(program.activities)[1], texts)
 
 
-def named(joined: Attributed, *, swapped: bool) -> Attributed:
+def named(joined: AttributedCapture, *, swapped: bool) -> AttributedCapture:
     """Let the files, which changed places, keep their names and the ranks that their paths tell."""
-    source = joined.report.source
-    facts = tuple(Facts(metadata={KEY: {"rank": rank}}) for rank in range(len(source)))
+    source = joined.capture.source
+    facts = tuple(
+        Facts(metadata={RANK_METADATA_KEY: {"rank": rank}}) for rank in range(len(source))
+    )
     way = -1 if swapped else 1
-    return replace(joined, report=replace(joined.report, source=source[::way], facts=facts[::way]))
+    return replace(
+        joined, capture=replace(joined.capture, source=source[::way], facts=facts[::way])
+    )
 
 
-def tables(joined: Joined, views: Iterable[str] = TABLES) -> dict[str, list[tuple[object, ...]]]:
+def tables(joined: Report, views: Iterable[str] = TABLES) -> dict[str, list[tuple[object, ...]]]:
     """Make tables, their rows in an order of their own."""
     found = {view: joined.by(view) for view in views}
     return {view: sorted(table.itertuples(index=False, name=None)) for view, table in found.items()}
@@ -51,8 +55,8 @@ SOME = st.lists(st.sampled_from(TABLES), min_size=6, max_size=6, unique=True)
 @pytest.mark.slow
 @given(programs(), st.permutations(PROCESSES), st.booleans(), SOME)
 def test_no_table_depends_on_the_order_of_processes_and_files(program, processes, swapped, some):
-    one = Joined(named(attributed(program), swapped=False))
-    other = Joined(
+    one = Report(named(attributed(program), swapped=False))
+    other = Report(
         named(attributed(reordered(program, processes, swapped=swapped)), swapped=swapped)
     )
     assert one.totals == other.totals

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.join.choices import ops_of, rules
+from bridge.join.options import ops_of, rules
 
 GOOD = "[[rule]]\nmatch = '^layer(\\d+)$'\nop = 'layer \\1'\n"
 NO_OP = "[[rule]]\nmatch = 'a'\n"
@@ -13,7 +13,7 @@ NO_GROUP = "[[rule]]\nmatch = 'a'\nop = '\\1'\n"
 @pytest.mark.parametrize("wrong", [NO_OP, OPEN, NO_GROUP])
 @pytest.mark.parametrize("before", [0, 1, 2])
 def test_rules_are_counted_from_1_to_the_one_that_is_wrong(wrong, before):
-    with pytest.raises(ValueError, match=f"^rule {before + 1}: "):
+    with pytest.raises(ValueError, match=f"^rule {before + 1}(?: of --rules)?: "):
         rules(GOOD * before + wrong + GOOD)
 
 

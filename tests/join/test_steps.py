@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bridge
-from bridge.join.steps import _named
+from bridge.join.steps import _step_kinds
 from join.brute import Range
 from join.programs import Program, attributed, programs
 
@@ -33,7 +33,7 @@ def steps_of(*ranges):
     ],
 )  # fmt: skip
 def test_names_of_steps(name, number):
-    [kind], [said] = _named([name])
+    [kind], [said] = _step_kinds([name])
     assert kind >= 0
     assert said == number
 
@@ -42,7 +42,7 @@ def test_names_of_steps(name, number):
     "name", ["Optimizer.step#Adam.step", "batch", "stepper 3", "aten::step", "step 3 forward", "iterator 1", "batch_norm", ""]
 )  # fmt: skip
 def test_names_that_are_no_steps(name):
-    assert list(_named([name])[0]) == [-1]
+    assert list(_step_kinds([name])[0]) == [-1]
 
 
 def test_one_kind_of_steps_per_process_the_profilers_own_first():
@@ -116,6 +116,6 @@ def test_work_belongs_to_the_step_open_at_its_launch(program, spans):
 def test_batches_of_a_real_training(corpus):
     joined = bridge.load(corpus / "nsys" / "mnist-training.sqlite").attributed
     assert joined.steps.number.tolist() == list(range(59))
-    assert np.bincount(joined.activity_step + 1).sum() == len(joined.report.activities)
+    assert np.bincount(joined.activity_step + 1).sum() == len(joined.capture.activities)
     stepless = joined.activity_step == -1
     assert joined.duration[stepless].sum() > 0  # the test after training, and what precedes it

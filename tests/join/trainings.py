@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from hypothesis import strategies as st
 
-from bridge.join.attributed import Attributed
-from bridge.join.choices import Choices
+from bridge.join.attributed import AttributedCapture
+from bridge.join.options import AttributionOptions
 from importers import frames
-from importers.report import Report
+from importers.capture import Capture
 from importers.texts import Texts
 from join.brute import Activity, Call, Range
 from join.brute_more import BruteMore, Said, Wait
@@ -76,7 +76,7 @@ class Training:
             p.brute(), p.texts, self.texts, self.categories, (NAMES | FURTHER).__getitem__
         )
 
-    def report(self) -> Report:
+    def capture(self) -> Capture:
         made = report_of(self.program)
         category = np.array([{"module": 0}.get(c, frames.MISSING) for c in self.categories])
         ranges = made.ranges.assign(category=frames.names(category, ["module"]))
@@ -91,8 +91,8 @@ class Training:
         waits = frames.frame("waits", columns | {"kind": kind})
         return replace(made, ranges=ranges, waits=waits, texts=Texts.of(self.texts))
 
-    def attributed(self, **how) -> Attributed:
-        return Attributed.of(self.report(), Choices(**how))
+    def attributed(self, **how) -> AttributedCapture:
+        return AttributedCapture.of(self.capture(), AttributionOptions(**how))
 
 
 def training(ranges: Sequence[tuple[Range, str]], calls=(), activities=(), waits=(), module=()):

@@ -9,7 +9,7 @@ from real_parts import ROOT
 from test_docs import blocks, bridge_lines, run
 
 from bridge.knowledge.kernels import KINDS, rules
-from bridge.knowledge.kernels.classes import built_in
+from bridge.knowledge.kernels.classes import built_in_rules
 
 PAGE = ROOT / "docs" / "kernels.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ def test_the_page_lists_all_kinds_and_libraries():
     assert sorted(listed) == sorted(KINDS)
     named = re.split(r"[,.;] ?\n?| \(", TEXT.split("## Libraries\n\n")[1].split("; empty")[0])
     named = {name.strip() for name in named}
-    assert {library.name for library in built_in().libraries} - {""} <= named
+    assert {library.name for library in built_in_rules().libraries} - {""} <= named
 
 
 def test_the_example_of_the_page_is_read():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from real_parts import NIGHT
 
 from bridge.knowledge import kernels
-from bridge.knowledge.kernels.classes import built_in, matching
+from bridge.knowledge.kernels.classes import built_in_rules, matching_rules
 from bridge.knowledge.kernels.rules import Pattern, rules
 
 HERE = Path(__file__).parent
@@ -88,8 +88,8 @@ def test_what_pytorch_ran_is_known(recorded):
 
 def test_no_rule_stands_behind_others():
     """Each rule decides about some name of the tables, and each pattern of Tensor Cores is found in one."""
-    names, known = [*NEWER, *CORPUS], built_in()
-    decided = {id(next(matching(name, known), ("", None))[1]) for name in names}
+    names, known = [*NEWER, *CORPUS], built_in_rules()
+    decided = {id(next(matching_rules(name, known), ("", None))[1]) for name in names}
     idle = [
         f"{library.name}: {rule.match.text}"
         for library in known.libraries
@@ -97,7 +97,7 @@ def test_no_rule_stands_behind_others():
         if id(rule) not in decided
     ]
     assert not idle
-    assert all(any(pattern.found(name) for name in names) for pattern, _ in known.uses)
+    assert all(any(pattern.matches(name) for name in names) for pattern, _ in known.uses)
 
 
 def test_every_kind_is_some_name_s():
@@ -147,19 +147,19 @@ def test_rules_of_the_user_come_first():
     [
         ("", "no [[library]]"),
         ("[[library", "Expected"),
-        ("[[rule]]\nmatch = 'a'", "no 'rule' there"),
+        ("[[rule]]\nmatch = 'a'", "no key 'rule': one of library"),
         ("library = 3", "'library' is a list of tables"),
         ("[[library]]\nrules = []", "library 1: needs 'name'"),
         ("[[library]]\nname = 'a'\nhas = 'b'\nrules = []", "'has' is a list of texts"),
-        ("[[library]]\nname = 'a'\nhave = []", "library 'a': no 'have' there"),
+        ("[[library]]\nname = 'a'\nhave = []", "library 'a': no key 'have': one of has, name, rules"),
         ("[[library]]\nname = 'a'\nrules = [{kind = 'gemm'}]", "library 'a', rule 1: needs 'match'"),
         ("[[library]]\nname = 'a'\nrules = [{match = 'x'}]", "library 'a', rule 1: needs 'kind'"),
-        ("[[library]]\nname = 'a'\nrules = [{match = 'x', kind = 'gem'}]", "no kind 'gem': one of gemm"),
+        ("[[library]]\nname = 'a'\nrules = [{match = 'x', kind = 'gem'}]", "no kind 'gem'; did you mean gemm"),
         ("[[library]]\nname = 'a'\nrules = [{match = '(', kind = 'gemm'}]", "is no regular expression"),
         ("[[library]]\nname = 'a'\nrules = [{match = 'x', also = '[', kind = 'gemm'}]", "'[' is no regular"),
         ("[[library]]\nname = 'a'\nrules = [{match = 3, kind = 'gemm'}]", "needs 'match', a text"),
         ("[[library]]\nname = 'a'\nrules = [{match = 'x', kind = 'gemm', tensor_cores = 1}]", "true or false"),
-        ("[[library]]\nname = 'a'\nrules = [{match = 'x', kind = 'gemm', use = 1}]", "no 'use' there"),
+        ("[[library]]\nname = 'a'\nrules = [{match = 'x', kind = 'gemm', use = 1}]", "no key 'use'"),
         ("[[tensor_cores]]\nmatch = 'x'", "tensor_cores 1: 'used' is true or false"),
     ],
 )  # fmt: skip
@@ -194,13 +194,13 @@ def test_a_pattern_finds_what_its_expression_finds(text, name):
         expression = re.compile(text)
     except re.error:
         assume(False)
-    assert Pattern(text).found(name) == (expression.search(name) is not None)
+    assert Pattern(text).matches(name) == (expression.search(name) is not None)
 
 
 @pytest.mark.parametrize("text", ["(?i)a|B", r"(a)|\1b", r"(?P<n>a)|b(?P=n)?", "(?x) a | b"])
 def test_a_pattern_that_hangs_together_is_not_taken_apart(text):
     for name in ("A", "b", "a b", "xb", "", "c"):
-        assert Pattern(text).found(name) == (re.search(text, name) is not None)
+        assert Pattern(text).matches(name) == (re.search(text, name) is not None)
 
 
 def seconds(function):
@@ -213,7 +213,7 @@ def seconds(function):
 @pytest.mark.slow
 def test_long_names_take_no_time():
     """Of 100 kB, whatever is repeated in them: all that rules look for."""
-    known = built_in()
+    known = built_in_rules()
     words = {word for library in known.libraries for word in (*library.has, *library.begins)}
     words |= {
         re.sub(r"\W", "", rule.match.text)[:40] for one in known.libraries for rule in one.rules

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 import bridge
 from bridge.analyze import kinds
-from bridge.analyze.roles import is_communication
+from bridge.analyze.kinds import is_communication
 from bridge.cli import main
-from bridge.join.choices import Choices
+from bridge.join.options import AttributionOptions
 from bridge.knowledge import kernels
 from importers import frames
 
@@ -64,7 +64,7 @@ def made(tmp_path) -> Path:
 
 def told(joined):
     """Return (activity, what it is, or None of no kernel) of every row, by its demangled name."""
-    for row in joined.report.activities.to_dict("records"):
+    for row in joined.capture.activities.to_dict("records"):
         is_kernel = row["kind"] == "kernel"
         yield row, kernels.kinds_of([row["full_name"]])[0] if is_kernel else None
 
@@ -154,7 +154,7 @@ def test_names_that_are_not_recorded_are_no_kernel_s_library():
     class Bare:
         kernel_rules = None
 
-        class report:  # noqa: N801
+        class capture:  # noqa: N801
             activities = frames.frame(
                 "activities",
                 {
@@ -175,7 +175,7 @@ OWN = "[[library]]\nname = 'ours'\nrules = [{ match = '^mine$', kind = 'fft' }]\
 
 def shown(*words, env=None):
     done = CliRunner().invoke(main, ["report", *map(str, words)], env=env)
-    return done.exit_code, done.output
+    return done.exit_code, done.stdout + done.stderr
 
 
 @pytest.mark.slow
@@ -193,7 +193,7 @@ def test_rules_of_the_user_by_option_and_by_environment(made, tmp_path):
     assert "other" in shown(*asked)[1]
     rules = kernels.rules(OWN)
     assert "fft" in set(bridge.load(made, kernel_rules=rules).by("kind")["kind"])
-    assert Choices(kernel_rules=rules).kernel_rules is rules
+    assert AttributionOptions(kernel_rules=rules).kernel_rules is rules
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections import Counter, defaultdict
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +18,7 @@ NAMES = (
 SOME = NAMES if NIGHT else ("alexnet", "gpu-user-annotation", "sampled-rank0")
 WITH_IDS = ("llm-ns-resolution", "resnet50-workers0", "resnet50-workers4")  # where they are an op's
 RANGES = ("cpu_op", "user_annotation", "Operator")
+ENGINE = re.compile(r"Backward\d*$|AccumulateGrad|CopySlices|evaluate_function")
 CALLS = ("cuda_runtime", "cuda_driver", "Runtime")
 KERNELS, COPIES, FILLS = ("kernel", "Kernel"), ("gpu_memcpy", "Memcpy"), ("gpu_memset", "Memset")
 
@@ -68,8 +70,30 @@ def stacks(found: list[dict]) -> dict[int, list[dict]]:
         start, end = spans.get(tid, np.empty((2, 0)))
         rows = np.flatnonzero((start <= at) & (at < end)).tolist()
         rows.sort(key=lambda row: (start[row], -end[row], row))
-        around[call["args"]["correlation"]] = [threads[tid][row][2] for row in rows]
+        stack = [threads[tid][row] for row in rows]
+        others = [every for other, every in threads.items() if other != tid]
+        around[call["args"]["correlation"]] = [e for _, _, e in (*caller(stack, others), *stack)]
     return around
+
+
+def is_of_library(event: dict) -> bool:
+    return event["cat"] != "user_annotation" and not event["name"].startswith("ProfilerStep#")
+
+
+def caller(stack: list[tuple], others: list[list[tuple]]) -> list[tuple]:
+    """Return the ranges around a node of autograd on the one thread that waits for it."""
+    if not stack or not ENGINE.search(stack[0][2]["name"]):
+        return []
+    start, end, node = stack[0]
+    offers = []
+    for every in others:
+        around = [r for r in every if r[0] <= start and r[1] >= end and r[:2] != (start, end)]
+        around = [r for r in around if r[2]["pid"] == node["pid"]]
+        if around and not any(is_of_library(r[2]) for r in around):
+            offers.append(sorted(around, key=lambda r: (r[0], -r[1])))
+    if len(offers) > 1:
+        offers = [o for o in offers if any("backward" in r[2]["name"].lower() for r in o)]
+    return offers[0] if len(offers) == 1 else []
 
 
 def device_times(found: list[dict]) -> tuple[Counter, Counter, Counter]:

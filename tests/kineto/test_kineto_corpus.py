@@ -48,7 +48,8 @@ def test_kernels_per_name(name, traces):
     short = Counter()
     for kernel, (count, *_) in expected.items():
         short[short_name(kernel)] += count
-    assert dict(zip(*(joined.by("kernel")[c] for c in ("kernel", "count")), strict=True)) == short
+    table = joined.by("kernel", kernel_names="short")
+    assert dict(zip(*(table[c] for c in ("kernel", "count")), strict=True)) == short
 
 
 @every
@@ -71,7 +72,7 @@ def test_copies_and_fills(name, traces):
 @every
 def test_events_are_where_and_when_they_were(name, traces):
     joined, events = traces(name)
-    report = joined.report
+    report = joined.capture
     first = report.facts[0].epoch_ns
     for table, categories in (("ranges", plain.RANGES), ("launches", plain.CALLS)):
         found, frame = plain.of(events, categories), getattr(report, table)
@@ -134,7 +135,7 @@ def test_backward_ops_lead_to_the_forward_ops_that_the_profilers_arrows_do(trace
     """But those whose forward op lies in a range that the program called ``## backward ##``: its work counts as backward."""
     joined, events = traces("llm-ns-resolution")
     ends = {e["id"]: e for e in events if e.get("cat") == "fwdbwd" and e["ph"] == "f"}
-    ranges, directions = joined.report.ranges, joined.attributed.directions
+    ranges, directions = joined.capture.ranges, joined.attributed.directions
     nodes = joined.attributed.attribution.nesting.first_nodes(len(ranges))
     path = joined.by("range").set_index(["thread", "start_ns"])["path"]
     where = ranges[["thread", "start"]].to_numpy().tolist()
@@ -142,7 +143,7 @@ def test_backward_ops_lead_to_the_forward_ops_that_the_profilers_arrows_do(trace
     found = Counter()
     for event in (e for e in events if e.get("cat") == "fwdbwd" and e["ph"] == "s"):
         forward, backward = (
-            row[e["tid"], plain.ns(e["ts"]) - joined.report.facts[0].epoch_ns]
+            row[e["tid"], plain.ns(e["ts"]) - joined.capture.facts[0].epoch_ns]
             for e in (event, ends[event["id"]])
         )
         called_so = "## backward ##" in path[tuple(where[forward])]
@@ -162,11 +163,11 @@ def test_shapes_and_types_of_inputs(traces):
 
 
 def test_what_a_trace_says_of_its_gpu_and_its_run(traces):
-    report = traces("alexnet")[0].report
+    report = traces("alexnet")[0].capture
     [gpu] = report.devices.to_dict("records")
     assert (gpu["gpu"], gpu["name"], gpu["sm_count"]) == (0, "NVIDIA A100-PG509-200", 108)
     assert (gpu["warps_per_sm"], gpu["compute_major"], gpu["shared_per_sm"]) == (64, 8, 167_936)
-    facts = traces("sampled-rank0")[0].report.facts[0]
+    facts = traces("sampled-rank0")[0].capture.facts[0]
     assert facts.metadata == {"record_shapes": 1, "rank": 0, "world_size": 128, "backend": "nccl"}
     assert (facts.product, facts.schema) == ("PyTorch profiler", "1")
 
@@ -174,7 +175,7 @@ def test_what_a_trace_says_of_its_gpu_and_its_run(traces):
 def test_waits_are_those_of_the_device(traces):
     joined, events = traces("alexnet")
     syncs = plain.of(events, ("cuda_sync",))
-    waits = joined.report.waits
+    waits = joined.capture.waits
     kinds = {"Stream Sync": "stream", "Context Sync": "context", "Stream Wait Event": "stream_wait",
              "Event Sync": "event"}  # fmt: skip
     assert waits["kind"].astype(object).tolist() == [
@@ -202,10 +203,10 @@ def test_estimates_of_occupancy_are_kinetos(name, traces):
     joined, events = traces(name)
     found = Occupancy.of(joined.attributed)
     if name in UNDESCRIBED:
-        assert (joined.report.devices["sm_count"] == -1).all()
+        assert (joined.capture.devices["sm_count"] == -1).all()
         assert np.isnan(found.percent).all()
         return
-    kernels = (joined.report.activities["kind"] == "kernel").to_numpy()
+    kernels = (joined.capture.activities["kind"] == "kernel").to_numpy()
     columns = (found.blocks_per_sm, found.warps_per_sm, found.percent)
     without_blocks = 0
     for event, blocks, warps, percent in zip(

@@ -70,7 +70,7 @@ def test_every_figure_is_that_of_its_definition(tmp_path, found):
         for key, *rest in zip(*(by_kernel[c] for c in ("kernel", "count", "total_ns", "min_ns", "max_ns")), strict=True)
     } == plain.totals(plain.of(read, plain.KERNELS))  # fmt: skip
     work = plain.of(read, plain.KERNELS + plain.COPIES + plain.FILLS)
-    assert len(joined.op_kernels) == len(joined.report.activities) == len(work)
+    assert len(joined.op_kernels) == len(joined.capture.activities) == len(work)
     assert joined.totals["gpu_ns"] == sum(plain.ns(e["dur"]) for e in work)
 
 
@@ -163,10 +163,10 @@ def test_two_processes_and_their_devices(tmp_path):
     properties = [{"id": 0, "name": "first"}, {"id": 1000, "name": "second"}]
     path = made.write(tmp_path / "t.json", made.trace(events, deviceProperties=properties))
     joined = bridge.load(path)
-    process = [p // 2**24 if p >= 0 else p for p in joined.report.activities["process"].tolist()]
+    process = [p // 2**24 if p >= 0 else p for p in joined.capture.activities["process"].tolist()]
     assert process == [100, 200, 200, -1]
     assert joined.op_kernels["op"].tolist()[:2] == ["a", "b"]
-    devices = joined.report.devices.set_index("process")["name"]
+    devices = joined.capture.devices.set_index("process")["name"]
     assert devices[100 * 2**24] == "first"
     assert devices[200 * 2**24] == "second"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from importers.kineto.events import LATEST, UNKNOWN, integers, nanoseconds
+from importers.kineto.events import MAX_NS, UNKNOWN, integers, nanoseconds
 
 decimals = st.decimals(-(10**15), 10**16, allow_nan=False, allow_infinity=False, places=6)
 
@@ -22,7 +22,7 @@ def test_microseconds_become_nanoseconds_exactly(values):
     for value, ns in zip(values, found, strict=True):
         if isinstance(value, int | Decimal):
             exact = int((Decimal(value) * 1000).to_integral_value(ROUND_HALF_UP))
-            assert ns == (exact if abs(exact) < LATEST else UNKNOWN)
+            assert ns == (exact if abs(exact) < MAX_NS else UNKNOWN)
         elif value is None:
             assert ns == UNKNOWN
 

@@ -41,9 +41,9 @@ def test_a_report_drawn_and_read_again_has_every_figure(name, again):
     for view in VIEWS:
         assert same(one.by(view), other.by(view)), view
     for kind in ("ranges", "launches", "activities"):
-        assert len(getattr(one.report, kind)) == len(getattr(other.report, kind))
+        assert len(getattr(one.capture, kind)) == len(getattr(other.capture, kind))
     for column in ("grid_x", "block_x", "registers", "bytes", "stream"):
-        pair = (sorted(frames.ints(j.report.activities, column)) for j in (one, other))
+        pair = (sorted(frames.ints(j.capture.activities, column)) for j in (one, other))
         assert next(pair) == next(pair)
 
 
@@ -73,7 +73,7 @@ def test_unified_memorys_copies_lose_that_word(again):
 
 def test_graphs_recorded_as_a_whole_are_graphs_again(again):
     one, other = again("torch-compile-graphs")
-    graphs = [j.report.activities.query("kind == 'graph'") for j in (one, other)]
+    graphs = [j.capture.activities.query("kind == 'graph'") for j in (one, other)]
     assert len(graphs[0]) == len(graphs[1]) > 0
     assert sorted(graphs[0]["name"]) == sorted(graphs[1]["name"])
 
@@ -116,4 +116,4 @@ def test_two_ranks_are_one_report(tmp_path):
     joined = bridge.load(*files)
     table = joined.by("op").set_index("op")
     assert table.loc["aten::mm", ["calls", "kernels", "gpu_self_ns"]].tolist() == [2, 2, 24_690]
-    assert [facts.metadata["rank"] for facts in joined.report.facts] == [0, 1]
+    assert [facts.metadata["rank"] for facts in joined.capture.facts] == [0, 1]

@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import strategies as st
 from join.programs import Program, elsewhere, instants, programs, report_of, threads
 
-from bridge.analyze.memory import Held
-from bridge.join.attributed import Attributed
+from bridge.analyze.memory import MemoryUsage
+from bridge.join.attributed import AttributedCapture
 from importers import frames
-from importers.report import Report
+from importers.capture import Capture
 from memory.brute import Event, Replay
 
 
@@ -28,12 +28,12 @@ class History:
         return Replay(self.events, self.program.ranges, self.program.calls)
 
     @cached_property
-    def report(self) -> Report:
+    def capture(self) -> Capture:
         return replace(report_of(self.program), memory=memory_of(self.events))
 
     @cached_property
-    def held(self) -> Held:
-        return Held.of(Attributed.of(self.report))
+    def held(self) -> MemoryUsage:
+        return MemoryUsage.of(AttributedCapture.of(self.capture))
 
 
 def memory_of(events):

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import bridge
-from bridge.analyze.memory import Held, by_category
+from bridge.analyze.memory import MemoryUsage, by_category
 from bridge.analyze.memory.categories import CATEGORIES, Categories
 from bridge.cli import main
 from importers import frames
@@ -22,18 +22,18 @@ TRAINING = DATA / "training.pt.trace.json.gz"
 
 
 @pytest.fixture(scope="module")
-def held() -> Held:
-    return Held.of(bridge.load(TRAINING).attributed)
+def held() -> MemoryUsage:
+    return MemoryUsage.of(bridge.load(TRAINING).attributed)
 
 
-def sorted_by_torch(held: Held) -> dict[int, str]:
+def sorted_by_torch(held: MemoryUsage) -> dict[int, str]:
     """Return what PyTorch takes each allocation for, by the event that makes it."""
     said = json.loads(gzip.decompress((DATA / "training.categories.json.gz").read_bytes()))
     found = {(time, address, size): category for time, address, size, category in said}
     assert len(found) == len(said)
     made = np.flatnonzero(held.is_made)
-    time = held.events.time[made] + held.joined.report.facts[0].epoch_ns
-    address = frames.ints(held.joined.report.memory, "address")[held.events.row[made]]
+    time = held.events.time[made] + held.attributed.capture.facts[0].epoch_ns
+    address = frames.ints(held.attributed.capture.memory, "address")[held.events.row[made]]
     events = zip(*(c.tolist() for c in (time, address, held.size[made])), strict=True)
     of = dict(zip(events, made.tolist(), strict=True))
     assert found.keys() == of.keys()
@@ -62,7 +62,7 @@ def test_pytorch_sorts_the_tensors_of_a_training_alike(held):
     expected |= {("autograd detail", "unknown"), ("unknown", "input")}
     assert both.keys() - set(alike) == expected
     assert both["unknown", "input"] < 100  # bytes
-    in_optimizer = held.joined.report.ranges["name"].astype(str)
+    in_optimizer = held.attributed.capture.ranges["name"].astype(str)
     assert in_optimizer.str.startswith("Optimizer.step").any()
 
 
@@ -161,9 +161,9 @@ def by_hand(path: Path, *, ops: bool = True) -> Path:
 
 @pytest.mark.slow
 def test_each_rule_by_hand(tmp_path):
-    held = Held.of(bridge.load(by_hand(tmp_path / "hand.json")).attributed)
+    held = MemoryUsage.of(bridge.load(by_hand(tmp_path / "hand.json")).attributed)
     found = Categories(held)
-    address = frames.ints(held.joined.report.memory, "address")[held.events.row]
+    address = frames.ints(held.attributed.capture.memory, "address")[held.events.row]
     of = {int(a): CATEGORIES[c] for a, c in zip(address, found.of_event, strict=True)}
     expected = {n: name for n, (name, made, over) in enumerate(TENSORS) if max(made, over) >= 0}
     assert {n: (of[n], expected[n]) for n in expected if of[n] != expected[n]} == {}
@@ -174,7 +174,7 @@ def test_each_rule_by_hand(tmp_path):
 
 
 def test_without_operators_only_what_a_call_is_done_with_is_known(tmp_path):
-    held = Held.of(bridge.load(by_hand(tmp_path / "hand.json", ops=False)).attributed)
+    held = MemoryUsage.of(bridge.load(by_hand(tmp_path / "hand.json", ops=False)).attributed)
     assert set(np.unique(Categories(held).of_life)) <= {
         CATEGORIES.index("temporary"),
         CATEGORIES.index("unknown"),
@@ -202,14 +202,14 @@ def test_the_output_in_the_docs():
 @pytest.mark.slow
 def test_ranks_with_one_number_are_kept_apart(tmp_path):
     """In containers every process may be number 1: of two that are, each has its own passes and steps."""
-    one = Held.of(bridge.load(by_hand(tmp_path / "hand.json")).attributed)
+    one = MemoryUsage.of(bridge.load(by_hand(tmp_path / "hand.json")).attributed)
     trace = json.loads((tmp_path / "hand.json").read_text())
     for event in trace["traceEvents"]:
         event["ts"] += 333
     (tmp_path / "later.json").write_text(json.dumps(trace))
-    both = Held.of(bridge.load(tmp_path / "hand.json", tmp_path / "later.json").attributed)
+    both = MemoryUsage.of(bridge.load(tmp_path / "hand.json", tmp_path / "later.json").attributed)
     found = Categories(both)
     alone = np.sort(Categories(one).of_event)
     for report in (0, 1):
-        ours = frames.ints(both.joined.report.memory, "report")[both.events.row] == report
+        ours = frames.ints(both.attributed.capture.memory, "report")[both.events.row] == report
         assert np.array_equal(np.sort(found.of_event[ours]), alone)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bridge.analyze.memory.flow import EARLIER, OTHER, Flow, Panel
+from bridge.analyze.memory.flow import BEFORE_COLOR, OTHER_COLOR, Flow, FlowPanel
 from bridge.render.memory_plots import flow_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -17,12 +17,12 @@ WIDTH = 1400 - 90 - 230  # of the map: the drawing's, without both margins
 PANEL = 40 + 420 + 18 + 90 + 60  # title, map, gap, curve, axis
 
 
-def panel(color: int = 0) -> Panel:
+def panel(color: int = 0) -> FlowPanel:
     """Return a panel of 100 ns and 200 bytes, with one allocation in the second quarter of both."""
     tile = {"start": 25, "end": 50, "low": 50, "high": 100, "address": 4096, "bytes": 50}
     tile |= {"count": 1, "op": "mm", "color": color, "lifetime": 25}
     curve = pd.DataFrame({"time": [25, 50], "used": [50, 0]})
-    return Panel("GPU 0", 0, 100, 200, pd.DataFrame([tile]), curve, 25, 50, "mm", 0)
+    return FlowPanel("GPU 0", 0, 100, 200, pd.DataFrame([tile]), curve, 25, 50, "mm", 0)
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +67,8 @@ def test_the_curve_lies_under_the_map(drawing) -> None:
     ("color", "shown"),
     [
         (0, ["mm"]),
-        (OTHER, ["mm", "other ops"]),
-        (EARLIER, ["mm", "from before the capture"]),
+        (OTHER_COLOR, ["mm", "other ops"]),
+        (BEFORE_COLOR, ["mm", "from before the capture"]),
     ],
 )
 def test_the_legend_names_the_ops_and_what_else_is_drawn(color, shown) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import bridge
 import importers
-from bridge.analyze.memory import Held, by_event, by_op, summary
+from bridge.analyze.memory import MemoryUsage, by_event, by_op, summary
 from importers import frames
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,7 @@ def test_a_trace_by_hand(trace):
     assert table["bytes"].tolist() == [100, 400, 400, 8, 100]
     assert table["operation"].tolist() == [0, 0, 1, 0, 1]
     assert table["reserved"].tolist() == [2000, 4000, 4000, -1, 1000]
-    held = Held.of(bridge.load(trace).attributed)
+    held = MemoryUsage.of(bridge.load(trace).attributed)
     gpu, host = summary(held).to_dict("records")
     assert (gpu["device"], gpu["memory"], gpu["before_bytes"]) == (3, "device", 500)
     assert (gpu["peak_bytes"], gpu["peak_op"]) == (1000, "aten::inner")
@@ -93,7 +93,7 @@ def test_running_totals_are_those_that_pytorch_itself_wrote(tmp_path):
     line = [sys.executable, "-c", SCRIPT, str(path)]
     subprocess.run(line, check=True, capture_output=True, timeout=300)
     joined = bridge.load(path)
-    held, table = Held.of(joined.attributed), joined.report.memory
+    held, table = MemoryUsage.of(joined.attributed), joined.capture.memory
     said = frames.ints(table, "allocated")[held.events.row]
     assert len(table) > 100
     assert np.array_equal(held.used, said)

@@ -17,7 +17,15 @@ from read_once import reading_once
 
 import bridge
 import importers
-from bridge.analyze.memory import Held, alive_at_peak, by_allocation, by_event, by_op, flow, summary
+from bridge.analyze.memory import (
+    MemoryUsage,
+    alive_at_peak,
+    by_allocation,
+    by_event,
+    by_op,
+    flow,
+    summary,
+)
 from bridge.cli import main
 from bridge.render.memory_plots import flow_svg
 from importers import frames
@@ -117,8 +125,8 @@ def newest(tmp_path_factory):
     return filled(path, COLUMNS["3.16.1"], rows(pool=True))
 
 
-def held_of(path) -> Held:
-    return Held.of(bridge.load(path).attributed)
+def held_of(path) -> MemoryUsage:
+    return MemoryUsage.of(bridge.load(path).attributed)
 
 
 def test_a_program_by_hand(export):
@@ -181,7 +189,7 @@ def test_a_report_without_the_table_says_what_to_do(tmp_path):
     assert "Traceback" not in shown.output
 
 
-READ: dict[object, importers.Report] = {}
+READ: dict[object, importers.Capture] = {}
 
 
 @pytest.mark.parametrize("by", ["op", "allocation", "alive", "step", "trace", "summary"])
@@ -201,10 +209,12 @@ def test_every_table_in_every_format(newest, by, form):
 def test_some_time_is_counted_alone_and_totals_stay_the_wholes(newest):
     path = newest
     whole = by_event(held_of(path)).set_index("trace")
-    part = by_event(Held.of(bridge.load(path).within(range_name="<inner> & 'co'").attributed))
+    part = by_event(
+        MemoryUsage.of(bridge.load(path).within(range_name="<inner> & 'co'").attributed)
+    )
     assert part["bytes"].tolist() == [8 * MIB, 8 * MIB, MIB]
     assert part.set_index("trace").equals(whole.loc[part["trace"]])
-    step = by_event(Held.of(bridge.load(path).within(steps=(0, 0)).attributed))
+    step = by_event(MemoryUsage.of(bridge.load(path).within(steps=(0, 0)).attributed))
     assert len(step) == len(whole) - 1  # the last is after the step
     late = CliRunner().invoke(
         main, ["memory", str(path), "--from", "1600ns", "--by", "trace", "--format", "csv"]
@@ -233,7 +243,7 @@ def test_the_drawing_has_a_rectangle_for_each_allocation(newest, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory) -> Held:
+def many(tmp_path_factory) -> MemoryUsage:
     """A hundred thousand allocations of one op, their lengths and sizes by a fixed rule."""
     path = program(tmp_path_factory.mktemp("many") / "made.sqlite")
     count = 100_000
@@ -267,10 +277,10 @@ def test_a_hundred_thousand_allocations_are_drawn_small_ones_together(many):
     lives = by_allocation(many)
     assert panel.tiles["count"].sum() == len(lives) > 90_000
     assert panel.tiles["bytes"].sum() == lives["bytes"].sum()
-    assert len(panel.tiles) <= 2 * flow.MOST
+    assert len(panel.tiles) <= 2 * flow.MAX_RECTANGLES
     assert panel.tiles["high"].max() <= panel.height
     assert panel.peak_bytes == panel.curve["used"].max()
     text = flow_svg(drawn)
     assert len(text.encode()) < 10 << 20
-    assert len(re.findall(r"<rect class=\"c", text)) < 2 * flow.MOST + 20
+    assert len(re.findall(r"<rect class=\"c", text)) < 2 * flow.MAX_RECTANGLES + 20
     assert f"{panel.grouped} least of them" in text

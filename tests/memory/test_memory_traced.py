@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 
 import bridge
-from bridge.analyze.dialects import drawn
-from bridge.analyze.memory import Held
-from bridge.analyze.time_range import between
+from bridge.analyze.dialects import draw
+from bridge.analyze.memory import MemoryUsage
+from bridge.analyze.time_range import clock_window
 from bridge.analyze.timeline import Selection, parts, timeline
 from bridge.analyze.timeline.host import curve_name
 from importers import frames
@@ -41,8 +41,8 @@ def sampled(made) -> dict:
 @given(histories())
 def test_curves_are_what_was_held(history):
     held = history.held
-    found = sampled(timeline(held.joined))
-    table, groups = history.report.memory, held.events.row[held.events.groups]
+    found = sampled(timeline(held.attributed))
+    table, groups = history.capture.memory, held.events.row[held.events.groups]
     kinds = [frames.MEMORY_KINDS[code] for code in frames.codes(table["kind"])[groups].tolist()]
     count = 0
     for group, kind in enumerate(kinds):
@@ -92,13 +92,13 @@ def test_curves_lie_on_the_device_or_the_process(exported):
 @pytest.mark.slow
 def test_a_part_of_a_trace_begins_with_what_was_held(exported):
     joined = bridge.load(exported).attributed
-    held = Held.of(joined)
+    held = MemoryUsage.of(joined)
     whole = sampled(timeline(joined))
     [key] = [k for k in whole if k[3] == "device memory used (bytes)"]
-    first, last = (int(held.events.time[n]) + 1 - joined.report.began for n in (1, 3))
-    part = sampled(timeline(joined, Selection((between(joined, first, last),))))[key]
-    before = [v for t, v in whole[key] if t - joined.report.began < first]
-    inside = [v for t, v in whole[key] if first <= t - joined.report.began < last]
+    first, last = (int(held.events.time[n]) + 1 - joined.capture.began for n in (1, 3))
+    part = sampled(timeline(joined, Selection((clock_window(joined, first, last),))))[key]
+    before = [v for t, v in whole[key] if t - joined.capture.began < first]
+    inside = [v for t, v in whole[key] if first <= t - joined.capture.began < last]
     assert [v for _, v in part] == [before[-1], *inside]
     assert not timeline(joined, Selection(slim=True)).counters
 
@@ -108,7 +108,7 @@ def test_many_events_keep_the_peak(tmp_path):
     device = training(steps=900)
     joined = bridge.load(written(tmp_path / "s.pickle", snapshot(device))).attributed
     [used] = [v for k, v in sampled(timeline(joined)).items() if "used" in k[3]]
-    assert len(used) <= 2 * parts.BINS + 2 < len(joined.report.memory)
+    assert len(used) <= 2 * parts.BINS + 2 < len(joined.capture.memory)
     assert max(v for _, v in used) == device.peak
     assert used[-1][1] == device.used
 
@@ -130,10 +130,10 @@ def chrome(joined, path, **how) -> list[dict]:
 )
 def test_counters_in_every_dialect(dialect, device, host, exported, tmp_path):
     joined = bridge.load(exported)
-    held = Held.of(joined.attributed)
+    held = MemoryUsage.of(joined.attributed)
     events = [e for e in chrome(joined, tmp_path / "t.json", dialect=dialect) if e["ph"] == "C"]
     for name, kind in ((device, 2), (host, 1)):
-        own = frames.codes(joined.report.memory["kind"])[held.events.row[held.events.groups]]
+        own = frames.codes(joined.capture.memory["kind"])[held.events.row[held.events.groups]]
         [group] = np.flatnonzero(own == kind)
         used = held.used[held.group == group].tolist()
         assert [e["args"]["value"] for e in events if e["name"] == name][1:] == used
@@ -143,13 +143,15 @@ def test_counters_in_every_dialect(dialect, device, host, exported, tmp_path):
 def test_pytorchs_instants_are_read_back_as_they_were(tmp_path):
     joined = bridge.load(TRAINING)
     joined.export_trace(tmp_path / "t.json", dialect="torch")
-    first, second = (Held.of(j.attributed) for j in (joined, bridge.load(tmp_path / "t.json")))
+    first, second = (
+        MemoryUsage.of(j.attributed) for j in (joined, bridge.load(tmp_path / "t.json"))
+    )
     assert len(first.events) == len(second.events) > 1000
     for column in ("time", "is_release"):
         assert np.array_equal(getattr(first.events, column), getattr(second.events, column))
     for column in ("used", "size", "base"):
         assert np.array_equal(getattr(first, column), getattr(second, column))
-    said = frames.ints(joined.report.memory, "allocated")[first.events.row]
+    said = frames.ints(joined.capture.memory, "allocated")[first.events.row]
     assert np.array_equal(said, first.used)
     one = next(
         e for e in chrome(joined, tmp_path / "u.json", dialect="torch") if e["name"] == "[memory]"
@@ -177,13 +179,13 @@ def test_pytorchs_totals_are_of_a_device_with_all_its_kinds(exported, tmp_path):
          "memKind": 4, "memoryOperationType": op, "correlationId": 1} for op in (0, 1)
     ])  # fmt: skip
     joined = bridge.load(events)
-    held = Held.of(joined.attributed)
+    held = MemoryUsage.of(joined.attributed)
     shown = [
         e for e in chrome(joined, tmp_path / "t.json", dialect="torch") if e["name"] == "[memory]"
     ]
     assert sorted(e["args"]["Bytes"] for e in shown) == sorted(held.change.tolist())
     assert -1 in [e["args"]["Bytes"] for e in shown]
-    process = frames.ints(joined.report.memory, "process")[held.events.row].tolist()
+    process = frames.ints(joined.capture.memory, "process")[held.events.row].tolist()
     group = held.group.tolist()
     owner = {
         group[n]: process[n] for n in range(len(group))
@@ -202,7 +204,7 @@ def test_pytorchs_totals_are_of_a_device_with_all_its_kinds(exported, tmp_path):
 def test_no_memory_no_curves(tmp_path):
     joined = bridge.load(program(tmp_path / "made.sqlite"))
     for dialect in ("native", "torch", "mxnet"):
-        made = drawn(joined.attributed, dialect)
+        made = draw(joined.attributed, dialect)
         assert not made.instants
         assert not [s for s in made.counters for name in s.name.names if "emory" in name]
 
@@ -214,7 +216,7 @@ def test_perfetto_sees_every_value(name, tmp_path, trace_processor):
         written(tmp_path / "s.pickle", snapshot(training(), training(seed=1, number=1)))
     )
     joined.export_trace(tmp_path / name)
-    held = Held.of(joined.attributed)
+    held = MemoryUsage.of(joined.attributed)
     found = trace_processor(tmp_path / name).query(
         "select t.name as name, t.id as track, c.value as value from counter c join track t on t.id = c.track_id"
         " where t.name like '%memory%' order by t.id, c.ts"

@@ -42,7 +42,7 @@ def running_totals_ops_and_sizes(history):
 
 def every_allocation_lives_as_long_as_the_replay_says(history):
     table, brute = by_allocation(history.held), history.replay
-    began = history.report.began
+    began = history.capture.began
 
     def time(row):
         return -1 if row is None else history.events[row].time - began
@@ -82,7 +82,7 @@ def peaks_and_what_is_alive_then(history):
         if top > brute.base[group]:
             assert (row["peak_op"], row["peak_ns"]) == (
                 brute.op(at),
-                history.events[at].time - history.report.began,
+                history.events[at].time - history.capture.began,
             )
         else:
             assert row["peak_ns"] == -1
@@ -137,7 +137,7 @@ def ops_add_up_to_the_whole(history):
 
 def steps_and_what_outlives_them(history):
     held, brute = history.held, history.replay
-    steps, table = held.joined.iterations, by_step(held, 1)
+    steps, table = held.attributed.iterations, by_step(held, 1)
     ends = {}
     for nth in range(len(steps)):
         home = int(steps.report[nth]), int(steps.process[nth])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from made_reports import MARK, PUSH_POP, Made, thread
 
-from bridge.analyze.memory.samples import Samples, by_op, by_sample
+from bridge.analyze.memory.samples import Samples, by_sample, samples_by_op
 from bridge.report import load
 
 BEGAN = 5_000
@@ -22,7 +22,7 @@ def test_samples_are_told_by_the_time_since_the_report_began_and_ops_by_their_pe
     assert by_sample(samples)[["trace", "time_ns", "op", "used_bytes"]].to_numpy().tolist() == [
         [0, 20, "small", 10], [1, 120, "large", 700], [2, 220, "none", 5], [3, 320, "large", 90],
     ]  # fmt: skip
-    table = by_op(samples)[["op", "samples", "peak_bytes"]]
+    table = samples_by_op(samples)[["op", "samples", "peak_bytes"]]
     assert table.to_dict("index") == {
         0: {"op": "large", "samples": 2, "peak_bytes": 700},
         1: {"op": "small", "samples": 1, "peak_bytes": 10},

@@ -9,11 +9,11 @@ from join.programs import Program, op_of
 from bridge.analyze.memory import by_category, by_op
 from bridge.analyze.memory import flow as flows
 from bridge.analyze.memory.categories import CATEGORIES, Categories
-from bridge.analyze.memory.usage import Held
-from bridge.analyze.timeline.host import of_memory
+from bridge.analyze.memory.usage import MemoryUsage
+from bridge.analyze.timeline.host import memory_curves
 from bridge.analyze.tracks import Tracks
 from bridge.render.memory_plots import PALETTE
-from bridge.report import Joined
+from bridge.report import Report
 from memory.brute import Event
 from memory.histories import History
 
@@ -65,24 +65,24 @@ def test_the_nine_ops_that_hold_most_have_colours_of_their_own():
 def test_the_curve_of_used_memory_begins_with_the_capture():
     """With 40 bytes from before, which an event at 30 tells of; the capture began at 0."""
     made = history([("a", 0, 50)], (20, 1, 100), (30, 2, -40))
-    assert made.report.facts[0].span[0] == 0
-    [used] = of_memory(made.held.joined, Tracks(made.report))
+    assert made.capture.facts[0].span[0] == 0
+    [used] = memory_curves(made.held.attributed, Tracks(made.capture))
     assert used.start.tolist() == [0, 20, 30]
     assert used.args["value"].tolist() == [40, 140, 100]
 
 
 def test_the_curve_of_used_memory_begins_with_an_event_from_before_the_capture():
     made = history([("a", 0, 50)], (-5, 1, 100), (30, 1, -100))
-    [used] = of_memory(made.held.joined, Tracks(made.report))
+    [used] = memory_curves(made.held.attributed, Tracks(made.capture))
     assert used.start.tolist() == [-5, -5, 30]
     assert used.args["value"].tolist() == [0, 100, 0]
 
 
 def test_of_a_part_of_the_time_the_peak_of_a_category_is_of_that_part():
     made = history([("a", 0, 20), ("b", 20, 40)], (1, 1, 100), (2, 2, 30), (30, 3, 1_000))
-    early = Joined(made.held.joined).within(range_name="a").attributed
-    for joined, peak in ((made.held.joined, 1_130), (early, 130)):
-        [row] = by_category(Held.of(joined)).to_dict("records")
+    early = Report(made.held.attributed).within(range_name="a").attributed
+    for joined, peak in ((made.held.attributed, 1_130), (early, 130)):
+        [row] = by_category(MemoryUsage.of(joined)).to_dict("records")
         assert (row["category"], row["peak_bytes"], row["end_bytes"]) == ("unknown", peak, 1_130)
 
 
@@ -91,5 +91,5 @@ def test_only_what_is_made_before_the_first_step_may_be_a_parameter():
     held = history(steps, (5, 1, 100), (15, 2, 100), (25, 3, 100)).held
     found = [CATEGORIES[code] for code in Categories(held).of_event]
     assert found == ["parameter", "unknown", "unknown"]
-    assert held.joined.iterations.start.tolist() == [10, 20]
+    assert held.attributed.iterations.start.tolist() == [10, 20]
     assert np.all(held.is_made)

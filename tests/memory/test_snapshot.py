@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import importers
 from bridge.analyze.memory import (
-    Held,
+    MemoryUsage,
     alive_at_peak,
     by_allocation,
     by_event,
@@ -27,9 +27,9 @@ from bridge.analyze.memory import (
     summary,
 )
 from bridge.cli import main
-from bridge.join.attributed import Attributed
+from bridge.join.attributed import AttributedCapture
 from importers import ReportError, frames
-from importers.snapshot import stacks
+from importers.snapshot import file
 from memory.snapshots import FORWARD, INTERNAL, LOSS, MAIN, Device, frame, snapshot, stack, training
 
 
@@ -39,8 +39,8 @@ def written(path, data):
     return path
 
 
-def held_of(path) -> Held:
-    return Held.of(Attributed.of(importers.load(path)))
+def held_of(path) -> MemoryUsage:
+    return MemoryUsage.of(AttributedCapture.of(importers.load(path)))
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_totals_are_those_of_the_allocator(name, device, tmp_path):
         assert row["peak_reserved_bytes"] == one.reserved
         alive = by_allocation(held).query("state == 'alive at the end' and device == @one.number")
         assert alive["bytes"].sum() == one.used
-    assert held.joined.report.facts[0].epoch_ns > 1_700_000_000 * 10**9
+    assert held.attributed.capture.facts[0].epoch_ns > 1_700_000_000 * 10**9
 
 
 def test_lines_of_the_program_are_ops(device, tmp_path):
@@ -177,7 +177,7 @@ def test_reserved_follows_segments(tmp_path):
     assert summary(held)["allocations"].tolist() == [3]
     assert by_op(held)["allocations"].sum() == len(by_allocation(held)) == 3
     assert len({first, second, third}) == 3
-    assert "no stacks" in held.joined.report.warnings[0]
+    assert "no stacks" in held.attributed.capture.warnings[0]
 
 
 MIB = 1 << 20
@@ -258,7 +258,7 @@ def test_out_of_memory_is_said_and_marked(device, tmp_path):
     done = CliRunner().invoke(main, ["memory", str(path), "--by", "summary"])
     assert done.exit_code == 0, done.output
     assert (
-        "out of memory once: 8589934592 bytes were asked of GPU 0 of which 1048576 were free"
+        "out of memory once: 8589934592 bytes were requested on GPU 0, which had 1048576 free"
         in done.stderr
     )
     assert "peak" in done.stdout
@@ -286,7 +286,7 @@ def test_every_table_and_drawing(device, tmp_path):
 def test_a_line_is_open_while_stacks_have_it():
     lines = np.array([[0, 1, -1], [0, 2, 3], [0, 2, -1], [-1, -1, -1]])
     stack_of, time = np.array([0, 0, 1, 2, 3, 0]), np.array([10, 20, 30, 40, 50, 60])
-    found = [tuple(row) for row in np.stack(stacks.ranges(stack_of, time, lines), axis=1).tolist()]
+    found = [tuple(row) for row in np.stack(file.ranges(stack_of, time, lines), axis=1).tolist()]
     assert sorted(found) == sorted(
         [(0, 10, 50), (1, 10, 30), (2, 30, 50), (3, 30, 40), (0, 60, 61), (1, 60, 61)]
     )
@@ -300,14 +300,14 @@ def test_ranges_of_stacks_hold_exactly_the_stack_of_each_entry(entries):
     for row, codes in enumerate(known):
         lines[row, : len(codes)] = codes
     stack_of = np.array([known.index(tuple(e)) for e in entries])
-    line, start, end = stacks.ranges(stack_of, 10 * np.arange(len(entries)), lines)
+    line, start, end = file.ranges(stack_of, 10 * np.arange(len(entries)), lines)
     for n, entry in enumerate(entries):
         assert line[(start <= 10 * n) & (10 * n < end)].tolist() == entry
 
 
 def test_which_lines_are_shown():
     def shown(*frames_of):
-        known = stacks.Stacks()
+        known = file.Stacks()
         known.of([[frame(*one) for one in frames_of]])
         return known.texts()
 
@@ -346,7 +346,7 @@ def test_nothing_in_a_pickle_is_run(protocol, tmp_path):
     path.write_bytes(
         pickle.dumps({"segments": [], "device_traces": [[Harm(harm)]]}, protocol=protocol)
     )
-    with pytest.raises(ReportError, match="nothing of it was run"):
+    with pytest.raises(ReportError, match="none of its code was run"):
         importers.load(path)
     assert not harm.exists()
 
@@ -374,7 +374,7 @@ def test_keys_are_no_tuples_a_million_deep(item, tmp_path):
     opening = {b"s": b"}", b"u": b"}(", b"d": b"("}[item]
     path = tmp_path / "s.pickle"
     path.write_bytes(b"\x80\x04" + opening + key + item + b".")
-    with pytest.raises(ReportError, match="a key that is no text"):
+    with pytest.raises(ReportError, match="a key that is not a text"):
         importers.load(path)
 
 
@@ -418,8 +418,8 @@ def test_what_does_not_fit_into_memory(device, tmp_path, monkeypatch):
     def full(*_):
         raise MemoryError
 
-    monkeypatch.setattr("importers.snapshot.file._unpickled", full)
-    with pytest.raises(ReportError, match="does not fit into memory"):
+    monkeypatch.setattr("importers.snapshot.file._unpickle", full)
+    with pytest.raises(ReportError, match="do not fit into memory"):
         importers.load(written(tmp_path / "s.pickle", snapshot(device)))
 
 

@@ -14,12 +14,12 @@ from click.testing import CliRunner
 from hypothesis import given
 
 import bridge
-from bridge.analyze.memory import Held, by_category, summary
-from bridge.analyze.memory import areas as stacking
-from bridge.analyze.memory.areas import Stack, Stacked, stacked
-from bridge.analyze.memory.categories import CATEGORIES, Categories, levels
+from bridge.analyze.memory import MemoryUsage, by_category, summary
+from bridge.analyze.memory import flow as stacking
+from bridge.analyze.memory.categories import CATEGORIES, Categories, category_levels
+from bridge.analyze.memory.flow import AreaPanel, StackedAreas, stacked_areas
 from bridge.cli import main
-from bridge.join.attributed import Attributed
+from bridge.join.attributed import AttributedCapture
 from bridge.render.memory_plots import IN_TORCH, as_torch, stacked_svg
 from importers import frames
 from memory.histories import histories
@@ -31,8 +31,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
-def held() -> Held:
-    return Held.of(bridge.load(TRAINING).attributed)
+def held() -> MemoryUsage:
+    return MemoryUsage.of(bridge.load(TRAINING).attributed)
 
 
 def plain_levels(held, found, group) -> list[list[int]]:
@@ -64,7 +64,7 @@ def test_levels_are_a_bag_per_category(history):
     held = history.held
     found = Categories(held)
     for group in range(len(held.events.groups)):
-        rows, level = levels(found, group)
+        rows, level = category_levels(found, group)
         assert np.array_equal(level[1:-1].sum(axis=1), held.used[rows])
         assert level[0].sum() == held.base[group]
         expected = np.array(plain_levels(held, found, group)).reshape(-1, len(CATEGORIES))
@@ -78,7 +78,7 @@ def test_levels_are_a_bag_per_category(history):
 
 @pytest.mark.slow
 def test_the_drawing_has_areas_axes_legend_and_the_peak(held):
-    tree = ET.fromstring(stacked_svg(stacked(held)))
+    tree = ET.fromstring(stacked_svg(stacked_areas(held)))
     areas = [p for p in tree.iter(f"{SVG}path") if p.get("fill")]
     shown = [p.find(f"{SVG}title").text.split(":")[0] for p in areas]
     assert set(shown) == set(by_category(held)["category"])
@@ -93,8 +93,8 @@ def test_the_drawing_has_areas_axes_legend_and_the_peak(held):
 
 def test_areas_lie_on_each_other(held):
     """The height of an area in pixels is that of its bytes, at every corner."""
-    [panel] = stacked(held).panels
-    tree = ET.fromstring(stacked_svg(stacked(held)))
+    [panel] = stacked_areas(held).panels
+    tree = ET.fromstring(stacked_svg(stacked_areas(held)))
     areas = [p for p in tree.iter(f"{SVG}path") if p.get("fill")]
     assert len(areas) == len(by_category(held)) > 1
     corner = re.compile(r"H([\d.]+)V([\d.-]+)")
@@ -112,9 +112,9 @@ def test_areas_lie_on_each_other(held):
 def test_many_events_are_thinned_and_keep_their_peaks(tmp_path, monkeypatch):
     device = training(steps=300)
     held = held_of(written(tmp_path / "s.pickle", snapshot(device)))
-    whole, thin = stacked(held, thin=False), stacked(held)
-    monkeypatch.setattr(stacking, "MOST", 100)
-    thinner = stacked(held)
+    whole, thin = stacked_areas(held, thin=False), stacked_areas(held)
+    monkeypatch.setattr(stacking, "MAX_TIMES", 100)
+    thinner = stacked_areas(held)
     assert len(whole.panels[0].time) == len(held.events) + 1
     for drawn, most in ((thin, 1_600), (thinner, 120)):
         [panel] = drawn.panels
@@ -126,13 +126,13 @@ def test_many_events_are_thinned_and_keep_their_peaks(tmp_path, monkeypatch):
 
 
 def test_the_json_is_what_pytorch_would_write(held):
-    times, sizes = json.loads(as_torch(stacked(held, thin=False)))
+    times, sizes = json.loads(as_torch(stacked_areas(held, thin=False)))
     assert len(times) == len(sizes) == len(set(times)) > 1_000
     assert times == sorted(times)
     assert {len(row) for row in sizes} == {9}
     assert {row[0] for row in sizes} == {0}
     assert max(map(sum, sizes)) <= held.used.max()
-    began = held.joined.report.facts[0].epoch_ns + held.joined.report.began
+    began = held.attributed.capture.facts[0].epoch_ns + held.attributed.capture.began
     assert times[0] == began // 1_000
 
 
@@ -146,7 +146,7 @@ def test_the_columns_of_the_json_are_in_pytorchs_order(held):
     }
     assert set(torchs) == set(CATEGORIES)
     assert sorted(torchs, key=torchs.__getitem__) == list(IN_TORCH)
-    found = stacked(held, thin=False)
+    found = stacked_areas(held, thin=False)
     _, sizes = json.loads(as_torch(found))
     [panel] = found.panels
     seen = set()
@@ -184,7 +184,7 @@ def test_commands(tmp_path):
     )
     table = json.loads(done.stdout)["rows"]
     assert {row["category"] for row in table} == set(by_category(
-        Held.of(bridge.load(TRAINING).within(steps=(1, 1)).attributed)
+        MemoryUsage.of(bridge.load(TRAINING).within(steps=(1, 1)).attributed)
     )["category"])  # fmt: skip
 
 
@@ -195,7 +195,7 @@ def test_commands(tmp_path):
 @given(histories())
 def test_what_is_held_before_is_as_if_it_were_released_after_all(history):
     """An address that nothing else uses: told of at first, or released at last, the levels between are the same."""
-    table = history.report.memory
+    table = history.capture.memory
     time = frames.ints(table, "time")
     one = {c: frames.ints(table, c)[[0]] for c in ("report", "process", "device")}
     held_one = {
@@ -204,14 +204,16 @@ def test_what_is_held_before_is_as_if_it_were_released_after_all(history):
         "kind": table["kind"].iloc[[0]].array,
     }
 
-    def with_one(when: int, operation: int) -> Held:
+    def with_one(when: int, operation: int) -> MemoryUsage:
         own = frames.frame(
             "memory",
             {**one, **held_one, "time": np.array([when]), "operation": np.array([operation]),
              "kind": frames.names(frames.codes(table["kind"])[[0]], frames.MEMORY_KINDS)},
         )  # fmt: skip
         parts = [own, table] if operation == frames.HELD else [table, own]
-        return Held.of(Attributed.of(replace(history.report, memory=frames.concat(parts))))
+        return MemoryUsage.of(
+            AttributedCapture.of(replace(history.capture, memory=frames.concat(parts)))
+        )
 
     first = with_one(int(time.min()) - 1, frames.HELD)
     last = with_one(int(time.max()) + 1, frames.RELEASE)
@@ -224,11 +226,11 @@ def test_what_is_held_before_is_as_if_it_were_released_after_all(history):
 def test_the_line_of_what_is_reserved_goes_from_the_first_time_at_which_it_is_known():
     level = np.zeros((3, len(CATEGORIES)), np.int64)
     level[:, 0] = [10, 20, 10]
-    panel = Stack(
+    panel = AreaPanel(
         title="GPU 0", start=0, end=100, time=np.array([0, 25, 50]), level=level,
         reserved=np.array([-1, 32, 64]), peak=25, peak_bytes=20, peak_op="mm",
     )  # fmt: skip
-    tree = ET.fromstring(stacked_svg(Stacked(("a.pickle",), (panel,), 0, 0)))
+    tree = ET.fromstring(stacked_svg(StackedAreas(("a.pickle",), (panel,), 0, 0)))
     [line] = [path for path in tree.iter(f"{SVG}path") if path.get("class") == "v"]
     most = 64 + 64 // 16  # bytes at the top of 420 pixels, from y = 80; 1080 pixels are 100 ns
     half, all_ = 500 - 32 * 420 / most, 500 - 64 * 420 / most

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 
+import pandas as pd
 import pytest
 from command import assert_misused, assert_refused, bridge
 from made_ncu import kernel, raw
@@ -36,7 +38,7 @@ def refused(path, *words):
         (HEAD, ["without a kernel"]),
         (HEAD.splitlines()[0], ["without a kernel"]),
         (HEAD.replace('"Device"', '"Invocations"'), ["summary", "--print-summary"]),
-        (raw([kernel("x" * 200_000)]), ["no sound CSV"]),
+        (raw([kernel("x" * 200_000)]), ["invalid CSV"]),
     ],
 )
 def test_csv(tmp_path, text, words):
@@ -74,11 +76,61 @@ def test_something_else_called_ncu_rep(tmp_path, data):
     refused(path)
 
 
-def test_without_the_library(corpus, monkeypatch):
+FAKE_NCU = """#!/bin/sh
+echo "$@" >>'{log}'
+{otherwise}
+"""
+
+
+def put_ncu(folder, monkeypatch, otherwise):
+    """Put an ncu on the PATH, alone, that writes down its arguments."""
+    here = folder / "bin"
+    here.mkdir()
+    (here / "ncu").write_text(FAKE_NCU.format(log=folder / "log", otherwise=otherwise))
+    (here / "ncu").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{here}:/usr/bin:/bin")
     monkeypatch.setitem(sys.modules, "ncu_report", None)
-    refused(
-        corpus / "ncu" / "simple-divergence.ncu-rep", "pip install 'nsight-bridge[ncu]'", "--csv"
+
+
+def test_with_neither_library_nor_ncu(corpus, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "ncu_report", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    refused(corpus / "ncu" / "simple-divergence.ncu-rep", "pip install ncu-report", "PATH", "--csv")
+
+
+@pytest.mark.slow
+def test_without_the_library_ncu_prints_the_report(corpus, monkeypatch, tmp_path):
+    """What ncu printed of this report, recorded, gives the figures of its CSV."""
+    report, printed = (
+        corpus / "ncu" / f"simple-divergence.{form}" for form in ("ncu-rep", "raw.csv")
     )
+    put_ncu(tmp_path, monkeypatch, f"exec cat '{printed}'")
+    ours, theirs = importers.load(report), importers.load(printed)
+    assert (tmp_path / "log").read_text() == (
+        f"--import {report} --csv --page raw --print-units base\n"
+    )
+    pd.testing.assert_frame_equal(ours.activities, theirs.activities)
+    pd.testing.assert_frame_equal(ours.metrics.table, theirs.metrics.table)
+    assert any("without its rules" in line for line in ours.facts[0].warnings)
+    with printed.open() as file:
+        rows = [row for row in csv.DictReader(file) if row["ID"]]
+    assert ours.activities["name"].tolist() == [
+        row["Kernel Name"].partition("(")[0] for row in rows
+    ]
+
+
+@pytest.mark.slow
+def test_an_ncu_that_cannot_read_the_report(corpus, monkeypatch, tmp_path):
+    put_ncu(tmp_path, monkeypatch, "echo '==ERROR== made by a newer version'; exit 1")
+    refused(
+        corpus / "ncu" / "simple-divergence.ncu-rep", "cannot read it", "made by a newer version"
+    )
+
+
+@pytest.mark.slow
+def test_an_ncu_that_prints_no_table(corpus, monkeypatch, tmp_path):
+    put_ncu(tmp_path, monkeypatch, "echo hello")
+    refused(corpus / "ncu" / "simple-divergence.ncu-rep", "no table of Nsight Compute")
 
 
 @pytest.fixture
@@ -123,6 +175,6 @@ def test_one_of_a_kind_beside_one_with_a_timeline_is_refused(made):
     small(made / "a.sqlite")
     for order in (("x.csv", "a.sqlite"), ("a.sqlite", "x.csv")):
         with pytest.raises(
-            ReportError, match=r"^x\.csv: of Nsight Compute, the others are not: .* --ncu"
+            ReportError, match=r"^x\.csv: Nsight Compute's, the other reports are not; .* --ncu"
         ):
             importers.load(*order)

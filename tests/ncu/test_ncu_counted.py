@@ -16,7 +16,7 @@ import bridge
 import importers
 from bridge.analyze.flops import Costs
 from bridge.analyze.metrics import flop_counters
-from bridge.analyze.metrics.flop_counters import Counted, dtype_of
+from bridge.analyze.metrics.flop_counters import FlopCounts, tensor_dtype
 from bridge.analyze.overview.axis import Names
 from bridge.analyze.overview.roofline import roofline
 from bridge.knowledge.hardware import DTYPES
@@ -35,7 +35,7 @@ def of_metrics(folder, *each):
         for one in each
     ]
     (folder / "k.csv").write_text(raw(rows), encoding="utf-8")
-    return Counted(importers.load(folder / "k.csv").metrics)
+    return FlopCounts(importers.load(folder / "k.csv").metrics)
 
 
 def instructions(kind, add, mul, fma, unit="smsp", end=""):
@@ -136,7 +136,7 @@ def test_kernels_without_any_metric_may_come_last(folder, measured):
     rows = [kernel("z", metrics={FADD: ("", "inst")}, pushed=["op"])] * 3
     rows[measured] = some
     (folder / "k.csv").write_text(raw(rows), encoding="utf-8")
-    counted = Counted(importers.load(folder / "k.csv").metrics)
+    counted = FlopCounts(importers.load(folder / "k.csv").metrics)
     assert len(counted) == len(counted.flops) == 3
     for words in (["--metrics", "dram_bytes"], ["--metrics", FADD], ["--columns", "flops"]):
         done("report", "k.csv", *words)
@@ -175,7 +175,7 @@ def test_bytes(tmp_path, metrics, level, moved):
 
 def test_dtypes_of_tensor_cores():
     said = {
-        s: dtype_of(s)
+        s: tensor_dtype(s)
         for s in ("bf16", "fp16", "tf32", "fp64", "int8", "int4", "fp8", "fp4_fp6_fp8", "fp4")
     }
     assert list(said.values()) == "bf16 fp16 tf32 fp64_tensor int8 int8 fp8 fp8 fp8".split()
@@ -194,8 +194,8 @@ def test_roofs_are_peaks_times_clocks(tmp_path):
     }
     slower = metrics | {"sm__cycles_elapsed.avg.per_second": ("1", "cycle/nsecond")}
     counted = of_metrics(tmp_path, slower, metrics)
-    assert flop_counters.tflops(counted) == {"fp32": 4.0, "bf16": 16.0}
-    assert flop_counters.gb_per_s(counted) == {"DRAM": 300.0}
+    assert flop_counters.peak_tflops(counted) == {"fp32": 4.0, "bf16": 16.0}
+    assert flop_counters.peak_gb_per_s(counted) == {"DRAM": 300.0}
 
 
 @pytest.mark.slow
@@ -210,7 +210,7 @@ def test_a_real_report(corpus):
             table["kernel"], table["metric"].astype(str), table["value"], strict=True
         )
     }
-    counted = Counted(report.metrics)
+    counted = FlopCounts(report.metrics)
     for k in range(3):
         per_cycle = named[k, FADD + ".per_cycle_elapsed"]
         assert counted.flops[k] == pytest.approx(per_cycle * named[k, "smsp__cycles_elapsed.avg"])
@@ -222,7 +222,7 @@ def test_a_real_report(corpus):
         )
     clock = max(named[k, "sm__cycles_elapsed.avg.per_second"] for k in range(3))
     peak = named[0, "derived__sm__sass_thread_inst_executed_op_ffma_pred_on_x2"]
-    assert flop_counters.tflops(counted)["fp32"] == pytest.approx(peak * clock / 1e12)
+    assert flop_counters.peak_tflops(counted)["fp32"] == pytest.approx(peak * clock / 1e12)
     found = roofline(bridge.load(corpus / "ncu" / "cuda-graph.ncu-rep").attributed, Names())
     assert found is not None
     assert sorted(set(found["level"])) == ["DRAM", "L1", "L2"]
@@ -234,7 +234,7 @@ def test_a_real_report(corpus):
 @pytest.mark.parametrize("name", ["cutlass-gemm-nvtx", "cutlass-gemm-int8"])
 def test_tensor_cores_that_nobody_counted_leave_flops_unknown(corpus, name):
     pytest.importorskip("ncu_report", reason="no ncu-report: pip install ncu-report")
-    counted = Counted(importers.load(corpus / "ncu" / f"{name}.ncu-rep").metrics)
+    counted = FlopCounts(importers.load(corpus / "ncu" / f"{name}.ncu-rep").metrics)
     assert np.isnan(counted.flops).all()
     assert (counted.bytes_of("DRAM") > 0).all()
 

@@ -13,7 +13,7 @@ from real_parts import ROOT
 import bridge
 import importers
 from bridge.analyze.metrics.values import HEADLINES as HEADLINES_THERE
-from importers.ncu.rep import base
+from importers.ncu.rep import base_unit
 
 PRINTED = "simple-divergence"
 REPORTS = ("cutlass-gemm-nvtx", "cutlass-gemm-int8", "cuda-graph", PRINTED)
@@ -59,7 +59,7 @@ def test_the_report_has_every_figure_that_ncu_printed_to_the_last_digit(ncu, lib
                 assert (kernel, name) not in found
                 continue
             value, of = found[kernel, name]
-            word, power = base(unit)
+            word, power = base_unit(unit)
             if isinstance(value, str):
                 assert value == cell
             else:
@@ -176,7 +176,7 @@ def test_every_file_makes_tables(ncu, library, name):
         if by == "kernel":
             assert (table["total_ns"] > 0).all()
             assert (table["sm_throughput"] >= 0).all()
-            assert table["count"].sum() == len(joined.report.activities)
+            assert table["count"].sum() == len(joined.capture.activities)
 
 
 @pytest.mark.parametrize(

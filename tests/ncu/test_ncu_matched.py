@@ -14,8 +14,8 @@ from made_reports import PUSH_POP, Made, process, thread
 
 import bridge
 import importers
-from bridge.analyze.metrics.matching import matched
-from bridge.analyze.metrics.values import SURE
+from bridge.analyze.metrics.matching import match_metrics
+from bridge.analyze.metrics.values import MATCH_LEVELS
 
 pytestmark = pytest.mark.slow
 
@@ -91,14 +91,16 @@ def test_every_match_is_the_one_found_by_hand(tmp_path_factory, ours, theirs, la
     folder = tmp_path_factory.mktemp("matched")
     left = bridge.load(timeline(folder / "r.sqlite", ours, late=late)).attributed
     right = bridge.load(measured(folder / "x.csv", theirs)).attributed
-    match = matched(left, right)
-    metrics, start = match.report.metrics, left.report.activities["start"].to_numpy()
+    match = match_metrics(left, right)
+    metrics, start = match.capture.metrics, left.capture.activities["start"].to_numpy()
     pairs = zip(
         metrics.of[start.argsort()].tolist(), metrics.sure[start.argsort()].tolist(), strict=True
     )
     expected = by_hand(ours, theirs)
     assert list(pairs) == expected
-    assert match.by == tuple(sum(sure == code for _, sure in expected) for code in range(len(SURE)))
+    assert match.by == tuple(
+        sum(sure == code for _, sure in expected) for code in range(len(MATCH_LEVELS))
+    )
     assert match.unused == len(theirs) - len({p for p, sure in expected if sure == 0})
 
 
@@ -164,16 +166,16 @@ def test_a_step_that_was_not_measured_has_the_same_ops(folder):
     ours = [("step 4", "gemm", 8), ("a", "gemm", 8)]
     left = bridge.load(timeline(folder / "r.sqlite", ours)).attributed
     theirs = [("step 9", "gemm", 8), ("b", "gemm", 8)]
-    match = matched(left, bridge.load(measured(folder / "x.csv", theirs)).attributed)
+    match = match_metrics(left, bridge.load(measured(folder / "x.csv", theirs)).attributed)
     assert match.by == (0, 1, 1, 0)
-    assert match.report.metrics.of.tolist() == [0, 1]
+    assert match.capture.metrics.of.tolist() == [0, 1]
 
 
 def test_function_names_match_short_ones(folder):
     ours = [("a", "gemm", 8)]
     left = bridge.load(timeline(folder / "r.sqlite", ours)).attributed
     right = bridge.load(measured(folder / "x.csv", ours, names="{}")).attributed
-    assert matched(left, right).by == (1, 0, 0, 0)
+    assert match_metrics(left, right).by == (1, 0, 0, 0)
 
 
 def test_another_instance_of_a_template_is_another_kernel(folder):
@@ -182,7 +184,7 @@ def test_another_instance_of_a_template_is_another_kernel(folder):
     right = bridge.load(
         measured(folder / "x.csv", ours, names="void {}<double>(double *)")
     ).attributed
-    match = matched(left, right)
+    match = match_metrics(left, right)
     assert match.by == (0, 0, 0, 0)
     assert (
         match.line == "metrics of 0 of 1 kernels; 1 without; 1 of 1 measured ones not in the report"
@@ -198,7 +200,9 @@ def test_each_process_counts_its_own_calls(folder):
     assert set(report.activities["process"]) == {process(100), process(101)}
     rows = [kernel("void gemm<float>(float *)", pid=pid) for pid in (5, 6)]
     (folder / "x.csv").write_text(raw(rows), encoding="utf-8")
-    match = matched(bridge.report.join(report).attributed, bridge.load(folder / "x.csv").attributed)
+    match = match_metrics(
+        bridge.report.join(report).attributed, bridge.load(folder / "x.csv").attributed
+    )
     assert match.by[0] == 2
 
 
@@ -228,7 +232,7 @@ def of_processes(folder, ours, theirs):
     ]
     head = texts[0].splitlines()[:2]
     (folder / "x.csv").write_text("\n".join([*head, *rows, ""]), encoding="utf-8")
-    return matched(left, bridge.load(folder / "x.csv").attributed)
+    return match_metrics(left, bridge.load(folder / "x.csv").attributed)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +253,7 @@ def of_processes(folder, ours, theirs):
 )
 def test_processes_and_devices_stand_for_those_of_the_same_rank(folder, ours, theirs, of, by, line):
     match = of_processes(folder, ours, theirs)
-    start = match.report.activities["start"].to_numpy()
-    assert match.report.metrics.of[start.argsort()].tolist() == of
+    start = match.capture.activities["start"].to_numpy()
+    assert match.capture.metrics.of[start.argsort()].tolist() == of
     assert match.by == (by, len(ours) - by, 0, 0)
     assert match.line.partition("; ")[2] == line

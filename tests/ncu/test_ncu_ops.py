@@ -10,8 +10,8 @@ from made_ncu import kernel, raw
 
 import bridge
 import importers
-from importers.ncu import report as ncu_report
-from importers.ncu.metrics import DEFAULT_DOMAIN, Kernel, Open, Value
+from importers.ncu import read as ncu_report
+from importers.ncu.metrics import DEFAULT_DOMAIN, Kernel, OpenRange, Value
 
 STACKS = st.lists(
     st.tuples(
@@ -32,7 +32,7 @@ def made(stacks):
             "k",
             process=process,
             thread=thread,
-            pushed=tuple(Open(DEFAULT_DOMAIN, name) for name in stack),
+            pushed=tuple(OpenRange(DEFAULT_DOMAIN, name) for name in stack),
             metrics={} if time < 0 else {"gpu__time_duration.sum": Value(float(time), "ns")},
         )
         for stack, process, thread, time in stacks
@@ -42,7 +42,7 @@ def made(stacks):
 @pytest.mark.slow
 @given(STACKS)
 def test_every_kernel_keeps_its_stack_and_its_time(stacks):
-    report = ncu_report.report("x", "raw page", made(stacks))
+    report = ncu_report.to_capture("x", "raw page", made(stacks))
     joined = bridge.report.join(report)
     paths = ["/".join(stack) or None for stack, *_ in stacks]
     assert [p if isinstance(p, str) else None for p in joined.op_kernels["path"]] == paths
@@ -65,7 +65,7 @@ def test_ranges_are_as_few_as_the_stacks_allow(stacks):
             same += 1
         opened += len(stack) - same
         stack_of[process, thread] = stack
-    report = ncu_report.report("x", "raw page", made(stacks))
+    report = ncu_report.to_capture("x", "raw page", made(stacks))
     assert len(report.ranges) == opened
 
 
@@ -83,7 +83,7 @@ def test_domains_and_names_of_pytorch(tmp_path):
         kernel("b", pushed=["step"]),
         kernel("c"),
     )
-    ranges = joined.report.ranges
+    ranges = joined.capture.ranges
     assert ranges["domain_name"].tolist() == ["", "NCCL", ""]
     assert ranges["domain"].tolist() == [0, 1, 0]
     assert joined.op_kernels["op"].tolist()[:2] == ["aten::mm", "step"]
@@ -99,7 +99,7 @@ def test_phases(tmp_path):
         kernel("b", started=[(1, "epoch"), (2, "eval")]),
         kernel("c", started=[(3, "epoch")]),
     )
-    ranges = joined.report.ranges
+    ranges = joined.capture.ranges
     assert ranges["kind"].tolist() == ["start_end"] * 3
     assert ranges["name"].tolist() == ["epoch", "eval", "epoch"]
     table = joined.by("phase,kernel").set_index("kernel")["phase"]

@@ -13,7 +13,8 @@ from made_ncu import DURATION, details, kernel, raw
 import importers
 from bridge.report import join
 from importers.ncu import csv_text
-from importers.ncu.rep import base, decimal_comma, number, scaled
+from importers.ncu.rep import base_unit as base
+from importers.ncu.rep import decimal_comma, number, scaled
 
 
 def loaded(folder, text, name="x.csv"):
@@ -158,7 +159,7 @@ def test_a_raw_page_that_is_cut_off(tmp_path):
         cut = [warning for warning in report.warnings if "cut off" in warning]
         if rows < 3:
             assert rows == 2
-            assert cut == ["x.csv: cut off after row 2; 1 that are not whole left out"]
+            assert cut == ["x.csv: cut off after row 2; 1 incomplete rows left out"]
         else:
             assert not cut
     assert len(loaded(tmp_path, text + "3, loss 0.5\n").activities) == 3
@@ -257,7 +258,7 @@ NAMES = st.text(
 def test_names_of_ranges_hold_anything(thread, names, said):
     after = "INT64:5:ARGB:1:ASCII:{}" if said else made_ncu.NOTHING
     cells = [made_ncu.frame(name, "mine", after.format(name)) for name in names]
-    number, found = csv_text.stack([f"{thread}  {'  '.join(cells)}"])
+    number, found = csv_text.push_pop_ranges([f"{thread}  {'  '.join(cells)}"])
     assert number == thread
     assert [(one.domain, one.name) for one in found] == [("mine", name) for name in names]
     assert {one.payload for one in found} == {5 if said else -1}
@@ -267,13 +268,13 @@ def test_quotes_in_the_name_of_a_range_part_it_from_no_other():
     """They look like those between two ranges: which they are, only the fields behind each range tell."""
     names = ['a"  "b', 'c"   "d" "e', "f"]
     cells = [made_ncu.frame(name, "mine") for name in names]
-    _, found = csv_text.stack([f"5  {'  '.join(cells)}"])
+    _, found = csv_text.push_pop_ranges([f"5  {'  '.join(cells)}"])
     assert [(one.domain, one.name) for one in found] == [("mine", name) for name in names]
 
 
 def test_phases_of_a_cell():
     cell = f'"3:mine:a:b:{made_ncu.NOTHING}"  "4:mine:c:{made_ncu.NOTHING}"'
-    assert [(p.id, p.domain, p.name) for p in csv_text.phases([cell])] == [
+    assert [(p.id, p.domain, p.name) for p in csv_text.start_end_ranges([cell])] == [
         ("3", "mine", "a:b"),
         ("4", "mine", "c"),
     ]
@@ -286,14 +287,14 @@ def test_ranges_as_ncu_prints_them():
         f'1614690  "<default domain>:64x32x4x3 causal=False{none}" '
         f' "<default domain>:module:layers.0.self_attn{none}"  "CCCL:cub::DeviceReduce::Reduce{none}" '
     )
-    thread, found = csv_text.stack([cell])
+    thread, found = csv_text.push_pop_ranges([cell])
     assert thread == 1614690
     assert [(one.domain, one.name) for one in found] == [
         ("<default domain>", "64x32x4x3 causal=False"),
         ("<default domain>", "module:layers.0.self_attn"),
         ("CCCL", "cub::DeviceReduce::Reduce"),
     ]
-    [phase] = csv_text.phases([f'"0:<default domain>:compute_kernel:profile{none}"'])
+    [phase] = csv_text.start_end_ranges([f'"0:<default domain>:compute_kernel:profile{none}"'])
     assert (phase.id, phase.name) == ("0", "compute_kernel:profile")
 
 

@@ -7,9 +7,9 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze.metrics.matching import united
+from bridge.analyze.metrics.matching import merge_metrics
 from importers import frames
-from importers.ncu.metrics import Kernel, Metrics, Rule, Value, of
+from importers.ncu.metrics import Kernel, Metrics, Rule, Value, metrics_of
 
 NAMES = "abc"
 PART = st.lists(
@@ -38,7 +38,7 @@ def parts(draw):
         which = st.integers(-1, len(kernels) - 1)
         kernel = np.array(draw(st.lists(which, min_size=ACTIVITIES, max_size=ACTIVITIES)), np.int64)
         sure = [draw(st.integers(0, 3)) if k >= 0 else -1 for k in kernel.tolist()]
-        made = of(kernels)
+        made = metrics_of(kernels)
         found.append(
             Metrics(made.table, made.rules, kernel, np.array(sure, np.int64), (f"{number}",))
         )
@@ -64,7 +64,7 @@ def by_hand(found: list[Metrics], activity: int, what: str, name: str) -> dict[s
 
 @given(parts())
 def test_as_by_hand(found):
-    together = united(found)
+    together = merge_metrics(found)
     for activity in range(ACTIVITIES):
         kernel = int(together.of[activity])
         for what, name in (("table", "metric"), ("rules", "rule")):

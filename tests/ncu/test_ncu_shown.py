@@ -90,7 +90,7 @@ def advice(*words):
 def test_rules_are_advice_of_nsight_compute(made):
     """An estimate of half of each kernel; one of a unit alone saves nothing of itself."""
     [one] = advice("t.sqlite", "--ncu", "rules.csv", "--over", "0")["advice"]
-    assert one["said"].startswith("LaunchConfiguration of Nsight Compute, on kernels: 6")
+    assert one["text"].startswith("rule LaunchConfiguration applies to kernels: 6")
     assert one["figures"]["says"] == "Too few blocks. Launch more of them."
     taken = [3, 4, 5] * 2  # µs, of the timeline
     assert one["ceiling_ns"] == sum(taken) * 1_000 // 2
@@ -107,9 +107,9 @@ def test_of_the_counters_alone_it_is_a_share_of_kernel_time(made):
     [one] = said["advice"]
     assert (said["wall_ns"], one["ceiling_ns"], one["share"]) == (9_000, 4_500, 0.5)
     text = done("advise", "rules.csv")
-    assert "on kernels of 9.000 µs" in text
+    assert "1 finding in kernels of 9.000 µs" in text
     assert "50.0 % of kernel time" in text
-    assert "not judged for want of a timeline" in text
+    assert "skipped, needs a timeline: " in text
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def test_of_real_reports(corpus):
     """Against the estimates of the report: of each rule the largest of a kernel, times its time."""
     pytest.importorskip("ncu_report", reason="no ncu-report: pip install ncu-report")
     joined = bridge.load(corpus / "ncu" / "cuda-graph.ncu-rep")
-    rules, time = joined.report.metrics.rules, joined.attributed.duration
+    rules, time = joined.capture.metrics.rules, joined.attributed.duration
     expected: dict[str, dict[int, float]] = {}
     for row in rules.to_dict("records"):
         if row["kind"] == "OPT" and row["scope"] == "global" and row["speedup"] > 0:

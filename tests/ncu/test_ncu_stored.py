@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from command import assert_misused, assert_refused, done, inside
 from command import bridge as run
+from made_reports import UNSEALED
 from read_once import reading_once
 from real_parts import NIGHT
 
@@ -205,12 +206,14 @@ def test_a_store_of_version_6_goes_on(made):
             old.execute(f"DROP TABLE {table}")
             old.execute("DELETE FROM extents WHERE [table] = ?", [table])
         old.execute("ALTER TABLE runs DROP COLUMN ncu")
+        for statement in UNSEALED:
+            old.execute(statement)
         old.execute("PRAGMA user_version = 6")
         old.commit()
     before = done("report", "--format", "json")
     assert before == done("report", "t.sqlite", "--format", "json")
     assert not len(store.load(made / "bridge.db").metrics)
-    assert store.listed(made / "bridge.db")[0].ncu == ()
+    assert store.list_runs(made / "bridge.db")[0].ncu == ()
     done("import", "-q", "t.sqlite", "--ncu", "c.csv")
     assert done("report", "--run", "1", "--format", "json") == before
     assert len(store.load(made / "bridge.db", 2).metrics) == len(importers.load("c.csv").metrics)

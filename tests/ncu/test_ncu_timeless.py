@@ -24,7 +24,6 @@ REFUSED = (  # the words after the report, and what is missing
     (["view", "--html", "--no-browser"], "no trace"),
     (["html", "-o", "x.html"], "no page"),
     (["memory"], "no allocations"),
-    (["ranks"], "no ranks"),
     (["why", "gemm"], "no explanation"),
     (["flame", "--weight", "cpu"], "no CPU time"),
     (["plot", "--kind", "timeline", "-o", "x.svg"], "no timeline plot"),
@@ -41,10 +40,20 @@ MISUSED = (
     ),
 )
 SHOWN = (
-    ["quality"],
+    ["doctor"],
     *(
         ["report", "--by", by]
-        for by in ("op", "op-kernel", "kernel", "module", "op,step", "thread", "rank,op", "skew")
+        for by in (
+            "op",
+            "op-kernel",
+            "kernel",
+            "module",
+            "op,step",
+            "thread",
+            "rank,op",
+            "rank",
+            "skew",
+        )
     ),
     ["report", "--range", "op_gemm"],
     ["report", "--step", "1", "--by", "kernel"],
@@ -55,6 +64,7 @@ SHOWN = (
     ["plot", "--kind", "histogram", "-o", "x.svg"],
     ["plot", "--kind", "roofline", "-o", "x.svg"],
     ["advise"],
+    ["summary"],
 )
 ELSEWHERE = {
     "demo",
@@ -121,9 +131,7 @@ def test_every_command_is_told_of():
         {words[0] for words, _ in (*REFUSED, *MISUSED)} | {words[0] for words in SHOWN} | ELSEWHERE
     )
     others = {*COMMANDS} - told
-    assert others <= {"bench", "onednn", "cluster", "scrub"}, (
-        "does it take a report of Nsight Compute?"
-    )
+    assert others <= {"bench", "onednn", "scrub"}, "does it take a report of Nsight Compute?"
 
 
 @pytest.mark.slow
@@ -179,7 +187,7 @@ def test_two_of_them_compare_and_one_with_a_timeline_does_not(folder):
     rows = json.loads(done("diff", "a.csv", "b.csv", "--by", "kernel", "--format", "json"))["rows"]
     assert {row["kernel"]: row["diff_ns"] for row in rows} == {"gemm": 4000 + 6000, "add": 5000}
     for pair in (["a.csv", "t.sqlite"], ["t.sqlite", "a.csv"]):
-        assert_misused(run("diff", *pair), "a.csv: of Nsight Compute", "do not compare")
+        assert_misused(run("diff", *pair), "a.csv: recorded by Nsight Compute", "do not compare")
     budget = folder / "b.toml"
     budget.write_text('[ops."op_*"]\ncpu_total = "< 5 ms"\n')
     assert run("diff", "a.csv", "--budget", "b.toml").exit_code == 2

@@ -11,8 +11,8 @@ from command import assert_misused, assert_refused, bridge, done
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze import primitives
-from bridge.knowledge.formulas import onednn
+from bridge.analyze import onednn
+from bridge.analyze import onednn as primitives
 from importers.onednn import load
 from onednn.brute import sums
 
@@ -35,7 +35,7 @@ LINE = "onednn_verbose,v1,primitive,exec,cpu,matmul,brg,undef,src:f32,,,2x3:3x4,
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
 def test_real_logs_add_up_as_a_plain_loop_adds_them(path: Path) -> None:
     log = load(path)
-    table = primitives.by(log, ("primitive", "impl"), "primitive")
+    table = primitives.by_dimensions(log, ("primitive", "impl"), "primitive")
     expected = sums(path)
     assert not log.unread
     for kind, columns in (("exec", ["calls", "total_ns"]), ("made", ["creations", "creation_ns"])):
@@ -61,12 +61,13 @@ def test_fields_are_where_the_version_has_them(name: str) -> None:
 
 def test_partitions_of_graphs_stand_apart() -> None:
     log = load(DATA / "onednn-3.12-graph.log")
-    table = primitives.by(log, ("primitive",), "graph")
+    table = primitives.by_dimensions(log, ("primitive",), "graph")
     assert table["primitive"].tolist() == ["convolution_post_ops"]
     assert table["calls"].tolist() == [6]
     assert table["creations"].tolist() == [2]
     assert (
-        "convolution_post_ops" not in primitives.by(log, ("primitive",), "primitive")["primitive"]
+        "convolution_post_ops"
+        not in primitives.by_dimensions(log, ("primitive",), "primitive")["primitive"]
     )
     assert "6 executions of graphs" in done("onednn", DATA / "onednn-3.12-graph.log")
 
@@ -108,9 +109,11 @@ def test_logs_of_several_versions_in_one_file(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_blocks_that_end_anywhere_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = primitives.by(load(*LOGS), ("primitive", "problem"), "primitive")
-    monkeypatch.setattr("importers.onednn.log.BLOCK", 1000)
-    assert primitives.by(load(*LOGS), ("primitive", "problem"), "primitive").equals(whole)
+    whole = primitives.by_dimensions(load(*LOGS), ("primitive", "problem"), "primitive")
+    monkeypatch.setattr("importers.onednn.BLOCK", 1000)
+    assert primitives.by_dimensions(load(*LOGS), ("primitive", "problem"), "primitive").equals(
+        whole
+    )
 
 
 @pytest.mark.slow
@@ -169,7 +172,7 @@ def test_damaged_files_never_fail_otherwise(
     ],
 )
 def test_flops_of_a_problem(primitive: str, problem: str, flops: int | None) -> None:
-    assert onednn.flops(primitive, problem) == flops
+    assert onednn.problem_flops(primitive, problem) == flops
 
 
 def test_convolutions_count_as_a_loop_over_their_weights_counts() -> None:
@@ -179,11 +182,11 @@ def test_convolutions_count_as_a_loop_over_their_weights_counts() -> None:
             for _output in range(32):
                 expected += 2 * (16 // 2) * 3 * 3
     problem = "g2mb4_ic16oc32_ih16oh14kh3sh1dh0ph0_iw16ow14kw3sw1dw0pw0"
-    assert onednn.flops("convolution", problem) == expected
+    assert onednn.problem_flops("convolution", problem) == expected
 
 
 def test_flops_reached_are_of_rows_that_know_all_theirs() -> None:
-    table = primitives.by(load(DATA / "onednn-3.12.log"), ("primitive",), "primitive")
+    table = primitives.by_dimensions(load(DATA / "onednn-3.12.log"), ("primitive",), "primitive")
     rows = {row["primitive"]: row for row in table.to_dict("records")}
     assert rows["reorder"]["flop"] == rows["reorder"]["gflop_per_s"] == -1
     convolution = rows["convolution"]
@@ -227,7 +230,7 @@ def test_the_page_shows_what_is_printed() -> None:
 def test_what_was_made_and_never_ran_took_no_time(tmp_path: Path) -> None:
     made = LINE.replace(",exec,", ",create:cache_miss,").replace("2x3:3x4,0.5", "5x6:6x7,0.25")
     (tmp_path / "x.log").write_text(HEAD + LINE + made, encoding="utf-8")
-    table = primitives.by(load(tmp_path / "x.log"), ("problem",), "primitive")
+    table = primitives.by_dimensions(load(tmp_path / "x.log"), ("problem",), "primitive")
     ran, never = table.to_dict("records")
     assert (ran["problem"], never["problem"]) == ("2x3:3x4", "5x6:6x7")
     figures = ("calls", "total_ns", "min_ns", "max_ns", "creations", "creation_ns")

@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze.overview import overview
-from bridge.analyze.overview.axis import Bins, largest
-from bridge.analyze.overview.comparison import comparison
+from bridge.analyze.overview import comparison, overview
+from bridge.analyze.overview.axis import Bins, largest_mask
 from bridge.analyze.overview.operators import operators
-from bridge.analyze.overview.timeline import windowed
+from bridge.analyze.overview.timeline import timeline_columns
 from bridge.analyze.totals import totals
 from bridge.join.arrays import unions
+from bridge.knowledge.kernels import readable_names
 from bridge.report import load
 
 # The package's functions bear the names of these modules.
 operators_module = sys.modules[operators.__module__]
-windowed_module = sys.modules[windowed.__module__]
+windowed_module = sys.modules[timeline_columns.__module__]
 
 # All but one that has neither activities nor ranges: it has no timeline.
 DRAWN = (
@@ -121,7 +121,7 @@ def test_unions_are_the_moments_at_which_anything_is_open(rows):
 
 @given(st.lists(st.integers(0, 5), max_size=30), st.integers(0, 10))
 def test_the_largest_are_chosen(values, most):
-    chosen = largest(np.array(values, np.int64), most)
+    chosen = largest_mask(np.array(values, np.int64), most)
     assert (
         sorted(np.array(values, np.int64)[chosen].tolist())
         == sorted(values)[max(0, len(values) - most) :]
@@ -144,7 +144,7 @@ def test_operators_add_up_to_all_gpu_time(path, joined):
     found = shown(path)["operators"]
     whole = totals(joined)
     if found is None:
-        assert not len(joined.report.activities)
+        assert not len(joined.capture.activities)
         return
     assert sum(found["gpu_self_ns"]) == whole["gpu_ns"]
     assert sum(found["work"]["total_ns"]) == whole["gpu_ns"]
@@ -162,10 +162,13 @@ def test_work_is_that_of_each_op_one_by_one(drawn_path, drawn):
     truth = defaultdict(list)
     reasons = drawn.attribution.reason
     words = ("", "no_launch", "no_range", "invalid_time")
-    for row, name in enumerate(drawn.report.activities["name"].tolist()):
+    activities = drawn.capture.activities
+    called = zip(*(activities[c].tolist() for c in ("kind", "name", "full_name")), strict=True)
+    for row, (kind, name, full) in enumerate(called):
+        shown_name = readable_names([(name, full)])[0] if kind == "kernel" else name
         op = drawn.activity_op[row]
         owner = drawn.ops[op] if op >= 0 else words[reasons[row]]
-        truth[owner, name].append(int(drawn.duration[row]))
+        truth[owner, shown_name].append(int(drawn.duration[row]))
     work = table["work"]
     found = {
         (names[table["name"][of]], names[name]): (count, total, longest)
@@ -181,7 +184,7 @@ def test_utilisation_is_the_union_of_each_device_and_kind(path, joined):
     result = shown(path)
     found = result["utilisation"]
     if found is None:
-        assert not len(joined.report.activities)
+        assert not len(joined.capture.activities)
         return
     for device, figures in zip(found["devices"], result["figures"]["devices"], strict=True):
         assert sum(device["series"]["any"]) == figures["busy_ns"]
@@ -238,9 +241,9 @@ def test_the_timeline_keeps_the_time_of_every_stream(drawn_path, drawn):
     result = shown(drawn_path)["timeline"]
     time, _ = drawn_time(result)
     streams = [n for n, row in enumerate(result["rows"]) if row["kind"] == "stream"]
-    lengths = drawn.report.activities["end"] - drawn.report.activities["start"]
+    lengths = drawn.capture.activities["end"] - drawn.capture.activities["start"]
     assert sum(time[n] for n in streams) == int(np.maximum(lengths, 0).sum())
-    ranges = drawn.report.ranges
+    ranges = drawn.capture.ranges
     stacked = ranges[ranges["kind"] == "push_pop"]
     of_ops = sum(time[n] for n, row in enumerate(result["rows"]) if row["kind"] == "ops")
     assert of_ops == int(np.maximum(stacked["end"] - stacked["start"], 0).sum())
@@ -248,9 +251,9 @@ def test_the_timeline_keeps_the_time_of_every_stream(drawn_path, drawn):
 
 @pytest.mark.slow
 def test_few_rows_and_slices_keep_all_time(drawn_path, drawn, monkeypatch):
-    monkeypatch.setattr(windowed_module, "MOST_ROWS", 3)
-    monkeypatch.setattr(windowed_module, "MOST_SLICES", 20)
-    monkeypatch.setattr(windowed_module, "OF_EACH_ROW", 2)
+    monkeypatch.setattr(windowed_module, "MAX_ROWS", 3)
+    monkeypatch.setattr(windowed_module, "MAX_SLICES", 20)
+    monkeypatch.setattr(windowed_module, "MIN_SLICES_PER_ROW", 2)
     few = overview(drawn)["timeline"]
     monkeypatch.undo()
     whole = shown(drawn_path)["timeline"]
@@ -271,9 +274,9 @@ def test_bins_hold_what_is_not_listed_one_by_one(tmp_path, monkeypatch):
         made.kernel("k", 1, 100, at, at + length)
         spans.append((at, at + length))
         at += length + 7
-    monkeypatch.setattr(windowed_module, "MOST_SLICES", 30)
-    monkeypatch.setattr(windowed_module, "OF_EACH_ROW", 5)
-    monkeypatch.setattr(windowed_module, "MOST_BINS", 100)
+    monkeypatch.setattr(windowed_module, "MAX_SLICES", 30)
+    monkeypatch.setattr(windowed_module, "MIN_SLICES_PER_ROW", 5)
+    monkeypatch.setattr(windowed_module, "MAX_BINS", 100)
     found = overview(load(made.written(tmp_path / "r.sqlite")).attributed)["timeline"]
     row = next(n for n, one in enumerate(found["rows"]) if one["kind"] == "stream")
     slices = found["slices"]
@@ -313,8 +316,14 @@ def test_a_report_of_nothing_but_calls_has_no_panels(corpus):
 
 
 @pytest.mark.slow
-def test_the_icicle_is_exact_and_bounded(drawn_path, drawn):
-    found = shown(drawn_path)["icicle"]
+@pytest.mark.parametrize("which", ["merged", "by_step"])
+def test_the_icicle_is_exact_and_bounded(which, drawn_path, drawn):
+    whole = shown(drawn_path)["icicle"]
+    found = {"unit": whole["unit"], **whole[which]} if whole[which] else None
+    if which == "by_step":
+        assert (found is not None) == (0 < whole["steps"] <= operators_module.MAX_STEPS)
+    if found is None:
+        return
     parent, value = found["parent"], found["value"]
     assert all(above < row for row, above in enumerate(parent))
     under = defaultdict(int)
@@ -327,6 +336,11 @@ def test_the_icicle_is_exact_and_bounded(drawn_path, drawn):
         assert sum(value[leaf] for leaf in leaves) == under[-1]
     others = [ns for ns, level in zip(value, found["level"], strict=True) if level != "other"]
     assert min(others) * 1_000 >= under[-1]
+    if which == "merged":  # at most the frame of work that is in a step only, per parent
+        steps = [
+            above for above, level in zip(parent, found["level"], strict=True) if level == "step"
+        ]
+        assert len(steps) == len(set(steps))
 
 
 # -- caps
@@ -337,8 +351,8 @@ WORK = ("of", "name", "total_ns", "count")
 @pytest.mark.slow
 def test_ops_and_kernels_beyond_the_limits_are_summed_up(corpus, monkeypatch):
     joined = load(corpus / "nsys" / "mnist-training.sqlite").attributed
-    monkeypatch.setattr(operators_module, "MOST_OPS", 5)
-    monkeypatch.setattr(operators_module, "MOST_KERNELS", 8)
+    monkeypatch.setattr(operators_module, "MAX_OPS", 5)
+    monkeypatch.setattr(operators_module, "MAX_KERNELS", 8)
     result = overview(joined)
     found, names = result["operators"], result["names"]
     assert found["kind"] == ["op"] * 5 + ["other"]
@@ -349,7 +363,7 @@ def test_ops_and_kernels_beyond_the_limits_are_summed_up(corpus, monkeypatch):
     listed = defaultdict(list)
     for of, name, *told in zip(*(work[key] for key in WORK), strict=True):
         listed[of, names[name] == "more names"].append(tuple(told))
-    monkeypatch.setattr(operators_module, "MOST_KERNELS", 10**6)
+    monkeypatch.setattr(operators_module, "MAX_KERNELS", 10**6)
     whole = overview(joined)["operators"]["work"]
     every = sorted(
         zip(*(whole[key] for key in ("of", *WORK[2:])), strict=True), key=lambda row: -row[1]
@@ -379,7 +393,8 @@ def test_the_full_name_is_that_with_most_time(tmp_path):
     result = overview(load(made.written(tmp_path / "r.sqlite")).attributed)
     work, names = result["operators"]["work"], [*result["names"], None]
     told = {names[name]: names[full] for name, full in zip(work["name"], work["full"], strict=True)}
-    assert told == {"f": "f<float> (and 2 more)", "g": None, "h": "h" * 1_000 + "…"}
+    (long,) = readable_names([("h", "h" * 1_001)])
+    assert told == {"f": "f<float> (and 2 more)", "g": None, long: "h" * 1_000 + "…"}
 
 
 # -- memory and roofline

@@ -145,7 +145,8 @@ def test_a_lone_surrogate_is_shown(strict, tmp_path):
         "figures": {
             "totals": {"activities": 1, "gpu_ns": 5, "attributed_ns": 5, "unattributed": {}},
             "span_ns": 10, "kernels": 1, "memcpys": 0, "memsets": 0, "graphs": 0, "ops": 1, "calls": 1,
-            "steps": None, "devices": [{"name": SURROGATE, "busy_ns": 5, "span_ns": 10}],
+            "steps": 0, "iteration": None, "idle": [],
+            "devices": [{"name": SURROGATE, "busy_ns": 5, "span_ns": 10}],
         },
         "reasons": [],
         "operators": {"name": [0], "kind": ["op"], **{key: [5] for key in figures.split()}, "work": work},

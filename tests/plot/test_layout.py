@@ -17,7 +17,7 @@ from bridge.analyze.overview.axis import Axis, Names
 from bridge.analyze.overview.memory import memory
 from bridge.analyze.overview.roofline import roofline
 from bridge.analyze.plots import Durations, breakdown, over_time
-from bridge.cli.plot import COUNTS, DRAW, HEIGHTS, KINDS
+from bridge.cli.plot import COUNTS, DRAW, HEIGHTS, KINDS, Drawing
 from bridge.report import load
 
 pytestmark = pytest.mark.slow
@@ -88,7 +88,7 @@ def drawing(path, kind, width, height, **how):
     joined = read(path)
     how = {"top": COUNTS.get(kind, 0), "op": "*", "costs": Costs()} | how
     with figure(width, height or HEIGHTS[kind]) as (drawn, axes):
-        DRAW[kind](joined, axes, **how)
+        DRAW[kind](joined, axes, Drawing(kind, width, height or HEIGHTS[kind], **how))
         canvas = FigureCanvasAgg(drawn)
         canvas.draw()
         renderer = canvas.get_renderer()
@@ -110,7 +110,7 @@ def drawing(path, kind, width, height, **how):
         extents = [(t.get_text(), t.get_window_extent(renderer)) for t in texts]
         legends = [legend.get_window_extent(renderer) for legend in drawn.legends]
         return SimpleNamespace(
-            joined=joined.attributed, figure=drawn, axes=axes, texts=extents, legends=legends,
+            attributed=joined.attributed, figure=drawn, axes=axes, texts=extents, legends=legends,
             inner=axes.get_window_extent(renderer), whole=drawn.bbox,
             beside=[t.get_window_extent(renderer) for t in axes.texts],
         )  # fmt: skip
@@ -172,7 +172,7 @@ def test_a_size_that_holds_nothing_is_refused_and_success_is_said(folder):
 
 def test_percentages_are_the_shares(few):
     seen = looked_at(few, "breakdown", top=5)
-    shown = breakdown(seen.joined, 5)
+    shown = breakdown(seen.attributed, 5)
     totals = shown.parts.sum(axis=1)
     said = [text.get_text().split(" · ")[1] for text in seen.axes.texts]
     assert said == [f"{share:.1%}" for share in totals / totals.sum()]
@@ -190,7 +190,7 @@ def test_percentages_are_the_shares(few):
 @pytest.mark.parametrize(("fixture", "foot"), [("few", 0), ("many", 0.96)])
 def test_steps_are_lines_where_few_and_marks_on_the_edge_where_many(request, fixture, foot):
     seen = looked_at(request.getfixturevalue(fixture), "timeline")
-    steps = over_time(seen.joined, 7).steps
+    steps = over_time(seen.attributed, 7).steps
     [marks] = [c for c in seen.axes.collections if c.get_gid() == "steps"]
     drawn = np.array(marks.get_segments())
     by = 1e3  # µs
@@ -202,7 +202,7 @@ def test_steps_are_lines_where_few_and_marks_on_the_edge_where_many(request, fix
 
 def test_a_line_of_memory_holds_its_last_sample_to_the_end(few):
     seen = looked_at(few, "memory")
-    found = memory(seen.joined, Axis.of(seen.joined))
+    found = memory(seen.attributed, Axis.of(seen.attributed))
     assert len(seen.axes.lines) == len(found["series"]) == len(HOSTILE)
     for line, one in zip(seen.axes.lines, found["series"], strict=True):
         x, y = line.get_data()
@@ -216,7 +216,7 @@ def test_a_line_of_memory_holds_its_last_sample_to_the_end(few):
 
 def test_areas_of_a_roofline_are_times(few):
     seen = looked_at(few, "roofline")
-    found = roofline(seen.joined, Names())
+    found = roofline(seen.attributed, Names())
     spent, drawn = np.array(found["gpu_ns"], float), len(found["gpu_ns"])
     points = seen.axes.collections[:drawn]
     sizes = [float(p.get_sizes()[0]) for p in points][::-1]

@@ -133,7 +133,7 @@ def test_misuse_is_said(report):
 
 
 def test_without_matplotlib_one_line_says_what_to_install(report, monkeypatch):
-    monkeypatch.setattr(sys.modules["bridge.cli.plot"], "find_spec", lambda name: None)
+    monkeypatch.setattr("bridge.render.plot.find_spec", lambda name: None)
     assert_refused(bridge("plot", report, "-o", "x.svg"), "pip install 'nsight-bridge[plot]'")
 
 
@@ -186,7 +186,7 @@ def test_lanes_are_filled_while_their_stream_works(made):
     joined = made.attributed()
     found = over_time(joined, 2)
     assert found.left == 0
-    activities = joined.report.activities
+    activities = joined.capture.activities
     first = int(activities["start"].min()) if len(activities) else 0
     kept = zip(activities["start"].tolist(), joined.end.tolist(), strict=True)
     working = {t - first for start, end in kept for t in range(start, end)}
@@ -223,9 +223,11 @@ def test_durations_are_counted_in_the_bin_that_holds_them(made):
 
 def test_durations_of_some_ops_alone(report):
     joined = load(report).attributed
-    assert durations(joined, 8, "mm").names == ["mm kernel"]
+    (name,) = durations(joined, 8, "mm").names
+    assert name.startswith("mm kernel")
     assert len(durations(joined, 8).names) == 2
-    assert durations(joined, 1).names == ["$a_1$ <b> & 中 kernel"]
+    (name,) = durations(joined, 1).names
+    assert name.startswith("$a_1$ <b> & 中 kernel")
 
 
 def test_times_and_names_are_short():

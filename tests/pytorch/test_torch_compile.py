@@ -11,6 +11,7 @@ from real_parts import NIGHT
 from small import identical, mlp, nn, torch, train, transformer
 from torch._dynamo.utils import counters
 
+import bridge
 import bridge.torch
 from bridge.annotate import emit, emitter
 
@@ -70,7 +71,7 @@ def test_what_comes_and_goes_compiles_nothing_again(tool, how):
     model = compiled(transformer(), how, "aot_eager")
     with bridge.torch.auto(model):
         train(model, 1)
-        emit.use(emitter.Silent())
+        emit.use(emitter.NullEmitter())
         train(model, 1)
         emit.use(tool)
         train(model, 1)
@@ -177,3 +178,86 @@ def test_exported_and_traced(tool):
     with bridge.torch.annotate(traced, name="traced"):
         traced(batch).sum().backward()
     assert tool.calls()["backward:traced.0"] == 1
+
+
+# -- @nvtx_op and blocks in code that is compiled, traced or scripted, as docs/torch.md describes
+
+
+@bridge.nvtx_op("op")
+def op(x):
+    return x.relu()
+
+
+def calls_op(x):
+    return op(x + 1) * 2
+
+
+def has_block(x):
+    with bridge.nvtx_op("block"):
+        y = x + 1
+    return y * 2
+
+
+def calls_op_in_block(x):
+    with bridge.nvtx_op("block"):
+        y = op(x + 1)
+    return y * 2
+
+
+ANNOTATED = {  # function: its ranges per call, its graphs under a profiler, and the breaks between them
+    calls_op: (["op"], 3, 2),  # before, in and after the op
+    has_block: (["block"], 0, 0),
+    calls_op_in_block: (["block", "op"], 1, 0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ANNOTATED, ids=lambda function: function.__name__)
+def test_annotated_code_is_compiled_in_parts_under_a_profiler(tool, function):
+    names, graphs, breaks = ANNOTATED[function]
+    batch = torch.linspace(-1, 1, 8)
+    found = torch._dynamo.explain(function)(batch)
+    assert (found.graph_count, max(found.graph_break_count, 0)) == (graphs, breaks)
+    torch._dynamo.reset()
+    fast = torch.compile(function, backend="eager")
+    assert torch.equal(fast(batch), function(batch))
+    tool.slices.clear()
+    fast(batch), fast(batch)
+    assert tool.names() == names * 2
+    assert tool.all_closed()
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        torch.compile(function, backend="eager", fullgraph=True)(batch)
+    assert tool.all_closed()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ANNOTATED, ids=lambda function: function.__name__)
+def test_annotated_code_is_one_graph_without_a_profiler(tool, function):
+    emit.use(emitter.NullEmitter())
+    batch = torch.linspace(-1, 1, 8)
+    found = torch._dynamo.explain(function)(batch)
+    assert (found.graph_count, found.graph_break_count) == (1, 0)
+    torch._dynamo.reset()
+    fast = torch.compile(function, backend="eager", fullgraph=True)
+    assert torch.equal(fast(batch), function(batch))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profiled", [True, False])
+@pytest.mark.parametrize("outer", [op, *ANNOTATED], ids=lambda function: function.__name__)
+def test_annotated_code_is_traced_and_scripted_without_its_ranges(tool, outer, profiled):
+    if not profiled:
+        emit.use(emitter.NullEmitter())
+    batch = torch.linspace(-1, 1, 8)
+    expected, made = outer(batch), [torch.jit.trace(outer, batch)]
+    if outer in (op, calls_op):
+        made.append(torch.jit.script(outer))
+    else:
+        with pytest.raises(torch.jit.frontend.NotSupportedError):
+            torch.jit.script(outer)
+    tool.slices.clear()
+    for function in made:
+        assert torch.equal(function(batch), expected)
+    assert not tool.slices
+    assert tool.all_closed()

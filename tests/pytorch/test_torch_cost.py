@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def _detached() -> Iterator[None]:
-    previous = emit.use(emitter.Silent())
+    previous = emit.use(emitter.NullEmitter())
     yield
     emit.use(previous)
 

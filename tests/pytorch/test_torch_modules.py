@@ -113,7 +113,7 @@ def test_the_training_is_the_same_to_the_bit(tool, way):
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_without_a_tool_nothing_is_changed(way):
-    previous = emit.use(emitter.Silent())
+    previous = emit.use(emitter.NullEmitter())
     alone = train(transformer())
     model = transformer()
     with way(model):
@@ -225,7 +225,7 @@ def test_several_models(tool):
     assert tool.parents("backward:one") == {()}
 
 
-class Nowhere(emitter.Silent):
+class Nowhere(emitter.NullEmitter):
     """A tool that keeps nothing, so that what grows is ours; not silent to those who ask."""
 
 

@@ -12,9 +12,9 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 import bridge.torch
 from bridge.annotate import emit, emitter
-from bridge.frameworks.torch.ops import LONGEST, with_sizes
+from bridge.frameworks.torch.ops import MAX_BYTES, with_sizes
 from bridge.join.grammar import parse, written
-from importers.percall import name_lengths
+from importers.range_texts import name_lengths
 from importers.texts import Texts
 
 
@@ -66,7 +66,7 @@ def test_the_importer_reads_what_is_written(tool):
 @pytest.mark.parametrize("count", [0, 1, 100, 127, 128, 129, 5000])
 def test_a_text_stays_short_and_well_formed(count):
     text = with_sizes("aten::cat", [[torch.empty(10, 20)] * count, 0])
-    assert len(text) <= LONGEST
+    assert len(text) <= MAX_BYTES
     sizes = dict(parse(text).arguments)["sizes"]
     assert sizes[:1] == (((10, 20),) if count else ((),))
     assert len(sizes) == count + (1 if count else 2) - (
@@ -112,7 +112,7 @@ def test_other_modes_are_left_first(tool):
 
 
 def test_without_a_tool_there_is_no_mode():
-    previous = emit.use(emitter.Silent())
+    previous = emit.use(emitter.NullEmitter())
     with bridge.torch.ops():
         assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
     emit.use(previous)
@@ -120,7 +120,7 @@ def test_without_a_tool_there_is_no_mode():
 
 def test_a_tool_that_goes_leaves_ops_as_they_are(tool):
     with bridge.torch.ops():
-        emit.use(emitter.Silent())
+        emit.use(emitter.NullEmitter())
         assert torch.ones(2).add(1).tolist() == [2, 2]
         emit.use(tool)
     assert not tool.names()
@@ -166,7 +166,7 @@ def test_under_vmap_and_grad(tool):
 
 
 def details(session, name: str) -> list[dict]:
-    ranges = session.joined.report.ranges
+    ranges = session.report.capture.ranges
     return [json.loads(text) for text in ranges[ranges["name"] == name]["json"]]
 
 
@@ -197,7 +197,7 @@ def test_flops_are_counted_where_they_are_wanted(flops):
 def test_without_shapes_nothing_is_described():
     with bridge.profile(level=0) as session, bridge.torch.ops():
         torch.mm(torch.ones(2, 3), torch.ones(3, 4))
-    assert set(session.joined.report.ranges["json"]) == {""}
+    assert set(session.report.capture.ranges["json"]) == {""}
 
 
 def test_a_call_that_fails_says_what_it_was_given():

@@ -146,7 +146,7 @@ def test_a_block_that_is_open_at_the_end(tool):
 
 
 def test_without_a_tool():
-    previous = emit.use(emitter.Silent())
+    previous = emit.use(emitter.NullEmitter())
     with bridge.torch.auto():
         torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=0.1).step()
     emit.use(previous)

@@ -18,11 +18,11 @@ STEPS = 3
 ALL = {"level": 2, "record_shapes": True, "with_flops": True, "with_modules": True}
 
 
-def names(session: bridge.Profile) -> list[str]:
-    return session.joined.report.ranges["name"].tolist()
+def names(session: bridge.Session) -> list[str]:
+    return session.report.capture.ranges["name"].tolist()
 
 
-def calls(session: bridge.Profile) -> dict[str, int]:
+def calls(session: bridge.Session) -> dict[str, int]:
     return session.by("op").set_index("op")["calls"].to_dict()
 
 
@@ -88,8 +88,8 @@ def test_waits_for_data_are_ranges():
 # -- details
 
 
-def arguments(session: bridge.Profile, op: str) -> list[dict[str, object]]:
-    ranges = session.joined.report.ranges
+def arguments(session: bridge.Session, op: str) -> list[dict[str, object]]:
+    ranges = session.report.capture.ranges
     return [json.loads(text) for text in ranges[ranges["name"] == op]["json"]]
 
 
@@ -110,10 +110,10 @@ def test_shapes_dtypes_and_bytes():
 def test_without_details_nothing_is_described():
     with bridge.profile() as session:
         torch.mm(torch.ones(2, 3), torch.ones(3, 4))
-    assert set(session.joined.report.ranges["json"]) == {""}
+    assert set(session.report.capture.ranges["json"]) == {""}
 
 
-def counted(session: bridge.Profile) -> int:
+def counted(session: bridge.Session) -> int:
     """Give the FLOPs of matrix products, as the recording has them."""
     ops = (
         "aten::mm",
@@ -122,7 +122,7 @@ def counted(session: bridge.Profile) -> int:
         "aten::convolution",
         "aten::convolution_backward",
     )
-    ranges = session.joined.report.ranges
+    ranges = session.report.capture.ranges
     told = ranges[ranges["name"].isin(ops)]["json"]
     return sum(json.loads(text)["flops"] for text in told)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import bridge
 from bridge.analyze.concurrency import clocks
 from bridge.analyze.concurrency.clocks import APART, COLLECTIVES, REFERENCE, START, UNKNOWN, Clocks
-from importers.report import Facts
+from importers.capture import Facts
 from ranks.run import BEGIN_NS, EPOCH, STEP_NS, Rank, meeting, run
 
 SECOND = 1_000_000_000
@@ -179,7 +179,7 @@ def facts(epoch, first=0, last=SECOND):
 
 def test_captures_of_other_days_are_not_brought_together():
     day = 86_400 * SECOND
-    clock = clocks.by_start(
+    clock = clocks.clocks_by_start(
         [facts(EPOCH), facts(EPOCH + day), facts(EPOCH + 30 * SECOND), facts(-1)]
     )
     assert clock.known_by == [REFERENCE, APART, START, UNKNOWN]
@@ -199,7 +199,7 @@ def test_a_sitting_goes_on_from_report_to_report(captures):
             for n, (first, last) in enumerate(spans)
             if any(first - spans[m][1] <= 60 and spans[m][0] - last <= 60 for m in before)
         }
-    clock = clocks.by_start([facts(EPOCH + s * SECOND, 0, n * SECOND) for s, n in captures])
+    clock = clocks.clocks_by_start([facts(EPOCH + s * SECOND, 0, n * SECOND) for s, n in captures])
     apart = [n for n, known in enumerate(clock.known_by) if known == APART]
     assert apart == [n for n in range(len(spans)) if n not in sitting]
     moved = [start - captures[0][0] if n in sitting else 0 for n, (start, _) in enumerate(captures)]
@@ -207,7 +207,7 @@ def test_a_sitting_goes_on_from_report_to_report(captures):
 
 
 def test_a_damaged_epoch_does_no_harm():
-    clock = clocks.by_start([facts(EPOCH), facts(2**63 - 1), facts(0)])
+    clock = clocks.clocks_by_start([facts(EPOCH), facts(2**63 - 1), facts(0)])
     assert clock.offset.tolist() == [0, 0, 0]
 
 

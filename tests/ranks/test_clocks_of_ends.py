@@ -8,11 +8,11 @@ from bridge.analyze.concurrency.clocks import (
     COLLECTIVES,
     REFERENCE,
     START,
-    Ends,
+    CollectiveEnds,
     _refined,
-    by_start,
+    clocks_by_start,
 )
-from importers.report import Facts
+from importers.capture import Facts
 
 EPOCH = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -23,7 +23,7 @@ def clocks(began, ended):
     facts = [Facts(span=(0, SECOND), epoch_ns=EPOCH + at) for at in began]
     rows = sorted((same, n, at) for n, own in ended.items() for same, at in own.items())
     same, report, time = np.array(rows, np.int64).T.copy()
-    return _refined(by_start(facts), Ends(same, report, time), facts)
+    return _refined(clocks_by_start(facts), CollectiveEnds(same, report, time), facts)
 
 
 def test_clocks_are_moved_until_collectives_end_together():

@@ -87,7 +87,7 @@ def test_windows_are_of_the_common_clock(folder, right):
     assert len(gemms(found)) == 3
     found, _ = drawn(folder, paths, "--step", "4..5")
     assert len(gemms(found)) == 4 * 2
-    for counter in ("running", "GPU busy (%)"):
+    for counter in ("GPU concurrency", "GPU busy (%)"):
         samples = [e["ts"] for e in found if e.get("ph") == "C" and e["name"].startswith(counter)]
         assert samples
 
@@ -96,7 +96,7 @@ def test_a_window_beyond_the_end_is_said(folder, right):
     paths, truth = right
     lasts = (truth.arrived[-1][0] - BEGIN_NS) / 1e6
     result = command("trace", *paths, "-o", "t.json", "--from", "30s")
-    assert_misused(result, "nothing happens in that window", f"lasts {int(lasts)}.")
+    assert_misused(result, "no events in that window", f"lasts {int(lasts)}.")
 
 
 def test_a_pftrace_is_on_the_same_clock(folder, right, trace_processor):
@@ -139,8 +139,8 @@ def test_one_report_stays_on_its_own_clock(folder, right):
     for path in paths:
         joined = bridge.load(path)
         whole = timeline(joined.attributed)
-        assert whole.base == joined.report.began
+        assert whole.base == joined.capture.began
         starts = [s.start for s in whole.slices if s.role == "kernel"]
         assert any(
-            (start == joined.report.activities["start"].to_numpy()).all() for start in starts
+            (start == joined.capture.activities["start"].to_numpy()).all() for start in starts
         )

@@ -1,6 +1,10 @@
 """What a run's ranks amount to together: hosts that have a name, the widest spread of clocks, numbers of processes."""
 
+import json
+from collections import defaultdict
+
 import pytest
+from command import done
 
 import bridge
 from bridge.analyze.ranks.table import Run
@@ -52,11 +56,13 @@ def test_figures_are_of_the_rank_and_times_of_the_run(folder):
     assert of.rows["kernels"].tolist() == [5, 3]
     for column in ("gpu_ns", "busy_ns", "exposed_ns"):
         assert of.rows[column].tolist() == [2_500, 1_500], column
-    assert of.rows["busy_share"].tolist() == [2_500 / spans[0], 1_500 / spans[1]]
+    gpu_spans = [4 * STEP_NS + 500, 2 * STEP_NS + 500]
+    assert of.rows["gpu_span_ns"].tolist() == gpu_spans
+    assert of.rows["busy_share"].tolist() == [2_500 / gpu_spans[0], 1_500 / gpu_spans[1]]
     assert of.rows["attributed_share"].tolist() == [1, 1]
     assert of.totals == {
         "ranks": 2, "hosts": 0, "span_ns": spans[0], "kernels": 8, "gpu_ns": 4_000, "exposed_ns": 4_000,
-        "busy_share": 4_000 / sum(spans), "attributed_share": 1, "clock_spread_ns": -1,
+        "busy_share": 4_000 / sum(gpu_spans), "attributed_share": 1, "clock_spread_ns": -1,
     }  # fmt: skip
 
 
@@ -67,3 +73,78 @@ def test_a_rank_begins_with_its_first_call(folder):
         "records"
     )
     assert row["span_ns"] == 700 - 10
+
+
+def test_a_rank_of_several_gpus_is_busy_by_the_spans_of_each(folder):
+    made = begun(Rank(0))
+    made.tables["devices"].append({"gpu": 1, "device": 1, "pid": 100})
+    made.tables["gpus"].append({"gpu": 1, "device": 1, "name": "Imaginary GPU"})
+    for start, end, device in ((100, 200, 0), (150, 300, 0), (400, 500, 0), (150, 250, 1)):
+        made.kernel("gemm", start - 50, 100, start, end)
+        made.tables["kernels"][-1]["device"] = device
+    [row] = Run.of(bridge.load(made.written(folder / "r.sqlite")).attributed).rows.to_dict(
+        "records"
+    )
+    assert (row["gpu"], row["busy_ns"], row["gpu_span_ns"]) == ("0,1", 300 + 100, 400 + 100)
+    assert row["busy_share"] == 400 / 500
+
+
+@pytest.mark.parametrize("name", ["pytorch-2gpu-before", "pytorch-2gpu-after", "two-processes"])
+def test_a_gpu_is_as_busy_as_the_summary_says(corpus, name):
+    """Each process has a GPU of its own; the second witness adds up times in a loop."""
+    joined = bridge.load(corpus / "nsys" / f"{name}.sqlite")
+    ranks = Run.of(joined.attributed).rows
+    activities = joined.capture.activities
+    times = defaultdict(list)
+    for pid, start, end in zip(
+        (activities["process"].to_numpy() >> 24 & 0xFFFFFF).tolist(),
+        activities["start"].tolist(),
+        activities["end"].tolist(),
+        strict=True,
+    ):
+        times[pid].append((start, end))
+    for pid, share in zip(ranks["pid"].tolist(), ranks["busy_share"].tolist(), strict=True):
+        busy, reached = 0, 0
+        for start, end in sorted(times[pid]):
+            busy += max(0, end - max(start, reached))
+            reached = max(reached, end)
+        assert share == busy / (reached - min(times[pid])[0])
+    if ranks["gpu"].is_unique:
+        summary = {gpu.busy_ns / gpu.span_ns for gpu in joined.summary.use.gpus}
+        assert set(ranks["busy_share"]) == summary
+
+
+# -- Above the table of ranks
+
+
+def lines_of(*words):
+    return done("report", *words, "--by", "rank").splitlines()
+
+
+def test_who_is_who_stands_above_the_rows(folder):
+    paths, _ = run(folder, [Rank(n, pid=100 + n) for n in range(2)])
+    text = done("report", *paths, "--by", "rank")
+    who, rows = text.index("exposed"), text.index("GPU self")
+    assert who < text.index("2 ranks, ") < rows
+    markdown = done("report", *paths, "--by", "rank", "--format", "md")
+    assert markdown.startswith("| rank | ")
+    assert markdown.index("| exposed |") < markdown.index("| GPU self |")
+
+
+def test_programs_get_who_is_who_beside_the_rows(folder):
+    paths, _ = run(folder, [Rank(n, pid=100 + n) for n in range(2)])
+    document = json.loads(done("report", *paths, "--by", "rank", "--format", "json"))
+    assert list(document) == ["format", "by", "source", "totals", "ranks", "rows"]
+    assert [row["pid"] for row in document["ranks"]] == [100, 101]
+    assert [row["rank"] for row in document["rows"]] == [0, 1]
+    head, *rows = lines_of(*paths, "--format", "csv")
+    assert head.startswith("rank,calls,")
+    assert len(rows) == 2
+
+
+def test_other_tables_and_workers_have_the_rows_alone(folder):
+    paths, _ = run(folder, [Rank(n, pid=100 + n) for n in range(2)])
+    for words in (["--by", "rank,op"], ["--by", "rank", "--workers", "1"]):
+        assert "exposed" not in done("report", *paths, *words)
+        document = json.loads(done("report", *paths, *words, "--format", "json"))
+        assert "ranks" not in document

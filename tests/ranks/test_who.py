@@ -11,27 +11,27 @@ from made_reports import PUSH_POP, process, thread
 
 import bridge
 from bridge.analyze.ranks import Ranks, members
-from bridge.analyze.ranks.members import twice
+from bridge.analyze.ranks.members import duplicate_rank_warnings
 from bridge.annotate.recording.writer import RANKS
-from bridge.join import choices as ranked
+from bridge.join import options as ranked
+from importers.capture import Facts
 from importers.nsys import read
-from importers.report import Facts
 from ranks.run import Rank, begun, run
 
 SECRETS = ("API_TOKEN=planted-9137", "AWS_SECRET=planted-5551", "HOSTNAME=planted-71")
 
 
-def ranks(paths, **choices):
-    return bridge.load(*paths, **choices).ranks
+def ranks(paths, **options):
+    return bridge.load(*paths, **options).ranks
 
 
-def told(paths, **choices):
+def told(paths, **options):
     """Give (rank, by what it is known) of the only process of each report."""
-    return [(one.rank, one.known_by) for one in ranks(paths, **choices).members]
+    return [(one.rank, one.known_by) for one in ranks(paths, **options).members]
 
 
 def test_launchers_variables_are_those_of_recordings():
-    assert dict(read.PLACES) == RANKS
+    assert dict(read.RANK_VARIABLES) == RANKS
 
 
 @pytest.mark.slow
@@ -55,8 +55,10 @@ def test_what_is_said_best_counts(folder):
 def test_recordings_know_better_than_the_environment(folder):
     [path], _ = run(folder, [Rank(0, environment=["RANK=3"])])
     joined = bridge.load(path)
-    facts = replace(joined.report.facts[0], metadata={**joined.report.facts[0].metadata, "rank": 9})
-    report = replace(joined.report, facts=(facts,))
+    facts = replace(
+        joined.capture.facts[0], metadata={**joined.capture.facts[0].metadata, "rank": 9}
+    )
+    report = replace(joined.capture, facts=(facts,))
     assert [(m.rank, m.known_by) for m in Ranks.of(report).members] == [(9, "recording")]
     report = replace(report, facts=(replace(facts, product="PyTorch profiler"),))
     assert [(m.rank, m.known_by) for m in Ranks.of(report).members] == [(9, "profiler")]
@@ -78,10 +80,10 @@ def test_of_the_environment_places_alone_are_kept(folder, entries, own, found):
     one = Rank(0, environment=[*SECRETS, *entries], own=[*own, 'TOKEN="planted-3"'], host="node7")
     [path], _ = run(folder, [one])
     joined = bridge.load(path)
-    assert joined.report.facts[0].metadata.get("environment") == found
-    assert joined.report.facts[0].metadata["host"] == "node7"
-    assert "planted" not in repr(joined.report.facts)
-    assert "planted" not in done("ranks", path, "--format", "json")
+    assert joined.capture.facts[0].metadata.get("environment") == found
+    assert joined.capture.facts[0].metadata["host"] == "node7"
+    assert "planted" not in repr(joined.capture.facts)
+    assert "planted" not in done("report", path, "--by", "rank", "--format", "json")
     done("trace", path, "-o", "t.json")
     assert "planted" not in (folder / "t.json").read_text(encoding="utf-8")
 
@@ -90,12 +92,12 @@ def test_of_the_environment_places_alone_are_kept(folder, entries, own, found):
 def test_a_launchers_environment_is_no_ranks(corpus, folder):
     """Of two processes in one report the environment is the launcher's; their GPUs tell them apart."""
     joined = bridge.load(corpus / "nsys" / "pytorch-2gpu-before.sqlite")
-    facts = replace(joined.report.facts[0], metadata={"environment": {"rank": 1}})
-    found = Ranks.of(replace(joined.report, facts=(facts,)))
+    facts = replace(joined.capture.facts[0], metadata={"environment": {"rank": 1}})
+    found = Ranks.of(replace(joined.capture, facts=(facts,)))
     assert [(m.rank, m.known_by, m.gpus, m.pid) for m in found.members] == [
         (0, "place", (0,), 144), (1, "place", (1,), 145),
     ]  # fmt: skip
-    assert [m.rank for m in Ranks.of(joined.report, place=3).members] == [6, 7]
+    assert [m.rank for m in Ranks.of(joined.capture, place=3).members] == [6, 7]
 
 
 @pytest.mark.slow
@@ -116,9 +118,9 @@ def test_nccl_says_the_rank_in_its_largest_communicator():
     def init(rank, size):
         return json.dumps({"NCCL communicator ID": 7, "No. of ranks": size, "Rank": rank})
 
-    assert members.of_communicators([init(0, 2), init(5, 8), init(1, 4)]) == 5
-    assert members.of_communicators([init(1, 8), init(2, 8)]) == -1
-    assert members.of_communicators(["{", '{"Rank": "x"}', '["Rank"]', ""]) == -1
+    assert members.rank_of_communicators([init(0, 2), init(5, 8), init(1, 4)]) == 5
+    assert members.rank_of_communicators([init(1, 8), init(2, 8)]) == -1
+    assert members.rank_of_communicators(["{", '{"Rank": "x"}', '["Rank"]', ""]) == -1
 
 
 @pytest.mark.slow
@@ -137,12 +139,12 @@ def test_nccls_ranges_say_the_rank_of_their_process(folder):
      ("frank3", -1), ("rank", -1), ("rank--3", -1), ("rank1234567890", -1), ("", -1)],
 )  # fmt: skip
 def test_names_say_ranks(name, rank):
-    assert members.of_name(name) == rank
+    assert members.rank_in_name(name) == rank
 
 
 @pytest.mark.parametrize("rank", [True, -1, 10**9, 3.0, "3", None])
 def test_a_rank_is_a_number_from_0(rank):
-    assert members.of_file(Facts(metadata={"rank": rank}), "") == []
+    assert members.ranks_of_file(Facts(metadata={"rank": rank}), "") == []
 
 
 def test_the_path_says_the_host_before_the_report_does():
@@ -188,7 +190,7 @@ def test_who_has_no_rank_comes_last_and_is_not_twice_one(folder):
 
 def test_of_several_ranks_that_are_twice_the_first_is_shown():
     homes = [(f"{n}.sqlite", (rank, n, "place")) for n, rank in enumerate((7, 2, 7, 2, 3, 2))]
-    [line] = twice(homes)
+    [line] = duplicate_rank_warnings(homes)
     said_of = "rank 2 is both process 1 of 1.sqlite, by place and process 3 of 3.sqlite, by place"
     assert line.startswith(f"{said_of}, and so for 1 more: --rank-from")
 
@@ -205,13 +207,13 @@ def test_of_several_ranks_that_are_twice_the_first_is_shown():
     ],
 )
 def test_paths_tell_ranks(expression, path, found):
-    assert ranked.told(ranked.compiled(expression), path) == found
+    assert ranked.rank_and_host(ranked.compile_rank_pattern(expression), path) == found
 
 
 def test_the_path_counts_and_is_not_shown(folder):
     paths, _ = run(folder, [Rank(n, pid=100 + n, file=f"secret/r{n + 3}/a.sqlite") for n in (0, 1)])
     option = ("--rank-from", r"/r(\d+)/")
-    rows = json.loads(done("ranks", *paths, *option, "--format", "json"))["rows"]
+    rows = json.loads(done("report", *paths, *option, "--by", "rank", "--format", "json"))["ranks"]
     assert [(row["rank"], row["known_by"]) for row in rows] == [
         (3, "--rank-from"),
         (4, "--rank-from"),
@@ -219,7 +221,7 @@ def test_the_path_counts_and_is_not_shown(folder):
     assert "secret" not in json.dumps(rows)
 
 
-@pytest.mark.parametrize("name", ["ranks", "report", "trace"])
+@pytest.mark.parametrize("name", ["report", "trace"])
 def test_a_wrong_expression_is_a_usage_error(folder, name):
     [path], _ = run(folder, [Rank(0)])
     more = ["-o", "t.json"] if name == "trace" else []
@@ -234,7 +236,11 @@ def test_a_wrong_expression_is_a_usage_error(folder, name):
 @pytest.mark.slow
 def test_two_of_one_rank_are_said(folder):
     paths, _ = run(folder, [Rank(n, pid=100 + n, environment=["RANK=3"]) for n in (0, 1)])
-    for words in (["ranks"], ["report", "--by", "op,rank"], ["report", "--by", "skew"]):
+    for words in (
+        ["report", "--by", "rank"],
+        ["report", "--by", "op,rank"],
+        ["report", "--by", "skew"],
+    ):
         [line] = command(words[0], *paths, *words[1:]).stderr.splitlines()
         assert line.startswith(
             "warning: rank 3 is both process 100 of report-0.sqlite, by environment and"
@@ -249,7 +255,7 @@ def test_a_run_of_the_store_knows_its_ranks(folder):
         folder, [Rank(n, pid=100 + n, environment=[f"RANK={n + 5}"], host=f"h{n}") for n in (0, 1)]
     )
     done("import", "-q", *paths)
-    rows = json.loads(done("ranks", "--format", "json"))["rows"]
+    rows = json.loads(done("report", "--by", "rank", "--format", "json"))["ranks"]
     assert [(row["rank"], row["host"]) for row in rows] == [(5, "h0"), (6, "h1")]
 
 
@@ -261,7 +267,9 @@ def test_an_import_keeps_what_paths_said(folder):
     ranks_of = [
         [
             row["rank"]
-            for row in json.loads(done("ranks", "--run", str(n), "--format", "json"))["rows"]
+            for row in json.loads(
+                done("report", "--by", "rank", "--run", str(n), "--format", "json")
+            )["ranks"]
         ]
         for n in (1, 2)
     ]
@@ -286,7 +294,7 @@ def test_files_processes_and_ranks_called_alike_are_told_apart(folder):
     ranks_of = [Rank(n, file=f"n{n}/r.sqlite", environment=["RANK=3"]) for n in (0, 1)]
     paths, _ = run(folder, ranks_of)
     assert bridge.load(*paths).ranks.names == ["rank 3 in r.sqlite (1)", "rank 3 in r.sqlite (2)"]
-    [line] = command("ranks", *paths).stderr.splitlines()
+    [line] = command("report", *paths, "--by", "rank").stderr.splitlines()
     assert "process 100 of r.sqlite (1), by" in line
     assert "process 100 of r.sqlite (2), by" in line
 

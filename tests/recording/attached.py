@@ -6,7 +6,7 @@ import numpy as np
 
 from bridge import nvtx_op
 from bridge.annotate import emit, stack
-from bridge.annotate.recording import sidecar
+from bridge.annotate.recording.recorder import sidecar_writer
 from bridge.annotate.recording.writer import Writer
 
 ids: list[int] = []  # of this process's calls, in order
@@ -32,7 +32,7 @@ def attach() -> None:
 
 
 def writer() -> Writer:
-    found = sidecar.writer()
+    found = sidecar_writer()
     assert found is not None
     return found
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
-from importers.recording.lines import Recording, read
+from importers.recording.lines import Recording, read_recording
 
 HERE = Path(__file__).parent
 PATH = os.pathsep.join([str(HERE), str(HERE.parent.parent)])
@@ -40,7 +40,7 @@ def ran(folder: Path, program: str) -> str:
 
 def recordings(folder: Path) -> dict[int, Recording]:
     """Read all recordings, by process; each is whole, and the only one of its process."""
-    found = [read(path) for path in sorted(folder.glob("bridge-*.jsonl"))]
+    found = [read_recording(path) for path in sorted(folder.glob("bridge-*.jsonl"))]
     by_process = {one.header["pid"]: one for one in found}
     assert len(by_process) == len(found)
     return by_process

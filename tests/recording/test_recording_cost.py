@@ -16,9 +16,9 @@ from bridge.annotate.recording.sink import File
 from bridge.annotate.recording.writer import Writer
 from bridge.annotate.stack import CALL_ID_BASE
 from importers import frames
-from importers.recording.lines import read
-from importers.recording.report import with_details
-from importers.report import Facts, Report
+from importers.capture import Capture, Facts
+from importers.recording.lines import read_recording
+from importers.recording.read import with_details
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +67,7 @@ def test_a_million_calls_are_read_and_joined_in_seconds(writer) -> None:
             )
     writer.close()
     began = time.perf_counter()
-    found = read(writer.sink.path)
+    found = read_recording(writer.sink.path)
     reading = time.perf_counter() - began
     shuffled = np.random.default_rng(1).permutation(MILLION)
     columns = {
@@ -77,7 +77,7 @@ def test_a_million_calls_are_read_and_joined_in_seconds(writer) -> None:
         "kind": frames.names(np.zeros(MILLION, np.int64), frames.RANGE_KINDS),
     }
     others = {kind: frames.frame(kind, {}) for kind in frames.FRAMES}
-    report = Report(("r",), (Facts(),), **others | {"ranges": frames.frame("ranges", columns)})
+    report = Capture(("r",), (Facts(),), **others | {"ranges": frames.frame("ranges", columns)})
     began = time.perf_counter()
     json = with_details(report, [found]).ranges["json"]
     sys.stdout.write(f"\nread in {reading:.2f} s, joined in {time.perf_counter() - began:.2f} s\n")

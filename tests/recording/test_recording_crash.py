@@ -17,7 +17,7 @@ from real_parts import NIGHT
 import importers
 from bridge.annotate.recording.sink import File
 from bridge.annotate.recording.writer import Writer
-from importers.recording.lines import read
+from importers.recording.lines import read_recording
 
 LOOP = """
 writer, n = attached.writer(), 0
@@ -105,7 +105,7 @@ def test_a_full_disk_is_said_once_and_the_program_goes_on(tmp_path) -> None:
     assert "File too large" in done.stderr
     (path,) = tmp_path.glob("bridge-*")
     assert path.stat().st_size == 20_000
-    found = read(path)
+    found = read_recording(path)
     assert found.torn
     assert [*arguments(found).values()] == list(range(len(found.columns["calls"][0])))
     assert len(found.columns["calls"][0]) > 100
@@ -127,7 +127,7 @@ def test_a_full_disk_of_a_small_size(tmp_path) -> None:
         assert done.stdout == "end\n", done.stderr
         assert done.stderr.count("No space left on device; nothing more is recorded there") == 1
         (path,) = tmp_path.glob("bridge-*")
-        read(path)
+        read_recording(path)
     finally:
         subprocess.run(["umount", tmp_path], check=True)
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.annotate.details import of_function, wanted
+from bridge.annotate.details import checked_details, function_observer
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label, text
 from bridge.annotate.recording import writer as writers
@@ -23,8 +23,9 @@ from bridge.annotate.recording.sink import File, Memory
 from bridge.annotate.recording.writer import Writer
 from bridge.annotate.stack import CALL_ID_BASE
 from importers.errors import ReportError
-from importers.recording.lines import Recording, parse, read
-from importers.recording.report import load, of_lines
+from importers.recording.lines import Recording, parse_recording, read_recording
+from importers.recording.read import read as load
+from importers.recording.read import read_lines
 
 TEXTS = st.text(
     st.one_of(
@@ -187,7 +188,11 @@ def test_a_program_is_read_back(threads, steps, on, to_file, finish) -> None:
             recorder.finish()
         writer.close()
         lines = path.read_bytes() if to_file else b"".join(sink.lines)
-        found = read(path) if to_file else parse("r", lines.splitlines(keepends=True))
+        found = (
+            read_recording(path)
+            if to_file
+            else parse_recording("r", lines.splitlines(keepends=True))
+        )
         assert rows(found) == replay.all()
         assert marks(found) == sorted(replay.marks, key=repr)
         annotated = {
@@ -197,12 +202,12 @@ def test_a_program_is_read_back(threads, steps, on, to_file, finish) -> None:
         for line in lines.splitlines():  # strict JSON
             json.loads(line, parse_constant=pytest.fail).items()
         if replay.all() or replay.marks:
-            report = load(path) if to_file else of_lines("r", lines.splitlines(keepends=True))
+            report = load(path) if to_file else read_lines("r", lines.splitlines(keepends=True))
             assert len(report.ranges) == len(replay.all())
             assert report.ranges["open"].sum() == sum(row[-1] for row in replay.all())
         else:
             with pytest.raises(ReportError, match="no times"):
-                of_lines("r", lines.splitlines(keepends=True))
+                read_lines("r", lines.splitlines(keepends=True))
 
 
 class Raises:
@@ -237,7 +242,7 @@ def session():
 def noted(writer: Writer) -> list[Any]:
     """Return the details of each call, by its number."""
     writer.flush()
-    found = parse("r", b"".join(writer.sink.lines).splitlines(keepends=True))
+    found = parse_recording("r", b"".join(writer.sink.lines).splitlines(keepends=True))
     call, place = (c.tolist() for c in found.columns["calls"])
     of_call = dict(zip(call, place, strict=True))
     assert len(of_call) == len(call)
@@ -246,7 +251,7 @@ def noted(writer: Writer) -> list[Any]:
 
 def note(function: Any, *calls: tuple[Any, ...], **details: Any) -> None:
     asked = {"shapes": False, "args": (), "flops": None} | details
-    observer = of_function(function, function.__name__, wanted(**asked))
+    observer = function_observer(function, function.__name__, checked_details(**asked))
     for number, given_ in enumerate(calls):
         observer.note(CALL_ID_BASE | number, observer.look(given_, {}), None, (given_, {}))
 
@@ -362,7 +367,7 @@ def test_what_raises_is_warned_of_once_and_the_program_goes_on(session) -> None:
         pass
 
     with pytest.warns(
-        RuntimeWarning, match=r"'.*unspeakable' are left out: RuntimeError: no one shape"
+        RuntimeWarning, match=r"'.*unspeakable' are not recorded: RuntimeError: no one shape"
     ) as caught:
         note(unspeakable, (Raises(),), (Raises(),), (3,), args=("value",))
     assert len(caught) == 1
@@ -372,8 +377,8 @@ def test_what_raises_is_warned_of_once_and_the_program_goes_on(session) -> None:
 
 @pytest.mark.slow
 def test_memory_is_bounded_though_each_call_differs(session, monkeypatch) -> None:
-    monkeypatch.setattr(writers, "KNOWN", 100)
-    monkeypatch.setattr(writers, "MANY", 300)
+    monkeypatch.setattr(writers, "MAX_KNOWN", 100)
+    monkeypatch.setattr(writers, "BATCH", 300)
     note(plain_function, *((n,) for n in range(2000)), args=("value",))
     assert len(session._known) <= 100
     assert len(session._details) <= 300
@@ -384,7 +389,7 @@ def test_memory_is_bounded_though_each_call_differs(session, monkeypatch) -> Non
         recorder.pop(None)
     session.flush()
     assert len(session._labels) <= 100
-    found = parse("r", b"".join(session.sink.lines).splitlines(keepends=True))
+    found = parse_recording("r", b"".join(session.sink.lines).splitlines(keepends=True))
     assert [found.labels[n].__getitem__(0) for n in found.columns["ranges"][0]] == [
         f"step {n}" for n in range(2000)
     ]
@@ -396,7 +401,7 @@ def test_a_phase_ends_on_another_thread(threads) -> None:
     handle = threads[0](lambda: recorder.start(Label("phase"), 7))
     threads[1](lambda: recorder.end(Label("phase"), handle))
     writer.flush()
-    found = parse("r", b"".join(writer.sink.lines).splitlines(keepends=True))
+    found = parse_recording("r", b"".join(writer.sink.lines).splitlines(keepends=True))
     assert rows(found) == [(("phase", None, None, None), 1, threads[0].number, 7, False)]
 
 
@@ -404,10 +409,10 @@ def test_another_recording_knows_the_threads_as_well(threads) -> None:
     recorder = Recorder(Writer(Memory()))
     threads[0](lambda: recorder.push(Label("open"), 1))
     after = Writer(Memory())
-    recorder.into(after)
+    recorder.switch_to(after)
     threads[0](lambda: recorder.pop(None))
     after.flush()
-    found = parse("r", b"".join(after.sink.lines).splitlines(keepends=True))
+    found = parse_recording("r", b"".join(after.sink.lines).splitlines(keepends=True))
     assert found.threads[threads[0].number] == "thread \0 ж"
     assert len(rows(found)) == 1
 
@@ -418,7 +423,7 @@ def test_metadata_is_what_it_was_when_said() -> None:
     writer.about(said_)
     said_["a"].append(2)
     writer.flush()
-    found = parse("r", b"".join(writer.sink.lines).splitlines(keepends=True))
+    found = parse_recording("r", b"".join(writer.sink.lines).splitlines(keepends=True))
     assert found.metadata == {"a": [1], "\\ud800": "Infinity"}
     circle: dict[str, Any] = {}
     circle["c"] = circle

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from importers.recording.lines import label
+from importers.recording.lines import read_label
 
 
 @pytest.mark.parametrize("color", [None, 0, 0x00FF00, 0xFFFFFFFF])
 def test_a_label_is_read_as_it_was_written(color: int | None) -> None:
-    assert label("gemm", "mine", "math", color) == ("gemm", "mine", "math", color)
-    assert label("gemm", None, None, color) == ("gemm", None, None, color)
+    assert read_label("gemm", "mine", "math", color) == ("gemm", "mine", "math", color)
+    assert read_label("gemm", None, None, color) == ("gemm", None, None, color)
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,10 @@ def test_a_label_is_read_as_it_was_written(color: int | None) -> None:
 )
 def test_a_name_domain_or_category_that_is_no_text_is_refused(texts: tuple[Any, Any, Any]) -> None:
     with pytest.raises(TypeError):
-        label(*texts, None)
+        read_label(*texts, None)
 
 
 @pytest.mark.parametrize("color", [-1, 1 << 32])
 def test_a_colour_beyond_32_bits_is_refused(color: int) -> None:
     with pytest.raises(ValueError, match="out of range"):
-        label("a", None, None, color)
+        read_label("a", None, None, color)

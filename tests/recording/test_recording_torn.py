@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ from hypothesis import strategies as st
 import importers
 from bridge.annotate.label import Label
 from bridge.annotate.recording.recorder import Recorder
-from bridge.annotate.recording.sink import Memory
+from bridge.annotate.recording.sink import ENDING, File, Memory
 from bridge.annotate.recording.writer import Writer
 from importers.errors import NotAReport, NothingRecorded, ReportError
-from importers.recording.lines import parse
-from importers.recording.report import of_lines
+from importers.recording.lines import parse_recording
+from importers.recording.read import read_lines
 
 
 def recording() -> bytes:
@@ -60,9 +61,9 @@ def test_cut_anywhere_it_holds_what_is_in_whole_lines() -> None:
             with pytest.raises(
                 NotAReport, match=r"^r: not a recording, or its writer was killed at once$"
             ):
-                parse("r", lines)
+                parse_recording("r", lines)
             continue
-        found = parse("r", lines)
+        found = parse_recording("r", lines)
         whole = [line for line in lines if line.endswith(b"\n")]
         assert found.torn == (len(whole) < len(lines))
         held = {kind: len(found.columns[kind][0]) for kind in ("calls", "ranges", "marks")}
@@ -71,7 +72,7 @@ def test_cut_anywhere_it_holds_what_is_in_whole_lines() -> None:
 
 def test_no_cut_makes_a_range_both_ended_and_open() -> None:
     for last in range(1, len(LINES) + 1):
-        label, _, _, start, _ = parse("r", LINES[:last]).columns["ranges"]
+        label, _, _, start, _ = parse_recording("r", LINES[:last]).columns["ranges"]
         assert len(np.unique(np.stack([label, start]), axis=1).T) == len(label)
 
 
@@ -91,7 +92,7 @@ DAMAGE = [
 def test_a_damaged_line_is_named(line: bytes) -> None:
     lines = [*LINES[:3], line + b"\n", *LINES[3:]]
     with pytest.raises(NotAReport, match=r"^r: line 4 is damaged; copy the file again$"):
-        of_lines("r", lines)
+        read_lines("r", lines)
 
 
 @pytest.mark.parametrize(
@@ -103,21 +104,21 @@ def test_a_damaged_line_is_named(line: bytes) -> None:
     ],
 )
 def test_what_is_not_defined_is_missing(line: bytes, what: str) -> None:
-    with pytest.raises(NotAReport, match=f"^r: {what} are missing in it; copy the file again$"):
-        of_lines("r", [*LINES, line + b"\n"])
+    with pytest.raises(NotAReport, match=f"^r: {what} are missing; copy the file again$"):
+        read_lines("r", [*LINES, line + b"\n"])
 
 
 def test_lines_of_definitions_left_out_are_missing() -> None:
     for kind, what in ((b'{"labels"', "names"), (b'{"details"', "details")):
         with pytest.raises(NotAReport, match=f"^r: {what} are missing"):
-            parse("r", [line for line in LINES if not line.startswith(kind)])
+            parse_recording("r", [line for line in LINES if not line.startswith(kind)])
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=3))
 def test_any_damage_is_read_or_refused_in_one_line(at: int, bytes_: bytes) -> None:
     damaged = WHOLE[:at] + bytes_ + WHOLE[at + len(bytes_) :]
     try:
-        of_lines("r", damaged.splitlines(keepends=True)).ranges.to_string()
+        read_lines("r", damaged.splitlines(keepends=True)).ranges.to_string()
     except ReportError as error:
         problem = str(error)
     else:
@@ -133,10 +134,10 @@ def test_a_newer_version_says_so() -> None:
     newer = changed(format="bridge.recording/2")
     assert newer.startswith(b'{"format"')
     with pytest.raises(NotAReport, match=r"^r: a recording of a newer nsight-bridge \(format 2\)$"):
-        parse("r", [newer, b"\x00 of a new kind\n"])
+        parse_recording("r", [newer, b"\x00 of a new kind\n"])
     only = json.dumps({"format": "bridge.recording/22"}).encode() + b"\n"
     with pytest.raises(NotAReport, match="newer"):
-        parse("r", [only])
+        parse_recording("r", [only])
 
 
 @pytest.mark.parametrize(
@@ -144,12 +145,12 @@ def test_a_newer_version_says_so() -> None:
 )
 def test_a_damaged_first_line_says_so(more: dict[str, Any]) -> None:
     with pytest.raises(NotAReport, match=r"^r: not a recording: its first line is damaged$"):
-        parse("r", [changed(**more)])
+        parse_recording("r", [changed(**more)])
 
 
 def test_what_is_of_a_kind_to_come_is_passed_over() -> None:
     lines = [*LINES[:2], b'{"colours":{"1":[2]}}\n', *LINES[2:]]
-    assert len(of_lines("r", lines).ranges) == len(of_lines("r", LINES).ranges)
+    assert len(read_lines("r", lines).ranges) == len(read_lines("r", LINES).ranges)
 
 
 def test_an_empty_file_and_one_of_details_alone(tmp_path) -> None:
@@ -161,9 +162,7 @@ def test_an_empty_file_and_one_of_details_alone(tmp_path) -> None:
     writer.note(1, "key", {"args": {"n": 1}})
     writer.flush()
     alone.write_bytes(b"".join(writer.sink.lines))
-    with pytest.raises(
-        NothingRecorded, match=r"it belongs beside a profiler's report; give that one$"
-    ):
+    with pytest.raises(NothingRecorded, match=r"it belongs to a profiler's report; give that one$"):
         importers.load(alone)
 
 
@@ -197,7 +196,18 @@ def test_an_exception_in_the_midst_of_writing_loses_nothing() -> None:
         with pytest.raises(KeyboardInterrupt):
             writer.flush()
         writer.flush()
-    found = parse("r", b"".join(writer.sink.lines).splitlines(keepends=True))
+    found = parse_recording("r", b"".join(writer.sink.lines).splitlines(keepends=True))
     assert (
         found.payloads["ranges"].ints.tolist() == found.columns["calls"][0].tolist() == [0, 1, 2, 3]
     )
+
+
+def test_only_the_user_writes_into_a_folder_made_without_a_umask(tmp_path):
+    before = os.umask(0)
+    try:
+        File(tmp_path / "r.recordings" / f"a{ENDING}").write(b"{}\n")
+    finally:
+        os.umask(before)
+    folder = tmp_path / "r.recordings"
+    modes = [path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())]
+    assert modes == [0o755, 0o644]

@@ -122,6 +122,19 @@ def test_the_folder_of_the_environment(report, tmp_path, monkeypatch) -> None:
     assert_complete(details(report))
 
 
+@pytest.mark.parametrize("number", ["", ".2"])
+def test_the_folder_of_a_report(report, monkeypatch, number) -> None:
+    """The folder that `bridge run` fills; nsys numbers the reports of several capture ranges."""
+    monkeypatch.delenv("BRIDGE_SIDECAR", raising=False)
+    folder = report.with_name("own.recordings")
+    folder.mkdir()
+    path = recording(report)
+    path.rename(folder / path.name)
+    own = report.rename(report.with_name(f"own{number}{report.suffix}"))
+    assert_complete(details(own))
+    assert not details(own.rename(own.with_name(f"another{report.suffix}")))["mm"][0]
+
+
 def test_a_recording_that_is_named_and_a_folder_of_them(report, tmp_path) -> None:
     (tmp_path / "aside").mkdir()
     named = recording(report).rename(tmp_path / "aside" / "any name")
@@ -172,7 +185,7 @@ def test_a_recording_of_another_process_is_refused(report) -> None:
     assert refused.exit_code == 1
     assert (
         refused.stderr
-        == f"Error: {path.name}: recorded by no process of report.sqlite; which report is it of?\n"
+        == f"Error: {path.name}: recorded by no process of report.sqlite; to which report does it belong?\n"
     )
 
 

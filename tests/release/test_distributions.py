@@ -84,14 +84,14 @@ def test_the_wheel_holds_both_packages_whole(built):
 def test_the_wheel_holds_nothing_else(built):
     top = {name.partition("/")[0] for name in of_wheel(built.wheel)}
     assert {re.sub(r"-[\d.]+\.dist-info", "-dist-info", name) for name in top} == {
-        *("bridge", "importers", "nsight_bridge-dist-info", "nsight_bridge_autostart.pth"),
+        *("bridge", "importers", "nsight_bridge-dist-info"),
     }
 
 
-def test_the_file_that_starts_annotations_lies_beside_the_packages_alone(built):
-    assert [n for n in of_wheel(built.wheel) if n.endswith(".pth")] == [
-        "nsight_bridge_autostart.pth"
-    ]
+def test_nothing_runs_at_the_start_of_python(built):
+    """An installed package must not: each program of the environment would run it."""
+    names = [n for n in of_wheel(built.wheel) if n.endswith((".pth", "sitecustomize.py"))]
+    assert names == ["bridge/frameworks/autorun/start/sitecustomize.py"]  # beside no package
 
 
 def test_the_wheel_has_the_page_s_libraries_and_not_how_they_were_fetched(built):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import signal
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -18,17 +19,17 @@ from bridge.cli import main
 DOCS = ROOT / "docs"
 COMMANDS = DOCS / "commands.md"
 MADE = "run: python docs/commands.py"
+GROUPS = ("", "runs")  # commands that have commands, which all options are not asked of
 HEADINGS = {  # where a module has the name of what the package offers, its home is named
     "bridge.annotate.patch.wrap": "bridge.wrap",
-    "bridge.memory.uses.uses": "bridge.memory.uses",
     "bridge.torch.ops.ops": "bridge.torch.ops",
 }
 DIRECTIVE = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
 
 
-def making() -> object:
-    """Load docs/commands.py, which lies in no package."""
-    spec = importlib.util.spec_from_file_location("docs_commands", COMMANDS.with_suffix(".py"))
+def making(page: Path = COMMANDS) -> object:
+    """Load the program that makes a page, which lies in no package."""
+    spec = importlib.util.spec_from_file_location(f"docs_{page.stem}", page.with_suffix(".py"))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -57,12 +58,18 @@ def test_the_page_of_commands_is_that_of_the_commands():
     assert COMMANDS.read_text(encoding="utf-8") == making().text(), MADE
 
 
+def test_the_page_of_columns_is_that_of_their_descriptions():
+    page = DOCS / "columns.md"
+    assert page.read_text(encoding="utf-8") == making(page).text(), "run: python docs/columns.py"
+
+
 @pytest.mark.parametrize("name", ["", *[name for name, _ in commands(main)]])
 def test_the_page_shows_what_help_prints(name, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     before = signal.getsignal(signal.SIGTERM)
     try:
-        main.main([*name.split(), "--help"], prog_name="bridge", standalone_mode=False)
+        words = [*name.split(), "--help" if name in GROUPS else "--help-all"]
+        main.main(words, prog_name="bridge", standalone_mode=False)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert section(f"bridge {name}".strip()) == capsys.readouterr().out.rstrip()

@@ -11,7 +11,7 @@ import bridge
 from bridge.analyze.timeline import timeline
 from importers import ReportError, frames
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("names_as_recorded")]
 
 
 MOST = 15_000  # rows of a report that the viewer loads in about a second
@@ -25,7 +25,7 @@ def loaded(path):
         joined = bridge.load(path)
     except ReportError:
         real_parts.skip_what_holds_no_profile(path)
-    report = joined.report
+    report = joined.capture
     rows = sum(map(len, (report.ranges, report.launches, report.activities)))
     if rows > MOST:
         pytest.skip(f"{rows} rows: the viewer takes long for more than {MOST}")
@@ -49,7 +49,7 @@ def begun(table, base, rows=slice(None)):
 
 def drawn(joined):
     """Count the slices that the frames ask for: (category, name, start, length); steps and projections are not of these."""
-    report, base = joined.report, timeline(joined.attributed).base
+    report, base = joined.capture, timeline(joined.attributed).base
     stacked = np.flatnonzero(report.ranges["kind"] == "push_pop")
     parts = (
         (["op"] * len(stacked), report.ranges["name"].iloc[stacked], begun(report.ranges, base, stacked)),
@@ -59,7 +59,7 @@ def drawn(joined):
     found = Counter()
     for kind, name, (start, length) in parts:
         found.update(zip(kind, name, start, length, strict=True))
-    marks = joined.report.marks
+    marks = joined.capture.marks
     is_mark = ~marks["name"].str.startswith("counter:")
     times = (marks["time"][is_mark] - base).tolist()
     found.update(
@@ -70,7 +70,7 @@ def drawn(joined):
 
 def arrows(joined):
     """Every arrow, by the start of both ends: from an op to its calls, from a call to what it launched."""
-    found, report = joined.attributed.attribution, joined.report
+    found, report = joined.attributed.attribution, joined.capture
     base = timeline(joined.attributed).base
     ranges, calls, work = (
         begun(t, base)[0] for t in (report.ranges, report.launches, report.activities)
@@ -119,7 +119,7 @@ def check(model, joined):
     whole = timeline(joined.attributed)
     others = Counter(s.category for s in model.slices if s.category not in frames_of)
     assert others == {s.kind: len(s) for s in whole.slices if len(s) and s.kind not in frames_of}
-    assert len(model.phases) == (joined.report.ranges["kind"] != "push_pop").sum()
+    assert len(model.phases) == (joined.capture.ranges["kind"] != "push_pop").sum()
     samples = Counter((c.process, c.name) for c in model.counters for _ in c.samples)
     assert samples.total() == sum(map(len, whole.counters))
     assert all(c.samples == sorted(c.samples, key=lambda s: s[0]) for c in model.counters)
@@ -140,8 +140,8 @@ def whole_span(model):
 
 
 def whole_span_of(joined, whole):
-    first = [s.start[s.rows] - whole.base for s in (*whole.every(), whole.marks)]
-    last = [(s.start + s.duration)[s.rows] - whole.base for s in (*whole.every(), whole.marks)]
+    first = [s.start[s.rows] - whole.base for s in (*whole.all_slices(), whole.marks)]
+    last = [(s.start + s.duration)[s.rows] - whole.base for s in (*whole.all_slices(), whole.marks)]
     return int(np.concatenate(first).min(initial=0)), int(np.concatenate(last).max(initial=0))
 
 
@@ -246,7 +246,7 @@ def test_other_dialects_are_shown_whole(dialect, corpus, catapult, tmp_path):
     )  # a smaller one
     joined = bridge.load(corpus / "nsys" / f"{name}.sqlite")
     model = shown(catapult, joined, tmp_path, dialect=dialect)
-    report, unit = joined.report, 1_000 if dialect == "raf" else 1  # RAF's are whole microseconds
+    report, unit = joined.capture, 1_000 if dialect == "raf" else 1  # RAF's are whole microseconds
     tables = report.ranges[report.ranges["kind"] == "push_pop"], report.launches, report.activities
     base = timeline(joined.attributed).base
     times = [time for table in tables for time in zip(*begun(table, base), strict=True)]

@@ -13,7 +13,7 @@ from bridge.analyze.timeline import timeline
 from bridge.cli import demo_report
 from bridge.render.chrome import chrome
 from importers import ReportError, frames
-from importers.nsys.write import Strings, write
+from importers.nsys.export import Strings, write_export
 
 PROCESS = 77 << 24
 THREAD = PROCESS | 77
@@ -21,13 +21,13 @@ THREAD = PROCESS | 77
 
 def trace_of(joined, path):
     with gzip.open(path, "wb") as file:
-        for piece in chrome(timeline(joined.attributed), joined.report.source):
+        for piece in chrome(timeline(joined.attributed), joined.capture.source):
             file.write(piece)
     return path
 
 
 def events_of(joined):
-    text = b"".join(chrome(timeline(joined.attributed), joined.report.source))
+    text = b"".join(chrome(timeline(joined.attributed), joined.capture.source))
     return json.loads(text)
 
 
@@ -89,13 +89,13 @@ def awkward(tmp_path):
     ]  # fmt: skip
     path = tmp_path / "awkward.sqlite"
     tables = {"annotations": annotations, "launches": launches, "kernels": kernels}
-    write(path, {**tables, "strings": strings.rows()})
+    write_export(path, {**tables, "strings": strings.rows()})
     return bridge.report.load(path)
 
 
 def counts(joined):
     """How many slices of each category a report must show; projections, steps and overhead have tests of their own."""
-    report = joined.report
+    report = joined.capture
     stacked = report.ranges["kind"] == "push_pop"
     found = Counter(report.activities["kind"])
     found |= {"op": int(stacked.sum()), "api": len(report.launches), "phase": int((~stacked).sum())}
@@ -107,7 +107,7 @@ def counts(joined):
 
 def arrows(attributed, base):
     """Every arrow: from an op to each of its API calls that launch anything, from there to what it launches."""
-    found, report = attributed.attribution, attributed.report
+    found, report = attributed.attribution, attributed.capture
     start, end = (
         {n: frames.ints(t, c) for n, t in (("op", report.ranges), ("api", report.launches))}
         for c in ("start", "end")
@@ -147,7 +147,7 @@ def check_in(trace, joined):
     times = trace.query(
         "select sum(ts) as at, sum(dur) as dur from slice where category in ('kernel', 'memcpy', 'memset', 'graph')"
     )[0]
-    activities = joined.report.activities
+    activities = joined.capture.activities
     start, end = frames.ints(activities, "start"), frames.ints(activities, "end")
     base = timeline(joined.attributed).base
     if len(activities):
@@ -275,7 +275,7 @@ def test_the_same_report_gives_the_same_bytes(awkward):
 
 def one(tmp_path, **tables):
     path = tmp_path / "one.sqlite"
-    write(path, {**tables, "strings": []})
+    write_export(path, {**tables, "strings": []})
     return bridge.report.load(path)
 
 
@@ -301,7 +301,7 @@ def test_payloads_of_every_size_are_printed_and_missing_ones_are_not(tmp_path):
     ]
     shown = args_of(one(tmp_path, annotations=ranges), "op")
     assert [a.get("payload") for a in shown] == [-(2**63), 2**63 - 1, 0, None, None]
-    assert [a.get("call") for a in shown] == [None, None, None, None, 7]
+    assert [a.get("call id") for a in shown] == [None, None, None, None, 7]
 
 
 @pytest.mark.slow
@@ -312,8 +312,8 @@ def test_copies_tell_their_memories_and_ranges_whether_they_never_ended(tmp_path
     never = {"start": 1, "end": None, "thread": THREAD, "type": 60, "text": "never"}
     joined = one(tmp_path, copies=[copy, where], annotations=[ended, never])
     first, second = args_of(joined, "memcpy")
-    assert (first["from"], first["to"]) == ("pinned", "device")
-    assert not {"from", "to"} & set(second)
+    assert (first["source memory kind"], first["destination memory kind"]) == ("pinned", "device")
+    assert not {"source memory kind", "destination memory kind"} & set(second)
     events = events_of(joined)["traceEvents"]
     assert [e["args"] for e in events if e.get("cat") == "phase" and e["ph"] == "b"] == [
         {"kind": "phase", "open": 1}

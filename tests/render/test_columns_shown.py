@@ -3,10 +3,11 @@
 import pandas as pd
 import pytest
 
-from bridge.render import headings, table
-from bridge.render.column_specs import SHOWN
+from bridge.analyze.columns import TABLES
+from bridge.render import table
 from bridge.render.table import Look
-from bridge.render.table_columns import shown
+from bridge.render.table_columns import displayed as shown
+from bridge.render.table_columns import figure, writer
 
 ROLES = "kernel memcpy memset communication runtime dataloader cpu other".split()
 
@@ -107,7 +108,7 @@ def test_figures_that_a_table_always_has_give_way_to_metrics_that_were_asked_for
     usual = pd.DataFrame(rows)
     asked = pd.DataFrame(rows)
     asked.attrs["units"] = {"sm_busy": "%"}
-    always = [[s.column for s in shown("kernel", one) if not s.extra] for one in (usual, asked)]
+    always = [[s.name for s in shown("kernel", one) if not s.optional] for one in (usual, asked)]
     assert always == [
         ["kernel", "count", "total_ns", "share", "mean_ns", "sm_busy"],
         ["kernel", "total_ns", "sm_busy"],
@@ -121,14 +122,17 @@ def test_what_is_not_known_is_left_empty(by):
     assert "-1" not in text
 
 
-@pytest.mark.parametrize("name", sorted(headings.UNKNOWABLE))
+UNKNOWN = sorted({column.name for of in TABLES.values() for column in of.columns if column.missing})
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
 def test_no_table_writes_what_is_not_known(name):
-    text = headings.text(name, pd.Series([-1.0, 0.25]))
-    assert text(-1) == text(-1.0) == ""
-    assert text(0.25) not in ("", "-1")
-    views = ("collective", "device", "launch")
-    of_views = [s.text for view in views for s in SHOWN[view] if s.column == name]
-    assert all(text(-1) == "" for text in of_views)
+    assert figure(name, -1) == figure(name, -1.0) == ""
+    assert figure(name, 0.25) not in ("", "-1")
+    writers = [writer(of.by_name[name]) for of in TABLES.values() if name in of.by_name]
+    asked = [write for write, of in zip(writers, (of for of in TABLES.values() if name in of.by_name), strict=True) if of.by_name[name].missing]  # fmt: skip
+    assert asked
+    assert all(write(-1) == "" for write in asked)
 
 
 def test_columns_asked_for_by_name_have_the_units_of_their_table():
@@ -144,5 +148,5 @@ def test_next_to_no_change_has_no_sign_of_a_loss():
 
 def test_an_empty_table_keeps_its_columns():
     assert len(shown("step", steps().head(0))) == len(
-        [s for s in SHOWN["step"] if s.column != "report"]
+        [s for s in TABLES["step"].displayed if s.name != "report"]
     )

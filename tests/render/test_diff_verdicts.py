@@ -3,7 +3,7 @@
 import pandas as pd
 
 from bridge.analyze.compare.gates import Verdict
-from bridge.render.diff import Shown, as_markdown
+from bridge.render.diff import DiffView, as_markdown
 
 FOUND = [
     Verdict("5%", "mm", True, "mm: within 5 %"),
@@ -13,7 +13,7 @@ FOUND = [
 
 
 def test_what_failed_is_crossed_and_comes_first_what_passed_is_checked():
-    shown = Shown(["a.sqlite"], ["b.sqlite"], None, pd.DataFrame(), FOUND)
+    shown = DiffView(["a.sqlite"], ["b.sqlite"], None, pd.DataFrame(), FOUND)
     assert as_markdown(shown).splitlines() == [
         "### a.sqlite → b.sqlite",
         "",

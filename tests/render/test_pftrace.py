@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bridge.report
-from bridge.analyze.timeline import Arrows, Chain, Json, Listed, Named, Slices, Timeline, timeline
+from bridge.analyze.timeline import (
+    Arrows,
+    Chain,
+    Json,
+    ListColumn,
+    NameColumn,
+    Slices,
+    Timeline,
+    timeline,
+)
 from bridge.analyze.tracks import Group, Track
 from bridge.cli import demo_report
 from bridge.render import packets
@@ -49,7 +58,7 @@ def drawn(kind, spans=(), track=0, names=None, **args):
     codes = np.arange(len(spans)) % max(len(names), 1)
     tracks = np.full(len(spans), track)
     return Slices(
-        kind, np.arange(len(spans)), tracks, start, end - start, Named(codes, names), args
+        kind, np.arange(len(spans)), tracks, start, end - start, NameColumn(codes, names), args
     )
 
 
@@ -232,7 +241,7 @@ def test_arguments_are_those_of_the_timeline(corpus, name):
 
 def one(column, row):
     """A single value of a column, the slow way."""
-    if isinstance(column, Named):
+    if isinstance(column, NameColumn):
         return column.names[column.codes[row]] if column.codes[row] >= 0 else None
     if isinstance(column, Chain):
         node, names = int(column.node[row]), []
@@ -337,7 +346,7 @@ def test_times_before_zero_are_told_from_the_first_event_on(opened):
 @pytest.mark.slow
 def test_names_come_out_as_they_went_in(opened):
     ops = drawn("op", [(n, n + 1) for n in range(len(NAMES))], names=NAMES)
-    whole = made(replace(ops, args={"details": Named(ops.name.codes, NAMES)}))
+    whole = made(replace(ops, args={"details": NameColumn(ops.name.codes, NAMES)}))
     assert [(name, args["details"]) for _, _, name, args in events(whole)] == [
         (n, n) for n in NAMES
     ]
@@ -431,15 +440,15 @@ def test_the_largest_integers_of_counters_are_written_whole():
 
 def test_arguments_that_are_missing_leave_no_trace():
     paths = Chain(
-        ints([2, -1, 0, 1, 3]), ints([-1, 0, 1, -1]), Named(ints([0, 1, 0, 1]), ["a", "b/"])
+        ints([2, -1, 0, 1, 3]), ints([-1, 0, 1, -1]), NameColumn(ints([0, 1, 0, 1]), ["a", "b/"])
     )
     columns = {
         "path": paths,
-        "reason": Named(ints([-1, 0, -1, 1, 1]), ["no_launch", "no_range"]),
+        "reason": NameColumn(ints([-1, 0, -1, 1, 1]), ["no_launch", "no_range"]),
         "correlation": ints([7, -1, 2**40, -(2**63), 0]),
         "never": ints([-1] * 5),
         "real": Json(ints([0, -1, 1, 1, -1]), ["0.5", "2"]),
-        "grid": Listed((ints([1, 2, 3, 4, -1]), ints([1, 1, 1, 1, 1]))),
+        "grid": ListColumn((ints([1, 2, 3, 4, -1]), ints([1, 1, 1, 1, 1]))),
     }
     spans = [(n, n + 1) for n in range(5)]
     found = [args for *_, args in events(made(drawn("kernel", spans, 2, **columns)))]
@@ -462,7 +471,7 @@ def test_arguments_that_are_missing_leave_no_trace():
 @given(st.lists(st.tuples(st.integers(0, 2**30), st.integers(0, 3)), min_size=1), st.data())
 def test_paths_are_the_names_from_the_root_down(tree, data):
     parent = ints([above % (n + 1) - 1 for n, (above, _) in enumerate(tree)])
-    name = Named(ints([code for _, code in tree]), ["a", "b", "a/b", "é"])
+    name = NameColumn(ints([code for _, code in tree]), ["a", "b", "a/b", "é"])
     node = data.draw(st.lists(st.integers(-1, len(tree) - 1), min_size=1))
     chain = Chain(ints(node), parent, name)
     spans = [(n, n + 1) for n in range(len(node))]

@@ -15,9 +15,9 @@ from bridge.render.packets import (
     Message,
     Packets,
     Words,
+    column_of,
     integer,
     message,
-    of,
     tag,
     through,
     varints,
@@ -69,7 +69,7 @@ def test_single_messages_are_as_google_writes_them(size):
 @pytest.mark.slow
 @given(COLUMNS)
 def test_a_missing_integer_leaves_no_trace(values):
-    counter = Integers(tag(30), of(ints(values)))
+    counter = Integers(tag(30), column_of(ints(values)))
     events = pb.Trace.FromString(written([one_packet(counter)], len(values))).packet
     for value, packet in zip(values, events, strict=True):
         event = packet.track_event
@@ -81,7 +81,7 @@ def test_a_missing_integer_leaves_no_trace(values):
 @pytest.mark.slow
 @given(COLUMNS)
 def test_none_missing_is_a_value_as_any_other(values):
-    counter = Integers(tag(30), of(ints(values)), None)
+    counter = Integers(tag(30), column_of(ints(values)), None)
     events = pb.Trace.FromString(written([one_packet(counter)], len(values))).packet
     assert [packet.track_event.counter_value for packet in events] == values
 
@@ -89,7 +89,7 @@ def test_none_missing_is_a_value_as_any_other(values):
 @pytest.mark.slow
 @given(COLUMNS)
 def test_words_hold_any_bits(values):
-    flow = Words(tag(47, FIXED64), of(ints(values)))
+    flow = Words(tag(47, FIXED64), column_of(ints(values)))
     events = pb.Trace.FromString(written([one_packet(flow)], len(values))).packet
     found = [list(packet.track_event.flow_ids) for packet in events]
     assert found == [[] if value == MISSING else [value % 2**64] for value in values]
@@ -100,7 +100,7 @@ def test_words_hold_any_bits(values):
 def test_strict_messages_are_there_for_rows_that_have_all_fields(pairs):
     first, second = (ints(column) for column in zip(*pairs, strict=True))
     annotation = Message(
-        4, [Integers(tag(1), of(first)), Integers(tag(4), of(second))], strict=True
+        4, [Integers(tag(1), column_of(first)), Integers(tag(4), column_of(second))], strict=True
     )
     after = Fixed(integer(9, 3))
     trace = pb.Trace.FromString(written([one_packet(annotation, after)], len(pairs), size=7))
@@ -112,7 +112,7 @@ def test_strict_messages_are_there_for_rows_that_have_all_fields(pairs):
 
 @given(st.lists(st.integers(-1, 3), min_size=1))
 def test_a_strict_packet_leaves_whole_rows_out(values):
-    time = Integers(tag(TIMESTAMP), of(ints(values)))
+    time = Integers(tag(TIMESTAMP), column_of(ints(values)))
     always, sometimes = (
         Message(PACKET, [Fixed(integer(10, 1))]),
         Message(PACKET, [time], strict=True),
@@ -138,7 +138,7 @@ def test_no_rows_are_no_bytes():
 
 def test_lengths_count_what_is_there_beyond_one_byte_of_length():
     text = message(STRING, b"x" * 200)
-    some = Message(4, [Integers(tag(1), of(ints([1, -1, 70_000]))), Fixed(text)])
+    some = Message(4, [Integers(tag(1), column_of(ints([1, -1, 70_000]))), Fixed(text)])
     trace = pb.Trace.FromString(written([one_packet(some)], 3))
     found = [packet.track_event.debug_annotations[0] for packet in trace.packet]
     assert [(a.name_iid, a.string_value) for a in found] == [(n, "x" * 200) for n in (1, 0, 70_000)]

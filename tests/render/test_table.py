@@ -5,14 +5,18 @@ from functools import cache
 
 import pandas as pd
 import pytest
+from command import done, table_in
+from read_once import reading_once
+from real_parts import corpus_reports
 from rich.cells import cell_len
 
 import bridge.report
 from bridge.analyze.tables.views import VIEWS
 from bridge.cli import demo_report
-from bridge.render import headings, table, units
+from bridge.render import table, units
 from bridge.render.table import Look
-from bridge.render.table_columns import shown as shown_of
+from bridge.render.table_columns import displayed as shown_of
+from bridge.render.table_columns import writer
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +39,14 @@ def test_a_table_fits_and_keeps_its_figures(table_of, view, width):
     rows = table_of(view)
     lines = table.for_terminal(view, rows, Look(width)).splitlines()
     assert max(map(len, lines)) <= width
+    lines, notes = lines[: len(rows) + 2], lines[len(rows) + 2 :]
     assert len(lines) == len(rows) + 2
-    figures = [s for s in shown_of(view, rows) if not s.is_name and not s.extra]
+    assert all("more column" in note for note in notes)
+    figures = [s for s in shown_of(view, rows) if not s.is_name and not s.optional]
     for shown in figures:
         assert shown.heading in lines[0]
         assert all(
-            shown.text(v) in line for v, line in zip(rows[shown.column], lines[2:], strict=True)
+            writer(shown)(v) in line for v, line in zip(rows[shown.name], lines[2:], strict=True)
         )
 
 
@@ -62,9 +68,7 @@ def test_bars_and_colours_change_no_figure(table_of, view, width):
     assert re.sub(r"\x1b\[[0-9;]*m", "", colored).split() == barred.split()
     assert "\x1b[" not in barred
     assert max(map(len, barred.splitlines())) <= width
-    if width == 200 and any(
-        shown.bar and rows[shown.column].any() for shown in shown_of(view, rows)
-    ):
+    if width == 200 and any(shown.bar and rows[shown.name].any() for shown in shown_of(view, rows)):
         assert "\x1b[36m" in colored
         assert "█" * 10 in barred.splitlines()[2]  # the largest
         bars = [line.count("█") for line in barred.splitlines()[2:]]
@@ -158,11 +162,13 @@ def test_the_accounting_names_every_reason():
             "no_launch": {"activities": 20, "gpu_ns": 1_000_000},
         },
     }
-    assert headings.line(totals, 41) == (
-        "10 000 activities, 1.234 s: 99.2 % in 41 ops; 0.8 % outside: no range 61 (0.7 %), no launch 20 (<0.1 %)"
+    assert table.accounting_line(totals, 41) == (
+        "10 000 activities, 1.234 s: 99.2 % in 41 ops; 0.8 % not attributed: no range 61 (0.7 %), no launch 20 (<0.1 %)"
     )
-    assert headings.line(totals | {"unattributed": {}}, 1).endswith("nothing outside")
-    assert headings.line({"activities": 0, "gpu_ns": 0, "attributed_ns": 0, "unattributed": {}}, 0)
+    assert table.accounting_line(totals | {"unattributed": {}}, 1).endswith("all attributed")
+    assert table.accounting_line(
+        {"activities": 0, "gpu_ns": 0, "attributed_ns": 0, "unattributed": {}}, 0
+    )
 
 
 def test_names_are_shown_as_they_are_and_on_one_line():
@@ -212,20 +218,20 @@ def test_sizes_have_binary_units(count, text):
 @pytest.mark.slow
 @pytest.mark.parametrize("view", ["op", "kernel", "module"])
 def test_a_figure_gives_way_only_where_there_is_no_room_for_it(joined, view):
-    """The last ones first, down to the main one; a name keeps eight characters as long as others give way."""
+    """The last ones first, down to the main one; a name keeps twelve characters as long as others give way."""
     rows = joined.by(view)
-    plain = [s for s in shown_of(view, rows) if not s.extra]
+    plain = [s for s in shown_of(view, rows) if not s.optional]
     names = [s for s in plain if s.is_name]
     figures = [s for s in plain if not s.is_name]
     main = next(s for s in figures if s.bar)
     leaving = [*(s for s in figures if s is not main)]
     widths = {
-        s.heading: max(cell_len(t) for t in (s.heading, *map(s.text, rows[s.column])))
+        s.heading: max(cell_len(t) for t in (s.heading, *map(writer(s), rows[s.name])))
         for s in plain
     }
     for kept in range(len(leaving) + 1):
         some = [*names, main, *leaving[:kept]]
-        taken = [min(8, widths[s.heading]) if s.is_name else widths[s.heading] for s in some]
+        taken = [min(12, widths[s.heading]) if s.is_name else widths[s.heading] for s in some]
         exactly = sum(taken) + 2 * (len(some) - 1)
         at, below = (
             table.for_terminal(view, rows, Look(width)).splitlines()[0]
@@ -233,3 +239,73 @@ def test_a_figure_gives_way_only_where_there_is_no_room_for_it(joined, view):
         )
         assert [s for s in some if s.heading[:4] not in at] == []
         assert not kept or leaving[kept - 1].heading not in below
+
+
+# -- What is left out
+
+
+REPORTED = ("op", "op-kernel", "kernel", "memcpy", "range", "step", "device", "gap", "idle", "launch", "wait")  # fmt: skip
+
+
+def headings(text):
+    """Return the headings of the first table in a text, from the text alone."""
+    head, *_ = table_in(text)
+    return [word for word in re.split(r"  +", head.strip()) if word]
+
+
+@pytest.mark.parametrize(
+    "path",
+    corpus_reports(
+        names=(
+            "pytorch-backward",
+            "cupy-power-iteration",
+        )
+    ),
+)
+def test_a_line_tells_how_many_columns_a_narrow_window_leaves_out(path, monkeypatch):
+    """A window in which everything has room is the witness."""
+    with reading_once():
+        for by in REPORTED:
+            monkeypatch.setenv("COLUMNS", "400")
+            whole = done("report", path, "--by", by, "--top", 5)
+            monkeypatch.setenv("COLUMNS", "60")
+            narrow = done("report", path, "--by", by, "--top", 5)
+            if "──" not in whole:
+                continue
+            left = len(headings(whole)) - len(headings(narrow))
+            assert "more column" not in whole
+            says = re.findall(r"^(\d+) more columns?: (.*)$", narrow, re.MULTILINE)
+            assert [int(number) for number, _ in says] == ([left] if left else [])
+            assert all(how == "wider window, --columns or --format csv" for _, how in says)
+
+
+@pytest.mark.parametrize("path", corpus_reports(names=("pytorch-backward",)))
+def test_a_command_names_options_that_it_has(path, folder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    for words, how in (
+        (["summary", path], "wider window or bridge report --by op-kernel"),
+        (["import", path], "wider window or bridge report --by op-kernel"),
+        (["diff", path, path], "wider window or --format csv"),
+        (["advise", path], "wider window or --format json"),
+    ):
+        assert f"more columns: {how}\n" in done(*words)
+
+
+@pytest.mark.parametrize("path", corpus_reports(names=("pytorch-2gpu-after",)))
+def test_a_checksum_in_a_name_is_explained_where_it_is_shown(path, monkeypatch):
+    with reading_once():
+        for columns, note in {
+            "80": "~ndzu2w: checksum of arguments that do not fit (--kernel-names demangled)\n",
+            "60": "",  # the name is cut before its checksum
+        }.items():
+            monkeypatch.setenv("COLUMNS", columns)
+            text = done("report", path, "--by", "kernel")
+            assert ("~ndzu2w  " in text) == bool(note)
+            assert text.count("checksum") == bool(note)
+            assert note in text
+        assert "checksum" not in done("report", path, "--by", "op")
+        monkeypatch.setenv("COLUMNS", "300")
+        said = done("summary", path)
+        assert "checksum of arguments that do not fit (bridge report --kernel-names dem" in said
+        whole = done("report", path, "--by", "kernel", "--kernel-names", "demangled")
+        assert "checksum" not in whole

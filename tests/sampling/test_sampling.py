@@ -20,7 +20,7 @@ from bridge import memory, nvtx_op
 from bridge.annotate import emit
 from bridge.annotate.memory import sampling, scopes
 from bridge.annotate.memory.scopes import Live
-from bridge.annotate.memory.uses import uses
+from bridge.annotate.memory.usage import uses
 from sampling.fakes import Runtime, Torch, release
 
 pytestmark = pytest.mark.slow
@@ -136,7 +136,7 @@ def test_a_sample_lies_in_the_range_of_its_op() -> None:
         for _ in range(3):
             with nvtx_op("inner"):
                 pass
-    report = session.joined.report
+    report = session.report.capture
     marks = report.marks[report.marks["name"] == "counter:host resident"]
     inner = report.ranges[report.ranges["name"] == "inner"]
     within = [
@@ -148,7 +148,7 @@ def test_a_sample_lies_in_the_range_of_its_op() -> None:
 def test_without_a_rate_a_session_samples_nothing() -> None:
     with bridge.profile(level=0) as session, nvtx_op("a"):
         pass
-    assert not len(session.joined.report.marks)
+    assert not len(session.report.capture.marks)
 
 
 @pytest.mark.parametrize("rate", [-1, 1.5, "2", True, float("nan")])
@@ -162,14 +162,14 @@ def test_a_rate_is_a_count(rate: Any) -> None:
 def test_sampling_takes_some_rate() -> None:
     with pytest.raises(ValueError, match="1 or more"):
         memory.start(sample_rate=0)
-    assert not sampling.running()
+    assert not sampling.is_running()
 
 
-def of_ops(session: bridge.Profile) -> list[str]:
+def of_ops(session: bridge.Session) -> list[str]:
     """Return the op that each sample of GPU 0 lies in."""
     from bridge.analyze.memory.samples import Samples, by_sample
 
-    rows = by_sample(Samples.of(session.joined.attributed)).to_dict("records")
+    rows = by_sample(Samples.of(session.report.attributed)).to_dict("records")
     return [row["op"] for row in rows if row["device"] == "cuda:0"]
 
 
@@ -205,7 +205,7 @@ def test_a_sampling_goes_on_while_a_session_pauses(torch: Torch) -> None:
         allocate(torch, 1)
     assert len(memory.trace().splitlines()) == 2 + 2
     assert set(of_ops(session)) == {"allocate", "(no op)"}
-    assert len(session.joined.report.ranges) == 1
+    assert len(session.report.capture.ranges) == 1
 
 
 def test_a_range_that_is_open_when_sampling_ends_closes(torch: Torch) -> None:
@@ -213,7 +213,7 @@ def test_a_range_that_is_open_when_sampling_ends_closes(torch: Torch) -> None:
         memory.start()
         with nvtx_op("open"):
             memory.stop()
-    assert session.joined.report.ranges["open"].tolist() == [False]
+    assert session.report.capture.ranges["open"].tolist() == [False]
 
 
 def test_a_forked_child_has_its_own_samples(torch: Torch) -> None:
@@ -255,7 +255,7 @@ def test_threads_may_scope_and_list_at_once(torch: Torch, tmp_path: Path) -> Non
 def test_what_cannot_be_read_is_said_once_and_the_program_goes_on(torch: Torch) -> None:
     torch.cuda.memory_allocated = lambda _device: 1 / 0
     memory.start()
-    with pytest.warns(RuntimeWarning, match="memory is sampled no more: division by zero"):
+    with pytest.warns(RuntimeWarning, match="memory is no longer sampled: division by zero"):
         allocate(torch, 1)
     allocate(torch, 1)
     assert memory.trace("cuda:0") == ""
@@ -294,7 +294,7 @@ def test_many_threads_sample_at_once(torch: Torch) -> None:
 
 def test_pools_are_asked_before_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        sys.modules["bridge.annotate.memory.uses"], "thread_has_context", lambda: True
+        sys.modules["bridge.annotate.memory.usage"], "thread_has_context", lambda: True
     )
     monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", Runtime())
     assert uses()[1:] == [("cuda:1", 5 << 30, -1, "in use")]
@@ -314,12 +314,12 @@ def test_pools_are_asked_before_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_gpu_that_fails_to_say_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        sys.modules["bridge.annotate.memory.uses"], "thread_has_context", lambda: True
+        sys.modules["bridge.annotate.memory.usage"], "thread_has_context", lambda: True
     )
     monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", Runtime(status=2))
     assert [use.device for use in uses()] == ["cpu"]
     monkeypatch.setattr(
-        sys.modules["bridge.annotate.memory.uses"], "thread_has_context", lambda: False
+        sys.modules["bridge.annotate.memory.usage"], "thread_has_context", lambda: False
     )
     monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", None)
     assert [use.device for use in uses()] == ["cpu"]
@@ -391,4 +391,4 @@ def test_scopes_cost_no_look_while_nothing_samples(torch: Torch) -> None:
     torch.cuda.memory_snapshot = lambda: 1 / 0
     with memory.scope("a") as path:
         assert path == "a:"
-    assert not sampling.running()
+    assert not sampling.is_running()

@@ -19,7 +19,8 @@ from made_reports import small
 from real_parts import sampled
 
 import importers
-from importers.nsys.scrub import COMMON, FOLDERS, Secrets, scrub
+from importers.nsys.scrub import scrub
+from importers.nsys.secrets import COMMON, Secrets
 
 # What variables and hosts teach, whole words of it, in whatever case; and what they do not.
 TAUGHT = {
@@ -106,7 +107,8 @@ def test_planted_secrets_are_gone_from_every_byte(report: Path, tmp_path: Path) 
         "2 texts in META_DATA_EXPORT.value",
         "1 texts in OF_LATER_VERSIONS.note",
         "1 texts in OF_LATER_VERSIONS.data",
-        "in 2 names that stay",
+        "in names that stay:",
+        "2 × value of a secret variable or argument",
     ):
         assert line in said
     assert "step with (removed) of …/train.py" in done(
@@ -202,6 +204,18 @@ def test_reports_and_pages_never_print_them(report: Path, tmp_path: Path) -> Non
     assert not [word for word in never for text in shown if word in text]
 
 
+def test_the_output_is_an_argument_or_an_option(
+    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, words in {"a": ["a"], "b": ["-o", "b"], "c": ["--output", "c"]}.items():
+        assert done("scrub", report, *words).startswith(f"{name}: a copy without\n")
+    a, b, c = ((tmp_path / name).read_bytes() for name in "abc")
+    assert a == b == c
+    for words in ([], ["d", "-o", "e"]):
+        assert_misused(bridge("scrub", report, *words), "name one output: OUT, or -o OUT")
+
+
 @pytest.mark.slow
 def test_what_is_no_export_is_refused_and_nothing_written(report: Path, tmp_path: Path) -> None:
     other, target = tmp_path / "x.sqlite", tmp_path / "out.sqlite"
@@ -245,25 +259,24 @@ def test_what_is_no_export_is_refused_and_nothing_written(report: Path, tmp_path
     ],
 )
 def test_folders_of_machines_go_and_names_of_layers_stay(text: str, expected: str) -> None:
-    assert FOLDERS.sub("…/", text) == expected
+    assert Secrets().clean([text]) == [expected]
 
 
 @pytest.mark.parametrize(("text", "expected"), TAUGHT.items())
 def test_values_of_secret_variables_and_hosts_go(text: str, expected: str) -> None:
     secrets = Secrets()
-    secrets.environment(
+    secrets.learn_environment(
         "TOKENIZERS_PARALLELISM=false\0USER=root\0MYSQL_PWD=hunter22\0TERM=xterm\0HF_TOKEN= sp4ced "
         "\0DATABASE_URL=postgres://svc_user:pw12345@db/x\0KEY=-----BEGIN\nabcdefg12"
     )
-    secrets.host("node17.cluster.example.org")
-    assert secrets.clean(text) == expected
+    secrets.learn_facts((), ["node17.cluster.example.org"])
+    assert secrets.clean([text]) == [expected]
 
 
 def test_a_word_goes_where_it_stands_twice_in_a_row() -> None:
     secrets = Secrets()
-    secrets.learn(["key0_"])
-    assert secrets.clean("key0_key0_") == "(removed)(removed)"
-    assert secrets.clean("monkey0_") == "monkey0_"
+    secrets.add(["key0_"], "word")
+    assert secrets.clean(["key0_key0_", "monkey0_"]) == ["(removed)(removed)", "monkey0_"]
 
 
 def is_secret(word: str) -> bool:
@@ -283,8 +296,8 @@ def test_no_word_that_was_learnt_survives(words: list[str], data: st.DataObject)
     between = st.sampled_from(words) | st.text(" a0_/(é", max_size=4)
     text = "".join(data.draw(st.lists(between, max_size=8)))
     secrets = Secrets()
-    secrets.learn(words)
-    cleaned = secrets.clean(text) or ""
+    secrets.add(words, "word")
+    (cleaned,) = secrets.clean([text])
     for word in filter(is_secret, words):
         whole = (
             rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])"  # asked for again, of what is left

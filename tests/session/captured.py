@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from bridge import nvtx_op
-from bridge.capture.session.capture import capture
+from bridge.capture.session.control import capture_control
 from bridge.capture.session.schedule import schedule
 from bridge.capture.session.transitions import Machine
 
@@ -18,7 +18,7 @@ class Phases:
     """Capture while recording."""
 
     def __init__(self, kind: str) -> None:
-        self.capture = capture(kind)
+        self.capture = capture_control(kind)
 
     def prepare(self) -> None:
         """Do nothing."""

@@ -12,7 +12,7 @@ import bridge
 from bridge.annotate import emit
 
 
-def program(session: bridge.Profile) -> None:
+def program(session: bridge.Session) -> None:
     with session:
         for _ in range(50):
             with bridge.nvtx_op("a"):

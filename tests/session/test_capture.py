@@ -12,10 +12,10 @@ import pytest
 from recorder import Recorder
 
 import bridge
-from bridge.annotate import cuda_context
 from bridge.annotate.label import Label
-from bridge.capture.session import capture as module
-from bridge.capture.session.capture import CUDA_SIGNS, DOMAIN, NAME, capture, has_context
+from bridge.annotate.memory import usage
+from bridge.capture.session import control as module
+from bridge.capture.session.control import CUDA_SIGNS, DOMAIN, NAME, capture_control, has_context
 
 ROOT = Path(bridge.__file__).parent.parent
 DRIVER = "cuda.bindings.driver"
@@ -75,13 +75,13 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     """Attach a tool to a process that has loaded CUDA's library."""
     made = Driver()
     monkeypatch.setitem(sys.modules, DRIVER, made)
-    monkeypatch.setattr(cuda_context, "driver_is_loaded", lambda: True)
+    monkeypatch.setattr(usage, "driver_is_loaded", lambda: True)
     monkeypatch.setenv("NV_TPS_LAUNCH_TOKEN", "x")
     return made
 
 
 def test_the_range_is_there_from_start_to_stop(tool: Recorder) -> None:
-    ranged = capture("nvtx")
+    ranged = capture_control("nvtx")
     assert not tool.phases
     for times in (1, 2):
         ranged.start()
@@ -94,7 +94,7 @@ def test_the_range_is_there_from_start_to_stop(tool: Recorder) -> None:
 
 def test_every_capture_has_an_id_of_its_own(tool: Recorder) -> None:
     ids = set()
-    ranged = capture("nvtx")
+    ranged = capture_control("nvtx")
     for _ in range(3):
         ranged.start()
         ids |= {payload for _, payload in tool.phases.values()}
@@ -104,12 +104,12 @@ def test_every_capture_has_an_id_of_its_own(tool: Recorder) -> None:
 
 def test_stop_without_start_does_nothing(tool: Recorder, driver: Driver) -> None:
     for kind in module.KINDS:
-        capture(kind).stop()
+        capture_control(kind).stop()
     assert (tool.phases_ended, driver.calls) == ([], [])
 
 
 def test_the_profiler_of_cuda_is_started_and_stopped(tool: Recorder, driver: Driver) -> None:
-    profiled = capture("cudaProfilerApi")
+    profiled = capture_control("cudaProfilerApi")
     for _ in range(2):
         profiled.start()
         profiled.start()
@@ -121,7 +121,7 @@ def test_the_profiler_of_cuda_is_started_and_stopped(tool: Recorder, driver: Dri
 
 
 def test_captures_that_overlap_are_one_to_cuda(driver: Driver) -> None:
-    first, second = capture("cudaProfilerApi"), capture("cudaProfilerApi")
+    first, second = capture_control("cudaProfilerApi"), capture_control("cudaProfilerApi")
     first.start()
     second.start()
     first.stop()
@@ -132,7 +132,7 @@ def test_captures_that_overlap_are_one_to_cuda(driver: Driver) -> None:
 
 @pytest.mark.parametrize("kind", ["none", "None", None])
 def test_none_captures_nothing(kind: str | None, tool: Recorder, driver: Driver) -> None:
-    silent = capture(kind)
+    silent = capture_control(kind)
     silent.start()
     silent.stop()
     assert (tool.phases_ended, driver.calls) == ([], [])
@@ -144,7 +144,7 @@ def test_auto_does_both_where_there_is_a_context(
     start, end = tool.start, tool.end
     monkeypatch.setattr(tool, "start", lambda *a: (driver.calls.append("range"), start(*a))[1])
     monkeypatch.setattr(tool, "end", lambda *a: (driver.calls.append("end"), end(*a))[1])
-    both = capture("auto")
+    both = capture_control("auto")
     both.start()
     both.stop()
     # The range is within what the other sign captures.
@@ -156,7 +156,7 @@ def test_auto_is_the_range_alone_without_a_context(
     result: int, context: int | None, tool: Recorder, driver: Driver
 ) -> None:
     driver.results["cuCtxGetCurrent"], driver.context = result, context
-    ranged = capture("auto")
+    ranged = capture_control("auto")
     ranged.start()
     assert [label for label, _ in tool.phases.values()] == [RANGE]
     driver.results["cuCtxGetCurrent"], driver.context = 0, Context(0xC0)
@@ -175,9 +175,9 @@ def test_auto_is_the_range_alone_without_a_context(
 def test_auto_asks_no_library_that_nobody_loaded(
     tool: Recorder, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cuda_context, "driver_is_loaded", lambda: False)
+    monkeypatch.setattr(usage, "driver_is_loaded", lambda: False)
     assert not has_context()
-    monkeypatch.setattr(cuda_context, "driver_is_loaded", lambda: True)
+    monkeypatch.setattr(usage, "driver_is_loaded", lambda: True)
     assert has_context()
     monkeypatch.setitem(sys.modules, DRIVER, None)  # not installed
     assert not has_context()
@@ -188,7 +188,7 @@ def test_without_a_tool_cuda_is_left_alone(
 ) -> None:
     monkeypatch.delenv("NV_TPS_LAUNCH_TOKEN")
     assert not has_context()
-    alone = capture("cudaProfilerApi")
+    alone = capture_control("cudaProfilerApi")
     alone.start()
     alone.stop()
     assert driver.calls == []
@@ -226,7 +226,7 @@ def test_what_cannot_be_started_is_said_once_and_not_stopped(
     broken: object, said: str, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, DRIVER, broken)
-    profiled = capture("cudaProfilerApi")
+    profiled = capture_control("cudaProfilerApi")
     with pytest.warns(RuntimeWarning, match=f"^bridge: {said}"):
         profiled.start()
     profiled.stop()
@@ -242,33 +242,38 @@ def test_the_environment_decides_for_auto_alone(
     driver: Driver, tool: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BRIDGE_CAPTURE", "cudaprofilerapi")
-    assert (capture("auto").kind, capture("nvtx").kind) == ("cudaProfilerApi", "nvtx")
+    assert (capture_control("auto").kind, capture_control("nvtx").kind) == (
+        "cudaProfilerApi",
+        "nvtx",
+    )
     monkeypatch.setenv("BRIDGE_CAPTURE", "auto")
-    assert capture("AUTO").kind == "auto"
+    assert capture_control("AUTO").kind == "auto"
     monkeypatch.setenv("BRIDGE_CAPTURE", "")
-    assert capture("auto").kind == "auto"
+    assert capture_control("auto").kind == "auto"
     monkeypatch.setenv("BRIDGE_CAPTURE", "hotkey")
     with pytest.warns(
-        RuntimeWarning, match="^bridge: BRIDGE_CAPTURE=hotkey is none of nvtx, cuda"
+        RuntimeWarning, match="^bridge: BRIDGE_CAPTURE=hotkey is not one of nvtx, cuda"
     ) as told:
-        assert [capture("auto").kind for _ in range(2)] == ["auto", "auto"]
+        assert [capture_control("auto").kind for _ in range(2)] == ["auto", "auto"]
     assert len(told) == 1
 
 
 @pytest.mark.parametrize("kind", ["cuda", ""])
 def test_another_kind_is_refused(kind: str) -> None:
     with pytest.raises(ValueError) as raised:
-        capture(kind)
-    assert str(raised.value) == f"capture: {kind!r} is none of nvtx, cudaProfilerApi, none, auto"
+        capture_control(kind)
+    assert str(raised.value).startswith(
+        f"capture: no kind {kind!r}: one of nvtx, cudaProfilerApi, none, auto"
+    )
 
 
 CAPTURE_TWICE = """
 import sys
 bare = set(sys.modules)
-from bridge.capture.session.capture import capture
+from bridge.capture.session.control import capture_control
 for kind in {kinds}:
     for _ in range(2):
-        made = capture(kind)
+        made = capture_control(kind)
         made.start()
         made.stop()
 heavy = {{"nvtx", "ctypes", "cuda", "asyncio", "pandas", "numpy", "click", "inspect", "json", "torch"}}

@@ -13,8 +13,8 @@ import pytest
 import bridge
 import importers
 from bridge.annotate import stack
-from bridge.capture.session.capture import DOMAIN, NAME
-from importers.report import Report
+from bridge.capture.session.control import DOMAIN, NAME
+from importers.capture import Capture
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ def profile(
     )
 
 
-def reports(nsys: str, folder: Path) -> list[Report]:
+def reports(nsys: str, folder: Path) -> list[Capture]:
     """Load what nsys has written, in its order."""
     loaded = []
     for written in sorted(folder.glob("*.nsys-rep")):
@@ -50,7 +50,7 @@ def reports(nsys: str, folder: Path) -> list[Report]:
     return loaded
 
 
-def steps(report: Report) -> list[int]:
+def steps(report: Capture) -> list[int]:
     ranges = report.ranges
     return sorted(ranges[ranges["name"] == "step"]["payload"].tolist())
 

@@ -148,17 +148,19 @@ def test_without_a_schedule_every_step_is_recorded() -> None:
 def test_a_second_end_does_nothing_and_a_step_needs_a_beginning() -> None:
     phases = Phases()
     machine = Machine(None, phases)
-    with pytest.raises(RuntimeError, match="no session runs: begin one before the first step"):
+    with pytest.raises(
+        RuntimeError, match="no session is running; start one before the first step"
+    ):
         machine.step()
     machine.end()
     assert phases.taken() == []
     machine.begin()
-    with pytest.raises(RuntimeError, match="runs already"):
+    with pytest.raises(RuntimeError, match="is already running"):
         machine.begin()
     machine.end()
     machine.end()
     assert phases.taken() == ["prepare", "start", "stop", "ready"]
-    with pytest.raises(RuntimeError, match="no session runs"):
+    with pytest.raises(RuntimeError, match="no session is running"):
         machine.step()
 
 
@@ -247,7 +249,7 @@ def test_a_schedule_of_nonsense_leaves_the_machine_where_it_was(bad: object) -> 
     machine = Machine([RECORD, bad, SAVE].__getitem__, phases)
     machine.begin()
     for _ in range(2):
-        with pytest.raises(ValueError, match="for step 1, none of NONE, WARMUP"):
+        with pytest.raises(ValueError, match="for step 1, not one of NONE, WARMUP"):
             machine.step()
         assert (machine.step_number, machine.action) == (0, RECORD)
     machine.end()

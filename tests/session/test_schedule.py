@@ -128,5 +128,5 @@ def test_anything_else_is_refused_with_the_step(given_: object) -> None:
     with pytest.raises(ValueError) as raised:
         action_at(12, lambda _: given_)
     assert str(raised.value) == (
-        f"the schedule gives {given_!r} for step 12, none of NONE, WARMUP, RECORD, RECORD_AND_SAVE"
+        f"the schedule returns {given_!r} for step 12, not one of NONE, WARMUP, RECORD, RECORD_AND_SAVE"
     )

@@ -124,7 +124,7 @@ def test_coroutines_suspended_over_the_boundaries():
         await gate.wait()
         op("second half")
 
-    async def program(session: bridge.Profile, at: str) -> None:
+    async def program(session: bridge.Session, at: str) -> None:
         gate = asyncio.Event()
         if at == "start":
             running = asyncio.create_task(task(gate))
@@ -212,7 +212,7 @@ def test_every_thread_is_recorded_with_its_name():
         thread.start()
         thread.join()
         op("here")
-    report = session.joined.report
+    report = session.report.capture
     of = dict(zip(report.threads["thread"], report.threads["name"], strict=True))
     assert {one["name"]: of[one["thread"]] for one in ranges(session)} == {
         "there": "loader",

@@ -98,14 +98,14 @@ def test_what_the_body_raises_is_not_lost_when_ready_raises():
 @pytest.mark.slow
 @pytest.mark.parametrize("failing", ["start", "stop"])
 def test_a_capture_that_fails(failing, monkeypatch):
-    from bridge.capture.session.capture import Capture
+    from bridge.capture.session.control import CaptureControl
 
     def fails(_: object) -> None:
         raise OSError("of the tool")
 
     session = bridge.profile(level=2)
     with unchanged(), monkeypatch.context() as patch:
-        patch.setattr(Capture, failing, fails)
+        patch.setattr(CaptureControl, failing, fails)
         with pytest.raises(OSError, match="of the tool"), session:
             op("a")
     with session:
@@ -126,7 +126,7 @@ def test_memory_that_cannot_be_read(monkeypatch):
 
 
 def test_something_that_cannot_be_undone_is_said_and_the_rest_undone():
-    from bridge.capture.session.automatic import Automatic
+    from bridge.capture.session.cycle import Automatic
 
     class Switch:
         on, stuck = False, True
@@ -142,7 +142,7 @@ def test_something_that_cannot_be_undone_is_said_and_the_rest_undone():
     first, second = Switch(), Switch()
     first.stuck = False
     automatic = Automatic(0, details=None, modules=False)
-    automatic._wanted = lambda: iter([first, second])
+    automatic._switches = lambda: iter([first, second])
     automatic.enable()
     with pytest.warns(RuntimeWarning, match="not now"):
         automatic.disable()

@@ -13,8 +13,8 @@ import recorded_twice
 
 import bridge
 import importers
-from bridge.capture.session.capture import DOMAIN, NAME
-from importers.report import Report
+from bridge.capture.session.control import DOMAIN, NAME
+from importers.capture import Capture
 
 ROOT = Path(bridge.__file__).parent.parent
 CYCLES = 2
@@ -22,7 +22,7 @@ NEAR_NS = 1_000_000  # that two looks at one range may differ by, on a busy mach
 
 
 @pytest.fixture(scope="module")
-def cycles(nsys: str, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Report, Report]]:
+def cycles(nsys: str, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Capture, Capture]]:
     """Give what nsys and the session have recorded of each cycle that nsys was to capture."""
     folder = tmp_path_factory.mktemp("nsys")
     profile(nsys, folder)
@@ -48,7 +48,7 @@ def profile(nsys: str, folder: Path) -> None:
     assert len(list(folder.glob("own*.jsonl"))) == len(recorded_twice.ACTIVE)
 
 
-def exported(nsys: str, report: Path) -> Report:
+def exported(nsys: str, report: Path) -> Capture:
     """Load what nsys has written."""
     made = report.with_suffix(".sqlite")
     export = [nsys, "export", "--type=sqlite", "-o", str(made), str(report)]
@@ -56,7 +56,7 @@ def exported(nsys: str, report: Path) -> Report:
     return importers.load(made)
 
 
-def of_calls(report: Report):
+def of_calls(report: Capture):
     """Give the ranges that are pushed and popped, in the order in which they began."""
     table = report.ranges[report.ranges["kind"] == "push_pop"]
     return table.sort_values("start").reset_index(drop=True)

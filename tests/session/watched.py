@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from bridge.annotate.emit import state
+from importers.capture import Capture
 from importers.errors import NothingRecorded
-from importers.report import Report
 
 
 def ranges(found: Any) -> list[dict[str, Any]]:
     """Give the ranges of a session, or of a report, in the order in which they began."""
     try:
-        report: Report = getattr(getattr(found, "joined", found), "report", found)
+        capture: Capture = getattr(getattr(found, "report", found), "capture", found)
     except NothingRecorded:
         return []
-    return report.ranges.sort_values(["start", "payload"]).to_dict("records")
+    return capture.ranges.sort_values(["start", "payload"]).to_dict("records")
 
 
 def names(found: Any) -> list[str]:

@@ -13,8 +13,8 @@ from join.programs import Program, attributed, report_of
 import bridge
 from bridge.analyze.steps import by_step
 from bridge.join import repeats
-from bridge.join.attributed import Attributed
-from bridge.join.repeats import COVERED, LEAST, with_repetition
+from bridge.join.attributed import AttributedCapture
+from bridge.join.repeats import MIN_COVERED, MIN_REPEATS, with_repetition
 from importers import frames
 
 PROCESS = 7 << 24
@@ -32,10 +32,10 @@ def work_of(names, *, joint=(HOST,), pause=None):
     return repeats.Work(
         name=np.array([codes[name] for name in names], np.int64),
         issued=issued,
-        back=issued - np.array(gaps, np.int64),
+        returned=issued - np.array(gaps, np.int64),
         done=issued + 5,
         spent=np.full(len(names), 5),
-        joint=np.array([name in joint for name in names], np.int64),
+        host_parts=np.array([name in joint for name in names], np.int64),
     )
 
 
@@ -112,7 +112,7 @@ def test_one_activity_again_and_again_is_no_step():
 @pytest.mark.slow
 @given(
     st.lists(st.sampled_from("abc"), min_size=1, max_size=8),
-    st.integers(LEAST, 6),
+    st.integers(MIN_REPEATS, 6),
     st.lists(st.sampled_from("xyz"), max_size=3),
 )
 def test_what_repeats_is_found(body, times, before):
@@ -129,9 +129,9 @@ def test_steps_are_apart_and_equal_ones_hold_most(names):
     assert sum(map(len, steps)) <= len(names)
     several = Counter(tuple(sorted(step)) for step in steps)
     same, times = max(several.items(), key=lambda item: len(item[0]) * item[1])
-    assert times >= LEAST - 1  # and one that is no longer than it, before what is left over
+    assert times >= MIN_REPEATS - 1  # and one that is no longer than it, before what is left over
     assert HOST in same
-    assert len(same) * (times + 1) >= COVERED * len(names)
+    assert len(same) * (times + 1) >= MIN_COVERED * len(names)
 
 
 # -- in a report
@@ -163,7 +163,7 @@ def test_a_loop_without_ranges():
     assert steps.start.tolist() == [0, 290, 1290, 2290, 3290]
     assert steps.end.tolist() == [*steps.start[1:].tolist(), 4290]
     table = by_step(joined)
-    assert table["found"].unique().tolist() == ["repetition"]
+    assert table["found_by"].unique().tolist() == ["repetition"]
     assert table["activities"].tolist() == [3] * 5
     assert not len(joined.steps)  # what other parts draw and choose by
 
@@ -174,9 +174,11 @@ def test_kernels_of_one_template_with_other_arguments_are_other_work():
     report = report_of(replace(made, activities=pairs))
     codes = np.array([n if n % 2 == 0 else 1 for n in range(10)])
     full = frames.names(codes, [f"gemm<{n}>" if n != 1 else COPY for n in range(10)])
-    joined = Attributed.of(replace(report, activities=report.activities.assign(full_name=full)))
+    joined = AttributedCapture.of(
+        replace(report, activities=report.activities.assign(full_name=full))
+    )
     assert not len(joined.iterations)
-    assert len(Attributed.of(report).iterations) == 5  # by their short names they are alike
+    assert len(AttributedCapture.of(report).iterations) == 5  # by their short names they are alike
 
 
 def test_a_range_that_recurs_begins_the_steps():
@@ -224,8 +226,8 @@ def test_steps_that_ranges_name_are_found_without_them(name, steps, corpus):
     """All, or all but one: what the first iteration begins with is not what the others begin with."""
     joined = bridge.load(corpus / "nsys" / f"{name}.sqlite").attributed
     named, done = joined.steps, joined.attribution
-    none = named.taken(np.zeros(len(named), bool))
-    alone = with_repetition(none, joined.report, done.launch, joined.duration, done.nesting)
+    none = named.select(np.zeros(len(named), bool))
+    alone = with_repetition(none, joined.capture, done.launch, joined.duration, done.nesting)
     assert len(alone) == steps
     assert len(named) - steps in (0, 1)
     for start, end in zip(alone.start.tolist(), alone.end.tolist(), strict=True):

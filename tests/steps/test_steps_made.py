@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from join.brute import Activity, Call, Range
 from join.programs import Program, attributed, programs
 
-from bridge.analyze.steps import by_step
-from bridge.analyze.steps.pace import _states, paces
+from bridge.analyze.steps import _states, by_step, paces
 from bridge.render.summaries import step_lines
 from steps.brute import LOADS, ROLES, Host, Step, Work, spent, states, walls
 
@@ -146,7 +145,7 @@ def test_a_step_lasts_until_its_work_is_done_and_no_time_is_of_two():
     assert table["memcpy_ns"].tolist() == [0, 35]
     assert table["runtime_ns"].tolist() == [2, 0]
     assert table["other_ns"].tolist() == [3, 5]
-    assert table["found"].tolist() == ["range", "range"]
+    assert table["found_by"].tolist() == ["range", "range"]
 
 
 @pytest.mark.slow
@@ -162,9 +161,9 @@ def test_the_first_step_begins_when_what_was_left_over_is_done(done, start):
 
 @pytest.mark.slow
 def test_of_some_steps_alone_the_figures_stay_those_of_the_whole():
-    from bridge.report import Joined
+    from bridge.report import Report
 
-    joined = Joined(attributed(two_steps()))
+    joined = Report(attributed(two_steps()))
     whole, part = joined.by("step"), joined.within(steps=(5, 5)).by("step")
     pd.testing.assert_frame_equal(part, whole[whole["step"] == 5].reset_index(drop=True))
 
@@ -180,9 +179,9 @@ def test_no_steps_no_rows():
 
 @pytest.mark.slow
 def test_one_step_alone_has_no_median_and_same_processes_of_files_are_told_apart():
-    from bridge.report import Joined
+    from bridge.report import Report
 
-    joined = Joined(attributed(two_steps()))
+    joined = Report(attributed(two_steps()))
     [pace] = paces(joined.within(steps=(5, 5)).by("step"))
     assert step_lines([pace]) == "1 step: 40 ns\n"
     table = joined.by("step")
@@ -203,7 +202,8 @@ def test_the_pace_names_what_the_slowest_step_spent_more_on():
             "step": range(10, 16),
             "pid": 7,
             "process": "python",
-            "found": "repetition",
+            "found_by": "repetition",
+            "start_ns": [0, 550, 700, 850, 1001, 1150],
             "wall_ns": walls_of,
             **parts,
             "between_ns": [0, 50, 50, 50, 50, 50],
@@ -217,9 +217,12 @@ def test_the_pace_names_what_the_slowest_step_spent_more_on():
     assert pace.p95_ns == pytest.approx(np.quantile([100, 100, 101, 99, 150], 0.95))
     assert pace.variation == pytest.approx(np.std([100, 100, 101, 99, 150]) / 110)
     assert (pace.slowest, pace.slowest_ns, pace.slower_by, pace.excess_ns) == (15, 150, "cpu", 48)
-    assert (pace.between_ns, pace.between_dataloader) == (50, 0.8)
+    assert (pace.iteration_ns, pace.between_ns, pace.loading_ns) == (150, 50, 40)
     said = step_lines([pace])
     assert "6 steps, found by repetition (1 to warm up): median 100 ns, mean 110 ns" in said
     assert "1 of them out of the ordinary" in said
     assert "slowest is step 15, 150 ns: 48 ns more of the CPU" in said
-    assert "50 ns pass between two steps, 80.0 % of it waiting for data" in said
+    assert (
+        "iteration, from start to start: 150 ns: 100 ns in the step, 50 ns between steps,"
+        " of which 40 ns data loading"
+    ) in said

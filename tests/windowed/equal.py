@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bridge.join.choices import Choices
+from bridge.join.options import AttributionOptions
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.loading import tasks_of
-from bridge.scale.merging import Merged, unpacked
-from bridge.scale.requests import Asked, kept
-from bridge.scale.task import Broken
+from bridge.scale.merging import PartialTable, unpacked
+from bridge.scale.requests import PartRequest, stored_tables
+from bridge.scale.task import FailedTask, Work
 from bridge.scale.windows.aggregation import aggregated
-from bridge.scale.windows.window import windowed_table
-from bridge.scale.worker import done
+from bridge.scale.windows.window import windowed_tables
+from bridge.scale.worker import run_task
 from importers.errors import ReportError
 
-EVERY = windowed_table(kept(["path", "shape,op,kernel", "op,stream", "path,api"]))
+EVERY = windowed_tables(stored_tables(["path", "shape,op,kernel", "op,stream", "path,api"]))
 DIRECTED = tuple(
-    replace(one, direction=way)
+    replace(one, request=replace(one.request, direction=way))
     for one in EVERY
     if one.by in {"op", "path", "op-kernel", "kernel,op"}
     for way in ("forward", "backward")
@@ -32,13 +32,13 @@ def both(
     path: Path,
     windows: int,
     at: Sequence[int] | None = None,
-    tables: Sequence[Asked] = TABLES,
-    **choices: object,
+    tables: Sequence[PartRequest] = TABLES,
+    **options: object,
 ) -> tuple[Aggregates, Aggregates]:
     """Return what comes of the whole report and of its windows; ReportError for one that cannot be read."""
-    [task] = tasks_of([path], tables, Choices(**choices), 1)
-    whole = done(task)
-    if isinstance(whole, Broken):
+    [task] = tasks_of([path], Work(tuple(tables), AttributionOptions(**options)))
+    whole = run_task(task)
+    if isinstance(whole, FailedTask):
         raise ReportError(whole.line)
     return whole, aggregated(task, path, windows, at)
 
@@ -52,7 +52,7 @@ def assert_equal(whole: Aggregates, apart: Aggregates) -> None:
         assert rows(unpacked(apart.tables[name])) == rows(unpacked(table)), name
 
 
-def rows(table: Merged) -> list[tuple[object, ...]]:
+def rows(table: PartialTable) -> list[tuple[object, ...]]:
     """List the rows of a table with every sum and every single time, in an order of their own."""
     listed: list[dict[str, list[tuple[int, int]]]] = [
         {name: [] for name in table.times} for _ in range(table.rows)

@@ -8,7 +8,7 @@ from pathlib import Path
 from made_reports import PUSH_POP, START_END, VERSIONS, process, thread
 
 from importers.nsys import schema
-from importers.nsys.write import Strings, write
+from importers.nsys.export import Strings, write_export
 
 LONG = 1_000
 OPS = ("a", "b", "c", "aten::mm, seq = {}, op_id = {}, sizes = [[{}, 3]]", "nn.Module: x")
@@ -106,5 +106,5 @@ class Program:
 
     def written(self, path: Path) -> Path:
         kept = {name: rows for name, rows in self.tables.items() if rows}
-        write(path, {**kept, "strings": self.string.rows()}, VERSIONS)
+        write_export(path, {**kept, "strings": self.string.rows()}, VERSIONS)
         return path

@@ -59,15 +59,15 @@ def test_ranks_told_by_communicators_are_refused(tmp_path):
     made = sliced((100, 200), (300, 480))
     made.annotation(PUSH_POP, 10, 20, text="ncclCommInitRank", thread=thread(100))
     path = made.written(tmp_path / "made.sqlite")
-    with pytest.raises(WindowsError, match="ranks are told by where communicators begin"):
+    with pytest.raises(WindowsError, match="its ranks depend on where communicators are created"):
         both(path, 0, at=[400], tables=SOME)
 
 
 @pytest.mark.slow
 def test_strings_are_read_again_where_they_are_many(tmp_path, monkeypatch):
-    monkeypatch.setattr(windows, "FEW_STRINGS", 1)
-    monkeypatch.setattr(windows, "MOST_ROWS", 2)
-    monkeypatch.setattr(windows, "LEAST_ROWS", 1)
+    monkeypatch.setattr(windows, "MAX_CACHED_STRINGS", 1)
+    monkeypatch.setattr(windows, "MAX_ROWS", 2)
+    monkeypatch.setattr(windows, "MIN_ROWS", 1)
     for seed in range(3 if NIGHT else 1):  # in chunks of two rows
         path = Program(seed).written(tmp_path / f"{seed}.sqlite")
         assert_equal(*both(path, 3, tables=SOME))

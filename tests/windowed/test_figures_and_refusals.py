@@ -10,31 +10,41 @@ import pytest
 from made_reports import PUSH_POP, START_END, Made, thread
 
 from bridge.analyze.ranks.members import Ranks
-from bridge.join.choices import Choices
+from bridge.analyze.tables.request import TableRequest
+from bridge.join.options import AttributionOptions
 from bridge.scale.loading import tasks_of
 from bridge.scale.merging import Times, unpacked
-from bridge.scale.requests import Asked
+from bridge.scale.requests import PartRequest
+from bridge.scale.task import Work
 from bridge.scale.windows import aggregation
 from bridge.scale.windows.aggregation import aggregated
-from bridge.scale.windows.tables import CPU, GPU, Carried, Gathered
-from bridge.scale.windows.window import WindowsError, part
+from bridge.scale.windows.tables import CPU, GPU, OpenCalls, TableAccumulator
+from bridge.scale.windows.window import WindowsError, attribute_window
 from importers.errors import ReportError
 from importers.nsys import windows
 from windowed.programs import CALL_ID
 from windowed.test_of_the_whole import CUTS, three
 
-OPS, PROCESSES = Asked("op", ("calls", "gpu_self_ns")), Asked("kernel,process", ("count",))
+OPS, PROCESSES = (
+    PartRequest(TableRequest("op"), ("calls", "gpu_self_ns")),
+    PartRequest(TableRequest("kernel,process"), ("count",)),
+)
 OTHER = 100 + (1 << 24)  # a process of another machine, with the number of process 100
 GPU_NS = 100 + 101 + 102  # of the three kernels
 
 
 def sums(
-    made: Made, folder: Path, *, table: Asked = OPS, at: Sequence[int] = CUTS, memory: int = 0
+    made: Made,
+    folder: Path,
+    *,
+    table: PartRequest = OPS,
+    at: Sequence[int] = CUTS,
+    memory: int = 0,
 ) -> dict[object, tuple[int, ...]]:
     """Give the sums of a table of a report in windows, by the names of its rows."""
     path = folder / "made.sqlite"
     path.unlink(missing_ok=True)
-    [task] = tasks_of([made.written(path)], [table], Choices(), 1, memory=memory)
+    [task] = tasks_of([made.written(path)], Work((table,), AttributionOptions(), memory=memory))
     found = unpacked(aggregated(task, path, len(at) + 1, at).tables[table.name])
     names = found.labels[table.by.split(",")[0]].tolist()
     columns = (found.sums[name].tolist() for name in table.columns)
@@ -71,7 +81,7 @@ def test_slices_that_begin_in_two_windows_are_refused_among_other_ops_too(tmp_pa
 
 
 def test_as_many_phases_as_windows_can_have_are_not_too_many(tmp_path, monkeypatch):
-    monkeypatch.setattr(windows, "MOST_PHASES", 1)
+    monkeypatch.setattr(windows, "MAX_PHASES", 1)
     made = three()
     made.annotation(START_END, 1, 500, text="epoch", thread=thread(100))
     assert sums(made, tmp_path) == {"a": (3, GPU_NS)}
@@ -92,13 +102,13 @@ def test_processes_with_one_number_are_refused_where_it_is_shown_alone(tmp_path)
 def test_rows_of_a_window_that_their_names_do_not_tell_apart_are_refused(tmp_path):
     path = three(100, OTHER).written(tmp_path / "made.sqlite")
     nothing = np.empty(0, np.int64)
-    with windows.opened(path, False, 1) as found:
+    with windows.open_windows(path, False, 1) as found:
         ranks = Ranks.of(found.skeleton())
         [window] = found
-        joined = part(window, Choices(), ranks)
+        joined = attribute_window(window, AttributionOptions(), ranks)
         with pytest.raises(WindowsError, match="two rows by kernel,process have one name"):
-            Gathered(PROCESSES).add(joined, window, nothing)
-        ops = Gathered(OPS)
+            TableAccumulator(PROCESSES).add(joined, window, nothing)
+        ops = TableAccumulator(OPS)
         ops.add(joined, window, nothing)
     assert ops.merged is not None
     assert ops.merged.sums["calls"].tolist() == [3]
@@ -109,7 +119,7 @@ def test_rows_of_a_window_that_their_names_do_not_tell_apart_are_refused(tmp_pat
 
 def test_a_limit_that_is_exceeded_is_said_with_the_window_after_which_it_was(tmp_path, monkeypatch):
     taken = iter([100, 5_000, 11_100_000])  # before, and after two windows
-    monkeypatch.setattr(aggregation, "taken", lambda: next(taken))
+    monkeypatch.setattr(aggregation, "peak_memory", lambda: next(taken))
     said = r"made\.sqlite: --memory 10MB is too little: 11MB are taken after window 2 of 3"
     with pytest.raises(ReportError, match=said):
         sums(three(), tmp_path, memory=10_000_000)
@@ -118,9 +128,9 @@ def test_a_limit_that_is_exceeded_is_said_with_the_window_after_which_it_was(tmp
 # -- calls that go on
 
 
-def carried() -> Carried:
+def carried() -> OpenCalls:
     """Call 10 began with 5 ns on the GPU, and had 7 and 8 more in later windows."""
-    made = Carried("made.sqlite")
+    made = OpenCalls("made.sqlite")
     made.began = [{"number": np.array([10]), GPU: np.array([5]), CPU: np.array([0])}]
     made.went_on = [
         {"number": np.array([10]), GPU: np.array([more]), CPU: np.array([0])} for more in (7, 8)

@@ -6,7 +6,7 @@ import pytest
 from made_reports import PUSH_POP, Made, process, thread
 
 from bridge.scale.merging import unpacked
-from importers.nsys.windows import opened
+from importers.nsys.windows import open_windows
 from windowed.equal import TABLES, assert_equal, both
 
 pytestmark = pytest.mark.slow
@@ -54,8 +54,8 @@ def test_every_launch_is_of_the_op_that_was_open_at_the_capture(tmp_path, node):
 
 def test_each_window_has_the_ranges_of_the_capture_and_no_other_of_its_thread(tmp_path):
     path = captured().written(tmp_path / "made.sqlite")
-    with opened(path, False, 0, CUTS) as found:
-        names = [window.report.ranges["name"].astype(str).tolist() for window in found]
+    with open_windows(path, False, 0, CUTS) as found:
+        names = [window.capture.ranges["name"].astype(str).tolist() for window in found]
         begun = [int(window.begun.sum()) for window in found]
     assert names == [
         ["model", "other", "mm", "replay"],

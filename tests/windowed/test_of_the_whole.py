@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from made_reports import PUSH_POP, START_END, Made, changed, process, thread
 
-from bridge.scale.requests import Asked
+from bridge.scale.requests import PartRequest
 from bridge.scale.windows.window import WindowsError
 from importers.errors import NotAReport
 from importers.nsys import windows
@@ -16,7 +16,7 @@ CUTS = (400, 800)
 SOME = tuple(one for one in TABLES if one.by in {"op", "op-kernel", "rank", "stream"})
 
 
-def tables(*names: str) -> tuple[Asked, ...]:
+def tables(*names: str) -> tuple[PartRequest, ...]:
     """Return some tables by name."""
     return tuple(one for one in TABLES if one.by in names)
 
@@ -55,7 +55,7 @@ def test_a_range_without_an_end_ends_with_the_last_event_of_any_window(tmp_path)
 def test_row_numbers_that_lie_far_apart_are_refused(tmp_path):
     path = three().written(tmp_path / "made.sqlite")
     changed(path, "UPDATE NVTX_EVENTS SET rowid = rowid * 100000000")
-    with pytest.raises(NotAReport, match="row numbers of NVTX_EVENTS lie far apart"):
+    with pytest.raises(NotAReport, match="row numbers of NVTX_EVENTS are far apart"):
         both(path, 0, at=CUTS, tables=SOME)
 
 
@@ -89,7 +89,7 @@ def test_a_file_that_changes_meanwhile_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_too_many_phases_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(windows, "MOST_PHASES", 1)
+    monkeypatch.setattr(windows, "MAX_PHASES", 1)
     made = three()
     made.annotation(START_END, 1, 500, text="epoch", thread=thread(100))
     assert_equal(*both(made.written(tmp_path / "one.sqlite"), 0, at=CUTS, tables=SOME))
@@ -133,7 +133,7 @@ def test_gpus_that_are_told_apart_by_their_processes_alone_are_refused_where_the
     path = made.written(tmp_path / "made.sqlite")
     assert_equal(*both(path, 0, at=CUTS, tables=tables("op", "rank", "kind")))
     for by in ("device,kernel", "stream"):
-        with pytest.raises(WindowsError, match="what its GPUs are called takes a look at all"):
+        with pytest.raises(WindowsError, match="what its GPUs are called needs the whole report"):
             both(path, 0, at=CUTS, tables=tables(by))
     for pid in (100, 101, 102):
         made.tables["devices"].append({"gpu": pid, "device": 0, "pid": pid})

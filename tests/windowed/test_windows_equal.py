@@ -19,7 +19,7 @@ from windowed.programs import LONG, Program
 SOME = tuple(
     one for one in TABLES if one.by in {"path", "op-kernel", "api", "stream", "phase,report"}
 )
-FEW = tuple(one for one in SOME if not one.inclusive)
+FEW = tuple(one for one in SOME if not one.request.inclusive)
 
 
 @pytest.mark.slow
@@ -62,7 +62,7 @@ def test_any_program_cut_anywhere(tmp_path_factory, seed, cuts):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "choices",
+    "options",
     [
         {"raw": True},
         {"graphs": "launch"},
@@ -73,10 +73,10 @@ def test_any_program_cut_anywhere(tmp_path_factory, seed, cuts):
     ],
     ids=str,
 )
-def test_however_it_is_joined(tmp_path, choices):
+def test_however_it_is_joined(tmp_path, options):
     for seed in range(3 if NIGHT else 1):
         path = Program(seed).written(tmp_path / f"{seed}.sqlite")
-        assert_equal(*both(path, 3, tables=FEW, **choices))
+        assert_equal(*both(path, 3, tables=FEW, **options))
 
 
 @pytest.mark.slow

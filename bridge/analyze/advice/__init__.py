@@ -1,4 +1,4 @@
-"""Advice: what slows a run down, shown by rows of its report, and what removing it would save.
+"""Advise what slows a run down, with evidence and an estimate of what a change would save.
 
 docs/advise.md lists the rules. A rule without the data that it needs says what would record it.
 """
@@ -8,22 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bridge.analyze.advice import compute, copies, idle, needs, parallel, patterns, waiting
-from bridge.analyze.advice.facts import Seen
+from bridge.analyze.advice import compute, copies, idle, needs, patterns, waiting
+from bridge.analyze.advice.facts import Evidence
 from bridge.analyze.advice.needs import NEEDS, TIMELINE
-from bridge.analyze.advice.rule import (
-    KERNEL_TIME,
-    THE_RUN,
-    UNKNOWN,
-    Advice,
-    Finding,
-    NotJudged,
-    Rule,
-)
+from bridge.analyze.advice.rule import KERNEL_TIME, RUN, UNKNOWN, Advice, Finding, NotJudged, Rule
 from bridge.analyze.metrics import no_timeline
-from bridge.join.attributed import Attributed
+from bridge.join.attributed import AttributedCapture
+from bridge.knowledge.suggestions import unknown_name
 
-# -- All rules, in the order in which they are listed
+# -- All rules, in order of listing
 
 
 RULES = (
@@ -31,7 +24,7 @@ RULES = (
     *idle.RULES,
     *copies.RULES,
     *compute.RULES,
-    *parallel.RULES,
+    *waiting.MULTI_GPU_RULES,
     *patterns.RULES,
     *copies.MEMORY_RULES,
     *compute.NSIGHT_COMPUTE_RULES,
@@ -39,19 +32,19 @@ RULES = (
 )
 
 
-# -- Advice: what slows a run down, shown by rows of its report, and what removing it would save
+# -- Advice
 
 
-WORTH = 0.01  # of the run, below which advice is counted and not listed
+MIN_SHARE = 0.01  # of the run; advice below is counted, but not listed
 
 
 @dataclass(frozen=True)
-class Advised:
-    """What rules say of a report: sorted by what they would save, that of which nothing is known last.
+class AdviceReport:
+    """The advice about a capture, sorted by the estimated saving; unknown savings are last.
 
-    ``small`` is what would save less than is worth it at most, ``passed`` found nothing, and
-    ``not_judged`` lacked data. ``wall_ns`` is the run that shares are of: of a report without a ``timeline``
-    the time of its kernels.
+    ``small`` is advice that saves less than ``worth`` at most. ``passed`` are rules without a
+    finding, ``not_judged`` rules without data. Shares are relative to ``wall_ns``, the run, or in a
+    capture without a ``timeline`` the time of its kernels.
     """
 
     source: tuple[str, ...]
@@ -63,29 +56,31 @@ class Advised:
     timeline: bool = True
 
 
-def advise(joined: Attributed, rules: Sequence[Rule] = RULES, worth: float = WORTH) -> Advised:
-    """Judge a report by rules; ``worth`` is the fraction of the run from which on a ceiling is listed."""
-    seen, timeline = Seen(joined), no_timeline.has_timeline(joined.report)
-    there = {name: need.there(seen) for name, need in NEEDS.items()}
-    found: list[Advice] = []
+def advise(
+    attributed: AttributedCapture, rules: Sequence[Rule] = RULES, worth: float = MIN_SHARE
+) -> AdviceReport:
+    """Apply rules to a capture; ``worth`` is the share of the run from which advice is listed."""
+    evidence, timeline = Evidence(attributed), no_timeline.has_timeline(attributed.capture)
+    is_met = {name: need.is_met(evidence) for name, need in NEEDS.items()}
+    values: list[Advice] = []
     passed: list[Rule] = []
     not_judged: list[NotJudged] = []
     for rule in rules:
-        missing = next((name for name in rule.needs if not there[name]), None)
+        missing = next((name for name in rule.needs if not is_met[name]), None)
         if not timeline and rule.name not in no_timeline.RULES:
             not_judged.append(NotJudged(rule, TIMELINE.missing, TIMELINE.record))
         elif missing is not None:
             not_judged.append(NotJudged(rule, NEEDS[missing].missing, NEEDS[missing].record))
-        elif findings := _findings(rule, seen):
-            found += findings
+        elif findings := _findings(rule, evidence):
+            values += findings
         else:
             passed.append(rule)
-    found.sort(key=_order)
-    listed = [one for one in found if one.share < 0 or one.share >= worth]
-    small = [one for one in found if one not in listed]
-    return Advised(
-        joined.report.source,
-        seen.wall_ns,
+    values.sort(key=_order)
+    listed = [advice for advice in values if advice.share < 0 or advice.share >= worth]
+    small = [advice for advice in values if advice not in listed]
+    return AdviceReport(
+        attributed.capture.source,
+        evidence.wall_ns,
         tuple(listed),
         tuple(small),
         tuple(passed),
@@ -94,26 +89,29 @@ def advise(joined: Attributed, rules: Sequence[Rule] = RULES, worth: float = WOR
     )
 
 
-def _findings(rule: Rule, seen: Seen) -> list[Advice]:
-    """Return what a rule has found: once, or about several things apart."""
-    found = rule.find(seen)
-    each = [found] if isinstance(found, Finding) else found or ()
-    bounded = [_bounded(finding, seen.wall_ns) for finding in each]
-    of = THE_RUN if no_timeline.has_timeline(seen.report) else KERNEL_TIME
-    return [Advice(rule, finding, _share(finding, seen.wall_ns), of) for finding in bounded]
+def _findings(rule: Rule, evidence: Evidence) -> list[Advice]:
+    """Return the advice of a rule, which may have several findings."""
+    result = rule.find(evidence)
+    findings = [result] if isinstance(result, Finding) else result or ()
+    bounded = [_bounded(finding, evidence.wall_ns) for finding in findings]
+    whole = RUN if no_timeline.has_timeline(evidence.capture) else KERNEL_TIME
+    return [Advice(rule, finding, _share(finding, evidence.wall_ns), whole) for finding in bounded]
 
 
-def named(names: Sequence[str]) -> tuple[Rule, ...]:
-    """Return the rules of these names, all of none; ValueError, in words for the user, for one that is none."""
-    known = {rule.name: rule for rule in RULES}
-    wrong = next((name for name in names if name not in known), None)
+def rules_by_name(names: Sequence[str]) -> tuple[Rule, ...]:
+    """Return the rules with these names, all if there are none.
+
+    Raises ValueError with a message for the user if there is no such rule.
+    """
+    rules = {rule.name: rule for rule in RULES}
+    wrong = next((name for name in names if name not in rules), None)
     if wrong is not None:
-        raise ValueError(f"no rule {wrong!r}: one of {', '.join(known)}")
-    return tuple(known[name] for name in names) or RULES
+        raise ValueError(unknown_name("rule", wrong, rules, "bridge advise --list"))
+    return tuple(rules[name] for name in names) or RULES
 
 
 def _bounded(finding: Finding, wall_ns: int) -> Finding:
-    """Return a finding that saves no more than the run took: of sums over threads and GPUs some are longer."""
+    """Return a finding with savings limited to the run, as sums over threads may be longer."""
     ceiling = min(finding.ceiling_ns, wall_ns)
     return replace(finding, ceiling_ns=ceiling, saving_ns=min(finding.saving_ns, ceiling))
 
@@ -123,8 +121,18 @@ def _share(finding: Finding, wall_ns: int) -> float:
     return float(UNKNOWN) if unknown else finding.ceiling_ns / wall_ns
 
 
-def _order(one: Advice) -> tuple[int, int]:
-    return -one.finding.saving_ns, -one.finding.ceiling_ns
+def _order(advice: Advice) -> tuple[int, int]:
+    return -advice.finding.saving_ns, -advice.finding.ceiling_ns
 
 
-__all__ = ["RULES", "WORTH", "Advice", "Advised", "Finding", "NotJudged", "Rule", "advise", "named"]
+__all__ = [
+    "MIN_SHARE",
+    "RULES",
+    "Advice",
+    "AdviceReport",
+    "Finding",
+    "NotJudged",
+    "Rule",
+    "advise",
+    "rules_by_name",
+]

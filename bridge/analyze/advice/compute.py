@@ -1,4 +1,4 @@
-"""Rules on what kernels do: Tensor Cores left unused, single precision, casts, grids that leave a GPU empty."""
+"""Rules about kernels: Tensor Cores, precision, casts, small grids, and Nsight Compute's rules."""
 
 from __future__ import annotations
 
@@ -9,143 +9,163 @@ import numpy as np
 
 from bridge.analyze import kinds
 from bridge.analyze.advice import rule
-from bridge.analyze.advice.facts import Seen
+from bridge.analyze.advice.facts import Evidence
 from bridge.analyze.advice.rule import (
-    HERE,
     NOT_ESTIMATED,
+    NSIGHT_BRIDGE,
     NSIGHT_COMPUTE,
     TENSORBOARD,
-    TIDY,
+    TORCH_TIDY,
     Finding,
     Rule,
-    of_activities,
+    activity_table,
 )
-from bridge.analyze.metrics.columns import WHOLE, is_named, largest
-from bridge.analyze.metrics.values import SURE
+from bridge.analyze.metrics.columns import KERNEL_SCOPE, is_named, rule_results
+from bridge.analyze.metrics.values import MATCH_LEVELS
 from bridge.join.arrays import Flags, Ints
 from bridge.knowledge import kernels
 from importers import frames
 
-FIRST_WITH_TENSOR_CORES = 7.0  # compute capability
-FIRST_WITH_TF32 = 8.0
-SMALL = 0.1  # of the time of kernels
-CASTS = 0.05
+TENSOR_CORE_CAPABILITY = 7.0  # compute capability
+TF32_CAPABILITY = 8.0
+MIN_SMALL = 0.1  # of the time of kernels
+MIN_CASTS = 0.05
 CAST = re.compile(r"aten::(?:_to_copy|to|type|type_as|half|float|double|bfloat16|_autocast_to\w+)")
 SINGLE = re.compile(
     r"sgemm|gemm\w*_f32f32_f32f32|simt_\w*sgemm|gemmSN|implicit_convolve_sgemm", re.IGNORECASE
 )
 TF32 = re.compile(r"tf32|s1688|tensorop", re.IGNORECASE)
-OF_MATRICES = ("gemm", "convolution")
-TWICE = 2  # as fast: what half precision on Tensor Cores gives at the least where arithmetic limits
+MATRIX_KINDS = ("gemm", "convolution")
+SPEED_UP = 2  # minimum of half precision on Tensor Cores where arithmetic is the limit
 
 
-def small_grids(seen: Seen) -> Finding | None:
-    """Kernels with fewer blocks than their GPU has multiprocessors."""
-    per_sm = seen.occupancy.blocks_per_sm
-    rows = np.flatnonzero(seen.computing & (per_sm < 1))
-    kernels_ns = int(seen.time[seen.computing].sum())
-    spent = int(seen.time[rows].sum())
-    if spent <= SMALL * kernels_ns:
+def small_grids(evidence: Evidence) -> Finding | None:
+    """Find kernels with fewer blocks than their GPU has multiprocessors."""
+    per_sm = evidence.occupancy.blocks_per_sm
+    rows = np.flatnonzero(evidence.computing & (per_sm < 1))
+    kernels_ns = int(evidence.time[evidence.computing].sum())
+    spent = int(evidence.time[rows].sum())
+    if spent <= MIN_SMALL * kernels_ns:
         return None
-    empty = (seen.time[rows] * (1 - per_sm[rows])).astype(np.int64)
+    empty_time = (evidence.time[rows] * (1 - per_sm[rows])).astype(np.int64)
     figures = {
         "kernels": len(rows),
         "time_share": spent / kernels_ns,
-        "empty_share": int(empty.sum()) / spent,
+        "empty_share": int(empty_time.sum()) / spent,
     }
-    return Finding(figures, rule.of_activities(seen, rows), seen.most_work(rows, empty))
+    return Finding(
+        figures, rule.activity_table(evidence, rows), evidence.max_work_over_gpus(rows, empty_time)
+    )
 
 
-def _eligible(seen: Seen) -> Flags:
-    """Which kernels belong to ops that could use the Tensor Cores that their GPU has."""
-    has = seen.capability >= FIRST_WITH_TENSOR_CORES
-    flags: Flags = seen.computing & has & kinds.eligible_activities(seen.joined)
+def _eligible(evidence: Evidence) -> Flags:
+    """Return whether each kernel belongs to an op that could use Tensor Cores of its GPU."""
+    has_tensor_cores = evidence.capability >= TENSOR_CORE_CAPABILITY
+    flags: Flags = (
+        evidence.computing & has_tensor_cores & kinds.eligible_activities(evidence.attributed)
+    )
     return flags
 
 
-def no_tensor_cores(seen: Seen) -> Finding | None:
-    """A run that uses no Tensor Core, with ops that could."""
-    told, eligible = kinds.tensor_cores(seen.joined), _eligible(seen)
+def no_tensor_cores(evidence: Evidence) -> Finding | None:
+    """Find a run that uses no Tensor Cores although its ops could."""
+    usage, eligible = kinds.tensor_cores(evidence.attributed), _eligible(evidence)
     rows, unknown = (
-        np.flatnonzero(eligible & (told == word)) for word in (kernels.NO, kernels.UNKNOWN)
+        np.flatnonzero(eligible & (usage == word)) for word in (kernels.NO, kernels.UNKNOWN)
     )
-    used = (seen.computing & (told == kernels.YES)).any()
-    if used or not len(rows) or seen.time[unknown].sum() > seen.time[rows].sum():
+    is_used = (evidence.computing & (usage == kernels.YES)).any()
+    if is_used or not len(rows) or evidence.time[unknown].sum() > evidence.time[rows].sum():
         return None
-    spent = seen.most_work(rows)
-    whole = int(seen.time[seen.kernels].sum())
-    figures = {"eligible_share": int(seen.time[rows].sum()) / max(1, whole)}
-    return Finding(figures, rule.of_activities(seen, rows), spent, spent - spent // TWICE)
+    spent = evidence.max_work_over_gpus(rows)
+    kernel_time = int(evidence.time[evidence.kernels].sum())
+    figures = {"eligible_share": int(evidence.time[rows].sum()) / max(1, kernel_time)}
+    return Finding(figures, rule.activity_table(evidence, rows), spent, spent - spent // SPEED_UP)
 
 
-def tensor_cores_left(seen: Seen) -> Finding | None:
-    """Kernels without Tensor Cores of ops that could use them, where others do."""
-    told = kinds.tensor_cores(seen.joined)
-    left = _eligible(seen) & (told == kernels.NO) & kinds.is_kind(seen.joined, *OF_MATRICES)
-    rows = np.flatnonzero(left)
-    if not len(rows) or not (seen.computing & (told == kernels.YES)).any():
+def tensor_cores_left(evidence: Evidence) -> Finding | None:
+    """Find kernels without Tensor Cores of ops that could use them, where others do."""
+    usage = kinds.tensor_cores(evidence.attributed)
+    is_left = (
+        _eligible(evidence)
+        & (usage == kernels.NO)
+        & kinds.is_kind(evidence.attributed, *MATRIX_KINDS)
+    )
+    rows = np.flatnonzero(is_left)
+    if not len(rows) or not (evidence.computing & (usage == kernels.YES)).any():
         return None
-    spent = seen.most_work(rows)
+    spent = evidence.max_work_over_gpus(rows)
     figures = {"kernels": len(rows), "kernels_ns": spent}
-    return Finding(figures, rule.of_activities(seen, rows), spent, spent - spent // TWICE)
+    return Finding(figures, rule.activity_table(evidence, rows), spent, spent - spent // SPEED_UP)
 
 
-def single_precision(seen: Seen) -> Finding | None:
-    """Products of matrices in full single precision on a GPU that has TF32."""
-    names = seen.report.activities["name"]
-    of_full = seen.report.activities["full_name"]
-    told = _named(names.cat.categories)[names.cat.codes.to_numpy()]
-    told |= _named(of_full.cat.categories)[of_full.cat.codes.to_numpy()]
-    rows = np.flatnonzero(seen.computing & told & (seen.capability >= FIRST_WITH_TF32))
+def single_precision(evidence: Evidence) -> Finding | None:
+    """Find matrix products in full single precision on GPUs with TF32."""
+    names = evidence.capture.activities["name"]
+    of_full = evidence.capture.activities["full_name"]
+    is_match = _is_single_precision(names.cat.categories)[names.cat.codes.to_numpy()]
+    is_match |= _is_single_precision(of_full.cat.categories)[of_full.cat.codes.to_numpy()]
+    rows = np.flatnonzero(evidence.computing & is_match & (evidence.capability >= TF32_CAPABILITY))
     if not len(rows):
         return None
-    spent = seen.most_work(rows)
+    spent = evidence.max_work_over_gpus(rows)
     figures = {
         "kernels": len(rows),
         "kernels_ns": spent,
-        "time_share": spent / max(1, seen.span_ns),
+        "time_share": spent / max(1, evidence.span_ns),
     }
-    return Finding(figures, rule.of_activities(seen, rows), spent, spent - spent // TWICE)
+    return Finding(figures, rule.activity_table(evidence, rows), spent, spent - spent // SPEED_UP)
 
 
-def _named(names: Iterable[str]) -> Flags:
-    """Tell which names are of such kernels; the last entry is for none."""
-    told = [bool(SINGLE.search(n)) and not TF32.search(n) for n in names]
-    return np.array([*told, False], bool)
+def _is_single_precision(names: Iterable[str]) -> Flags:
+    """Return whether each name is that of such a kernel; the last entry is for no name."""
+    flags = [bool(SINGLE.search(n)) and not TF32.search(n) for n in names]
+    return np.array([*flags, False], bool)
 
 
-def casts(seen: Seen) -> Finding | None:
-    """Kernels that do nothing but change the type of numbers."""
-    in_cast = seen.of_nodes(seen.inside(seen.ops_like(CAST.fullmatch)))
-    in_cast &= kinds.is_kind(seen.joined, "elementwise")  # of which names may say too little
-    rows = np.flatnonzero(seen.computing & (kinds.is_kind(seen.joined, "cast") | in_cast))
-    spent, whole = int(seen.time[rows].sum()), int(seen.time[seen.computing].sum())
-    if spent <= CASTS * whole:
+def casts(evidence: Evidence) -> Finding | None:
+    """Find kernels that only change the type of numbers."""
+    in_cast = evidence.owned_by(evidence.is_inside(evidence.nodes_with_op(CAST.fullmatch)))
+    in_cast &= kinds.is_kind(evidence.attributed, "elementwise")  # their names may not show a cast
+    rows = np.flatnonzero(
+        evidence.computing & (kinds.is_kind(evidence.attributed, "cast") | in_cast)
+    )
+    spent, kernel_time = (
+        int(evidence.time[rows].sum()),
+        int(evidence.time[evidence.computing].sum()),
+    )
+    if spent <= MIN_CASTS * kernel_time:
         return None
-    figures = {"kernels": len(rows), "time_share": spent / whole, "again": _several(seen, rows)}
-    ceiling = seen.most_work(rows)
-    return Finding(figures, rule.of_activities(seen, rows), ceiling, ceiling // 2)
+    figures = {
+        "kernels": len(rows),
+        "time_share": spent / kernel_time,
+        "again": _ranges_with_casts(evidence, rows),
+    }
+    ceiling = evidence.max_work_over_gpus(rows)
+    return Finding(figures, rule.activity_table(evidence, rows), ceiling, ceiling // 2)
 
 
-def _several(seen: Seen, rows: np.ndarray) -> int:
-    """Return how many ranges have two casts or more right under them."""
-    nesting, casting = seen.joined.attribution.nesting, seen.ops_like(CAST.fullmatch)
-    outer = seen.outermost(casting)
-    worked = seen.under(np.isin(np.arange(len(seen.time)), rows)) > 0
-    above = nesting.parent[outer & worked]
-    _, counted = np.unique(above[above >= 0], return_counts=True)
-    return int((counted > 1).sum())
+def _ranges_with_casts(evidence: Evidence, rows: np.ndarray) -> int:
+    """Return the number of ranges with two or more casts directly in them."""
+    nesting, casting = (
+        evidence.attributed.attribution.nesting,
+        evidence.nodes_with_op(CAST.fullmatch),
+    )
+    outermost = evidence.outermost(casting)
+    has_work = evidence.sums_under(np.isin(np.arange(len(evidence.time)), rows)) > 0
+    parents = nesting.parent[outermost & has_work]
+    _, casts_per_range = np.unique(parents[parents >= 0], return_counts=True)
+    return int((casts_per_range > 1).sum())
 
 
 RULES = (
     Rule(
         "small-grids",
-        "Kernels that leave multiprocessors empty",
-        f"kernels with less than a block per multiprocessor are more than {SMALL:.0%} of the time of kernels",
-        "kernels with fewer blocks than multiprocessors: {kernels}, {time_share} of the time of kernels; in it {empty_share} of the multiprocessors have none",
-        "give them more at a time (larger batches, fused ops), or run several on streams of their own",
+        "Kernels too small to fill the GPU",
+        f"kernels with less than a block per multiprocessor are more than {MIN_SMALL:.0%} of the time of kernels",
+        "kernels with fewer blocks than multiprocessors: {kernels}, {time_share} of kernel time; meanwhile {empty_share} of the multiprocessors have no block",
+        "give them more work (larger batches, fused ops), or run several at once on separate streams",
         NOT_ESTIMATED,
-        HERE,
+        NSIGHT_BRIDGE,
         ("kernels", "geometry"),
         small_grids,
     ),
@@ -153,8 +173,8 @@ RULES = (
         "no-tensor-cores",
         "Tensor Cores are not used",
         "no kernel uses Tensor Cores, and most of those of eligible ops are known not to, on compute capability 7.0 or newer",
-        "no kernel uses Tensor Cores, by its name; kernels of ops that could take {eligible_share} of the time of kernels",
-        "mixed precision: torch.autocast('cuda', dtype=torch.bfloat16)",
+        "no kernel name shows Tensor Cores; kernels of ops that could use them take {eligible_share} of kernel time",
+        "use mixed precision: torch.autocast('cuda', dtype=torch.bfloat16)",
         "half the time of these kernels, at most all",
         TENSORBOARD,
         ("kernels", "ops", "capability"),
@@ -162,82 +182,84 @@ RULES = (
     ),
     Rule(
         "tensor-cores-left",
-        "Some ops that could use Tensor Cores do not",
+        "Some ops that could use Tensor Cores do not use them",
         "kernels of eligible ops multiply or convolve without Tensor Cores, and others use them",
-        "kernels of such ops that use none, by their names: {kernels}, {kernels_ns}",
-        "bring these ops under autocast; make their dimensions multiples of 8 (16 for FP8)",
+        "kernels of such ops without Tensor Cores, by their names: {kernels}, {kernels_ns}",
+        "run these ops under autocast; make their dimensions multiples of 8 (16 for FP8)",
         "half the time of these kernels, at most all",
-        HERE,
+        NSIGHT_BRIDGE,
         ("kernels", "ops", "capability"),
         tensor_cores_left,
     ),
     Rule(
         "single-precision",
-        "Matrices are multiplied in full single precision",
+        "Matrix products run in full FP32",
         "kernels multiply in FP32 without TF32, on compute capability 8.0 or newer",
         "kernels: {kernels}, {kernels_ns}, {time_share} of a GPU's time",
-        "torch.set_float32_matmul_precision('high') allows TF32",
+        "allow TF32: torch.set_float32_matmul_precision('high')",
         "half the time of these kernels, at most all",
-        TIDY,
+        TORCH_TIDY,
         ("kernels", "capability"),
         single_precision,
     ),
     Rule(
         "casts",
-        "Types of numbers are changed much",
-        f"kernels that only cast are more than {CASTS:.0%} of the time of kernels",
-        "kernels that only change types: {kernels}, {time_share} of the time of kernels; ranges that cast more than once: {again}",
-        "keep tensors in one type; under autocast leave whole blocks in it; cast weights once, not per step",
+        "Many dtype casts",
+        f"kernels that only cast are more than {MIN_CASTS:.0%} of the time of kernels",
+        "kernels that only cast: {kernels}, {time_share} of kernel time; ranges that cast more than once: {again}",
+        "keep tensors in one dtype; put whole blocks under autocast; cast weights once, not in every step",
         "half the time of these kernels",
-        HERE,
+        NSIGHT_BRIDGE,
         ("kernels", "ops"),
         casts,
     ),
 )
 
 
-# -- What Nsight Compute advises of kernels: its own rules, with its own estimates, in the time that the kernels took
+# -- Rules of Nsight Compute, with its estimates
 
 
-ESTIMATE = "none; at most what Nsight Compute estimates"
-KIND = "OPT"  # of what a rule says: something may be gained
-SAME_LAUNCH = SURE.index("geometry")  # how sure a match must be: another grid has other trouble
-PER_CENT = 100.0
+ESTIMATE = "none; at most the estimate of Nsight Compute"
+OPTIMISATION = "OPT"  # kind of results that recommend an optimisation
+SAME_LAUNCH = MATCH_LEVELS.index("geometry")  # required match: other grids have other problems
+PERCENT = 100.0
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
-LONGEST = 240  # characters of what is quoted
+MAX_QUOTED = 240  # characters of a quoted text
 
 
-def of_kernels(seen: Seen) -> Iterator[Finding]:
-    """Each rule of Nsight Compute that estimates what kernels would gain as a whole, with the kernels that it is about."""
-    rules, sure = seen.report.metrics.rules, seen.report.metrics.sure
-    activity, place = largest(seen.joined)
-    estimate = np.where(is_named(rules["scope"], WHOLE), rules["speedup"].to_numpy(), 0.0)[place]
-    wanted = seen.of_kind(frames.KERNEL, frames.GRAPH)[activity] & (estimate > 0)
-    wanted &= is_named(rules["kind"], KIND)[place]
+def nsight_compute_findings(evidence: Evidence) -> Iterator[Finding]:
+    """Yield each rule of Nsight Compute with an estimate for whole kernels, and these kernels."""
+    rules, sure = evidence.capture.metrics.rules, evidence.capture.metrics.sure
+    activity, place = rule_results(evidence.attributed)
+    estimate = np.where(is_named(rules["scope"], KERNEL_SCOPE), rules["speedup"].to_numpy(), 0.0)[
+        place
+    ]
+    is_selected = evidence.is_kind(frames.KERNEL, frames.GRAPH)[activity] & (estimate > 0)
+    is_selected &= is_named(rules["kind"], OPTIMISATION)[place]
     if len(sure):
-        wanted &= sure[activity] <= SAME_LAUNCH
-    activity, place = activity[wanted], place[wanted]
-    share = np.minimum(estimate[wanted] / PER_CENT, 1.0)
-    saved = np.rint(seen.time[activity] * share).astype(np.int64)
+        is_selected &= sure[activity] <= SAME_LAUNCH
+    activity, place = activity[is_selected], place[is_selected]
+    share = np.minimum(estimate[is_selected] / PERCENT, 1.0)
+    savings = np.rint(evidence.time[activity] * share).astype(np.int64)
     rule, names = frames.codes(rules["rule"])[place], rules["rule"].cat.categories
-    for code in np.unique(rule).tolist():  # a turn per rule
-        own = np.flatnonzero(rule == code)
-        said = str(rules["text"].iloc[place[own[np.argmax(saved[own])]]])
-        yield _finding(seen, str(names[code]), said, activity[own], saved[own])
+    for code in np.unique(rule).tolist():  # one iteration per rule
+        of_rule = np.flatnonzero(rule == code)
+        text = str(rules["text"].iloc[place[of_rule[np.argmax(savings[of_rule])]]])
+        yield _finding(evidence, str(names[code]), text, activity[of_rule], savings[of_rule])
 
 
-def _finding(seen: Seen, name: str, said: str, activity: Ints, saved: Ints) -> Finding:
-    """Return what a rule says of kernels, with what it estimates that each would save."""
-    shown = of_activities(seen, activity, saved).rename(columns={"total_ns": "saves_ns"})
-    figures = {"rule": name, "kernels": len(activity), "says": shortened(said)}
-    return Finding(figures, shown, seen.most_work(activity, saved))
+def _finding(evidence: Evidence, name: str, text: str, activity: Ints, saved: Ints) -> Finding:
+    """Return the finding of a rule of Nsight Compute about kernels, with its estimates."""
+    table = activity_table(evidence, activity, saved).rename(columns={"total_ns": "saves_ns"})
+    figures = {"rule": name, "kernels": len(activity), "says": shortened(text)}
+    return Finding(figures, table, evidence.max_work_over_gpus(activity, saved))
 
 
 def shortened(text: str) -> str:
-    """Return the first sentences of a text, as many as are read on."""
+    """Return the first sentences of a text, up to `MAX_QUOTED` characters."""
     first, *others = SENTENCE.split(" ".join(text.split()))
     for sentence in others:
-        if len(first) + 1 + len(sentence) > LONGEST:
+        if len(first) + 1 + len(sentence) > MAX_QUOTED:
             return first
         first = f"{first} {sentence}"
     return first
@@ -246,13 +268,13 @@ def shortened(text: str) -> str:
 NSIGHT_COMPUTE_RULES = (
     Rule(
         "nsight-compute",
-        "Nsight Compute advises on kernels",
-        "a rule of Nsight Compute estimates how much of its time a measured kernel would save; each such rule is a piece of advice",
-        "{rule} of Nsight Compute, on kernels: {kernels}; of the one that would gain most: {says}",
-        "bridge report --by rule has all that it says; Nsight Compute itself shows where in the kernel",
+        "Nsight Compute recommends changes of kernels",
+        "a rule of Nsight Compute estimates how much of its time a measured kernel would save; each such rule is one piece of advice",
+        "rule {rule} applies to kernels: {kernels}; on the kernel that would gain most it says: {says}",
+        "bridge report --by rule lists all results; Nsight Compute shows the place in the kernel",
         ESTIMATE,
         NSIGHT_COMPUTE,
         ("kernels", "counters"),
-        of_kernels,
+        nsight_compute_findings,
     ),
 )

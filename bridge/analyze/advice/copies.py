@@ -1,4 +1,4 @@
-"""Rules on memcpys, memsets and waits: what keeps the host from running ahead."""
+"""Rules about memcpys, memsets and waits that block the host, and about nearly full memory."""
 
 from __future__ import annotations
 
@@ -7,114 +7,126 @@ import re
 import numpy as np
 
 from bridge.analyze.advice import rule
-from bridge.analyze.advice.facts import Seen
+from bridge.analyze.advice.facts import Evidence
 from bridge.analyze.advice.rule import (
-    HERE,
     NOT_ESTIMATED,
+    NSIGHT_BRIDGE,
     NSYS,
     TENSORBOARD,
     UNKNOWN,
     Finding,
     Rule,
 )
-from bridge.analyze.causes.api_calls import TO_HOST, ends
+from bridge.analyze.causes.host_timeline import TO_HOST, call_ends
 from bridge.analyze.groups import sums
-from bridge.analyze.roles import BLOCKING, WAITING
+from bridge.analyze.kinds import BLOCKING, WAITING
 from bridge.join.arrays import NONE, Flags, Ints
 from importers import frames
 
 ASYNC_COPY = re.compile(r"cu(?:da)?Memcpy\w*Async\w*")
 SYNC_FILL = re.compile(r"cu(?:da)?Memset(?!\w*Async)\w*")
 PAGEABLE, PINNED = (frames.MEMORY_KINDS.index(kind) for kind in ("pageable", "pinned"))
-TO_DEVICE = 1  # a copy's direction, as nsys numbers them
-ESTIMATE = (
-    "of each gap that began in such a call as much as the host had waited in it; at most all waits"
-)
-A_NUMBER = 16  # bytes at most of what a program reads to decide on
+TO_DEVICE = 1  # copy kind of nsys
+ESTIMATE = "for each gap that began in such a call, the time that the host had waited in it; at most all waits"
+MAX_NUMBER_BYTES = 16  # bytes of a value that a program may read to decide
 
 
-def pageable_copies(seen: Seen) -> Finding | None:
-    """Asynchronous copies from or to pageable memory: these are not asynchronous."""
-    joined, copies = seen.joined, seen.report.activities
+def pageable_copies(evidence: Evidence) -> Finding | None:
+    """Find asynchronous copies of pageable memory, which are not asynchronous."""
+    attributed, copies = evidence.attributed, evidence.capture.activities
     kinds = [frames.ints(copies, c) for c in ("source_kind", "target_kind")]
-    asked = np.append(seen.calls_matching(ASYNC_COPY), False)[joined.attribution.launch]
-    pageable = seen.of_kind(frames.MEMCPY) & ((kinds[0] == PAGEABLE) | (kinds[1] == PAGEABLE))
-    rows = np.flatnonzero(pageable & asked)
+    is_async = np.append(evidence.calls_matching(ASYNC_COPY), False)[attributed.attribution.launch]
+    pageable = evidence.is_kind(frames.MEMCPY) & ((kinds[0] == PAGEABLE) | (kinds[1] == PAGEABLE))
+    rows = np.flatnonzero(pageable & is_async)
     if not len(rows):
         return None
-    held = np.maximum(seen.time[rows], seen.call_time[joined.attribution.launch[rows]])
+    blocked = np.maximum(
+        evidence.time[rows], evidence.call_time[attributed.attribution.launch[rows]]
+    )
     figures = {
         "memcpys": len(rows),
         "moved_bytes": int(np.maximum(frames.ints(copies, "bytes")[rows], 0).sum()),
-        "held_ns": int(held.sum()),
+        "held_ns": int(blocked.sum()),
     }
-    saved = _if_pinned(seen, rows, pageable)
-    waited, _ = _bounds(seen, np.unique(joined.attribution.launch[rows]))
-    ceiling = min(seen.most(rows, held), waited + seen.most_work(rows))
-    table = rule.of_activities(seen, rows, held)
-    return Finding(figures, table, ceiling, min(saved, ceiling))
+    saving = _saving_if_pinned(evidence, rows, pageable)
+    max_saving, _ = _bounds(evidence, np.unique(attributed.attribution.launch[rows]))
+    ceiling = min(
+        evidence.max_over_gpus(rows, blocked), max_saving + evidence.max_work_over_gpus(rows)
+    )
+    table = rule.activity_table(evidence, rows, blocked)
+    return Finding(figures, table, ceiling, min(saving, ceiling))
 
 
-def _if_pinned(seen: Seen, rows: Ints, pageable: Flags) -> int:
-    """Return what copies would save at the speed of those of pinned memory in the report; -1 if it has none."""
-    table = seen.report.activities
+def _saving_if_pinned(evidence: Evidence, rows: Ints, pageable: Flags) -> int:
+    """Return what copies would save at the speed of copies of pinned memory.
+
+    It is -1 if the capture has no such copies.
+    """
+    table = evidence.capture.activities
     direction, size = frames.ints(table, "copy_kind"), np.maximum(frames.ints(table, "bytes"), 0)
     kinds = [frames.ints(table, c) for c in ("source_kind", "target_kind")]
-    pinned = seen.of_kind(frames.MEMCPY) & ~pageable & ((kinds[0] == PINNED) | (kinds[1] == PINNED))
-    saved = np.zeros(len(rows), np.int64)
-    for way in (TO_DEVICE, TO_HOST):
-        fast, own = np.flatnonzero(pinned & (direction == way)), direction[rows] == way
-        if not own.any():
+    pinned = (
+        evidence.is_kind(frames.MEMCPY) & ~pageable & ((kinds[0] == PINNED) | (kinds[1] == PINNED))
+    )
+    saving = np.zeros(len(rows), np.int64)
+    for copy_direction in (TO_DEVICE, TO_HOST):
+        pinned_rows, is_direction = (
+            np.flatnonzero(pinned & (direction == copy_direction)),
+            direction[rows] == copy_direction,
+        )
+        if not is_direction.any():
             continue
-        if not size[fast].sum():
+        if not size[pinned_rows].sum():
             return UNKNOWN
-        rate = size[fast].sum() / max(1, seen.time[fast].sum())
-        saved[own] = np.maximum(seen.time[rows[own]] - size[rows[own]] / rate, 0).astype(np.int64)
-    return seen.most(rows, saved)
+        rate = size[pinned_rows].sum() / max(1, evidence.time[pinned_rows].sum())
+        saving[is_direction] = np.maximum(
+            evidence.time[rows[is_direction]] - size[rows[is_direction]] / rate, 0
+        ).astype(np.int64)
+    return evidence.max_over_gpus(rows, saving)
 
 
-def blocking_copies(seen: Seen) -> Finding | None:
-    """Copies by calls that return only when they are done."""
-    return _held_by(seen, seen.calls_matching(BLOCKING))
+def blocking_copies(evidence: Evidence) -> Finding | None:
+    """Find copies by calls that return only when they are done."""
+    return _blocking_finding(evidence, evidence.calls_matching(BLOCKING))
 
 
-def blocking_fills(seen: Seen) -> Finding | None:
-    """Fills by the call that may wait for them."""
-    return _held_by(seen, seen.calls_matching(SYNC_FILL))
+def blocking_fills(evidence: Evidence) -> Finding | None:
+    """Find memsets by the call that may wait for them."""
+    return _blocking_finding(evidence, evidence.calls_matching(SYNC_FILL))
 
 
-def _held_by(seen: Seen, calls: Flags) -> Finding | None:
+def _blocking_finding(evidence: Evidence, calls: Flags) -> Finding | None:
     rows = np.flatnonzero(calls)
     if not len(rows):
         return None
-    spent = seen.call_time[rows]
-    thread = seen.joined.attribution.stack[rows]
-    total = seen.most_of_threads(thread, spent)
-    figures = {"calls": len(rows), "held_ns": total, "held_share": total / max(1, seen.wall_ns)}
-    return Finding(figures, rule.of_calls(seen, rows), *_bounds(seen, rows))
+    spent = evidence.call_time[rows]
+    thread = evidence.attributed.attribution.stack[rows]
+    total = evidence.max_over_threads(thread, spent)
+    figures = {"calls": len(rows), "held_ns": total, "held_share": total / max(1, evidence.wall_ns)}
+    return Finding(figures, rule.call_table(evidence, rows), *_bounds(evidence, rows))
 
 
-def synchronisations(seen: Seen) -> Finding | None:
-    """Calls that wait for the device, after which it is idle until the host has caught up."""
-    rows = np.flatnonzero(seen.calls_matching(WAITING))
+def synchronisations(evidence: Evidence) -> Finding | None:
+    """Find calls that wait for the device, after which the device waits for the host."""
+    rows = np.flatnonzero(evidence.calls_matching(WAITING))
     if not len(rows):
         return None
-    idle = _idle_after(seen, rows)
-    spent = seen.call_time[rows]
+    idle = _idle_after(evidence, rows)
+    spent = evidence.call_time[rows]
     figures = {
         "waits": len(rows),
         "waited_ns": int(spent.sum()),
         "idle_ns": idle,
-        "idle_share": idle / max(1, seen.span_ns),
+        "idle_share": idle / max(1, evidence.span_ns),
     }
-    return Finding(figures, rule.of_calls(seen, rows), *_bounds(seen, rows))
+    return Finding(figures, rule.call_table(evidence, rows), *_bounds(evidence, rows))
 
 
-def _dry(seen: Seen, calls: Ints) -> tuple[Ints, Ints]:
-    """Return the gaps of GPUs that began while one of the calls waited, in its process, and which call that was."""
-    gaps, launches = seen.idle.gaps, seen.report.launches
-    activities = seen.report.activities
-    found, waiting = (
+def _gaps_in_waits(evidence: Evidence, calls: Ints) -> tuple[Ints, Ints]:
+    """Return the gaps of GPUs that began while a call of their process waited, and the call."""
+    gaps, launches = evidence.idle.gaps, evidence.capture.launches
+    activities = evidence.capture.activities
+    result, sorted_calls = (
         np.full(len(gaps), NONE),
         calls[np.argsort(frames.ints(launches, "start")[calls], kind="stable")],
     )
@@ -126,105 +138,120 @@ def _dry(seen: Seen, calls: Ints) -> tuple[Ints, Ints]:
             )
         )
     ):
-        of_call = (frames.ints(launches, "report")[waiting] == report) & (
-            frames.ints(launches, "process")[waiting] == process
+        is_of_process = (frames.ints(launches, "report")[sorted_calls] == report) & (
+            frames.ints(launches, "process")[sorted_calls] == process
         )
-        own = waiting[of_call]
+        calls_of_process = sorted_calls[is_of_process]
         before = gaps.before
-        ours = np.flatnonzero(
+        gaps_of_process = np.flatnonzero(
             (frames.ints(activities, "report")[before] == report)
             & (frames.ints(activities, "process")[before] == process)
         )
-        place = (
-            np.searchsorted(frames.ints(launches, "start")[own], gaps.start[ours], side="right") - 1
+        position = (
+            np.searchsorted(
+                frames.ints(launches, "start")[calls_of_process],
+                gaps.start[gaps_of_process],
+                side="right",
+            )
+            - 1
         )
-        call = own[np.maximum(place, 0)]
-        inside = (place >= 0) & (gaps.start[ours] <= ends(seen.joined)[call])
-        found[ours[inside]] = call[inside]
-    dry = np.flatnonzero(found != NONE)
-    return dry, found[dry]
+        call = calls_of_process[np.maximum(position, 0)]
+        is_inside = (position >= 0) & (
+            gaps.start[gaps_of_process] <= call_ends(evidence.attributed)[call]
+        )
+        result[gaps_of_process[is_inside]] = call[is_inside]
+    found_gaps = np.flatnonzero(result != NONE)
+    return found_gaps, result[found_gaps]
 
 
-def _bounds(seen: Seen, calls: Ints) -> tuple[int, int]:
-    """Return what a host that does not wait would save at most, and about.
+def _bounds(evidence: Evidence, calls: Ints) -> tuple[int, int]:
+    """Return the maximum and the estimated saving if the host did not wait.
 
-    It runs ahead by what it had waited: gaps after all waits shrink by no more than that. Of each gap
-    alone, as much as the host had waited right before.
+    The host runs ahead by the time that it waited: all gaps after waits shrink by no more than
+    that, and each gap by at most the wait right before it.
     """
-    threads = seen.joined.attribution.stack[calls]
-    waited = seen.most_of_threads(threads, seen.call_time[calls])
-    ceiling = min(waited, _idle_after(seen, calls))
-    return ceiling, min(ceiling, _caught_up(seen, calls))
+    threads = evidence.attributed.attribution.stack[calls]
+    waited = evidence.max_over_threads(threads, evidence.call_time[calls])
+    ceiling = min(waited, _idle_after(evidence, calls))
+    return ceiling, min(ceiling, _usable_idle(evidence, calls))
 
 
-def _idle_after(seen: Seen, calls: Ints) -> int:
-    """Return how long the GPU was idle that ran dry most while one of the calls waited."""
-    dry, _ = _dry(seen, calls)
-    gaps = seen.idle.gaps
-    return int(sums(gaps.device[dry], gaps.length[dry], len(gaps.devices)).max(initial=0))
+def _idle_after(evidence: Evidence, calls: Ints) -> int:
+    """Return the maximum over GPUs of the idle time in gaps that began in such waits."""
+    gaps_found, _ = _gaps_in_waits(evidence, calls)
+    gaps = evidence.idle.gaps
+    return int(
+        sums(gaps.device[gaps_found], gaps.length[gaps_found], len(gaps.devices)).max(initial=0)
+    )
 
 
-def _caught_up(seen: Seen, calls: Ints) -> int:
-    """Return how much of that the host could have used: of each gap as much as it had waited."""
-    dry, call = _dry(seen, calls)
-    gaps = seen.idle.gaps
-    used = np.minimum(gaps.length[dry], seen.call_time[call])
-    return int(sums(gaps.device[dry], used, len(gaps.devices)).max(initial=0))
+def _usable_idle(evidence: Evidence, calls: Ints) -> int:
+    """Return the same with each gap limited to the time that the host had waited."""
+    gaps_found, call = _gaps_in_waits(evidence, calls)
+    gaps = evidence.idle.gaps
+    usable = np.minimum(gaps.length[gaps_found], evidence.call_time[call])
+    return int(sums(gaps.device[gaps_found], usable, len(gaps.devices)).max(initial=0))
 
 
-def numbers_read(seen: Seen) -> Finding | None:
-    """Single numbers that the host reads back, as `.item()` does, and so waits for the device."""
-    table, launch = seen.report.activities, seen.joined.attribution.launch
+def numbers_read(evidence: Evidence) -> Finding | None:
+    """Find single numbers that the host reads back, for which it waits for the device."""
+    table, launch = evidence.capture.activities, evidence.attributed.attribution.launch
     size = frames.ints(table, "bytes")
-    small = (frames.ints(table, "copy_kind") == TO_HOST) & (size > 0) & (size <= A_NUMBER)
-    rows = np.flatnonzero(seen.of_kind(frames.MEMCPY) & small & (launch != NONE))
+    is_small = (
+        (frames.ints(table, "copy_kind") == TO_HOST) & (size > 0) & (size <= MAX_NUMBER_BYTES)
+    )
+    rows = np.flatnonzero(evidence.is_kind(frames.MEMCPY) & is_small & (launch != NONE))
     if not len(rows):
         return None
-    held = _held_for(seen, rows)
-    threads = seen.joined.attribution.stack[launch[rows]]
-    total = seen.most_of_threads(threads, held)
-    figures = {"numbers": len(rows), "held_ns": total, "held_share": total / max(1, seen.wall_ns)}
-    calls = np.unique(np.concatenate((launch[rows], _wait_after(seen, rows))))
-    return Finding(figures, rule.of_activities(seen, rows, held), *_bounds(seen, calls))
+    blocked = _blocked_times(evidence, rows)
+    threads = evidence.attributed.attribution.stack[launch[rows]]
+    total = evidence.max_over_threads(threads, blocked)
+    figures = {
+        "numbers": len(rows),
+        "held_ns": total,
+        "held_share": total / max(1, evidence.wall_ns),
+    }
+    calls = np.unique(np.concatenate((launch[rows], _following_wait(evidence, rows))))
+    return Finding(figures, rule.activity_table(evidence, rows, blocked), *_bounds(evidence, calls))
 
 
-def _held_for(seen: Seen, rows: Ints) -> Ints:
-    """Return how long the call of each copy, and the wait right after it, held the host."""
-    call, wait = seen.joined.attribution.launch[rows], _wait_after(seen, rows)
-    more = np.where(wait == call, 0, seen.call_time[wait])
-    return seen.call_time[call] + more
+def _blocked_times(evidence: Evidence, rows: Ints) -> Ints:
+    """Return how long the call of each copy, and the wait right after it, blocked the host."""
+    call, wait = evidence.attributed.attribution.launch[rows], _following_wait(evidence, rows)
+    wait_time = np.where(wait == call, 0, evidence.call_time[wait])
+    return evidence.call_time[call] + wait_time
 
 
-def _wait_after(seen: Seen, rows: Ints) -> Ints:
-    """Return the call that the thread of each copy made next if that waits, else the copy's own."""
-    launches, stack = seen.report.launches, seen.joined.attribution.stack
+def _following_wait(evidence: Evidence, rows: Ints) -> Ints:
+    """Return the next call of the thread of each copy if it waits, else the copy's call."""
+    launches, stack = evidence.capture.launches, evidence.attributed.attribution.stack
     order = np.lexsort((frames.ints(launches, "start"), stack))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    call = seen.joined.attribution.launch[rows]
-    following = order[np.minimum(place[call] + 1, len(order) - 1)]
-    waits = seen.calls_matching(WAITING)[following] & (stack[following] == stack[call])
-    return np.where(waits, following, call)
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    call = evidence.attributed.attribution.launch[rows]
+    following = order[np.minimum(position[call] + 1, len(order) - 1)]
+    is_wait = evidence.calls_matching(WAITING)[following] & (stack[following] == stack[call])
+    return np.where(is_wait, following, call)
 
 
 RULES = (
     Rule(
         "pageable-memcpys",
-        "Asynchronous memcpys of pageable memory",
+        "Asynchronous memcpys use pageable memory",
         "an asynchronous memcpy is from or to pageable memory",
-        "asynchronous memcpys of pageable memory: {memcpys}, {moved_bytes}; they hold the host for up to {held_ns}",
-        "pin the host's memory: DataLoader(pin_memory=True) and .to(device, non_blocking=True); cudaHostAlloc",
-        "what the same bytes would save at the speed of the report's own memcpys of pinned memory",
+        "asynchronous memcpys of pageable memory: {memcpys}, {moved_bytes}; they block the host for up to {held_ns}",
+        "pin host memory: DataLoader(pin_memory=True) and .to(device, non_blocking=True); cudaHostAlloc in C++",
+        "the time saved if the same bytes moved at the speed of the report's memcpys of pinned memory",
         NSYS,
         ("calls", "memory kinds"),
         pageable_copies,
     ),
     Rule(
         "synchronous-memcpys",
-        "Memcpys that block the host",
+        "Synchronous memcpys block the host",
         "a memcpy is called synchronously",
-        "calls: {calls}; a thread is held {held_ns}, {held_share} of the run",
-        "cudaMemcpyAsync on a stream, of pinned memory; in PyTorch .to(device, non_blocking=True)",
+        "calls: {calls}; they block a thread for {held_ns}, {held_share} of the run",
+        "use cudaMemcpyAsync on a stream with pinned memory; in PyTorch .to(device, non_blocking=True)",
         ESTIMATE,
         NSYS,
         ("calls",),
@@ -232,10 +259,10 @@ RULES = (
     ),
     Rule(
         "synchronous-memsets",
-        "Fills that may block the host",
+        "Synchronous memsets may block the host",
         "a memset is called synchronously",
-        "calls: {calls}; a thread is held {held_ns}, {held_share} of the run",
-        "cudaMemsetAsync on the stream that needs it",
+        "calls: {calls}; they block a thread for {held_ns}, {held_share} of the run",
+        "use cudaMemsetAsync on the stream that needs the memory",
         ESTIMATE,
         NSYS,
         ("calls",),
@@ -243,10 +270,10 @@ RULES = (
     ),
     Rule(
         "synchronisation",
-        "The host waits for the device, and the device then for the host",
+        "Synchronization leaves the GPU idle",
         "calls synchronise",
-        "waits of the host: {waits}, {waited_ns} in all; a GPU that ran dry in one stays idle for {idle_ns}, {idle_share} of its time",
-        "wait less: events in place of cudaDeviceSynchronize, no .item() or print of tensors in the loop",
+        "waits of the host: {waits}, {waited_ns} in all; after them the GPU has no work for {idle_ns}, {idle_share} of its time",
+        "synchronize less: use events instead of cudaDeviceSynchronize; avoid .item() and printing tensors in the loop",
         ESTIMATE,
         NSYS,
         ("work", "calls"),
@@ -254,42 +281,42 @@ RULES = (
     ),
     Rule(
         "numbers-read-back",
-        "Single numbers are read back from the GPU",
-        f"memcpys to the host are of {A_NUMBER} bytes at most",
-        "numbers read back one by one: {numbers}; a thread is held {held_ns}, {held_share} of the run",
-        "keep them there: sum losses on the device and read them every n steps; torch.where in place of if",
+        "Single values are read back from the GPU",
+        f"memcpys to the host are of {MAX_NUMBER_BYTES} bytes at most",
+        "values read back one by one: {numbers}; they block a thread for {held_ns}, {held_share} of the run",
+        "keep them on the GPU: sum losses there and read them every n steps; use torch.where instead of if",
         ESTIMATE,
-        HERE,
+        NSIGHT_BRIDGE,
         ("work", "calls"),
         numbers_read,
     ),
 )
 
 
-# -- Rules on the memory of GPUs
+# -- Rules about the memory of GPUs
 
 
-FULL = 0.9  # of the GPU's memory
+MIN_FULL = 0.9  # of the GPU's memory
 ALLOCATED = re.compile(r"allocated|(?<!un)used", re.IGNORECASE)
 
 
-def nearly_full(seen: Seen) -> Finding | None:
-    """A GPU whose allocated memory comes near to all that it has."""
-    size = frames.ints(seen.report.devices, "memory_bytes")
+def nearly_full(evidence: Evidence) -> Finding | None:
+    """Find a GPU whose allocated memory is close to its size."""
+    size = frames.ints(evidence.capture.devices, "memory_bytes")
     size = size[size > 0]
-    table = seen.allocated
-    allocated = [ALLOCATED.search(name) is not None for name in table["name"]]
-    table = table[allocated]
+    table = evidence.memory_samples
+    is_allocated = [ALLOCATED.search(name) is not None for name in table["name"]]
+    table = table[is_allocated]
     peaks = table.groupby(["name", "process"], as_index=False, observed=True)["value"].max()
-    peaks = peaks[peaks["value"] > FULL * size.min()]
+    peaks = peaks[peaks["value"] > MIN_FULL * size.min()]
     if peaks.empty:
         return None
     peaks = peaks.sort_values("value", ascending=False, ignore_index=True)
-    most = peaks.iloc[0]
+    highest = peaks.iloc[0]
     figures = {
-        "counter": str(most["name"]),
-        "peak_bytes": int(most["value"]),
-        "memory_share": most["value"] / int(size.min()),
+        "counter": str(highest["name"]),
+        "peak_bytes": int(highest["value"]),
+        "memory_share": highest["value"] / int(size.min()),
     }
     return Finding(figures, peaks.rename(columns={"value": "bytes"}))
 
@@ -297,10 +324,10 @@ def nearly_full(seen: Seen) -> Finding | None:
 MEMORY_RULES = (
     Rule(
         "memory-nearly-full",
-        "The GPU's memory is nearly full",
-        f"allocated memory exceeds {FULL:.0%} of the GPU's",
+        "GPU memory is nearly full",
+        f"allocated memory exceeds {MIN_FULL:.0%} of the GPU's",
         "{counter} reaches {peak_bytes}, {memory_share} of the GPU's memory",
-        "activation checkpointing, mixed precision, smaller batches; beyond it the allocator waits and frees",
+        "use activation checkpointing, mixed precision or smaller batches; with full memory the allocator waits and frees",
         NOT_ESTIMATED,
         TENSORBOARD,
         ("memory", "device memory"),

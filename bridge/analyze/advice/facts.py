@@ -1,4 +1,4 @@
-"""What several rules look at, computed once."""
+"""Data that several rules use, computed once."""
 
 from __future__ import annotations
 
@@ -10,245 +10,259 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from bridge.analyze import roles
-from bridge.analyze.calltree import A_STEP, stacks, subtree_sums
+from bridge.analyze import kinds
+from bridge.analyze.calltree import STEP_NAME, stacks, subtree_sums
 from bridge.analyze.causes import idle_times
-from bridge.analyze.causes.api_calls import ends
-from bridge.analyze.causes.gaps import Causes, gaps
-from bridge.analyze.causes.idle import Gaps
+from bridge.analyze.causes.gaps import Causes, find_causes
+from bridge.analyze.causes.host_timeline import Gaps, call_ends
 from bridge.analyze.concurrency import by_device
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import Floats, highest, lowest, sums
+from bridge.analyze.memory.counters import samples
 from bridge.analyze.metrics import no_timeline
 from bridge.analyze.occupancy import Occupancy
-from bridge.analyze.overview.memory import samples
-from bridge.join.arrays import NONE, Flags, Ints, busy, number
-from bridge.join.attributed import Attributed
+from bridge.join.arrays import NONE, Flags, Ints, busy_time, number_groups
+from bridge.join.attributed import AttributedCapture
 from bridge.join.nesting import paths
 from importers import frames
-from importers.report import Report
+from importers.capture import Capture
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A report as rules look at it; flags and times are per activity unless said otherwise, times in ns."""
+class Evidence:
+    """A capture as rules see it.
 
-    joined: Attributed
+    Flags and times are per activity unless noted otherwise; times are in ns.
+    """
+
+    attributed: AttributedCapture
 
     @property
-    def report(self) -> Report:
+    def capture(self) -> Capture:
         """The frames as recorded."""
-        return self.joined.report
+        return self.attributed.capture
 
     @property
     def counted(self) -> Flags:
-        """Which activities are counted."""
-        return self.joined.counted
+        """Whether each activity is counted."""
+        return self.attributed.counted
 
     @cached_property
-    def places(self) -> tuple[Ints, list[str]]:
-        """Where in the program each node is: its path as a code, all steps being one, and the distinct paths."""
-        joined, nesting = self.joined, self.joined.attribution.nesting
-        is_step = np.zeros(len(self.report.ranges) + 1, bool)
-        is_step[joined.iterations.range] = True
+    def paths(self) -> tuple[Ints, list[str]]:
+        """The path of each node as a code, and the distinct paths; all steps have one name."""
+        attributed, nesting = self.attributed, self.attributed.hierarchy
+        is_step = np.zeros(len(self.capture.ranges) + 1, bool)
+        is_step[attributed.steps.range] = True
         is_step[NONE] = False
-        op = np.where(is_step[nesting.range], len(joined.ops), joined.node_op)
-        return paths(nesting, op, [*joined.ops, A_STEP])
+        op = np.where(is_step[nesting.range], len(attributed.ops), attributed.node_op)
+        return paths(nesting, op, [*attributed.ops, STEP_NAME])
 
-    def of_kind(self, *kinds: str) -> Flags:
-        """Which activities are counted and of these kinds."""
-        flags: Flags = frames.is_kind(self.report.activities, *kinds) & self.counted
+    def is_kind(self, *names: str) -> Flags:
+        """Return whether each activity is counted and of one of these kinds."""
+        flags: Flags = frames.is_kind(self.capture.activities, *names) & self.counted
         return flags
 
     @cached_property
     def kernels(self) -> Flags:
-        """Which activities are kernels."""
-        return self.of_kind(frames.KERNEL)
+        """Whether each activity is a kernel."""
+        return self.is_kind(frames.KERNEL)
 
     @cached_property
     def communication(self) -> Flags:
-        """Which activities are kernels of a communication library."""
-        return roles.is_communication(self.joined) & self.counted
+        """Whether each activity is a kernel of a communication library."""
+        return kinds.is_communication(self.attributed) & self.counted
 
     @cached_property
     def computing(self) -> Flags:
-        """Which activities are kernels that do not communicate."""
+        """Whether each activity is a kernel that does not communicate."""
         return self.kernels & ~self.communication
 
     @property
     def time(self) -> Ints:
-        """Time of each activity."""
-        return self.joined.duration
+        """Duration of each activity."""
+        return self.attributed.duration
 
     @cached_property
     def devices(self) -> Devices:
         """The GPUs."""
-        return Devices.of_report(self.joined)
+        return Devices.of_report(self.attributed)
 
     @cached_property
     def gpus(self) -> pd.DataFrame:
-        """A row per GPU, as `bridge report --by device` has it."""
-        return by_device(self.joined)
+        """One row per GPU, as in `bridge report --by device`."""
+        return by_device(self.attributed)
 
     @cached_property
     def span_ns(self) -> int:
-        """The longest time from the first work of a GPU to its last."""
+        """The longest span of a GPU, from its first work to its last."""
         return int(self.gpus["span_ns"].max()) if len(self.gpus) else 0
 
     @cached_property
     def wall_ns(self) -> int:
-        """How long the run took: of the file that took longest, from its first API call or work to its last.
+        """Duration of the run: the longest file, from its first API call or activity to its last.
 
-        Without a timeline: how long its kernels took.
+        Without a timeline it is the time of all kernels.
         """
-        if not no_timeline.has_timeline(self.report):
+        if not no_timeline.has_timeline(self.capture):
             return int(self.time[self.counted].sum())
         first, last = self.run
         return int((last - first).max(initial=0))
 
     @cached_property
     def run(self) -> tuple[Ints, Ints]:
-        """When the first API call or work of each file began that is counted, and the last ended."""
-        calls, work = self.report.launches, self.report.activities
-        listed = self.joined.counted_launches, self.counted
-        of, start = (
+        """Start of the first counted API call or activity of each file, and end of the last."""
+        calls, work = self.capture.launches, self.capture.activities
+        is_counted = self.attributed.counted_launches, self.counted
+        report, start = (
             np.concatenate(
-                [frames.ints(t, c)[rows] for t, rows in zip((calls, work), listed, strict=True)]
+                [frames.ints(t, c)[rows] for t, rows in zip((calls, work), is_counted, strict=True)]
             )
             for c in ("report", "start")
         )
-        end = np.concatenate((ends(self.joined)[listed[0]], self.joined.end[listed[1]]))
-        many = len(self.report.source)
-        return lowest(of, start, many), highest(of, end, many)
+        end = np.concatenate(
+            (call_ends(self.attributed)[is_counted[0]], self.attributed.end[is_counted[1]])
+        )
+        size = len(self.capture.source)
+        return lowest(report, start, size), highest(report, end, size)
 
     @cached_property
     def idle(self) -> Causes:
-        """Every gap of every GPU between work that is counted, in pieces by what the host did."""
-        found = gaps(self.joined, 0)
-        own = self.inner(found.gaps)[found.gap]
-        columns = (found.gap, found.cause, found.op, found.length, found.first)
-        return Causes(found.gaps, *(column[own] for column in columns))
+        """Every gap of a GPU between counted work, in pieces by cause."""
+        causes = find_causes(self.attributed, 0)
+        is_inner = self.is_inner_gap(causes.gaps)[causes.gap]
+        columns = (causes.gap, causes.cause, causes.op, causes.length, causes.first)
+        return Causes(causes.gaps, *(column[is_inner] for column in columns))
 
-    def inner(self, found: Gaps) -> Flags:
-        """Which gaps began with the end of work that is counted: of a part of a run, those within it."""
-        flags: Flags = self.counted[found.before]
+    def is_inner_gap(self, gaps: Gaps) -> Flags:
+        """Return whether each gap began at the end of counted work."""
+        flags: Flags = self.counted[gaps.before]
         return flags
 
     @cached_property
     def idle_before(self) -> tuple[Ints, Ints]:
-        """How long its GPU was idle right before each activity: for launching, and for starving."""
-        inside = np.zeros(len(self.time), bool)
-        found = self.idle.gaps
-        inside[found.ended_by[self.inner(found)]] = True
-        launching, starving = idle_times(self.joined)
-        return np.where(inside, launching, 0), np.where(inside, starving, 0)
+        """The idle time right before each activity: for launching, and for starving."""
+        is_listed = np.zeros(len(self.time), bool)
+        gaps = self.idle.gaps
+        is_listed[gaps.ended_by[self.is_inner_gap(gaps)]] = True
+        launching, starving = idle_times(self.attributed)
+        return np.where(is_listed, launching, 0), np.where(is_listed, starving, 0)
 
     @cached_property
     def occupancy(self) -> Occupancy:
-        """How full launches leave multiprocessors."""
-        return Occupancy.of(self.joined)
+        """Estimated occupancy of each activity."""
+        return Occupancy.of(self.attributed)
 
     @cached_property
     def capability(self) -> Floats:
-        """Compute capability of each activity's GPU, 8.6 for example; -1 where it is not known."""
-        devices = self.report.devices
+        """Compute capability of the GPU of each activity, such as 8.6; -1 if unknown."""
+        devices = self.capture.devices
         major, minor = (frames.ints(devices, f"compute_{c}") for c in ("major", "minor"))
-        known = np.append(np.where(major > 0, major + minor / 10, NONE), NONE)
-        tables = (devices, self.report.activities)
+        of_device = np.append(np.where(major > 0, major + minor / 10, NONE), NONE)
+        tables = (devices, self.capture.activities)
         keys = [
             np.concatenate([frames.ints(t, c) for t in tables])
             for c in ("report", "process", "device")
         ]
-        code, _ = number(*keys)
+        code, _ = number_groups(*keys)
         row = np.full(int(code.max(initial=NONE)) + 1, NONE)
         row[code[: len(devices)]] = np.arange(len(devices))
-        found: Floats = known[row[code[len(devices) :]]]
-        return found
+        result: Floats = of_device[row[code[len(devices) :]]]
+        return result
 
     @cached_property
     def call_time(self) -> Ints:
-        """How long each API call took, per call."""
-        return ends(self.joined) - frames.ints(self.report.launches, "start")
+        """Duration of each API call, per call."""
+        return call_ends(self.attributed) - frames.ints(self.capture.launches, "start")
 
     def calls_matching(self, pattern: re.Pattern[str]) -> Flags:
-        """Which API calls are counted and have a name that matches, per call."""
-        flags: Flags = roles.calls_matching(self.joined, pattern) & self.joined.counted_launches
+        """Return whether each API call is counted and its name matches, per call."""
+        flags: Flags = (
+            kinds.calls_matching(self.attributed, pattern) & self.attributed.counted_launches
+        )
         return flags
 
-    def under(self, values: Ints | Flags) -> Ints:
-        """Sum something of activities over all that is under each node of the nesting."""
-        node, nesting = self.joined.node, self.joined.attribution.nesting
-        has = node != NONE
-        return subtree_sums(nesting, sums(node[has], values[has].astype(np.int64), len(nesting)))
+    def sums_under(self, values: Ints | Flags) -> Ints:
+        """Return the sum of values of activities under each node of the nesting."""
+        node, nesting = self.attributed.node, self.attributed.attribution.nesting
+        has_node = node != NONE
+        return subtree_sums(
+            nesting, sums(node[has_node], values[has_node].astype(np.int64), len(nesting))
+        )
 
-    def ops_like(self, matches: Callable[[str], object], *, anywhere: bool = False) -> Flags:
-        """Which nodes of the nesting are counted (or may be, ``anywhere``) and of an op whose name is so, per node."""
-        told = np.array([*(bool(matches(op)) for op in self.joined.ops), False], bool)
-        among = self.joined.around if anywhere else self.joined.listed
-        flags: Flags = told[self.joined.node_op] & among
+    def nodes_with_op(self, matches: Callable[[str], object], *, anywhere: bool = False) -> Flags:
+        """Return whether each node is counted and has an op whose name matches.
+
+        With ``anywhere`` nodes outside of the selected time match, too.
+        """
+        is_match = np.array([*(bool(matches(op)) for op in self.attributed.ops), False], bool)
+        is_candidate = self.attributed.nodes_in_direction if anywhere else self.attributed.listed
+        flags: Flags = is_match[self.attributed.node_op] & is_candidate
         return flags
 
-    def inside(self, nodes: Flags) -> Flags:
-        """Which nodes of the nesting are one of some, or inside one, per node."""
-        nesting, found = self.joined.attribution.nesting, nodes.copy()
-        above = nesting.parent.copy()
-        left = np.flatnonzero(above != NONE)
-        while len(left):
-            found[left] |= nodes[above[left]]
-            above[left] = nesting.parent[above[left]]
-            left = left[(above[left] != NONE) & ~found[left]]
-        return found
+    def is_inside(self, nodes: Flags) -> Flags:
+        """Return whether each node is one of these nodes or inside one."""
+        nesting, result = self.attributed.attribution.nesting, nodes.copy()
+        ancestor = nesting.parent.copy()
+        remaining = np.flatnonzero(ancestor != NONE)
+        while len(remaining):
+            result[remaining] |= nodes[ancestor[remaining]]
+            ancestor[remaining] = nesting.parent[ancestor[remaining]]
+            remaining = remaining[(ancestor[remaining] != NONE) & ~result[remaining]]
+        return result
 
-    def around(self, nodes: Flags) -> Ints:
-        """Return the nodes of the nesting that any of some lies in."""
-        return np.unique(stacks(self.joined.attribution.nesting, np.flatnonzero(nodes))[1])
+    def with_ancestors(self, nodes: Flags) -> Ints:
+        """Return these nodes and all nodes around them."""
+        return np.unique(stacks(self.attributed.attribution.nesting, np.flatnonzero(nodes))[1])
 
     def outermost(self, nodes: Flags) -> Flags:
-        """Which nodes of some lie inside no other of them, per node."""
-        above = self.joined.attribution.nesting.parent
-        outer: Flags = nodes & ~np.where(above == NONE, False, self.inside(nodes)[above])
-        return outer
+        """Return which of these nodes are inside no other of them."""
+        parent = self.attributed.attribution.nesting.parent
+        result: Flags = nodes & ~np.where(parent == NONE, False, self.is_inside(nodes)[parent])
+        return result
 
     def work_in(self, nodes: Ints) -> Ints:
-        """Return the activities that some nodes of the nesting own, or any inside these."""
-        inside = np.zeros(len(self.joined.attribution.nesting), bool)
-        inside[nodes] = True
-        return np.flatnonzero(self.of_nodes(self.inside(inside)))
+        """Return the activities that these nodes, or nodes inside them, own."""
+        selected = np.zeros(len(self.attributed.attribution.nesting), bool)
+        selected[nodes] = True
+        return np.flatnonzero(self.owned_by(self.is_inside(selected)))
 
-    def of_nodes(self, nodes: Flags) -> Flags:
-        """Which activities are counted and owned by one of some nodes."""
-        flags: Flags = np.append(nodes, False)[self.joined.node]
+    def owned_by(self, nodes: Flags) -> Flags:
+        """Return whether each activity is counted and owned by one of these nodes."""
+        flags: Flags = np.append(nodes, False)[self.attributed.node]
         return flags
 
-    def most(self, rows: Ints | Flags, time: Ints) -> int:
-        """Return the time of some activities on the GPU that has most of it; ``time`` is of these rows."""
-        return int(sums(self.devices.of[rows], time, len(self.devices.names)).max(initial=0))
+    def max_over_gpus(self, rows: Ints | Flags, time: Ints) -> int:
+        """Return the maximum over GPUs of the sum of times of some activities."""
+        return int(sums(self.devices.gpu[rows], time, len(self.devices.names)).max(initial=0))
 
-    def most_work(self, rows: Ints, time: Ints | None = None) -> int:
-        """Return the same of time in which some activities run, theirs or a part of it: no more than the GPU is busy with them."""
-        of, many = self.devices.of[rows], len(self.devices.names)
-        start = frames.ints(self.report.activities, "start")[rows]
-        spent = sums(of, self.time[rows] if time is None else time, many)
-        united = busy(of, start, self.joined.end[rows], many)
-        return int(np.minimum(spent, united).max(initial=0))
+    def max_work_over_gpus(self, rows: Ints, time: Ints | None = None) -> int:
+        """Return the maximum over GPUs of the time of some activities, or of given parts of it.
 
-    def within_run(self, nodes: Ints) -> Ints:
-        """Return for how long each node of the nesting was open while what is counted ran."""
-        nesting, (first, last) = self.joined.attribution.nesting, self.run
-        of = frames.ints(self.report.ranges, "report")[nesting.range[nodes]]
-        start = np.maximum(nesting.start[nodes], first[of])
-        end = np.minimum(nesting.end[nodes], last[of])
+        The time of a GPU is at most the union of these activities.
+        """
+        device, size = self.devices.gpu[rows], len(self.devices.names)
+        start = frames.ints(self.capture.activities, "start")[rows]
+        total = sums(device, self.time[rows] if time is None else time, size)
+        busy = busy_time(device, start, self.attributed.end[rows], size)
+        return int(np.minimum(total, busy).max(initial=0))
+
+    def times_in_run(self, nodes: Ints) -> Ints:
+        """Return how long each node was open during the run."""
+        nesting, (first, last) = self.attributed.attribution.nesting, self.run
+        report = frames.ints(self.capture.ranges, "report")[nesting.range[nodes]]
+        start = np.maximum(nesting.start[nodes], first[report])
+        end = np.minimum(nesting.end[nodes], last[report])
         length: Ints = np.maximum(end - start, 0)
         return length
 
-    def most_of_threads(self, threads: Ints, time: Ints) -> int:
-        """Return the time on the thread that has most of it; threads and times are of the same rows."""
+    def max_over_threads(self, threads: Ints, time: Ints) -> int:
+        """Return the maximum over threads of the sum of times."""
         if not len(threads):
             return 0
-        used, of = np.unique(threads, return_inverse=True)
-        return int(sums(of, time, len(used)).max())
+        distinct, position = np.unique(threads, return_inverse=True)
+        return int(sums(position, time, len(distinct)).max())
 
     @cached_property
-    def allocated(self) -> pd.DataFrame:
+    def memory_samples(self) -> pd.DataFrame:
         """The samples of allocated memory: columns name, process, report, value (bytes)."""
-        return samples(self.joined)
+        return samples(self.attributed)

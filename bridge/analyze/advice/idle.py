@@ -1,4 +1,4 @@
-"""Rules on GPUs that wait: for the host, for data, for compilers."""
+"""Rules about idle GPUs."""
 
 from __future__ import annotations
 
@@ -6,31 +6,40 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.advice import rule
-from bridge.analyze.advice.facts import Seen
-from bridge.analyze.advice.rule import HERE, NOT_ESTIMATED, NSYS, TENSORBOARD, Finding, Rule
-from bridge.analyze.causes.gaps import WORDS, by_gap, gaps
-from bridge.analyze.concurrency.exposure import Running
+from bridge.analyze.advice.facts import Evidence
+from bridge.analyze.advice.rule import (
+    NOT_ESTIMATED,
+    NSIGHT_BRIDGE,
+    NSYS,
+    TENSORBOARD,
+    Finding,
+    Rule,
+)
+from bridge.analyze.causes.gaps import WORDS, by_gap, find_causes
+from bridge.analyze.concurrency.overlap import Running
 from bridge.analyze.groups import sums, texts
 from bridge.join.arrays import NONE, Flags, Ints
 from importers import frames
 
-UTILISED = 0.5  # of the time; below it a GPU is used too little
-STRETCHES = 30  # that a GPU's span is parted into
+MIN_BUSY = 0.5  # of the time; below, a GPU is used too little
+INTERVALS = 30  # into which the span of a GPU is divided
 LONG_GAP_NS = 500_000_000
-LONG_GAP = 0.05  # of the run, where that is less
-LAUNCHES = 0.05  # of the run that is idle for launching
-LAUNCH_NS = 100_000  # a gap that is longer is more than a launch
-HOST = [WORDS.index(cause) for cause in ("op", "no op", "api")]
+LONG_GAP_SHARE = 0.05  # of the span, if that is shorter
+MIN_LAUNCHING = 0.05  # of the span, idle for launching
+MAX_LAUNCH_NS = 100_000  # longer gaps have other causes than a launch
+HOST_CAUSES = [
+    WORDS.index(cause) for cause in ("host code", "host code outside ops", "other CUDA calls")
+]
 HOST_SHARE = 0.05  # of a GPU's time
-FROM_A_GRAPH_NS = 1_500  # between two kernels of a CUDA graph
+GRAPH_LAUNCH_NS = 1_500  # between two kernels of a CUDA graph
 SHORT_NS = 5_000
-LEAST_KERNELS = 100
-SHORT = 0.5  # of the kernels
+MIN_KERNELS = 100
+MIN_SHORT = 0.5  # of the kernels
 
 
-def low_use(seen: Seen) -> Finding | None:
-    """GPUs that are busy less than half of their time."""
-    low = seen.gpus[seen.gpus["busy_share"] < UTILISED]
+def low_use(evidence: Evidence) -> Finding | None:
+    """Find GPUs that are busy less than half of their time."""
+    low = evidence.gpus[evidence.gpus["busy_share"] < MIN_BUSY]
     if low.empty:
         return None
     table = low.sort_values("busy_share", ignore_index=True, kind="stable")
@@ -44,22 +53,22 @@ def low_use(seen: Seen) -> Finding | None:
     return Finding(figures, table, int(table["idle_ns"].max()))
 
 
-def low_stretches(seen: Seen) -> Finding | None:
-    """Stretches, of a thirtieth of a GPU's span each, in which it is busy less than half of the time."""
-    devices, rows = seen.devices, np.flatnonzero(seen.counted)
-    running = Running.of(seen.joined, devices.of, seen.counted)
+def low_intervals(evidence: Evidence) -> Finding | None:
+    """Find intervals, a thirtieth of a GPU's span each, in which it is busy less than half."""
+    devices, rows = evidence.devices, np.flatnonzero(evidence.counted)
+    running = Running.of(evidence.attributed, devices.gpu, evidence.counted)
     parts = []
-    low_ones = seen.gpus.loc[seen.gpus["busy_share"] < UTILISED, "device"].tolist()
-    for one in np.unique(devices.of[rows]).tolist():  # a turn per GPU
-        if devices.names[one] in low_ones:
-            continue  # of which all is a stretch
-        own = rows[devices.of[rows] == one]
-        first = int(frames.ints(seen.report.activities, "start")[own].min())
-        last = int(seen.joined.end[own].max())
-        edges = first + (last - first) * np.arange(STRETCHES + 1) // STRETCHES
-        spent = running.within(np.full(STRETCHES, one), edges[:-1], edges[1:])
-        low = (spent < UTILISED * np.diff(edges)) & (np.diff(edges) > 0)
-        parts.append(_together(devices.names[one], edges, spent, low))
+    low_gpus = evidence.gpus.loc[evidence.gpus["busy_share"] < MIN_BUSY, "device"].tolist()
+    for gpu in np.unique(devices.gpu[rows]).tolist():  # one iteration per GPU
+        if devices.names[gpu] in low_gpus:
+            continue  # the rule about low use applies
+        rows_of_gpu = rows[devices.gpu[rows] == gpu]
+        first = int(frames.ints(evidence.capture.activities, "start")[rows_of_gpu].min())
+        last = int(evidence.attributed.end[rows_of_gpu].max())
+        edges = first + (last - first) * np.arange(INTERVALS + 1) // INTERVALS
+        busy = running.within(np.full(INTERVALS, gpu), edges[:-1], edges[1:])
+        low = (busy < MIN_BUSY * np.diff(edges)) & (np.diff(edges) > 0)
+        parts.append(_merge_intervals(devices.names[gpu], edges, busy, low))
     table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     if table.empty:
         return None
@@ -74,29 +83,31 @@ def low_stretches(seen: Seen) -> Finding | None:
     return Finding(figures, table, int(table.groupby("device")["idle_ns"].sum().max()))
 
 
-def _together(device: str, edges: Ints, spent: Ints, low: Flags) -> pd.DataFrame:
-    """Return a row for each run of neighbouring stretches."""
+def _merge_intervals(device: str, edges: Ints, spent: Ints, low: Flags) -> pd.DataFrame:
+    """Return one row for each run of adjacent intervals."""
     edge = np.flatnonzero(np.diff(np.concatenate(([0], low.astype(np.int8), [0]))))
     first, last = edge[::2], edge[1::2]
     busy = np.concatenate(([0], np.cumsum(spent)))
-    length, worked = edges[last] - edges[first], busy[last] - busy[first]
+    length, busy_time = edges[last] - edges[first], busy[last] - busy[first]
     return pd.DataFrame(
         {
             "device": texts([device] * len(first)),
             "start_ns": edges[first],
             "length_ns": length,
-            "busy_ns": worked,
-            "idle_ns": length - worked,
+            "busy_ns": busy_time,
+            "idle_ns": length - busy_time,
         }
     )
 
 
-def long_gaps(seen: Seen) -> Finding | None:
-    """Single gaps of a GPU that are long, and what the host did meanwhile."""
-    limit = min(LONG_GAP_NS, int(LONG_GAP * seen.span_ns))
+def long_gaps(evidence: Evidence) -> Finding | None:
+    """Find long gaps of a GPU, with what the host did meanwhile."""
+    limit = min(LONG_GAP_NS, int(LONG_GAP_SHARE * evidence.span_ns))
     if not limit:
         return None
-    table = by_gap(seen.joined, limit)[seen.inner(gaps(seen.joined, limit).gaps)]
+    table = by_gap(evidence.attributed, limit)[
+        evidence.is_inner_gap(find_causes(evidence.attributed, limit).gaps)
+    ]
     if table.empty:
         return None
     table = table.sort_values("gap_ns", ascending=False, ignore_index=True, kind="stable")
@@ -110,74 +121,89 @@ def long_gaps(seen: Seen) -> Finding | None:
     return Finding(figures, table, int(table.groupby("device")["gap_ns"].sum().max()))
 
 
-def bound_by_launches(seen: Seen) -> Finding | None:
-    """Ops before whose kernels the GPU is idle for launching longer than these then take."""
-    joined, launching = seen.joined, _launching(seen)
-    many_ops = len(joined.ops) + 1
-    own = np.flatnonzero(seen.computing & (joined.node != NONE))
-    op = joined.activity_op[own]
-    late, worked = sums(op, launching[own], many_ops), sums(op, seen.time[own], many_ops)
-    rows = own[(late > worked)[op] & (launching[own] > 0)]
-    total = seen.most(rows, launching[rows])
-    if total <= LAUNCHES * seen.span_ns:
+def launch_bound(evidence: Evidence) -> Finding | None:
+    """Find ops for which launching keeps the GPU idle longer than their kernels run."""
+    attributed, launching = evidence.attributed, _launch_idle(evidence)
+    many_ops = len(attributed.ops) + 1
+    rows_in_ops = np.flatnonzero(evidence.computing & (attributed.node != NONE))
+    op = attributed.activity_op[rows_in_ops]
+    idle_of_op, work_of_op = (
+        sums(op, launching[rows_in_ops], many_ops),
+        sums(op, evidence.time[rows_in_ops], many_ops),
+    )
+    rows = rows_in_ops[(idle_of_op > work_of_op)[op] & (launching[rows_in_ops] > 0)]
+    total = evidence.max_over_gpus(rows, launching[rows])
+    if total <= MIN_LAUNCHING * evidence.span_ns:
         return None
     figures = {
-        "ops": len(np.unique(joined.activity_op[rows])),
+        "ops": len(np.unique(attributed.activity_op[rows])),
         "idle_ns": total,
-        "idle_share": total / seen.span_ns,
+        "idle_share": total / evidence.span_ns,
     }
-    saved = np.maximum(launching[rows] - FROM_A_GRAPH_NS, 0)
-    table = rule.of_activities(seen, rows, launching[rows])
-    return Finding(figures, table, total, seen.most(rows, saved))
+    saving = np.maximum(launching[rows] - GRAPH_LAUNCH_NS, 0)
+    table = rule.activity_table(evidence, rows, launching[rows])
+    return Finding(figures, table, total, evidence.max_over_gpus(rows, saving))
 
 
-def _launching(seen: Seen) -> Ints:
-    """Return how long its GPU was idle for launching right before each activity, if not for so long that the host did more."""
-    before, starved = seen.idle_before
-    return np.where(before + starved <= LAUNCH_NS, before, 0)
+def _launch_idle(evidence: Evidence) -> Ints:
+    """Return the idle time for launching before each activity, 0 in gaps longer than a launch."""
+    before, starving = evidence.idle_before
+    return np.where(before + starving <= MAX_LAUNCH_NS, before, 0)
 
 
-def bound_by_the_host(seen: Seen) -> Finding | None:
-    """Gaps longer than launches take, in which the host works on something else."""
-    idle = seen.idle
-    own = np.isin(idle.cause, HOST) & (idle.gaps.length[idle.gap] > LAUNCH_NS)
-    length, gap = idle.length[own], idle.gap[own]
+def host_bound(evidence: Evidence) -> Finding | None:
+    """Find gaps longer than a launch in which the host works on something else."""
+    idle = evidence.idle
+    is_selected = np.isin(idle.cause, HOST_CAUSES) & (idle.gaps.length[idle.gap] > MAX_LAUNCH_NS)
+    length, gap = idle.length[is_selected], idle.gap[is_selected]
     total = int(sums(idle.gaps.device[gap], length, len(idle.gaps.devices)).max(initial=0))
-    if total <= HOST_SHARE * seen.span_ns:
+    if total <= HOST_SHARE * evidence.span_ns:
         return None
-    table = rule.grouped(
-        {"cause": (idle.cause[own], WORDS), "op": (idle.op[own], seen.joined.ops)},
+    table = rule.group_rows(
+        {
+            "cause": (idle.cause[is_selected], WORDS),
+            "op": (idle.op[is_selected], evidence.attributed.ops),
+        },
         length,
         idle.gaps.ended_by[gap],
     )
-    figures = {"gaps": len(np.unique(gap)), "idle_ns": total, "idle_share": total / seen.span_ns}
+    figures = {
+        "gaps": len(np.unique(gap)),
+        "idle_ns": total,
+        "idle_share": total / evidence.span_ns,
+    }
     return Finding(figures, table, total)
 
 
-def short_kernels(seen: Seen) -> Finding | None:
-    """Kernels that are mostly too short to be worth their launch."""
-    kernels = np.flatnonzero(seen.computing)
-    rows = kernels[seen.time[kernels] < SHORT_NS]
-    if len(kernels) < LEAST_KERNELS or len(rows) <= SHORT * len(kernels):
+def short_kernels(evidence: Evidence) -> Finding | None:
+    """Find kernels most of which are too short for their launch."""
+    kernels = np.flatnonzero(evidence.computing)
+    rows = kernels[evidence.time[kernels] < SHORT_NS]
+    if len(kernels) < MIN_KERNELS or len(rows) <= MIN_SHORT * len(kernels):
         return None
-    before = _launching(seen)[rows]
+    idle_before = _launch_idle(evidence)[rows]
     figures = {
         "short_share": len(rows) / len(kernels),
         "kernels": len(kernels),
         "limit_ns": SHORT_NS,
-        "idle_ns": seen.most(rows, before),
+        "idle_ns": evidence.max_over_gpus(rows, idle_before),
     }
-    ceiling = seen.most(rows, before) + seen.most_work(rows)
-    return Finding(figures, rule.of_activities(seen, rows), ceiling, seen.most(rows, before))
+    ceiling = evidence.max_over_gpus(rows, idle_before) + evidence.max_work_over_gpus(rows)
+    return Finding(
+        figures,
+        rule.activity_table(evidence, rows),
+        ceiling,
+        evidence.max_over_gpus(rows, idle_before),
+    )
 
 
 RULES = (
     Rule(
         "low-gpu-use",
-        "A GPU is used too little",
-        f"a GPU is busy less than {UTILISED:.0%} of its span",
-        "{device} is busy {busy_share} of its {span_ns}",
-        "find what it waits for: bridge report --by idle; larger batches give it more at a time",
+        "Low GPU utilization",
+        f"a GPU is busy less than {MIN_BUSY:.0%} of its span",
+        "{device} is busy {busy_share} of {span_ns}",
+        "find out what the GPU waits for: bridge report --by idle; larger batches give it more work at a time",
         NOT_ESTIMATED,
         TENSORBOARD,
         ("work",),
@@ -185,20 +211,20 @@ RULES = (
     ),
     Rule(
         "low-use-stretches",
-        "A GPU is used little for a while",
-        f"in one of {STRETCHES} equal parts of its span a GPU is busy less than {UTILISED:.0%}, and in all of it more",
-        "stretches of low use: {stretches}; in the one with most idle time {device} is busy {busy_share} of {length_ns}",
-        "look at these stretches: bridge trace --from TIME --to TIME, or bridge report --by idle with them",
+        "Phases of low GPU utilization",
+        f"in one of {INTERVALS} equal parts of its span a GPU is busy less than {MIN_BUSY:.0%}, and in all of it more",
+        "phases of low utilization: {stretches}; in the one with the most idle time {device} is busy {busy_share} of {length_ns}",
+        "look at these phases: bridge trace --from TIME --to TIME, or bridge report --by idle with the same times",
         NOT_ESTIMATED,
         NSYS,
         ("work",),
-        low_stretches,
+        low_intervals,
     ),
     Rule(
         "long-gaps",
-        "A GPU does nothing for long",
-        f"a gap is longer than {LONG_GAP_NS / 1e9} s or {LONG_GAP:.0%} of the longest span, whichever is less",
-        "gaps over {limit_ns}: {gaps}; the longest is {longest_ns}: {cause}",
+        "Long GPU idle gaps",
+        f"a gap is longer than {LONG_GAP_NS / 1e9} s or {LONG_GAP_SHARE:.0%} of the longest span, whichever is less",
+        "gaps longer than {limit_ns}: {gaps}; the longest takes {longest_ns}: {cause}",
         "see what the host did in each gap: bridge report --by gap",
         NOT_ESTIMATED,
         NSYS,
@@ -207,34 +233,34 @@ RULES = (
     ),
     Rule(
         "launch-bound",
-        "The host issues work more slowly than the GPU does it",
-        f"idle time of at most {LAUNCH_NS / 1e3:.0f} us before its kernels, for launching, is longer than the kernels of an op; of all such ops more than {LAUNCHES:.0%} of the span",
-        "ops whose work is shorter than the idle time before it: {ops}; for launching it a GPU is idle {idle_ns}, {idle_share} of its time",
-        "issue less at a time: CUDA graphs (torch.cuda.graph, torch.compile(mode='reduce-overhead')), fused ops, larger batches",
-        "the idle time before their work, but 1.5 us each, which a CUDA graph takes",
-        HERE,
+        "Launch-bound: the host launches work more slowly than the GPU runs it",
+        f"idle time of at most {MAX_LAUNCH_NS / 1e3:.0f} us before its kernels, for launching, is longer than the kernels of an op; of all such ops more than {MIN_LAUNCHING:.0%} of the span",
+        "ops that run for less time than the GPU waits for their launches: {ops}; these waits take {idle_ns}, {idle_share} of the GPU's time",
+        "launch less often: CUDA graphs (torch.cuda.graph, torch.compile(mode='reduce-overhead')), fused ops, larger batches",
+        "the idle time before their work, less 1.5 us each, which a CUDA graph takes",
+        NSIGHT_BRIDGE,
         ("work", "calls", "ops"),
-        bound_by_launches,
+        launch_bound,
     ),
     Rule(
         "host-bound",
-        "The host works on something else while a GPU waits",
-        f"gaps over {LAUNCH_NS / 1e3:.0f} us, in which the host is in an op, in none or in an API call that does not wait, are more than {HOST_SHARE:.0%} of the span",
-        "gaps: {gaps}; the host works elsewhere for {idle_ns} of them, {idle_share} of a GPU's time",
-        "profile that code on the host; move it to other processes, or between launches that are far ahead",
+        "CPU-bound: the GPU waits while the host runs other code",
+        f"gaps over {MAX_LAUNCH_NS / 1e3:.0f} us, in which the host is in an op, in none or in an API call that does not wait, are more than {HOST_SHARE:.0%} of the span",
+        "gaps: {gaps}; the host runs other code for {idle_ns} of them, {idle_share} of the GPU's time",
+        "profile this host code; move it to other processes, or run it while the GPU has enough work queued",
         NOT_ESTIMATED,
-        HERE,
+        NSIGHT_BRIDGE,
         ("work", "calls"),
-        bound_by_the_host,
+        host_bound,
     ),
     Rule(
         "short-kernels",
-        "Most kernels are very short",
-        f"of at least {LEAST_KERNELS} kernels more than {SHORT:.0%} take less than {SHORT_NS / 1e3:.0f} us",
-        "{short_share} of {kernels} kernels take less than {limit_ns}; for launching these a GPU is idle {idle_ns}",
-        "fuse them: torch.compile, fused optimizers and norms; or launch them together as a CUDA graph",
-        "the idle time for launching before them",
-        HERE,
+        "Most kernels are short",
+        f"of at least {MIN_KERNELS} kernels more than {MIN_SHORT:.0%} take less than {SHORT_NS / 1e3:.0f} us",
+        "{short_share} of {kernels} kernels take less than {limit_ns}; the GPU waits {idle_ns} for their launches",
+        "fuse them (torch.compile, fused optimizers and norms), or launch them together as a CUDA graph",
+        "the idle time that the GPU waits for their launches",
+        NSIGHT_BRIDGE,
         ("kernels", "calls"),
         short_kernels,
     ),

@@ -1,4 +1,4 @@
-"""What rules read, how to tell whether a report has it, and which capture would have it."""
+"""Data that rules need, how to detect and record it; and rules about the capture itself."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridge.analyze.advice import rule
-from bridge.analyze.advice.facts import Seen
-from bridge.analyze.advice.rule import HERE, NOT_ESTIMATED, Finding, Rule
-from bridge.analyze.tables import input_shapes
+from bridge.analyze.advice.facts import Evidence
+from bridge.analyze.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, Rule
+from bridge.analyze.tables.call_details import input_shapes
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attribution import NO_RANGE
 from importers import frames
@@ -18,73 +18,77 @@ from importers import frames
 
 @dataclass(frozen=True)
 class Need:
-    """Something that a rule reads: how it is called where it is missing, what records it, whether it is there."""
+    """Data that a rule reads.
+
+    ``missing`` is its name where it is missing, ``record`` what records it, ``is_met`` whether it
+    is there.
+    """
 
     missing: str
     record: str
-    there: Callable[[Seen], bool]
+    is_met: Callable[[Evidence], bool]
 
 
-DESCRIBED = "an export that describes its GPUs, as that of nsys itself does"
+GPU_DESCRIPTION = "an export that describes its GPUs, as that of nsys itself does"
 TRACE = "nsys profile --trace=cuda,nvtx"
 ANNOTATE = f"{TRACE}, and @nvtx_op or bridge.torch.annotate(model) in the program"
 
 
-def _work(seen: Seen) -> bool:
-    return bool(seen.counted.any())
+def _work(evidence: Evidence) -> bool:
+    return bool(evidence.counted.any())
 
 
-def _kernels(seen: Seen) -> bool:
-    return bool(seen.kernels.any())
+def _kernels(evidence: Evidence) -> bool:
+    return bool(evidence.kernels.any())
 
 
-def _calls(seen: Seen) -> bool:
-    return len(seen.report.launches) > 0
+def _calls(evidence: Evidence) -> bool:
+    return len(evidence.capture.launches) > 0
 
 
-def _ops(seen: Seen) -> bool:
-    return bool((seen.joined.op != NONE).any())
+def _ops(evidence: Evidence) -> bool:
+    return bool((evidence.attributed.op != NONE).any())
 
 
-def _pytorch(seen: Seen) -> bool:
-    return any(name.startswith("aten::") for name in seen.joined.ops)
+def _pytorch(evidence: Evidence) -> bool:
+    return any(name.startswith("aten::") for name in evidence.attributed.ops)
 
 
-def _steps(seen: Seen) -> bool:
-    return len(seen.joined.iterations) > 0
+def _steps(evidence: Evidence) -> bool:
+    return len(evidence.attributed.iterations) > 0
 
 
-def _geometry(seen: Seen) -> bool:
-    grids = (frames.ints(seen.report.activities, "grid_x") > 0).any()
-    return bool(grids and (frames.ints(seen.report.devices, "sm_count") > 0).any())
+def _geometry(evidence: Evidence) -> bool:
+    grids = (frames.ints(evidence.capture.activities, "grid_x") > 0).any()
+    return bool(grids and (frames.ints(evidence.capture.devices, "sm_count") > 0).any())
 
 
-def _capability(seen: Seen) -> bool:
-    return bool((frames.ints(seen.report.devices, "compute_major") > 0).any())
+def _capability(evidence: Evidence) -> bool:
+    return bool((frames.ints(evidence.capture.devices, "compute_major") > 0).any())
 
 
-def _memory_kinds(seen: Seen) -> bool:
-    copies = seen.of_kind(frames.MEMCPY)
-    known = frames.ints(seen.report.activities, "source_kind")[copies] != NONE
-    return bool(known.any()) or not copies.any()
+def _memory_kinds(evidence: Evidence) -> bool:
+    copies = evidence.is_kind(frames.MEMCPY)
+    is_known = frames.ints(evidence.capture.activities, "source_kind")[copies] != NONE
+    return bool(is_known.any()) or not copies.any()
 
 
-def _shapes(seen: Seen) -> bool:
-    code, names = input_shapes.shapes(seen.joined)
-    told = np.array([*(name != "" for name in names), False], bool)
-    return bool(told[code].any())
+def _shapes(evidence: Evidence) -> bool:
+    code, names = input_shapes(evidence.attributed)
+    has_shapes = np.array([*(name != "" for name in names), False], bool)
+    return bool(has_shapes[code].any())
 
 
-def _memory(seen: Seen) -> bool:
-    return bool(len(seen.allocated))
+def _memory(evidence: Evidence) -> bool:
+    return bool(len(evidence.memory_samples))
 
 
-def _counters(seen: Seen) -> bool:
-    return len(seen.report.metrics.rules) > 0
+def _counters(evidence: Evidence) -> bool:
+    return len(evidence.capture.metrics.rules) > 0
 
 
-def _device_memory(seen: Seen) -> bool:
-    return bool((frames.ints(seen.report.devices, "memory_bytes") > 0).any())
+def _device_memory(evidence: Evidence) -> bool:
+    return bool((frames.ints(evidence.capture.devices, "memory_bytes") > 0).any())
 
 
 TIMELINE = Need("a timeline", f"{TRACE}, and this report beside it with --ncu", lambda _: True)
@@ -103,19 +107,21 @@ NEEDS: Mapping[str, Need] = {
         "bridge.profile(…).step() or ranges called step N in the program",
         _steps,
     ),
-    "geometry": Need("grids of kernels and the number of multiprocessors", DESCRIBED, _geometry),
-    "capability": Need("the GPU's compute capability", DESCRIBED, _capability),
+    "geometry": Need(
+        "grids of kernels and the number of multiprocessors", GPU_DESCRIPTION, _geometry
+    ),
+    "capability": Need("the GPU's compute capability", GPU_DESCRIPTION, _capability),
     "memory kinds": Need(
         "kinds of the memory copied", f"{TRACE} of nsys 2021 or newer", _memory_kinds
     ),
     "shapes": Need(
-        "shapes of inputs",
+        "input shapes",
         "emit_nvtx(record_shapes=True), bridge.torch.ops(shapes=True) or @nvtx_op(shapes=True)"
         " in the program",
         _shapes,
     ),
     "memory": Need(
-        "samples of allocated memory",
+        "samples of GPU memory",
         "bridge.profile(profile_memory=True) in the program",
         _memory,
     ),
@@ -124,48 +130,48 @@ NEEDS: Mapping[str, Need] = {
         "ncu --set full, of the same program, given with --ncu",
         _counters,
     ),
-    "device memory": Need("the size of the GPU's memory", DESCRIBED, _device_memory),
+    "device memory": Need("the size of the GPU's memory", GPU_DESCRIPTION, _device_memory),
 }
 
 
-# -- Rules on the capture itself: what it does not tell, and so no other rule can judge
+# -- Rules about the capture
 
 
-OUTSIDE = 0.1  # of the time of all work
+MIN_OUTSIDE = 0.1  # of the time of all activities
 
 
-def opaque(seen: Seen) -> Ints:
-    """Return the graphs that were recorded as a whole."""
-    return np.flatnonzero(seen.of_kind(frames.GRAPH))
+def opaque_graph_rows(evidence: Evidence) -> Ints:
+    """Return the CUDA graphs that were recorded as a whole."""
+    return np.flatnonzero(evidence.is_kind(frames.GRAPH))
 
 
-def outside(seen: Seen) -> Ints:
-    """Return the activities that were launched where no range was open."""
-    return np.flatnonzero(seen.counted & (seen.joined.attribution.reason == NO_RANGE))
+def rows_outside_ops(evidence: Evidence) -> Ints:
+    """Return the activities that were launched while no range was open."""
+    return np.flatnonzero(evidence.counted & (evidence.attributed.attribution.reason == NO_RANGE))
 
 
-def share(seen: Seen, rows: Ints) -> float:
-    """Return which part of the time of all work that of some activities is."""
-    return int(seen.time[rows].sum()) / max(1, int(seen.time[seen.counted].sum()))
+def time_share(evidence: Evidence, rows: Ints) -> float:
+    """Return the fraction of the time of all activities that these take."""
+    return int(evidence.time[rows].sum()) / max(1, int(evidence.time[evidence.counted].sum()))
 
 
-def opaque_graphs(seen: Seen) -> Finding | None:
-    """CUDA graphs that were recorded as a whole."""
-    rows = opaque(seen)
+def opaque_graphs(evidence: Evidence) -> Finding | None:
+    """Find CUDA graphs that were recorded as a whole."""
+    rows = opaque_graph_rows(evidence)
     if not len(rows):
         return None
-    figures = {"graphs": len(rows), "work_share": share(seen, rows)}
-    return Finding(figures, rule.of_activities(seen, rows))
+    figures = {"graphs": len(rows), "work_share": time_share(evidence, rows)}
+    return Finding(figures, rule.activity_table(evidence, rows))
 
 
-def outside_ops(seen: Seen) -> Finding | None:
-    """Work launched where no range was open."""
-    rows = outside(seen)
-    of_all = share(seen, rows)
-    if of_all <= OUTSIDE:
+def outside_ops(evidence: Evidence) -> Finding | None:
+    """Find work launched while no range was open."""
+    rows = rows_outside_ops(evidence)
+    work_share = time_share(evidence, rows)
+    if work_share <= MIN_OUTSIDE:
         return None
-    figures = {"activities": len(rows), "work_share": of_all}
-    return Finding(figures, rule.of_activities(seen, rows))
+    figures = {"activities": len(rows), "work_share": work_share}
+    return Finding(figures, rule.activity_table(evidence, rows))
 
 
 RULES = (
@@ -173,21 +179,21 @@ RULES = (
         "opaque-graphs",
         "CUDA graphs hide their kernels",
         "a CUDA graph is recorded as a whole",
-        "graphs recorded as a whole: {graphs}, {work_share} of all work: their kernels are not known",
-        "nsys profile --cuda-graph-trace=node",
+        "CUDA graphs recorded as a whole: {graphs}, {work_share} of GPU time; their kernels are unknown",
+        "record the kernels of graphs: nsys profile --cuda-graph-trace=node",
         NOT_ESTIMATED,
-        HERE,
+        NSIGHT_BRIDGE,
         ("work",),
         opaque_graphs,
     ),
     Rule(
         "outside-ops",
-        "Much work belongs to no op",
-        f"more than {OUTSIDE:.0%} of the time of all work was launched outside ops",
-        "{work_share} of all work was launched outside any op",
-        "annotate it: @nvtx_op, bridge.torch.annotate(model); bridge why names what is missing",
+        "Much work is outside of ops",
+        f"more than {MIN_OUTSIDE:.0%} of the time of all work was launched outside ops",
+        "{work_share} of GPU time was launched outside of ops",
+        "annotate it: @nvtx_op, bridge.torch.annotate(model); bridge why shows what is missing",
         NOT_ESTIMATED,
-        HERE,
+        NSIGHT_BRIDGE,
         ("work", "calls", "ops"),
         outside_ops,
     ),

@@ -1,6 +1,6 @@
-"""What a rule is, and what it finds.
+"""The parts of a rule and its findings.
 
-The invariant: a rule judges only what the report can tell; what it needs is said beside it, never guessed in it.
+A rule judges only what the capture can tell; ``needs`` names the data that it reads.
 """
 
 from __future__ import annotations
@@ -12,64 +12,70 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.advice.facts import Seen
-from bridge.analyze.causes.api_calls import ends
+from bridge.analyze.advice.facts import Evidence
+from bridge.analyze.causes.host_timeline import call_ends
 from bridge.analyze.groups import counts, sums, texts
-from bridge.join.arrays import NONE, Ints, by, number, runs
+from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 from importers import frames
 
 if TYPE_CHECKING:
-    from bridge.analyze.advice.facts import Seen
+    from bridge.analyze.advice.facts import Evidence
 
 
-# -- The rows that show what a rule has found: by op and call site, the largest first
+# -- Evidence: rows by op and call site, largest first
 
 
 NO_OP = "(no op)"
 Named = tuple[Ints, Sequence[str]]  # a code per row (NONE for none), and the names
 
 
-def of_activities(
-    seen: Seen, rows: Ints, time: Ints | None = None, column: str = "name"
-) -> pd.DataFrame:
-    """Return evidence of activities: op, path, what ran, total_ns, count, the row of the longest as example.
+def activity_table(evidence: Evidence, rows: Ints, time: Ints | None = None) -> pd.DataFrame:
+    """Return a table of activities: op, path, name, total_ns, count and the row of the longest.
 
-    ``time`` is what is summed for each of ``rows``; without it, how long it took.
+    ``time`` is summed for each of ``rows``; without it, their duration.
     """
-    activities = seen.report.activities[column]
-    what: Named = frames.codes(activities)[rows], list(activities.cat.categories)
-    spent = seen.time[rows] if time is None else time
-    return grouped({**_places(seen, seen.joined.node[rows]), "activity": what}, spent, rows)
+    activities = evidence.attributed.activity_name
+    names: Named = frames.codes(activities)[rows], list(activities.cat.categories)
+    spent = evidence.time[rows] if time is None else time
+    return group_rows(
+        {**_op_and_path(evidence, evidence.attributed.node[rows]), "activity": names}, spent, rows
+    )
 
 
-def of_calls(seen: Seen, rows: Ints, time: Ints | None = None) -> pd.DataFrame:
-    """Return the same of API calls."""
-    names = seen.report.launches["name"]
-    what: Named = frames.codes(names)[rows], list(names.cat.categories)
-    spent = (
-        (ends(seen.joined) - frames.ints(seen.report.launches, "start"))[rows]
+def call_table(evidence: Evidence, rows: Ints, time: Ints | None = None) -> pd.DataFrame:
+    """Return the same table of API calls."""
+    names = evidence.capture.launches["name"]
+    call_names: Named = frames.codes(names)[rows], list(names.cat.categories)
+    durations = (
+        (call_ends(evidence.attributed) - frames.ints(evidence.capture.launches, "start"))[rows]
         if time is None
         else time
     )
-    return grouped({**_places(seen, seen.joined.launch_node[rows]), "call": what}, spent, rows)
+    return group_rows(
+        {**_op_and_path(evidence, evidence.attributed.launch_node[rows]), "call": call_names},
+        durations,
+        rows,
+    )
 
 
-def of_nodes(seen: Seen, nodes: Ints, time: Ints) -> pd.DataFrame:
-    """Return the same of ranges, by nodes of the nesting: the example is the row of a range."""
-    return grouped(_places(seen, nodes), time, seen.joined.attribution.nesting.range[nodes])
+def node_table(evidence: Evidence, nodes: Ints, time: Ints) -> pd.DataFrame:
+    """Return the same table of ranges, by nodes of the nesting; the example is a row of ranges."""
+    return group_rows(
+        _op_and_path(evidence, nodes), time, evidence.attributed.attribution.nesting.range[nodes]
+    )
 
 
-def grouped(by_names: Mapping[str, Named], time: Ints, rows: Ints) -> pd.DataFrame:
-    """Return a row per combination of names: total_ns, count, and of the longest the row."""
-    group, first = number(*(code for code, _ in by_names.values()))
-    many = len(first)
-    order = by(group, -time, rows)
+def group_rows(by_names: Mapping[str, Named], time: Ints, rows: Ints) -> pd.DataFrame:
+    """Return one row per combination of names: total_ns, count, and the row of the longest."""
+    group, first = number_groups(*(code for code, _ in by_names.values()))
+    size = len(first)
+    order = order_by(group, -time, rows)
     table = pd.DataFrame(
         {
             **{name: texts([*names, ""])[code[first]] for name, (code, names) in by_names.items()},
-            "total_ns": sums(group, time, many),
-            "count": counts(group, many),
-            "example": rows[order[runs(group[order])[:-1]]],
+            "total_ns": sums(group, time, size),
+            "count": counts(group, size),
+            "example": rows[order[run_edges(group[order])[:-1]]],
         }
     )
     keys = ["total_ns", "count", *by_names]
@@ -78,36 +84,36 @@ def grouped(by_names: Mapping[str, Named], time: Ints, rows: Ints) -> pd.DataFra
     )
 
 
-def _places(seen: Seen, node: Ints) -> dict[str, Named]:
-    """Return op and path of each node; of none both say so."""
-    joined = seen.joined
-    path, paths = seen.places
-    op = np.where(node == NONE, len(joined.ops), np.append(joined.node_op, NONE)[node])
-    return {"op": (op, [*joined.ops, NO_OP]), "path": (np.append(path, NONE)[node], paths)}
+def _op_and_path(evidence: Evidence, node: Ints) -> dict[str, Named]:
+    """Return op and path of each node, with names for no op."""
+    attributed = evidence.attributed
+    path, paths = evidence.paths
+    op = np.where(node == NONE, len(attributed.ops), np.append(attributed.node_op, NONE)[node])
+    return {"op": (op, [*attributed.ops, NO_OP]), "path": (np.append(path, NONE)[node], paths)}
 
 
-# -- What a rule is, and what it finds
+# -- Rules and findings
 
 
-UNKNOWN = -1  # ns, where nothing sound can be said
+UNKNOWN = -1  # ns, where no estimate is sound
 NOT_ESTIMATED = "none"
-THE_RUN, KERNEL_TIME = "the run", "kernel time"
-# Where rules come from.
+RUN, KERNEL_TIME = "the run", "kernel time"
+# Sources of rules.
 TENSORBOARD = "PyTorch's TensorBoard plugin"
-TIDY = "TorchTidy"
+TORCH_TIDY = "TorchTidy"
 NSYS = "Nsight Systems' expert rules"
-HERE = "nsight-bridge"
+NSIGHT_BRIDGE = "nsight-bridge"
 NSIGHT_COMPUTE = "Nsight Compute"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule has found: the figures of its sentence, and the rows that show it, the largest first.
+    """The result of a rule: the figures of its text, and rows as evidence, largest first.
 
-    The ends of their names say what figures are: ``_ns``, ``_share`` (of 1), ``_bytes``; else a count or a text.
-
-    Removing the cause saves about ``saving_ns`` of the run and at most ``ceiling_ns``; of several GPUs or
-    processes, which wait for one another, that of the one with most. -1 where nothing sound can be said.
+    Suffixes of figures are units: ``_ns``, ``_share`` (of 1), ``_bytes``; others are counts or
+    texts. A change saves about ``saving_ns`` of the run and at most ``ceiling_ns``, for the GPU or
+    process with the most of it, as they wait for one another. They are -1 where no estimate is
+    sound.
     """
 
     figures: Mapping[str, object]
@@ -118,38 +124,42 @@ class Finding:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: what it is about, when it fires, the sentence that takes its figures, what to do, how its saving is estimated, where it comes from, and what it reads.
+    """A rule of advice.
 
-    ``needs`` are names of `needs.NEEDS`; ``find`` returns None, or no finding, where all is well.
+    ``when`` says when it applies, ``text`` is the sentence with placeholders for figures,
+    ``remedy`` what to do, ``estimate`` how the saving is estimated, and ``source`` where the rule
+    comes from. ``needs`` are names in `needs.NEEDS`. ``find`` returns None or no finding if all is
+    well.
     """
 
     name: str
     title: str
     when: str
-    said: str
+    text: str
     remedy: str
     estimate: str
     source: str
     needs: tuple[str, ...]
-    find: Callable[[Seen], Finding | Iterable[Finding] | None]
+    find: Callable[[Evidence], Finding | Iterable[Finding] | None]
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A rule that applies; ``share`` is the fraction of the run that its ceiling is, -1 where that is not known.
+    """A rule that applies.
 
-    ``of`` is what it is a fraction of, in words: of a report without a timeline not the run.
+    ``share`` is its ceiling as a fraction of ``whole``, a name: the run, or kernel time in a
+    capture without a timeline. It is -1 if unknown.
     """
 
     rule: Rule
     finding: Finding
     share: float
-    of: str = THE_RUN
+    whole: str = RUN
 
 
 @dataclass(frozen=True)
 class NotJudged:
-    """A rule for which the report holds too little: what is missing, and what records it."""
+    """A rule for which data is missing: what is missing, and what records it."""
 
     rule: Rule
     missing: str

@@ -1,67 +1,72 @@
-"""Where the time of ops goes: on the host, in API calls, in waits, in queues; and why a GPU was idle.
+"""Break down the time of ops: host code, API calls, waits and queues, and what kept a GPU idle.
 
-docs/causes.md defines every figure.
+docs/causes.md defines every column.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from bridge.analyze.causes.api_calls import ends
-from bridge.analyze.causes.gaps import LATENCY, WORKING, blame, coarse
-from bridge.analyze.causes.idle import Gaps, bound, own_times
+from bridge.analyze.causes.gaps import LATENCY, TOWARDS_LAUNCH, assign_causes, coarse_timeline
+from bridge.analyze.causes.host_timeline import Gaps, bound, call_ends, self_times_by_call
+from bridge.analyze.columns.breakdown import CAUSES
 from bridge.analyze.groups import sums
 from bridge.join.arrays import NONE, Ints
-from bridge.join.attributed import Attributed
+from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import INVALID_TIME
 from importers import frames
 
-COLUMNS = ("host_ns", "api_ns", "sync_ns", "queue_ns", "launch_gap_ns", "starved_ns", "bound")
-
 
 def causes(
-    joined: Attributed, of_node: Ints, groups: int, of_activity: Ints | None = None
+    attributed: AttributedCapture, of_node: Ints, groups: int, of_activity: Ints | None = None
 ) -> dict[str, Ints | np.ndarray]:
-    """Return the columns `COLUMNS` per group of ranges: ns of their own, none of ranges inside them.
+    """Return the columns `CAUSES` per group of ranges in ns, without ranges inside them.
 
-    ``of_node`` is the group of each node of the nesting, ``of_activity`` that of each activity where those in no
-    range have one too; NONE for none. What is not of the direction that is counted is left out. The first three
-    add up to the own time of the group's ranges.
+    ``of_node`` is the group of each node of the nesting, NONE for none. ``of_activity`` is the
+    group of each activity, given where activities without a range have a group, too. Rows of a
+    direction that is not counted are left out. The first three columns add up to the self time of
+    the group's ranges.
     """
-    nodes = np.flatnonzero(joined.listed & (of_node != NONE))
+    nodes = np.flatnonzero(attributed.listed & (of_node != NONE))
     times = {
         column: sums(of_node[nodes], time[nodes], groups)
-        for column, time in zip(COLUMNS[:3], own_times(joined), strict=True)
+        for column, time in zip(CAUSES[:3], self_times_by_call(attributed), strict=True)
     }
-    group = np.append(of_node, NONE)[joined.node] if of_activity is None else of_activity
-    rows = np.flatnonzero(joined.counted & (group != NONE))
+    group = np.append(of_node, NONE)[attributed.node] if of_activity is None else of_activity
+    rows = np.flatnonzero(attributed.counted & (group != NONE))
     group = group[rows]
-    for column, time in zip(COLUMNS[3:6], (queued(joined), *idle_times(joined)), strict=True):
+    for column, time in zip(
+        CAUSES[3:6], (queue_times(attributed), *idle_times(attributed)), strict=True
+    ):
         times[column] = sums(group, time[rows], groups)
-    moves = frames.is_kind(joined.report.activities, frames.MEMCPY, frames.MEMSET)[rows]
-    spent = joined.duration[rows]
-    kernels, copies = (sums(group[of], spent[of], groups) for of in (~moves, moves))
+    is_copy = frames.is_kind(attributed.capture.activities, frames.MEMCPY, frames.MEMSET)[rows]
+    duration = attributed.duration[rows]
+    kernels, copies = (sums(group[mask], duration[mask], groups) for mask in (~is_copy, is_copy))
     return times | {"bound": bound(kernels, copies, times)}
 
 
-def queued(joined: Attributed) -> Ints:
-    """Return how long each activity waited after its API call had returned, in ns; 0 if it began before."""
-    launch = joined.attribution.launch
-    start = frames.ints(joined.report.activities, "start")
-    wait = np.maximum(start - np.append(ends(joined), 0)[launch], 0)
-    unknown = (launch == NONE) | (joined.attribution.reason == INVALID_TIME)
-    return np.where(unknown, 0, wait)
+def queue_times(attributed: AttributedCapture) -> Ints:
+    """Return the time from the end of the API call to the start of each activity, in ns.
 
-
-def idle_times(joined: Attributed) -> tuple[Ints, Ints]:
-    """Return the idle time of its GPU right before each activity, in ns: of launching, and of starving.
-
-    Both of all activities add up to what the GPUs were idle between their first and last work.
+    It is 0 if the activity began earlier or its API call is unknown.
     """
-    gaps = Gaps.of(joined)
-    pieces = blame(joined, gaps, coarse(joined))
-    launching = np.isin(pieces.state, (WORKING, LATENCY))
-    of, number = gaps.ended_by[pieces.of], len(joined.report.activities)
-    spent = (launching, ~launching)
-    launched, starved = (sums(of[which], pieces.length[which], number) for which in spent)
+    launch = attributed.attribution.launch
+    start = frames.ints(attributed.capture.activities, "start")
+    wait = np.maximum(start - np.append(call_ends(attributed), 0)[launch], 0)
+    is_unknown = (launch == NONE) | (attributed.attribution.reason == INVALID_TIME)
+    return np.where(is_unknown, 0, wait)
+
+
+def idle_times(attributed: AttributedCapture) -> tuple[Ints, Ints]:
+    """Return the idle time of the GPU right before each activity, in ns: launching, and starving.
+
+    The sum of both over all activities is the idle time of the GPUs between their first and last
+    work.
+    """
+    gaps = Gaps.of(attributed)
+    pieces = assign_causes(attributed, gaps, coarse_timeline(attributed))
+    is_launching = np.isin(pieces.state, (TOWARDS_LAUNCH, LATENCY))
+    activity, size = gaps.ended_by[pieces.interval], len(attributed.capture.activities)
+    masks = (is_launching, ~is_launching)
+    launched, starved = (sums(activity[mask], pieces.length[mask], size) for mask in masks)
     return launched, starved

@@ -1,4 +1,4 @@
-"""Tables of idle GPUs: every gap with its cause, and what each cause cost."""
+"""Assign the idle time of GPUs to what the host did meanwhile, and list gaps and causes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.causes.api_calls import (
+from bridge.analyze.causes.host_timeline import (
+    IDLE,
     IN_API,
     IN_BLOCKING,
     IN_COMPILER,
@@ -16,156 +17,166 @@ from bridge.analyze.causes.api_calls import (
     IN_LOADER,
     IN_OP,
     IN_SYNC,
-    NOTHING,
     WAITS,
-    ends,
-    kinds,
+    Cover,
+    Gaps,
+    Pieces,
+    Timeline,
+    call_ends,
+    call_states,
+    concatenate,
 )
-from bridge.analyze.causes.host_timeline import Cover, Pieces, Timeline, joined_pieces
-from bridge.analyze.causes.idle import Gaps
+from bridge.analyze.devices import Devices
 from bridge.analyze.groups import counts, highest, lowest, ratio, sums, texts
-from bridge.analyze.roles import compiles, loads_data
-from bridge.join.arrays import NONE, Flags, Ints, by, number, runs, unions
-from bridge.join.attributed import Attributed
+from bridge.analyze.kinds import is_compilation, is_data_loading
+from bridge.analyze.tables.request import IDLE_OVER_NS
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges, unions
+from bridge.join.attributed import AttributedCapture
 from importers import frames
 
-# -- What the threads of the host were in, as a timeline: coarse, to part idle time, or to name what kept them
+# -- Timelines of the host
 
 
-WORKING, WAITING = 1, 2  # of the coarse timeline: on the way to a launch, or kept from it
-KEEPING = (*WAITS, IN_COMPILER, IN_LOADER)
+TOWARDS_LAUNCH, KEPT_FROM_LAUNCH = 1, 2  # states of the coarse timeline
+KEEPING_STATES = (*WAITS, IN_COMPILER, IN_LOADER)
 
 
-def coarse(joined: Attributed) -> Timeline:
-    """Tell only whether a thread worked towards a launch, was kept from it, or had nothing open."""
-    nesting = joined.attribution.nesting
-    stack, start, end, kind = _nodes(joined)
+def coarse_timeline(attributed: AttributedCapture) -> Timeline:
+    """Return a timeline with two states: towards a launch, and kept from it."""
+    nesting = attributed.attribution.nesting
+    stack, start, end, kind = _nodes(attributed)
     outermost = (nesting.parent == NONE) | (nesting.stack[nesting.parent] != nesting.stack)
-    needed = outermost | (kind != IN_OP)
-    nodes = tuple(c[needed] for c in (stack, start, end, kind))
+    is_needed = outermost | (kind != IN_OP)
+    nodes = tuple(c[is_needed] for c in (stack, start, end, kind))
     stack, start, end, kind = (
-        np.concatenate(pair) for pair in zip(nodes, _calls(joined), strict=True)
+        np.concatenate(pair) for pair in zip(nodes, _calls(attributed), strict=True)
     )
-    keeping = np.isin(kind, KEEPING)
+    is_keeping = np.isin(kind, KEEPING_STATES)
     working = unions(stack, start, end)
-    waiting = unions(*(c[keeping] for c in (stack, start, end)))
-    meaning = np.repeat([WORKING, WAITING], [len(working[0]), len(waiting[0])])
+    waiting = unions(*(c[is_keeping] for c in (stack, start, end)))
+    state = np.repeat([TOWARDS_LAUNCH, KEPT_FROM_LAUNCH], [len(working[0]), len(waiting[0])])
     stack, start, end = (np.concatenate(pair) for pair in zip(working, waiting, strict=True))
-    return Timeline.of(stack, start, end, meaning)
+    return Timeline.of(stack, start, end, state)
 
 
-def fine(joined: Attributed, windows: Cover) -> Timeline:
-    """Tell what a thread was in (see `calls`) within some windows; every op begins and ends a piece."""
+def fine_timeline(attributed: AttributedCapture, cover: Cover) -> Timeline:
+    """Return the timeline of all states within a cover, cut where an op begins or ends."""
     rows = []
-    for columns in (_nodes(joined), _calls(joined)):
-        within = windows.meets(*columns[:3])
-        rows.append(tuple(c[within] for c in columns))
+    for columns in (_nodes(attributed), _calls(attributed)):
+        mask = cover.meets(*columns[:3])
+        rows.append(tuple(c[mask] for c in columns))
     return Timeline.of(*(np.concatenate(pair) for pair in zip(*rows, strict=True)))
 
 
-def _nodes(joined: Attributed) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return stack, start, end and kind of each range that is an op."""
-    nesting = joined.attribution.nesting
-    op = joined.node_op
+def _nodes(attributed: AttributedCapture) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the stack, start, end and state of each range that is an op."""
+    nesting = attributed.attribution.nesting
+    op = attributed.node_op
     kind = np.where(
-        loads_data(joined)[op], IN_LOADER, np.where(compiles(joined)[op], IN_COMPILER, IN_OP)
+        is_data_loading(attributed)[op],
+        IN_LOADER,
+        np.where(is_compilation(attributed)[op], IN_COMPILER, IN_OP),
     )
     return nesting.stack, nesting.start, nesting.end, kind
 
 
-def _calls(joined: Attributed) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return stack, start, end and kind of each API call."""
-    start = frames.ints(joined.report.launches, "start")
-    return joined.attribution.stack, start, ends(joined), kinds(joined)
+def _calls(attributed: AttributedCapture) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the stack, start, end and state of each API call."""
+    start = frames.ints(attributed.capture.launches, "start")
+    return attributed.attribution.stack, start, call_ends(attributed), call_states(attributed)
 
 
-# -- Idle time of GPUs, blamed on what the host did meanwhile
+# -- Causes of idle time
 
 
-# After the states of a thread: the launching call had returned, or is not in the report.
+# Further states: the launching call had returned, or was not recorded.
 LATENCY, UNKNOWN = IN_LOADER + 1, IN_LOADER + 2
 
 
-def threads(joined: Attributed, gaps: Gaps) -> tuple[Ints, Ints]:
-    """Return the stack that launched what ended each gap, and the one that launched what ran before.
+def launching_stacks(attributed: AttributedCapture, gaps: Gaps) -> tuple[Ints, Ints]:
+    """Return the stacks that launched the activity that ended each gap, and the one before the gap.
 
     NONE where no API call is known.
     """
-    launch = joined.attribution.launch
-    stack = np.append(joined.attribution.stack, NONE)
+    launch = attributed.attribution.launch
+    stack = np.append(attributed.attribution.stack, NONE)
     first, second = (stack[launch[rows]] for rows in (gaps.ended_by, gaps.before))
     return first, second
 
 
-def host_until(joined: Attributed, gaps: Gaps) -> Ints:
-    """Return until when the host tells of each gap: until the launching call returned, if that was in it."""
-    launch = joined.attribution.launch[gaps.ended_by]
-    returned = np.append(ends(joined), 0)[launch]
+def host_ends(attributed: AttributedCapture, gaps: Gaps) -> Ints:
+    """Return until when the host explains each gap: until the launching call returned."""
+    launch = attributed.attribution.launch[gaps.ended_by]
+    returned = np.append(call_ends(attributed), 0)[launch]
     return np.where(launch == NONE, gaps.start, np.clip(returned, gaps.start, gaps.end))
 
 
-def windows(joined: Attributed, gaps: Gaps) -> Cover:
-    """Return when each thread may be asked."""
-    until = host_until(joined, gaps)
-    stacks = threads(joined, gaps)
+def host_windows(attributed: AttributedCapture, gaps: Gaps) -> Cover:
+    """Return the times for which the state of each thread is needed."""
+    until = host_ends(attributed, gaps)
+    stacks = launching_stacks(attributed, gaps)
     stack = np.concatenate(stacks)
     start, end = np.concatenate((gaps.start, gaps.start)), np.concatenate((until, until))
-    known = stack != NONE
-    return Cover.of(stack[known], start[known], end[known])
+    has_stack = stack != NONE
+    return Cover.of(stack[has_stack], start[has_stack], end[has_stack])
 
 
-def blame(joined: Attributed, gaps: Gaps, timeline: Timeline) -> Pieces:
-    """Cut gaps into pieces of one state each; lengths of a gap's pieces add up to its own.
+def assign_causes(attributed: AttributedCapture, gaps: Gaps, timeline: Timeline) -> Pieces:
+    """Cut gaps into pieces with one state each; the pieces of a gap add up to its length.
 
-    The thread whose launch ends the gap tells; where it has nothing open, the one that launched what
-    ran before. States are the timeline's, `LATENCY` and `UNKNOWN`.
+    The state is that of the thread whose launch ended the gap; where that has nothing open, of the
+    thread that launched the work before. States are those of the timeline, `LATENCY` and `UNKNOWN`.
     """
-    first, second = threads(joined, gaps)
-    until = host_until(joined, gaps)
-    asked = np.flatnonzero((first != NONE) & (until > gaps.start))
-    told = _cut(timeline, asked, first[asked], gaps.start[asked], until[asked])
-    other = second[told.of]
-    silent = (told.state == NOTHING) & (other != NONE) & (other != told.stack)
-    again = told.taken(silent)
-    retold = _cut(timeline, again.of, other[silent], again.start, again.end)
-    rest = np.flatnonzero(gaps.end > until)
-    state = np.where(first[rest] == NONE, UNKNOWN, LATENCY)
-    after = Pieces(rest, state, np.full(len(rest), NONE), until[rest], gaps.end[rest])
-    return joined_pieces(told.taken(~silent), retold, after)
+    first, second = launching_stacks(attributed, gaps)
+    until = host_ends(attributed, gaps)
+    explained = np.flatnonzero((first != NONE) & (until > gaps.start))
+    pieces = _cut(timeline, explained, first[explained], gaps.start[explained], until[explained])
+    other = second[pieces.interval]
+    is_idle = (pieces.state == IDLE) & (other != NONE) & (other != pieces.stack)
+    unexplained = pieces.take(is_idle)
+    second_pieces = _cut(
+        timeline, unexplained.interval, other[is_idle], unexplained.start, unexplained.end
+    )
+    tail_rows = np.flatnonzero(gaps.end > until)
+    state = np.where(first[tail_rows] == NONE, UNKNOWN, LATENCY)
+    after = Pieces(
+        tail_rows, state, np.full(len(tail_rows), NONE), until[tail_rows], gaps.end[tail_rows]
+    )
+    return concatenate(pieces.take(~is_idle), second_pieces, after)
 
 
-def _cut(timeline: Timeline, of: Ints, stack: Ints, start: Ints, end: Ints) -> Pieces:
+def _cut(timeline: Timeline, gap: Ints, stack: Ints, start: Ints, end: Ints) -> Pieces:
     """Cut intervals that are parts of gaps."""
     cut = timeline.cut(stack, start, end)
-    return Pieces(of[cut.of], cut.state, cut.stack, cut.start, cut.end)
+    return Pieces(gap[cut.interval], cut.state, cut.stack, cut.start, cut.end)
 
 
-# -- Tables of idle GPUs: every gap with its cause, and what each cause cost
+# -- Tables
 
 
-CAUSES = {  # the words for states, in the order in which ties are broken
-    IN_OP: "op",
-    IN_LAUNCH: "launch",
-    IN_API: "api",
-    IN_COPY: "memcpy",
-    LATENCY: "latency",
+CAUSES = {  # states and their names; of equal causes the first counts
+    IN_OP: "host code",
+    IN_LAUNCH: "launch calls",
+    IN_API: "other CUDA calls",
+    IN_COPY: "memcpy calls",
+    LATENCY: "launch latency",
     IN_LOADER: "data loading",
     IN_COMPILER: "compilation",
-    IN_SYNC: "sync",
+    IN_SYNC: "synchronization",
     IN_BLOCKING: "blocking memcpy",
-    NOTHING: "no op",
+    IDLE: "host code outside ops",
     UNKNOWN: "unknown",
 }
 WORDS = tuple(CAUSES.values())
-PLACE = np.array([list(CAUSES).index(state) for state in range(len(CAUSES))])
-OVER_NS = 10_000
+CAUSE_OF_STATE = np.array([list(CAUSES).index(state) for state in range(len(CAUSES))])
 
 
 @dataclass(frozen=True)
 class Causes:
-    """What caused gaps: a row per gap, cause (a place in `WORDS`) and op, and how many ns of the gap.
+    """Causes of gaps: one row per gap, cause (a position in `WORDS`) and op.
 
-    Sorted by these three; the sum over a gap's rows is its length. ``first`` is when the first of it began.
+    ``length`` is the part of the gap in ns; the rows of a gap add up to its length. ``first`` is
+    the start of the first piece. Rows are sorted by gap, cause and op.
     """
 
     gaps: Gaps
@@ -176,18 +187,37 @@ class Causes:
     first: Ints
 
 
-def gaps(joined: Attributed, threshold_ns: int = OVER_NS) -> Causes:
-    """Find the gaps of all GPUs that are longer than the threshold and ended by what is counted, and their causes."""
-    found = Gaps.of(joined, threshold_ns)
-    found = found.taken(joined.counted[found.ended_by])
-    pieces = blame(joined, found, fine(joined, windows(joined, found)))
-    op = _named(joined, found, pieces)
+def find_causes(attributed: AttributedCapture, threshold_ns: int = IDLE_OVER_NS) -> Causes:
+    """Return the gaps longer than the threshold that counted work ended, with their causes."""
+    gaps = Gaps.of(attributed, threshold_ns)
+    return causes_of(attributed, gaps.take(attributed.counted[gaps.ended_by]))
+
+
+def causes_in_span(attributed: AttributedCapture) -> Causes:
+    """Return all gaps between the first and the last counted work of each GPU, with their causes."""
+    gaps = Gaps.of(attributed)
+    gpu = Devices.of_report(attributed).gpu
+    rows = np.flatnonzero(attributed.counted)
+    start = frames.ints(attributed.capture.activities, "start")[rows]
+    first = lowest(gpu[rows], start, len(gaps.devices))
+    last = highest(gpu[rows], attributed.end[rows], len(gaps.devices))
+    is_used = np.bincount(gpu[rows], minlength=len(gaps.devices))[gaps.device] > 0
+    is_inside = (gaps.start >= first[gaps.device]) & (gaps.end <= last[gaps.device])
+    return causes_of(attributed, gaps.take(is_used & is_inside))
+
+
+def causes_of(attributed: AttributedCapture, gaps: Gaps) -> Causes:
+    """Return these gaps with their causes."""
+    pieces = assign_causes(
+        attributed, gaps, fine_timeline(attributed, host_windows(attributed, gaps))
+    )
+    op = _ops_of_pieces(attributed, gaps, pieces)
     state = np.where((pieces.state == IN_LAUNCH) & (op != NONE), IN_OP, pieces.state)
-    cause = PLACE[state]
-    group, rows = number(pieces.of, cause, op)
+    cause = CAUSE_OF_STATE[state]
+    group, rows = number_groups(pieces.interval, cause, op)
     return Causes(
-        gaps=found,
-        gap=pieces.of[rows],
+        gaps=gaps,
+        gap=pieces.interval[rows],
         cause=cause[rows],
         op=op[rows],
         length=sums(group, pieces.length, len(rows)),
@@ -195,47 +225,49 @@ def gaps(joined: Attributed, threshold_ns: int = OVER_NS) -> Causes:
     )
 
 
-def by_gap(joined: Attributed, threshold_ns: int = OVER_NS) -> pd.DataFrame:
-    """Return one row per gap: ``cause`` is what took most of it, ``cause_ns`` how much, ``op`` which op most of that.
+def by_gap(attributed: AttributedCapture, threshold_ns: int = IDLE_OVER_NS) -> pd.DataFrame:
+    """Return one row per gap.
 
-    ``ended_by`` is the op of the activity that ended it, its own name if it has none; ``step`` the number
-    of its step, -1 if there is none.
+    ``cause`` took most of the gap, ``cause_ns`` is how much, and ``op`` is the op with most of
+    that. ``ended_by`` is the op of the activity that ended the gap, or the name of an activity
+    without an op; ``step`` is the number of its step, -1 if there is none.
     """
-    causes = gaps(joined, threshold_ns)
-    found, activity = causes.gaps, causes.gaps.ended_by
-    main, total = _main(causes)
-    names = joined.report.activities["name"]
+    causes = find_causes(attributed, threshold_ns)
+    idle, activity = causes.gaps, causes.gaps.ended_by
+    main_row, total = _main_rows(causes)
+    names = attributed.activity_name
     kernel = texts([*names.cat.categories, ""])[frames.codes(names)[activity]]
-    op = joined.activity_op[activity]
-    step = joined.activity_iteration[activity]
+    op = attributed.activity_op[activity]
+    step = attributed.activity_iteration[activity]
     return pd.DataFrame(
         {
-            "device": texts(found.devices)[found.device],
-            "start_ns": found.start,
-            "gap_ns": found.length,
-            "cause": texts(WORDS)[causes.cause[main]],
+            "device": texts(idle.devices)[idle.device],
+            "start_ns": idle.start,
+            "gap_ns": idle.length,
+            "cause": texts(WORDS)[causes.cause[main_row]],
             "cause_ns": total,
-            "op": texts([*joined.ops, ""])[causes.op[main]],
-            "ended_by": np.where(op == NONE, kernel, texts([*joined.ops, ""])[op]),
+            "op": texts([*attributed.ops, ""])[causes.op[main_row]],
+            "ended_by": np.where(op == NONE, kernel, texts([*attributed.ops, ""])[op]),
             "kernel": kernel,
-            "step": np.append(joined.iterations.number, NONE)[step],
+            "step": np.append(attributed.iterations.number, NONE)[step],
         }
     )
 
 
-def by_idle(joined: Attributed, threshold_ns: int = OVER_NS) -> pd.DataFrame:
-    """Return one row per cause and op: how many gaps it had a part in, and how much of them was its.
+def by_idle(attributed: AttributedCapture, threshold_ns: int = IDLE_OVER_NS) -> pd.DataFrame:
+    """Return one row per cause and op, with the number of gaps in which it had a part and its time.
 
-    ``mean`` and ``max`` are of its part of a gap; ``share`` is of the idle time of all gaps listed.
+    ``mean_ns`` and ``max_ns`` are those of its part of a gap; ``share`` is a fraction of the idle
+    time of all listed gaps.
     """
-    causes = gaps(joined, threshold_ns)
-    group, rows = number(causes.cause, causes.op)
+    causes = find_causes(attributed, threshold_ns)
+    group, rows = number_groups(causes.cause, causes.op)
     size = len(rows)
     count, total = counts(group, size), sums(group, causes.length, size)
     return pd.DataFrame(
         {
             "cause": texts(WORDS)[causes.cause[rows]],
-            "op": texts([*joined.ops, ""])[causes.op[rows]],
+            "op": texts([*attributed.ops, ""])[causes.op[rows]],
             "gaps": count,
             "total_ns": total,
             "mean_ns": ratio(total, count),
@@ -245,46 +277,52 @@ def by_idle(joined: Attributed, threshold_ns: int = OVER_NS) -> pd.DataFrame:
     )
 
 
-def _main(causes: Causes) -> tuple[Ints, Ints]:
-    """Return per gap the row of the op that took most of the cause that took most, and the time of that cause.
+def _main_rows(causes: Causes) -> tuple[Ints, Ints]:
+    """Return per gap the row of the main op of its main cause, and the time of that cause.
 
-    Of causes that took as much the first in `WORDS`, of ops the one that began first, counts.
+    Of equal causes the first in `WORDS` counts, of equal ops the one that began first.
     """
-    kind, rows = number(causes.gap, causes.cause)
+    kind, rows = number_groups(causes.gap, causes.cause)
     total = sums(kind, causes.length, len(rows))[kind]
-    order = by(causes.gap, -total, causes.cause, -causes.length, causes.first)
-    main = order[runs(causes.gap[order])[:-1]]
-    return main, total[main]
+    order = order_by(causes.gap, -total, causes.cause, -causes.length, causes.first)
+    main_row = order[run_edges(causes.gap[order])[:-1]]
+    return main_row, total[main_row]
 
 
-def _named(joined: Attributed, found: Gaps, pieces: Pieces) -> Ints:
-    """Return the op that each piece names: where the host was, or whose launch was under way; NONE for none."""
-    nesting = joined.attribution.nesting
-    op = np.full(len(pieces.of), NONE)
-    told = np.flatnonzero((pieces.state > NOTHING) & (pieces.stack != NONE))
-    node = nesting.innermost(pieces.stack[told], pieces.start[told])
-    own = np.append(nesting.stack, NONE)[node] == pieces.stack[told]
-    node[~own] = NONE  # adopted by a range of another thread
-    state = pieces.state[told]
-    for which, ops in ((IN_LOADER, loads_data(joined)), (IN_COMPILER, compiles(joined))):
-        some = np.flatnonzero(state == which)
-        node[some] = _outermost(joined, node[some], ops)
-    op[told] = np.where(node == NONE, NONE, np.append(joined.node_op, NONE)[node])
-    late = pieces.state == LATENCY
-    op[late] = joined.activity_op[found.ended_by[pieces.of[late]]]
+def _ops_of_pieces(attributed: AttributedCapture, gaps: Gaps, pieces: Pieces) -> Ints:
+    """Return the op of each piece: the one open on the host, or the one whose launch was under way.
+
+    It is NONE if there is none.
+    """
+    nesting = attributed.attribution.nesting
+    op = np.full(len(pieces.interval), NONE)
+    covered = np.flatnonzero((pieces.state > IDLE) & (pieces.stack != NONE))
+    node = nesting.innermost(pieces.stack[covered], pieces.start[covered])
+    is_same_stack = np.append(nesting.stack, NONE)[node] == pieces.stack[covered]
+    node[~is_same_stack] = NONE  # adopted by a range of another thread
+    state = pieces.state[covered]
+    for flagged_state, has_flag in (
+        (IN_LOADER, is_data_loading(attributed)),
+        (IN_COMPILER, is_compilation(attributed)),
+    ):
+        selected = np.flatnonzero(state == flagged_state)
+        node[selected] = _outermost(attributed, node[selected], has_flag)
+    op[covered] = np.where(node == NONE, NONE, np.append(attributed.node_op, NONE)[node])
+    is_latency = pieces.state == LATENCY
+    op[is_latency] = attributed.activity_op[gaps.ended_by[pieces.interval[is_latency]]]
     return op
 
 
-def _outermost(joined: Attributed, node: Ints, ops: Flags) -> Ints:
-    """Return the outermost node around each whose op is one of some; the node itself if there is none."""
-    nesting = joined.attribution.nesting
-    found, above = node.copy(), node.copy()
-    left = np.flatnonzero(node != NONE)
-    while len(left):
-        at = above[left]
-        chosen = ops[joined.node_op[at]]
-        found[left[chosen]] = at[chosen]
-        above[left] = nesting.parent[at]
-        left = left[(nesting.parent[at] != NONE)]
-        left = left[nesting.stack[above[left]] == nesting.stack[node[left]]]
-    return found
+def _outermost(attributed: AttributedCapture, node: Ints, has_flag: Flags) -> Ints:
+    """Return the outermost node around each whose op has the flag, else the node itself."""
+    nesting = attributed.attribution.nesting
+    result, current = node.copy(), node.copy()
+    remaining = np.flatnonzero(node != NONE)
+    while len(remaining):
+        nodes = current[remaining]
+        is_match = has_flag[attributed.node_op[nodes]]
+        result[remaining[is_match]] = nodes[is_match]
+        current[remaining] = nesting.parent[nodes]
+        remaining = remaining[(nesting.parent[nodes] != NONE)]
+        remaining = remaining[nesting.stack[current[remaining]] == nesting.stack[node[remaining]]]
+    return result

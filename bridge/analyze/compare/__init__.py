@@ -1,58 +1,31 @@
-"""Two reports compared: rows by any dimensions, their differences adding up exactly to that of the whole.
+"""Compare two captures: rows by any dimensions, whose differences add up to that of the whole.
 
-docs/diff.md defines every figure.
+docs/diff.md defines every column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bridge.analyze.compare.calls import call_figures, matched_calls
-from bridge.analyze.compare.parts import NO_IDENTITY, Parts
-from bridge.analyze.compare.rows import Rows, matched
-from bridge.analyze.compare.steps import LEAST, Samples, step_figures
-from bridge.analyze.groups import Floats, counts, sums, texts
+from bridge.analyze.compare.parts import NOT_COMPARABLE, Parts
+from bridge.analyze.compare.rows import Rows, call_metrics, match_calls, match_parts
+from bridge.analyze.compare.statistics import row_states
+from bridge.analyze.compare.steps import MEANS, MIN_STEPS, STEP_FIGURES, Samples
+from bridge.analyze.compare.steps import step_metrics as step_figures
+from bridge.analyze.groups import Floats, counts, sums
 from bridge.analyze.tables.breakdown import DIMENSIONS
-from bridge.analyze.tables.views import RANGES, rows_of
+from bridge.analyze.tables.views import RANGES, TABLE_LIST, rows_of_dimensions
 from bridge.join.arrays import NONE, Flags, Ints
-from bridge.join.attributed import Attributed
+from bridge.join.attributed import AttributedCapture
+from bridge.knowledge.suggestions import unknown_name
 
-# -- What became of each row: new, vanished, faster, slower, or the same
-
-
-STATES = SAME, FASTER, SLOWER, NEW, VANISHED = ("same", "faster", "slower", "new", "vanished")
-LEVEL = 0.05  # of significance
-
-
-def states(
-    figures: Mapping[str, np.ndarray], before: Flags, after: Flags, noise: float
-) -> np.ndarray:
-    """Return the state of each row; which rows are on either side is given.
-
-    Where steps were tested, it is of the time per step: p is at most `LEVEL`, the means differ by more than ``noise``,
-    and most pairs of steps differ the same way. Else it is of the whole time.
-    """
-    tested = figures["p"] != NONE
-    size = np.maximum(figures["before_ns"], figures["after_ns"])
-    diff = figures["diff_ns"].astype(np.float64)
-    changed = np.abs(diff) > noise * size
-    means = figures["step_before_ns"], figures["step_after_ns"]
-    per_step = means[1] - means[0]
-    agree = np.sign(per_step) == np.sign(figures["shift"])
-    real = (figures["p"] <= LEVEL) & agree & (np.abs(per_step) > noise * np.maximum(*means))
-    changed = np.where(tested, real, changed)
-    slower = np.where(tested, per_step, diff) > 0
-    state = np.select([~before, ~after, ~changed, slower], [3, 4, 0, 2], default=1)
-    named: np.ndarray = texts(STATES)[state]
-    return named
-
-
-# -- The figures of the rows of a comparison: calls, counts and times on either side, what changed, and how surely
+# -- Columns of a comparison
 
 
 SIDES = BEFORE, AFTER = ("before", "after")
@@ -61,63 +34,75 @@ Figures = Mapping[str, NDArray[np.generic]]
 
 @dataclass(frozen=True)
 class Sides:
-    """Two reports parted into the same rows; ``of_calls`` if the rows are of calls, and not of activities alone."""
+    """Two captures divided into the same rows.
+
+    ``of_calls`` is whether rows are of calls, and not only of activities.
+    """
 
     rows: Rows
     parts: tuple[Parts, Parts]
     samples: tuple[Samples, Samples]
     of_calls: bool
 
-    def table(self, noise: float, *, tested: bool) -> pd.DataFrame:
-        """Return all figures, a row each."""
+    def table(self, noise: float, *, tested: bool, per_step: bool) -> pd.DataFrame:
+        """Return all columns, one row per row of the comparison."""
         rows = len(self.rows)
         figures = {**self._times(), **step_figures(*self.samples, rows, tested=tested)}
-        there = [self._there(row) for row in (self.rows.before, self.rows.after)]
-        figures["state"] = states(figures, there[0], there[1], noise)
+        before, after = (self._is_present(row) for row in (self.rows.before, self.rows.after))
+        figures["state"] = row_states(figures, before, after, noise, per_step=per_step)
         del figures["shift"]
         calls = self._calls() if self.of_calls else {}
-        found = {**self._counts(), **figures, **calls}
-        return pd.DataFrame({**self.rows.labels, **found})
+        result = {**self._counts(), **figures, **calls}
+        return pd.DataFrame({**self.rows.labels, **result})
+
+    def whole(self, noise: float, *, tested: bool, per_step: bool) -> dict[str, Any]:
+        """Return the figures per step and the state of everything together."""
+        before, after = (np.array([parts.whole_ns]) for parts in self.parts)
+        samples = [side.together() for side in self.samples]
+        steps = step_figures(samples[0], samples[1], 1, tested=tested)
+        figures = {"before_ns": before, "after_ns": after, **steps}
+        state = row_states(figures, before > 0, after > 0, noise, per_step=per_step)
+        return {name: float(steps[name][0]) for name in STEP_FIGURES} | {"state": str(state[0])}
 
     def _counts(self) -> Figures:
-        """Return how many calls, and how many activities, each row has on either side."""
-        found = {}
+        """Return the numbers of calls and of activities of each row on both sides."""
+        result = {}
         if self.of_calls:
             for side, row, parts in self._both():
-                found[f"calls_{side}"] = counts(row[parts.call_part], len(self.rows))
+                result[f"calls_{side}"] = counts(row[parts.call_part], len(self.rows))
         if not self.parts[0].host:
             for side, row, parts in self._both():
-                found[f"activities_{side}"] = counts(row[parts.part[parts.inside]], len(self.rows))
-        return found
+                result[f"activities_{side}"] = counts(row[parts.part[parts.inside]], len(self.rows))
+        return result
 
     def _times(self) -> dict[str, Ints | Floats | NDArray[np.object_]]:
         rows = len(self.rows)
         before, after = (sums(row, parts.totals, rows) for _, row, parts in self._both())
         diff = after - before
-        whole = self.parts[1].whole_ns - self.parts[0].whole_ns
+        total_change = self.parts[1].whole_ns - self.parts[0].whole_ns
         ratio = np.divide(after, before, out=np.full(rows, float(NONE)), where=before != 0)
-        share = diff / whole if whole else np.zeros(rows)
+        share = diff / total_change if total_change else np.zeros(rows)
         return {
             "before_ns": before, "after_ns": after, "diff_ns": diff, "ratio": ratio, "share": share,
         }  # fmt: skip
 
     def _calls(self) -> Figures:
-        pairs = matched_calls(self.parts[0].joined, self.parts[1].joined)
-        return call_figures(pairs, self.parts, (self.rows.before, self.rows.after), len(self.rows))
+        pairs = match_calls(self.parts[0].attributed, self.parts[1].attributed)
+        return call_metrics(pairs, self.parts, (self.rows.before, self.rows.after), len(self.rows))
 
     def _both(self) -> list[tuple[str, Ints, Parts]]:
         return list(zip(SIDES, (self.rows.before, self.rows.after), self.parts, strict=True))
 
-    def _there(self, row: Ints) -> Flags:
-        there = np.zeros(len(self.rows), bool)
-        there[row] = True
-        return there
+    def _is_present(self, row: Ints) -> Flags:
+        rows = np.zeros(len(self.rows), bool)
+        rows[row] = True
+        return rows
 
 
-# -- Two reports compared: rows by any dimensions, their differences adding up exactly to that of the whole
+# -- The comparison
 
 
-COMPARABLE = tuple(name for name in DIMENSIONS if name not in NO_IDENTITY)
+COMPARABLE = tuple(name for name in DIMENSIONS if name not in NOT_COMPARABLE)
 OP_KERNEL = "op-kernel"
 NOISE = 0.01
 Pair = dict[str, int]  # before_ns, after_ns, diff_ns
@@ -125,11 +110,13 @@ Pair = dict[str, int]  # before_ns, after_ns, diff_ns
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows of two reports beside each other; the differences of ``rows`` and ``outside`` add up to ``whole``'s.
+    """The rows of two captures side by side.
 
-    Times are those of activities on the GPU, or (``host``) where neither side has any those of ranges on the host.
-    ``labels`` name the rows. ``steps`` are the samples on either side; ``untested`` says why rows have no p, '' where
-    they have.
+    The differences of ``rows`` and ``outside`` add up to that of ``whole``. Times are those of
+    activities, or (``host``) those of ranges on the host if neither side has activities. ``labels``
+    are the columns that name the rows. ``steps`` are the numbers of samples, ``work`` those of all
+    steps; ``untested`` is the reason why rows have no interval, '' if they have. ``whole_step`` are
+    the figures per step and the state of everything together.
     """
 
     by: str
@@ -140,76 +127,129 @@ class Comparison:
     outside: Mapping[str, Pair]
     steps: tuple[int, int]
     untested: str
+    work: tuple[int, int] = (0, 0)
+    whole_step: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def per_step(self) -> bool:
+        """Whether states are those of times per step: intervals are known, or steps not equally many."""
+        return _is_per_step(self.work, self.steps) and "step" not in self.labels
+
+    @property
+    def unequal_steps(self) -> bool:
+        """Whether only times per step can be compared: both sides have steps, not equally many."""
+        return self.per_step and self.work[0] != self.work[1]
+
+    def timed(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows that have time on either side, in steps if these are compared."""
+        sides = MEANS if self.per_step else ("before_ns", "after_ns")
+        return rows[(rows[sides[0]] != 0) | (rows[sides[1]] != 0)]
+
+    @property
+    def outside_steps(self) -> tuple[int, Pair]:
+        """The number and the times of the rows that have time, but none in a step."""
+        has_time = (self.rows["before_ns"] != 0) | (self.rows["after_ns"] != 0)
+        rows = self.rows[has_time].drop(self.timed(self.rows).index, errors="ignore")
+        return len(rows), _pair(int(rows["before_ns"].sum()), int(rows["after_ns"].sum()))
 
     @property
     def rows_diff_ns(self) -> int:
-        """The change of all rows together."""
+        """Difference of all rows in ns."""
         return int(self.rows["diff_ns"].sum())
 
 
 def compare(
-    before: Attributed,
-    after: Attributed,
+    before: AttributedCapture,
+    after: AttributedCapture,
     by: str = "op",
     *,
-    kernel_names: str = "short",
+    kernel_names: str = "readable",
     noise: float = NOISE,
 ) -> Comparison:
-    """Compare two reports by dimensions: "op", "op-kernel", or any of `COMPARABLE`, several with commas.
+    """Compare two captures by dimensions: "op", "op-kernel", or `COMPARABLE` names with commas.
 
-    Changes up to ``noise``, a fraction of the larger side, are none. Raises ValueError, in words for the user, for
-    other dimensions, and for those of activities where neither side has any.
+    Changes of at most ``noise``, a fraction of the larger side, count as none. Raises ValueError
+    with a message for the user for other dimensions, and for those of activities if neither side
+    has any.
     """
     dimensions = dimensions_of(by)
     reports = before, after
-    host = not any(report.counted.any() for report in reports)
-    if host and rows_of(dimensions) != RANGES:
+    host = not any(attributed.counted.any() for attributed in reports)
+    if host and rows_of_dimensions(dimensions) != RANGES:
         raise ValueError(f"nothing ran on a device in either report: no diff by {by}")
-    one, other = (Parts.of(report, dimensions, kernel_names, host=host) for report in reports)
-    rows = matched(one, other)
-    samples = Samples.of(one, rows.before), Samples.of(other, rows.after)
-    steps = len(samples[0]), len(samples[1])
-    untested = "no p: rows are of single steps" if "step" in dimensions else _untested(steps)
-    sides = Sides(rows, (one, other), samples, of_calls=rows_of(dimensions) == RANGES)
-    table = _sorted(sides.table(noise, tested=not untested), list(rows.labels))
-    whole = _pair(one.whole_ns, other.whole_ns)
+    parts, other = (
+        Parts.of(attributed, dimensions, kernel_names, host=host) for attributed in reports
+    )
+    rows = match_parts(parts, other)
+    samples = Samples.of(parts, rows.before), Samples.of(other, rows.after)
+    steps, work = (len(samples[0]), len(samples[1])), (samples[0].work, samples[1].work)
+    untested = (
+        "no interval: rows are of single steps" if "step" in dimensions else _reason_untested(steps)
+    )
+    per_step = _is_per_step(work, steps) and "step" not in dimensions
+    sides = Sides(rows, (parts, other), samples, of_calls=rows_of_dimensions(dimensions) == RANGES)
+    table = sides.table(noise, tested=not untested, per_step=per_step)
     return Comparison(
-        by, host, list(rows.labels), table, whole, _outside(one, other), steps, untested
+        by,
+        host,
+        list(rows.labels),
+        _sorted(table, list(rows.labels), per_step=per_step),
+        _pair(parts.whole_ns, other.whole_ns),
+        _outside(parts, other),
+        steps,
+        untested,
+        work,
+        sides.whole(noise, tested=min(steps) >= MIN_STEPS, per_step=per_step),
     )
 
 
+def _is_per_step(work: tuple[int, int], steps: tuple[int, int]) -> bool:
+    return min(steps) >= MIN_STEPS or (work[0] != work[1] and min(steps) > 0)
+
+
 def dimensions_of(by: str) -> tuple[str, ...]:
-    """Return the dimensions that a diff is by; ValueError, in words for the user, for what cannot be."""
+    """Return the dimensions in a request.
+
+    Raises ValueError with a message for the user if a dimension cannot be compared.
+    """
     names = tuple(name.strip() for name in by.replace(OP_KERNEL, "op,kernel").split(","))
     for name in names:
-        if name in NO_IDENTITY:
-            raise ValueError(f"no diff by {name}: another run has others")
+        if name in NOT_COMPARABLE:
+            raise ValueError(f"no diff by {name}: its values differ from run to run")
         if name not in COMPARABLE:
-            raise ValueError(f"no diff by {name!r}: one of {', '.join((OP_KERNEL, *COMPARABLE))}")
+            raise ValueError(unknown_name("diff by", name, (OP_KERNEL, *COMPARABLE), TABLE_LIST))
     if len(set(names)) < len(names):
-        raise ValueError(f"{by!r} names something twice")
+        raise ValueError(f"{by!r} names a dimension twice")
     return names
 
 
-def _sorted(table: pd.DataFrame, labels: Sequence[str]) -> pd.DataFrame:
-    """Sort by the size of the change, largest first, ties by the longer side and the labels."""
-    keys = {"size": -table["diff_ns"].abs(), "most": -table[["before_ns", "after_ns"]].max(axis=1)}
+def _sorted(table: pd.DataFrame, labels: Sequence[str], *, per_step: bool) -> pd.DataFrame:
+    """Return rows sorted by the size of the change, then by the longer side and the labels.
+
+    With ``per_step`` the changes are those of the means per step.
+    """
+    sides = MEANS if per_step else ("before_ns", "after_ns")
+    keys = {
+        "size": -(table[sides[1]] - table[sides[0]]).abs(),
+        "most": -table[list(sides)].max(axis=1),
+        "whole": -table["diff_ns"].abs(),
+    }
     order = table[list(labels)].assign(**keys).sort_values([*keys, *labels], kind="stable").index
     return table.loc[order].reset_index(drop=True)
 
 
 def _outside(before: Parts, after: Parts) -> dict[str, Pair]:
-    one, other = before.outside(), after.outside()
-    return {name: _pair(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+    first, second = before.outside(), after.outside()
+    return {name: _pair(first.get(name, 0), second.get(name, 0)) for name in {**first, **second}}
 
 
 def _pair(before: int, after: int) -> Pair:
     return {"before_ns": before, "after_ns": after, "diff_ns": after - before}
 
 
-def _untested(steps: tuple[int, int]) -> str:
-    if min(steps) >= LEAST:
+def _reason_untested(steps: tuple[int, int]) -> str:
+    if min(steps) >= MIN_STEPS:
         return ""
     if not any(steps):
-        return "no p: neither report has steps"
-    return f"no p: it takes {LEAST} steps on each side, and there are {steps[0]} before, {steps[1]} after"
+        return "no interval: neither report has steps"
+    return f"no interval: it needs {MIN_STEPS} steps on each side; there are {steps[0]} before, {steps[1]} after"

@@ -1,42 +1,43 @@
-"""What fails a build: limits of growth between two reports (``--fail-over``), and budgets (``--budget``)."""
+"""Checks that fail a build: limits of growth (``--fail-over``) and budgets (``--budget``)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 import pandas as pd
 
+from bridge.analyze.columns.breakdown import RANGE_COLUMNS
 from bridge.analyze.compare import Comparison
-from bridge.analyze.filters import wildcards
-from bridge.analyze.tables import range_metrics
+from bridge.analyze.filters import wildcard_pattern
 from bridge.analyze.totals import Totals
 from bridge.join.arrays import NONE
+from bridge.knowledge.suggestions import remedy, unknown_name
 
-# -- Amounts in gates and budgets: times, counts, shares; read and written
+# -- Amounts: times, counts and shares
 
 UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 AMOUNT = re.compile(rf"(\d+(?:\.\d+)?)\s*({'|'.join(UNITS)}|%)?")
 SCALES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 
 
-def amount(text: str) -> tuple[Decimal, str]:
-    """Return a number and its unit: "%", "ns" (times are returned in ns), or "" for a bare number.
+def parse_amount(text: str) -> tuple[Decimal, str]:
+    """Return a number and its unit: "%", "ns" (times are converted to ns), or "" for a bare number.
 
-    Raises ValueError for what is none.
+    Raises ValueError for other text.
     """
-    found = AMOUNT.fullmatch(text.strip())
-    if not found:
+    match = AMOUNT.fullmatch(text.strip())
+    if not match:
         raise ValueError(f"{text.strip()!r} is no amount: write 5%, 3.2ms, 200us or 24")
-    number, unit = Decimal(found[1]), found[2] or ""
+    number, unit = Decimal(match[1]), match[2] or ""
     return (number * UNITS[unit], "ns") if unit in UNITS else (number, unit)
 
 
-def written(value: Decimal | int, unit: str) -> str:
-    """Return an amount for people: a time (of ``ns``) with its unit, else a plain number."""
+def amount_text(value: Decimal | int, unit: str) -> str:
+    """Return an amount as text: a time in ``ns`` with a readable unit, else a plain number."""
     if unit != "ns":
         return f"{float(value):,.6g}".replace(",", " ")
     size = abs(float(value))
@@ -44,14 +45,55 @@ def written(value: Decimal | int, unit: str) -> str:
     return f"{float(value) / scale:.3f} {name}" if scale > 1 else f"{float(value):.0f} ns"
 
 
-# -- What a gate found, in words and figures
+# -- Results
+
+
+@dataclass(frozen=True)
+class Change:
+    """A time before and after, in ns: of the whole report, or the mean per step.
+
+    ``ratio_low`` and ``ratio_high`` bound the ratio of the means per step with 95 % confidence, -1
+    where the steps were not tested. ``steps_before`` is the number of steps of the report before
+    if the times are per step, else 0.
+    """
+
+    before_ns: float
+    after_ns: float
+    ratio_low: float
+    ratio_high: float
+    state: str
+    steps_before: int
+
+    @property
+    def text(self) -> str:
+        """The two times and the change in per cent: ``2.000 ms -> 3.000 ms (+50.0 %)``."""
+        before, after = (amount_text(Decimal(ns), "ns") for ns in (self.before_ns, self.after_ns))
+        change = percent_text(self.after_ns / self.before_ns) if self.before_ns else "new"
+        if not self.after_ns and self.before_ns:
+            change = "vanished"
+        return f"{before} -> {after}{' per step' if self.steps_before else ''} ({change})"
+
+    @property
+    def interval_text(self) -> str:
+        """The interval of the change per step and what it means, '' if the steps were not tested."""
+        if self.ratio_low == NONE:
+            return ""
+        low, high = map(percent_text, (self.ratio_low, self.ratio_high))
+        interval = f"95 % interval {low.removesuffix(' %')} to {high}"
+        return f", {'' if self.steps_before else 'per step '}{interval}: {self.state}"
+
+
+def percent_text(ratio: float) -> str:
+    """Return a ratio as a change in per cent with its sign."""
+    return f"{100 * (ratio - 1) + 0.0:+.1f} %"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One thing judged: which gate, what of the report, whether it passed, and a line that says so.
+    """The result of one check: the gate, the subject, whether it passed, and a line of text.
 
-    ``note`` is a word on what passed, '' mostly.
+    ``note`` is a remark on a check that passed, '' mostly. ``change`` is what a limit of growth
+    judged, None for budgets.
     """
 
     gate: str
@@ -59,6 +101,7 @@ class Verdict:
     passed: bool
     line: str
     note: str = ""
+    change: Change | None = None
 
 
 # -- One limit of a budget: ``3.2ms ± 5%``, ``<= 24``, ``3ms..4ms``
@@ -70,9 +113,10 @@ GRAMMAR = "write 3.2ms, 3.2ms ± 5%, <= 24, >= 10%, = 24 or 3ms..4ms"
 
 @dataclass(frozen=True)
 class Limit:
-    """What a value may be: between ``low`` and ``high`` (None: any), its ends included unless ``strict``.
+    """The allowed values: from ``low`` to ``high`` (None: unlimited), including both ends.
 
-    ``roomy`` is the value below which a budget could be lowered, None without a tolerance.
+    ``strict`` excludes them. ``roomy`` is the value below which a budget could be lowered, None
+    without a tolerance.
     """
 
     text: str
@@ -83,25 +127,25 @@ class Limit:
     roomy: Decimal | None = None
 
     @classmethod
-    def parsed(cls, said: object) -> Limit:
-        """Read a limit; ValueError, in words for the user, for what is none."""
-        if type(said) not in (str, int, float):  # above all no bool
-            raise ValueError(f"a {type(said).__name__} is no limit: {GRAMMAR}")
-        text = " ".join(str(said).split())
+    def parsed(cls, value_given: object) -> Limit:
+        """Read a limit. Raises ValueError with a message for the user if it is not valid."""
+        if type(value_given) not in (str, int, float):  # bool is no number here
+            raise ValueError(f"a {type(value_given).__name__} is no limit: {GRAMMAR}")
+        text = " ".join(str(value_given).split())
         if ".." in text:
-            return _between(text)
+            return _parse_interval(text)
         value, *tolerance = PLUS_MINUS.split(text, maxsplit=1)
         sign, number = COMPARED.fullmatch(value).groups()  # type: ignore[union-attr]
-        found, unit = amount(number)
+        result, unit = parse_amount(number)
         if not tolerance:
-            return _compared(text, sign, found, unit)
+            return _parse_comparison(text, sign, result, unit)
         if sign not in (None, "<", "<="):
-            raise ValueError(f"{text!r}: a tolerance goes with a highest value alone; {GRAMMAR}")
-        room = _room(found, unit, tolerance[0])
-        return cls(text, unit, high=found + room, strict=sign == "<", roomy=found - room)
+            raise ValueError(f"{text!r}: a tolerance is allowed only with a maximum; {GRAMMAR}")
+        room = _tolerance(result, unit, tolerance[0])
+        return cls(text, unit, high=result + room, strict=sign == "<", roomy=result - room)
 
     def allows(self, value: Decimal) -> bool:
-        """Tell whether a value, in ns or per cent where the limit is, is within."""
+        """Return whether a value, in ns or percent like the limit, is within the limit."""
         if self.strict:
             return (self.low is None or value > self.low) and (
                 self.high is None or value < self.high
@@ -109,26 +153,26 @@ class Limit:
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
     def note(self, value: Decimal) -> str:
-        """Return a word on a value that is below what was meant, '' otherwise."""
+        """Return a remark on a value so low that the limit could be lowered, else ''."""
         low = self.roomy is not None and value < self.roomy
         return f"below {self.text}: the budget could be lowered" if low else ""
 
     def written(self, value: Decimal) -> str:
-        """Return a value in the limit's unit."""
-        return f"{float(value):.2f} %" if self.unit == "%" else written(value, self.unit)
+        """Return a value as text in the unit of the limit."""
+        return f"{float(value):.2f} %" if self.unit == "%" else amount_text(value, self.unit)
 
 
-def _between(text: str) -> Limit:
+def _parse_interval(text: str) -> Limit:
     low, _, high = text.partition("..")
-    ends = amount(low), amount(high)
+    ends = parse_amount(low), parse_amount(high)
     if ends[0][1] != ends[1][1]:
-        raise ValueError(f"{text!r}: one unit for both ends; {GRAMMAR}")
+        raise ValueError(f"{text!r}: both ends need the same unit; {GRAMMAR}")
     if ends[0][0] > ends[1][0]:
-        raise ValueError(f"{text!r}: the lower end goes first; {GRAMMAR}")
+        raise ValueError(f"{text!r}: the lower end must come first; {GRAMMAR}")
     return Limit(text, ends[0][1], low=ends[0][0], high=ends[1][0])
 
 
-def _compared(text: str, sign: str | None, value: Decimal, unit: str) -> Limit:
+def _parse_comparison(text: str, sign: str | None, value: Decimal, unit: str) -> Limit:
     if sign == "=":
         return Limit(text, unit, low=value, high=value)
     if sign in (">", ">="):
@@ -136,24 +180,25 @@ def _compared(text: str, sign: str | None, value: Decimal, unit: str) -> Limit:
     return Limit(text, unit, high=value, strict=sign == "<")
 
 
-def _room(value: Decimal, unit: str, tolerance: str) -> Decimal:
-    room, of = amount(tolerance)
-    if of == "%" and unit != "%":
-        return value * room / 100
-    if of != unit:
-        raise ValueError(f"{tolerance!r}: a tolerance in %, or in the unit of the value")
-    return room
+def _tolerance(value: Decimal, unit: str, tolerance: str) -> Decimal:
+    margin, margin_unit = parse_amount(tolerance)
+    if margin_unit == "%" and unit != "%":
+        return value * margin / 100
+    if margin_unit != unit:
+        raise ValueError(f"{tolerance!r}: write the tolerance in %, or in the unit of the value")
+    return margin
 
 
-# -- Budgets: what a report may take, as a whole and per op
+# -- Budgets
 
 TOTAL, UNATTRIBUTED = WHOLE = ("total", "unattributed")
 OPS = "ops"
-WORDS = ("bound", "formula")
-FIGURES = tuple(
-    name for name in range_metrics.COLUMNS if name not in WORDS
-)  # of these all are numbers
-OF_HOST = frozenset(
+FIGURE_LIST = "bridge report --columns list"
+TEXT_COLUMNS = ("bound", "formula")
+NUMBER_COLUMNS = tuple(
+    name for name in RANGE_COLUMNS.names if name not in TEXT_COLUMNS
+)  # columns of numbers
+HOST_COLUMNS = frozenset(
     "calls host_ns api_ns sync_ns flop flop_once moved_bytes intensity uncounted".split()
 )
 UNKNOWN, IDLE = ("not known in this report", "no time on a GPU in this report: nothing to judge")
@@ -161,82 +206,89 @@ UNKNOWN, IDLE = ("not known in this report", "no time on a GPU in this report: n
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of the ``whole`` by `WHOLE`, and by the op's name (``*`` and ``?`` allowed) and the figure."""
+    """Limits of the ``whole``, and of ``ops`` by name (``*`` and ``?`` allowed) and column."""
 
     whole: Mapping[str, Limit]
     ops: Mapping[str, Mapping[str, Limit]]
 
     @classmethod
-    def parsed(cls, said: object) -> Budget:
-        """Read a budget as its file says it; ValueError, in words for the user, for what is none."""
-        told = _mapping(said, "a budget")
-        for key in told:
+    def parsed(cls, document: object) -> Budget:
+        """Read a budget. Raises ValueError with a message for the user if it is not valid."""
+        entries = _mapping(document, "a budget")
+        for key in entries:
             if key not in (*WHOLE, OPS):
-                raise ValueError(f"no {key!r} in a budget: {', '.join((*WHOLE, OPS))}")
-        whole = {key: _limit(key, told[key], _unit(key)) for key in WHOLE if key in told}
-        ops = _mapping(told.get(OPS, {}), OPS)
-        found = cls(whole, {str(name): _of_op(str(name), limits) for name, limits in ops.items()})
-        if not (found.whole or found.columns):
+                raise ValueError(unknown_name("key of a budget", key, (*WHOLE, OPS)))
+        whole = {
+            key: _parse_limit(key, entries[key], _allowed_units(key))
+            for key in WHOLE
+            if key in entries
+        }
+        ops = _mapping(entries.get(OPS, {}), OPS)
+        budget = cls(
+            whole, {str(name): _op_limits(str(name), limits) for name, limits in ops.items()}
+        )
+        if not (budget.whole or budget.columns):
             raise ValueError("the budget has no limit")
-        return found
+        return budget
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the table by op that limits are on."""
+        """The columns of the table by op that have limits."""
         return tuple(dict.fromkeys(column for limits in self.ops.values() for column in limits))
 
     def judged(self, totals: Totals, ops: pd.DataFrame) -> list[Verdict]:
-        """Judge a report by its accounting and its table by op; an op that is missing fails."""
+        """Check a report by its totals and its table by op; a limit on a missing op fails."""
         whole = {TOTAL: totals["gpu_ns"], UNATTRIBUTED: totals["gpu_ns"] - totals["attributed_ns"]}
-        found = []
+        result = []
         for name, limit in self.whole.items():
-            subject, of = f"{name} activity time", totals["gpu_ns"]
-            if not of:
-                found.append(_budget_unjudged(subject, IDLE))
+            subject, gpu_ns = f"{name} activity time", totals["gpu_ns"]
+            if not gpu_ns:
+                result.append(_budget_unjudged(subject, IDLE))
                 continue
-            value = 100 * Decimal(whole[name]) / of if limit.unit == "%" else Decimal(whole[name])
-            found.append(_budget_verdict(subject, limit, value))
-        return [*found, *self._of_ops(ops, ran=totals["gpu_ns"] > 0)]
+            value = (
+                100 * Decimal(whole[name]) / gpu_ns if limit.unit == "%" else Decimal(whole[name])
+            )
+            result.append(_budget_verdict(subject, limit, value))
+        return [*result, *self._of_ops(ops, has_gpu_time=totals["gpu_ns"] > 0)]
 
-    def _of_ops(self, ops: pd.DataFrame, *, ran: bool) -> Iterator[Verdict]:
+    def _of_ops(self, ops: pd.DataFrame, *, has_gpu_time: bool) -> Iterator[Verdict]:
         for pattern, limits in self.ops.items():
-            meets = wildcards(pattern).fullmatch
-            rows = [row for row, op in enumerate(ops["op"].tolist()) if meets(op)]
+            matches = wildcard_pattern(pattern).fullmatch
+            rows = [row for row, op in enumerate(ops["op"].tolist()) if matches(op)]
             if not rows:
-                yield _budget_unjudged(
-                    pattern, "no such op in the report; bridge report --by op lists them"
-                )
+                hint = remedy(pattern, ops["op"].tolist(), "bridge report --by op")
+                yield _budget_unjudged(pattern, f"no such op in the report{hint}")
             for column, limit in limits.items():
                 values = ops[column].tolist()
                 for row in rows:
                     subject = f"{ops['op'].iloc[row]} {column.removesuffix('_ns')}"
                     if values[row] == NONE:
                         yield _budget_unjudged(subject, UNKNOWN)
-                    elif not (ran or _of_host(column)):
+                    elif not (has_gpu_time or _is_host_column(column)):
                         yield _budget_unjudged(subject, IDLE)
                     else:
                         exact = Decimal(str(values[row])) * (100 if limit.unit == "%" else 1)
                         yield _budget_verdict(subject, limit, exact)
 
 
-def _of_op(name: str, said: object) -> dict[str, Limit]:
+def _op_limits(name: str, limits_given: object) -> dict[str, Limit]:
     limits = {}
-    for figure, limit in _mapping(said, name).items():
-        column = next((c for c in (figure, f"{figure}_ns") if c in FIGURES), None)
+    for figure, limit in _mapping(limits_given, name).items():
+        column = next((c for c in (figure, f"{figure}_ns") if c in NUMBER_COLUMNS), None)
         if column is None:
-            listed = ", ".join(c.removesuffix("_ns") for c in FIGURES)
-            raise ValueError(f"{name}: no figure {figure!r}: one of {listed}")
-        limits[column] = _limit(f"{name} {figure}", limit, _unit(column))
+            message = unknown_name("figure", figure, NUMBER_COLUMNS, FIGURE_LIST)
+            raise ValueError(f"{name}: {message}")
+        limits[column] = _parse_limit(f"{name} {figure}", limit, _allowed_units(column))
     return limits
 
 
-def _of_host(column: str) -> bool:
-    """Tell whether a figure is one of a report in which nothing ran on a GPU."""
-    return column in OF_HOST or column.startswith("cpu_")
+def _is_host_column(column: str) -> bool:
+    """Return whether a column has values if nothing ran on a GPU."""
+    return column in HOST_COLUMNS or column.startswith("cpu_")
 
 
-def _unit(column: str) -> tuple[str, ...]:
-    """Return the units that limits of a column may have."""
+def _allowed_units(column: str) -> tuple[str, ...]:
+    """Return the units that a limit of a column may have."""
     if column == UNATTRIBUTED:
         return ("ns", "%")
     if column.endswith("_ns") or column == TOTAL:
@@ -244,14 +296,16 @@ def _unit(column: str) -> tuple[str, ...]:
     return ("%",) if column.endswith("share") else ("",)
 
 
-def _limit(what: str, said: object, units: tuple[str, ...]) -> Limit:
+def _parse_limit(subject: str, value_given: object, units: tuple[str, ...]) -> Limit:
     try:
-        limit = Limit.parsed(said)
+        limit = Limit.parsed(value_given)
     except ValueError as error:
-        raise ValueError(f"{what}: {error}") from error
+        raise ValueError(f"{subject}: {error}") from error
     if limit.unit not in units:
-        wanted = {"ns": "a time (ms, us)", "%": "a share (%)", "": "a bare number"}
-        raise ValueError(f"{what}: {limit.text!r} is not {' or '.join(wanted[u] for u in units)}")
+        names_of_units = {"ns": "a time (ms, us)", "%": "a share (%)", "": "a bare number"}
+        raise ValueError(
+            f"{subject}: {limit.text!r} is not {' or '.join(names_of_units[u] for u in units)}"
+        )
     return limit
 
 
@@ -263,24 +317,26 @@ def _budget_verdict(subject: str, limit: Limit, value: Decimal) -> Verdict:
 
 
 def _budget_unjudged(subject: str, reason: str) -> Verdict:
-    """Fail what cannot be judged: a build is not to pass because a capture lacks something."""
+    """Return a failed check, as a build must not pass because a capture lacks data."""
     return Verdict("budget", subject, passed=False, line=f"{subject}: {reason}")
 
 
-def _mapping(said: object, what: str) -> Mapping[str, Any]:
-    if said is None or not isinstance(said, Mapping):
-        raise ValueError(f"{what}: a mapping is needed, as {{aten::mm: {{gpu_total: 3.2ms ± 5%}}}}")
-    return said
+def _mapping(value: object, subject: str) -> Mapping[str, Any]:
+    if value is None or not isinstance(value, Mapping):
+        raise ValueError(
+            f"{subject}: a mapping is needed, as {{aten::mm: {{gpu_total: 3.2ms ± 5%}}}}"
+        )
+    return value
 
 
-# -- ``--fail-over``: how much longer than another report one may take, as a whole or in each op
+# -- Limits of growth
 
 OP = "op"
 SCOPES = (TOTAL, OP)
-JUDGED = 0.01  # an op counts from this share of the total time on, on either side
+MIN_SHARE = 0.01  # of the total time on either side; smaller ops are not checked
 NO_TIME = "none in the report after"
 NO_OP = (
-    f"no op above {100 * JUDGED:.0f} % of the total",
+    f"no op above {100 * MIN_SHARE:.0f} % of the total",
     "was the report after recorded with NVTX? bridge report --by op lists its ops",
 )
 
@@ -296,62 +352,86 @@ class Growth:
 
     @classmethod
     def parsed(cls, text: str) -> Growth:
-        """Read ``5%``, ``2ms``, ``op:5%`` or ``op:200us``; ValueError, in words for the user, for what is none."""
+        """Read ``5%``, ``2ms``, ``op:5%`` or ``op:200us``.
+
+        Raises ValueError with a message for the user if the text is not valid.
+        """
         scope, colon, limit = text.rpartition(":")
         if colon and scope.strip() not in SCOPES:
             raise ValueError(f"{text!r}: write 5%, 2ms, op:5% or op:200us")
-        number, unit = amount(limit)
+        number, unit = parse_amount(limit)
         if not unit:
             raise ValueError(f"{text!r}: 5% or 5ms? Write the unit")
         return cls(scope.strip() or TOTAL, number, unit, text.strip())
 
-    def allows(self, before: int, after: int) -> bool:
-        """Tell whether a time may have become another, in ns; exact."""
-        room = before * self.number / 100 if self.unit == "%" else self.number
-        return after - before <= room
+    def allows(self, change: Change) -> bool:
+        """Return whether a time may grow so; a limit in ns is of as many steps as before."""
+        before, after = Decimal(change.before_ns), Decimal(change.after_ns)
+        if self.unit == "%":
+            return after - before <= before * self.number / 100
+        return (after - before) * (change.steps_before or 1) <= self.number
 
 
-def judged(gates: Sequence[Growth], ops: Comparison) -> list[Verdict]:
-    """Judge a comparison by ops: the change of the whole, or of each op that counts.
+def judge_growth(gates: Sequence[Growth], ops: Comparison) -> list[Verdict]:
+    """Check a comparison by ops: the change of the total, or of each op above `MIN_SHARE`.
 
-    A gate that finds nothing to judge in the report after fails.
+    If the reports have different numbers of steps, the time per step is checked. A gate fails if
+    the report after has nothing to check.
     """
-    found = []
+    result = []
     for gate in gates:
         if gate.scope == TOTAL:
-            whole = "total CPU time of ops" if ops.host else "total activity time"
-            before, after = ops.whole["before_ns"], ops.whole["after_ns"]
-            found.append(
-                _verdict(gate, whole, before, after) if after else _unjudged(gate, whole, NO_TIME)
+            subject = "total CPU time of ops" if ops.host else "total activity time"
+            change = _change({**ops.whole, **ops.whole_step}, ops)
+            result.append(
+                _verdict(gate, subject, change)
+                if ops.whole["after_ns"]
+                else _unjudged(gate, subject, NO_TIME)
             )
             continue
-        large = _large(ops.rows, ops.whole)
-        if not large["after_ns"].any():
-            found.append(_unjudged(gate, *NO_OP))
+        large_ops = _large_ops(ops.rows, ops.whole)
+        if not large_ops["after_ns"].any():
+            result.append(_unjudged(gate, *NO_OP))
             continue
-        rows = zip(large["op"], large["before_ns"], large["after_ns"], strict=True)
-        found += [_verdict(gate, str(op), int(before), int(after)) for op, before, after in rows]
-    return found
+        rows = large_ops.to_dict("records")
+        result += [_verdict(gate, str(row["op"]), _change(row, ops)) for row in rows]
+    return result
 
 
-def _large(ops: pd.DataFrame, whole: Mapping[str, int]) -> pd.DataFrame:
-    """Return the ops above `JUDGED` of the total on either side."""
-    large = (ops["before_ns"] > JUDGED * whole["before_ns"]) | (
-        ops["after_ns"] > JUDGED * whole["after_ns"]
+def _large_ops(ops: pd.DataFrame, whole: Mapping[str, int]) -> pd.DataFrame:
+    """Return the ops above `MIN_SHARE` of the total on either side."""
+    large = (ops["before_ns"] > MIN_SHARE * whole["before_ns"]) | (
+        ops["after_ns"] > MIN_SHARE * whole["after_ns"]
     )
     return ops[large]
 
 
-def _unjudged(gate: Growth, subject: str, more: str) -> Verdict:
-    line = f"{subject}: nothing was judged; {more}"
+def _change(row: Mapping[Any, Any], ops: Comparison) -> Change:
+    """Return the change of an op or of the total: per step if the numbers of steps differ."""
+    steps = Change(
+        float(row["step_before_ns"]),
+        float(row["step_after_ns"]),
+        float(row["step_ratio_low"]),
+        float(row["step_ratio_high"]),
+        str(row["state"]),
+        ops.work[0],
+    )
+    if ops.unequal_steps and (steps.before_ns or steps.after_ns):
+        return steps
+    return replace(
+        steps, before_ns=int(row["before_ns"]), after_ns=int(row["after_ns"]), steps_before=0
+    )
+
+
+def _unjudged(gate: Growth, subject: str, explanation: str) -> Verdict:
+    line = f"{subject}: nothing was judged; {explanation}"
     return Verdict(f"--fail-over {gate.text}", subject, passed=False, line=line)
 
 
-def _verdict(gate: Growth, subject: str, before: int, after: int) -> Verdict:
-    passed = gate.allows(before, after)
-    change = f"{100 * (after - before) / before:+.1f} %" if before else "new"
-    if not after and before:
-        change = "vanished"
-    line = f"{subject}: {written(before, 'ns')} -> {written(after, 'ns')} ({change})"
+def _verdict(gate: Growth, subject: str, change: Change) -> Verdict:
+    passed = gate.allows(change)
     over = "" if passed else f", over --fail-over {gate.text}"
-    return Verdict(f"--fail-over {gate.text}", subject, passed, line + over)
+    if not passed and gate.unit != "%" and change.steps_before:
+        over += f" for {change.steps_before} steps"
+    line = f"{subject}: {change.text}{'' if passed else change.interval_text}{over}"
+    return Verdict(f"--fail-over {gate.text}", subject, passed, line, change=change)

@@ -1,4 +1,7 @@
-"""One report told apart by some dimensions, every nanosecond of its work in one part or outside all for a reason."""
+"""Divide the time of a capture into parts by dimensions.
+
+Every nanosecond of an activity is in one part, or outside all parts with a reason.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +12,41 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.analyze.calltree import own_time
+from bridge.analyze.calltree import self_times
 from bridge.analyze.groups import counts, sums, texts
-from bridge.analyze.names import KERNEL_NAMES
-from bridge.analyze.tables import events
+from bridge.analyze.names import activity_names
 from bridge.analyze.tables.breakdown import DIMENSIONS
-from bridge.analyze.tables.dimensions import Coded, Dimension, together
-from bridge.analyze.tables.events import Events
+from bridge.analyze.tables.dimensions import (
+    Dimension,
+    DimensionCodes,
+    Events,
+    activity_events,
+    combine,
+    node_events,
+    range_events,
+)
 from bridge.analyze.tables.range_metrics import first_slices
-from bridge.analyze.tables.views import RANGES, rows_of
+from bridge.analyze.tables.views import RANGES, rows_of_dimensions
 from bridge.join.arrays import NONE, Ints
-from bridge.join.attributed import Attributed
+from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from importers import frames
 
-OTHER = "other"  # attributed, and of no part: a kernel among copies
-NO_IDENTITY = frozenset(("thread", "process", "stream", "report"))  # another run has others
+OTHER = "other"  # attributed, but in no part: a kernel where parts are copies
+NOT_COMPARABLE = frozenset(
+    ("thread", "process", "stream", "report")
+)  # values differ from run to run
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a report, by code: an entry per code in each of the ``labels``.
+    """The parts of a capture, by code: each of the ``labels`` has an entry per code.
 
-    ``call_part`` is the part of each call of an op. What takes time, activities or (``host``) pieces of ranges, has a
-    part (``part``, NONE outside all), a time (``ns``) and a range (``range``, NONE for none).
+    ``call_part`` is the part of each call of an op. Each activity, or (``host``) piece of a range,
+    has a ``part`` (NONE if outside), a time ``ns``, a ``range`` (NONE if none), and its row.
     """
 
-    joined: Attributed
+    attributed: AttributedCapture
     labels: Mapping[str, NDArray[np.generic]]
     host: bool
     call_part: Ints
@@ -46,28 +57,42 @@ class Parts:
 
     @classmethod
     def of(
-        cls, joined: Attributed, dimensions: Sequence[str], kernel_names: str, *, host: bool
+        cls,
+        attributed: AttributedCapture,
+        dimensions: Sequence[str],
+        kernel_names: str,
+        *,
+        host: bool,
     ) -> Parts:
-        """Tell a report apart by `DIMENSIONS`; its kernels are here all activities, by their names."""
-        made: Mapping[str, Dimension] = {**DIMENSIONS, "kernel": work(kernel_names)}
-        timed = _pieces(joined) if host else _activities(joined)
-        calls = first_slices(joined) if rows_of(dimensions) == RANGES else np.empty(0, np.int64)
-        kinds = [events.of_ranges(joined, calls), timed.events]
-        coded = together([made[name](joined, kinds) for name in dimensions])
-        labels, (call_part, part) = _in_use(coded)
-        return cls(joined, labels, host, call_part, part, timed.ns, timed.events.range, timed.rows)
+        """Divide a capture by `DIMENSIONS`; the dimension of kernels has all activities here."""
+        dimension_of: Mapping[str, Dimension] = {
+            **DIMENSIONS,
+            "kernel": named_activities(kernel_names),
+        }
+        timed = _pieces(attributed) if host else _activities(attributed)
+        calls = (
+            first_slices(attributed)
+            if rows_of_dimensions(dimensions) == RANGES
+            else np.empty(0, np.int64)
+        )
+        kinds = [range_events(attributed, calls), timed.events]
+        codes = combine([dimension_of[name](attributed, kinds) for name in dimensions])
+        labels, (call_part, part) = _drop_unused(codes)
+        return cls(
+            attributed, labels, host, call_part, part, timed.ns, timed.events.range, timed.rows
+        )
 
     def __len__(self) -> int:
         return len(next(iter(self.labels.values())))
 
     @property
     def whole_ns(self) -> int:
-        """Time of all that takes any."""
+        """Time of all activities or pieces."""
         return int(self.ns.sum())
 
     @cached_property
     def inside(self) -> Ints:
-        """The places of what is in a part."""
+        """Positions of what is in a part."""
         return np.flatnonzero(self.part != NONE)
 
     @cached_property
@@ -77,72 +102,73 @@ class Parts:
 
     @cached_property
     def step(self) -> Ints:
-        """The step, among the report's iterations, that each was issued in, or NONE."""
+        """The step of each activity or piece, a row of the capture's iterations, or NONE."""
         if not self.host:
-            return self.joined.activity_iteration[self.rows]
-        ranges, owner = self.joined.report.ranges, self.range
-        of, process = (frames.ints(ranges, c)[owner] for c in ("report", "process"))
-        return self.joined.iterations.at(
-            of, process, self.joined.attribution.nesting.start[self.rows]
+            return self.attributed.activity_iteration[self.rows]
+        ranges, owner = self.attributed.capture.ranges, self.range
+        report, process = (frames.ints(ranges, c)[owner] for c in ("report", "process"))
+        return self.attributed.iterations.at(
+            report, process, self.attributed.attribution.nesting.start[self.rows]
         )
 
     def outside(self) -> dict[str, int]:
-        """Return the time that is in no part, by reason, ``other`` for what has an op."""
+        """Return the time outside all parts by reason, ``other`` if it is attributed."""
         if self.host:
             return {}
-        out = np.flatnonzero(self.part == NONE)
-        reason = self.joined.attribution.reason[self.rows[out]]
-        time = sums(reason, self.ns[out], len(REASONS))
+        positions = np.flatnonzero(self.part == NONE)
+        reason = self.attributed.attribution.reason[self.rows[positions]]
+        time = sums(reason, self.ns[positions], len(REASONS))
         names = (OTHER if code == ATTRIBUTED else name for code, name in enumerate(REASONS))
-        there = counts(reason, len(REASONS)) > 0
-        return {n: int(ns) for n, ns, some in zip(names, time, there, strict=True) if some}
+        present = counts(reason, len(REASONS)) > 0
+        return {n: int(ns) for n, ns, some in zip(names, time, present, strict=True) if some}
 
 
-def work(names: str) -> Dimension:
-    """Return the dimension of all activities by name: kernels by one of `KERNEL_NAMES`, else what they do."""
+def named_activities(names: str) -> Dimension:
+    """Return the dimension of activities by name; ``names`` is one of `KERNEL_NAMES`."""
 
-    def coded(joined: Attributed, kinds: Sequence[Events]) -> Coded:
-        activities = joined.report.activities
-        column = activities[KERNEL_NAMES[names]]
-        named = texts(column.cat.categories)
-        return Coded({"kernel": named}, [frames.codes(column)[e.activity] for e in kinds])
+    def code_rows(attributed: AttributedCapture, kinds: Sequence[Events]) -> DimensionCodes:
+        column = activity_names(attributed, names)
+        labels = texts(column.cat.categories)
+        return DimensionCodes({"kernel": labels}, [frames.codes(column)[e.activity] for e in kinds])
 
-    return coded
+    return code_rows
 
 
 @dataclass(frozen=True)
-class _Timed:
+class _TimedEvents:
     events: Events
     ns: Ints
     rows: Ints
 
 
-def _activities(joined: Attributed) -> _Timed:
-    rows = np.flatnonzero(joined.counted)
-    return _Timed(events.of_activities(joined, rows), joined.duration[rows], rows)
+def _activities(attributed: AttributedCapture) -> _TimedEvents:
+    rows = np.flatnonzero(attributed.counted)
+    return _TimedEvents(activity_events(attributed, rows), attributed.duration[rows], rows)
 
 
-def _pieces(joined: Attributed) -> _Timed:
-    """Return the pieces of ranges that are counted, each with the time in it and in nothing under it."""
-    rows = np.flatnonzero(joined.listed)
-    nodes, own = events.of_nodes(joined), own_time(joined.attribution.nesting)
-    some = Events(
+def _pieces(attributed: AttributedCapture) -> _TimedEvents:
+    """Return the counted pieces of ranges, each with its self time."""
+    rows = np.flatnonzero(attributed.listed)
+    nodes, self_time = node_events(attributed), self_times(attributed.attribution.nesting)
+    selected = Events(
         nodes.range[rows],
         nodes.node[rows],
         nodes.launch[rows],
         nodes.activity[rows],
         lambda name: nodes.column(name)[rows],
     )
-    return _Timed(some, own[rows], rows)
+    return _TimedEvents(selected, self_time[rows], rows)
 
 
-def _in_use(coded: Coded) -> tuple[dict[str, NDArray[np.generic]], list[Ints]]:
-    """Return labels and codes without those that nothing has."""
-    used = np.zeros(coded.size + 1, bool)
-    for codes in coded.codes:
-        used[codes] = True
-    kept = np.flatnonzero(used[:-1])
-    place = np.full(coded.size + 1, NONE)
-    place[kept] = np.arange(len(kept))
-    labels = {name: column[kept] for name, column in coded.labels.items()}
-    return labels, [place[codes] for codes in coded.codes]
+def _drop_unused(
+    codes_and_labels: DimensionCodes,
+) -> tuple[dict[str, NDArray[np.generic]], list[Ints]]:
+    """Return labels and codes without the labels that no code uses."""
+    is_used = np.zeros(codes_and_labels.size + 1, bool)
+    for codes in codes_and_labels.codes:
+        is_used[codes] = True
+    in_use = np.flatnonzero(is_used[:-1])
+    new_code = np.full(codes_and_labels.size + 1, NONE)
+    new_code[in_use] = np.arange(len(in_use))
+    labels = {name: column[in_use] for name, column in codes_and_labels.labels.items()}
+    return labels, [new_code[codes] for codes in codes_and_labels.codes]

@@ -1,4 +1,4 @@
-"""The parts of two reports matched: by their labels, and kernels left over on both sides by what is alike in their names."""
+"""Match the parts and the calls of two captures, also kernels renamed by another build."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.compare.parts import Parts
-from bridge.analyze.groups import sums, texts
-from bridge.join.arrays import NONE, Flags, Ints
-from bridge.knowledge.kernels.classes import LONGEST
+from bridge.analyze.groups import counts, quantiles, ratio, sums, texts
+from bridge.analyze.tables.breakdown import DIMENSIONS
+from bridge.analyze.tables.dimensions import range_events
+from bridge.analyze.tables.range_metrics import first_slices
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges, stable_order
+from bridge.join.attributed import AttributedCapture
+from bridge.knowledge.kernels.classes import MAX_NAME_LENGTH
+from importers import frames
 
-# -- Names of kernels without what another build, or another input, writes otherwise
+# -- Names of kernels without parts that depend on the build or the input
 
 
 HASH = re.compile(
@@ -25,8 +30,10 @@ HASH = re.compile(
     r"|(?<=_GLOBAL__N__)[0-9a-f]{8,}|(?<=_INTERNAL_)[0-9a-f]{8,}"
 )
 LAMBDA = re.compile(r"(\{?lambda\([^)]*\)|\(?unnamed[ \w]*|'lambda\d*')#?\d*\)?\}?")
-SPECIAL = re.compile(r"_(?:\d++(?:de|d|e|c)?+)++$")  # of Triton: counters, known arguments
-COUNTER = re.compile(r"(?:\d++[._])++")  # of the name read backwards, in one go
+TRITON_SUFFIX = re.compile(
+    r"_(?:\d++(?:de|d|e|c)?+)++$"
+)  # Triton's counters and specialised arguments
+COUNTER = re.compile(r"(?:\d++[._])++")  # matched on the reversed name, without backtracking
 TILE = re.compile(r"(?<![a-zA-Z0-9])\d+x\d+(?:x\d+)*(?![0-9])|(?<=_)(?:stages?|warps?|splitK)_?\d+")
 VERSION = re.compile(r"_v\d+(?=_|$)|_?(?<![a-zA-Z])sm_?\d+a?(?![0-9])")
 MANGLED = re.compile(r"_ZN?K?")
@@ -36,62 +43,69 @@ GENERATED = re.compile(
 )
 
 
-def of_a_build(name: str) -> str:
-    """Return a name without hashes, numbers of lambdas, and the counters of generated kernels."""
-    name = name[:LONGEST]
+def without_build_details(name: str) -> str:
+    """Return a name without hashes, numbers of lambdas and counters of generated kernels."""
+    name = name[:MAX_NAME_LENGTH]
     if GENERATED.search(name):
-        name = _uncounted(SPECIAL.sub("", name))
+        name = _without_counters(TRITON_SUFFIX.sub("", name))
     return LAMBDA.sub("lambda", HASH.sub("#", name))
 
 
 def without_arguments(name: str) -> str:
-    """Return the same without template arguments, parameters and return type; of a mangled name the names in it."""
-    name = of_a_build(name)
+    """Return a name also without template arguments, parameters and return type.
+
+    Of a mangled name the identifiers are returned.
+    """
+    name = without_build_details(name)
     if MANGLED.match(name):
         return "::".join(_parts(name)) or name
-    bare = _outside_brackets(name.replace("(anonymous namespace)", "anonymous"))
+    bare = _without_brackets(name.replace("(anonymous namespace)", "anonymous"))
     return bare.strip().rpartition(" ")[2] or name
 
 
 def without_tiles(name: str) -> str:
-    """Return the same without tile sizes, stages and versions of an architecture."""
+    """Return a name also without tile sizes, stages and architecture versions."""
     return VERSION.sub("", TILE.sub("#", without_arguments(name)))
 
 
-FORMS: tuple[Callable[[str], str], ...] = (of_a_build, without_arguments, without_tiles)
+NAME_FORMS: tuple[Callable[[str], str], ...] = (
+    without_build_details,
+    without_arguments,
+    without_tiles,
+)
 
 
-def _uncounted(name: str) -> str:
-    """Return a name without the counters that it ends with."""
-    found = COUNTER.match(name[::-1])
-    return name[: len(name) - found.end()] if found else name
+def _without_counters(name: str) -> str:
+    """Return a name without counters at its end."""
+    match = COUNTER.match(name[::-1])
+    return name[: len(name) - match.end()] if match else name
 
 
-def _outside_brackets(name: str) -> str:
-    """Return what stands in no ``<...>`` and before the first ``(`` outside them."""
-    kept, depth = [], 0
+def _without_brackets(name: str) -> str:
+    """Return the text outside ``<...>`` up to the first ``(`` outside of them."""
+    result, depth = [], 0
     for character in name:
         if character == "(" and not depth:
             break
         depth += (character == "<") - (character == ">" and depth > 0)
         if not depth and character != ">":
-            kept.append(character)
-    return "".join(kept)
+            result.append(character)
+    return "".join(result)
 
 
 def _parts(mangled: str) -> list[str]:
     """Return the identifiers of a mangled name, up to its template arguments."""
-    found, place = [], MANGLED.match(mangled).end()  # type: ignore[union-attr]
+    result, place = [], MANGLED.match(mangled).end()  # type: ignore[union-attr]
     while place < len(mangled) and (length := LENGTH.match(mangled, place)):
         place = length.end() + int(length[0])
-        found.append(mangled[length.end() : place])
-    return found
+        result.append(mangled[length.end() : place])
+    return result
 
 
-# -- The parts of two reports matched: by their labels, and kernels left over on both sides by what is alike in their names
+# -- Matching of parts
 
 
-KERNEL, WAS = "kernel", "kernel_before"
+KERNEL, KERNEL_BEFORE = "kernel", "kernel_before"
 Labels = dict[str, NDArray[np.generic]]
 
 
@@ -99,7 +113,7 @@ Labels = dict[str, NDArray[np.generic]]
 class Rows:
     """A row per part of either side: its labels, and the row of each part ``before`` and ``after``.
 
-    Where kernels are told apart, `WAS` is what a renamed one was called before, '' for all others.
+    If kernels are a dimension, `KERNEL_BEFORE` is the former name of a renamed kernel, else ''.
     """
 
     labels: Labels
@@ -110,70 +124,197 @@ class Rows:
         return len(next(iter(self.labels.values())))
 
 
-def matched(before: Parts, after: Parts) -> Rows:
-    """Match the parts of two reports told apart by the same dimensions; none is matched twice."""
-    both = {
-        name: np.concatenate([_plain(side.labels[name]) for side in (before, after)])
+def match_parts(before: Parts, after: Parts) -> Rows:
+    """Match the parts of two captures by their labels; no part is matched twice."""
+    columns = {
+        name: np.concatenate([_plain_array(side.labels[name]) for side in (before, after)])
         for name in before.labels
     }
     row = np.zeros(len(before) + len(after), np.int64)
-    for column in both.values():
+    for column in columns.values():
         codes, distinct = pd.factorize(column)
         row = pd.factorize(row * max(1, len(distinct)) + codes)[0].astype(np.int64)
     first = np.full(int(row.max(initial=NONE)) + 1, NONE)
     first[row[::-1]] = np.arange(len(row))[::-1]
-    labels = {name: column[first] for name, column in both.items()}
-    found = Rows(labels, row[: len(before)], row[len(before) :])
-    return _renamed(found, before, after) if KERNEL in labels else found
+    labels = {name: column[first] for name, column in columns.items()}
+    rows = Rows(labels, row[: len(before)], row[len(before) :])
+    return _match_renamed(rows, before, after) if KERNEL in labels else rows
 
 
-def _plain(column: NDArray[np.generic]) -> NDArray[np.generic]:
+def _plain_array(column: NDArray[np.generic]) -> NDArray[np.generic]:
     return column if column.dtype == np.int64 else column.astype(object)
 
 
-def _renamed(rows: Rows, before: Parts, after: Parts) -> Rows:
-    """Let kernels that are on one side alone be one row where only what builds change tells them apart."""
-    onto = np.arange(len(rows))
-    was = texts([""] * len(rows))
-    left, right = _only(rows, rows.before, rows.after), _only(rows, rows.after, rows.before)
+def _match_renamed(rows: Rows, before: Parts, after: Parts) -> Rows:
+    """Merge rows of kernels on one side each whose names differ only by the build."""
+    target = np.arange(len(rows))
+    name_before = texts([""] * len(rows))
+    only_before, only_after = (
+        _is_one_sided(rows, rows.before, rows.after),
+        _is_one_sided(rows, rows.after, rows.before),
+    )
     times = [
         sums(codes, side.totals, len(rows))
         for codes, side in ((rows.before, before), (rows.after, after))
     ]
-    for form in FORMS:
+    for form in NAME_FORMS:
         pairs = _pairs(
-            _alike(rows.labels, left, times[0], form), _alike(rows.labels, right, times[1], form)
+            _rows_by_form(rows.labels, only_before, times[0], form),
+            _rows_by_form(rows.labels, only_after, times[1], form),
         )
         for old, new in pairs:
-            onto[old], was[new] = new, rows.labels[KERNEL][old]
-            left[old] = right[new] = False
-    kept, place = np.unique(onto, return_inverse=True)
-    labels = {name: column[kept] for name, column in {**rows.labels, WAS: was}.items()}
-    return replace(rows, labels=labels, before=place[rows.before], after=place[rows.after])
+            target[old], name_before[new] = new, rows.labels[KERNEL][old]
+            only_before[old] = only_after[new] = False
+    used, new_row = np.unique(target, return_inverse=True)
+    labels = {
+        name: column[used] for name, column in {**rows.labels, KERNEL_BEFORE: name_before}.items()
+    }
+    return replace(rows, labels=labels, before=new_row[rows.before], after=new_row[rows.after])
 
 
-def _only(rows: Rows, here: Ints, there: Ints) -> Flags:
-    """Return which rows one side alone has."""
-    only = np.zeros(len(rows), bool)
-    only[here] = True
-    only[there] = False
-    return only
+def _is_one_sided(rows: Rows, first: Ints, second: Ints) -> Flags:
+    """Return whether each row is only on the first side."""
+    result = np.zeros(len(rows), bool)
+    result[first] = True
+    result[second] = False
+    return result
 
 
-def _alike(
-    labels: Labels, some: Flags, time: Ints, form: Callable[[str], str]
+def _rows_by_form(
+    labels: Labels, is_selected: Flags, time: Ints, form: Callable[[str], str]
 ) -> dict[tuple[object, ...], list[int]]:
-    """Return some rows by their labels, kernels by a form of their names; most time first, ties by name."""
-    found: dict[tuple[object, ...], list[tuple[int, str, int]]] = defaultdict(list)
-    for row in np.flatnonzero(some).tolist():
+    """Return selected rows by labels with a form of the kernel's name, longest time first."""
+    result: dict[tuple[object, ...], list[tuple[int, str, int]]] = defaultdict(list)
+    for row in np.flatnonzero(is_selected).tolist():
         key = {name: column[row] for name, column in labels.items()}
         name = str(key[KERNEL])
-        found[tuple((key | {KERNEL: form(name)}).values())].append((-int(time[row]), name, row))
-    return {key: [row for _, _, row in sorted(members)] for key, members in found.items()}
+        result[tuple((key | {KERNEL: form(name)}).values())].append((-int(time[row]), name, row))
+    return {key: [row for _, _, row in sorted(members)] for key, members in result.items()}
 
 
 def _pairs(
     left: dict[tuple[object, ...], list[int]], right: dict[tuple[object, ...], list[int]]
 ) -> list[tuple[int, int]]:
-    """Return the first row of each key with the first on the other side, and so on."""
+    """Return the first row of each key with the first one of the other side, and so on."""
     return [pair for key in left for pair in zip(left[key], right.get(key, ()), strict=False)]
+
+
+# -- Matching of calls: the k-th call of a path in a process with the k-th one of the other side
+
+
+@dataclass(frozen=True)
+class CallPairs:
+    """Pairs of calls, each a position among the calls of its capture."""
+
+    before: Ints
+    after: Ints
+
+
+def match_calls(before: AttributedCapture, after: AttributedCapture) -> CallPairs:
+    """Match calls by process, path and order in time.
+
+    A process is identified by its position, by id, among those of its file, as ranks are started in
+    that order.
+    """
+    sides = [_OrderedCalls.of(attributed) for attributed in (before, after)]
+    codes = pd.factorize(np.concatenate([side.paths for side in sides]))[0].astype(np.int64)
+    paths = np.split(codes, [len(sides[0].paths)])
+    reports, places = (
+        max(int(getattr(side, name).max(initial=0)) for side in sides) + 1
+        for name in ("report", "place")
+    )
+    group, size = _common_codes(
+        [
+            (shared[side.path] * places + side.place) * reports + side.report
+            for side, shared in zip(sides, paths, strict=True)
+        ]
+    )
+    orders = [
+        order[stable_order(of[order])]
+        for of, order in zip(group, (s.order for s in sides), strict=True)
+    ]
+    group_count = np.minimum(*(counts(of, size) for of in group))
+    return CallPairs(
+        *(
+            _first_of_groups(of[order], order, group_count)
+            for of, order in zip(group, orders, strict=True)
+        )
+    )
+
+
+@dataclass(frozen=True)
+class _OrderedCalls:
+    """The calls of a side: path, file, position of the process, and their order in time."""
+
+    path: Ints
+    paths: np.ndarray
+    report: Ints
+    place: Ints
+    order: Ints
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture) -> _OrderedCalls:
+        firsts = first_slices(attributed)
+        coded = DIMENSIONS["path"](attributed, [range_events(attributed, firsts)])
+        ranges = attributed.capture.ranges
+        report, process, start = (
+            frames.ints(ranges, c)[firsts] for c in ("report", "process", "start")
+        )
+        place = _process_positions(report, process)
+        return cls(coded.codes[0], coded.labels["path"], report, place, order_by(start))
+
+
+def _process_positions(report: Ints, process: Ints) -> Ints:
+    """Return the position of each call's process among those of its file."""
+    code, rows = number_groups(report, process)
+    position = np.arange(len(rows))
+    start = np.zeros(len(rows), np.int64)
+    for first in run_edges(report[rows])[:-1].tolist():
+        start[first:] = first
+    result: Ints = (position - start)[code]
+    return result
+
+
+def _common_codes(keys: list[Ints]) -> tuple[list[Ints], int]:
+    """Return the keys of both sides as common codes, and the number of codes."""
+    codes, distinct = pd.factorize(np.concatenate(keys))
+    return np.split(codes.astype(np.int64), [len(keys[0])]), len(distinct)
+
+
+def _first_of_groups(group: Ints, rows: Ints, size: Ints) -> Ints:
+    """Return the first ``size`` rows of each group; groups are sorted."""
+    edges = run_edges(group)
+    position = np.arange(len(group)) - np.repeat(edges[:-1], np.diff(edges))
+    return rows[position < size[group]]
+
+
+def call_metrics(
+    pairs: CallPairs, sides: tuple[Parts, Parts], rows: tuple[Ints, Ints], size: int
+) -> dict[str, np.ndarray]:
+    """Return metrics of the self times of the calls of each of ``size`` rows.
+
+    ``rows`` are the rows of the parts of each side. Columns: matched_calls, unmatched_before,
+    unmatched_after, call_mean_diff_ns, call_median_diff_ns (of matched calls, 0 if there are none).
+    A pair whose calls are in different rows is no match.
+    """
+    row = [row_of[side.call_part] for row_of, side in zip(rows, sides, strict=True)]
+    is_match = row[0][pairs.before] == row[1][pairs.after]
+    first, second = pairs.before[is_match], pairs.after[is_match]
+    diff = call_times(sides[1])[second] - call_times(sides[0])[first]
+    row_of_pair = row[0][first]
+    count, total = counts(row_of_pair, size), sums(row_of_pair, diff, size)
+    (median,) = quantiles(row_of_pair, diff, size, 0.5)
+    return {
+        "matched_calls": count,
+        "unmatched_before": counts(row[0], size) - count,
+        "unmatched_after": counts(row[1], size) - count,
+        "call_mean_diff_ns": ratio(total, count),
+        "call_median_diff_ns": median,
+    }
+
+
+def call_times(parts: Parts) -> Ints:
+    """Return the self time of each call in ns."""
+    call = np.append(parts.attributed.call, NONE)[parts.range]
+    has_call = call != NONE
+    return sums(call[has_call], parts.ns[has_call], len(parts.call_part))

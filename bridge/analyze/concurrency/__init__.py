@@ -1,12 +1,11 @@
-"""What ran at the same time: how full each GPU was, and how much of the communication computation hid.
+"""Analyse what ran at the same time: the use of each GPU, and communication that computation hides.
 
-docs/communication.md defines every figure.
+docs/communication.md defines every column.
 """
 
 from __future__ import annotations
 
 from bridge.analyze.concurrency.collectives import by_collective
-from bridge.analyze.concurrency.devices import by_device
-from bridge.analyze.concurrency.exposure import exposed
+from bridge.analyze.concurrency.overlap import by_device, exposure
 
-__all__ = ["by_collective", "by_device", "exposed"]
+__all__ = ["by_collective", "by_device", "exposure"]

@@ -1,6 +1,7 @@
-"""How the clocks of several reports lie to one another: by when their sessions began, better by collectives.
+"""Align the clocks of several files by the start of sessions, and more exactly by collectives.
 
-A collective ends on all its ranks at about one time, so the median of what ends differ by is what clocks do.
+A collective ends on all its ranks at about the same time, so clocks differ by the median difference
+of these ends.
 """
 
 from __future__ import annotations
@@ -11,64 +12,70 @@ from itertools import pairwise
 
 import numpy as np
 
-from bridge.analyze.concurrency.communication import Calls, sequences
+from bridge.analyze.concurrency.communication import CommunicationCalls, call_columns
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import counts, highest, lowest, quantiles
 from bridge.analyze.ranks.members import host_of
-from bridge.join.arrays import NONE, Flags, Ints, by, number, runs
-from bridge.join.attributed import Attributed
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
+from bridge.join.attributed import AttributedCapture
 from importers import frames
-from importers.report import Facts
+from importers.capture import Facts
 
-# -- The same collective on all ranks: the n-th of streams on which they run the same ones
+# -- Matching collectives across ranks
 
 
-def transfers(rank: Ints, stream: Ints, kind: Ints, start: Ints, time: Ints) -> Ints:
-    """Return for each collective the least time that it took on any rank, -1 for one that only one rank is known to run.
+def transfer_times(rank: Ints, stream: Ints, kind: Ints, start: Ints, time: Ints) -> Ints:
+    """Return the minimum time of each collective over its ranks, -1 if only one rank ran it.
 
-    Ranks belong together by what they run, kind after kind, on a stream; where a rank has several streams
-    that run the same, the first of each belong together. Clocks do not matter: times alone are compared.
+    Streams of several ranks match if they run the same kinds of kernels in the same order; if a
+    rank has several such streams, they match in order. Only durations are compared, so clocks do
+    not matter.
     """
     if not len(rank):
         return time
-    same = together(rank, stream, kind, start)
-    ran = np.bincount(same)
-    least = lowest(same, time, len(ran))
-    found: Ints = np.where(ran > 1, least, NONE)[same]
-    return found
+    collective = match_collectives(rank, stream, kind, start)
+    rank_count = np.bincount(collective)
+    shortest = lowest(collective, time, len(rank_count))
+    result: Ints = np.where(rank_count > 1, shortest, NONE)[collective]
+    return result
 
 
-def together(rank: Ints, stream: Ints, kind: Ints, start: Ints) -> Ints:
-    """Number the collectives: alike those that are one on several ranks, and none else. There is at least one."""
-    order = by(rank, stream, start)
-    home, _ = number(rank[order], stream[order])
-    edges = runs(home)
-    place = np.arange(len(order)) - np.repeat(edges[:-1], np.diff(edges))
+def match_collectives(rank: Ints, stream: Ints, kind: Ints, start: Ints) -> Ints:
+    """Return a number per call; calls of one collective on several ranks have the same number.
+
+    There must be at least one call.
+    """
+    order = order_by(rank, stream, start)
+    home, _ = number_groups(rank[order], stream[order])
+    edges = run_edges(home)
+    position = np.arange(len(order)) - np.repeat(edges[:-1], np.diff(edges))
     sequence = np.empty(len(order), np.int64)
-    for one, (first, last) in zip(
-        _same(rank, kind, start, order, edges), pairwise(edges.tolist()), strict=True
+    for number, (first, last) in zip(
+        _match_streams(rank, kind, start, order, edges), pairwise(edges.tolist()), strict=True
     ):
-        sequence[first:last] = one
-    found = np.empty(len(order), np.int64)
-    found[order] = number(sequence, place)[0]
-    return found
+        sequence[first:last] = number
+    result = np.empty(len(order), np.int64)
+    result[order] = number_groups(sequence, position)[0]
+    return result
 
 
-def _same(rank: Ints, kind: Ints, start: Ints, order: Ints, edges: Ints) -> list[int]:
-    """Number the streams: alike those of several ranks that run the same."""
+def _match_streams(rank: Ints, kind: Ints, start: Ints, order: Ints, edges: Ints) -> list[int]:
+    """Return a number per stream; streams of several ranks that run the same have the same one."""
     numbers: dict[tuple[bytes, int], int] = {}
-    seen: dict[tuple[bytes, int], int] = {}
-    found = [0] * (len(edges) - 1)
-    begun = [int(start[order[first]]) for first in edges[:-1].tolist()]
-    for nth in np.argsort(begun, kind="stable").tolist():  # a turn per stream of a rank
-        rows = order[edges[nth] : edges[nth + 1]]
-        runs_, of = kind[rows].tobytes(), int(rank[rows[0]])
-        seen[runs_, of] = seen.get((runs_, of), 0) + 1
-        found[nth] = numbers.setdefault((runs_, seen[runs_, of]), len(numbers))
-    return found
+    occurrences: dict[tuple[bytes, int], int] = {}
+    result = [0] * (len(edges) - 1)
+    starts = [int(start[order[first]]) for first in edges[:-1].tolist()]
+    for stream in np.argsort(starts, kind="stable").tolist():  # one iteration per stream of a rank
+        rows = order[edges[stream] : edges[stream + 1]]
+        signature, owner = kind[rows].tobytes(), int(rank[rows[0]])
+        occurrences[signature, owner] = occurrences.get((signature, owner), 0) + 1
+        result[stream] = numbers.setdefault(
+            (signature, occurrences[signature, owner]), len(numbers)
+        )
+    return result
 
 
-# -- How the clocks of several reports lie to one another: by when their sessions began, better by collectives
+# -- Clocks
 
 
 REFERENCE, START, COLLECTIVES, APART, UNKNOWN = (
@@ -78,21 +85,22 @@ REFERENCE, START, COLLECTIVES, APART, UNKNOWN = (
     "apart",
     "unknown",
 )
-# Those that no rank can leave before all have come.
+# Collectives that no rank can leave before all have arrived.
 JOINT = frozenset(["AllReduce", "AllGather", "AllGatherV", "ReduceScatter", "AllToAll", "Barrier"])
-FEWEST = 3  # collectives that clocks are told by
-WIDEST_NS = 10_000_000  # of the middle nine tenths of differences
-FARTHEST_NS = 1_000_000_000  # that clocks of two hosts are believed to differ
-FARTHEST_ON_HOST_NS = 10_000_000  # the same of what one host's clock said
-SITTING_NS = 60_000_000_000  # captures of one run have no longer pause between them
-MIDDLE = (0.05, 0.5, 0.95)
+MIN_COLLECTIVES = 3  # collectives needed to align a clock
+MAX_SPREAD_NS = 10_000_000  # between the 5 % and 95 % quantiles of differences
+MAX_OFFSET_NS = 1_000_000_000  # correction of clocks of different hosts
+MAX_OFFSET_ON_HOST_NS = 10_000_000  # correction of clocks of one host
+MAX_PAUSE_NS = 60_000_000_000  # between captures of one session
+QUANTILES = (0.05, 0.5, 0.95)
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """Per report: what is added to its times to get the reference's, within which spread, by what that is known.
+    """The clock of each file: the offset to the clock of the reference, its spread, and its source.
 
-    All in ns; the offset is 0 where nothing is known, the spread NONE.
+    All times are in ns. The offset is added to the times of the file; it is 0 and the spread NONE
+    where nothing is known.
     """
 
     offset: Ints
@@ -100,45 +108,48 @@ class Clocks:
     known_by: list[str]
 
     @classmethod
-    def of(cls, joined: Attributed) -> Clocks:
-        """Find out by all that is known."""
-        facts = joined.report.facts
-        found = by_start(facts)
-        if not all(one.timeline for one in facts):
-            return replace(found, offset=0 * found.offset, known_by=[UNKNOWN] * len(facts))
-        return _refined(found, Ends.of(joined), facts) if len(facts) > 1 else found
+    def of(cls, attributed: AttributedCapture) -> Clocks:
+        """Return the clocks of a capture."""
+        facts = attributed.capture.facts
+        clocks = clocks_by_start(facts)
+        if not all(fact.timeline for fact in facts):
+            return replace(clocks, offset=0 * clocks.offset, known_by=[UNKNOWN] * len(facts))
+        return _refined(clocks, CollectiveEnds.of(attributed), facts) if len(facts) > 1 else clocks
 
     @property
     def exact(self) -> Flags:
-        """Which reports' times compare with the reference's as well as collectives tell."""
-        return np.array([one in {REFERENCE, COLLECTIVES} for one in self.known_by], bool)
+        """Whether the times of each file are comparable with those of the reference."""
+        return np.array([name in {REFERENCE, COLLECTIVES} for name in self.known_by], bool)
 
     @property
     def moves(self) -> bool:
-        """Whether any clock differs from the reference's."""
+        """Whether any clock differs from that of the reference."""
         return bool(self.offset.any())
 
 
-def by_start(facts: Sequence[Facts]) -> Clocks:
-    """Tell clocks by when sessions began: of those of one sitting, which begins with the first report that says when."""
-    known = [n for n, one in enumerate(facts) if one.epoch_ns != frames.MISSING]
-    first = known[0] if known else 0
+def clocks_by_start(facts: Sequence[Facts]) -> Clocks:
+    """Return the clocks by the recorded starts of sessions.
+
+    Only files of one session, around the first file with a recorded start, are aligned.
+    """
+    with_start = [n for n, fact in enumerate(facts) if fact.epoch_ns != frames.MISSING]
+    first = with_start[0] if with_start else 0
     offset, spread = np.zeros(len(facts), np.int64), np.full(len(facts), NONE)
-    known_by = [APART if n in known else UNKNOWN for n in range(len(facts))]
-    for n in _sitting(facts, known, first):
+    known_by = [APART if n in with_start else UNKNOWN for n in range(len(facts))]
+    for n in _same_session(facts, with_start, first):
         offset[n] = facts[n].epoch_ns - facts[first].epoch_ns
         known_by[n] = START
     known_by[first], spread[first] = REFERENCE, 0
     return Clocks(offset, spread, known_by)
 
 
-def _sitting(facts: Sequence[Facts], known: Sequence[int], first: int) -> list[int]:
-    """Return the reports that run on from one to the next, without a long pause, around the first."""
-    spans = {n: tuple(facts[n].epoch_ns + edge for edge in facts[n].span) for n in known}
+def _same_session(facts: Sequence[Facts], with_start: Sequence[int], first: int) -> list[int]:
+    """Return the files that follow one another without a long pause, around the first one."""
+    spans = {n: tuple(facts[n].epoch_ns + edge for edge in facts[n].span) for n in with_start}
     sittings: list[list[int]] = []
     last = 0
-    for n in sorted(known, key=lambda n: spans[n]):  # a turn per report
-        if not sittings or spans[n][0] > last + SITTING_NS:
+    for n in sorted(with_start, key=lambda n: spans[n]):  # one iteration per report
+        if not sittings or spans[n][0] > last + MAX_PAUSE_NS:
             sittings.append([])
         sittings[-1].append(n)
         last = max(last, spans[n][1])
@@ -146,64 +157,71 @@ def _sitting(facts: Sequence[Facts], known: Sequence[int], first: int) -> list[i
 
 
 @dataclass(frozen=True)
-class Ends:
-    """When collectives that are one ended in each report: their number, the report, the time by its clock in ns."""
+class CollectiveEnds:
+    """When each collective ended in each file: its number, the file and the time in ns."""
 
     same: Ints
     report: Ints
     time: Ints
 
     @classmethod
-    def of(cls, joined: Attributed) -> Ends:
-        """Take the collectives that all ranks leave together; in a report the last rank counts."""
-        calls, devices = Calls.of(joined), Devices.of_report(joined)
+    def of(cls, attributed: AttributedCapture) -> CollectiveEnds:
+        """Return the ends of collectives that all ranks leave at once; per file the last one."""
+        calls, devices = CommunicationCalls.of(attributed), Devices.of_report(attributed)
         nothing = np.empty(0, np.int64)
         if not len(calls.row):
             return cls(nothing, nothing, nothing)
-        rank, stream, kind, start, _ = sequences(joined, calls, devices)
-        same = together(rank, stream, kind, start)
+        rank, stream, kind, start, _ = call_columns(attributed, calls, devices)
+        collective = match_collectives(rank, stream, kind, start)
         rows = np.flatnonzero(np.isin(calls.collective, list(JOINT)))
-        report = frames.ints(joined.report.activities, "report")[calls.row]
-        one, first = number(same[rows], report[rows])
-        end = highest(one, joined.end[calls.row[rows]], len(first))
-        return cls(same[rows[first]], report[rows[first]], end)
+        report = frames.ints(attributed.capture.activities, "report")[calls.row]
+        one, first = number_groups(collective[rows], report[rows])
+        end = highest(one, attributed.end[calls.row[rows]], len(first))
+        return cls(collective[rows[first]], report[rows[first]], end)
 
 
-def _refined(found: Clocks, ends: Ends, facts: Sequence[Facts]) -> Clocks:
-    """Bring clocks together at collectives, from the reference to what shares some with it, and on from there."""
-    offset, spread, known_by = found.offset.copy(), found.spread.copy(), list(found.known_by)
-    many, same = len(facts), int(ends.same.max(initial=NONE)) + 1
-    fixed = np.array([one == REFERENCE for one in known_by], bool)
-    left = ~fixed
-    while True:  # a turn per step away from the reference
-        there = fixed[ends.report]
+def _refined(clocks: Clocks, ends: CollectiveEnds, facts: Sequence[Facts]) -> Clocks:
+    """Align clocks by common collectives, from the reference on to files that share some."""
+    offset, spread, known_by = clocks.offset.copy(), clocks.spread.copy(), list(clocks.known_by)
+    size, collective_count = len(facts), int(ends.same.max(initial=NONE)) + 1
+    is_aligned = np.array([name == REFERENCE for name in known_by], bool)
+    remaining = ~is_aligned
+    while True:  # one iteration per step away from the reference
+        rows = is_aligned[ends.report]
         time = ends.time + offset[ends.report]
-        anchor = np.full(same, np.iinfo(np.int64).min)
-        np.maximum.at(anchor, ends.same[there], time[there])
-        common = left[ends.report] & (anchor[ends.same] != np.iinfo(np.int64).min)
-        of = ends.report[common]
-        apart = (anchor[ends.same] - time)[common]
+        anchor = np.full(collective_count, np.iinfo(np.int64).min)
+        np.maximum.at(anchor, ends.same[rows], time[rows])
+        is_common = remaining[ends.report] & (anchor[ends.same] != np.iinfo(np.int64).min)
+        report = ends.report[is_common]
+        difference = (anchor[ends.same] - time)[is_common]
         base = lowest(
-            of, apart, many, empty=0
-        )  # taken off, so that what is left is exact as a float
-        low, middle, high = quantiles(of, apart - base[of], many, *MIDDLE)
-        asked = np.flatnonzero(counts(of, many) >= FEWEST).tolist()
-        if not asked:
+            report, difference, size, empty=0
+        )  # subtracted, so that the rest is exact as a float
+        low, middle, high = quantiles(report, difference - base[report], size, *QUANTILES)
+        usable = np.flatnonzero(counts(report, size) >= MIN_COLLECTIVES).tolist()
+        if not usable:
             return Clocks(offset, spread, known_by)
-        left[asked] = False
-        for n in asked:  # a turn per report
-            width, further = round(high[n] - low[n]), int(base[n]) + round(middle[n])
-            if width <= WIDEST_NS and abs(further) <= _farthest(found, facts, n):
-                offset[n] += further
-                spread[n], known_by[n], fixed[n] = -(-width // 2), COLLECTIVES, True
+        remaining[usable] = False
+        for number in usable:  # one iteration per report
+            width, correction = (
+                round(high[number] - low[number]),
+                int(base[number]) + round(middle[number]),
+            )
+            if width <= MAX_SPREAD_NS and abs(correction) <= _max_correction(clocks, facts, number):
+                offset[number] += correction
+                spread[number], known_by[number], is_aligned[number] = (
+                    -(-width // 2),
+                    COLLECTIVES,
+                    True,
+                )
 
 
-def _farthest(found: Clocks, facts: Sequence[Facts], n: int) -> float:
-    """Return how far from what its session's start says the clock of a report is believed to be, in ns."""
-    if found.known_by[n] == APART:  # other runs of the same program end their collectives alike
+def _max_correction(clocks: Clocks, facts: Sequence[Facts], n: int) -> float:
+    """Return by how many ns collectives may correct the clock of a file."""
+    if clocks.known_by[n] == APART:  # other runs of a program have similar collectives
         return -1
-    if found.known_by[n] == UNKNOWN:
+    if clocks.known_by[n] == UNKNOWN:
         return float("inf")
-    reference = facts[found.known_by.index(REFERENCE)]
-    same = host_of(facts[n]) == host_of(reference) != ""
-    return FARTHEST_ON_HOST_NS if same else FARTHEST_NS
+    reference = facts[clocks.known_by.index(REFERENCE)]
+    is_same_host = host_of(facts[n]) == host_of(reference) != ""
+    return MAX_OFFSET_ON_HOST_NS if is_same_host else MAX_OFFSET_NS

@@ -1,4 +1,4 @@
-"""The table per collective: how often, how long, how large, how much of it waiting for other ranks."""
+"""Make the table of collectives: count, time, size, and the time spent waiting for other ranks."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.concurrency.clocks import Clocks, together, transfers
-from bridge.analyze.concurrency.communication import Calls, sequences
-from bridge.analyze.concurrency.exposure import exposed_times
+from bridge.analyze.concurrency.clocks import Clocks, match_collectives, transfer_times
+from bridge.analyze.concurrency.communication import CommunicationCalls, call_columns
+from bridge.analyze.concurrency.overlap import exposed_times
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import Floats, counts, highest, lowest, ratio, sums, texts, times
 from bridge.analyze.tracks import rank_of
-from bridge.join.arrays import Flags, Ints, number
-from bridge.join.attributed import Attributed
+from bridge.join.arrays import Flags, Ints, number_groups
+from bridge.join.attributed import AttributedCapture
 from importers import frames
 
-# -- How far apart ranks came to the collectives that are one, and who came last; clocks of several reports aligned
+# -- Arrival of ranks at collectives
 
 
 UNKNOWN = -1
@@ -25,145 +25,169 @@ COLUMNS = ("arrival_mean_ns", "arrival_max_ns", "last")
 
 
 def arrivals(
-    joined: Attributed,
-    calls: Calls,
-    ran: Sequence[Ints],
+    attributed: AttributedCapture,
+    calls: CommunicationCalls,
+    columns_of_calls: Sequence[Ints],
     listed: Ints,
     group: Ints,
     names: Sequence[str],
 ) -> dict[str, Ints | Floats | np.ndarray]:
-    """Return the `COLUMNS` per group of the ``listed`` calls; ``ran`` are rank, stream, kind, start and time of all.
+    """Return the columns `COLUMNS` per group of the ``listed`` calls.
 
-    From the first rank's start to the last one's, on average and at most, in ns; who came last most often, by
-    ``names`` of ranks. -1 and '' where any call of a group is of one rank alone, or clocks do not compare.
+    ``ran`` are rank, stream, kind, start and time of all calls. The columns are the time from the
+    start of the first rank to that of the last, mean and maximum in ns, and the name of the rank
+    that came last most often. They are -1 and '' where a call of the group ran on one rank only, or
+    the clocks of the files are not comparable.
     """
-    many = int(group.max(initial=UNKNOWN)) + 1
-    if not many:
+    group_count = int(group.max(initial=UNKNOWN)) + 1
+    if not group_count:
         return dict(zip(COLUMNS, (np.empty(0, np.int64),) * 2 + (texts([]),), strict=True))
-    rank, *rest = ran
-    same = together(rank, *rest[:3])
-    clocks, report = Clocks.of(joined), frames.ints(joined.report.activities, "report")[calls.row]
+    rank, *rest = columns_of_calls
+    collective = match_collectives(rank, *rest[:3])
+    clocks, report = (
+        Clocks.of(attributed),
+        frames.ints(attributed.capture.activities, "report")[calls.row],
+    )
     start = rest[2] + clocks.offset[report]
-    size = int(same.max()) + 1
-    apart = highest(same, start, size) - lowest(same, start, size)
-    compare = _compare(same, report, clocks.exact, size)
-    _, first = number(group, same[listed])
-    of, one = group[first], same[listed[first]]
-    known = lowest(of, compare[one].astype(np.int64), many) > 0
-    mean = ratio(sums(of, apart[one], many), counts(of, many))
-    late = _late(same, start, rank, size)
+    size = int(collective.max()) + 1
+    spread = highest(collective, start, size) - lowest(collective, start, size)
+    compare = _is_comparable(collective, report, clocks.exact, size)
+    _, first = number_groups(group, collective[listed])
+    group_of_collective, collective_of_row = group[first], collective[listed[first]]
+    is_known = (
+        lowest(group_of_collective, compare[collective_of_row].astype(np.int64), group_count) > 0
+    )
+    mean = ratio(
+        sums(group_of_collective, spread[collective_of_row], group_count),
+        counts(group_of_collective, group_count),
+    )
+    last_rank = _last_ranks(collective, start, rank, size)
     return {
-        "arrival_mean_ns": np.where(known, mean, UNKNOWN),
-        "arrival_max_ns": np.where(known, highest(of, apart[one], many), UNKNOWN),
-        "last": np.where(known, texts(names)[_most(of, late[one], many)], ""),
+        "arrival_mean_ns": np.where(is_known, mean, UNKNOWN),
+        "arrival_max_ns": np.where(
+            is_known, highest(group_of_collective, spread[collective_of_row], group_count), UNKNOWN
+        ),
+        "last": np.where(
+            is_known,
+            texts(names)[
+                _most_frequent(group_of_collective, last_rank[collective_of_row], group_count)
+            ],
+            "",
+        ),
     }
 
 
-def _compare(same: Ints, report: Ints, exact: Flags, size: int) -> Flags:
-    """Tell of which collectives several ranks are known, in one report or by clocks that compare."""
-    several = counts(same, size) > 1
-    one_report = lowest(same, report, size) == highest(same, report, size)
-    all_exact = lowest(same, exact[report].astype(np.int64), size) > 0
-    found: Flags = several & (one_report | all_exact)
-    return found
+def _is_comparable(collective: Ints, report: Ints, exact: Flags, size: int) -> Flags:
+    """Return whether each collective ran on several ranks whose clocks are comparable."""
+    has_several = counts(collective, size) > 1
+    one_report = lowest(collective, report, size) == highest(collective, report, size)
+    all_exact = lowest(collective, exact[report].astype(np.int64), size) > 0
+    result: Flags = has_several & (one_report | all_exact)
+    return result
 
 
-def _late(same: Ints, start: Ints, rank: Ints, size: int) -> Ints:
-    """Return for each collective the rank that came last, of several at one time the first of them."""
-    last = start == highest(same, start, size)[same]
-    return lowest(same[last], rank[last], size)
+def _last_ranks(collective: Ints, start: Ints, rank: Ints, size: int) -> Ints:
+    """Return the rank that came last to each collective, the lowest of several."""
+    is_last = start == highest(collective, start, size)[collective]
+    return lowest(collective[is_last], rank[is_last], size)
 
 
-def _most(group: Ints, rank: Ints, many: int) -> Ints:
-    """Return the rank that each group has most often, of several the first."""
-    pair, first = number(group, rank)
-    often, of = counts(pair, len(first)), group[first]
-    is_most = often == highest(of, often, many)[of]
-    return lowest(of[is_most], rank[first][is_most], many)
+def _most_frequent(group: Ints, rank: Ints, size: int) -> Ints:
+    """Return the most frequent rank of each group, the lowest of several."""
+    pair, first = number_groups(group, rank)
+    frequency, group_of_pair = counts(pair, len(first)), group[first]
+    is_most = frequency == highest(group_of_pair, frequency, size)[group_of_pair]
+    return lowest(group_of_pair[is_most], rank[first][is_most], size)
 
 
-# -- The table per collective: how often, how long, how large, how much of it waiting for other ranks
+# -- The table
 
 
 NAMES = ("collective", "op", "dtype", "algorithm")
 
 
-def by_collective(joined: Attributed) -> pd.DataFrame:
-    """Return one row per collective, op, type and algorithm: of the kernels of communication libraries.
+def by_collective(attributed: AttributedCapture) -> pd.DataFrame:
+    """Return one row per collective, op, type and algorithm of communication kernels.
 
-    ``bytes`` and the bandwidths are -1 unless the report says the size of every call. ``transfer_ns`` is
-    what the same calls took on the rank that waited least, ``wait_ns`` the rest, -1 unless the ranks are
-    known to run the same; ``straggler`` is the rank that waited least in all, so that others waited for it. Of
-    the last three columns `arrivals` tells.
+    ``bytes`` and the bandwidths are -1 unless the size of every call is recorded. ``transfer_ns``
+    is the time of the same calls on the rank that waited least, ``wait_ns`` the rest; both are -1
+    unless the calls can be matched across ranks. ``straggler`` is the rank that waited least in
+    total, for which the others waited. `arrivals` describes the last three columns.
     """
-    calls, devices = Calls.of(joined), Devices.of_report(joined)
+    calls, devices = CommunicationCalls.of(attributed), Devices.of_report(attributed)
     keys = {name: getattr(calls, name) for name in NAMES}
     codes = [pd.factorize(key)[0].astype(np.int64) for key in keys.values()]
-    ran, ranks = sequences(joined, calls, devices), _ranks(joined, devices)
-    least = transfers(*ran)
-    listed = np.flatnonzero(joined.counted[calls.row])
-    group, first = number(*(code[listed] for code in codes))
-    rows, many, device = calls.row[listed], len(first), devices.of[calls.row[listed]]
-    time, least = joined.duration[rows], least[listed]
-    total, spent = sums(group, time, many), sums(group, least, many)
-    matched = lowest(group, least, many) >= 0
+    columns_of_calls, ranks = call_columns(attributed, calls, devices), _ranks(attributed, devices)
+    transfer = transfer_times(*columns_of_calls)
+    listed = np.flatnonzero(attributed.counted[calls.row])
+    group, first = number_groups(*(code[listed] for code in codes))
+    rows, size, device = calls.row[listed], len(first), devices.gpu[calls.row[listed]]
+    time, transfer = attributed.duration[rows], transfer[listed]
+    total, transfer_total = sums(group, time, size), sums(group, transfer, size)
+    is_matched = lowest(group, transfer, size) >= 0
     return pd.DataFrame(
         {
             **{name: texts(key[listed[first]]) for name, key in keys.items()},
-            "ranks": counts(group[number(group, device)[1]], many),
-            **times(group, time, many),
-            "exposed_ns": sums(group, exposed_times(joined)[rows], many),
+            "ranks": counts(group[number_groups(group, device)[1]], size),
+            **times(group, time, size),
+            "exposed_ns": sums(group, exposed_times(attributed)[rows], size),
             **_bandwidths(calls, listed, group, total),
-            "transfer_ns": np.where(matched, spent, UNKNOWN),
-            "wait_ns": np.where(matched, total - spent, UNKNOWN),
-            "straggler": _stragglers(ranks, group, device, time - least, matched),
-            **arrivals(joined, calls, ran, listed, group, ranks),
+            "transfer_ns": np.where(is_matched, transfer_total, UNKNOWN),
+            "wait_ns": np.where(is_matched, total - transfer_total, UNKNOWN),
+            "straggler": _stragglers(ranks, group, device, time - transfer, is_matched),
+            **arrivals(attributed, calls, columns_of_calls, listed, group, ranks),
         }
     )
 
 
-def waits(joined: Attributed) -> tuple[Ints, Ints]:
-    """Return the rows of communication that is counted and matched across ranks, and how long each waited, in ns."""
-    calls, devices = Calls.of(joined), Devices.of_report(joined)
-    least = transfers(*sequences(joined, calls, devices))
-    known = joined.counted[calls.row] & (least >= 0)
-    rows = calls.row[known]
-    return rows, joined.duration[rows] - least[known]
+def waits(attributed: AttributedCapture) -> tuple[Ints, Ints]:
+    """Return the counted communication that is matched across ranks, and its waits in ns."""
+    calls, devices = CommunicationCalls.of(attributed), Devices.of_report(attributed)
+    transfer = transfer_times(*call_columns(attributed, calls, devices))
+    is_known = attributed.counted[calls.row] & (transfer >= 0)
+    rows = calls.row[is_known]
+    return rows, attributed.duration[rows] - transfer[is_known]
 
 
-def _bandwidths(calls: Calls, listed: Ints, group: Ints, total: Ints) -> dict[str, Ints | Floats]:
-    """Return bytes, and in 10**9 bytes per second the algorithm's bandwidth and the bus's, -1 where unknown."""
-    many, moved, factor = len(total), calls.bytes[listed], calls.bus_factor[listed]
-    sized = lowest(group, moved, many) >= 0
-    factored = np.minimum(np.bincount(group, factor < 0, minlength=many), 1) == 0
-    on_bus = np.bincount(group, moved * factor, minlength=many)
-    size = np.where(sized, sums(group, moved, many), UNKNOWN)
+def _bandwidths(
+    calls: CommunicationCalls, listed: Ints, group: Ints, total: Ints
+) -> dict[str, Ints | Floats]:
+    """Return bytes, algorithm and bus bandwidth in 10**9 bytes per second; -1 where unknown."""
+    group_count, moved_bytes, factor = len(total), calls.bytes[listed], calls.bus_factor[listed]
+    has_size = lowest(group, moved_bytes, group_count) >= 0
+    has_factor = np.minimum(np.bincount(group, factor < 0, minlength=group_count), 1) == 0
+    on_bus = np.bincount(group, moved_bytes * factor, minlength=group_count)
+    size = np.where(has_size, sums(group, moved_bytes, group_count), UNKNOWN)
     time = np.maximum(total, 1)
     return {
         "bytes": size,
-        "gb_per_s": np.where(sized, size / time, UNKNOWN),
-        "bus_gb_per_s": np.where(sized & factored, on_bus / time, UNKNOWN),
+        "gb_per_s": np.where(has_size, size / time, UNKNOWN),
+        "bus_gb_per_s": np.where(has_size & has_factor, on_bus / time, UNKNOWN),
     }
 
 
 def _stragglers(
     ranks: list[str], group: Ints, rank: Ints, wait: Ints, matched: Flags
 ) -> np.ndarray:
-    """Return for each row the rank that waited least in all, '' where several did or nothing is known."""
-    pair, first = number(group, rank)
-    waited, of = sums(pair, wait, len(first)), group[first]
-    least = lowest(of, waited, len(matched))
-    is_least = waited == least[of]
-    alone = matched & (counts(of[is_least], len(matched)) == 1) & (counts(of, len(matched)) > 1)
-    found = np.zeros(len(matched), np.int64)
-    found[of[is_least]] = rank[first[is_least]]
-    return np.where(alone, texts(ranks)[found], "") if len(matched) else texts([])
+    """Return the rank of each row that waited least in total, '' if unknown or not unique."""
+    pair, first = number_groups(group, rank)
+    total_wait, group_of_pair = sums(pair, wait, len(first)), group[first]
+    minimum = lowest(group_of_pair, total_wait, len(matched))
+    is_least = total_wait == minimum[group_of_pair]
+    is_unique = (
+        matched
+        & (counts(group_of_pair[is_least], len(matched)) == 1)
+        & (counts(group_of_pair, len(matched)) > 1)
+    )
+    result = np.zeros(len(matched), np.int64)
+    result[group_of_pair[is_least]] = rank[first[is_least]]
+    return np.where(is_unique, texts(ranks)[result], "") if len(matched) else texts([])
 
 
-def _ranks(joined: Attributed, devices: Devices) -> list[str]:
-    """Return what each GPU is called: by the rank of its report if that is known and has no other."""
-    said = [rank_of(joined.report, of) for of in devices.report]
+def _ranks(attributed: AttributedCapture, devices: Devices) -> list[str]:
+    """Return the name of each GPU: the rank of its file if it is known and has a single GPU."""
+    lines = [rank_of(attributed.capture, file) for file in devices.report]
     return [
-        name if rank is None or devices.report.count(of) > 1 else f"rank {rank}"
-        for name, of, rank in zip(devices.names, devices.report, said, strict=True)
+        name if rank is None or devices.report.count(file) > 1 else f"rank {rank}"
+        for name, file, rank in zip(devices.names, devices.report, lines, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""The kernels of communication libraries: which collective each one is, how large, and on which rank and stream."""
+"""Describe the kernels of communication libraries: collective, type, size, rank and stream."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ import numpy as np
 
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import Floats, texts
-from bridge.analyze.roles import is_communication
-from bridge.join.arrays import NONE, Flags, Ints, number
-from bridge.join.attributed import Attributed
+from bridge.analyze.kinds import is_communication
+from bridge.join.arrays import NONE, Flags, Ints, number_groups
+from bridge.join.attributed import AttributedCapture
 from bridge.join.grammar import parse
 from importers import frames
 
-# -- What is known of a collective: which one, of what type, how large, among how many; told by names and details
+# -- Names and details of collectives
 
 
 UNKNOWN = -1
-OURS = ("shapes", "dtypes")  # keys of details, PyTorch's profiler's: elements in and out, ranks
-THEIRS = ("In msg nelems", "Out msg nelems", "Group size")
+PYTORCH_KEYS = (
+    "shapes",
+    "dtypes",
+)  # keys of PyTorch's profiler: elements in and out, ranks
+MESSAGE_KEYS = ("In msg nelems", "Out msg nelems", "Group size")
 
-# The first that is found counts: AllGatherV is no AllGather, and Reduce stands in ReduceScatter.
+# The first match counts, as some names contain others, such as AllGatherV and ReduceScatter.
 COLLECTIVES = {
     "AllReduce": "all_?reduce",
     "ReduceScatter": "reduce_?scatter",
@@ -42,8 +45,10 @@ COLLECTIVES = {
     "Send": "send",
     "Recv": "recv",
 }
-ANY = re.compile("|".join(f"(?P<{name}>{how})" for name, how in COLLECTIVES.items()), re.IGNORECASE)
-OP = re.compile(
+COLLECTIVE = re.compile(
+    "|".join(f"(?P<{name}>{pattern})" for name, pattern in COLLECTIVES.items()), re.IGNORECASE
+)
+COLLECTIVE_OP = re.compile(
     r"(?:nccl|gloo|mpi|ucc):", re.IGNORECASE
 )  # PyTorch's own ranges around a collective
 
@@ -54,8 +59,8 @@ SIZES = {
     1: "i8 u8 int8 uint8 int8_t uint8_t char byte bool signed_char unsigned_char"
     " f8e4m3 f8e5m2 float8_e4m3fn float8_e5m2",
 }
-SIZE = {name: size for size, names in SIZES.items() for name in names.split()}
-# NCCL moves bytes in all but reductions, whatever their type: kernels of those alone name the data's.
+SIZE_OF_DTYPE = {name: size for size, names in SIZES.items() for name in names.split()}
+# NCCL moves bytes in all other collectives, so only the kernels of reductions name the data type.
 REDUCTIONS = ("AllReduce", "ReduceScatter", "Reduce")
 TYPE = re.compile(
     r"_(?:sum|prod|minmax|min|max|premulsum|sumpostdiv|avg)_(\w+?)(?:_(?:ring|tree)_|$)",
@@ -66,20 +71,21 @@ ALGORITHM = re.compile(r"(?<=_)(?:RING|TREE)(?=_|$)|(?:Ring|Tree)(?=LL|Simple)")
 
 @dataclass(frozen=True)
 class Message:
-    """A collective by what the names say: '' for what they do not."""
+    """A collective as its kernel's name describes it; '' for what the name does not say."""
 
     collective: str
     dtype: str
     algorithm: str
 
 
-def of_kernel(name: str) -> Message:
-    """Read the name of a kernel: ``ncclDevKernel_AllReduce_Sum_f32_RING_LL``, ``ncclKernel_AllReduce_RING_LL_Sum_half``.
+def parse_kernel(name: str) -> Message:
+    """Read the name of a kernel such as ``ncclDevKernel_AllReduce_Sum_f32_RING_LL``.
 
-    Its last part, LL, is no protocol: it is in the names of NCCL's kernels whatever protocol they run.
+    Older names are ``ncclKernel_AllReduce_RING_LL_Sum_half``. The part LL is not the protocol:
+    NCCL's kernels have it whatever protocol they run.
     """
     head = name.partition("(")[0].partition("<")[0]
-    collective = named(head)
+    collective = collective_of(head)
     dtype = TYPE.search(head) if collective in REDUCTIONS else None
     algorithm = ALGORITHM.search(head) if collective != "SendRecv" else None
     return Message(
@@ -87,20 +93,20 @@ def of_kernel(name: str) -> Message:
     )
 
 
-def named(text: str) -> str:
-    """Return the collective that a name says, in NCCL's spelling; '' if none."""
-    found = ANY.search(text)
-    return found.lastgroup or "" if found else ""
+def collective_of(text: str) -> str:
+    """Return the collective in a name, in NCCL's spelling, '' if there is none."""
+    match = COLLECTIVE.search(text)
+    return match.lastgroup or "" if match else ""
 
 
-def size_of(dtype: str) -> int:
-    """Return the bytes of an element of a type by its name as NCCL, C or PyTorch write it; -1 if unknown."""
-    return SIZE.get(dtype.strip().lower().replace(" ", "_"), UNKNOWN)
+def element_size(dtype: str) -> int:
+    """Return the bytes of an element of a type, named as in NCCL, C or PyTorch; -1 if unknown."""
+    return SIZE_OF_DTYPE.get(dtype.strip().lower().replace(" ", "_"), UNKNOWN)
 
 
 @dataclass(frozen=True)
-class Said:
-    """What the details of a range say of the collective in it: -1 and '' for what they do not."""
+class Details:
+    """The collective as the details of a range describe it; -1 and '' for what they do not say."""
 
     collective: str = ""
     dtype: str = ""
@@ -109,123 +115,137 @@ class Said:
     ranks: int = UNKNOWN
 
     @classmethod
-    def of(cls, text: str, *, own: bool) -> Said | None:
-        """Read details as PyTorch's profiler writes them, or as ours of the collective's ``own`` range; None for others."""
-        if not any(f'"{key}"' in text for key in (OURS if own else ()) + THEIRS):
+    def of(cls, text: str, *, own: bool) -> Details | None:
+        """Read the details that PyTorch's profiler or this package wrote; None for other text.
+
+        ``own`` is whether the range is that of the collective itself.
+        """
+        if not any(f'"{key}"' in text for key in (PYTORCH_KEYS if own else ()) + MESSAGE_KEYS):
             return None
         try:
-            found = json.loads(text)
+            result = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        return cls._read(found) if isinstance(found, dict) else None
+        return cls._read(result) if isinstance(result, dict) else None
 
     @classmethod
-    def _read(cls, found: Mapping[str, Any]) -> Said:
-        sent, received, ranks = (_count(found.get(key)) for key in THEIRS)
-        types = found.get("dtype") or found.get("dtypes") or ""
+    def _read(cls, result: Mapping[str, Any]) -> Details:
+        sent, received, ranks = (_count(result.get(key)) for key in MESSAGE_KEYS)
+        types = result.get("dtype") or result.get("dtypes") or ""
         distinct = set(map(str, types)) if isinstance(types, list) else {str(types)}
         dtype = distinct.pop().lower() if len(distinct) == 1 else ""
-        sent = elements(found.get("shapes")) if sent == UNKNOWN else sent
-        return cls(named(str(found.get("Collective name", ""))), dtype, sent, received, ranks)
+        sent = elements(result.get("shapes")) if sent == UNKNOWN else sent
+        return cls(
+            collective_of(str(result.get("Collective name", ""))), dtype, sent, received, ranks
+        )
 
 
 def elements(shapes: object) -> int:
-    """Add up the elements of shapes, in whatever lists of lists; -1 without any. What is no tensor has an empty one."""
-    found = _flat(shapes)
-    return sum(map(prod, found)) if found else UNKNOWN
+    """Return the number of elements of shapes in nested lists, -1 if there is no shape.
+
+    An input that is no tensor has an empty shape.
+    """
+    result = _flat(shapes)
+    return sum(map(prod, result)) if result else UNKNOWN
 
 
 def _flat(value: object) -> list[Sequence[int]]:
     if not isinstance(value, tuple | list) or not value:
         return []
-    if all(type(one) is int for one in value):
+    if all(type(item) is int for item in value):
         return [value]
-    return [shape for one in value for shape in _flat(one)]
+    return [shape for item in value for shape in _flat(item)]
 
 
 def _count(value: object) -> int:
     return value if type(value) is int and value >= 0 else UNKNOWN
 
 
-def bytes_of(collective: str, dtype: str, said: Said) -> int:
-    """Return how large a collective is, as NCCL's own tests count it; -1 if anything of it is unknown.
+def collective_bytes(collective: str, dtype: str, details: Details) -> int:
+    """Return the size of a collective as NCCL's tests count it, -1 if it is unknown.
 
-    Of an all-gather that is what each rank has in the end, of all others what each has in the beginning.
+    The size of an all-gather is what each rank has at the end, that of others what each has at the
+    start.
     """
-    size, count = size_of(said.dtype or dtype), said.sent
+    size, count = element_size(details.dtype or dtype), details.sent
     if collective.startswith("AllGather"):
-        count = said.received
-        if count < 0 and min(said.sent, said.ranks) >= 0:
-            count = said.sent * said.ranks
+        count = details.received
+        if count < 0 and min(details.sent, details.ranks) >= 0:
+            count = details.sent * details.ranks
     return size * count if min(size, count) >= 0 else UNKNOWN
 
 
 def bus_factor(collective: str, ranks: int) -> float:
-    """Return what the bandwidth is multiplied by to be that of the slowest link; -1 if the ranks are not known."""
+    """Return the bus bandwidth divided by the bandwidth, as in NCCL's tests; -1 if unknown."""
     if collective in ("Broadcast", "Reduce", "SendRecv", "Send", "Recv"):
         return 1.0
     times = {"AllReduce": 2, "AllGather": 1, "ReduceScatter": 1, "AllToAll": 1}.get(collective, 0)
     return times * (ranks - 1) / ranks if times and ranks > 0 else float(UNKNOWN)
 
 
-# -- What a report says of single collectives: details of the ranges around a kernel's launch, shapes in their texts
+# -- Details in the ranges around the launch of a kernel
 
 
 RECORDED_SIZES = "sizes"
 
 
 @dataclass(frozen=True)
-class Sent:
-    """For each collective a code into the distinct details, and the elements that the shapes of its op make."""
+class CollectiveDetails:
+    """Details of each collective: a code into the distinct details.
+
+    ``elements`` is the number of elements of the shapes of its op.
+    """
 
     code: Ints
-    details: Sequence[Said]
+    details: Sequence[Details]
     elements: Ints
 
     @classmethod
-    def of(cls, joined: Attributed, rows: Ints) -> Sent:
-        """Read what is said of some activities; the innermost range with details counts."""
-        nesting, column = joined.attribution.nesting, joined.report.ranges["json"]
-        node = joined.attribution.node[rows]
-        found = _of_shapes(joined, np.append(nesting.range, NONE)[node])
+    def of(cls, attributed: AttributedCapture, rows: Ints) -> CollectiveDetails:
+        """Read the details around some activities; the innermost range with details counts."""
+        nesting, column = attributed.attribution.nesting, attributed.capture.ranges["json"]
+        node = attributed.attribution.node[rows]
+        result = _elements_of_shapes(attributed, np.append(nesting.range, NONE)[node])
         json, written = frames.codes(column), column.cat.categories
-        details, code = [Said()], np.zeros(len(rows), np.int64)
-        left = np.flatnonzero(node != NONE)
-        node = node[left]
-        own = _is_collective(joined)
-        while len(left):  # a turn per level
-            level = 2 * json[nesting.range[node]] + own[joined.node_op[node]]
-            distinct, of = np.unique(level, return_inverse=True)
-            place = np.zeros(len(distinct), np.int64)
-            for nth, one in enumerate(distinct.tolist()):  # a turn per distinct text
-                if one >= 0 and (said := Said.of(written[one // 2], own=bool(one % 2))):
-                    place[nth] = len(details)
-                    details.append(said)
-            code[left] = place[of]
+        details, code = [Details()], np.zeros(len(rows), np.int64)
+        remaining = np.flatnonzero(node != NONE)
+        node = node[remaining]
+        is_collective = _is_collective(attributed)
+        while len(remaining):  # one iteration per level
+            level = 2 * json[nesting.range[node]] + is_collective[attributed.node_op[node]]
+            distinct, inverse = np.unique(level, return_inverse=True)
+            code_of_text = np.zeros(len(distinct), np.int64)
+            for position, text in enumerate(distinct.tolist()):  # one iteration per distinct text
+                if text >= 0 and (parsed := Details.of(written[text // 2], own=bool(text % 2))):
+                    code_of_text[position] = len(details)
+                    details.append(parsed)
+            code[remaining] = code_of_text[inverse]
             node = nesting.parent[node]
-            on = (node != NONE) & (code[left] == 0)
-            left, node = left[on], node[on]
-        return cls(code, details, found)
+            is_open = (node != NONE) & (code[remaining] == 0)
+            remaining, node = remaining[is_open], node[is_open]
+        return cls(code, details, result)
 
 
-def _of_shapes(joined: Attributed, rows: Ints) -> Ints:
-    """Return how many elements the shapes in the texts of some ranges make, -1 where they say none."""
-    report, found = joined.report, np.full(len(rows), UNKNOWN, np.int64)
-    op = np.append(joined.op, NONE)[rows]
-    there = np.flatnonzero(_is_collective(joined)[op])
-    text, of = np.unique(frames.ints(report.ranges, "text")[rows[there]], return_inverse=True)
-    said = [dict(parse(one).arguments).get(RECORDED_SIZES) for one in report.texts.decode(text)]
-    counted = [elements(shapes) for shapes in said]
-    found[there] = np.array(counted, np.int64)[of]
-    return found
+def _elements_of_shapes(attributed: AttributedCapture, rows: Ints) -> Ints:
+    """Return the number of elements of the shapes in the texts of ranges, -1 if there are none."""
+    capture, result = attributed.capture, np.full(len(rows), UNKNOWN, np.int64)
+    op = np.append(attributed.op, NONE)[rows]
+    present = np.flatnonzero(_is_collective(attributed)[op])
+    text, inverse = np.unique(
+        frames.ints(capture.ranges, "text")[rows[present]], return_inverse=True
+    )
+    lines = [dict(parse(name).arguments).get(RECORDED_SIZES) for name in capture.texts.decode(text)]
+    element_counts = [elements(shapes) for shapes in lines]
+    result[present] = np.array(element_counts, np.int64)[inverse]
+    return result
 
 
-def _is_collective(joined: Attributed) -> Flags:
-    """Tell which ops are PyTorch's own ranges around one; the last entry is for none."""
-    return np.array([*(OP.match(op) is not None for op in joined.ops), False], bool)
+def _is_collective(attributed: AttributedCapture) -> Flags:
+    """Return whether each op is PyTorch's range of a collective; the last entry is for no op."""
+    return np.array([*(COLLECTIVE_OP.match(op) is not None for op in attributed.ops), False], bool)
 
 
-# -- The kernels of communication libraries: which collective each one is, how large, and on which rank and stream
+# -- Calls
 
 
 NO_OP = "(no op)"
@@ -233,8 +253,8 @@ UNNAMED = "(unnamed)"
 
 
 @dataclass(frozen=True)
-class Calls:
-    """The kernels of communication libraries: the ``row`` of each, what it runs, its size in bytes.
+class CommunicationCalls:
+    """The kernels of communication libraries: their rows, collectives and sizes in bytes.
 
     ``bus_factor`` times bytes is what the slowest link carries; both are -1 where unknown.
     """
@@ -248,48 +268,55 @@ class Calls:
     bus_factor: Floats
 
     @classmethod
-    def of(cls, joined: Attributed) -> Calls:
-        """Read names, texts and details: each combination of them once."""
-        row = np.flatnonzero(is_communication(joined))
-        kernel = joined.report.activities["name"]
+    def of(cls, attributed: AttributedCapture) -> CommunicationCalls:
+        """Describe the kernels; each combination of name, text and details is read once."""
+        row = np.flatnonzero(is_communication(attributed))
+        kernel = attributed.capture.activities["name"]
         name, names = frames.codes(kernel)[row], kernel.cat.categories
-        sent, op = Sent.of(joined, row), joined.attribution.node[row]
-        op = np.append(joined.node_op, NONE)[op]
-        code, first = number(name, op, sent.code, sent.elements)
-        read = [
-            _read(
+        sent, op = CollectiveDetails.of(attributed, row), attributed.attribution.node[row]
+        op = np.append(attributed.node_op, NONE)[op]
+        code, first = number_groups(name, op, sent.code, sent.elements)
+        descriptions = [
+            _describe(
                 names[name[n]],
-                joined.ops[op[n]] if op[n] != NONE else NO_OP,
+                attributed.ops[op[n]] if op[n] != NONE else NO_OP,
                 sent.details[sent.code[n]],
                 int(sent.elements[n]),
             )
             for n in first.tolist()
         ]
-        columns = [*zip(*read, strict=True)] or [()] * 6
-        collective, own, dtype, algorithm = (texts(column)[code] for column in columns[:4])
+        columns = [*zip(*descriptions, strict=True)] or [()] * 6
+        collective, op_name, dtype, algorithm = (texts(column)[code] for column in columns[:4])
         size, factor = np.array(columns[4], np.int64)[code], np.array(columns[5], np.float64)[code]
-        return cls(row, collective, own, dtype, algorithm, size, factor)
+        return cls(row, collective, op_name, dtype, algorithm, size, factor)
 
 
-def _read(kernel: str, op: str, said: Said, elements: int) -> tuple[str, str, str, str, int, float]:
-    """Return collective, op, type, algorithm, bytes and bus factor of a kernel: from its own name what that says."""
-    message = of_kernel(kernel)
-    in_op = named(op) if OP.match(op) else ""
-    told = in_op or said.collective
+def _describe(
+    kernel: str, op: str, details: Details, elements: int
+) -> tuple[str, str, str, str, int, float]:
+    """Return collective, op, type, algorithm, bytes and bus factor of a kernel.
+
+    The name of the kernel has precedence.
+    """
+    message = parse_kernel(kernel)
+    in_op = collective_of(op) if COLLECTIVE_OP.match(op) else ""
+    recorded = in_op or details.collective
     collective = message.collective
-    if collective in ("", "SendRecv"):  # of which NCCL makes all-to-all, gather and scatter
-        collective = told or collective or UNNAMED
-    said = said if said.sent != UNKNOWN else replace(said, sent=elements)
-    dtype = said.dtype or message.dtype
-    size = bytes_of(collective, dtype, said)
-    return collective, op, dtype, message.algorithm, size, bus_factor(collective, said.ranks)
+    if collective in ("", "SendRecv"):  # NCCL builds all-to-all, gather and scatter from these
+        collective = recorded or collective or UNNAMED
+    details = details if details.sent != UNKNOWN else replace(details, sent=elements)
+    dtype = details.dtype or message.dtype
+    size = collective_bytes(collective, dtype, details)
+    return collective, op, dtype, message.algorithm, size, bus_factor(collective, details.ranks)
 
 
-def sequences(joined: Attributed, calls: Calls, devices: Devices) -> tuple[Ints, ...]:
-    """Return rank, stream, kind, start and time of each call; a rank is a GPU."""
-    activities = joined.report.activities
+def call_columns(
+    attributed: AttributedCapture, calls: CommunicationCalls, devices: Devices
+) -> tuple[Ints, ...]:
+    """Return rank, stream, kind, start and duration of each call; a rank is a GPU."""
+    activities = attributed.capture.activities
     columns = ("process", "context", "stream")
-    stream, _ = number(*(frames.ints(activities, c)[calls.row] for c in columns))
+    stream, _ = number_groups(*(frames.ints(activities, c)[calls.row] for c in columns))
     kind = frames.codes(activities["name"])[calls.row]
     start = frames.ints(activities, "start")[calls.row]
-    return devices.of[calls.row], stream, kind, start, joined.duration[calls.row]
+    return devices.gpu[calls.row], stream, kind, start, attributed.duration[calls.row]

@@ -1,4 +1,4 @@
-"""What of the memory each op allocated and released, what was held when, and what was never released."""
+"""Analyse memory: allocations and releases per op, usage over time, and what was never released."""
 
 from __future__ import annotations
 
@@ -9,35 +9,43 @@ from bridge.analyze.groups import texts
 from bridge.analyze.memory.categories import by_category
 from bridge.analyze.memory.groups import alive_at_peak, summary
 from bridge.analyze.memory.ops import by_allocation, by_op, by_scope, by_step
-from bridge.analyze.memory.usage import Held
+from bridge.analyze.memory.usage import MemoryUsage
 from importers import frames
 
 __all__ = [
-    "Held", "alive_at_peak", "by_allocation", "by_category", "by_event", "by_op", "by_scope", "by_step", "summary",
-]  # fmt: skip
+    "MemoryUsage",
+    "alive_at_peak",
+    "by_allocation",
+    "by_category",
+    "by_event",
+    "by_op",
+    "by_scope",
+    "by_step",
+    "summary",
+]
 
 
-# -- The trace: a row per allocation and release, and where what is reserved changed without one, with what was held after it
+# -- The trace
 
 
 EVENTS = ("allocate", "release", "held before", "reserve")
 
 
-def by_event(held: Held) -> pd.DataFrame:
-    """Return one row per event of the time looked at, in order of time, numbered among all from 0."""
-    events, table = held.events, held.joined.report.memory
-    rows = np.flatnonzero(held.counted)
+def by_event(usage: MemoryUsage) -> pd.DataFrame:
+    """Return one row per selected event, in order of time, numbered among all events from 0."""
+    events, table = usage.events, usage.attributed.capture.memory
+    rows = np.flatnonzero(usage.counted)
     return pd.DataFrame(
         {
             "trace": rows,
-            "time_ns": held.since_start(rows),
-            **held.places(held.group[rows]),
+            "time_ns": usage.since_start(rows),
+            **usage.places(usage.group[rows]),
             "event": texts(EVENTS)[frames.ints(table, "operation")[events.row[rows]]],
-            "op": held.op_names(rows),
-            "step": held.steps(rows),
-            "bytes": held.size[rows],
+            "op": usage.op_names(rows),
+            "step": usage.steps(rows),
+            "bytes": usage.size[rows],
             "address": frames.ints(table, "address")[events.row[rows]],
-            "used_bytes": held.used[rows],
-            "reserved_bytes": held.reserved[rows],
+            "used_bytes": usage.used[rows],
+            "reserved_bytes": usage.reserved[rows],
         }
     )

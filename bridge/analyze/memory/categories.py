@@ -1,4 +1,7 @@
-"""What each allocation of a training is for: a parameter, a gradient, an activation …; docs/memory.md has the rules."""
+"""Classify allocations of a training: parameter, gradient, activation and so on.
+
+docs/memory.md has the rules.
+"""
 
 from __future__ import annotations
 
@@ -10,37 +13,38 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import counts, ratio, sums, texts
-from bridge.analyze.memory.groups import peaks
-from bridge.analyze.memory.ops import ALIVE, STATES, TAKEN, lives
-from bridge.analyze.memory.usage import Held
-from bridge.join.arrays import NONE, Flags, Ints, by, number
-from bridge.join.attributed import Attributed
-from bridge.join.autograd import ENGINE, inherited
+from bridge.analyze.memory.groups import peak_events
+from bridge.analyze.memory.ops import ALIVE, NOT_RECORDED, STATES, lifetimes
+from bridge.analyze.memory.usage import MemoryUsage
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
+from bridge.join.attributed import AttributedCapture
+from bridge.join.autograd import ENGINE
 from bridge.join.grammar import Label, parse
-from bridge.join.nesting import Nesting
+from bridge.join.nesting import Nesting, inherited
 from importers import frames
-from importers.frames import shared
+from importers.frames import key_codes
 
-# -- Where in a training something was: in which call of an operator or optimizer, in which backward pass
+# -- Calls and backward passes
 
 
 OPERATORS = ("operator", "communication")
-UPDATES = re.compile(  # ops of optimizers that no range of an optimizer is around
+UPDATES = re.compile(  # ops of optimizers, which may have no range of an optimizer around them
     r"aten::_foreach_\w+|aten::_(?:multi_tensor|fused)_\w+|optimizers?(?:[.:_ ]?step)?",
     re.IGNORECASE,
 )
-SOURCES = re.compile(  # operators that make tensors of no others, or bring them from elsewhere
+INPUT_OPERATORS = re.compile(  # operators that create tensors from no others, or import them
     r"aten::(?:rand|randn|randint|randperm|normal|ones|zeros|full|arange|linspace|eye|empty|empty_strided|tensor"
     r"|scalar_tensor|to|_to_copy|pin_memory|_pin_memory|lift_fresh|from_file)"
 )
 
 
 @dataclass(frozen=True)
-class Calls:
-    """Of each node the node of the call that it is in, NONE for none; ``backward`` and ``source`` are flags.
+class TrainingCalls:
+    """The calls around each node, NONE for none, and flags.
 
-    ``operator`` is the outermost operator around it, which in the backward pass is under the pass's own nodes;
-    ``source`` tells which operators bring inputs, ``module`` and ``loader`` what is in a module or data loader.
+    ``operator`` is the outermost operator around the node; in the backward pass it is under the
+    nodes of the engine. ``source`` are operators that create or import tensors; ``module`` and
+    ``loader`` are nodes in a module or data loader.
     """
 
     operator: Ints
@@ -51,59 +55,67 @@ class Calls:
     loader: Flags
 
     @classmethod
-    def of(cls, joined: Attributed) -> Calls:
-        """Find them by the names of ops."""
-        nesting = joined.attribution.nesting
-        names = list(joined.report.ranges["name"].cat.categories)
-        code = frames.codes(joined.report.ranges["name"])[nesting.range]
+    def of(cls, attributed: AttributedCapture) -> TrainingCalls:
+        """Return the calls by the names of ops."""
+        nesting = attributed.attribution.nesting
+        names = list(attributed.capture.ranges["name"].cat.categories)
+        code = frames.codes(attributed.capture.ranges["name"])[nesting.range]
         labels = [parse(name) for name in names]
 
-        def told(flags: list[bool]) -> Flags:
+        def flags_of_nodes(flags: list[bool]) -> Flags:
             return np.array([*flags, False])[code]
 
-        operator = told([_is_call(label) for label in labels])
-        updates = told([one.kind == "optimizer" or _updates(one.op) for one in labels])
-        source = told([SOURCES.fullmatch(one.op) is not None for one in labels])
+        is_operator = flags_of_nodes([_is_call(label) for label in labels])
+        is_update = flags_of_nodes(
+            [label.kind == "optimizer" or _is_update(label.op) for label in labels]
+        )
+        is_source = flags_of_nodes(
+            [INPUT_OPERATORS.fullmatch(label.op) is not None for label in labels]
+        )
         return cls(
-            operator=_outermost(nesting, operator),
-            optimizer=_outermost(nesting, updates),
-            backward=joined.directions.backward,
-            source=source,
-            module=_within(nesting, told([one.kind == "module" for one in labels])),
-            loader=_within(nesting, told([one.kind == "dataloader" for one in labels])),
+            operator=_outermost(nesting, is_operator),
+            optimizer=_outermost(nesting, is_update),
+            backward=attributed.directions.backward,
+            source=is_source,
+            module=_inherited_flags(
+                nesting, flags_of_nodes([label.kind == "module" for label in labels])
+            ),
+            loader=_inherited_flags(
+                nesting, flags_of_nodes([label.kind == "dataloader" for label in labels])
+            ),
         )
 
 
 def _is_call(label: Label) -> bool:
-    """An operator of a framework: not what the engine puts around those of the backward pass."""
+    """Return whether a range is an operator of a framework, not one that the engine adds."""
     return label.kind in OPERATORS and "::" in label.op and not label.op.startswith(ENGINE)
 
 
-def _updates(op: str) -> bool:
+def _is_update(op: str) -> bool:
     return UPDATES.fullmatch(op) is not None
 
 
-def _within(nesting: Nesting, flags: Flags) -> Flags:
-    found: Flags = inherited(nesting, np.where(flags, 1, NONE)) == 1
-    return found
+def _inherited_flags(nesting: Nesting, flags: Flags) -> Flags:
+    result: Flags = inherited(nesting, np.where(flags, 1, NONE)) == 1
+    return result
 
 
 def _outermost(nesting: Nesting, flags: Flags) -> Ints:
-    """Return of each node the outermost flagged one of it and those around it, NONE for none."""
-    found, level = np.full(len(nesting), NONE), nesting.levels()
+    """Return the outermost flagged node among each node and its ancestors, NONE for none."""
+    result, level = np.full(len(nesting), NONE), nesting.levels()
     for depth in range(int(level.max(initial=-1)) + 1):
         nodes = np.flatnonzero(level == depth)
-        above = np.append(found, NONE)[nesting.parent[nodes]]
-        found[nodes] = np.where(above != NONE, above, np.where(flags[nodes], nodes, NONE))
-    return found
+        of_parent = np.append(result, NONE)[nesting.parent[nodes]]
+        result[nodes] = np.where(of_parent != NONE, of_parent, np.where(flags[nodes], nodes, NONE))
+    return result
 
 
 @dataclass(frozen=True)
-class Passes:
-    """Backward passes, by process in order of time: from the first range of one to the end of its last.
+class BackwardPasses:
+    """Backward passes by process and time, from their first to the end of their last range.
 
-    A pass ends where the process begins an operator of the next forward pass, or an optimizer. ``process``
-    are numbers of processes, as they are given for each range.
+    A pass ends when the process begins an operator of the next forward pass, or an optimizer.
+    ``process`` is a number of a process.
     """
 
     process: Ints
@@ -111,65 +123,77 @@ class Passes:
     end: Ints
 
     @classmethod
-    def of(cls, joined: Attributed, calls: Calls, of_range: Ints) -> Passes:
-        """Find the passes of all processes; ``of_range`` numbers that of each range."""
-        nesting, ranges = joined.attribution.nesting, joined.report.ranges
-        above = np.append(calls.backward, False)[nesting.parent]
-        backward = calls.backward & ~above
-        forward = _forward(calls) & ~calls.backward
-        nodes = np.flatnonzero(backward | (forward & _of_main_thread(joined, forward)))
+    def of(
+        cls, attributed: AttributedCapture, calls: TrainingCalls, of_range: Ints
+    ) -> BackwardPasses:
+        """Return the passes of all processes; ``of_range`` is the process of each range."""
+        nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
+        is_in_backward = np.append(calls.backward, False)[nesting.parent]
+        is_backward = calls.backward & ~is_in_backward
+        is_forward = _is_outermost_call(calls) & ~calls.backward
+        nodes = np.flatnonzero(
+            is_backward | (is_forward & _is_on_main_thread(attributed, is_forward))
+        )
         rows = nesting.range[nodes]
         process = of_range[rows]
         start, end = (frames.ints(ranges, c)[rows] for c in ("start", "end"))
-        order = by(process, start) if len(nodes) else nodes
-        process, start, end, is_back = (c[order] for c in (process, start, end, backward[nodes]))
-        new = np.append(True, (process[1:] != process[:-1]) | ~is_back[:-1])[: len(order)] & is_back
-        edges = np.flatnonzero(new)
+        order = order_by(process, start) if len(nodes) else nodes
+        process, start, end, is_backward_sorted = (
+            c[order] for c in (process, start, end, is_backward[nodes])
+        )
+        is_first = (
+            np.append(True, (process[1:] != process[:-1]) | ~is_backward_sorted[:-1])[: len(order)]
+            & is_backward_sorted
+        )
+        edges = np.flatnonzero(is_first)
         if not len(edges):
             return cls(edges, edges, edges)
-        last = np.maximum.reduceat(np.where(is_back, end, np.iinfo(np.int64).min), edges)
+        last = np.maximum.reduceat(np.where(is_backward_sorted, end, np.iinfo(np.int64).min), edges)
         return cls(process[edges], start[edges], last)
 
     def end_of(self, process: Ints, time: Ints) -> Ints:
-        """Return the end of the pass that was open at each time, or the last one begun before it; NONE for none."""
-        found = np.full(len(time), NONE)
-        for one in np.unique(self.process).tolist():  # a turn per process
-            ours, rows = self.process == one, process == one
-            start, end = self.start[ours], self.end[ours]
-            place = np.searchsorted(start, time[rows], side="right") - 1
-            found[rows] = np.where(place >= 0, end[np.maximum(place, 0)], NONE)
-        return found
+        """Return the end of the last pass begun before each time, NONE for none."""
+        result = np.full(len(time), NONE)
+        for number in np.unique(self.process).tolist():  # one iteration per process
+            is_of_process, mask = self.process == number, process == number
+            start, end = self.start[is_of_process], self.end[is_of_process]
+            position = np.searchsorted(start, time[mask], side="right") - 1
+            result[mask] = np.where(position >= 0, end[np.maximum(position, 0)], NONE)
+        return result
 
     def is_open(self, process: Ints, time: Ints) -> Flags:
-        """Tell at which times a pass of the process was open."""
+        """Return whether a pass of the process was open at each time."""
         end = self.end_of(process, time)
-        found: Flags = (end != NONE) & (time <= end)
-        return found
+        result: Flags = (end != NONE) & (time <= end)
+        return result
 
 
-def _forward(calls: Calls) -> Flags:
-    """Tell which nodes are outermost calls of operators or optimizers."""
-    every = np.arange(len(calls.operator))
-    found: Flags = (calls.operator == every) | (calls.optimizer == every)
-    return found
+def _is_outermost_call(calls: TrainingCalls) -> Flags:
+    """Return whether each node is an outermost call of an operator or optimizer."""
+    nodes = np.arange(len(calls.operator))
+    result: Flags = (calls.operator == nodes) | (calls.optimizer == nodes)
+    return result
 
 
-def _of_main_thread(joined: Attributed, forward: Flags) -> Flags:
-    """Tell which nodes are on the thread of their process that has most such calls: others load data."""
-    nesting, ranges = joined.attribution.nesting, joined.report.ranges
+def _is_on_main_thread(attributed: AttributedCapture, forward: Flags) -> Flags:
+    """Return whether each node is on the thread of its process with the most such calls.
+
+    Other threads load data.
+    """
+    nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
     columns = (frames.ints(ranges, c)[nesting.range] for c in ("report", "process", "thread"))
     report, process, thread = columns
-    owner, _ = number(report, process)
-    home, first = number(report, process, thread)
+    owner, _ = number_groups(report, process)
+    home, first = number_groups(report, process, thread)
     calls = np.bincount(home[forward], minlength=len(first))
     order = np.lexsort((-calls, owner[first])) if len(first) else first
-    of_main = np.zeros(len(first), bool)
+    is_main = np.zeros(len(first), bool)
     lead = owner[first][order]
-    of_main[order[np.append(True, lead[1:] != lead[:-1])[: len(order)]]] = True
-    return of_main[home]
+    is_main[order[np.append(True, lead[1:] != lead[:-1])[: len(order)]]] = True
+    return is_main[home]
 
 
-# -- What each allocation of a training is for: a parameter, a gradient, an activation …; docs/memory.md has the rules
+# -- Categories
 
 
 CATEGORIES = (
@@ -180,18 +204,18 @@ CATEGORIES = (
 
 @dataclass(frozen=True)
 class Categories:
-    """The category of each allocation, in the order of `lives`, and of each event that begins or ends one."""
+    """The category of each allocation, in the order of `lifetimes`, and of each event."""
 
-    held: Held
+    usage: MemoryUsage
 
     @cached_property
     def lives(self) -> tuple[Ints, Ints, Ints]:
-        """Events that begin and end each allocation, and its state."""
-        return lives(self.held)
+        """First and last event of each allocation, and its state."""
+        return lifetimes(self.usage)
 
     @cached_property
     def of_life(self) -> Ints:
-        """The place of each allocation in `CATEGORIES`: the first rule that holds."""
+        """The category of each allocation, a position in `CATEGORIES`; the first rule counts."""
         facts = self._facts
         if not facts.is_training:
             return np.where(facts.temporary, TEMPORARY, UNKNOWN)
@@ -205,45 +229,45 @@ class Categories:
             (facts.in_backward & facts.outlives_pass, GRADIENT),
             (facts.in_backward, DETAIL),
             (facts.before_steps & facts.outlives_first_step, PARAMETER),
-            (facts.brought, INPUT),
+            (facts.is_input, INPUT),
             (facts.in_forward & (facts.ended | facts.in_last_step), ACTIVATION),
         )
-        conditions, found = zip(*rules, strict=True)
-        return np.select(list(conditions), list(found), UNKNOWN)
+        conditions, result = zip(*rules, strict=True)
+        return np.select(list(conditions), list(result), UNKNOWN)
 
     @cached_property
-    def untold(self) -> int:
-        """The category of what no event tells of, but an allocator's own total."""
+    def unreported(self) -> int:
+        """The category of memory that only the total of an allocator reports."""
         return PARAMETER if self._facts.is_training else UNKNOWN
 
     @cached_property
-    def _facts(self) -> _Facts:
-        return _Facts(self.held, *self.lives)
+    def _facts(self) -> _AllocationFacts:
+        return _AllocationFacts(self.usage, *self.lives)
 
     @cached_property
     def of_event(self) -> Ints:
-        """The category of what each event begins or ends; unknown for a release of nothing known."""
-        found = np.full(len(self.held.events), UNKNOWN)
+        """The category of what each event begins or ends; unknown for unmatched releases."""
+        result = np.full(len(self.usage.events), UNKNOWN)
         first, end, state = self.lives
-        closes = (end != NONE) & (state != STATES.index(TAKEN))
-        found[first[first != NONE]] = self.of_life[first != NONE]
-        found[end[closes]] = self.of_life[closes]
-        return found
+        closes = (end != NONE) & (state != STATES.index(NOT_RECORDED))
+        result[first[first != NONE]] = self.of_life[first != NONE]
+        result[end[closes]] = self.of_life[closes]
+        return result
 
 
-class _Facts:
-    """What is known of each allocation, a flag each."""
+class _AllocationFacts:
+    """Facts about each allocation, as flags."""
 
-    def __init__(self, held: Held, first: Ints, end: Ints, state: Ints) -> None:
-        self.held, self.first, self.end, self.state = held, first, end, state
-        joined, events = held.joined, held.events
-        self.calls = Calls.of(joined)
-        told = events.row[np.where(first == NONE, end, first)]
+    def __init__(self, usage: MemoryUsage, first: Ints, end: Ints, state: Ints) -> None:
+        self.usage, self.first, self.end, self.state = usage, first, end, state
+        attributed, events = usage.attributed, usage.events
+        self.calls = TrainingCalls.of(attributed)
+        described = events.row[np.where(first == NONE, end, first)]
         columns = ("report", "process")
-        self.owner = [frames.ints(joined.report.memory, c)[told] for c in columns]
-        of_range = [frames.ints(joined.report.ranges, c) for c in columns]
-        self.process, of_range_too = shared(self.owner, of_range)
-        self.passes = Passes.of(joined, self.calls, of_range_too)
+        self.owner = [frames.ints(attributed.capture.memory, c)[described] for c in columns]
+        of_range = [frames.ints(attributed.capture.ranges, c) for c in columns]
+        self.process, process_of_range = key_codes(self.owner, of_range)
+        self.passes = BackwardPasses.of(attributed, self.calls, process_of_range)
         time, node = np.append(events.time, 0), np.append(events.node, NONE)
         self.made_at, self.ended_at = time[first], time[end]
         self.made_in, self.ended_in = node[first], node[end]
@@ -251,46 +275,52 @@ class _Facts:
 
     @property
     def is_training(self) -> bool:
-        """Whether operators are known at all."""
+        """Whether there are any operators."""
         return bool((self.calls.operator != NONE).any())
 
     @cached_property
     def before(self) -> Flags:
-        told = np.append(self.held.events.is_held, False)[self.first]
-        found: Flags = (self.first == NONE) | told
-        return found
+        is_held = np.append(self.usage.events.is_held, False)[self.first]
+        result: Flags = (self.first == NONE) | is_held
+        return result
 
     @cached_property
     def ended(self) -> Flags:
-        found: Flags = (self.state != STATES.index(ALIVE)) & (self.end != NONE)
-        return found
+        result: Flags = (self.state != STATES.index(ALIVE)) & (self.end != NONE)
+        return result
 
     @cached_property
     def temporary(self) -> Flags:
-        """Released before the call that it was made in ended: of the optimizer, or an operator, or where there are none the op."""
+        """Whether each allocation was released before the end of its call.
+
+        The call is that of the optimizer or operator, or of the op if there are no operators.
+        """
         optimizer, operator = self._around(self.calls.optimizer), self._around(self.calls.operator)
         call = np.where(optimizer != NONE, optimizer, operator)
         if not self.is_training:
             call = self.made_in
-        nesting, ranges = self.held.joined.attribution.nesting, self.held.joined.report.ranges
-        over = np.append(frames.ints(ranges, "end")[nesting.range], 0)[call]
-        found: Flags = (call != NONE) & self.ended & ~self.before & (self.ended_at <= over)
-        return found
+        nesting, ranges = (
+            self.usage.attributed.attribution.nesting,
+            self.usage.attributed.capture.ranges,
+        )
+        call_end = np.append(frames.ints(ranges, "end")[nesting.range], 0)[call]
+        result: Flags = (call != NONE) & self.ended & ~self.before & (self.ended_at <= call_end)
+        return result
 
     @cached_property
     def in_optimizer(self) -> Flags:
-        found: Flags = self._around(self.calls.optimizer) != NONE
-        return found
+        result: Flags = self._around(self.calls.optimizer) != NONE
+        return result
 
     @cached_property
     def ends_in_optimizer(self) -> Flags:
-        found: Flags = np.append(self.calls.optimizer, NONE)[self.ended_in] != NONE
-        return found & self.ended
+        result: Flags = np.append(self.calls.optimizer, NONE)[self.ended_in] != NONE
+        return result & self.ended
 
     @cached_property
     def in_backward(self) -> Flags:
-        found: Flags = np.append(self.calls.backward, False)[self.made_in]
-        return found
+        result: Flags = np.append(self.calls.backward, False)[self.made_in]
+        return result
 
     @cached_property
     def ends_in_backward(self) -> Flags:
@@ -298,116 +328,122 @@ class _Facts:
 
     @cached_property
     def outlives_pass(self) -> Flags:
-        over = self.passes.end_of(self.process, self.made_at)
-        return ~self.ended | (self.ended_at > over)
+        pass_end = self.passes.end_of(self.process, self.made_at)
+        return ~self.ended | (self.ended_at > pass_end)
 
     @cached_property
     def in_forward(self) -> Flags:
-        """Made by an operator outside of the backward pass."""
-        found: Flags = self._around(self.calls.operator) != NONE
-        return found & ~self.in_backward & ~self.in_optimizer
+        """Whether an operator outside of the backward pass made each allocation."""
+        result: Flags = self._around(self.calls.operator) != NONE
+        return result & ~self.in_backward & ~self.in_optimizer
 
     @cached_property
-    def brought(self) -> Flags:
-        """Made by a data loader, or in no module by an operator that brings tensors from elsewhere."""
+    def is_input(self) -> Flags:
+        """Whether a data loader, or a source operator outside of modules, made each allocation."""
         operator = self._around(self.calls.operator)
         source = np.append(self.calls.source, False)[operator]
         module = np.append(self.calls.module, False)[self.made_in]
         loader = np.append(self.calls.loader, False)[self.made_in]
-        found: Flags = loader | (source & ~module & self.in_forward)
-        return found
+        result: Flags = loader | (source & ~module & self.in_forward)
+        return result
 
     @cached_property
     def before_steps(self) -> Flags:
         first, _ = self._first_step
-        found: Flags = (first != NONE) & (self.made_at < first)
-        return found
+        result: Flags = (first != NONE) & (self.made_at < first)
+        return result
 
     @cached_property
     def outlives_first_step(self) -> Flags:
-        _, over = self._first_step
-        return ~self.ended | (self.ended_at > over)
+        _, step_end = self._first_step
+        return ~self.ended | (self.ended_at > step_end)
 
     @cached_property
     def in_last_step(self) -> Flags:
-        steps = self.held.joined.iterations
+        steps = self.usage.attributed.iterations
         last = np.full(len(steps), False)
-        for _, after in steps.by_process():
-            last[after - 1 : after] = True
-        found: Flags = np.append(last, False)[self.step] & (self.step != NONE)
-        return found
+        for _, end_of_process in steps.by_process():
+            last[end_of_process - 1 : end_of_process] = True
+        result: Flags = np.append(last, False)[self.step] & (self.step != NONE)
+        return result
 
     @cached_property
     def _first_step(self) -> tuple[Ints, Ints]:
-        """Return start and end of the first step of the process of each, NONE where there is none."""
-        steps = self.held.joined.iterations
+        """Start and end of the first step of each allocation's process, NONE for none."""
+        steps = self.usage.attributed.iterations
         start, end = np.full(len(self.process), NONE), np.full(len(self.process), NONE)
         for first, last in steps.by_process():
             if last > first:
-                ours = (self.owner[0] == steps.report[first]) & (
+                is_of_process = (self.owner[0] == steps.report[first]) & (
                     self.owner[1] == steps.process[first]
                 )
-                start[ours], end[ours] = steps.start[first], steps.end[first]
+                start[is_of_process], end[is_of_process] = steps.start[first], steps.end[first]
         return start, end
 
     def _around(self, call: Ints) -> Ints:
-        found: Ints = np.append(call, NONE)[self.made_in]
-        return found
+        result: Ints = np.append(call, NONE)[self.made_in]
+        return result
 
 
-# -- How much of each category was allocated, held at the peak, and at most
+# -- Tables
 
 
-def by_category(held: Held) -> pd.DataFrame:
-    """Return one row per process, device, kind of memory and category that is there, in the order of `CATEGORIES`.
+def by_category(usage: MemoryUsage) -> pd.DataFrame:
+    """Return one row per process, device, kind of memory and category in use.
 
-    ``at_peak_bytes`` is what the category held when most was used of all; ``peak_bytes`` its own maximum.
+    Categories are in the order of `CATEGORIES`. ``at_peak_bytes`` is the memory of the category at
+    the overall peak, ``peak_bytes`` its own maximum.
     """
-    found = Categories(held)
-    parts = [_of_group(found, group) for group in range(len(held.events.groups))]
+    categories = Categories(usage)
+    parts = [_categories_of_group(categories, group) for group in range(len(usage.events.groups))]
     table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-    there = np.flatnonzero(table["peak_bytes"] + table["allocations"] + table["at_peak_bytes"] > 0)
-    return table.iloc[there].reset_index(drop=True)
+    rows = np.flatnonzero(table["peak_bytes"] + table["allocations"] + table["at_peak_bytes"] > 0)
+    return table.iloc[rows].reset_index(drop=True)
 
 
-def levels(found: Categories, group: int) -> tuple[Ints, Ints]:
-    """Return the events of a group in order, and what each category held: at first, after each event, at the end.
+def category_levels(categories: Categories, group: int) -> tuple[Ints, Ints]:
+    """Return the events of a group, and the memory per category over time.
 
-    At first is what is known to have been allocated before the capture.
+    The levels are those at first (known to have been allocated before the capture), after each
+    event, and at the end.
     """
-    held, many = found.held, len(CATEGORIES)
-    rows = np.flatnonzero(held.group == group)
-    change = np.zeros((len(rows) + 2, many), np.int64)
-    np.add.at(change, (np.arange(1, len(rows) + 1), found.of_event[rows]), held.change[rows])
-    taken = held.lost[held.group[held.lost] == group]  # which end where their address is taken
-    at = np.searchsorted(rows, held.pairs.next[taken]) + 1
-    np.add.at(change, (at, found.of_event[taken]), -held.size[taken])
-    before = rows[held.pairs.before[rows] | held.events.is_held[rows]]
-    base = sums(found.of_event[before], held.size[before], many)
-    base[found.untold] += held.base[group] - base.sum()
+    usage, size = categories.usage, len(CATEGORIES)
+    rows = np.flatnonzero(usage.group == group)
+    change = np.zeros((len(rows) + 2, size), np.int64)
+    np.add.at(change, (np.arange(1, len(rows) + 1), categories.of_event[rows]), usage.change[rows])
+    lost = usage.lost[
+        usage.group[usage.lost] == group
+    ]  # they end when their address is allocated again
+    position = np.searchsorted(rows, usage.pairs.next[lost]) + 1
+    np.add.at(change, (position, categories.of_event[lost]), -usage.size[lost])
+    earlier = rows[usage.pairs.before[rows] | usage.events.is_held[rows]]
+    base = sums(categories.of_event[earlier], usage.size[earlier], size)
+    base[categories.unreported] += usage.base[group] - base.sum()
     change[0] = base
     return rows, np.cumsum(change, axis=0)
 
 
-def _of_group(found: Categories, group: int) -> pd.DataFrame:
-    held, many = found.held, len(CATEGORIES)
-    rows, level = levels(found, group)
-    shown = np.concatenate(([held.joined.chosen is None], held.counted[rows], [False]))
-    at = int(peaks(held, held.used)[group])
-    place = int(np.searchsorted(rows, at)) + 1 if at != NONE else 0
-    if shown[0] and held.base[group] >= held.used[at]:
-        place = 0
-    made = rows[held.is_made[rows] & held.counted[rows]]
-    of = found.of_event[made]
+def _categories_of_group(categories: Categories, group: int) -> pd.DataFrame:
+    usage, size = categories.usage, len(CATEGORIES)
+    rows, level = category_levels(categories, group)
+    is_selected = np.concatenate(
+        ([usage.attributed.selection is None], usage.counted[rows], [False])
+    )
+    peak_event = int(peak_events(usage, usage.used)[group])
+    row_at_peak = int(np.searchsorted(rows, peak_event)) + 1 if peak_event != NONE else 0
+    if is_selected[0] and usage.base[group] >= usage.used[peak_event]:
+        row_at_peak = 0
+    allocations = rows[usage.is_made[rows] & usage.counted[rows]]
+    category = categories.of_event[allocations]
     return pd.DataFrame(
         {
             "category": texts(CATEGORIES),
-            **held.places(np.full(many, group)),
-            "allocations": counts(of, many),
-            "allocated_bytes": sums(of, held.size[made], many),
-            "at_peak_bytes": level[place],
-            "share": ratio(level[place], np.full(many, level[place].sum())),
-            "peak_bytes": level[shown].max(axis=0, initial=0),
+            **usage.places(np.full(size, group)),
+            "allocations": counts(category, size),
+            "allocated_bytes": sums(category, usage.size[allocations], size),
+            "at_peak_bytes": level[row_at_peak],
+            "share": ratio(level[row_at_peak], np.full(size, level[row_at_peak].sum())),
+            "peak_bytes": level[is_selected].max(axis=0, initial=0),
             "end_bytes": level[-1],
         }
     )

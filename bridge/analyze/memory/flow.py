@@ -1,34 +1,149 @@
-"""Where memory was over time: a rectangle per allocation, time by address; many small ones as one."""
+"""Compute the plots of memory over time: stacked areas by category, and a rectangle per allocation.
+
+Long series are thinned so that no peak is lost.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import counts, highest, lowest, sums
-from bridge.analyze.memory.groups import in_order, summary
-from bridge.analyze.memory.ops import BEFORE, STATES, lives
-from bridge.analyze.memory.usage import BEFORE_CAPTURE, NO_OP, Held
-from bridge.join.arrays import NONE, Ints, by, number, runs, unions
+from bridge.analyze.memory.categories import CATEGORIES, Categories, category_levels
+from bridge.analyze.memory.groups import groups_by_peak, summary
+from bridge.analyze.memory.ops import BEFORE_START, STATES, lifetimes
+from bridge.analyze.memory.usage import BEFORE_CAPTURE, NO_OP, MemoryUsage
+from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges, unions
 from importers import frames
 
-MOST_PANELS = 4
-MOST = 12_000  # rectangles of single allocations in a panel; and as many of several at most
-ACROSS, UP = 400, 200  # the finest places by which small ones are put together
-MOST_POINTS = 1_000  # of the curve
-COLORED = 9  # ops with a colour of their own
-OTHER, EARLIER = COLORED, COLORED + 1
+# -- Stacked areas by category
+
+
+MAX_PANELS = 4
+MAX_TIMES = 1_500  # bins of a panel with many events, two rows each
 
 
 @dataclass(frozen=True)
-class Panel:
-    """The memory of a process, device and kind. Times in ns since the first event of the report.
+class AreaPanel:
+    """The memory of a process, device and kind; times are in ns since the capture's first event.
 
-    ``tiles``: start, end (ns), low, high (bytes, in the address space without what was never used), address,
-    bytes, count (of allocations in it), op (a text), color (place in `Flow.ops`), lifetime (ns).
-    ``curve``: time and used, the highest of many.
+    ``level`` has a row per time and a column per category of `CATEGORIES`: bytes from that time on.
+    ``reserved`` has the reserved bytes, -1 where unknown.
+    """
+
+    title: str
+    start: int
+    end: int
+    time: Ints
+    level: Ints
+    reserved: Ints
+    peak: int
+    peak_bytes: int
+    peak_op: str
+
+    @cached_property
+    def total_bytes(self) -> Ints:
+        """Bytes of all categories per time."""
+        total: Ints = self.level.sum(axis=1)
+        return total
+
+
+@dataclass(frozen=True)
+class StackedAreas:
+    """The panels, highest peaks first; ``left`` is the number of panels left out."""
+
+    source: tuple[str, ...]
+    panels: tuple[AreaPanel, ...]
+    left: int
+    epoch_ns: int
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The names of the columns of the panels."""
+        return CATEGORIES
+
+
+def stacked_areas(usage: MemoryUsage, *, thin: bool = True) -> StackedAreas:
+    """Return the stacked areas of the selected time; ``thin`` limits the rows of a panel."""
+    categories, table = Categories(usage), summary(usage)
+    facts = usage.attributed.capture.facts
+    groups = groups_by_peak(usage)[:MAX_PANELS]
+    panels = tuple(
+        _areas_panel(categories, group, table.iloc[nth].to_dict(), thin=thin)
+        for nth, group in enumerate(groups)
+    )
+    epoch = facts[0].epoch_ns
+    return StackedAreas(
+        usage.attributed.capture.source,
+        panels,
+        len(table) - len(panels),
+        epoch + usage.attributed.capture.began if epoch > 0 else usage.attributed.capture.began,
+    )
+
+
+def _areas_panel(
+    categories: Categories, group: int, row: dict[object, object], *, thin: bool
+) -> AreaPanel:
+    usage = categories.usage
+    rows, level = category_levels(categories, group)
+    counted = usage.counted[rows]
+    time = usage.since_start(rows)
+    times = time[counted]
+    start = 0 if usage.attributed.selection is None else int(times.min(initial=0))
+    end = max(int(times.max(initial=0)) + 1, start + 1)
+    inside = np.flatnonzero(counted)
+    first = int(inside[0]) if len(inside) else 0
+    time = np.append(start, time[inside])
+    level = np.concatenate((level[first : first + 1], level[1:-1][inside]))
+    reserved = np.append(NONE, usage.reserved[rows][inside])
+    drawn_rows = _thinned(time, level, end) if thin else np.arange(len(time))
+    peak = int(level.sum(axis=1).argmax())
+    gpu = "" if row["device"] == NONE else f" of GPU {row['device']}"
+    return AreaPanel(
+        title=f"{row['memory']} memory{gpu}, process {row['pid']}",
+        start=start,
+        end=end,
+        time=time[drawn_rows],
+        level=level[drawn_rows],
+        reserved=reserved[drawn_rows],
+        peak=int(time[peak]),
+        peak_bytes=int(level[peak].sum()),
+        peak_op=str(row["peak_op"]),
+    )
+
+
+def _thinned(time: Ints, level: Ints, end: int) -> Ints:
+    """Return the rows to draw: the highest and last of each bin, and the maxima of categories."""
+    if len(time) <= MAX_TIMES:
+        return np.arange(len(time))
+    total = level.sum(axis=1)
+    place = ((time - time[0]) / max(1, end - time[0]) * (MAX_TIMES // 2)).astype(np.int64)
+    order = order_by(place, -total)
+    edges = run_edges(place)
+    highest_rows = order[run_edges(place[order])[:-1]]
+    return np.unique(np.concatenate(([0], highest_rows, edges[1:] - 1, level.argmax(axis=0))))
+
+
+# -- A rectangle per allocation
+
+
+MAX_RECTANGLES = 12_000  # of single allocations in a panel, and as many of merged ones
+MAX_ACROSS, MAX_UP = 400, 200  # finest grid for merging small tiles
+MAX_POINTS = 1_000  # of a curve
+COLORED_OPS = 9  # ops with a colour of their own
+OTHER_COLOR, BEFORE_COLOR = COLORED_OPS, COLORED_OPS + 1
+
+
+@dataclass(frozen=True)
+class FlowPanel:
+    """The memory of a process, device and kind; times are in ns since the capture's first event.
+
+    ``tiles`` has the columns start, end (ns), low, high (bytes, in the address space without unused
+    parts), address, bytes, count (of allocations), op (text), color (position in `Flow.ops`) and
+    lifetime (ns). ``curve`` has time and used bytes, thinned to the maxima.
     """
 
     title: str
@@ -45,16 +160,19 @@ class Panel:
 
 @dataclass(frozen=True)
 class Flow:
-    """The panels, those with the highest peaks first; ``ops`` have the colours 0, 1 …; ``left`` panels are left out."""
+    """The panels, highest peaks first, and the ops with a colour.
+
+    ``ops`` have the colours 0, 1 and so on; ``left`` is the number of panels left out.
+    """
 
     source: tuple[str, ...]
-    panels: tuple[Panel, ...]
+    panels: tuple[FlowPanel, ...]
     ops: tuple[str, ...]
     left: int
 
     @property
-    def said(self) -> str:
-        """What is drawn, in a line."""
+    def description(self) -> str:
+        """The line that describes the plot."""
         shown = sum(int(panel.tiles["count"].sum()) for panel in self.panels)
         grouped = sum(panel.grouped for panel in self.panels)
         more = f", the {grouped} least of them put together with neighbours" if grouped else ""
@@ -66,43 +184,49 @@ class Flow:
         return f"{shown} allocations{more}{left}"
 
 
-def flow(held: Held) -> Flow:
-    """Return what is drawn of the allocations of the time looked at."""
-    first, end, state = lives(held)
-    counted = np.append(held.counted, False)
+def flow(usage: MemoryUsage) -> Flow:
+    """Return the rectangles of the allocations in the selected time."""
+    first, end, state = lifetimes(usage)
+    counted = np.append(usage.counted, False)
     rows = np.flatnonzero(counted[first] | counted[end])
     first, end, state = first[rows], end[rows], state[rows]
-    told = np.where(first == NONE, end, first)
-    began = held.joined.report.began
-    seen = held.events.time[held.counted]
-    span = (int(seen.min()) - began, int(seen.max()) - began + 1) if len(seen) else (0, 1)
-    time = held.events.time - began
+    described = np.where(first == NONE, end, first)
+    start_of_capture = usage.attributed.capture.began
+    times = usage.events.time[usage.counted]
+    span = (
+        (int(times.min()) - start_of_capture, int(times.max()) - start_of_capture + 1)
+        if len(times)
+        else (0, 1)
+    )
+    time = usage.events.time - start_of_capture
     start = np.where(first == NONE, span[0], np.append(time, 0)[first])
     stop = np.where(end == NONE, span[1], np.append(time, 0)[end])
     tiles = pd.DataFrame(
         {
-            "group": held.group[told],
+            "group": usage.group[described],
             "start": np.clip(start, *span),
             "end": np.clip(stop, *span),
-            "address": frames.ints(held.joined.report.memory, "address")[held.events.row[told]],
-            "bytes": held.size[told],
-            "code": np.where(state == STATES.index(BEFORE), NONE - 1, held.op_of(first)),
+            "address": frames.ints(usage.attributed.capture.memory, "address")[
+                usage.events.row[described]
+            ],
+            "bytes": usage.size[described],
+            "code": np.where(state == STATES.index(BEFORE_START), NONE - 1, usage.op_of(first)),
             "lifetime": stop - start,
         }
     )
-    color, ops = _colors(held, tiles)
+    color, ops = _colors(usage, tiles)
     tiles["color"] = color
-    table = summary(held)
-    shown = table.head(MOST_PANELS)
-    groups = in_order(held)
+    table = summary(usage)
+    listed = table.head(MAX_PANELS)
+    groups = groups_by_peak(usage)
     panels = tuple(
-        _panel(held, tiles, groups[nth], shown.iloc[nth], span) for nth in range(len(shown))
+        _panel(usage, tiles, groups[nth], listed.iloc[nth], span) for nth in range(len(listed))
     )
-    return Flow(held.joined.report.source, panels, ops, len(table) - len(shown))
+    return Flow(usage.attributed.capture.source, panels, ops, len(table) - len(listed))
 
 
-def _colors(held: Held, tiles: pd.DataFrame) -> tuple[Ints, tuple[str, ...]]:
-    """Give the ops that hold most bytes for longest a colour each."""
+def _colors(usage: MemoryUsage, tiles: pd.DataFrame) -> tuple[Ints, tuple[str, ...]]:
+    """Assign colours to the ops with the largest product of bytes and lifetime."""
     code = tiles["code"].to_numpy()
     pair, distinct = pd.factorize(code)
     area = np.zeros(len(distinct))
@@ -110,36 +234,36 @@ def _colors(held: Held, tiles: pd.DataFrame) -> tuple[Ints, tuple[str, ...]]:
     area[distinct < NONE] = -1.0
     order = np.argsort(-area, kind="stable")
     ranked = [n for n in order.tolist() if distinct[n] >= NONE]
-    place = np.full(len(distinct), OTHER)
-    place[ranked[:COLORED]] = np.arange(min(COLORED, len(ranked)))
-    place[distinct < NONE] = EARLIER
-    names = [_name(held, int(distinct[n])) for n in ranked[:COLORED]]
+    place = np.full(len(distinct), OTHER_COLOR)
+    place[ranked[:COLORED_OPS]] = np.arange(min(COLORED_OPS, len(ranked)))
+    place[distinct < NONE] = BEFORE_COLOR
+    names = [_op_name(usage, int(distinct[n])) for n in ranked[:COLORED_OPS]]
     return place[pair], tuple(names)
 
 
-def _name(held: Held, code: int) -> str:
-    return BEFORE_CAPTURE if code < NONE else NO_OP if code == NONE else held.joined.ops[code]
+def _op_name(usage: MemoryUsage, code: int) -> str:
+    return BEFORE_CAPTURE if code < NONE else NO_OP if code == NONE else usage.attributed.ops[code]
 
 
 def _panel(
-    held: Held, tiles: pd.DataFrame, group: int, row: pd.Series, span: tuple[int, int]
-) -> Panel:
-    ours = tiles[tiles["group"] == group].reset_index(drop=True)
-    low, height = _places(ours["address"].to_numpy(), ours["bytes"].to_numpy())
-    ours = ours.assign(low=low, high=low + ours["bytes"].to_numpy(), count=1)
-    small = _small(ours)
-    together = _together(ours.iloc[small], span, height)
-    alone = np.setdiff1d(np.arange(len(ours)), small)
-    drawn = pd.concat([ours.iloc[alone], together], ignore_index=True)
-    drawn = drawn.assign(op=[_name(held, code) for code in drawn["code"].tolist()])
+    usage: MemoryUsage, tiles: pd.DataFrame, group: int, row: pd.Series, span: tuple[int, int]
+) -> FlowPanel:
+    own_tiles = tiles[tiles["group"] == group].reset_index(drop=True)
+    low, height = _compact_addresses(own_tiles["address"].to_numpy(), own_tiles["bytes"].to_numpy())
+    own_tiles = own_tiles.assign(low=low, high=low + own_tiles["bytes"].to_numpy(), count=1)
+    small = _smallest(own_tiles)
+    merged = _merge_tiles(own_tiles.iloc[small], span, height)
+    single = np.setdiff1d(np.arange(len(own_tiles)), small)
+    all_tiles = pd.concat([own_tiles.iloc[single], merged], ignore_index=True)
+    all_tiles = all_tiles.assign(op=[_op_name(usage, code) for code in all_tiles["code"].tolist()])
     gpu = "" if row["device"] == NONE else f" of GPU {row['device']}"
-    return Panel(
+    return FlowPanel(
         title=f"{row['memory']} memory{gpu}, process {row['pid']}",
         start=span[0],
         end=max(span[1], span[0] + 1),
         height=max(1, height),
-        tiles=drawn,
-        curve=_curve(held, group, span),
+        tiles=all_tiles,
+        curve=_curve(usage, group, span),
         peak_ns=int(row["peak_ns"]) if row["peak_ns"] != NONE else span[0],
         peak_bytes=int(row["peak_bytes"]),
         peak_op=str(row["peak_op"]),
@@ -147,8 +271,8 @@ def _panel(
     )
 
 
-def _places(address: Ints, size: Ints) -> tuple[Ints, int]:
-    """Return where each allocation lies when what was never used of the address space is left out, and its length."""
+def _compact_addresses(address: Ints, size: Ints) -> tuple[Ints, int]:
+    """Return addresses without unused parts of the address space, and the length of the rest."""
     zero = np.zeros(len(address), np.int64)
     _, start, end = unions(zero, address, address + np.maximum(size, 1))
     if not len(start):
@@ -158,26 +282,28 @@ def _places(address: Ints, size: Ints) -> tuple[Ints, int]:
     return before[block] + address - start[block], int((end - start).sum())
 
 
-def _small(tiles: pd.DataFrame) -> Ints:
-    """Return the allocations that hold least for shortest, those beyond `MOST`."""
-    if len(tiles) <= MOST:
+def _smallest(tiles: pd.DataFrame) -> Ints:
+    """Return the allocations beyond `MAX_RECTANGLES`, those with the smallest area."""
+    if len(tiles) <= MAX_RECTANGLES:
         return np.empty(0, np.int64)
     length = (tiles["end"] - tiles["start"]).to_numpy().astype(float)
-    return np.sort(np.argsort(-(length + 1) * tiles["bytes"].to_numpy(), kind="stable")[MOST:])
+    return np.sort(
+        np.argsort(-(length + 1) * tiles["bytes"].to_numpy(), kind="stable")[MAX_RECTANGLES:]
+    )
 
 
-def _together(tiles: pd.DataFrame, span: tuple[int, int], height: int) -> pd.DataFrame:
-    """Put together what begins, ends and lies in one place, of places so coarse that there are few."""
-    across, up = ACROSS, UP
+def _merge_tiles(tiles: pd.DataFrame, span: tuple[int, int], height: int) -> pd.DataFrame:
+    """Merge tiles in the same grid cells; the grid is made coarser until there are few."""
+    across, up = MAX_ACROSS, MAX_UP
     while len(tiles):
-        place, distinct = _placed(tiles, span, height, across, up)
-        if len(distinct) <= MOST or across <= 1:
-            return _boxes(tiles, place, distinct)
+        place, distinct = _grid_cells(tiles, span, height, across, up)
+        if len(distinct) <= MAX_RECTANGLES or across <= 1:
+            return _bounding_tiles(tiles, place, distinct)
         across, up = across // 2, max(1, up // 2)
     return tiles
 
 
-def _placed(
+def _grid_cells(
     tiles: pd.DataFrame, span: tuple[int, int], height: int, across: int, up: int
 ) -> tuple[Ints, Ints]:
     length = max(1, span[1] - span[0])
@@ -186,30 +312,30 @@ def _placed(
         for c in ("start", "end")
     )
     low = (tiles["low"].to_numpy() / max(1, height) * up).astype(np.int64)
-    return number(start, end, low)
+    return number_groups(start, end, low)
 
 
-def _boxes(tiles: pd.DataFrame, place: Ints, distinct: Ints) -> pd.DataFrame:
-    """Return one tile around those of each place; its op is that of its largest allocation."""
+def _bounding_tiles(tiles: pd.DataFrame, place: Ints, distinct: Ints) -> pd.DataFrame:
+    """Return one tile around those of each cell; its op is that of its largest allocation."""
     groups = len(distinct)
     size = tiles["bytes"].to_numpy()
-    order = by(place, -size)
-    first = order[runs(place[order])[:-1]]
+    order = order_by(place, -size)
+    first = order[run_edges(place[order])[:-1]]
     ends = {c: highest(place, tiles[c].to_numpy(), groups) for c in ("end", "high", "lifetime")}
     starts = {c: lowest(place, tiles[c].to_numpy(), groups) for c in ("start", "low", "address")}
-    rest = {c: tiles[c].to_numpy()[first] for c in ("group", "code", "color")}
+    copied = {c: tiles[c].to_numpy()[first] for c in ("group", "code", "color")}
     total = {"bytes": sums(place, size, groups), "count": counts(place, groups)}
-    return pd.DataFrame({**rest, **starts, **ends, **total})
+    return pd.DataFrame({**copied, **starts, **ends, **total})
 
 
-def _curve(held: Held, group: int, span: tuple[int, int]) -> pd.DataFrame:
-    """Return what was used over time; of many events the highest of each stretch."""
-    rows = np.flatnonzero(held.counted & (held.group == group))
-    time, used = held.since_start(rows), held.used[rows]
-    place = ((time - span[0]) / max(1, span[1] - span[0]) * MOST_POINTS).astype(np.int64)
-    if len(rows) > MOST_POINTS:
-        order = by(place, -used)
-        kept = np.sort(order[runs(place[order])[:-1]])
-        kept = np.union1d(kept, [len(rows) - 1])
-        time, used = time[kept], used[kept]
+def _curve(usage: MemoryUsage, group: int, span: tuple[int, int]) -> pd.DataFrame:
+    """Return the used bytes over time; long series are thinned to the maximum of each bin."""
+    rows = np.flatnonzero(usage.counted & (usage.group == group))
+    time, used = usage.since_start(rows), usage.used[rows]
+    place = ((time - span[0]) / max(1, span[1] - span[0]) * MAX_POINTS).astype(np.int64)
+    if len(rows) > MAX_POINTS:
+        order = order_by(place, -used)
+        selected = np.sort(order[run_edges(place[order])[:-1]])
+        selected = np.union1d(selected, [len(rows) - 1])
+        time, used = time[selected], used[selected]
     return pd.DataFrame({"time": time, "used": used})

@@ -1,4 +1,4 @@
-"""What each op allocated and released, itself and with all under it, and how much more was used while it ran."""
+"""Make tables of memory per op, path, step and allocation."""
 
 from __future__ import annotations
 
@@ -7,156 +7,167 @@ import pandas as pd
 
 from bridge.analyze.calltree import stacks
 from bridge.analyze.groups import counts, highest, ratio, sums, texts
-from bridge.analyze.memory.groups import alive, peaks
-from bridge.analyze.memory.usage import BEFORE_CAPTURE, NO_OP, Held
-from bridge.join.arrays import NONE, Flags, Ints, by, number, runs
+from bridge.analyze.memory.groups import alive_events, peak_events
+from bridge.analyze.memory.usage import BEFORE_CAPTURE, NO_OP, MemoryUsage
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from importers import frames
 from importers.frames import MISSING
 
-# -- The greatest value among stretches of a column, many at once
+# -- Maxima of intervals
 
 
-def highest_within(values: Ints, first: Ints, last: Ints) -> Ints:
-    """Return the greatest of ``values[first:last]`` of each stretch, none of which is empty.
+def range_maxima(values: Ints, first: Ints, last: Ints) -> Ints:
+    """Return the maximum of ``values[first:last]`` for each interval, none of which is empty.
 
-    Maxima of 1, 2, 4 … neighbours are made in turn; two of one length cover any stretch.
+    Maxima over 1, 2, 4 … neighbours are computed in turn; two of them cover any interval.
     """
-    found = np.empty(len(first), np.int64)
+    result = np.empty(len(first), np.int64)
     length = last - first
-    level = np.frexp(length)[1] - 1  # the greatest power of two in it
+    level = np.frexp(length)[1] - 1  # logarithm of the largest power of two that fits
     maxima, width = values, 1
     for power in range(int(level.max(initial=-1)) + 1):
         rows = np.flatnonzero(level == power)
-        found[rows] = np.maximum(maxima[first[rows]], maxima[last[rows] - width])
+        result[rows] = np.maximum(maxima[first[rows]], maxima[last[rows] - width])
         maxima = np.maximum(maxima[:-width], maxima[width:]) if len(maxima) > width else maxima
         width *= 2
-    return found
+    return result
 
 
-# -- What was alive at the peak by the path of ops that allocated it: itself, and with everything under it
+# -- Memory at the peak by path
 
 
-def by_scope(held: Held) -> pd.DataFrame:
-    """Return one row per process, device, kind of memory and path under which anything was alive at the peak.
+def by_scope(usage: MemoryUsage) -> pd.DataFrame:
+    """Return one row per process, device, kind and path with anything alive at the peak.
 
-    ``bytes`` are of what was allocated in the innermost op of the path, ``total_bytes`` also of what was under
-    it. What had been allocated before the capture is a row of its own.
+    ``bytes`` were allocated in the innermost op of the path, ``total_bytes`` also under it. What
+    was allocated before the capture has a row of its own.
     """
-    rows, left, rest = alive(held)
-    names = [*held.joined.node_path[1], NO_OP, BEFORE_CAPTURE]
-    own, under, path = _on_paths(held, rows, len(names) - 2)
-    group, size = held.group[rows], held.size[rows]
-    keys = (group, own), (group[under], path), (left, np.full(len(left), len(names) - 1))
-    pairs = np.concatenate([of * len(names) + code for of, code in keys])
-    distinct, place = np.unique(pairs, return_inverse=True)
-    self_of, total_of, rest_of = np.split(place, np.cumsum([len(of) for of, _ in keys[:2]]))
-    of, code = np.divmod(distinct, len(names))
-    many = len(distinct)
-    more, unknown = sums(rest_of, rest, many), counts(rest_of, many) > 0
-    total = sums(total_of, size[under], many) + more
-    whole = np.append(held.used, 0)[peaks(held, held.used)][of]
+    rows, earlier, earlier_bytes = alive_events(usage)
+    names = [*usage.attributed.node_path[1], NO_OP, BEFORE_CAPTURE]
+    own_path, event_row, path = _path_rows(usage, rows, len(names) - 2)
+    group, size = usage.group[rows], usage.size[rows]
+    group_paths = (
+        (group, own_path),
+        (group[event_row], path),
+        (earlier, np.full(len(earlier), len(names) - 1)),
+    )
+    pairs = np.concatenate([group_of_row * len(names) + code for group_of_row, code in group_paths])
+    distinct, inverse = np.unique(pairs, return_inverse=True)
+    self_row, total_row, earlier_row = np.split(
+        inverse, np.cumsum([len(group_of_row) for group_of_row, _ in group_paths[:2]])
+    )
+    group_of_row, code = np.divmod(distinct, len(names))
+    group_count = len(distinct)
+    earlier_total, is_unknown = (
+        sums(earlier_row, earlier_bytes, group_count),
+        counts(earlier_row, group_count) > 0,
+    )
+    total = sums(total_row, size[event_row], group_count) + earlier_total
+    peak_bytes = np.append(usage.used, 0)[peak_events(usage, usage.used)][group_of_row]
     table = pd.DataFrame(
         {
             "path": texts(names)[code],
-            **held.places(of),
-            "count": np.where(unknown, MISSING, counts(self_of, many)),
-            "bytes": sums(self_of, size, many) + more,
-            "total_count": np.where(unknown, MISSING, counts(total_of, many)),
+            **usage.places(group_of_row),
+            "count": np.where(is_unknown, MISSING, counts(self_row, group_count)),
+            "bytes": sums(self_row, size, group_count) + earlier_total,
+            "total_count": np.where(is_unknown, MISSING, counts(total_row, group_count)),
             "total_bytes": total,
-            "share": ratio(total, whole),
+            "share": ratio(total, peak_bytes),
         }
     )
-    return table.iloc[by(-whole, of, -total, code)].reset_index(drop=True)
+    return table.iloc[order_by(-peak_bytes, group_of_row, -total, code)].reset_index(drop=True)
 
 
-def _on_paths(held: Held, rows: Ints, no_op: int) -> tuple[Ints, Ints, Ints]:
-    """Return the path of each event, and (place, path) of every path above it, its own included."""
-    code, _ = held.joined.node_path
-    node = held.events.node[rows]
-    at, nodes = stacks(held.joined.attribution.nesting, node)
-    bare = np.flatnonzero(node == NONE)
-    under = np.concatenate((at, bare))
-    path = np.concatenate((code[nodes], np.full(len(bare), no_op)))
+def _path_rows(usage: MemoryUsage, rows: Ints, no_op: int) -> tuple[Ints, Ints, Ints]:
+    """Return the path of each event, and (event, path) for the path and all paths above it."""
+    code, _ = usage.attributed.node_path
+    node = usage.events.node[rows]
+    rows_of_nodes, nodes = stacks(usage.attributed.attribution.nesting, node)
+    without_op = np.flatnonzero(node == NONE)
+    under = np.concatenate((rows_of_nodes, without_op))
+    path = np.concatenate((code[nodes], np.full(len(without_op), no_op)))
     return np.append(code, no_op)[node], under, path
 
 
-# -- What each step allocated, and what of it outlived the step: a leak grows by the same every step
+# -- Memory by step; a leak grows by the same amount in every step
 
 
-LATER = 2  # steps
+DEFAULT_LATER = 2  # steps until the later check
 
 
-def by_step(held: Held, later: int = LATER) -> pd.DataFrame:
-    """Return one row per step, process, device and kind of memory, in their order.
+def by_step(usage: MemoryUsage, later: int = DEFAULT_LATER) -> pd.DataFrame:
+    """Return one row per step, process, device and kind of memory, in this order.
 
-    ``kept_bytes`` is what was allocated in the step and alive at its end, ``later_bytes`` of that what still
-    was at the end of the step so many later; -1 where there is none.
+    ``kept_bytes`` were allocated in the step and alive at its end, ``later_bytes`` are those still
+    alive at the end of the step ``later`` steps on; -1 if there is no such step.
     """
-    steps, events = held.joined.iterations, held.events
-    table, groups = held.joined.report.memory, events.row[events.groups]
+    steps, events = usage.attributed.iterations, usage.events
+    table, groups = usage.attributed.capture.memory, events.row[events.groups]
     owner = [frames.ints(table, c)[groups] for c in ("report", "process")]
     parts = []
-    there = np.unique(
-        held.group
-    )  # a release may be of another kind than its allocation, which counts
-    for group in there.tolist():  # a turn per process, device and kind
-        ours = np.flatnonzero(
+    rows = np.unique(usage.group)  # the kind of an allocation counts, not that of its release
+    for group in rows.tolist():  # one iteration per process, device and kind
+        steps_of_group = np.flatnonzero(
             (steps.report == owner[0][group]) & (steps.process == owner[1][group])
         )
-        ours = ours[np.isin(ours, events.step[held.counted])]
-        if len(ours):
-            parts.append(_of_group(held, group, ours, later))
+        steps_of_group = steps_of_group[np.isin(steps_of_group, events.step[usage.counted])]
+        if len(steps_of_group):
+            parts.append(_steps_of_group(usage, group, steps_of_group, later))
     if not parts:
         return pd.DataFrame({"step": np.empty(0, np.int64)})
     return pd.concat(parts, ignore_index=True)
 
 
-def _of_group(held: Held, group: int, ours: Ints, later: int) -> pd.DataFrame:
-    steps, events = held.joined.iterations, held.events
-    rows = np.flatnonzero(held.group == group)
-    time, level = events.time[rows], held.used[rows]
-    place = np.searchsorted(ours, events.step[rows])
-    inside = np.append(ours, NONE)[place] == events.step[rows]
+def _steps_of_group(
+    usage: MemoryUsage, group: int, steps_of_group: Ints, later: int
+) -> pd.DataFrame:
+    steps, events = usage.attributed.iterations, usage.events
+    rows = np.flatnonzero(usage.group == group)
+    time, level = events.time[rows], usage.used[rows]
+    step_row = np.searchsorted(steps_of_group, events.step[rows])
+    inside = np.append(steps_of_group, NONE)[step_row] == events.step[rows]
     release = events.is_release[rows]
-    size, count = held.size[rows], len(ours)
-    given, back = inside & held.is_made[rows], inside & release
-    allocated, released = (sums(place[f], size[f], count) for f in (given, back))
-    first, last = (np.searchsorted(time, c[ours]) for c in (steps.start, steps.end))
-    around = np.concatenate((held.base[[group]], level))  # around[n] is held before event n
-    ended = _ends(held, rows[given])
-    until = steps.end[ours]
-    after = np.append(until, MISSING)[np.minimum(np.arange(count) + later, count)]
-    kept = ended >= until[place[given]]
-    kept_later = (ended >= after[place[given]]) & kept
-    end_of = sums(place[given][kept_later], size[given][kept_later], count)
+    size, count = usage.size[rows], len(steps_of_group)
+    is_allocated, is_released = inside & usage.is_made[rows], inside & release
+    allocated, released = (sums(step_row[f], size[f], count) for f in (is_allocated, is_released))
+    first, last = (np.searchsorted(time, c[steps_of_group]) for c in (steps.start, steps.end))
+    around = np.concatenate((usage.base[[group]], level))  # around[n] is the level before event n
+    end_time = _end_times(usage, rows[is_allocated])
+    step_end = steps.end[steps_of_group]
+    later_end = np.append(step_end, MISSING)[np.minimum(np.arange(count) + later, count)]
+    is_kept = end_time >= step_end[step_row[is_allocated]]
+    is_kept_later = (end_time >= later_end[step_row[is_allocated]]) & is_kept
+    later_bytes = sums(
+        step_row[is_allocated][is_kept_later], size[is_allocated][is_kept_later], count
+    )
     return pd.DataFrame(
         {
-            "step": steps.number[ours],
-            **held.places(np.full(count, group)),
-            "allocations": counts(place[given], count),
-            "releases": counts(place[back], count),
+            "step": steps.number[steps_of_group],
+            **usage.places(np.full(count, group)),
+            "allocations": counts(step_row[is_allocated], count),
+            "releases": counts(step_row[is_released], count),
             "allocated_bytes": allocated,
             "released_bytes": released,
             "net_bytes": allocated - released,
-            "peak_bytes": highest_within(around, first, last + 1),
+            "peak_bytes": range_maxima(around, first, last + 1),
             "end_bytes": around[last],
-            "kept_bytes": sums(place[given][kept], size[given][kept], count),
-            "later_bytes": np.where(after == MISSING, MISSING, end_of),
+            "kept_bytes": sums(step_row[is_allocated][is_kept], size[is_allocated][is_kept], count),
+            "later_bytes": np.where(later_end == MISSING, MISSING, later_bytes),
         }
     )
 
 
-def _ends(held: Held, rows: Ints) -> Ints:
-    """Return when each allocation ended; of what stays, the end of time."""
-    pairs = held.pairs
+def _end_times(usage: MemoryUsage, rows: Ints) -> Ints:
+    """Return the end of each allocation; the maximum of int64 if it was not released."""
+    pairs = usage.pairs
     end = np.where(pairs.partner[rows] != NONE, pairs.partner[rows], pairs.next[rows])
-    return np.append(held.events.time, np.iinfo(np.int64).max)[end]
+    return np.append(usage.events.time, np.iinfo(np.int64).max)[end]
 
 
-# -- A row per allocation: how large, of which op, from when to when
+# -- Allocations
 
 
-STATES = RELEASED, ALIVE, BEFORE, TAKEN = (
+STATES = RELEASED, ALIVE, BEFORE_START, NOT_RECORDED = (
     "released",
     "alive at the end",
     "before the capture",
@@ -164,94 +175,103 @@ STATES = RELEASED, ALIVE, BEFORE, TAKEN = (
 )
 
 
-def lives(held: Held) -> tuple[Ints, Ints, Ints]:
-    """Return the events that begin and end each allocation (NONE for none), and its place in `STATES`.
+def lifetimes(usage: MemoryUsage) -> tuple[Ints, Ints, Ints]:
+    """Return the first and last event of each allocation (NONE for none), and its state.
 
-    What was allocated before the capture begins with nothing, or with what tells of it. In order of what
-    begins them, those last.
+    The state is a position in `STATES`. What was allocated before the capture begins with no event,
+    or with one that reports it; allocations without a first event come last.
     """
-    events, pairs = held.events, held.pairs
-    first, before = np.flatnonzero(held.begins), np.flatnonzero(pairs.before)
+    events, pairs = usage.events, usage.pairs
+    first, earlier_releases = np.flatnonzero(usage.begins), np.flatnonzero(pairs.before)
     end = np.where(pairs.partner[first] != NONE, pairs.partner[first], pairs.next[first])
     state = np.where(end == NONE, STATES.index(ALIVE), STATES.index(RELEASED))
-    state = np.where(pairs.next[first] != NONE, STATES.index(TAKEN), state)
-    state = np.where(events.is_held[first], STATES.index(BEFORE), state)
+    state = np.where(pairs.next[first] != NONE, STATES.index(NOT_RECORDED), state)
+    state = np.where(events.is_held[first], STATES.index(BEFORE_START), state)
     return (
-        np.concatenate((first, np.full(len(before), NONE))),
-        np.concatenate((end, before)),
-        np.concatenate((state, np.full(len(before), STATES.index(BEFORE)))),
+        np.concatenate((first, np.full(len(earlier_releases), NONE))),
+        np.concatenate((end, earlier_releases)),
+        np.concatenate((state, np.full(len(earlier_releases), STATES.index(BEFORE_START)))),
     )
 
 
-def by_allocation(held: Held) -> pd.DataFrame:
-    """Return one row per allocation that was made or released in the time looked at, the largest first."""
-    first, end, state = lives(held)
-    counted = np.append(held.counted, False)
-    rows = np.flatnonzero(counted[first] | (counted[end] & (state != STATES.index(TAKEN))))
+def by_allocation(usage: MemoryUsage) -> pd.DataFrame:
+    """Return one row per allocation made or released in the selected time, largest first."""
+    first, end, state = lifetimes(usage)
+    counted = np.append(usage.counted, False)
+    rows = np.flatnonzero(counted[first] | (counted[end] & (state != STATES.index(NOT_RECORDED))))
     first, end, state = first[rows], end[rows], state[rows]
-    told = np.where(first == NONE, end, first)  # the event that says where and how large
-    table, row = held.joined.report.memory, held.events.row[told]
-    start = _times(held, np.where(state == STATES.index(BEFORE), NONE, first))
-    stop = _times(held, end)
+    described = np.where(first == NONE, end, first)  # the event with place and size
+    table, row = usage.attributed.capture.memory, usage.events.row[described]
+    start = _times(usage, np.where(state == STATES.index(BEFORE_START), NONE, first))
+    stop = _times(usage, end)
     unknown = (start == MISSING) | (stop == MISSING)
-    found = pd.DataFrame(
+    result = pd.DataFrame(
         {
-            "op": np.where(first == NONE, texts([BEFORE_CAPTURE]), held.op_names(first)),
-            **held.places(held.group[told]),
-            "bytes": held.size[told],
+            "op": np.where(first == NONE, texts([BEFORE_CAPTURE]), usage.op_names(first)),
+            **usage.places(usage.group[described]),
+            "bytes": usage.size[described],
             "address": frames.ints(table, "address")[row],
             "start_ns": start,
             "end_ns": stop,
             "lifetime_ns": np.where(unknown, MISSING, stop - start),
-            "step": np.where(first == NONE, MISSING, held.steps(first)),
+            "step": np.where(first == NONE, MISSING, usage.steps(first)),
             "released_by": np.where(
-                (end == NONE) | (state == STATES.index(TAKEN)), texts([""]), held.op_names(end)
+                (end == NONE) | (state == STATES.index(NOT_RECORDED)),
+                texts([""]),
+                usage.op_names(end),
             ),
             "state": texts(STATES)[state],
             "name": texts([*table["name"].cat.categories, ""])[frames.codes(table["name"])[row]],
         }
     )
-    order = by(-held.size[told], held.events.time[told])
-    return found.iloc[order].reset_index(drop=True)
+    order = order_by(-usage.size[described], usage.events.time[described])
+    return result.iloc[order].reset_index(drop=True)
 
 
-def _times(held: Held, rows: Ints) -> Ints:
+def _times(usage: MemoryUsage, rows: Ints) -> Ints:
     return np.where(
-        rows == NONE, MISSING, np.append(held.events.time, 0)[rows] - held.joined.report.began
+        rows == NONE,
+        MISSING,
+        np.append(usage.events.time, 0)[rows] - usage.attributed.capture.began,
     )
 
 
-# -- What each op allocated and released, itself and with all under it, and how much more was used while it ran
+# -- Memory by op
 
 
-def by_op(held: Held) -> pd.DataFrame:
-    """Return one row per op and kind of memory, of all processes and devices; the one that allocates most first.
+def by_op(usage: MemoryUsage) -> pd.DataFrame:
+    """Return one row per op and kind of memory, over all processes and devices.
 
-    ``peak_bytes`` is the most by which memory of a process, device and kind rose above what it was when a
-    call of the op began, until that call ended.
+    The op that allocates most comes first. ``peak_bytes`` is the maximum rise of the memory of a
+    process, device and kind during a call of the op above its level at the start of the call.
     """
-    rows = np.flatnonzero(held.counted & ~held.events.is_level)
-    row, op = _on_stacks(held, rows)
-    call_op, call_kind, rise = rises(held, rows)
+    rows = np.flatnonzero(usage.counted & ~usage.events.is_level)
+    row, op = _op_rows(usage, rows)
+    call_op, call_kind, rise = call_rises(usage, rows)
     kinds = len(frames.MEMORY_KINDS)
     pairs = [
-        _pair(held.op_of(rows), held.kind_of(held.group[rows]), kinds),
-        _pair(op, held.kind_of(held.group[row]), kinds),
+        _pair(usage.op_of(rows), usage.kind_of(usage.group[rows]), kinds),
+        _pair(op, usage.kind_of(usage.group[row]), kinds),
         _pair(call_op, call_kind, kinds),
     ]
     distinct, code = np.unique(np.concatenate(pairs), return_inverse=True)
-    own, total, call = np.split(code.astype(np.int64), np.cumsum([len(p) for p in pairs[:-1]]))
+    own_row, total_row, call_row = np.split(
+        code.astype(np.int64), np.cumsum([len(p) for p in pairs[:-1]])
+    )
     ops, kind = np.divmod(distinct, kinds)
     groups = len(distinct)
     table = pd.DataFrame(
         {
-            "op": texts([NO_OP, *held.joined.ops])[ops],
+            "op": texts([NO_OP, *usage.attributed.ops])[ops],
             "memory": texts(frames.MEMORY_KINDS)[kind],
-            **_sums(held, rows, own, groups),
-            "left_bytes": _left(held, rows, own, groups),
-            **{f"total_{c}": v for c, v in _sums(held, row, total, groups).items()},
-            "largest_bytes": _largest(held, rows, own, groups),
-            "peak_bytes": highest(call, rise, groups, empty=0),
+            **_allocation_columns(usage, rows, own_row, groups),
+            "left_bytes": _left_bytes(usage, rows, own_row, groups),
+            **{
+                f"total_{c}": v
+                for c, v in _allocation_columns(usage, row, total_row, groups).items()
+            },
+            "largest_bytes": _largest_allocations(usage, rows, own_row, groups),
+            "peak_bytes": highest(call_row, rise, groups, empty=0),
         }
     )
     order = np.lexsort((distinct, -table["total_allocated_bytes"], -table["allocated_bytes"]))
@@ -262,13 +282,15 @@ def _pair(op: Ints, kind: Ints, kinds: int) -> Ints:
     return (op + 1) * kinds + kind
 
 
-def _sums(held: Held, rows: Ints, group: Ints, groups: int) -> dict[str, Ints]:
-    release, size = held.events.is_release[rows], held.size[rows]
-    made = held.is_made[rows]
-    allocated = sums(group[made], size[made], groups)
+def _allocation_columns(
+    usage: MemoryUsage, rows: Ints, group: Ints, groups: int
+) -> dict[str, Ints]:
+    release, size = usage.events.is_release[rows], usage.size[rows]
+    is_made = usage.is_made[rows]
+    allocated = sums(group[is_made], size[is_made], groups)
     released = sums(group[release], size[release], groups)
     return {
-        "allocations": counts(group[made], groups),
+        "allocations": counts(group[is_made], groups),
         "releases": counts(group[release], groups),
         "allocated_bytes": allocated,
         "released_bytes": released,
@@ -276,61 +298,61 @@ def _sums(held: Held, rows: Ints, group: Ints, groups: int) -> dict[str, Ints]:
     }
 
 
-def _left(held: Held, rows: Ints, group: Ints, groups: int) -> Ints:
-    """Return what was allocated and is still there at the end of the capture."""
-    left = stays(held)[rows]
-    return sums(group[left], held.size[rows[left]], groups)
+def _left_bytes(usage: MemoryUsage, rows: Ints, group: Ints, groups: int) -> Ints:
+    """Return the bytes that were allocated and are still alive at the end of the capture."""
+    is_left = is_never_released(usage)[rows]
+    return sums(group[is_left], usage.size[rows[is_left]], groups)
 
 
-def stays(held: Held) -> Flags:
-    """Tell which events allocate what nothing releases."""
-    pairs = held.pairs
-    found: Flags = held.is_made & (pairs.partner == NONE) & (pairs.next == NONE)
-    return found
+def is_never_released(usage: MemoryUsage) -> Flags:
+    """Return whether each event is an allocation that is never released."""
+    pairs = usage.pairs
+    result: Flags = usage.is_made & (pairs.partner == NONE) & (pairs.next == NONE)
+    return result
 
 
-def _largest(held: Held, rows: Ints, group: Ints, groups: int) -> Ints:
-    first = held.is_made[rows]
-    return highest(group[first], held.size[rows[first]], groups, empty=0)
+def _largest_allocations(usage: MemoryUsage, rows: Ints, group: Ints, groups: int) -> Ints:
+    first = usage.is_made[rows]
+    return highest(group[first], usage.size[rows[first]], groups, empty=0)
 
 
-def _on_stacks(held: Held, rows: Ints) -> tuple[Ints, Ints]:
-    """Return (event, op) for every op above each event, its own included, once each; NONE for none."""
-    node = held.events.node[rows]
-    at, nodes = stacks(held.joined.attribution.nesting, node)
-    op = held.joined.node_op[nodes]
-    _, once = number(rows[at], op)
-    bare = rows[node == NONE]
-    return np.concatenate((rows[at][once], bare)), np.concatenate(
-        (op[once], np.full(len(bare), NONE))
+def _op_rows(usage: MemoryUsage, rows: Ints) -> tuple[Ints, Ints]:
+    """Return (event, op) for each distinct op on the stack of each event; NONE for no op."""
+    node = usage.events.node[rows]
+    rows_of_nodes, nodes = stacks(usage.attributed.attribution.nesting, node)
+    op = usage.attributed.node_op[nodes]
+    _, first = number_groups(rows[rows_of_nodes], op)
+    without_op = rows[node == NONE]
+    return np.concatenate((rows[rows_of_nodes][first], without_op)), np.concatenate(
+        (op[first], np.full(len(without_op), NONE))
     )
 
 
-def rises(held: Held, rows: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return op, kind of memory and rise of every call and group of which one of these events is under the call.
+def call_rises(usage: MemoryUsage, rows: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return op, kind of memory and rise for each call and group with one of these events.
 
-    A rise is the most that the group held while the call was open, on whatever thread, above what it
-    held when the call began.
+    The rise is the maximum of the group's memory while the call was open, on any thread, above its
+    level at the start of the call.
     """
-    joined, ranges = held.joined, held.joined.report.ranges
-    at, nodes = stacks(joined.attribution.nesting, held.events.node[rows])
-    of, group = joined.attribution.nesting.range[nodes], held.group[rows[at]]
-    _, once = number(group, of)
-    of, group = of[once], group[once]
-    start, end = (frames.ints(ranges, c)[of] for c in ("start", "end"))
-    rise = np.zeros(len(of), np.int64)
-    order = by(held.group, np.arange(len(held.group))) if len(held.group) else held.group
-    level = held.used[order]
-    edges = runs(group)
+    attributed, ranges = usage.attributed, usage.attributed.capture.ranges
+    rows_of_nodes, nodes = stacks(attributed.attribution.nesting, usage.events.node[rows])
+    range_row, group = attributed.attribution.nesting.range[nodes], usage.group[rows[rows_of_nodes]]
+    _, first_rows = number_groups(group, range_row)
+    range_row, group = range_row[first_rows], group[first_rows]
+    start, end = (frames.ints(ranges, c)[range_row] for c in ("start", "end"))
+    rise = np.zeros(len(range_row), np.int64)
+    order = order_by(usage.group, np.arange(len(usage.group))) if len(usage.group) else usage.group
+    level = usage.used[order]
+    edges = run_edges(group)
     slices = np.searchsorted(
-        held.group[order], np.stack((group[edges[:-1]], group[edges[:-1]] + 1))
+        usage.group[order], np.stack((group[edges[:-1]], group[edges[:-1]] + 1))
     )
-    for nth, (a, b) in enumerate(slices.T.tolist()):  # a turn per group
-        calls = np.arange(edges[nth], edges[nth + 1])
-        time = held.events.time[order[a:b]]
+    for number, (a, b) in enumerate(slices.T.tolist()):  # one iteration per group
+        calls = np.arange(edges[number], edges[number + 1])
+        time = usage.events.time[order[a:b]]
         first = a + np.searchsorted(time, start[calls], side="left")
         last = a + np.searchsorted(time, end[calls], side="left")
         calls, first, last = (c[last > first] for c in (calls, first, last))
-        before = np.where(first > a, level[first - 1], held.base[group[calls]])
-        rise[calls] = np.maximum(highest_within(level, first, last) - before, 0)
-    return joined.op[of], held.kind_of(group), rise
+        start_level = np.where(first > a, level[first - 1], usage.base[group[calls]])
+        rise[calls] = np.maximum(range_maxima(level, first, last) - start_level, 0)
+    return attributed.op[range_row], usage.kind_of(group), rise

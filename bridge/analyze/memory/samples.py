@@ -1,7 +1,7 @@
-"""What samples of memory tell: of each device the peaks, with the op and the step in which they were seen.
+"""Analyse samples of memory: the peaks of each device, with the op and step of the sample.
 
-Samples are counters of the domain `memory`: ``cuda:0 allocated``, ``cuda:0 reserved``, ``host resident``. Between
-two samples nothing is known, so a peak is at least what is said.
+Samples are counters of the domain `memory` such as ``cuda:0 allocated``, ``cuda:0 reserved`` and
+``host resident``. Memory between two samples is unknown, so a peak is a lower bound.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import counts, highest, ratio, texts
-from bridge.analyze.memory.usage import NAMES, NO_OP, PID_BITS, open_on
-from bridge.join.arrays import NONE, Flags, Ints, by, number
-from bridge.join.attributed import Attributed
+from bridge.analyze.memory.usage import NAMES, NO_OP, PID_BITS, innermost_open
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
+from bridge.join.attributed import AttributedCapture
 from importers import frames
 from importers.frames import COUNTER
 
@@ -27,33 +27,52 @@ USED = ("allocated", "resident", "in use")
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of a report in order of process, device and time: used bytes, and reserved ones, -1 where none were told."""
+    """The samples of a capture by process, device and time: used and reserved bytes.
 
-    joined: Attributed
-    row: Ints  # of `marks`: where used memory was told
+    Reserved bytes are -1 where they were not sampled.
+    """
+
+    attributed: AttributedCapture
+    row: Ints  # of `marks`, with used memory
     device: Ints  # code of `devices`
     devices: tuple[str, ...]
     used: Ints
     reserved: Ints
 
     @classmethod
-    def of(cls, joined: Attributed) -> Samples:
-        """Take them from a report; a sample of reserved memory goes with that of used memory just before it."""
-        marks = joined.report.marks
-        kind, device, devices = _kinds(joined)
+    def of(cls, attributed: AttributedCapture) -> Samples:
+        """Return the samples of a capture.
+
+        A sample of reserved memory belongs to the sample of used memory just before it.
+        """
+        marks = attributed.capture.marks
+        kind, device, devices = _parse_marks(attributed)
         rows = np.flatnonzero(kind != NONE)
         keys = [frames.ints(marks, c)[rows] for c in ("report", "process", "thread")]
-        order = rows[by(*keys, device[rows], frames.ints(marks, "time")[rows])]
+        order = rows[order_by(*keys, device[rows], frames.ints(marks, "time")[rows])]
         value, is_used = frames.ints(marks, "payload")[order], kind[order] == 0
-        at = np.flatnonzero(is_used)
-        after = np.minimum(at + 1, max(0, len(order) - 1))
-        same = ~is_used[after] & (device[order][after] == device[order][at]) if len(at) else at
-        reserved = np.where(same, value[after], NONE) if len(at) else at
-        own = order[at]
-        where = [frames.ints(marks, c)[own] for c in ("report", "process")]
-        in_time = by(*where, device[own], frames.ints(marks, "time")[own])
-        own, used, reserved = own[in_time], value[at][in_time], reserved[in_time]
-        return cls(joined, own, device[own], devices, used, reserved)
+        used_positions = np.flatnonzero(is_used)
+        next_position = np.minimum(used_positions + 1, max(0, len(order) - 1))
+        has_reserved = (
+            ~is_used[next_position]
+            & (device[order][next_position] == device[order][used_positions])
+            if len(used_positions)
+            else used_positions
+        )
+        reserved = (
+            np.where(has_reserved, value[next_position], NONE)
+            if len(used_positions)
+            else used_positions
+        )
+        used_rows = order[used_positions]
+        row_keys = [frames.ints(marks, c)[used_rows] for c in ("report", "process")]
+        sorted_order = order_by(*row_keys, device[used_rows], frames.ints(marks, "time")[used_rows])
+        used_rows, used, reserved = (
+            used_rows[sorted_order],
+            value[used_positions][sorted_order],
+            reserved[sorted_order],
+        )
+        return cls(attributed, used_rows, device[used_rows], devices, used, reserved)
 
     def __len__(self) -> int:
         return len(self.row)
@@ -61,28 +80,28 @@ class Samples:
     @cached_property
     def op(self) -> Ints:
         """The code of the op in which each sample was taken, NONE for none."""
-        marks = self.joined.report.marks
-        node = open_on(self.joined, marks, self.row, self.time)
-        found: Ints = np.append(self.joined.node_op, NONE)[node]
-        return found
+        marks = self.attributed.capture.marks
+        node = innermost_open(self.attributed, marks, self.row, self.time)
+        result: Ints = np.append(self.attributed.node_op, NONE)[node]
+        return result
 
     @cached_property
     def step(self) -> Ints:
         """The number of the step in which each sample was taken, NONE for none."""
-        marks, iterations = self.joined.report.marks, self.joined.iterations
+        marks, iterations = self.attributed.capture.marks, self.attributed.iterations
         report, process = (frames.ints(marks, c)[self.row] for c in ("report", "process"))
         at: Ints = np.append(iterations.number, NONE)[iterations.at(report, process, self.time)]
         return at
 
     @cached_property
     def time(self) -> Ints:
-        """When each was taken, in ns of the report's clock."""
-        return frames.ints(self.joined.report.marks, "time")[self.row]
+        """The time of each sample in ns, by the clock of its file."""
+        return frames.ints(self.attributed.capture.marks, "time")[self.row]
 
 
 def by_sample(samples: Samples) -> pd.DataFrame:
-    """Return one row per sample, numbered within its device in order of time; reserved is -1 where no one says it."""
-    _, first = number(*_places(samples))
+    """Return one row per sample, numbered per device in time order; -1 is unknown."""
+    _, first = number_groups(*_device_keys(samples))
     starts = np.sort(first) if len(first) else first
     since = (
         np.arange(len(samples))
@@ -91,9 +110,9 @@ def by_sample(samples: Samples) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "trace": since,
-            "time_ns": samples.time - samples.joined.report.began,
-            **_where(samples, np.arange(len(samples))),
-            "op": _ops(samples, samples.op),
+            "time_ns": samples.time - samples.attributed.capture.began,
+            **_device_columns(samples, np.arange(len(samples))),
+            "op": _op_names(samples, samples.op),
             "step": samples.step,
             "used_bytes": samples.used,
             "reserved_bytes": samples.reserved,
@@ -101,13 +120,13 @@ def by_sample(samples: Samples) -> pd.DataFrame:
     )
 
 
-def by_op(samples: Samples) -> pd.DataFrame:
-    """Return one row per op and device: how many samples, and the most used and reserved that they saw."""
-    group, first = number(samples.op, *_places(samples))
+def samples_by_op(samples: Samples) -> pd.DataFrame:
+    """Return one row per op and device: number of samples, maximum used and reserved bytes."""
+    group, first = number_groups(samples.op, *_device_keys(samples))
     table = pd.DataFrame(
         {
-            "op": _ops(samples, samples.op[first]),
-            **_where(samples, first),
+            "op": _op_names(samples, samples.op[first]),
+            **_device_columns(samples, first),
             "samples": counts(group, len(first)),
             "peak_bytes": highest(group, samples.used, len(first)),
             "peak_reserved_bytes": highest(group, samples.reserved, len(first)),
@@ -116,77 +135,83 @@ def by_op(samples: Samples) -> pd.DataFrame:
     return table.sort_values(["peak_bytes", "op"], ascending=[False, True], ignore_index=True)
 
 
-def peaks(samples: Samples) -> pd.DataFrame:
-    """Return one row per process and device, the highest peak first: the peak of used and of reserved memory.
+def sample_peaks(samples: Samples) -> pd.DataFrame:
+    """Return one row per process and device with the peaks of used and reserved memory.
 
-    Each is its own maximum, the first of equal ones, with its time, op and step; fragmentation is the share of the
-    peak reserved that was not used then.
+    The highest peak comes first. Each peak is the first maximum of its own, with time, op and step.
+    ``fragmentation`` is the share of the reserved peak that was unused then.
     """
-    group, first = number(*_places(samples))
+    group, first = number_groups(*_device_keys(samples))
     used, reserved = (
         _highest(group, level, len(first)) for level in (samples.used, samples.reserved)
     )
-    told = samples.reserved[reserved] != NONE
-    unused = 1 - ratio(samples.used[reserved], np.where(told, samples.reserved[reserved], 1))
+    is_known = samples.reserved[reserved] != NONE
+    unused = 1 - ratio(samples.used[reserved], np.where(is_known, samples.reserved[reserved], 1))
     table = pd.DataFrame(
         {
-            **_where(samples, first),
+            **_device_columns(samples, first),
             "samples": counts(group, len(first)),
             "peak_bytes": samples.used[used],
-            **_when(samples, "peak", used, np.ones(len(first), bool)),
+            **_peak_columns(samples, "peak", used, np.ones(len(first), bool)),
             "peak_reserved_bytes": samples.reserved[reserved],
-            **_when(samples, "reserved", reserved, told),
-            "fragmentation": np.where(told, unused, NONE),
+            **_peak_columns(samples, "reserved", reserved, is_known),
+            "fragmentation": np.where(is_known, unused, NONE),
         }
     )
     return table.sort_values("peak_bytes", ascending=False, ignore_index=True, kind="stable")
 
 
 def _highest(group: Ints, level: Ints, groups: int) -> Ints:
-    """Return the first row of each group that has its greatest value."""
-    order = by(group, -level)
+    """Return the first row of each group with its maximum."""
+    order = order_by(group, -level)
     return order[np.searchsorted(group[order], np.arange(groups))]
 
 
-def _places(samples: Samples) -> list[Ints]:
-    marks = samples.joined.report.marks
+def _device_keys(samples: Samples) -> list[Ints]:
+    marks = samples.attributed.capture.marks
     return [*(frames.ints(marks, c)[samples.row] for c in ("report", "process")), samples.device]
 
 
-def _where(samples: Samples, rows: Ints) -> dict[str, Ints | NAMES]:
-    process = frames.ints(samples.joined.report.marks, "process")[samples.row[rows]]
+def _device_columns(samples: Samples, rows: Ints) -> dict[str, Ints | NAMES]:
+    process = frames.ints(samples.attributed.capture.marks, "process")[samples.row[rows]]
     names = texts([*samples.devices])
     return {"pid": process >> PID_BITS & PID, "device": names[samples.device[rows]]}
 
 
-def _when(samples: Samples, what: str, rows: Ints, told: Flags) -> dict[str, Ints | NAMES]:
-    time = samples.time[rows] - samples.joined.report.began
+def _peak_columns(
+    samples: Samples, prefix: str, rows: Ints, is_known: Flags
+) -> dict[str, Ints | NAMES]:
+    time = samples.time[rows] - samples.attributed.capture.began
     return {
-        f"{what}_ns": np.where(told, time, NONE),
-        f"{what}_op": np.where(told, _ops(samples, samples.op[rows]), ""),
-        f"{what}_step": np.where(told, samples.step[rows], NONE),
+        f"{prefix}_ns": np.where(is_known, time, NONE),
+        f"{prefix}_op": np.where(is_known, _op_names(samples, samples.op[rows]), ""),
+        f"{prefix}_step": np.where(is_known, samples.step[rows], NONE),
     }
 
 
-def _ops(samples: Samples, op: Ints) -> NAMES:
-    return texts([*samples.joined.ops, NO_OP])[op]
+def _op_names(samples: Samples, op: Ints) -> NAMES:
+    return texts([*samples.attributed.ops, NO_OP])[op]
 
 
-def _kinds(joined: Attributed) -> tuple[Ints, Ints, tuple[str, ...]]:
-    """Return of each mark 0 (used), 1 (reserved) or NONE, and the code of its device; and the devices."""
-    marks = joined.report.marks
-    names = [_kind(name) for name in marks["name"].cat.categories]
+def _parse_marks(attributed: AttributedCapture) -> tuple[Ints, Ints, tuple[str, ...]]:
+    """Return of each mark 0 (used), 1 (reserved) or NONE, and its device; then all devices."""
+    marks = attributed.capture.marks
+    names = [_parse_name(name) for name in marks["name"].cat.categories]
     devices = tuple(sorted({device for kind, device in names if kind != NONE}))
-    at = {device: code for code, device in enumerate(devices)}
-    of_domain = np.array([*(n == DOMAIN for n in marks["domain_name"].cat.categories), False])
+    code_of_device = {device: code for code, device in enumerate(devices)}
+    is_memory_domain = np.array(
+        [*(n == DOMAIN for n in marks["domain_name"].cat.categories), False]
+    )
     name, domain = frames.codes(marks["name"]), frames.codes(marks["domain_name"])
     kind = np.array([*(kind for kind, _ in names), NONE], np.int64)[name]
-    device = np.array([*(at.get(device, NONE) for _, device in names), NONE], np.int64)[name]
-    return np.where(of_domain[domain], kind, NONE), device, devices
+    device = np.array([*(code_of_device.get(device, NONE) for _, device in names), NONE], np.int64)[
+        name
+    ]
+    return np.where(is_memory_domain[domain], kind, NONE), device, devices
 
 
-def _kind(name: str) -> tuple[int, str]:
-    """Return what a counter's name says: 0 or 1 and the device, NONE and '' for another one."""
+def _parse_name(name: str) -> tuple[int, str]:
+    """Return kind and device in the name of a counter, NONE and '' for other counters."""
     text = name.removeprefix(COUNTER)
     for kind, words in enumerate((USED, (RESERVED,))):
         for word in words:

@@ -1,1 +1,1 @@
-"""Metrics that Nsight Compute measured of kernels, as columns of tables, and what its rules say."""
+"""Metrics of kernels measured by Nsight Compute, as columns of tables, and results of its rules."""

@@ -1,4 +1,4 @@
-"""Metrics as columns of a table: of each row those of its kernels, added up as each metric says."""
+"""Add metrics of Nsight Compute to tables, and make the table of its rules."""
 
 from __future__ import annotations
 
@@ -9,104 +9,130 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.groups import Floats, counts, sums, texts
-from bridge.analyze.metrics.values import LEAST, MATCH, MEAN, MOST, SUM, SURE, Measured, wanted
-from bridge.analyze.names import KERNEL_NAMES, named
-from bridge.analyze.tables import events
+from bridge.analyze.metrics.values import (
+    MATCH,
+    MATCH_LEVELS,
+    MAX,
+    MEAN,
+    MIN,
+    SUM,
+    MetricValues,
+    select_metrics,
+)
+from bridge.analyze.names import name_codes
 from bridge.analyze.tables.breakdown import DIMENSIONS
-from bridge.analyze.tables.dimensions import kernel, together
-from bridge.analyze.tables.views import ACTIVITIES, RANGES, VIEWS, dimensions_of, rows_of
-from bridge.join.arrays import NONE, Flags, Ints, number
-from bridge.join.attributed import Attributed
+from bridge.analyze.tables.dimensions import activity_events, combine, kernel
+from bridge.analyze.tables.views import ACTIVITIES, RANGES, VIEWS, dimensions_of, rows_of_dimensions
+from bridge.join.arrays import NONE, Flags, Ints, number_groups
+from bridge.join.attributed import AttributedCapture
 from importers import frames
-from importers.report import Report
+from importers.capture import Capture
 
-OF_VIEWS = {"op": ("op",), "kernel": ("kernel",), "op-kernel": ("op", "kernel")}
+DIMENSIONS_OF_VIEW = {"op": ("op",), "kernel": ("kernel",), "op-kernel": ("op", "kernel")}
 MISSING = -1.0
-EXACT = 2.0**53  # integers below are exact as floats
+MAX_EXACT = 2.0**53  # integers up to here are exact as floats
 
 
-def checked(by: str, *, inclusive: bool = False) -> tuple[str, ...]:
-    """Return the dimensions of a table that can have metrics; ValueError, in words for the user, for another."""
+def metric_dimensions(by: str, *, inclusive: bool = False) -> tuple[str, ...]:
+    """Return the dimensions of a table to which metrics can be added.
+
+    Raises ValueError with a message for the user for other tables.
+    """
     if inclusive:
         raise ValueError("metrics are of the innermost op: leave out --inclusive")
-    if by in VIEWS and by not in OF_VIEWS:
+    if by in VIEWS and by not in DIMENSIONS_OF_VIEW:
         raise ValueError(
-            f"no metrics for view {by!r}: only for {', '.join(OF_VIEWS)}, and dimensions"
+            f"no metrics for view {by!r}: only for {', '.join(DIMENSIONS_OF_VIEW)}, and dimensions"
         )
-    dimensions = OF_VIEWS.get(by) or dimensions_of(by)
-    if rows_of(dimensions) not in (RANGES, ACTIVITIES):
+    dimensions = DIMENSIONS_OF_VIEW.get(by) or dimensions_of(by)
+    if rows_of_dimensions(dimensions) not in (RANGES, ACTIVITIES):
         raise ValueError(
             "no metrics by API call: Nsight Compute does not say which launched a kernel"
         )
     return dimensions
 
 
-def beside(
-    joined: Attributed, found: pd.DataFrame, by: str, names: Sequence[str], kernel_names: str
+def add_metric_columns(
+    attributed: AttributedCapture,
+    result: pd.DataFrame,
+    by: str,
+    names: Sequence[str],
+    kernel_names: str,
 ) -> pd.DataFrame:
-    """Return a table with a column per metric, of the kernels that each row's own are.
+    """Return a table with a column per metric, over the kernels of each row.
 
-    Of an op that are those it launched itself. -1 and '' where none of them was measured.
+    The kernels of an op are those that it launched itself. The value is -1 or '' where none was
+    measured.
     """
-    dimensions = checked(by)
-    made = {**DIMENSIONS, "kernel": kernel(kernel_names)}
-    rows = np.flatnonzero(joined.counted & known(joined.report))
-    coded = together(
-        [made[name](joined, [events.of_activities(joined, rows)]) for name in dimensions]
+    dimensions = metric_dimensions(by)
+    dimension_of = {**DIMENSIONS, "kernel": kernel(kernel_names)}
+    rows = np.flatnonzero(attributed.counted & has_metrics(attributed.capture))
+    codes = combine(
+        [dimension_of[name](attributed, [activity_events(attributed, rows)]) for name in dimensions]
     )
-    there = coded.codes[0] != NONE
-    labels = pd.DataFrame(dict(coded.labels))
-    shared = [c for c in labels.columns if c in found.columns]
-    same, distinct = pd.factorize(pd.MultiIndex.from_frame(labels[shared]))
-    group = same[coded.codes[0][there]].astype(np.int64)
-    figures = _figures(joined, rows[there], group, len(distinct), names)
-    place = distinct.get_indexer(pd.MultiIndex.from_frame(found[shared]))
-    table = found.assign(**{name: _at(column, place) for name, column in figures.items()})
-    table.attrs["units"] = units(joined.report, names)
+    has_row = codes.codes[0] != NONE
+    labels = pd.DataFrame(dict(codes.labels))
+    common = [c for c in labels.columns if c in result.columns]
+    keys = pd.MultiIndex.from_frame(labels[common])
+    distinct = keys.drop_duplicates()  # pandas 2.2 cannot factorize an index without rows
+    row_code = distinct.get_indexer(keys)
+    group = row_code[codes.codes[0][has_row]].astype(np.int64)
+    columns = _metric_columns(attributed, rows[has_row], group, len(distinct), names)
+    position = distinct.get_indexer(pd.MultiIndex.from_frame(result[common]))
+    table = result.assign(**{name: _take(column, position) for name, column in columns.items()})
+    table.attrs["units"] = units(attributed.capture, names)
     return table
 
 
-def known(report: Report) -> NDArray[np.bool_]:
-    """Tell of which activities anything was measured."""
-    found: NDArray[np.bool_] = report.metrics.of != NONE
-    return found if len(found) else np.zeros(len(report.activities), bool)
+def has_metrics(capture: Capture) -> NDArray[np.bool_]:
+    """Return whether each activity has metrics."""
+    result: NDArray[np.bool_] = capture.metrics.of != NONE
+    return result if len(result) else np.zeros(len(capture.activities), bool)
 
 
-def _at(column: NDArray[np.generic], place: Ints) -> NDArray[np.generic]:
-    none = "" if column.dtype == object else MISSING
-    padded: NDArray[np.generic] = np.append(column, np.array([none], column.dtype))[place]
+def _take(column: NDArray[np.generic], rows: Ints) -> NDArray[np.generic]:
+    missing = "" if column.dtype == object else MISSING
+    padded: NDArray[np.generic] = np.append(column, np.array([missing], column.dtype))[rows]
     return padded
 
 
-def _figures(
-    joined: Attributed, rows: Ints, group: Ints, groups: int, names: Sequence[str]
+def _metric_columns(
+    attributed: AttributedCapture, rows: Ints, group: Ints, groups: int, names: Sequence[str]
 ) -> Mapping[str, NDArray[np.generic]]:
-    metrics = joined.report.metrics
-    own = [name for name in names if name != MATCH]
-    found: dict[str, NDArray[np.generic]] = {}
-    kernels, weight = metrics.of[rows], joined.duration[rows].astype(np.float64)
-    for name, one in zip(own, wanted(joined.report, own), strict=True):
-        if one.texts is not None:
-            found[name] = _said(one.texts[kernels], group, groups)
+    metrics = attributed.capture.metrics
+    metric_names = [name for name in names if name != MATCH]
+    result: dict[str, NDArray[np.generic]] = {}
+    kernels, weight = metrics.of[rows], attributed.duration[rows].astype(np.float64)
+    for name, metric in zip(
+        metric_names, select_metrics(attributed.capture, metric_names), strict=True
+    ):
+        if metric.texts is not None:
+            result[name] = _common_texts(metric.texts[kernels], group, groups)
         else:
-            found[name] = _added(one, one.numbers[kernels], weight, group, groups)
+            result[name] = _aggregated(metric, metric.numbers[kernels], weight, group, groups)
     if MATCH in names:
         sure = metrics.sure if len(metrics.sure) else np.zeros(len(metrics.of), np.int64)
-        least = np.full(groups, NONE)
-        np.maximum.at(least, group, sure[rows])
-        found[MATCH] = texts([*SURE, ""])[least]
-    return {name: found[name] for name in names}
+        least_certain = np.full(groups, NONE)
+        np.maximum.at(least_certain, group, sure[rows])
+        result[MATCH] = texts([*MATCH_LEVELS, ""])[least_certain]
+    return {name: result[name] for name in names}
 
 
-def _added(
-    one: Measured, numbers: Floats, weight: Floats, group: Ints, groups: int
+def _aggregated(
+    metric: MetricValues, numbers: Floats, weight: Floats, group: Ints, groups: int
 ) -> NDArray[np.generic]:
-    """Return a number per group of those that are known, -1 where none is; counts as integers."""
-    there = ~np.isnan(numbers)
-    total = HOW[one.how](group[there], numbers[there], weight[there], groups)
-    found = np.where(counts(group[there], groups) > 0, total, MISSING)
-    whole = one.how != MEAN and bool((found == np.floor(found)).all())
-    return found.astype(np.int64) if whole and np.abs(found).max(initial=0) < EXACT else found
+    """Return the aggregated metric per group, -1 where it is unknown; counts are integers."""
+    is_known = ~np.isnan(numbers)
+    total = AGGREGATIONS[metric.aggregation](
+        group[is_known], numbers[is_known], weight[is_known], groups
+    )
+    result = np.where(counts(group[is_known], groups) > 0, total, MISSING)
+    is_count = metric.aggregation != MEAN and bool((result == np.floor(result)).all())
+    return (
+        result.astype(np.int64)
+        if is_count and np.abs(result).max(initial=0) < MAX_EXACT
+        else result
+    )
 
 
 def _sum(group: Ints, numbers: Floats, _weight: Floats, groups: int) -> Floats:
@@ -114,87 +140,94 @@ def _sum(group: Ints, numbers: Floats, _weight: Floats, groups: int) -> Floats:
 
 
 def _mean(group: Ints, numbers: Floats, weight: Floats, groups: int) -> Floats:
-    """Return the mean by the kernels' time; of those without a time, each counts alike."""
-    timed = np.bincount(group, weight, groups)[group] > 0
-    weight = np.where(timed, weight, 1.0)
-    whole = np.bincount(group, weight, groups)
-    added = np.bincount(group, weight * numbers, groups)
-    mean = np.divide(added, whole, out=np.zeros(groups), where=whole > 0)
-    return np.where(_same(group, numbers, groups), _greatest(group, numbers, weight, groups), mean)
-
-
-def _same(group: Ints, numbers: Floats, groups: int) -> NDArray[np.bool_]:
-    """Tell which groups have one value alone, which no rounding shall touch."""
-    nothing = np.zeros(0)
-    return np.asarray(
-        _greatest(group, numbers, nothing, groups) == _least(group, numbers, nothing, groups)
+    """Return the mean weighted by time; kernels of a group without times have equal weights."""
+    has_time = np.bincount(group, weight, groups)[group] > 0
+    weight = np.where(has_time, weight, 1.0)
+    total_weight = np.bincount(group, weight, groups)
+    weighted_sum = np.bincount(group, weight * numbers, groups)
+    mean = np.divide(weighted_sum, total_weight, out=np.zeros(groups), where=total_weight > 0)
+    return np.where(
+        _is_constant(group, numbers, groups), _maximum(group, numbers, weight, groups), mean
     )
 
 
-def _greatest(group: Ints, numbers: Floats, _weight: Floats, groups: int) -> Floats:
-    found = np.full(groups, -np.inf)
-    np.maximum.at(found, group, numbers)
-    return found
+def _is_constant(group: Ints, numbers: Floats, groups: int) -> NDArray[np.bool_]:
+    """Return whether each group has a single value, which rounding must not change."""
+    no_weight = np.zeros(0)
+    return np.asarray(
+        _maximum(group, numbers, no_weight, groups) == _minimum(group, numbers, no_weight, groups)
+    )
 
 
-def _least(group: Ints, numbers: Floats, _weight: Floats, groups: int) -> Floats:
-    found = np.full(groups, np.inf)
-    np.minimum.at(found, group, numbers)
-    return found
+def _maximum(group: Ints, numbers: Floats, _weight: Floats, groups: int) -> Floats:
+    result = np.full(groups, -np.inf)
+    np.maximum.at(result, group, numbers)
+    return result
 
 
-HOW: Mapping[str, Callable[[Ints, Floats, Floats, int], Floats]] = {
+def _minimum(group: Ints, numbers: Floats, _weight: Floats, groups: int) -> Floats:
+    result = np.full(groups, np.inf)
+    np.minimum.at(result, group, numbers)
+    return result
+
+
+AGGREGATIONS: Mapping[str, Callable[[Ints, Floats, Floats, int], Floats]] = {
     SUM: _sum,
     MEAN: _mean,
-    MOST: _greatest,
-    LEAST: _least,
+    MAX: _maximum,
+    MIN: _minimum,
 }
 
 
-def _said(said: NDArray[np.object_], group: Ints, groups: int) -> NDArray[np.object_]:
-    """Return the text that all kernels of a group have, '' where they differ."""
-    pairs = pd.DataFrame({"group": group, "text": said}).drop_duplicates()
-    alone = pairs[~pairs["group"].duplicated(keep=False)]
-    found = texts([""] * groups)
-    found[alone["group"].to_numpy()] = alone["text"].to_numpy()
-    return found
+def _common_texts(values: NDArray[np.object_], group: Ints, groups: int) -> NDArray[np.object_]:
+    """Return the text of each group, '' where its kernels differ."""
+    pairs = pd.DataFrame({"group": group, "text": values}).drop_duplicates()
+    unique = pairs[~pairs["group"].duplicated(keep=False)]
+    result = texts([""] * groups)
+    result[unique["group"].to_numpy()] = unique["text"].to_numpy()
+    return result
 
 
-def units(report: Report, names: Sequence[str]) -> dict[str, str]:
+def units(capture: Capture, names: Sequence[str]) -> dict[str, str]:
     """Return the unit of each metric."""
-    own = [name for name in names if name != MATCH]
-    return {name: one.unit for name, one in zip(own, wanted(report, own), strict=True)}
+    metric_names = [name for name in names if name != MATCH]
+    return {
+        name: metric.unit
+        for name, metric in zip(metric_names, select_metrics(capture, metric_names), strict=True)
+    }
 
 
-# -- What the rules of Nsight Compute say of kernels, and what each estimates to save
+# -- Results of the rules of Nsight Compute
 
 
-WHOLE = "global"  # an estimate of the kernel's time; others are of one unit of the GPU
-PER_CENT = 100.0
-TOLD_APART = ("rule", "kind", "scope")
+KERNEL_SCOPE = "global"  # scope of estimates for the whole kernel; others are for a unit of the GPU
+PERCENT = 100.0
+RULE_KEYS = ("rule", "kind", "scope")
 COLUMNS = ("rule", "kernel", "kind", "saves_ns", "speedup", "scope", "count", "total_ns", "text")
 
 
-def by_rule(joined: Attributed, kernel_names: str = "short") -> pd.DataFrame:
-    """Return a row per rule and kernel name that it says something of.
+def by_rule(attributed: AttributedCapture, kernel_names: str = "readable") -> pd.DataFrame:
+    """Return one row per rule and kernel name with a result.
 
-    ``speedup`` is the estimate in per cent, of the kernel that took longest, -1 where there is none;
-    ``saves_ns`` what the estimates of the whole kernel (scope "global") amount to. Rules overlap: savings
-    do not add up; of what one rule says of one kernel in several texts, the largest estimate counts.
-    ``text`` is of the kernel that took longest.
+    ``speedup`` is the estimate in percent for the kernel that took longest, -1 if there is none.
+    ``saves_ns`` is the sum of the estimates for whole kernels (scope "global"). Rules overlap, so
+    savings do not add up; of several results of a rule for a kernel the largest estimate counts.
+    ``text`` is that of the kernel that took longest.
     """
-    activity, place = largest(joined)
-    rules = joined.report.metrics.rules.iloc[place]
-    code, names = named(joined, KERNEL_NAMES[kernel_names], activity)
-    group, first = number(code, *(frames.codes(rules[c]) for c in TOLD_APART))
-    groups, time = len(first), joined.duration[activity]
+    activity, place = rule_results(attributed)
+    rules = attributed.capture.metrics.rules.iloc[place]
+    code, names = name_codes(attributed, kernel_names, activity)
+    group, first = number_groups(code, *(frames.codes(rules[c]) for c in RULE_KEYS))
+    groups, time = len(first), attributed.duration[activity]
     longest = _longest(group, time)
     speedup = rules["speedup"].to_numpy()
-    saved = np.where(is_named(rules["scope"], WHOLE) & (speedup > 0), time * speedup / PER_CENT, 0)
+    savings = np.where(
+        is_named(rules["scope"], KERNEL_SCOPE) & (speedup > 0), time * speedup / PERCENT, 0
+    )
     columns = {
-        **{c: texts(rules[c].astype(object).iloc[longest]) for c in (*TOLD_APART, "text")},
+        **{c: texts(rules[c].astype(object).iloc[longest]) for c in (*RULE_KEYS, "text")},
         "kernel": texts(names[c] for c in code[longest].tolist()),
-        "saves_ns": sums(group, saved.round().astype(np.int64), groups),
+        "saves_ns": sums(group, savings.round().astype(np.int64), groups),
         "speedup": speedup[longest],
         "count": counts(group, groups),
         "total_ns": sums(group, time, groups),
@@ -202,41 +235,46 @@ def by_rule(joined: Attributed, kernel_names: str = "short") -> pd.DataFrame:
     return pd.DataFrame({name: columns[name] for name in COLUMNS})
 
 
-def largest(joined: Attributed) -> tuple[Ints, Ints]:
-    """Return pairs of an activity and a row of rules: of what each says of a kernel that with the largest estimate."""
-    return _most(joined.report.metrics.rules, *_rules_said(joined))
+def rule_results(attributed: AttributedCapture) -> tuple[Ints, Ints]:
+    """Return pairs of an activity and a row of rules.
+
+    Of several results of a rule for a kernel, that with the largest estimate is returned.
+    """
+    return _best_estimates(attributed.capture.metrics.rules, *_all_rule_results(attributed))
 
 
-def _rules_said(joined: Attributed) -> tuple[Ints, Ints]:
-    """Return pairs of an activity and a row of rules: all that rules say of the kernel it is."""
-    metrics = joined.report.metrics
-    rows = np.flatnonzero(joined.counted & known(joined.report))
-    of_rule = frames.ints(metrics.rules, "kernel")  # ascending
-    first, end = (np.searchsorted(of_rule, metrics.of[rows], side) for side in ("left", "right"))
-    many = end - first
-    before = np.cumsum(many) - many
-    return np.repeat(rows, many), np.repeat(first - before, many) + np.arange(many.sum())
+def _all_rule_results(attributed: AttributedCapture) -> tuple[Ints, Ints]:
+    """Return pairs of an activity and a row of rules: all results for its kernel."""
+    metrics = attributed.capture.metrics
+    rows = np.flatnonzero(attributed.counted & has_metrics(attributed.capture))
+    kernel_of_rule = frames.ints(metrics.rules, "kernel")  # ascending
+    first, end = (
+        np.searchsorted(kernel_of_rule, metrics.of[rows], side) for side in ("left", "right")
+    )
+    size = end - first
+    offset = np.cumsum(size) - size
+    return np.repeat(rows, size), np.repeat(first - offset, size) + np.arange(size.sum())
 
 
-def _most(rules: pd.DataFrame, activity: Ints, place: Ints) -> tuple[Ints, Ints]:
-    """Keep of what a rule says of a kernel that with the largest estimate."""
-    keys = [frames.codes(rules[c])[place] for c in TOLD_APART]
-    code, first = number(activity, *keys)
-    best = np.lexsort((-rules["speedup"].to_numpy()[place], code))
+def _best_estimates(rules: pd.DataFrame, activity: Ints, row: Ints) -> tuple[Ints, Ints]:
+    """Return, of the results of a rule for a kernel, that with the largest estimate."""
+    keys = [frames.codes(rules[c])[row] for c in RULE_KEYS]
+    code, first = number_groups(activity, *keys)
+    best = np.lexsort((-rules["speedup"].to_numpy()[row], code))
     best = best[np.unique(code[best], return_index=True)[1]] if len(first) else best
-    return activity[best], place[best]
+    return activity[best], row[best]
 
 
 def _longest(group: Ints, time: Ints) -> Ints:
-    """Return the row of each group that took longest, of several the first."""
+    """Return the row of each group with the longest time, the first of several."""
     order = np.lexsort((-time, group))
     return order[np.unique(group[order], return_index=True)[1]]
 
 
 def is_named(column: pd.Series, name: str) -> Flags:
-    """Tell which rows of a column of names have this one."""
+    """Return whether each row of a column of names has this name."""
     categories = list(column.cat.categories)
-    same: Flags = frames.codes(column) == (
+    result: Flags = frames.codes(column) == (
         categories.index(name) if name in categories else len(categories)
     )
-    return same
+    return result

@@ -1,6 +1,7 @@
-"""What Nsight Compute measured, for the kernels of a timeline: two runs of a program, matched kernel by kernel.
+"""Match kernels measured by Nsight Compute to those of a timeline: two runs of a program.
 
-Never by the name alone where more is known: the same kernel under another op has other work to do.
+The name alone is used only where nothing more is known, as a kernel under another op does other
+work.
 """
 
 from __future__ import annotations
@@ -11,109 +12,122 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.metrics.values import SURE
-from bridge.join.arrays import NONE, Ints, number, runs, stable
-from bridge.join.attributed import Attributed
+from bridge.analyze.metrics.values import MATCH_LEVELS
+from bridge.join.arrays import NONE, Ints, number_groups, run_edges, stable_order
+from bridge.join.attributed import AttributedCapture
 from bridge.join.nesting import paths
 from bridge.join.steps import KINDS
 from importers import frames
+from importers.capture import Capture
 from importers.ncu.metrics import Metrics
 from importers.ncu.metrics import concat as one_after_another
-from importers.report import Report
 
-# -- What several reports of Nsight Compute say of the same kernels of a timeline, as one
+# -- Merging metrics of several files
 
 
 @dataclass(frozen=True)
 class _Sources:
-    """Each combination of measured kernels that activities have: the kernel (or NONE) and how sure, by report."""
+    """Combinations of measured kernels: the kernel (or NONE) and the match level, per file."""
 
     kernel: tuple[Ints, ...]
     sure: tuple[Ints, ...]
 
     @property
-    def least(self) -> Ints:
-        """How sure the least sure one is."""
-        found: Ints = np.max(self.sure, axis=0)
-        return found
+    def least_certain(self) -> Ints:
+        """The least certain match level of each combination."""
+        result: Ints = np.max(self.sure, axis=0)
+        return result
 
 
-def united(parts: Sequence[Metrics]) -> Metrics:
-    """Put together what was matched to the same activities, in the order named; ``sure`` is of the least sure match."""
+def merge_metrics(parts: Sequence[Metrics]) -> Metrics:
+    """Merge metrics that were matched to the same activities, in the given order.
+
+    The match level is that of the least certain match.
+    """
     if len(parts) == 1:
         return parts[0]
-    together = one_after_another(parts, [len(part.of) for part in parts])
-    of = np.split(together.of, len(parts))
-    keys = [column for one, part in zip(of, parts, strict=True) for column in (one, part.sure)]
-    code, first = number(*keys)
-    measured = np.max([one[first] for one in of], axis=0) != NONE
-    rows = first[measured]
-    sources = _Sources(tuple(one[rows] for one in of), tuple(part.sure[rows] for part in parts))
-    new = np.full(len(first), NONE)
-    new[measured] = np.arange(len(rows))
+    metrics = one_after_another(parts, [len(part.of) for part in parts])
+    kernels_by_file = np.split(metrics.of, len(parts))
+    keys = [
+        column
+        for kernels, part in zip(kernels_by_file, parts, strict=True)
+        for column in (kernels, part.sure)
+    ]
+    code, first = number_groups(*keys)
+    is_measured = np.max([kernels[first] for kernels in kernels_by_file], axis=0) != NONE
+    rows = first[is_measured]
+    sources = _Sources(
+        tuple(kernels[rows] for kernels in kernels_by_file),
+        tuple(part.sure[rows] for part in parts),
+    )
+    new_number = np.full(len(first), NONE)
+    new_number[is_measured] = np.arange(len(rows))
     return Metrics(
-        _gathered(together.table, sources, "metric"),
-        _gathered(together.rules, sources, "rule"),
-        new[code],
-        np.append(sources.least, NONE)[new[code]],
+        _select_surest(metrics.table, sources, "metric"),
+        _select_surest(metrics.rules, sources, "rule"),
+        new_number[code],
+        np.append(sources.least_certain, NONE)[new_number[code]],
         tuple(name for part in parts for name in part.source),
     )
 
 
-def _gathered(table: pd.DataFrame, sources: _Sources, what: str) -> pd.DataFrame:
-    """Return the rows of each combination, of the surest report that has any of that metric or rule."""
+def _select_surest(table: pd.DataFrame, sources: _Sources, column: str) -> pd.DataFrame:
+    """Return the rows of each combination, per metric or rule from the most certain file."""
     parts = [_rows(table, kernel) for kernel in sources.kernel]
-    many = len(parts)
+    size = len(parts)
     combination = np.concatenate([of for of, _ in parts])
     row = np.concatenate([rows for _, rows in parts])
     rank = np.concatenate(
         [
-            sure[of] * many + (many - 1 - nth)
+            sure[of] * size + (size - 1 - nth)
             for nth, ((of, _), sure) in enumerate(zip(parts, sources.sure, strict=True))
         ]
     )
-    code, distinct = number(combination, frames.codes(table[what])[row])
+    code, distinct = number_groups(combination, frames.codes(table[column])[row])
     best = np.full(len(distinct), np.iinfo(np.int64).max)
     np.minimum.at(best, code, rank)
-    kept = np.flatnonzero(rank == best[code])
-    kept = kept[np.lexsort((row[kept], combination[kept]))]
-    found = table.iloc[row[kept]].assign(kernel=combination[kept])
-    return found.reset_index(drop=True)
+    selected = np.flatnonzero(rank == best[code])
+    selected = selected[np.lexsort((row[selected], combination[selected]))]
+    result = table.iloc[row[selected]].assign(kernel=combination[selected])
+    return result.reset_index(drop=True)
 
 
 def _rows(table: pd.DataFrame, kernel: Ints) -> tuple[Ints, Ints]:
-    """Return pairs of a combination and a row of its kernel; rows of a kernel stand together, in order."""
-    of_row = frames.ints(table, "kernel")
-    known = np.flatnonzero(kernel != NONE)
-    first, end = (np.searchsorted(of_row, kernel[known], side) for side in ("left", "right"))
+    """Return pairs of a combination and a row of its kernel, in order of rows."""
+    kernel_of_row = frames.ints(table, "kernel")
+    measured = np.flatnonzero(kernel != NONE)
+    first, end = (
+        np.searchsorted(kernel_of_row, kernel[measured], side) for side in ("left", "right")
+    )
     count = end - first
-    before = np.cumsum(count) - count
-    place = np.repeat(first - before, count) + np.arange(count.sum())
-    return np.repeat(known, count), place
+    offset = np.cumsum(count) - count
+    row = np.repeat(first - offset, count) + np.arange(count.sum())
+    return np.repeat(measured, count), row
 
 
-# -- What Nsight Compute measured, for the kernels of a timeline: two runs of a program, matched kernel by kernel
+# -- Matching
 
 
-STEP = "step"  # what all steps are called where their number does not matter
-EXTENT = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
-KEYS: Sequence[Sequence[str]] = (  # what is alike, surest first: as many as `SURE`
-    ("process", "device", "path", "kernel", *EXTENT, "call"),
-    ("place", "kernel", *EXTENT),
-    ("kernel", *EXTENT),
+ANY_STEP = "step"  # name of all steps where their number is ignored
+GEOMETRY = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
+MATCH_KEYS: Sequence[Sequence[str]] = (  # keys by match level, most certain first
+    ("process", "device", "path", "kernel", *GEOMETRY, "call"),
+    ("place", "kernel", *GEOMETRY),
+    ("kernel", *GEOMETRY),
     ("kernel",),
 )
 
 
 @dataclass(frozen=True)
-class Matched:
-    """A timeline's report with metrics; ``kernels`` of it and ``measured`` ones, and how many found another.
+class MatchedMetrics:
+    """A timeline with metrics, and statistics of the match.
 
-    ``by`` counts the timeline's kernels by how sure each match is, in the order of `SURE`; ``unused``
-    are measured kernels that none of the timeline is by call, or if calls are not known, by path and geometry.
+    ``kernels`` and ``measured`` are numbers of kernels. ``by`` counts the kernels of the timeline
+    by match level, in the order of `MATCH_LEVELS`. ``unused`` is the number of measured kernels
+    that match none of the timeline by call, or if calls are unknown, by path and geometry.
     """
 
-    report: Report
+    capture: Capture
     kernels: int
     measured: int
     by: tuple[int, ...]
@@ -121,169 +135,189 @@ class Matched:
 
     @property
     def line(self) -> str:
-        """What became of the kernels, in words."""
-        sure = ", ".join(f"{n} by {how}" for n, how in zip(self.by, SURE, strict=True) if n)
+        """The statistics as text."""
+        sure = ", ".join(f"{n} by {how}" for n, how in zip(self.by, MATCH_LEVELS, strict=True) if n)
         none = self.kernels - sum(self.by)
-        found = f"metrics of {self.kernels - none} of {self.kernels} kernels"
-        said = [f"{found}: {sure}" if sure else found]
-        said += [f"{none} without"] if none else []
-        said += (
+        text = f"metrics of {self.kernels - none} of {self.kernels} kernels"
+        lines = [f"{text}: {sure}" if sure else text]
+        lines += [f"{none} without"] if none else []
+        lines += (
             [f"{self.unused} of {self.measured} measured ones not in the report"]
             if self.unused
             else []
         )
-        return "; ".join(said)
+        return "; ".join(lines)
 
 
-def matched(timeline: Attributed, measured: Attributed) -> Matched:
+def match_metrics(timeline: AttributedCapture, measured: AttributedCapture) -> MatchedMetrics:
     """Match the kernels of a timeline to measured ones.
 
-    By the path of ops, the kernel's name, grid, block, and which of these calls it is on its device in its
-    process, in order of time; where no such call was measured, by the last one with the same path, in whatever
-    step; then by name and geometry; then by name. The n-th process is the n-th measured one, and its devices
-    likewise, if both runs had as many; else no call is known to be another.
+    Kernels match by path of ops, name, grid, block and call: their number among such calls on their
+    device and in their process, in order of time. If no such call was measured, the last kernel
+    with the same path, in any step, matches; then by name and geometry; then by name. Processes and
+    their devices match in order if both runs have the same number of them; else calls are unknown.
     """
-    (rows, their_rows), columns = _together(timeline, measured)
-    of, sure = np.full(len(rows), NONE), np.full(len(rows), NONE)
-    surest = 0 if _as_many(columns, len(rows)) else 1
-    for code, keys in enumerate(KEYS[surest:], surest):
-        found = np.where(of == NONE, _last_alike([columns[key] for key in keys], len(rows)), NONE)
-        sure[found != NONE] = code
-        of = np.where(found == NONE, of, found)
-    there = _there([columns[key] for key in KEYS[surest]], len(rows))
-    their, size = measured.report.metrics, len(timeline.report.activities)
-    number_of = np.append(their.of[their_rows], NONE)
+    (rows, measured_rows), columns = _common_columns(timeline, measured)
+    match, sure = np.full(len(rows), NONE), np.full(len(rows), NONE)
+    first_level = 0 if _same_devices(columns, len(rows)) else 1
+    for code, keys in enumerate(MATCH_KEYS[first_level:], first_level):
+        values = np.where(
+            match == NONE, _last_match([columns[key] for key in keys], len(rows)), NONE
+        )
+        sure[values != NONE] = code
+        match = np.where(values == NONE, match, values)
+    matched_count = _count_matched([columns[key] for key in MATCH_KEYS[first_level]], len(rows))
+    metrics_measured, size = measured.capture.metrics, len(timeline.capture.activities)
+    kernel_number = np.append(metrics_measured.of[measured_rows], NONE)
     metrics = replace(
-        their,
-        of=_spread(number_of[of], rows, size),
+        metrics_measured,
+        of=_spread(kernel_number[match], rows, size),
         sure=_spread(sure, rows, size),
-        source=measured.report.source,
+        source=measured.capture.source,
     )
-    return Matched(
-        replace(timeline.report, metrics=metrics),
+    return MatchedMetrics(
+        replace(timeline.capture, metrics=metrics),
         len(rows),
-        len(their_rows),
-        tuple(int((sure == code).sum()) for code in range(len(SURE))),
-        len(their_rows) - there,
+        len(measured_rows),
+        tuple(int((sure == code).sum()) for code in range(len(MATCH_LEVELS))),
+        len(measured_rows) - matched_count,
     )
 
 
 def _spread(values: Ints, rows: Ints, size: int) -> Ints:
-    found = np.full(size, NONE)
-    found[rows] = values
-    return found
+    result = np.full(size, NONE)
+    result[rows] = values
+    return result
 
 
-def _last_alike(keys: Sequence[Ints], ours: int) -> Ints:
-    """Return for each of our rows, which come first, the last of theirs that has the same keys, or NONE."""
-    code, distinct = number(*keys)
+def _last_match(keys: Sequence[Ints], timeline_size: int) -> Ints:
+    """Return for each row of the timeline, which come first, the last measured one with equal keys.
+
+    It is NONE if there is none.
+    """
+    code, distinct = number_groups(*keys)
     last = np.full(len(distinct), NONE)
-    np.maximum.at(last, code[ours:], np.arange(len(code) - ours))
-    return last[code[:ours]]
+    np.maximum.at(last, code[timeline_size:], np.arange(len(code) - timeline_size))
+    return last[code[:timeline_size]]
 
 
-def _there(keys: Sequence[Ints], ours: int) -> int:
-    """Count those of their rows that have the same keys as one of ours."""
-    code, _ = number(*keys)
-    return int(np.isin(code[ours:], code[:ours]).sum())
+def _count_matched(keys: Sequence[Ints], timeline_size: int) -> int:
+    """Return the number of measured rows with the keys of a row of the timeline."""
+    code, _ = number_groups(*keys)
+    return int(np.isin(code[timeline_size:], code[:timeline_size]).sum())
 
 
-def _as_many(columns: dict[str, Ints], ours: int) -> bool:
-    """Tell whether both had kernels in as many processes, and on as many devices of each."""
-    code, _ = number(columns["process"], columns["device"])
-    return set(code[:ours].tolist()) == set(code[ours:].tolist())
+def _same_devices(columns: dict[str, Ints], timeline_size: int) -> bool:
+    """Return whether both have equally many processes with kernels, and devices in each."""
+    code, _ = number_groups(columns["process"], columns["device"])
+    return set(code[:timeline_size].tolist()) == set(code[timeline_size:].tolist())
 
 
-def _together(ours: Attributed, theirs: Attributed) -> tuple[tuple[Ints, Ints], dict[str, Ints]]:
-    """Return the rows of the kernels of both, in order of time, and what they are matched by, ours first."""
-    both = (ours, theirs)
-    rows = _kernels(ours), _kernels(theirs)
+def _common_columns(
+    timeline: AttributedCapture, measured: AttributedCapture
+) -> tuple[tuple[Ints, Ints], dict[str, Ints]]:
+    """Return the rows of the kernels of both, sorted by time, and the columns for matching."""
+    captures = (timeline, measured)
+    rows = _kernels(timeline), _kernels(measured)
     columns = {
         name: np.concatenate(
-            [frames.ints(j.report.activities, name)[r] for j, r in zip(both, rows, strict=True)]
+            [
+                frames.ints(j.capture.activities, name)[r]
+                for j, r in zip(captures, rows, strict=True)
+            ]
         )
-        for name in (*EXTENT, "process", "device", "report")
+        for name in (*GEOMETRY, "process", "device", "report")
     }
-    whose = np.repeat([0, 1], [len(r) for r in rows])
-    columns["process"] = _ranks([whose], [columns["report"], columns["process"]])
-    columns["device"] = _ranks([whose, columns["process"]], [columns["device"]])
-    columns["kernel"] = np.concatenate(_names(ours, theirs, rows))
-    columns["path"] = np.concatenate(_paths(both, rows, [j.node_path for j in both]))
-    columns["place"] = np.concatenate(_paths(both, rows, [_places(j) for j in both]))
-    same = [columns[name] for name in ("process", "device", "path", "kernel", *EXTENT)]
-    columns["call"] = _nth(number(whose, *same)[0])
+    source = np.repeat([0, 1], [len(r) for r in rows])
+    columns["process"] = _order_within([source], [columns["report"], columns["process"]])
+    columns["device"] = _order_within([source, columns["process"]], [columns["device"]])
+    columns["kernel"] = np.concatenate(_names(timeline, measured, rows))
+    columns["path"] = np.concatenate(_paths(captures, rows, [j.node_path for j in captures]))
+    columns["place"] = np.concatenate(
+        _paths(captures, rows, [_paths_without_step_numbers(j) for j in captures])
+    )
+    keys = [columns[name] for name in ("process", "device", "path", "kernel", *GEOMETRY)]
+    columns["call"] = _occurrence(number_groups(source, *keys)[0])
     return rows, columns
 
 
-def _kernels(joined: Attributed) -> Ints:
+def _kernels(attributed: AttributedCapture) -> Ints:
     """Return the rows of kernels in order of time."""
-    activities = joined.report.activities
+    activities = attributed.capture.activities
     rows = np.flatnonzero(frames.is_kind(activities, frames.KERNEL))
-    return rows[stable(frames.ints(activities, "start")[rows])]
+    return rows[stable_order(frames.ints(activities, "start")[rows])]
 
 
-def _ranks(within: Sequence[Ints], keys: Sequence[Ints]) -> Ints:
-    """Return of each row which one its keys are of those within the same, in the order they come first."""
-    code, first = number(*within, *keys)
-    outer = number(*within)[0][first]
-    order = np.lexsort((first, outer))
+def _order_within(groups: Sequence[Ints], keys: Sequence[Ints]) -> Ints:
+    """Return the position of each row's keys within its group, in order of first occurrence."""
+    code, first = number_groups(*groups, *keys)
+    group_of_key = number_groups(*groups)[0][first]
+    order = np.lexsort((first, group_of_key))
     rank = np.empty(len(first), np.int64)
-    rank[order] = _nth(outer[order])
+    rank[order] = _occurrence(group_of_key[order])
     return rank[code]
 
 
-def _nth(code: Ints) -> Ints:
-    """Return how many rows before each have the same code."""
-    order = stable(code)
-    first = runs(code[order])
-    nth = np.empty(len(code), np.int64)
-    nth[order] = np.arange(len(code)) - np.repeat(first[:-1], np.diff(first))
-    return nth
+def _occurrence(code: Ints) -> Ints:
+    """Return the number of earlier rows with the same code."""
+    order = stable_order(code)
+    first = run_edges(code[order])
+    result = np.empty(len(code), np.int64)
+    result[order] = np.arange(len(code)) - np.repeat(first[:-1], np.diff(first))
+    return result
 
 
-def _places(joined: Attributed) -> tuple[Ints, list[str]]:
-    """Return the path of each node with all steps called alike, as a code, and the distinct paths."""
-    names = [STEP if any(k.fullmatch(op) for k in KINDS) else op for op in joined.ops]
-    known = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    of = np.array([*(known[name] for name in names), NONE], np.int64)
-    return paths(joined.attribution.nesting, of[joined.node_op], tuple(known))
+def _paths_without_step_numbers(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
+    """Return the path of each node as a code, and the paths; all steps have one name."""
+    names = [ANY_STEP if any(k.fullmatch(op) for k in KINDS) else op for op in attributed.ops]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    code_of_op = np.array([*(numbers[name] for name in names), NONE], np.int64)
+    return paths(attributed.attribution.nesting, code_of_op[attributed.node_op], tuple(numbers))
 
 
 def _paths(
-    both: Sequence[Attributed], rows: Sequence[Ints], coded: Sequence[tuple[Ints, list[str]]]
+    captures: Sequence[AttributedCapture],
+    rows: Sequence[Ints],
+    coded: Sequence[tuple[Ints, list[str]]],
 ) -> list[Ints]:
-    """Return the path of each kernel as a code that is the same for both; NONE for no op."""
-    known: dict[str, int] = {}
-    found = []
-    for joined, of, (code, names) in zip(both, rows, coded, strict=True):
-        ids = np.array([*(known.setdefault(path, len(known)) for path in names), NONE], np.int64)
-        node = joined.attribution.node[of]
-        found.append(ids[np.where(node == NONE, NONE, np.append(code, NONE)[node])])
-    return found
+    """Return the path of each kernel as a code that is common to both; NONE for no op."""
+    numbers: dict[str, int] = {}
+    result = []
+    for attributed, kernel_rows, (code, names) in zip(captures, rows, coded, strict=True):
+        ids = np.array(
+            [*(numbers.setdefault(path, len(numbers)) for path in names), NONE], np.int64
+        )
+        node = attributed.attribution.node[kernel_rows]
+        result.append(ids[np.where(node == NONE, NONE, np.append(code, NONE)[node])])
+    return result
 
 
-def _names(ours: Attributed, theirs: Attributed, rows: tuple[Ints, Ints]) -> list[Ints]:
-    """Return the name of each kernel as a code that is the same for both.
+def _names(
+    timeline: AttributedCapture, measured: AttributedCapture, rows: tuple[Ints, Ints]
+) -> list[Ints]:
+    """Return the name of each kernel as a code that is common to both.
 
-    Demangled names count, however they are spaced; of kernels that were measured under the short one
-    alone (``--print-kernel-base function``), that.
+    Demangled names are compared without blanks. Kernels that were measured with short names only
+    (``--print-kernel-base function``) match by short name.
     """
-    (code, names), (their_code, their_names) = (
-        _written(j, of) for j, of in zip((ours, theirs), rows, strict=True)
+    (code, names), (measured_code, measured_names) = (
+        _distinct_names(j, of) for j, of in zip((timeline, measured), rows, strict=True)
     )
-    known = {name: number for number, (name, _) in reversed(list(enumerate(their_names)))}
-    ids = [known.get(full, known.get(short, NONE)) for full, short in names]
+    numbers_of = {name: number for number, (name, _) in reversed(list(enumerate(measured_names)))}
+    ids = [numbers_of.get(full, numbers_of.get(short, NONE)) for full, short in names]
     return [
         np.array(ids, np.int64)[code],
-        np.array([known[full] for full, _ in their_names], np.int64)[their_code],
+        np.array([numbers_of[full] for full, _ in measured_names], np.int64)[measured_code],
     ]
 
 
-def _written(joined: Attributed, rows: Ints) -> tuple[Ints, list[tuple[str, str]]]:
-    """Return a code per row, and the demangled name without blanks and the short one of each code."""
-    activities = joined.report.activities
+def _distinct_names(
+    attributed: AttributedCapture, rows: Ints
+) -> tuple[Ints, list[tuple[str, str]]]:
+    """Return a code per row, and the demangled name without blanks and the short name per code."""
+    activities = attributed.capture.activities
     full, short = (frames.codes(activities[c])[rows] for c in ("full_name", "name"))
-    code, first = number(full, short)
+    code, first = number_groups(full, short)
     fulls, shorts = ([*map(str, activities[c].cat.categories), ""] for c in ("full_name", "name"))
     pairs = zip(full[first].tolist(), short[first].tolist(), strict=True)
     return code, [("".join((fulls[f] or shorts[s]).split()), shorts[s]) for f, s in pairs]

@@ -1,7 +1,8 @@
-"""Reports without a timeline: what makes sense of them, and the line that refuses the rest. No other place knows.
+"""Handle captures without a timeline: what can be shown of them, and the error for the rest.
 
-Nsight Compute runs each kernel alone, some passes over. How long it took is known, and in which ranges; not when, nor
-what the CPU did. A time that was not collected is -1, not 0.
+Nsight Compute runs each kernel alone, possibly in several passes. The duration and the ranges of a
+kernel are known, but not when it ran, nor what the CPU did. A time that was not collected is -1,
+not 0.
 """
 
 from __future__ import annotations
@@ -10,79 +11,96 @@ from collections.abc import Collection
 
 import pandas as pd
 
+from importers.capture import Capture
 from importers.errors import ReportError
-from importers.report import Report
 
 COMMANDS = frozenset(
-    "report import run diff show plot flame advise quality".split()
-)  # that show something
+    "report import run summary diff show plot flame advise doctor".split()
+)  # commands that show a capture
 PLOTS = frozenset("breakdown roofline histogram".split())
-WEIGHTS = frozenset("gpu calls".split())  # of stacks
-RULES = frozenset(  # of advice that look at kernels alone, one by one
+WEIGHTS = frozenset("gpu calls".split())  # weights of stacks
+RULES = frozenset(  # rules of advice that judge single kernels
     "small-grids no-tensor-cores tensor-cores-left single-precision casts nsight-compute".split()
 )
 VIEWS = frozenset(
     "op op-kernel kernel memcpy module forward-op rule skew".split()
-)  # of those that are no dimensions
-OF_HOST = frozenset(["api"])  # dimensions that tell of the host
-WITHOUT = ("cpu_", "wall_", "in_kernels")  # beginnings of columns that tell of the host, or of when
-CLOCK = frozenset("busy_ns span_ns gpu_busy_ns gpu_span_ns launched_ns".split())
-TOTALS = ("gpu_total_ns", "total_ns")
+)  # views other than dimensions
+HOST_DIMENSIONS = frozenset(["api"])  # dimensions of the host
+HOST_PREFIXES = ("cpu_", "wall_", "in_kernels")  # prefixes of columns of the host or of wall time
+CLOCK_COLUMNS = frozenset("busy_ns span_ns gpu_busy_ns gpu_span_ns launched_ns".split())
+TOTAL_COLUMNS = ("gpu_total_ns", "total_ns")
 REASON = "Nsight Compute ran each kernel alone, so there is no timeline"
 HINT = "; give it with --ncu beside a report of nsys"
 
 
 class NoTimelineError(ReportError, ValueError):
-    """What was asked for needs a timeline that the report has not; the message says so in a line."""
+    """A request needs a timeline that the capture does not have; the message says so in a line."""
 
 
-def has_timeline(report: Report) -> bool:
-    """Tell whether the times of a report say when something ran."""
-    return all(facts.timeline for facts in report.facts)
+def has_timeline(capture: Capture) -> bool:
+    """Return whether the times of a capture tell when something ran."""
+    return all(facts.timeline for facts in capture.facts)
 
 
-def refuse(report: Report, what: str, *, fits: bool = False) -> None:
-    """Raise NoTimelineError for what a report without a timeline cannot have, unless it ``fits`` one."""
-    if not (fits or has_timeline(report)):
-        raise NoTimelineError(f"{', '.join(report.source)}: no {what}: {REASON}{HINT}")
+def refuse(capture: Capture, subject: str, *, fits: bool = False) -> None:
+    """Raise NoTimelineError for a request that needs a timeline, if there is none.
+
+    A request that ``fits`` needs none.
+    """
+    if not (fits or has_timeline(capture)):
+        raise NoTimelineError(f"{', '.join(capture.source)}: no {subject}: {REASON}{HINT}")
 
 
-def check(report: Report, by: str, dimensions: bool) -> None:
-    """Refuse a table that a report without a timeline cannot have."""
+def check_table(capture: Capture, by: str, dimensions: bool) -> None:
+    """Raise NoTimelineError for a table that a capture without a timeline cannot have."""
     parts = {part.strip() for part in by.split(",")}
-    fits = not (parts & OF_HOST) if dimensions else by in VIEWS
-    refuse(report, f"{by} table", fits=fits)
+    fits = not (parts & HOST_DIMENSIONS) if dimensions else by in VIEWS
+    refuse(capture, f"{by} table", fits=fits)
 
 
-def check_alike(before: Report, after: Report) -> None:
-    """Refuse to compare a report without a timeline with one that has one: ncu stops the clocks from boosting."""
-    one, other = (has_timeline(report) for report in (before, after))
-    if one == other:
+def check_comparable(before: Capture, after: Capture) -> None:
+    """Raise NoTimelineError unless both captures or neither have a timeline.
+
+    Nsight Compute fixes the clocks, so times do not compare.
+    """
+    before_has, after_has = (has_timeline(capture) for capture in (before, after))
+    if before_has == after_has:
         return
-    without = after if one else before
+    without = after if before_has else before
     raise NoTimelineError(
-        f"{', '.join(without.source)}: of Nsight Compute, and the other report is not: under it caches are empty and"
-        " clocks held, so that times do not compare; compare two reports of one kind"
+        f"{', '.join(without.source)}: recorded by Nsight Compute, unlike the other report: it empties"
+        " caches and fixes clocks, so that times do not compare; compare two reports of one kind"
     )
 
 
-def kept(report: Report, found: pd.DataFrame, asked: Collection[str]) -> pd.DataFrame:
-    """Return a table without what nobody measured; NoTimelineError if it was asked for by name."""
-    if has_timeline(report):
-        return found
-    without = [c for c in found.columns if c.startswith(WITHOUT) or c in CLOCK]
-    named = [c for c in without if c in asked or c.removesuffix("_ns") in asked]
-    refuse(report, named[0] if named else "", fits=not named)
-    return _unknown(found.drop(columns=without))
+def drop_unmeasured(
+    capture: Capture, table: pd.DataFrame, requested: Collection[str]
+) -> pd.DataFrame:
+    """Return a table without columns that were not measured.
+
+    Raises NoTimelineError if one of them was requested by name.
+    """
+    if has_timeline(capture):
+        return table
+    unmeasured = [c for c in table.columns if c.startswith(HOST_PREFIXES) or c in CLOCK_COLUMNS]
+    requested_unmeasured = [
+        c for c in unmeasured if c in requested or c.removesuffix("_ns") in requested
+    ]
+    refuse(
+        capture,
+        requested_unmeasured[0] if requested_unmeasured else "",
+        fits=not requested_unmeasured,
+    )
+    return _mark_unknown_times(table.drop(columns=unmeasured))
 
 
-def _unknown(found: pd.DataFrame) -> pd.DataFrame:
-    """Put -1 in place of the times of kernels that took none: they were not collected."""
-    total = next((c for c in TOTALS if c in found), None)
-    times = [c for c in found.columns if c.endswith("_ns")]
-    if total is None or not (found[total] == 0).any():
-        return found
-    none = found[total] == 0
-    found = found.assign(**{c: found[c].mask(none, -1) for c in times})
-    found.attrs["unknown"] = True
-    return found
+def _mark_unknown_times(table: pd.DataFrame) -> pd.DataFrame:
+    """Replace by -1 the times of rows whose kernels have no collected time."""
+    total = next((c for c in TOTAL_COLUMNS if c in table), None)
+    times = [c for c in table.columns if c.endswith("_ns")]
+    if total is None or not (table[total] == 0).any():
+        return table
+    is_unknown = table[total] == 0
+    table = table.assign(**{c: table[c].mask(is_unknown, -1) for c in times})
+    table.attrs["unknown"] = True
+    return table

@@ -1,4 +1,4 @@
-"""The time axis of a page: where it begins, and how work is spread over its bins, to the nanosecond."""
+"""Names, head figures and the time axis of a page, with bins that are exact to the nanosecond."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from bridge.analyze.devices import Devices
 from bridge.analyze.groups import counts, sums
+from bridge.analyze.summary import Summary
 from bridge.analyze.totals import totals
 from bridge.analyze.why import why
-from bridge.join.arrays import NONE, Flags, Ints, busy, by, number
-from bridge.join.attributed import Attributed
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
+from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import REASONS
 from importers import frames
 
-# -- Names as numbers: what is named in many places is written once
+# -- Names, each of which is written once
 
 
 class Names:
-    """Hands out a number per distinct name: its place in ``listed``."""
+    """Assigns a number to each distinct name: its position in ``listed``."""
 
     def __init__(self) -> None:
         self.listed: list[str] = []
@@ -32,14 +32,14 @@ class Names:
         return [self._number(str(text)) for text in texts]
 
     def of_some(self, texts: Iterable[str]) -> list[int]:
-        """Return the number of each name, -1 where it is ''."""
+        """Return the number of each name, -1 for ''."""
         return [self._number(str(text)) if text else NONE for text in texts]
 
     def of_codes(self, codes: Ints, texts: Sequence[str]) -> list[int]:
-        """Return the number of each row's name, given as a code into ``texts`` or NONE; -1 for none."""
+        """Return the number of each row's name, a code into ``texts``; -1 for NONE."""
         used, code = np.unique(codes, return_inverse=True)
-        ours = [NONE if u == NONE else self._number(str(texts[u])) for u in used.tolist()]
-        return np.array(ours, np.int64)[code].tolist() if ours else []
+        numbers = [NONE if u == NONE else self._number(str(texts[u])) for u in used.tolist()]
+        return np.array(numbers, np.int64)[code].tolist() if numbers else []
 
     def _number(self, text: str) -> int:
         if text not in self._known:
@@ -48,127 +48,115 @@ class Names:
         return self._known[text]
 
 
-# -- The figures at the head of a page, and where the work without an op went
+# -- Figures at the head of a page, and reasons
 
 
-NAMES = ("kernels", "memcpys", "memsets", "graphs")  # of frames.ACTIVITY_KINDS
+KIND_NAMES = ("kernels", "memcpys", "memsets", "graphs")  # of frames.ACTIVITY_KINDS
 
 
-def figures(joined: Attributed, axis: Axis) -> dict[str, Any]:
-    """Return the accounting and what stands at the head: times in ns, counts, the devices' busy time."""
-    activities, devices = joined.report.activities, Devices.of_report(joined)
-    kinds = counts(frames.codes(activities["kind"]), len(NAMES)).tolist()
-    start = frames.ints(activities, "start")
-    spans = [facts.span for facts in joined.report.facts]
-    op = joined.activity_op
+def figures(attributed: AttributedCapture, axis: Axis, summary: Summary) -> dict[str, Any]:
+    """Return the figures at the head of a page: totals, counts, and times in ns.
+
+    ``idle`` lists the causes of the idle time of all GPUs, largest first. ``iteration`` is that of
+    the process with the longest iterations, None if there are none.
+    """
+    kinds = counts(frames.codes(attributed.capture.activities["kind"]), len(KIND_NAMES)).tolist()
+    op, iterations = attributed.activity_op, summary.by_iteration
     return {
-        "totals": totals(joined),
+        "totals": totals(attributed),
         "span_ns": axis.length,
-        **dict(zip(NAMES, kinds, strict=True)),
+        **dict(zip(KIND_NAMES, kinds, strict=True)),
         "ops": len(np.unique(op[op != NONE])),
-        "calls": int(joined.call.max(initial=NONE)) + 1,
-        "steps": _steps(joined),
+        "calls": int(attributed.call.max(initial=NONE)) + 1,
+        "steps": sum(one.steps for one in summary.iterations),
+        "iteration": iterations[-1].as_dict() if iterations else None,
         "devices": [
-            {"name": name, "busy_ns": time, "span_ns": spans[report][1] - spans[report][0]}
-            for name, report, time in zip(
-                devices.names,
-                devices.report,
-                busy(devices.of, start, joined.end, len(devices.names)).tolist(),
-                strict=True,
-            )
+            {"name": gpu.device, "busy_ns": gpu.busy_ns, "span_ns": gpu.span_ns}
+            for gpu in summary.use.gpus
+        ],
+        "idle": [
+            {"cause": cause.cause, "op": cause.op, "idle_ns": cause.idle_ns}
+            for cause in summary.use.causes
         ],
     }
 
 
-def reasons(joined: Attributed) -> list[dict[str, Any]]:
-    """Return for every reason that any activity has what it means, and what would change it for the longest one."""
-    codes, found = list(REASONS), []
-    for reason, part in totals(joined)["unattributed"].items():
-        rows = np.flatnonzero(joined.attribution.reason == codes.index(reason))
-        longest = rows[[np.argmax(joined.duration[rows])]]
-        changed = why(joined, longest).remedy
-        found.append({"reason": reason, **part, "meaning": REASONS[reason], "remedy": changed})
-    return found
+def reasons(attributed: AttributedCapture) -> list[dict[str, Any]]:
+    """Return each reason with its activities, meaning, and a remedy for the longest one."""
+    codes, result = list(REASONS), []
+    for reason, part in totals(attributed)["unattributed"].items():
+        rows = np.flatnonzero(attributed.attribution.reason == codes.index(reason))
+        longest = rows[[np.argmax(attributed.duration[rows])]]
+        remedy = why(attributed, longest).remedy
+        result.append({"reason": reason, **part, "meaning": REASONS[reason], "remedy": remedy})
+    return result
 
 
-def _steps(joined: Attributed) -> dict[str, int] | None:
-    """Return how many steps there are, and how long one takes on the CPU: the middle one, the longest."""
-    steps = joined.steps
-    if not len(steps):
-        return None
-    length = np.sort(steps.end - steps.start)
-    return {
-        "count": len(steps),
-        "median_ns": int(length[(len(length) - 1) // 2]),
-        "max_ns": int(length[-1]),
-    }
-
-
-# -- The time axis of a page: where it begins, and how work is spread over its bins, to the nanosecond
+# -- The time axis
 
 
 @dataclass(frozen=True)
 class Axis:
-    """From ``start`` to ``end``, in ns of the report's clock: all that a report holds lies between."""
+    """The time from ``start`` to ``end`` in ns, which contains everything in a capture."""
 
     start: int
     end: int
 
     @classmethod
-    def of(cls, joined: Attributed) -> Axis:
-        """Return the axis of a report: from its first event to its last."""
-        spans = [facts.span for facts in joined.report.facts]
-        start = frames.ints(joined.report.activities, "start")
+    def of(cls, attributed: AttributedCapture) -> Axis:
+        """Return the axis of a capture, from its first event to its last."""
+        spans = [facts.span for facts in attributed.capture.facts]
+        start = frames.ints(attributed.capture.activities, "start")
         first, last = min(s[0] for s in spans), max(s[1] for s in spans)
         if len(start):
-            first, last = min(first, int(start.min())), max(last, int(joined.end.max()))
+            first, last = min(first, int(start.min())), max(last, int(attributed.end.max()))
         return cls(first, last)
 
     @property
     def length(self) -> int:
-        """How long it is, in ns."""
+        """Length in ns."""
         return self.end - self.start
 
-    def bins(self, most: int) -> Bins:
-        """Part the axis into at most so many bins of equal width."""
-        width = max(1, -(-self.length // most))
+    def bins(self, limit: int) -> Bins:
+        """Divide the axis into at limit ``limit`` bins of equal width."""
+        width = max(1, -(-self.length // limit))
         return Bins(self.start, width, max(1, -(-self.length // width)))
 
 
 @dataclass(frozen=True)
 class Bins:
-    """``count`` bins of ``width`` ns, the first from ``start``; the last may reach beyond the axis."""
+    """``count`` bins of ``width`` ns from ``start`` on; the last may extend beyond the axis."""
 
     start: int
     width: int
     count: int
 
     def at(self, time: Ints) -> Ints:
-        """Return the bin of each time; a time at the very end is of the last bin."""
+        """Return the bin of each time; the very end belongs to the last bin."""
         return np.clip((time - self.start) // self.width, 0, self.count - 1)
 
     def spread(self, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-        """Cut intervals at the edges of bins; return the interval, the bin and the length in ns of each piece.
+        """Cut intervals at the edges of bins; return interval, bin and length in ns of each piece.
 
-        Lengths of an interval's pieces add up to its own; one of no length has one piece of none.
+        The pieces of an interval add up to its length; an interval of length 0 has one piece.
         """
         first, last = self.at(start), self.at(np.maximum(end - 1, start))
         size = last - first + 1
         row = np.repeat(np.arange(len(start)), size)
-        place = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size) + first[row]
-        edge = self.start + place * self.width
+        bin_number = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size) + first[row]
+        edge = self.start + bin_number * self.width
         length = np.minimum(end[row], edge + self.width) - np.maximum(start[row], edge)
-        return row, place, length
+        return row, bin_number, length
 
 
-def summed(values: Ints, *keys: Ints) -> tuple[Ints, list[Ints], Ints]:
-    """Return the sum of values, the keys, and the number of rows of each distinct combination of keys."""
-    group, rows = number(*keys)
+def grouped_sums(values: Ints, *keys: Ints) -> tuple[Ints, list[Ints], Ints]:
+    """Return the sum, the keys and the number of rows of each distinct combination of keys."""
+    group, rows = number_groups(*keys)
     return sums(group, values, len(rows)), [key[rows] for key in keys], counts(group, len(rows))
 
 
-def largest(values: Ints, most: int) -> Flags:
-    """Choose at most so many of the largest values; of equal ones the first."""
-    chosen = np.zeros(len(values), bool)
-    chosen[by(-values)[:most]] = True
-    return chosen
+def largest_mask(values: Ints, limit: int) -> Flags:
+    """Return a mask of the ``limit`` largest values; of equal ones the first."""
+    mask = np.zeros(len(values), bool)
+    mask[order_by(-values)[:limit]] = True
+    return mask

@@ -1,4 +1,4 @@
-"""What ops reach against what they compute and move: of calls whose FLOPs and bytes are known, and whose work ran."""
+"""Compute roofline plots: FLOPs, bytes and time of ops or kernels, and the GPUs' peaks."""
 
 from __future__ import annotations
 
@@ -8,163 +8,184 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.calltree import subtree_sums
-from bridge.analyze.flops import Costs, Known, Limits
-from bridge.analyze.flops.throughput import kernels_of
+from bridge.analyze.flops import Costs, Limits, RangeCosts
+from bridge.analyze.flops.throughput import measured_kernels
 from bridge.analyze.groups import Floats, counts, sums
-from bridge.analyze.metrics.flop_counters import LEVELS, Counted, gb_per_s, tflops
+from bridge.analyze.metrics.flop_counters import LEVELS, FlopCounts, peak_gb_per_s, peak_tflops
 from bridge.analyze.overview.axis import Names
 from bridge.join.arrays import NONE, Flags, Ints
-from bridge.join.attributed import Attributed
+from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.formulas.conventions import OURS as COUNTED
 from bridge.knowledge.hardware import DTYPES, Peaks
 from importers import frames
 
-# -- What kernels reached against what they computed and moved at each level of memory, as Nsight Compute counted it
+# -- Kernels as measured by Nsight Compute
 
 
-def measured(joined: Attributed, names: Names, costs: Costs) -> dict[str, Any] | None:
-    """Return a row per kernel and level of memory: as `roofline` has per op, and ``level``; None without any.
+def measured_roofline(
+    attributed: AttributedCapture, names: Names, costs: Costs
+) -> dict[str, Any] | None:
+    """Return a row per kernel and level of memory as measured by Nsight Compute; None without any.
 
-    ``calls`` are launches of which FLOPs and bytes are known, ``left`` the kernel's others.
+    The columns are those of `roofline`, with ``level``. ``calls`` are launches with known FLOPs and
+    bytes, ``left`` the other launches of the kernel.
     """
-    if not len(joined.report.metrics):
+    if not len(attributed.capture.metrics):
         return None
-    counted, kernel = Counted(joined.report.metrics), kernels_of(joined)
-    flops = np.append(counted.flops, np.nan)[kernel]
-    listed = joined.counted & frames.is_kind(joined.report.activities, frames.KERNEL)
+    flop_counts, kernel = FlopCounts(attributed.capture.metrics), measured_kernels(attributed)
+    flops = np.append(flop_counts.flops, np.nan)[kernel]
+    listed = attributed.counted & frames.is_kind(attributed.capture.activities, frames.KERNEL)
     parts = [
-        _of_level(joined, flops, np.append(counted.bytes_of(level), np.nan)[kernel], listed, level)
+        _kernels_of_level(
+            attributed, flops, np.append(flop_counts.bytes_of(level), np.nan)[kernel], listed, level
+        )
         for level in LEVELS
     ]
     table = pd.concat(parts, ignore_index=True)
     if not len(table):
         return None
-    most = table.groupby("code")["gpu_ns"].transform("max")
-    order = np.lexsort((np.arange(len(table)), table["code"], -most))
+    longest = table.groupby("code")["gpu_ns"].transform("max")
+    order = np.lexsort((np.arange(len(table)), table["code"], -longest))
     table = table.iloc[order]
-    distinct = joined.report.activities["name"].cat.categories
+    distinct = attributed.activity_name.cat.categories
     return {
         "op": names.of(str(distinct[code]) for code in table["code"].tolist()),
         **{c: table[c].tolist() for c in ("level", "flops", "bytes", "gpu_ns", "calls", "left")},
-        "roofs": _measured_roofline_roofs(joined, counted, kernel[listed], costs),
+        "roofs": _measured_roofs(attributed, flop_counts, kernel[listed], costs),
     }
 
 
-def _of_level(
-    joined: Attributed, flops: Floats, moved: Floats, listed: np.ndarray, level: str
+def _kernels_of_level(
+    attributed: AttributedCapture,
+    flops: Floats,
+    moved_bytes: Floats,
+    listed: np.ndarray,
+    level: str,
 ) -> pd.DataFrame:
-    """Return a row per kernel name that computes and moves something at a level."""
-    code, time = frames.codes(joined.report.activities["name"]), joined.duration
-    rows = np.flatnonzero(listed & (flops > 0) & (moved > 0) & (time > 0))
-    size = len(joined.report.activities["name"].cat.categories)
-    many, every = counts(code[rows], size), counts(code[listed], size)
-    found = np.flatnonzero(many)
+    """Return a row per kernel name with FLOPs and with bytes at a level."""
+    code, time = frames.codes(attributed.activity_name), attributed.duration
+    rows = np.flatnonzero(listed & (flops > 0) & (moved_bytes > 0) & (time > 0))
+    size = len(attributed.activity_name.cat.categories)
+    group_count, all_counts = counts(code[rows], size), counts(code[listed], size)
+    result = np.flatnonzero(group_count)
     return pd.DataFrame(
         {
-            "code": found,
+            "code": result,
             "level": level,
-            "flops": np.bincount(code[rows], flops[rows], size)[found],
-            "bytes": np.bincount(code[rows], moved[rows], size)[found],
-            "gpu_ns": sums(code[rows], time[rows], size)[found],
-            "calls": many[found],
-            "left": (every - many)[found],
+            "flops": np.bincount(code[rows], flops[rows], size)[result],
+            "bytes": np.bincount(code[rows], moved_bytes[rows], size)[result],
+            "gpu_ns": sums(code[rows], time[rows], size)[result],
+            "calls": group_count[result],
+            "left": (all_counts - group_count)[result],
         }
     )
 
 
-def _measured_roofline_roofs(
-    joined: Attributed, counted: Counted, kernel: Ints, costs: Costs
+def _measured_roofs(
+    attributed: AttributedCapture, flop_counts: FlopCounts, kernel: Ints, costs: Costs
 ) -> list[dict[str, Any]]:
-    """Return the limits: of the dtypes computed in over DRAM, then of the caches under the highest of them.
+    """Return the roofs: of the used dtypes over DRAM, then of caches under the highest peak.
 
-    As collected with the metrics, else as known of the GPUs; what someone asks for comes before both.
+    Requested peaks have precedence over collected ones, and these over known ones of the GPUs.
     """
-    known = next(iter(Limits.of(joined, costs).by_process.values()), costs.peaks("", {}))
-    compute, speeds = tflops(counted), gb_per_s(counted)
-    codes = np.unique(counted.dtype[kernel[kernel != NONE]])
+    limits = next(iter(Limits.of(attributed, costs).by_process.values()), costs.peaks("", {}))
+    compute, speeds = peak_tflops(flop_counts), peak_gb_per_s(flop_counts)
+    codes = np.unique(flop_counts.dtype[kernel[kernel != NONE]])
     used = [DTYPES[code] for code in codes.tolist() if code != NONE]
-    peaks = {dtype: compute.get(dtype) or known.of(dtype) or 0.0 for dtype in used}
+    peaks = {dtype: compute.get(dtype) or limits.of(dtype) or 0.0 for dtype in used}
     if costs.peak_tflops is not None:
         peaks = {"": costs.peak_tflops}
-    memory = costs.peak_gbs or speeds.get("DRAM") or known.gb_per_s or 0.0
-    found = [_roof(name, tflops, memory) for name, tflops in peaks.items() if tflops or memory]
+    memory = costs.peak_gbs or speeds.get("DRAM") or limits.gb_per_s or 0.0
+    result = [_roof(name, tflops, memory) for name, tflops in peaks.items() if tflops or memory]
     highest = max(peaks.values(), default=0.0)
-    found += [_roof(level, highest, speeds[level]) for level in ("L2", "L1") if level in speeds]
-    return sorted(found, key=lambda roof: (roof["gb_per_s"], roof["tflops"]))
+    result += [_roof(level, highest, speeds[level]) for level in ("L2", "L1") if level in speeds]
+    return sorted(result, key=lambda roof: (roof["gb_per_s"], roof["tflops"]))
 
 
-def _roof(name: str, tflops: float, gb_per_s: float) -> dict[str, Any]:
-    return {"name": name, "tflops": tflops, "gb_per_s": gb_per_s}
+def _roof(name: str, peak: float, speed: float) -> dict[str, Any]:
+    return {"name": name, "tflops": peak, "gb_per_s": speed}
 
 
-# -- What ops reach against what they compute and move: of calls whose FLOPs and bytes are known, and whose work ran
+# -- Ops by formulas
 
 
-ROOFS = 6  # lines that are drawn at most
-OURS = Costs()
+MAX_ROOFS = 6  # maximum of drawn lines
+DEFAULT_COSTS = Costs()
 
 
-def roofline(joined: Attributed, names: Names, costs: Costs = OURS) -> dict[str, Any] | None:
-    """Return what kernels were measured to reach (see `measured`), else what the formulas of calls say."""
-    found = measured(joined, names, costs) if costs.convention == COUNTED else None
-    return found or _computed(joined, names, costs)
+def roofline(
+    attributed: AttributedCapture, names: Names, costs: Costs = DEFAULT_COSTS
+) -> dict[str, Any] | None:
+    """Return the measured roofline of kernels if there is one, else the computed one of ops."""
+    result = measured_roofline(attributed, names, costs) if costs.convention == COUNTED else None
+    return result or _computed_roofline(attributed, names, costs)
 
 
-def _computed(joined: Attributed, names: Names, costs: Costs) -> dict[str, Any] | None:
-    """Return a row per op: FLOPs, bytes and time on the GPU (ns) of the calls of which both are known and that ran.
+def _computed_roofline(
+    attributed: AttributedCapture, names: Names, costs: Costs
+) -> dict[str, Any] | None:
+    """Return a row per op: FLOPs, bytes and GPU time (ns) of its calls with both and with work.
 
-    ``calls`` are those counted, ``left`` the op's other calls. A call's time is of all work under it, as its FLOPs are.
-    ``roofs`` are the limits of the GPUs, the lowest first.
+    ``calls`` are those counted, ``left`` the other calls. The time of a call is that of all work
+    under it, like its FLOPs. ``roofs`` are the peaks of the GPUs, lowest first.
     """
-    known = Known.of(joined, costs.convention, costs.dtype)
-    call, flops, moved = _said(joined, known)
-    time = _times(joined)[call]
-    counted = (flops > 0) & (moved > 0) & (time > 0)
-    if not counted.any():
+    range_costs = RangeCosts.of(attributed, costs.convention, costs.dtype)
+    call, flops, moved_bytes = _calls_with_costs(attributed, range_costs)
+    time = _call_times(attributed)[call]
+    is_counted = (flops > 0) & (moved_bytes > 0) & (time > 0)
+    if not is_counted.any():
         return None
-    op_of_call = _ops(joined)
-    size = len(joined.ops)
-    op = op_of_call[call[counted]]
-    calls, many = counts(op_of_call, size), counts(op, size)
-    columns = [_floats(op, column[counted], size) for column in (flops, moved)]
-    spent = sums(op, time[counted], size)
-    rows = np.flatnonzero(many)
-    rows = rows[np.argsort(-spent[rows], kind="stable")]
+    op_of_call = _ops(attributed)
+    size = len(attributed.ops)
+    op = op_of_call[call[is_counted]]
+    calls, group_count = counts(op_of_call, size), counts(op, size)
+    columns = [_float_sums(op, column[is_counted], size) for column in (flops, moved_bytes)]
+    gpu_time = sums(op, time[is_counted], size)
+    rows = np.flatnonzero(group_count)
+    rows = rows[np.argsort(-gpu_time[rows], kind="stable")]
     return {
-        "op": names.of(joined.ops[row] for row in rows.tolist()),
+        "op": names.of(attributed.ops[row] for row in rows.tolist()),
         "flops": columns[0][rows].tolist(),
         "bytes": columns[1][rows].tolist(),
-        "gpu_ns": spent[rows].tolist(),
-        "calls": many[rows].tolist(),
-        "left": (calls - many)[rows].tolist(),
-        "roofs": _roofs(joined, known, costs),
+        "gpu_ns": gpu_time[rows].tolist(),
+        "calls": group_count[rows].tolist(),
+        "left": (calls - group_count)[rows].tolist(),
+        "roofs": _roofs(attributed, range_costs, costs),
     }
 
 
-def _said(joined: Attributed, known: Known) -> tuple[Ints, Floats, Floats]:
-    """Return the calls that compute anything, once each, with their FLOPs and bytes (0 if unknown)."""
-    rows = np.flatnonzero((known.flops > 0) & (joined.call != NONE))
-    call, first = np.unique(joined.call[rows], return_index=True)
-    return call, known.flops[rows[first]], np.maximum(known.bytes[rows[first]], 0)
+def _calls_with_costs(
+    attributed: AttributedCapture, costs: RangeCosts
+) -> tuple[Ints, Floats, Floats]:
+    """Return the calls with FLOPs, and their FLOPs and bytes (0 if unknown)."""
+    rows = np.flatnonzero((costs.flops > 0) & (attributed.call != NONE))
+    call, first = np.unique(attributed.call[rows], return_index=True)
+    return call, costs.flops[rows[first]], np.maximum(costs.bytes[rows[first]], 0)
 
 
-def _roofs(joined: Attributed, known: Known, costs: Costs) -> list[dict[str, Any]]:
-    """Return what the GPUs can do: a name (of dtypes), TFLOP/s and GB/s of each, 0 where one is not known.
+def _roofs(
+    attributed: AttributedCapture, range_costs: RangeCosts, costs: Costs
+) -> list[dict[str, Any]]:
+    """Return the peaks of the GPUs: names of dtypes, TFLOP/s and GB/s, 0 if unknown.
 
-    Of the dtypes that calls say, else of all; those with one peak are one.
+    They are those of the dtypes of calls, or of all dtypes; dtypes with the same peak share a roof.
     """
-    limits = Limits.of(joined, costs)
-    used = {DTYPES[code] for code in np.unique(limits.dtypes(known.dtype)).tolist() if code != NONE}
-    found: dict[tuple[float, float], list[str]] = {}
-    for peaks in limits.by_process.values():  # a turn per process
+    limits = Limits.of(attributed, costs)
+    used = {
+        DTYPES[code]
+        for code in np.unique(limits.dtypes(range_costs.dtype)).tolist()
+        if code != NONE
+    }
+    values: dict[tuple[float, float], list[str]] = {}
+    for peaks in limits.by_process.values():  # one iteration per process
         for dtype, peak in _peaks(peaks, costs, used):
-            names = found.setdefault((peak, peaks.gb_per_s), [])
+            names = values.setdefault((peak, peaks.gb_per_s), [])
             names += [dtype] if dtype not in names else []
     roofs = [
         {"name": ", ".join(names), "tflops": tflops, "gb_per_s": speed}
-        for (tflops, speed), names in sorted(found.items())
+        for (tflops, speed), names in sorted(values.items())
     ]
-    return roofs[-ROOFS:]
+    return roofs[-MAX_ROOFS:]
 
 
 def _peaks(peaks: Peaks, costs: Costs, used: set[str]) -> list[tuple[str, float]]:
@@ -173,29 +194,29 @@ def _peaks(peaks: Peaks, costs: Costs, used: set[str]) -> list[tuple[str, float]
     listed = [
         (dtype, peaks.of(dtype) or 0.0) for dtype in DTYPES if dtype in (used or peaks.tflops)
     ]
-    return [one for one in listed if one[1]] or ([("", 0.0)] if peaks.gb_per_s else [])
+    return [entry for entry in listed if entry[1]] or ([("", 0.0)] if peaks.gb_per_s else [])
 
 
-def _times(joined: Attributed) -> Ints:
-    """Return the time on the GPU of each call, with everything under it."""
-    node, nesting = joined.attribution.node, joined.attribution.nesting
-    has: Flags = node != NONE
-    total = subtree_sums(nesting, sums(node[has], joined.duration[has], len(nesting)))
-    call = joined.call[nesting.range]
+def _call_times(attributed: AttributedCapture) -> Ints:
+    """Return the GPU time of each call, including everything under it."""
+    node, nesting = attributed.attribution.node, attributed.attribution.nesting
+    has_node: Flags = node != NONE
+    total = subtree_sums(nesting, sums(node[has_node], attributed.duration[has_node], len(nesting)))
+    call = attributed.call[nesting.range]
     is_call = call != NONE
-    return sums(call[is_call], total[is_call], int(joined.call.max(initial=NONE)) + 1)
+    return sums(call[is_call], total[is_call], int(attributed.call.max(initial=NONE)) + 1)
 
 
-def _ops(joined: Attributed) -> Ints:
+def _ops(attributed: AttributedCapture) -> Ints:
     """Return the op of each call."""
-    rows = np.flatnonzero(joined.call != NONE)
-    op = np.full(int(joined.call.max(initial=NONE)) + 1, NONE)
-    op[joined.call[rows]] = joined.op[rows]
+    rows = np.flatnonzero(attributed.call != NONE)
+    op = np.full(int(attributed.call.max(initial=NONE)) + 1, NONE)
+    op[attributed.call[rows]] = attributed.op[rows]
     return op
 
 
-def _floats(group: Ints, values: Floats, groups: int) -> Floats:
-    """Return each group's sum: FLOPs of a long run are beyond 64 bits."""
+def _float_sums(group: Ints, values: Floats, groups: int) -> Floats:
+    """Return the sum of each group as float, as FLOPs may exceed 64 bits."""
     total = np.zeros(groups)
     np.add.at(total, group, values)
     return total

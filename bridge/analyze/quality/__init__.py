@@ -1,6 +1,6 @@
-"""Capture quality: how far a report can be trusted, as a score from 0 to 100 and the reasons for what is missing.
+"""Judge the quality of a capture: a score from 0 to 100, and the reasons for deductions.
 
-docs/quality.md lists the reasons. The same report gives the same score.
+docs/doctor.md lists the reasons. The same capture gives the same score.
 """
 
 from __future__ import annotations
@@ -9,60 +9,66 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from bridge.analyze.quality import content, profiler
-from bridge.analyze.quality import reasons as enough
-from bridge.analyze.quality.reasons import Capture, Found, Measured, Reason
-from bridge.join.attributed import Attributed
+from bridge.analyze.quality import checks, reasons
+from bridge.analyze.quality.reasons import CaptureEvidence, Deduction, Measurement, Reason
+from bridge.join.attributed import AttributedCapture
 
 BEST = 100
-REASONS = (*profiler.REASONS, *content.REASONS, *enough.REASONS)
+REASONS = (*checks.PROFILER_REASONS, *checks.CONTENT_REASONS, *reasons.REASONS)
 
 
 @dataclass(frozen=True)
 class Quality:
-    """What a capture is worth: ``score`` is 100 less the costs of the ``reasons``, 0 at least.
+    """The quality of a capture: ``score`` is 100 less the costs of ``reasons``, at least 0.
 
-    ``reasons`` come by their cost, the largest first; ``judged`` are the names of all that apply. ``overhead`` has a row per
-    kind of the profiler's own work: name, count, total_ns and inside_ns, what of it counts.
+    ``reasons`` are sorted by cost, largest first; ``judged`` are the names of all reasons that were
+    checked. ``overhead`` has a row per kind of the profiler's work: name, count, total_ns and
+    inside_ns, the part that counts.
     """
 
     source: tuple[str, ...]
     score: int
-    reasons: tuple[Found, ...]
+    reasons: tuple[Deduction, ...]
     judged: tuple[str, ...]
     overhead: pd.DataFrame
 
 
-def quality(joined: Attributed) -> Quality:
-    """Judge the capture of a report."""
-    seen = Capture(joined)
-    measured = [(reason, one) for reason in REASONS if (one := reason.find(seen)) is not None]
-    found = [Found(reason, m, cost) for reason, m in measured if (cost := reason.cost(m.value))]
-    found.sort(key=lambda one: -one.cost)  # of equal costs in the order of REASONS
+def quality(attributed: AttributedCapture) -> Quality:
+    """Return the quality of a capture."""
+    evidence = CaptureEvidence(attributed)
+    measured = [
+        (reason, measurement)
+        for reason in REASONS
+        if (measurement := reason.find(evidence)) is not None
+    ]
+    result = [
+        Deduction(reason, m, cost) for reason, m in measured if (cost := reason.cost(m.value))
+    ]
+    result.sort(key=lambda deduction: -deduction.cost)  # equal costs are in the order of REASONS
     return Quality(
-        joined.report.source,
-        max(0, BEST - sum(one.cost for one in found)),
-        tuple(found),
+        attributed.capture.source,
+        max(0, BEST - sum(deduction.cost for deduction in result)),
+        tuple(result),
         tuple(reason.name for reason, _ in measured),
-        _overhead(seen),
+        _overhead(evidence),
     )
 
 
-def _overhead(seen: Capture) -> pd.DataFrame:
-    """Return the profiler's own work by what it was, that with most time first."""
-    table = seen.report.overhead
+def _overhead(evidence: CaptureEvidence) -> pd.DataFrame:
+    """Return the work of the profiler by name, longest first."""
+    table = evidence.capture.overhead
     whole = (table["end"] - table["start"]).clip(lower=0)
     rows = pd.DataFrame(
         {
             "name": table["name"].astype(object),
             "total_ns": whole,
-            "inside_ns": seen.overhead.inside,
+            "inside_ns": evidence.overhead.inside,
         }
     )
-    found = rows.groupby("name", sort=True).agg(
+    result = rows.groupby("name", sort=True).agg(
         count=("total_ns", "size"), total_ns=("total_ns", "sum"), inside_ns=("inside_ns", "sum")
     )
-    return found.reset_index().sort_values("total_ns", ascending=False, kind="stable")
+    return result.reset_index().sort_values("total_ns", ascending=False, kind="stable")
 
 
-__all__ = ["BEST", "REASONS", "Found", "Measured", "Quality", "Reason", "quality"]
+__all__ = ["BEST", "REASONS", "Deduction", "Measurement", "Quality", "Reason", "quality"]

@@ -1,4 +1,4 @@
-"""Reasons that lie with how much was captured: too little to be a measure, or more than the part that counts."""
+"""Reasons for deductions, the profiler's overhead, and reasons about the amount of data."""
 
 from __future__ import annotations
 
@@ -11,39 +11,40 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.advice.facts import Seen
+from bridge.analyze.advice.facts import Evidence
 from bridge.analyze.groups import highest, lowest
 from bridge.analyze.metrics import no_timeline
-from bridge.analyze.steps.pace import WARM_UP, judged
-from bridge.join.arrays import NONE, Flags, Ints, busy
-from bridge.join.attributed import Attributed
+from bridge.analyze.steps import WARM_UP, judge_steps
+from bridge.join.arrays import NONE, Flags, Ints, busy_time
+from bridge.join.attributed import AttributedCapture
 from importers import frames
-from importers.frames import shared
+from importers.frames import key_codes
 
-# -- What a reason for less trust in a capture is, and what it costs
+# -- Reasons and deductions
 
 
-NS, SHARE, COUNT, RATE = "ns", "share", "count", "per second"  # what measures are in
+NS, SHARE, COUNT, RATE = "ns", "share", "count", "per second"  # units of measurements
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What a reason found: the ``value`` that its cost is of, and the sentence with its figures.
+class Measurement:
+    """The result of a reason: the ``value`` that determines its cost, and a text.
 
-    ``said`` has places in braces for ``figures``, whose names say what they are: ``_ns``, ``_share`` (of 1); else a
-    count or a text.
+    ``text`` has placeholders for ``figures``, whose suffixes are units: ``_ns``, ``_share`` (of 1);
+    others are counts or texts.
     """
 
     value: float
-    said: str
+    text: str
     figures: Mapping[str, object]
 
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason: what is measured, in which unit, up to where it costs nothing, from where on all ``points``, what to do.
+    """A reason for a deduction: what is measured, in which unit, and what to do.
 
-    Where less is worse, ``full`` is the lesser. ``find`` returns None where the reason does not apply.
+    Up to ``free`` it costs nothing, from ``full`` on all ``points``; ``full`` is smaller where less
+    is worse. ``find`` returns None if the reason does not apply.
     """
 
     name: str
@@ -53,24 +54,24 @@ class Reason:
     full: float
     points: int
     remedy: str
-    find: Callable[[Capture], Measured | None]
+    find: Callable[[CaptureEvidence], Measurement | None]
 
     def cost(self, value: float) -> int:
-        """Return the points that a measure costs: in proportion between ``free`` and ``full``, rounded up."""
+        """Return the points for a value: proportional between ``free`` and ``full``, rounded up."""
         part = (value - self.free) / (self.full - self.free)
         return math.ceil(round(self.points * min(max(part, 0.0), 1.0), 6))
 
 
 @dataclass(frozen=True)
-class Found:
-    """A reason that costs something, what was measured, and the points."""
+class Deduction:
+    """A reason with a cost, what was measured, and the points."""
 
     reason: Reason
-    measured: Measured
+    measured: Measurement
     cost: int
 
 
-# -- The profiler's own time: what of it fell into the time in which the program worked
+# -- Overhead of the profiler while the program worked
 
 
 THREAD_BITS = 0xFFFFFF
@@ -79,10 +80,11 @@ NEVER = int(np.iinfo(np.int64).max)
 
 @dataclass(frozen=True)
 class Overhead:
-    """The profiler's own time, in ns: ``inside`` of each row of the frame is what counts of it.
+    """The time of the profiler itself in ns; ``inside`` is the part of each row that counts.
 
-    That is what a thread that launches (without any: one with ops) spent between the first op or launch of its process and the end of
-    its last work; ``own`` is the union of that over all processes, ``window`` the sum of their times.
+    It is the time on threads that launch (if there are none, with ops) between the first op or
+    launch of the process and the end of its last work. ``own`` is the union over all processes,
+    ``window`` the sum of these times.
     """
 
     inside: Ints
@@ -91,37 +93,39 @@ class Overhead:
 
     @property
     def share(self) -> float:
-        """The profiler's share of the time."""
+        """The fraction of the time that the profiler took."""
         return self.own / self.window if self.window else 0.0
 
     @classmethod
-    def of(cls, joined: Attributed) -> Overhead:
-        """Measure a report."""
-        table = joined.report.overhead
+    def of(cls, attributed: AttributedCapture) -> Overhead:
+        """Measure a capture."""
+        table = attributed.capture.overhead
         if not len(table):
             return cls(np.empty(0, np.int64), 0, 0)
-        hosts = _hosts(joined)
-        own = tuple(frames.ints(table, c) for c in ("report", "process"))
-        of, *homes = shared(own, *((h.report, h.process) for h in hosts))
-        home, began, ended = (
+        hosts = _host_work(attributed)
+        keys = tuple(frames.ints(table, c) for c in ("report", "process"))
+        process, *homes = key_codes(keys, *((h.report, h.process) for h in hosts))
+        work_process, starts, ends = (
             np.concatenate(columns)
             for columns in (homes, [h.start for h in hosts], [h.end for h in hosts])
         )
-        many = int(max(of.max(initial=NONE), home.max(initial=NONE))) + 1
+        size = int(max(process.max(initial=NONE), work_process.max(initial=NONE))) + 1
         first, last = (
-            lowest(home, began, many, empty=NEVER),
-            highest(home, ended, many, empty=-NEVER),
+            lowest(work_process, starts, size, empty=NEVER),
+            highest(work_process, ends, size, empty=-NEVER),
         )
-        start = np.maximum(frames.ints(table, "start"), first[of])
-        end = np.minimum(frames.ints(table, "end"), last[of])
-        inside = np.where(_on_launching(joined, table) & (end > start), end - start, 0)
+        start = np.maximum(frames.ints(table, "start"), first[process])
+        end = np.minimum(frames.ints(table, "end"), last[process])
+        inside = np.where(
+            _is_on_launching_thread(attributed, table) & (end > start), end - start, 0
+        )
         start = np.where(inside > 0, start, 0)
-        window = np.maximum(last - first, 0)[np.unique(home)].sum()
-        return cls(inside, int(busy(of, start, start + inside, many).sum()), int(window))
+        window = np.maximum(last - first, 0)[np.unique(work_process)].sum()
+        return cls(inside, int(busy_time(process, start, start + inside, size).sum()), int(window))
 
 
-class _Host(NamedTuple):
-    """Something that shows a process at work."""
+class _HostWork(NamedTuple):
+    """Rows that show when a process works."""
 
     report: Ints
     process: Ints
@@ -129,100 +133,113 @@ class _Host(NamedTuple):
     end: Ints
 
 
-def _hosts(joined: Attributed) -> list[_Host]:
+def _host_work(attributed: AttributedCapture) -> list[_HostWork]:
     """Return ops, API calls that launched, and what they launched."""
-    report = joined.report
-    calls = _launching(joined)
-    work = np.flatnonzero(joined.attribution.launch != NONE)
-    ops = np.flatnonzero(joined.op != NONE)
+    capture = attributed.capture
+    calls = _launching_calls(attributed)
+    work = np.flatnonzero(attributed.attribution.launch != NONE)
+    ops = np.flatnonzero(attributed.op != NONE)
     return [
-        _host(report.ranges, ops, frames.ints(report.ranges, "end")),
-        _host(report.launches, calls, frames.ints(report.launches, "end")),
-        _host(report.activities, work, joined.end),
+        _host_rows(capture.ranges, ops, frames.ints(capture.ranges, "end")),
+        _host_rows(capture.launches, calls, frames.ints(capture.launches, "end")),
+        _host_rows(capture.activities, work, attributed.end),
     ]
 
 
-def _host(table: pd.DataFrame, rows: Ints, end: Ints) -> _Host:
+def _host_rows(table: pd.DataFrame, rows: Ints, end: Ints) -> _HostWork:
     report, process, start = (
         frames.pick(frames.ints(table, c), rows) for c in ("report", "process", "start")
     )
-    return _Host(report, process, start, frames.pick(end, rows))
+    return _HostWork(report, process, start, frames.pick(end, rows))
 
 
-def _launching(joined: Attributed) -> Ints:
+def _launching_calls(attributed: AttributedCapture) -> Ints:
     """Return the API calls that launched anything."""
-    launched = np.zeros(len(joined.report.launches) + 1, bool)
-    launched[joined.attribution.launch] = True
+    launched = np.zeros(len(attributed.capture.launches) + 1, bool)
+    launched[attributed.attribution.launch] = True
     return np.flatnonzero(launched[:-1])
 
 
-def _on_launching(joined: Attributed, table: pd.DataFrame) -> Flags:
-    """Tell which overhead is on a thread that launches; where no thread is recorded, it may be."""
-    report, rows = joined.report, _launching(joined)
-    source = report.launches
+def _is_on_launching_thread(attributed: AttributedCapture, table: pd.DataFrame) -> Flags:
+    """Return whether each row of overhead is on a thread that launches.
+
+    Rows without a recorded thread count, too.
+    """
+    capture, rows = attributed.capture, _launching_calls(attributed)
+    source = capture.launches
     if not len(rows):
-        source, rows = report.ranges, np.flatnonzero(joined.op != NONE)
+        source, rows = capture.ranges, np.flatnonzero(attributed.op != NONE)
     keys = ("report", "thread")
     launching = [frames.pick(frames.ints(source, c), rows) for c in keys]
-    own, theirs = shared([frames.ints(table, c) for c in keys], launching)
+    row_key, launching_key = key_codes([frames.ints(table, c) for c in keys], launching)
     thread = frames.ints(table, "thread")
-    unknown = (thread == NONE) | (thread & THREAD_BITS == 0)
-    flags: Flags = np.isin(own, theirs) | unknown
+    is_unknown = (thread == NONE) | (thread & THREAD_BITS == 0)
+    flags: Flags = np.isin(row_key, launching_key) | is_unknown
     return flags
 
 
-class Capture(Seen):
-    """A report as reasons see it: what advice shares, and the profiler's own time."""
+class CaptureEvidence(Evidence):
+    """A capture as reasons see it: the data of advice, and the overhead of the profiler."""
 
     @cached_property
     def overhead(self) -> Overhead:
-        """The profiler's own time."""
-        return Overhead.of(self.joined)
+        """The overhead of the profiler."""
+        return Overhead.of(self.attributed)
 
 
-# -- Reasons that lie with how much was captured: too little to be a measure, or more than the part that counts
+# -- Reasons about the amount of data
 
 
-MILLI = 1_000_000
+NS_PER_MS = 1_000_000
 
 
-def short_capture(seen: Capture) -> Measured | None:
-    """How long the GPUs were busy, all together."""
-    if not seen.of_kind(frames.KERNEL, frames.GRAPH).any() or not no_timeline.has_timeline(
-        seen.report
+def short_capture(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure how long all GPUs were busy together."""
+    if not evidence.is_kind(frames.KERNEL, frames.GRAPH).any() or not no_timeline.has_timeline(
+        evidence.capture
     ):
         return None
-    rows = np.flatnonzero(seen.counted)
-    start, of = frames.ints(seen.report.activities, "start")[rows], seen.devices.of[rows]
-    lasted = int(busy(of, start, seen.joined.end[rows], len(seen.devices.names)).sum())
-    return Measured(lasted, "the GPU was busy for {busy_ns} in all", {"busy_ns": lasted})
+    rows = np.flatnonzero(evidence.counted)
+    start, device = (
+        frames.ints(evidence.capture.activities, "start")[rows],
+        evidence.devices.gpu[rows],
+    )
+    busy = int(
+        busy_time(device, start, evidence.attributed.end[rows], len(evidence.devices.names)).sum()
+    )
+    return Measurement(busy, "the GPU was busy for {busy_ns} in all", {"busy_ns": busy})
 
 
-def few_steps(seen: Capture) -> Measured | None:
-    """How many steps of a process were captured, of that which has most."""
-    steps = seen.joined.steps
+def few_steps(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the number of captured steps, of the process with the most."""
+    steps = evidence.attributed.steps
     if not len(steps):
         return None
-    most = max(last - first for first, last in steps.by_process())
-    return Measured(
-        most, "{steps} steps: one that stands out is not told from the others", {"steps": most}
+    maximum = max(last - first for first, last in steps.by_process())
+    return Measurement(
+        maximum,
+        "{steps} steps: too few to tell outliers from the others",
+        {"steps": maximum},
     )
 
 
-def warm_up(seen: Capture) -> Measured | None:
-    """The share of the steps' time by which those of the warm-up are longer than the others."""
-    steps = seen.joined.steps
+def warm_up(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the fraction of the time of steps by which warm-up steps exceed the others."""
+    steps = evidence.attributed.steps
     if not len(steps):
         return None
     length = steps.end - steps.start
-    change, state = judged(steps, length)
-    warming = state == WARM_UP
-    excess = length[warming] * (1 - 1 / (1 + change[warming]))
+    change, state = judge_steps(steps, length)
+    is_warm_up = state == WARM_UP
+    excess = length[is_warm_up] * (1 - 1 / (1 + change[is_warm_up]))
     share = float(excess.sum() / max(1, length.sum()))
-    longest = float(np.max(1 + change[warming], initial=1.0))
-    said = "{steps} steps of warm-up, the longest {times} times as long as a usual one: {work_share} of the time of all steps is that"
-    figures = {"steps": int(warming.sum()), "times": f"{longest:.1f}", "work_share": share}
-    return Measured(share, said, figures)
+    longest = float(np.max(1 + change[is_warm_up], initial=1.0))
+    text = (
+        "{steps} steps of warm-up, the longest {times} times as long as a usual one:"
+        " they add {work_share} of the time of all steps"
+    )
+    figures = {"steps": int(is_warm_up.sum()), "times": f"{longest:.1f}", "work_share": share}
+    return Measurement(share, text, figures)
 
 
 REASONS = (
@@ -230,10 +247,10 @@ REASONS = (
         "short-capture",
         "time that GPUs were busy",
         NS,
-        20 * MILLI,
+        20 * NS_PER_MS,
         0,
         15,
-        "capture more of the program: more steps, a larger part",
+        "Capture more steps or a larger part of the program.",
         short_capture,
     ),
     Reason(
@@ -243,7 +260,7 @@ REASONS = (
         5,
         0,
         10,
-        "capture at least 5 steps: bridge run --schedule wait=1,warmup=1,active=5",
+        "Capture at least 5 steps with bridge run --schedule wait=1,warmup=1,active=5.",
         few_steps,
     ),
     Reason(
@@ -253,7 +270,8 @@ REASONS = (
         0.05,
         0.5,
         10,
-        "capture later: bridge run --schedule wait=1,warmup=2,active=5; or leave them out: --step 3..9",
+        "Capture later steps with bridge run --schedule wait=1,warmup=2,active=5,"
+        " or leave out the warm-up with --step 3..9.",
         warm_up,
     ),
 )

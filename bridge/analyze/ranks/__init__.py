@@ -1,4 +1,7 @@
-"""Which rank each process of a run is, by which clock it runs, and how ranks differ; docs/ranks.md defines every figure."""
+"""Identify the rank of each process of a run, and compare ranks.
+
+docs/ranks.md defines every column.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes of a run as ranks: which rank each is, on which host and GPU, and by what that is known."""
+"""Identify the rank, host and GPU of each process of a run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from bridge.analyze import names
-from bridge.join.arrays import NONE, Ints, number
-from bridge.join.choices import KEY
+from bridge.join.arrays import NONE, Ints, number_groups
+from bridge.join.options import RANK_METADATA_KEY
 from importers import frames
-from importers.report import Facts, Report
+from importers.capture import Capture, Facts
 
-# -- What files, recordings, environments and names say of ranks, best first
+# -- Sources of ranks, best first
 
 
 OPTION, RECORDING, PROFILER, ENVIRONMENT, PROCESS, NCCL, FILE, PLACE = KNOWN_BY = (
@@ -32,85 +32,92 @@ OPTION, RECORDING, PROFILER, ENVIRONMENT, PROCESS, NCCL, FILE, PLACE = KNOWN_BY 
     "place",
 )
 UNKNOWN = ""
-OF_ALL = frozenset([OPTION, PROFILER, FILE])  # what these say is of all processes of the file
+WHOLE_FILE = frozenset([OPTION, PROFILER, FILE])  # sources for all processes of a file
 RANK = re.compile(r"(?<![a-z])rank[ _-]?(\d{1,9})(?!\d)", re.IGNORECASE)
-OF_PROFILER = "PyTorch profiler"
-OF_PROGRAM = "environment"  # where a report's metadata keep what a launcher set
-BEGUN = "ncclCommInit"  # NCCL's ranges in which a communicator begins
+PYTORCH_PROFILER = "PyTorch profiler"
+ENVIRONMENT_KEY = "environment"  # key in the metadata, for variables of a launcher
+INIT_RANGE = "ncclCommInit"  # prefix of NCCL's ranges that initialise a communicator
 NCCL_RANK, NCCL_SIZE = "Rank", "No. of ranks"
 
 
-def of_file(facts: Facts, source: str) -> list[tuple[int, str]]:
-    """Return what is said of a file as a whole, (rank, by what it is known), best first."""
-    said = facts.metadata
-    own = PROFILER if facts.product == OF_PROFILER else RECORDING
-    found = (
-        (_number(_part(said, KEY).get("rank")), OPTION),
-        (_number(said.get("rank")), own),
-        (_number(_part(said, OF_PROGRAM).get("rank")), ENVIRONMENT),
-        (of_name(source), FILE),
+def ranks_of_file(facts: Facts, source: str) -> list[tuple[int, str]]:
+    """Return the ranks that are known of a file as a whole, (rank, source), best source first."""
+    metadata = facts.metadata
+    product_source = PROFILER if facts.product == PYTORCH_PROFILER else RECORDING
+    result = (
+        (_number(_mapping(metadata, RANK_METADATA_KEY).get("rank")), OPTION),
+        (_number(metadata.get("rank")), product_source),
+        (_number(_mapping(metadata, ENVIRONMENT_KEY).get("rank")), ENVIRONMENT),
+        (rank_in_name(source), FILE),
     )
-    return [(rank, known) for rank, known in found if rank != NONE]
+    return [(rank, known) for rank, known in result if rank != NONE]
 
 
 def host_of(facts: Facts) -> str:
-    """Return the host that a file is of, '' if nothing says it."""
-    host = _part(facts.metadata, KEY).get("host") or facts.metadata.get("host")
+    """Return the host of a file, '' if it is unknown."""
+    host = _mapping(facts.metadata, RANK_METADATA_KEY).get("host") or facts.metadata.get("host")
     return host if isinstance(host, str) else ""
 
 
 def local_rank_of(facts: Facts) -> int:
-    """Return the place of the process on its host as a launcher said it, NONE if none did."""
+    """Return the local rank that a launcher recorded, NONE if there is none."""
     local = _number(facts.metadata.get("local_rank"))
-    return local if local != NONE else _number(_part(facts.metadata, OF_PROGRAM).get("local_rank"))
+    return (
+        local
+        if local != NONE
+        else _number(_mapping(facts.metadata, ENVIRONMENT_KEY).get("local_rank"))
+    )
 
 
-def of_name(name: str) -> int:
-    """Return the rank in a name, ``rank3`` or ``my_rank-12``, NONE if there is none."""
-    found = RANK.search(name)
-    return int(found[1]) if found else NONE
+def rank_in_name(name: str) -> int:
+    """Return the rank in a name such as ``rank3`` or ``my_rank-12``, NONE if there is none."""
+    match = RANK.search(name)
+    return int(match[1]) if match else NONE
 
 
-def of_communicators(details: Iterable[str]) -> int:
-    """Return the rank that a process has in its largest communicator, by the details of NCCL's ranges; NONE if unclear."""
+def rank_of_communicators(details: Iterable[str]) -> int:
+    """Return the rank of a process in its largest communicator, NONE if it is unclear.
+
+    ``details`` are those of NCCL's ranges.
+    """
     ranks: dict[int, set[int]] = {}
     for text in details:
         if f'"{NCCL_RANK}"' not in text:
             continue
         try:
-            found = json.loads(text)
+            result = json.loads(text)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict) and _number(found.get(NCCL_RANK)) != NONE:
-            ranks.setdefault(_number(found.get(NCCL_SIZE)), set()).add(found[NCCL_RANK])
+        if isinstance(result, dict) and _number(result.get(NCCL_RANK)) != NONE:
+            ranks.setdefault(_number(result.get(NCCL_SIZE)), set()).add(result[NCCL_RANK])
     largest = ranks[max(ranks)] if ranks else set()
     return largest.pop() if len(largest) == 1 else NONE
 
 
-def _part(said: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = said.get(key)
-    return found if isinstance(found, Mapping) else {}
+def _mapping(metadata: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    result = metadata.get(key)
+    return result if isinstance(result, Mapping) else {}
 
 
 def _number(value: object) -> int:
     return value if type(value) is int and 0 <= value < 10**9 else NONE
 
 
-# -- The processes of a run as ranks: which rank each is, on which host and GPU, and by what that is known
+# -- Processes and their ranks
 
 
-PID_BITS = 0xFFFFFF
 TIMED = ("activities", "launches", "ranges")
 Key = tuple[int, int]
-Home = tuple[int, int, str]  # rank, pid, and by what that is known
+Home = tuple[int, int, str]  # rank, pid and source of the rank
 PROCESS_KEY = ("report", "process")
 
 
 @dataclass(frozen=True)
 class Member:
-    """A process of a report; ``works`` tells whether it is what the run is about, and no helper of such a one.
+    """A process of a capture; ``works`` is False for helpers of working processes.
 
-    ``local`` is its place on its host, else its GPU; ``gpus`` are those that it used. NONE and '' for what is not known.
+    ``local`` is the local rank, else the GPU; ``gpus`` are the GPUs that it used. NONE and '' stand
+    for unknown.
     """
 
     report: int
@@ -125,190 +132,206 @@ class Member:
 
     @property
     def pid(self) -> int:
-        """The number that its system gave it."""
-        return self.process >> 24 & PID_BITS
+        """The process id."""
+        return self.process >> 24 & frames.ID_BITS
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """All processes of a report that did anything, by report and process."""
+    """All processes of a capture that did anything, sorted by file and process."""
 
-    report: Report
+    capture: Capture
     members: list[Member] = field(default_factory=list)
 
     @classmethod
-    def of(cls, report: Report, place: int = 0) -> Ranks:
-        """Find out who is who; ``place`` is the number of the first report in the whole run.
+    def of(cls, capture: Capture, place: int = 0) -> Ranks:
+        """Identify the ranks of a capture; ``place`` is the position of its first file in the run.
 
-        What is said of a report never depends on another one, but for its place.
+        The result for a file depends on other files only through its position.
         """
-        seen = _Seen(report)
-        found = [m for nth in range(len(report.facts)) for m in seen.members(nth, place + nth)]
-        return cls(report, found)
+        processes = _Processes(capture)
+        result = [
+            m for nth in range(len(capture.facts)) for m in processes.members(nth, place + nth)
+        ]
+        return cls(capture, result)
 
     @cached_property
     def keys(self) -> tuple[Ints, Ints]:
-        """Report and process of each."""
+        """File and process of each member."""
         columns = (np.array([getattr(m, c) for m in self.members], np.int64) for c in PROCESS_KEY)
         report, process = columns
         return report, process
 
     @cached_property
     def workers(self) -> list[int]:
-        """Those that the run is about, by place in ``members``: in order of rank, what has none last."""
-        known = ((m.rank == NONE, m.rank, n) for n, m in enumerate(self.members) if m.works)
-        return [n for *_, n in sorted(known)]
+        """Positions in ``members`` of the working processes, by rank; unknown ranks are last."""
+        sort_keys = ((m.rank == NONE, m.rank, n) for n, m in enumerate(self.members) if m.works)
+        return [n for *_, n in sorted(sort_keys)]
 
     def place(self, report: Ints, process: Ints) -> Ints:
-        """Return the place in ``members`` of each process; all must be there."""
-        code, rows = number(report, process)
-        of = {key: n for n, key in enumerate(zip(*(k.tolist() for k in self.keys), strict=True))}
+        """Return the position of each process in ``members``; each must be a member."""
+        code, rows = number_groups(report, process)
+        position = {
+            key: n for n, key in enumerate(zip(*(k.tolist() for k in self.keys), strict=True))
+        }
         distinct = zip(report[rows].tolist(), process[rows].tolist(), strict=True)
-        return np.array([of[key] for key in distinct], np.int64)[code]
+        return np.array([position[key] for key in distinct], np.int64)[code]
 
     @cached_property
     def names(self) -> list[str]:
-        """What each is called, no two alike: ``rank 3``, with file, number or place as far as that is not enough."""
-        found = [f"rank {m.rank}" if m.rank != NONE else f"process {m.pid}" for m in self.members]
+        """Distinct names: ``rank 3``, with the file, pid or position where needed."""
+        result = [f"rank {m.rank}" if m.rank != NONE else f"process {m.pid}" for m in self.members]
         files = [
-            f" in {name}" if len(self.report.source) > 1 else ""
-            for name in names.files(self.report)
+            f" in {name}" if len(self.capture.source) > 1 else ""
+            for name in names.file_names(self.capture)
         ]
-        for more in (
+        for suffixes in (
             [files[m.report] for m in self.members],
             [f" ({m.pid})" if m.rank != NONE else "" for m in self.members],
-            [f" #{n}" for n in self._nth],  # of several machines
+            [f" #{n}" for n in self._nth],  # pids of several machines may be equal
         ):
-            alike = Counter(found)
-            found = [f"{n}{one}" if alike[n] > 1 else n for n, one in zip(found, more, strict=True)]
-        return found
+            occurrences = Counter(result)
+            result = [
+                f"{n}{text}" if occurrences[n] > 1 else n
+                for n, text in zip(result, suffixes, strict=True)
+            ]
+        return result
 
     @property
     def _nth(self) -> list[int]:
-        """Return which process of its report each is, from 1."""
-        of = [m.report for m in self.members]
-        return [n - of.index(report) for n, report in enumerate(of, 1)]
+        """Position of each process among those of its file, from 1."""
+        files = [m.report for m in self.members]
+        return [n - files.index(report) for n, report in enumerate(files, 1)]
 
     @property
     def homes(self) -> list[Home]:
-        """Return rank, pid and by what that is known, of each that the run is about."""
+        """Rank, pid and source of the rank of each working member."""
         return [(m.rank, m.pid, m.known_by) for m in (self.members[n] for n in self.workers)]
 
     @property
     def warnings(self) -> list[str]:
-        """Return a line if several have one rank."""
-        files = names.files(self.report)
-        of = [files[self.members[n].report] for n in self.workers]
-        return twice(list(zip(of, self.homes, strict=True)))
+        """A line if several members have the same rank."""
+        files = names.file_names(self.capture)
+        files_of_workers = [files[self.members[n].report] for n in self.workers]
+        return duplicate_rank_warnings(list(zip(files_of_workers, self.homes, strict=True)))
 
-    def chosen(self, ranks: tuple[int, ...]) -> list[Key]:
-        """Return report and process of some ranks, with their helpers; ValueError, for the user, for one that is not there."""
-        there = {m.rank for m in self.members}
+    def processes_of(self, ranks: tuple[int, ...]) -> list[Key]:
+        """Return file and process of the members with these ranks, including helpers.
+
+        Raises ValueError with a message for the user if there is no such rank.
+        """
+        ranks_known = {m.rank for m in self.members}
         for rank in ranks:
-            if rank not in there:
-                known = ", ".join(map(str, sorted(there - {NONE}))) or "none is known"
-                raise ValueError(f"no rank {rank} in the run; its ranks: {known}")
+            if rank not in ranks_known:
+                listing = ", ".join(map(str, sorted(ranks_known - {NONE}))) or "none is known"
+                raise ValueError(f"no rank {rank} in the run; its ranks: {listing}")
         return [(m.report, m.process) for m in self.members if m.rank in ranks]
 
 
-def twice(homes: Sequence[tuple[str, Home]]) -> list[str]:
-    """Return a line if one rank is several processes, given the file and what is known of each."""
-    of: dict[int, list[str]] = {}
+def duplicate_rank_warnings(homes: Sequence[tuple[str, Home]]) -> list[str]:
+    """Return a line if a rank has several processes, given the file and home of each."""
+    processes_of_rank: dict[int, list[str]] = {}
     for file, (rank, pid, known_by) in homes:
-        of.setdefault(rank, []).append(f"process {pid} of {file}, by {known_by}")
-    found = sorted((rank, both) for rank, both in of.items() if rank != NONE and both[1:])
-    if not found:
+        processes_of_rank.setdefault(rank, []).append(f"process {pid} of {file}, by {known_by}")
+    values = sorted(
+        (rank, processes)
+        for rank, processes in processes_of_rank.items()
+        if rank != NONE and processes[1:]
+    )
+    if not values:
         return []
-    rank, (one, other, *_) = found[0]
-    more = f", and so for {len(found) - 1} more" if found[1:] else ""
+    rank, (name, second, *_) = values[0]
+    others = f", and so for {len(values) - 1} more" if values[1:] else ""
     return [
-        f"rank {rank} is both {one} and {other}{more}: --rank-from tells ranks by the files' paths"
+        f"rank {rank} is both {name} and {second}{others}: --rank-from tells ranks by the files' paths"
     ]
 
 
-class _Seen:
-    """What a report has of each process."""
+class _Processes:
+    """The data of a capture about each process."""
 
-    def __init__(self, report: Report) -> None:
-        self.report = report
-        self.names = _named(report)
+    def __init__(self, capture: Capture) -> None:
+        self.capture = capture
+        self.names = _process_names(capture)
         self.gpus: dict[Key, set[int]] = {}
-        for key, gpu in _used(report):
+        for key, gpu in _used_gpus(capture):
             self.gpus.setdefault(key, set()).add(gpu)
-        self.keys = sorted({key for table in TIMED for key in _keys(report, table)})
+        self.keys = sorted({key for table in TIMED for key in _keys(capture, table)})
 
-    def members(self, nth: int, place: int) -> Iterator[Member]:
-        """Return the processes of a report; ``place`` is its number in the run."""
-        keys = [key for key in self.keys if key[0] == nth]
+    def members(self, file: int, place: int) -> Iterator[Member]:
+        """Yield the processes of a file; ``place`` is its position in the run."""
+        keys = [key for key in self.keys if key[0] == file]
         work = [key for key in keys if key in self.gpus] or keys
-        facts, alone = self.report.facts[nth], len(work) == 1
-        local = local_rank_of(facts) if alone else NONE
+        facts, is_alone = self.capture.facts[file], len(work) == 1
+        local = local_rank_of(facts) if is_alone else NONE
         for key in keys:
             gpus = tuple(sorted(self.gpus.get(key, ())))
-            own = work[0] if alone else key  # a helper is of its only worker's rank
-            rank, known = self._rank(own, work, place)
-            used = gpus[0] if len(gpus) == 1 else NONE
+            owner = work[0] if is_alone else key  # a helper has the rank of the only worker
+            rank, known_by = self._rank(owner, work, place)
+            single_gpu = gpus[0] if len(gpus) == 1 else NONE
             yield Member(
-                *key, key in work, self.names.get(key, ""), rank, known,
-                host_of(facts), local if local != NONE else used, gpus,
+                *key, key in work, self.names.get(key, ""), rank, known_by,
+                host_of(facts), local if local != NONE else single_gpu, gpus,
             )  # fmt: skip
 
     def _rank(self, key: Key, work: list[Key], place: int) -> tuple[int, str]:
-        """Return the rank of a process and by what it is known."""
-        nth, alone = key[0], len(work) == 1
-        found = of_file(self.report.facts[nth], self.report.source[nth])
-        found = [one for one in found if alone or one[1] in OF_ALL]
-        own = (of_name(self.names.get(key, "")), PROCESS), (self._nccl(key), NCCL)
-        found += [one for one in own if one[0] != NONE]
-        if found:
-            return min(found, key=lambda one: KNOWN_BY.index(one[1]))
+        """Return the rank of a process and its source."""
+        file, is_alone = key[0], len(work) == 1
+        result = ranks_of_file(self.capture.facts[file], self.capture.source[file])
+        result = [entry for entry in result if is_alone or entry[1] in WHOLE_FILE]
+        by_process = (rank_in_name(self.names.get(key, "")), PROCESS), (self._nccl(key), NCCL)
+        result += [entry for entry in by_process if entry[0] != NONE]
+        if result:
+            return min(result, key=lambda entry: KNOWN_BY.index(entry[1]))
         return self._placed(key, work, place)
 
     def _placed(self, key: Key, work: list[Key], place: int) -> tuple[int, str]:
-        """Return the rank by the place of the file, and where several work in it by the GPU that each has for itself."""
-        gpus = {one: min(self.gpus.get(one, {NONE})) for one in work}
+        """Return the rank by the position of the file, and by GPU if each process has its own."""
+        gpus = {process: min(self.gpus.get(process, {NONE})) for process in work}
         if key not in gpus or len(set(gpus.values())) < len(work):
             return NONE, UNKNOWN
-        return place * len(work) + sorted(work, key=lambda one: gpus[one]).index(key), PLACE
+        return place * len(work) + sorted(work, key=lambda process: gpus[process]).index(key), PLACE
 
     def _nccl(self, key: Key) -> int:
-        return of_communicators(self.told.get(key, ()))
+        return rank_of_communicators(self.communicator_details.get(key, ()))
 
     @cached_property
-    def told(self) -> dict[Key, list[str]]:
-        """The details of the ranges in which each process began a communicator."""
-        ranges = self.report.ranges
+    def communicator_details(self) -> dict[Key, list[str]]:
+        """The details of the ranges in which each process initialised a communicator."""
+        ranges = self.capture.ranges
         names = ranges["name"].cat.categories
-        begins = np.array([*(name.startswith(BEGUN) for name in names), False], bool)
+        begins = np.array([*(name.startswith(INIT_RANGE) for name in names), False], bool)
         rows = np.flatnonzero(begins[frames.codes(ranges["name"])])
         json = ranges["json"].iloc[rows].astype(object).tolist()
-        found: dict[Key, list[str]] = {}
+        result: dict[Key, list[str]] = {}
         columns = (frames.ints(ranges, c)[rows].tolist() for c in PROCESS_KEY)
         for *key, text in zip(*columns, json, strict=True):
-            found.setdefault((key[0], key[1]), []).append(str(text))
-        return found
+            result.setdefault((key[0], key[1]), []).append(str(text))
+        return result
 
 
-def _keys(report: Report, table: str) -> list[Key]:
-    rows = getattr(report, table)
+def _keys(capture: Capture, table: str) -> list[Key]:
+    rows = getattr(capture, table)
     columns = [frames.ints(rows, c) for c in PROCESS_KEY]
-    _, first = number(*columns)
+    _, first = number_groups(*columns)
     return list(zip(*(c[first].tolist() for c in columns), strict=True))
 
 
-def _used(report: Report) -> Iterator[tuple[Key, int]]:
-    """Return each process with each GPU that it used: the GPU's number, else that by which the process calls it."""
-    devices = report.devices
-    ids = zip(*(devices[c].tolist() for c in (*PROCESS_KEY, "device", "gpu")), strict=True)
-    known = {(nth, process, device): gpu for nth, process, device, gpu in ids}
-    columns = [frames.ints(report.activities, c) for c in (*PROCESS_KEY, "device")]
-    _, first = number(*columns)
-    for nth, process, device in zip(*(c[first].tolist() for c in columns), strict=True):
-        gpu = known.get((nth, process, device), NONE)
-        yield (nth, process), gpu if gpu != NONE else device
+def _used_gpus(capture: Capture) -> Iterator[tuple[Key, int]]:
+    """Yield each process with each GPU that it used, by number of the GPU, else of its device."""
+    devices = capture.devices
+    keys_and_gpus = zip(
+        *(devices[c].tolist() for c in (*PROCESS_KEY, "device", "gpu")), strict=True
+    )
+    gpu_numbers = {(file, process, device): gpu for file, process, device, gpu in keys_and_gpus}
+    columns = [frames.ints(capture.activities, c) for c in (*PROCESS_KEY, "device")]
+    _, first = number_groups(*columns)
+    for file, process, device in zip(*(c[first].tolist() for c in columns), strict=True):
+        gpu = gpu_numbers.get((file, process, device), NONE)
+        yield (file, process), gpu if gpu != NONE else device
 
 
-def _named(report: Report) -> dict[Key, str]:
-    rows = report.processes
+def _process_names(capture: Capture) -> dict[Key, str]:
+    rows = capture.processes
     keys = zip(*(rows[c].tolist() for c in PROCESS_KEY), strict=True)
     return dict(zip(keys, rows["name"].astype(str).tolist(), strict=True))

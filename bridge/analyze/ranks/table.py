@@ -1,4 +1,4 @@
-"""The table of a run's ranks, and what they amount to together."""
+"""Make the tables of ranks and of the skew between them."""
 
 from __future__ import annotations
 
@@ -9,65 +9,67 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.concurrency.clocks import Clocks
-from bridge.analyze.concurrency.exposure import exposed_times
+from bridge.analyze.concurrency.overlap import busy_in_span, exposed_times
+from bridge.analyze.devices import Devices
 from bridge.analyze.groups import counts, highest, lowest, quantiles, ratio, sums, texts
-from bridge.analyze.names import files
+from bridge.analyze.kinds import is_communication
+from bridge.analyze.names import file_names
 from bridge.analyze.ranks.members import Member, Ranks
-from bridge.analyze.roles import is_communication
-from bridge.join.arrays import NONE, Ints, busy, number
-from bridge.join.attributed import Attributed
+from bridge.join.arrays import NONE, Ints, number_groups
+from bridge.join.attributed import AttributedCapture
 from importers import frames
 
-# -- The table of how unevenly ranks spend their GPU time: per op the slowest, and what it costs
+# -- Skew of ops between ranks
 
 
-def by_skew(joined: Attributed) -> pd.DataFrame:
-    """Return one row per op that owns GPU time: how that is spread over the ranks (processes) that have any of it.
+def by_skew(attributed: AttributedCapture) -> pd.DataFrame:
+    """Return one row per op with GPU time: how the time is spread over the ranks that have any.
 
-    ``total_ns`` is the op's own GPU time, of all ranks; mean, median, slowest and fastest are per rank. ``skew`` is
-    slowest over median less 1, ``lost_ns`` slowest less median: what the run could gain of the op at most if its slowest
-    rank were as the others. ``communication_ns`` is the part of ``total_ns`` in kernels of communication, which last longer the
-    earlier a rank comes.
+    ``total_ns`` is the GPU self time of the op over all ranks; mean, median, slowest and fastest
+    are per rank. ``skew`` is slowest over median less 1. ``lost_ns`` is slowest less median, the
+    most that the run could gain if the slowest rank were as fast as the others.
+    ``communication_ns`` is the part of ``total_ns`` in communication kernels, which last longer the
+    earlier a rank arrives.
     """
-    ranks = Ranks.of(joined.report, joined.place)
-    rows = np.flatnonzero(joined.activity_op != NONE)
-    op, time = joined.activity_op[rows], joined.duration[rows]
-    columns = (frames.ints(joined.report.activities, c)[rows] for c in ("report", "process"))
-    pair, first = number(op, ranks.place(*columns))
-    own = sums(pair, time, len(first))
+    ranks = Ranks.of(attributed.capture, attributed.place)
+    rows = np.flatnonzero(attributed.activity_op != NONE)
+    op, time = attributed.activity_op[rows], attributed.duration[rows]
+    columns = (frames.ints(attributed.capture.activities, c)[rows] for c in ("report", "process"))
+    pair, first = number_groups(op, ranks.place(*columns))
+    time_of_pair = sums(pair, time, len(first))
     place = ranks.place(
-        *(frames.ints(joined.report.activities, c)[rows[first]] for c in ("report", "process"))
+        *(frames.ints(attributed.capture.activities, c)[rows[first]] for c in ("report", "process"))
     )
-    group, of_group = number(op[first])
-    many, names = len(of_group), texts(ranks.names)
-    total, have = sums(group, own, many), counts(group, many)
-    slowest, fastest = highest(group, own, many), lowest(group, own, many)
-    (median,) = quantiles(group, own, many, 0.5)
-    talk = np.where(is_communication(joined)[rows], time, 0)
+    group, first_pair = number_groups(op[first])
+    size, names = len(first_pair), texts(ranks.names)
+    total, rank_count = sums(group, time_of_pair, size), counts(group, size)
+    slowest, fastest = highest(group, time_of_pair, size), lowest(group, time_of_pair, size)
+    (median,) = quantiles(group, time_of_pair, size, 0.5)
+    communication = np.where(is_communication(attributed)[rows], time, 0)
     return pd.DataFrame(
         {
-            "op": texts(joined.ops)[op[first][of_group]],
-            "ranks": have,
+            "op": texts(attributed.ops)[op[first][first_pair]],
+            "ranks": rank_count,
             "total_ns": total,
-            "mean_ns": ratio(total, have),
+            "mean_ns": ratio(total, rank_count),
             "median_ns": median,
-            "slowest": names[_first(group, place, own == slowest[group], many)],
+            "slowest": names[_first_member(group, place, time_of_pair == slowest[group], size)],
             "slowest_ns": slowest,
-            "fastest": names[_first(group, place, own == fastest[group], many)],
+            "fastest": names[_first_member(group, place, time_of_pair == fastest[group], size)],
             "fastest_ns": fastest,
-            "skew": np.divide(slowest, median, out=np.ones(many), where=median > 0) - 1,
+            "skew": np.divide(slowest, median, out=np.ones(size), where=median > 0) - 1,
             "lost_ns": np.rint(slowest - median).astype(np.int64),
-            "communication_ns": sums(group[pair], talk, many),
+            "communication_ns": sums(group[pair], communication, size),
         }
     )
 
 
-def _first(group: Ints, place: Ints, there: np.ndarray, many: int) -> Ints:
-    """Return the first member of each group for which a flag is set."""
-    return lowest(group[there], place[there], many)
+def _first_member(group: Ints, place: Ints, rows: np.ndarray, size: int) -> Ints:
+    """Return the first member of each group for which the mask is true."""
+    return lowest(group[rows], place[rows], size)
 
 
-# -- The table of a run's ranks, and what they amount to together
+# -- The table of ranks
 
 
 TIMED = ("activities", "launches", "ranges")
@@ -75,27 +77,29 @@ TIMED = ("activities", "launches", "ranges")
 
 @dataclass(frozen=True)
 class Run:
-    """All ranks of a run: a row each, and the ``totals``: integers and fractions of 1 by name, spans in ns."""
+    """All ranks of a run, one row each, and the ``totals`` by name; spans are in ns."""
 
     rows: pd.DataFrame
     totals: Mapping[str, int | float]
     warnings: list[str]
 
     @classmethod
-    def of(cls, joined: Attributed) -> Run:
-        """Describe the ranks of a report; clocks are aligned, so that the run has one span."""
-        ranks, clocks = Ranks.of(joined.report, joined.place), Clocks.of(joined)
-        figures = _Figures(joined, ranks, clocks)
+    def of(cls, attributed: AttributedCapture) -> Run:
+        """Return the ranks of a capture; clocks are aligned, so that the run has one span."""
+        ranks, clocks = Ranks.of(attributed.capture, attributed.place), Clocks.of(attributed)
+        metrics = _RankMetrics(attributed, ranks, clocks)
         listed = np.array(ranks.workers, np.int64)
-        rows = pd.DataFrame({**_identities(joined, ranks, clocks), **figures.columns()})
-        chosen = rows.iloc[listed].reset_index(drop=True)
-        return cls(chosen, figures.totals(listed, chosen), ranks.warnings)
+        rows = pd.DataFrame({**_identities(attributed, ranks, clocks), **metrics.columns()})
+        workers = rows.iloc[listed].reset_index(drop=True)
+        return cls(workers, metrics.totals(listed, workers), ranks.warnings)
 
 
-def _identities(joined: Attributed, ranks: Ranks, clocks: Clocks) -> dict[str, np.ndarray | Ints]:
-    """Return what tells each member apart, and its clock."""
+def _identities(
+    attributed: AttributedCapture, ranks: Ranks, clocks: Clocks
+) -> dict[str, np.ndarray | Ints]:
+    """Return the columns that identify each member, and those of its clock."""
     members, report = ranks.members, ranks.keys[0]
-    source = texts(files(joined.report))
+    source = texts(file_names(attributed.capture))
     return {
         "rank": np.array([m.rank for m in members], np.int64),
         "host": texts(m.host for m in members),
@@ -110,65 +114,74 @@ def _identities(joined: Attributed, ranks: Ranks, clocks: Clocks) -> dict[str, n
 
 
 def _gpus(member: Member) -> str:
-    """Return the numbers of the GPUs that a process used, with commas."""
+    """Return the numbers of the GPUs that a process used, separated by commas."""
     return ",".join(map(str, member.gpus))
 
 
-class _Figures:
-    """What each member of a run did."""
+class _RankMetrics:
+    """Metrics of each member of a run."""
 
-    def __init__(self, joined: Attributed, ranks: Ranks, clocks: Clocks) -> None:
-        self.joined, self.many = joined, len(ranks.members)
+    def __init__(self, attributed: AttributedCapture, ranks: Ranks, clocks: Clocks) -> None:
+        self.attributed, self.size = attributed, len(ranks.members)
         self.of = {table: self._places(ranks, table) for table in TIMED}
         self.offset = clocks.offset
         self.edges = self._edges()
 
     def _places(self, ranks: Ranks, table: str) -> Ints:
-        rows = getattr(self.joined.report, table)
+        rows = getattr(self.attributed.capture, table)
         return ranks.place(*(frames.ints(rows, c) for c in ("report", "process")))
 
     def _edges(self) -> tuple[Ints, Ints]:
-        """Return first start and last end of each, on the reference's clock."""
-        start, end, of = [], [], []
+        """Return the first start and the last end of each member, on the clock of the reference."""
+        start, end, members = [], [], []
         for table, place in self.of.items():
-            rows = getattr(self.joined.report, table)
-            moved = self.offset[frames.ints(rows, "report")]
-            start.append(frames.ints(rows, "start") + moved)
-            last = self.joined.end if table == "activities" else frames.ints(rows, "end")
-            end.append(np.maximum(last + moved, start[-1]))
-            of.append(place)
-        who = np.concatenate(of)
+            rows = getattr(self.attributed.capture, table)
+            offset = self.offset[frames.ints(rows, "report")]
+            start.append(frames.ints(rows, "start") + offset)
+            ends = self.attributed.end if table == "activities" else frames.ints(rows, "end")
+            end.append(np.maximum(ends + offset, start[-1]))
+            members.append(place)
+        member = np.concatenate(members)
         return (
-            lowest(who, np.concatenate(start), self.many, empty=0),
-            highest(who, np.concatenate(end), self.many, empty=0),
+            lowest(member, np.concatenate(start), self.size, empty=0),
+            highest(member, np.concatenate(end), self.size, empty=0),
         )
 
     def columns(self) -> dict[str, np.ndarray | Ints]:
-        """Return a figure per member and column."""
-        joined, of = self.joined, self.of["activities"]
-        activities, time = joined.report.activities, joined.duration
-        start = frames.ints(activities, "start")
-        self.busy = busy(of, start, joined.end, self.many)
-        gpu = sums(of, time, self.many)
-        has_op = joined.activity_op != NONE
-        self.gpu, self.attributed = gpu, sums(of[has_op], time[has_op], self.many)
+        """Return the columns of metrics, one value per member."""
+        attributed, member = self.attributed, self.of["activities"]
+        activities, time = attributed.capture.activities, attributed.duration
+        gpu = sums(member, time, self.size)
+        has_op = attributed.activity_op != NONE
+        self.gpu, self.gpu_in_ops = gpu, sums(member[has_op], time[has_op], self.size)
         span = self.edges[1] - self.edges[0]
-        kernels = of[frames.is_kind(activities, frames.KERNEL)]
+        kernels = member[frames.is_kind(activities, frames.KERNEL)]
         return {
             "start_ns": self.edges[0] - min(self.edges[0].tolist(), default=0),
             "span_ns": span,
-            "kernels": counts(kernels, self.many),
+            "kernels": counts(kernels, self.size),
             "gpu_ns": gpu,
-            "busy_ns": self.busy,
-            "busy_share": ratio(self.busy, span),
-            "attributed_share": ratio(self.attributed, gpu),
-            "exposed_ns": sums(of, exposed_times(joined), self.many),
+            **self._gpu_use(),
+            "attributed_share": ratio(self.gpu_in_ops, gpu),
+            "exposed_ns": sums(member, exposed_times(attributed), self.size),
         }
 
+    def _gpu_use(self) -> dict[str, np.ndarray]:
+        """Return how busy the GPUs of each member were, as `overlap.gpu_use` defines it for a GPU.
+
+        Times of a member with several GPUs are sums over them.
+        """
+        member = self.of["activities"]
+        pair, first = number_groups(member, Devices.of_report(self.attributed).gpu)
+        busy_of_pair, span = busy_in_span(self.attributed, pair, len(first))
+        busy = sums(member[first], busy_of_pair, self.size)
+        spans = sums(member[first], span, self.size)
+        return {"busy_ns": busy, "gpu_span_ns": spans, "busy_share": ratio(busy, spans)}
+
     def totals(self, listed: Ints, rows: pd.DataFrame) -> dict[str, int | float]:
-        """Return what the listed members amount to together."""
+        """Return the totals of the listed members."""
         first, last = (edge[listed].tolist() for edge in self.edges)
-        spans, gpu = int(rows["span_ns"].sum()), int(rows["gpu_ns"].sum())
+        spans, gpu = int(rows["gpu_span_ns"].sum()), int(rows["gpu_ns"].sum())
         spread = rows["clock_spread_ns"]
         return {
             "ranks": len(rows),
@@ -177,7 +190,7 @@ class _Figures:
             "kernels": int(rows["kernels"].sum()),
             "gpu_ns": gpu,
             "busy_share": int(rows["busy_ns"].sum()) / spans if spans else 0.0,
-            "attributed_share": int(self.attributed[listed].sum()) / gpu if gpu else 0.0,
+            "attributed_share": int(self.gpu_in_ops[listed].sum()) / gpu if gpu else 0.0,
             "exposed_ns": int(rows["exposed_ns"].sum()),
             "clock_spread_ns": int(spread.max()) if len(rows) and (spread != NONE).all() else NONE,
         }

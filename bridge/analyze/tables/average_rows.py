@@ -1,26 +1,36 @@
-"""One row per key, and the list of them, with the names that PyTorch's profiler gives them; times in µs.
+"""Averages per key as PyTorch's profiler shows them: rows, their list, and the text table.
 
-The invariant: frames hold nanoseconds; whatever goes by a name of PyTorch's is made of these, and of nothing else.
+Names and times (µs) are PyTorch's. The data frame behind them holds nanoseconds; every number is
+computed from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, overload
+from math import floor, log10
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
-from bridge.analyze.tables.average_text import Cut, in_unit, table
 
 US = 1000  # ns
 TOTAL = "Total"
-TIMES = ("cpu_time", "device_time", "cpu_time_total", "device_time_total", "self_cpu_time_total", "self_device_time_total")  # fmt: skip
+TIMES = (
+    "cpu_time",
+    "device_time",
+    "cpu_time_total",
+    "device_time_total",
+    "self_cpu_time_total",
+    "self_device_time_total",
+)
 
 
 class DeviceType(IntEnum):
-    """Where a row's time was spent, by PyTorch's numbers."""
+    """The device that a row's time was spent on, by PyTorch's numbers."""
 
     CPU = 0
     CUDA = 1
@@ -31,7 +41,7 @@ class DeviceType(IntEnum):
 
 @dataclass(frozen=True)
 class Average:
-    """All calls of one key; ``cpu_parent`` tells, as far as a table asks, whether any is outermost."""
+    """All calls of one key; ``cpu_parent`` only tells whether any call is outermost."""
 
     key: str
     count: int
@@ -46,7 +56,7 @@ class Average:
     stack: Sequence[str] = ()
     flops: float = 0
     is_top: bool = True
-    # What is not recorded:
+    # Attributes that are not recorded:
     overload_name: str = ""
     cpu_children: Sequence[Any] = ()
     cpu_memory_usage: int = 0
@@ -61,21 +71,21 @@ class Average:
 
     @property
     def cpu_time(self) -> float:
-        """The mean of a call on the host."""
+        """The mean time of a call on the host, in µs."""
         return self.cpu_time_total / self.count if self.count else 0.0
 
     @property
     def device_time(self) -> float:
-        """The mean of a call on devices."""
+        """The mean time of a call on devices, in µs."""
         return self.device_time_total / self.count if self.count else 0.0
 
     @property
     def cpu_parent(self) -> str | None:
-        """None if a call of it is in no other, as PyTorch's tables ask."""
+        """None if a call of the key is outermost, which is all that PyTorch's tables test."""
         return None if self.is_top else ""
 
     def __getattr__(self, name: str) -> Any:
-        """Give ``…_str``, and what older versions named after CUDA."""
+        """Return the ``…_str`` attributes, and those that older versions named after CUDA."""
         if name.endswith("_str") and name.removesuffix("_str") in TIMES:
             return in_unit(getattr(self, name.removesuffix("_str")))
         if "cuda" in name:
@@ -91,11 +101,16 @@ class Average:
 
 @dataclass(frozen=True, eq=False)
 class Averages(Sequence[Average]):
-    """Rows in the order in which their first calls began.
+    """The rows, in the order in which their first calls began.
 
-    ``frame`` holds them in ns: key, device_type ("cpu", "cuda"), is_user_annotation, count, self_cpu_ns,
-    cpu_total_ns, self_device_ns, device_total_ns, input_shapes and stack (texts, a stack's entries by lines, innermost first), flops,
-    is_top. ``shapes`` are the values behind the texts.
+    Attributes:
+        frame: the rows in ns, with the columns key, device_type ("cpu", "cuda"),
+            is_user_annotation, count, self_cpu_ns, cpu_total_ns, self_device_ns, device_total_ns,
+            input_shapes and stack (texts; the entries of a stack are lines, innermost first),
+            flops, is_top.
+        use_device: the kind of device, None if nothing ran on one.
+        shapes: the values that the texts of input_shapes stand for.
+
     """
 
     frame: pd.DataFrame
@@ -110,29 +125,29 @@ class Averages(Sequence[Average]):
     @overload
     def __getitem__(self, index: slice) -> list[Average]: ...
     def __getitem__(self, index: int | slice) -> Average | list[Average]:
-        """Return a row by its place, or some of them."""
+        """Return a row by its index, or a list of rows for a slice."""
         if isinstance(index, slice):
-            return [self._row(one) for one in self.frame.iloc[index].to_dict("records")]
+            return [self._row(row) for row in self.frame.iloc[index].to_dict("records")]
         return self._row(self.frame.iloc[index].to_dict())
 
     def __iter__(self) -> Iterator[Average]:
         return iter(self[:])
 
-    def _row(self, said: dict[Any, Any]) -> Average:
+    def _row(self, row: dict[Any, Any]) -> Average:
         return Average(
-            key=said["key"],
-            count=int(said["count"]),
-            cpu_time_total=int(said["cpu_total_ns"]) / US,
-            self_cpu_time_total=int(said["self_cpu_ns"]) / US,
-            device_time_total=int(said["device_total_ns"]) / US,
-            self_device_time_total=int(said["self_device_ns"]) / US,
-            device_type=DeviceType[said["device_type"].upper()],
+            key=row["key"],
+            count=int(row["count"]),
+            cpu_time_total=int(row["cpu_total_ns"]) / US,
+            self_cpu_time_total=int(row["self_cpu_ns"]) / US,
+            device_time_total=int(row["device_total_ns"]) / US,
+            self_device_time_total=int(row["self_device_ns"]) / US,
+            device_type=DeviceType[row["device_type"].upper()],
             use_device=self.use_device,
-            is_user_annotation=bool(said["is_user_annotation"]),
-            input_shapes=self.shapes.get(said["input_shapes"], ""),
-            stack=tuple(said["stack"].splitlines()),
-            flops=said["flops"],
-            is_top=bool(said["is_top"]),
+            is_user_annotation=bool(row["is_user_annotation"]),
+            input_shapes=self.shapes.get(row["input_shapes"], ""),
+            stack=tuple(row["stack"].splitlines()),
+            flops=row["flops"],
+            is_top=bool(row["is_top"]),
         )
 
     @property
@@ -141,19 +156,19 @@ class Averages(Sequence[Average]):
         return int(self.frame["self_cpu_ns"].sum()) / US
 
     def total_average(self) -> Average:
-        """Return one row of all: every moment of the host once, and every activity once.
+        """Return one row that sums up all rows: host time counted once, and every activity once.
 
-        Raises ValueError where there is no row.
+        Raises ValueError if there are no rows.
         """
         if not len(self):
-            raise ValueError("there is no total of nothing")
+            raise ValueError("no rows: there is no total average")
         on_device = self.frame["device_type"] != "cpu"
         host = int(self.frame["self_cpu_ns"].sum()) / US
         device = int(self.frame.loc[on_device, "self_device_ns"].sum()) / US
         count, flops = int(self.frame["count"].sum()), self.frame["flops"].sum()
         return Average(TOTAL, count, host, host, device, device, use_device=self.use_device, flops=flops)  # fmt: skip
 
-    def table(  # noqa: PLR0913, PLR0917 - theirs
+    def table(  # noqa: PLR0913, PLR0917 - PyTorch's parameters
         self,
         sort_by: str | None = None,
         row_limit: int = 100,
@@ -164,9 +179,9 @@ class Averages(Sequence[Average]):
         top_level_events_only: bool = False,
         time_unit: str | None = None,
     ) -> str:
-        """Return a table, largest first by ``sort_by``; a limit of -1 shows all.
+        """Return the table as text, sorted by ``sort_by``; a ``row_limit`` of -1 shows all rows.
 
-        Raises AttributeError for a key that there is not.
+        Raises AttributeError for an unknown key.
         """
         cut = Cut(
             row_limit,
@@ -182,3 +197,202 @@ class Averages(Sequence[Average]):
 
     def __repr__(self) -> str:
         return f"<Averages: {len(self)} keys>"
+
+
+# -- The text table: PyTorch's columns in PyTorch's order, and its footer
+#
+# A column is shown if any row has a value for it. Percentages are of the sum of the self times.
+
+
+WIDTH, MARGIN, GAP = 12, 4, "  "
+DEVICES = re.compile("cuda|xpu|privateuse1")
+FLOPS = ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")
+UNITS = {"s": 1_000_000, "ms": 1000, "us": 1}
+TOP = "This report only display top-level ops statistics"
+DOTS = "..."
+
+
+class Cut(NamedTuple):
+    """Which rows a table shows, and the maximum widths of names, shapes and source locations."""
+
+    rows: int
+    names: int | None
+    shapes: int | None
+    top_only: bool
+    sources: int | None = None
+
+
+class Column(NamedTuple):
+    """A column: its heading, its width, the function that writes a cell, its alignment."""
+
+    head: str
+    width: int
+    show: Callable[[Any], str]
+    side: str = ">"
+
+
+class Sums(NamedTuple):
+    """The denominators of percentages: the self times of the host and of devices, in µs."""
+
+    cpu: float
+    device: float
+
+
+def table(
+    rows: Sequence[Any],
+    sort_by: str | None,
+    cut: Cut,
+    header: str | None,
+    unit: str | None,
+    with_flops: bool,
+) -> str:
+    """Return the table as text, '' without rows. Raises AttributeError for an unknown key."""
+    if not rows:
+        return ""
+    if sort_by is not None:
+        key = DEVICES.sub("device", sort_by)
+        rows = sorted(rows, key=lambda row: getattr(row, key), reverse=True)
+    sums = Sums(
+        sum(row.self_cpu_time_total for row in rows),
+        sum(row.self_device_time_total for row in rows if _is_work(row)),
+    )
+    columns = _columns(rows, cut, unit, sums, with_flops)
+    rule = GAP.join("-" * column.width for column in columns) + GAP
+    lines = [
+        *_above(header, cut, len(rule) - len(GAP)),
+        *(rule, _line(columns, [column.head for column in columns]), rule),
+        *(line for row in _shown(rows, cut) for line in _lines(columns, row)),
+        *(rule, f"Self CPU time total: {in_unit(sums.cpu, unit)}"),
+    ]
+    if _on_device(rows):
+        name = str(rows[0].use_device).upper()
+        lines.append(f"Self {name} time total: {in_unit(sums.device, unit)}")
+    return "\n".join(lines) + "\n"
+
+
+def in_unit(us: float, unit: str | None = None) -> str:
+    """Return a time in s, ms or us; without a unit, in the largest unit that it reaches."""
+    largest = unit if unit in UNITS else next((u for u in UNITS if us >= UNITS[u]), "us")
+    return f"{us / UNITS[largest]:.3f}{largest}"
+
+
+def _is_work(row: Any) -> bool:
+    """Return whether a row holds a device's own work, which the footer sums up."""
+    return bool(getattr(row, "device_type", 0))
+
+
+def _on_device(rows: Iterable[Any]) -> bool:
+    return any(row.self_device_time_total > 0 for row in rows)
+
+
+def _above(header: str | None, cut: Cut, length: int) -> list[str]:
+    lines = [] if header is None else ["=" * length, header]
+    return [*lines, *(["=" * length, TOP] if cut.top_only else [])]
+
+
+def _shown(rows: Sequence[Any], cut: Cut) -> Sequence[Any]:
+    top = [row for row in rows if not cut.top_only or row.cpu_parent is None]
+    return top if cut.rows < 0 else top[: cut.rows]
+
+
+def _columns(
+    rows: Sequence[Any], cut: Cut, unit: str | None, sums: Sums, with_flops: bool
+) -> list[Column]:
+    columns = [
+        *_names(rows, cut.names),
+        Column("Self CPU %", WIDTH, lambda row: _share(row.self_cpu_time_total, sums.cpu)),
+        Column("Self CPU", WIDTH, lambda row: in_unit(row.self_cpu_time_total, unit)),
+        Column("CPU total %", WIDTH, lambda row: _share(row.cpu_time_total, sums.cpu)),
+        Column("CPU total", WIDTH, lambda row: in_unit(row.cpu_time_total, unit)),
+        Column("CPU time avg", WIDTH, lambda row: in_unit(row.cpu_time, unit)),
+        *(_of_device(str(rows[0].use_device).upper(), unit, sums) if _on_device(rows) else ()),
+        Column("# of Calls", WIDTH, lambda row: str(row.count)),
+    ]
+    if any(row.input_shapes for row in rows):
+        columns.append(_shapes(rows, cut.shapes))
+    if any(row.stack for row in rows):
+        columns.append(_sources(rows, cut.sources))
+    numbers = [row.flops for row in rows if row.flops > 0]
+    return [*columns, _flops(min(numbers))] if with_flops and numbers else columns
+
+
+def _names(rows: Sequence[Any], limit: int | None) -> list[Column]:
+    width = _at_most(limit, max(len(row.key) for row in rows))
+    columns = [Column("Name", width, lambda row: _short(row.key, limit))]
+    if any(row.overload_name for row in rows):
+        columns.append(Column("Overload Name", width, lambda row: _short(row.overload_name, limit)))
+    return columns
+
+
+def _of_device(name: str, unit: str | None, sums: Sums) -> list[Column]:
+    return [
+        Column(f"Self {name}", WIDTH, lambda row: in_unit(row.self_device_time_total, unit)),
+        Column(
+            f"Self {name} %", WIDTH, lambda row: _share(row.self_device_time_total, sums.device)
+        ),
+        Column(f"{name} total", WIDTH, lambda row: in_unit(row.device_time_total, unit)),
+        Column(f"{name} time avg", WIDTH, lambda row: in_unit(row.device_time, unit)),
+    ]
+
+
+def _shapes(rows: Sequence[Any], limit: int | None) -> Column:
+    width = _at_most(limit, max(len(str(row.input_shapes)) for row in rows))
+    return Column("Input Shapes", width, lambda row: str(row.input_shapes)[:width])
+
+
+def _sources(rows: Sequence[Any], limit: int | None) -> Column:
+    width = _at_most(limit, max(len(entry) for row in rows for entry in row.stack))
+    return Column("Source Location", width, lambda row: _place(row.stack, 0, width), "<")
+
+
+def _place(stack: Sequence[str], index: int, width: int) -> str:
+    """Return an entry of a stack; an entry that is too long is cut at its beginning."""
+    entry = stack[index] if index < len(stack) else ""
+    return entry if len(entry) <= width else DOTS + entry[-width:][len(DOTS) :]
+
+
+def _flops(smallest: float) -> Column:
+    """Return the column of FLOPs, in a unit that suits the smallest value."""
+    step = max(0, min(floor(log10(smallest) / 3), len(FLOPS) - 1))
+    scale = 1000**step
+
+    def show(row: Any) -> str:
+        return f"{row.flops / scale:8.3f}" if row.flops > 0 else "--"
+
+    return Column(f"Total {FLOPS[step]}", WIDTH, show)
+
+
+def _lines(columns: Sequence[Column], row: Any) -> list[str]:
+    """Return the lines of a row; with stacks, one more line per further entry, and an empty one."""
+    lines = [_line(columns, [column.show(row) for column in columns])]
+    place = next((n for n, column in enumerate(columns) if column.head == "Source Location"), None)
+    if place is None:
+        return lines
+    rest = [_place(row.stack, index, columns[place].width) for index in range(1, len(row.stack))]
+    for entry in (*rest, ""):
+        cells = [""] * len(columns)
+        cells[place] = entry
+        lines.append(_line(columns, cells))
+    return lines
+
+
+def _at_most(limit: int | None, longest: int) -> int:
+    width = longest + MARGIN
+    return width if limit is None else min(width, limit)
+
+
+def _short(name: str, limit: int | None) -> str:
+    if limit is None or len(name) < limit - len(DOTS):
+        return name
+    return name[: limit - len(DOTS)] + DOTS
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part * 100 / whole:.2f}%" if whole else "NaN"
+
+
+def _line(columns: Sequence[Column], cells: Sequence[str]) -> str:
+    return "".join(
+        f"{cell:{column.side}{column.width}}{GAP}"
+        for column, cell in zip(columns, cells, strict=True)
+    )

@@ -1,7 +1,7 @@
-"""Every op, API call, kernel and copy under its key, as PyTorch's `key_averages` has them; frames in, frames out.
+"""Averages per op, API call, kernel and copy, as PyTorch's `key_averages` computes them.
 
-The invariant: the self times of the host add up to the time in which anything was open on each thread, those of
-devices (in the rows of devices) to the time of all activities.
+The self times of the host add up to the time in which anything was open on each thread; the self
+times of devices (in the rows of devices) add up to the time of all activities.
 """
 
 from __future__ import annotations
@@ -13,77 +13,84 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.calltree import once, subtree_sums
-from bridge.analyze.dialects.torch import names_of
+from bridge.analyze.calltree import outermost as once
+from bridge.analyze.calltree import subtree_sums
+from bridge.analyze.dialects.torch import activity_names
 from bridge.analyze.groups import Floats, counts, highest, lowest, sums, texts
 from bridge.analyze.tables.average_rows import Averages
-from bridge.analyze.tables.input_shapes import shapes as said_shapes
-from bridge.join.arrays import NONE, Flags, Ints, by, number
-from bridge.join.attributed import Attributed
-from bridge.join.autograd import inherited
-from bridge.join.nesting import Nesting
+from bridge.analyze.tables.call_details import input_shapes
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
+from bridge.join.attributed import AttributedCapture
+from bridge.join.nesting import Nesting, inherited
 from importers import frames
 
-# -- The Python functions around each op, for those who group by them
+# -- The stack of Python functions around each op
 
 
-CATEGORY = "python_function"  # of the ranges that are such
-# PyTorch's own functions on the way to the backward pass, which it leaves out.
-BETWEEN = (("autograd/__init__", "_make_grads"), ("autograd/__init__", "backward"), ("torch/tensor", "backward"))  # fmt: skip
+CATEGORY = "python_function"  # of ranges that are Python functions
+# PyTorch's functions between a program and the backward pass; PyTorch leaves them out of stacks.
+SKIPPED_FUNCTIONS = (
+    ("autograd/__init__", "_make_grads"),
+    ("autograd/__init__", "backward"),
+    ("torch/tensor", "backward"),
+)
 
 
-def stacks(joined: Attributed, rows: Ints, levels: int) -> tuple[Ints, list[str]]:
-    """Return a code for each of some ranges, and the distinct stacks: so many names, innermost first, a line each."""
-    ranges = joined.report.ranges
+def stacks(attributed: AttributedCapture, rows: Ints, levels: int) -> tuple[Ints, list[str]]:
+    """Return a code per row and the distinct stacks of Python functions around the ranges.
+
+    A stack is a text of at most ``levels`` function names, innermost first, a line each.
+    """
+    ranges = attributed.capture.ranges
     functions = np.flatnonzero(_functions(ranges))
     if not (len(functions) and levels > 0):
         return np.zeros(len(rows), np.int64), [""]
     start, end = (frames.ints(ranges, c) for c in ("start", "end"))
-    stack, _ = number(*(frames.ints(ranges, c) for c in ("report", "thread")))
+    stack, _ = number_groups(*(frames.ints(ranges, c) for c in ("report", "thread")))
     nesting = Nesting.of(stack[functions], start[functions], end[functions], functions)
-    asked = _forward(joined, rows)
-    node = nesting.innermost(stack[asked], start[asked])
+    forward_rows = _forward(attributed, rows)
+    node = nesting.innermost(stack[forward_rows], start[forward_rows])
     names = [*ranges["name"].cat.categories, ""]
-    own = np.append(frames.codes(ranges["name"])[nesting.range], NONE)
+    name_codes = np.append(frames.codes(ranges["name"])[nesting.range], NONE)
     code, texts = np.zeros(len(rows), np.int64), [""]
     for _ in range(levels):
-        code, texts = _deeper(code, texts, own[node], names)
+        code, texts = _extended(code, texts, name_codes[node], names)
         node = np.append(nesting.parent, NONE)[node]
     return code, texts
 
 
-def _deeper(code: Ints, texts: list[str], name: Ints, names: list[str]) -> tuple[Ints, list[str]]:
-    """Return stacks that have one name more, where there is one."""
-    deeper, first = number(code, name)
+def _extended(code: Ints, texts: list[str], name: Ints, names: list[str]) -> tuple[Ints, list[str]]:
+    """Return the stacks extended by one more name; a row without a further name keeps its stack."""
+    extended, first = number_groups(code, name)
     pairs = zip(code[first].tolist(), name[first].tolist(), strict=True)
-    return deeper, [f"{texts[one]}\n{names[more]}".strip("\n") for one, more in pairs]
+    return extended, [f"{texts[stack]}\n{names[function]}".strip("\n") for stack, function in pairs]
 
 
 def _functions(ranges: pd.DataFrame) -> Flags:
-    """Tell which ranges are functions that a stack shows."""
+    """Return which ranges are Python functions that a stack lists."""
     column, category = ranges["name"], ranges["category"]
-    shown = np.array([*map(_shown, column.cat.categories), False])
-    of_python = np.array([*(name == CATEGORY for name in category.cat.categories), False])
-    found: Flags = shown[frames.codes(column)] & of_python[frames.codes(category)]
-    return found
+    is_listed = np.array([*map(_is_listed, column.cat.categories), False])
+    is_python = np.array([*(name == CATEGORY for name in category.cat.categories), False])
+    result: Flags = is_listed[frames.codes(column)] & is_python[frames.codes(category)]
+    return result
 
 
-def _shown(name: str) -> bool:
-    return not any(file in name and function in name for file, function in BETWEEN)
+def _is_listed(name: str) -> bool:
+    return not any(file in name and function in name for file, function in SKIPPED_FUNCTIONS)
 
 
-def _forward(joined: Attributed, rows: Ints) -> Ints:
-    """Return for each range the one that it goes back to, else itself."""
-    nodes = joined.attribution.nesting.first_nodes(len(joined.report.ranges))[rows]
-    forward = np.append(joined.directions.forward, NONE)[nodes]
+def _forward(attributed: AttributedCapture, rows: Ints) -> Ints:
+    """Return for each range the forward range that it belongs to, or the range itself."""
+    nodes = attributed.attribution.nesting.first_nodes(len(attributed.capture.ranges))[rows]
+    forward = np.append(attributed.directions.forward, NONE)[nodes]
     return np.where((nodes == NONE) | (forward == NONE), rows, forward)
 
 
-# -- What ran on the host as PyTorch's profiler sees it: ops and API calls on one stack per thread
+# -- Ops and API calls on the host, on one stack per thread
 
 
-LONGEST = 1 << 61  # ns that can be doubled
-# PyTorch leaves these out of its lists: they say something of a tensor or belong to the profiler.
+MAX_DOUBLED = 1 << 61  # ns: the longest time that can be doubled
+# PyTorch leaves these out of its lists: queries of tensors, and events of the profiler itself.
 HIDDEN = frozenset(
     "[memory] [OutOfMemory] profiler::_record_function_enter profiler::_record_function_enter_new"
     " profiler::_record_function_exit aten::is_leaf aten::output_nr aten::_version".split()
@@ -92,10 +99,19 @@ HIDDEN = frozenset(
 
 @dataclass(frozen=True)
 class Host:
-    """Items: the ranges that are ops, then all API calls. ``row`` is each one's row in its frame.
+    """Items on the host: the ranges that are ops, then all API calls.
 
-    ``name`` is a code into ``names``, ``into`` the item that each counts as, ``parent`` the one around
-    it, or NONE.
+    Attributes:
+        row: the row of each item in its frame.
+        ranges: the number of items that are ranges.
+        start, end: times of each item in ns.
+        name: the name of each item as a code into ``names``.
+        names: the distinct names.
+        parent: the item around each item, or NONE.
+        into: the item that each item is counted as.
+        nesting: how the items nest.
+        scale: the factor by which the times of ``nesting`` are multiplied.
+
     """
 
     row: Ints
@@ -110,79 +126,79 @@ class Host:
     scale: int
 
     @classmethod
-    def of(cls, joined: Attributed) -> Host:
-        """Nest the host's work of a report."""
-        rows, name, names = _named(joined)
-        parts = (joined.report.ranges, joined.report.launches)
-        of, thread, start, end = (
+    def of(cls, attributed: AttributedCapture) -> Host:
+        """Nest the items of a report, one stack per thread."""
+        rows, name, names = _host_names(attributed)
+        parts = (attributed.capture.ranges, attributed.capture.launches)
+        report, thread, start, end = (
             np.concatenate([frames.ints(part, c)[row] for part, row in zip(parts, rows, strict=True)])
             for c in ("report", "thread", "start", "end")
         )  # fmt: skip
         end = np.maximum(start, end)
-        stack, _ = number(of, thread)
+        stack, _ = number_groups(report, thread)
         nesting, scale = _nested(stack, start, end)
         parent = _parents(nesting, start == end)
-        into = _into(parent, name)
+        into = _counted_as(parent, name)
         item = np.concatenate(rows)
         return cls(item, len(rows[0]), start, end, name, names, parent, into, nesting, scale)
 
     @property
     def is_call(self) -> Flags:
-        """Which items count as calls: all but those that count as another."""
-        found: Flags = self.into == np.arange(len(self.into))
-        return found
+        """Which items count as calls: those that are not counted as another item."""
+        result: Flags = self.into == np.arange(len(self.into))
+        return result
 
     def self_times(self) -> Ints:
-        """Return the time of each item that nothing in it took, in ns."""
+        """Return the time of each item without the items inside it, in ns."""
         nesting = self.nesting
         length = (nesting.end - nesting.start) // self.scale
-        inner, own = np.flatnonzero(nesting.parent != NONE), length.copy()
-        np.subtract.at(own, nesting.parent[inner], length[inner])
-        return sums(nesting.range, own, len(self.into))
+        inner, self_time = np.flatnonzero(nesting.parent != NONE), length.copy()
+        np.subtract.at(self_time, nesting.parent[inner], length[inner])
+        return sums(nesting.range, self_time, len(self.into))
 
     def totals(self, group: Ints, groups: int) -> Ints:
-        """Return the time of each group of items in ns, what lies in another of the same group not again."""
+        """Return the time of each group in ns; an item inside another of its group is not added."""
         nesting = self.nesting
-        of_node = group[nesting.range]
-        outer = once(nesting, of_node, of_node != NONE)
+        node_group = group[nesting.range]
+        outer = once(nesting, node_group, node_group != NONE)
         length = (nesting.end - nesting.start) // self.scale
-        return sums(of_node[outer], length[outer], groups)
+        return sums(node_group[outer], length[outer], groups)
 
 
-def _named(joined: Attributed) -> tuple[tuple[Ints, Ints], Ints, list[str]]:
-    """Return the rows of ranges and of calls that are listed, their names as codes, and the names."""
-    ranges, launches = joined.report.ranges, joined.report.launches
-    own, op = ranges["name"], joined.op
+def _host_names(attributed: AttributedCapture) -> tuple[tuple[Ints, Ints], Ints, list[str]]:
+    """Return the rows of listed ranges and of calls, their names as codes, and the names."""
+    ranges, launches = attributed.capture.ranges, attributed.capture.launches
+    range_names, op = ranges["name"], attributed.op
     rows = np.flatnonzero(op != NONE)
-    pair, first = number(op[rows], frames.codes(own)[rows])
-    recorded = [*own.cat.categories, ""]
-    called = [
-        _key(joined.ops[op[row]], recorded[code])
-        for row, code in zip(rows[first], frames.codes(own)[rows][first], strict=True)
+    pair, first = number_groups(op[rows], frames.codes(range_names)[rows])
+    recorded = [*range_names.cat.categories, ""]
+    op_names = [
+        _op_key(attributed.ops[op[row]], recorded[code])
+        for row, code in zip(rows[first], frames.codes(range_names)[rows][first], strict=True)
     ]
-    hidden = np.array([name in HIDDEN for name in called], bool)[pair]
+    hidden = np.array([name in HIDDEN for name in op_names], bool)[pair]
     api = list(launches["name"].cat.categories)
-    codes, names = pd.factorize(np.array([*called, *api, ""], object))
-    host, calls = codes[: len(called)], np.append(codes[len(called) :], NONE)
-    name = np.concatenate((host[pair[~hidden]], calls[frames.codes(launches["name"])]))
+    codes, names = pd.factorize(np.array([*op_names, *api, ""], object))
+    op_codes, call_codes = codes[: len(op_names)], np.append(codes[len(op_names) :], NONE)
+    name = np.concatenate((op_codes[pair[~hidden]], call_codes[frames.codes(launches["name"])]))
     return (rows[~hidden], np.arange(len(launches))), name.astype(np.int64), list(names)
 
 
-def _key(op: str, recorded: str) -> str:
-    """Return the key of an op: steps of the profiler are all one."""
+def _op_key(op: str, recorded: str) -> str:
+    """Return the key of an op; all steps of the profiler have one key."""
     return "ProfilerStep*" if op == "ProfilerStep" and recorded.startswith("ProfilerStep#") else op
 
 
 def _nested(stack: Ints, start: Ints, end: Ints) -> tuple[Nesting, int]:
-    """Nest items, those of no length as well: in doubled time, in which they last 1."""
+    """Nest items; times are doubled, so that items of no length nest too, with length 1."""
     zero = int(start.min(initial=0))
-    scale = 2 if int(end.max(initial=0)) - zero < LONGEST else 1
+    scale = 2 if int(end.max(initial=0)) - zero < MAX_DOUBLED else 1
     instant = (start == end) & (scale > 1)
     return Nesting.of(stack, (start - zero) * scale, (end - zero) * scale + instant), scale
 
 
 def _parents(nesting: Nesting, instant: Flags) -> Ints:
-    """Return the item around each item, of those that have a length; NONE for outermost ones."""
+    """Return the innermost item of positive length around each item; NONE for outermost items."""
     above = nesting.parent.copy()
     left = np.flatnonzero(above != NONE)
     while len(left):
@@ -194,8 +210,11 @@ def _parents(nesting: Nesting, instant: Flags) -> Ints:
     return np.append(nesting.range, NONE)[np.where(node == NONE, NONE, around)]
 
 
-def _into(parent: Ints, name: Ints) -> Ints:
-    """Return the item that each counts as: where one does nothing but call its like, that one."""
+def _counted_as(parent: Ints, name: Ints) -> Ints:
+    """Return the item that each item is counted as.
+
+    An item that is the only child of an item of the same name is counted as that item.
+    """
     into = np.arange(len(parent))
     inner = np.flatnonzero(parent != NONE)
     children = np.bincount(parent[inner], minlength=len(parent))
@@ -206,16 +225,20 @@ def _into(parent: Ints, name: Ints) -> Ints:
     return into
 
 
-# -- Every op, API call, kernel and copy under its key, as PyTorch's `key_averages` has them; frames in, frames out
+# -- Items grouped by their keys
 
 
-ANNOTATION = "user_annotation"  # the category of ranges that a program names itself
+ANNOTATION = "user_annotation"  # category of ranges that the program named itself
 CPU, CUDA = DEVICES = ("cpu", "cuda")
 
 
 @dataclass(frozen=True)
 class Keys:
-    """What items are told apart by: codes into ``names``, ``shapes`` and ``stacks``, and two flags."""
+    """The keys of all items of the host and all activities.
+
+    ``name``, ``shape`` and ``stack`` are codes into ``names``, ``shapes`` and ``stacks``;
+    ``device`` and ``annotation`` are flags (0 or 1).
+    """
 
     device: Ints
     name: Ints
@@ -227,7 +250,7 @@ class Keys:
     stacks: list[str]
 
     def groups(self) -> tuple[Ints, Ints]:
-        """Number the distinct keys; also returns the first row of each."""
+        """Return a number per distinct key for each row, and the first row of each key."""
         group = self.device * 2 + self.annotation
         for column, values in (
             (self.name, self.names), (self.shape, self.shapes), (self.stack, self.stacks)
@@ -239,50 +262,60 @@ class Keys:
         return group, first
 
 
-def averages(joined: Attributed, *, by_shape: bool = False, levels: int = 0) -> Averages:
-    """Return one row per key: by name, on demand by shapes and by so many innermost Python functions too."""
-    host = Host.of(joined)
-    keys = _keys(joined, host, by_shape=by_shape, levels=levels)
+def averages(attributed: AttributedCapture, *, by_shape: bool = False, levels: int = 0) -> Averages:
+    """Return one row per name and device.
+
+    With ``by_shape``, rows also differ by input shapes; with ``levels``, by that many innermost
+    Python functions.
+    """
+    host = Host.of(attributed)
+    keys = _keys(attributed, host, by_shape=by_shape, levels=levels)
     group, first = keys.groups()
     items = len(host.row)
-    of_host, of_device = group[:items][host.into], group[items:]
-    table = _described(keys, first)
-    table |= _host_times(joined, host, of_host, len(first))
-    table |= _device_times(joined, host, of_host, of_device, len(first))
-    table["flops"] = _flops(joined, host, of_host, len(first))
-    table["count"] += counts(of_device, len(first))
+    host_group, device_group = group[:items][host.into], group[items:]
+    table = _labels(keys, first)
+    table |= _host_times(attributed, host, host_group, len(first))
+    table |= _device_times(attributed, host, host_group, device_group, len(first))
+    table["flops"] = _flops(attributed, host, host_group, len(first))
+    table["count"] += counts(device_group, len(first))
     table["is_top"] = (table["is_top"] > 0) | (table["device_type"] == CUDA)
-    order = _first_begun(joined, host, np.concatenate((of_host, of_device)))
-    used = order[table["count"][order] > 0]  # others hold what counts as another's
+    order = _first_begun(attributed, host, np.concatenate((host_group, device_group)))
+    # A group without calls holds only items that are counted as others.
+    used = order[table["count"][order] > 0]
     frame = pd.DataFrame(table).iloc[used].reset_index(drop=True)
     values = {text: json.loads(text) for text in keys.shapes if text}
-    return Averages(frame, CUDA if len(joined.report.activities) else None, values)
+    return Averages(frame, CUDA if len(attributed.capture.activities) else None, values)
 
 
-def _keys(joined: Attributed, host: Host, *, by_shape: bool, levels: int) -> Keys:
-    """Return the keys of all items of the host, then of all activities."""
-    work = names_of(joined.report.activities)
+def _keys(attributed: AttributedCapture, host: Host, *, by_shape: bool, levels: int) -> Keys:
+    """Return the keys of all items of the host, followed by those of all activities."""
+    work = activity_names(attributed.capture.activities)
     items, activities = len(host.row), len(work.codes)
     codes, names = pd.factorize(np.array([*host.names, *work.names, ""], object))
-    own, theirs = codes[: len(host.names)], np.append(codes[len(host.names) : -1], NONE)
+    host_codes, device_codes = (
+        codes[: len(host.names)],
+        np.append(codes[len(host.names) : -1], NONE),
+    )
     rows = host.row[: host.ranges]
-    shape, shapes = _shapes(joined) if by_shape else (np.zeros(len(joined.op), np.int64), [""])
-    stack, found = stacks(joined, rows, levels)
-    rest = np.zeros(items + activities - len(rows), np.int64)
+    shape, shapes = (
+        _shapes(attributed) if by_shape else (np.zeros(len(attributed.op), np.int64), [""])
+    )
+    stack, stack_texts = stacks(attributed, rows, levels)
+    zeros = np.zeros(items + activities - len(rows), np.int64)
     return Keys(
         device=np.repeat(np.arange(2), (items, activities)),
-        name=np.concatenate((own[host.name], theirs[work.codes])).astype(np.int64),
-        annotation=np.concatenate((_annotations(joined.report.ranges)[rows], rest)),
-        shape=np.concatenate((shape[rows], rest + _place(shapes))),
-        stack=np.concatenate((stack, rest + _place(found))),
+        name=np.concatenate((host_codes[host.name], device_codes[work.codes])).astype(np.int64),
+        annotation=np.concatenate((_annotations(attributed.capture.ranges)[rows], zeros)),
+        shape=np.concatenate((shape[rows], zeros + _empty_text(shapes))),
+        stack=np.concatenate((stack, zeros + _empty_text(stack_texts))),
         names=list(names),
         shapes=shapes,
-        stacks=found,
+        stacks=stack_texts,
     )
 
 
-def _place(distinct: list[str]) -> int:
-    """Return where the empty text is; it is put there if need be."""
+def _empty_text(distinct: list[str]) -> int:
+    """Return the index of the empty text, which is appended if it is missing."""
     if "" not in distinct:
         distinct.append("")
     return distinct.index("")
@@ -290,30 +323,33 @@ def _place(distinct: list[str]) -> int:
 
 def _annotations(ranges: pd.DataFrame) -> Ints:
     category = ranges["category"]
-    found = np.array([*(name == ANNOTATION for name in category.cat.categories), False])
-    return found[frames.codes(category)].astype(np.int64)
+    result = np.array([*(name == ANNOTATION for name in category.cat.categories), False])
+    return result[frames.codes(category)].astype(np.int64)
 
 
-def _shapes(joined: Attributed) -> tuple[Ints, list[str]]:
-    """Return a code per range and the distinct shapes as JSON; a list of tensors is ``[]``, as for PyTorch."""
-    code, distinct = said_shapes(joined)
-    own, known = pd.factorize(np.array([*map(_flat, distinct)], object))
-    return own[code].astype(np.int64), list(known)
+def _shapes(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
+    """Return a code per range and the distinct shapes as JSON; lists of tensors are ``[]``."""
+    code, distinct = input_shapes(attributed)
+    codes, names = pd.factorize(np.array([*map(_without_lists, distinct)], object))
+    return codes[code].astype(np.int64), list(names)
 
 
-def _flat(text: str) -> str:
+def _without_lists(text: str) -> str:
     try:
-        found = json.loads(text) if text else []
+        result = json.loads(text) if text else []
     except (ValueError, RecursionError):  # not as PyTorch writes it
-        found = [text]
-    entries: list[Any] = found if isinstance(found, list) else [found]
+        result = [text]
+    entries: list[Any] = result if isinstance(result, list) else [result]
     lists = [
-        isinstance(one, list) and any(isinstance(inner, list) for inner in one) for one in entries
+        isinstance(entry, list) and any(isinstance(inner, list) for inner in entry)
+        for entry in entries
     ]
-    return json.dumps([[] if nested else one for one, nested in zip(entries, lists, strict=True)])
+    return json.dumps(
+        [[] if is_list else entry for entry, is_list in zip(entries, lists, strict=True)]
+    )
 
 
-def _described(keys: Keys, first: Ints) -> dict[str, Any]:
+def _labels(keys: Keys, first: Ints) -> dict[str, Any]:
     return {
         "key": texts(keys.names)[keys.name[first]],
         "device_type": texts(DEVICES)[keys.device[first]],
@@ -323,8 +359,10 @@ def _described(keys: Keys, first: Ints) -> dict[str, Any]:
     }
 
 
-def _host_times(joined: Attributed, host: Host, group: Ints, groups: int) -> dict[str, Ints]:
-    calls = _calls(joined, host)
+def _host_times(
+    attributed: AttributedCapture, host: Host, group: Ints, groups: int
+) -> dict[str, Ints]:
+    calls = _calls(attributed, host)
     top = host.parent[calls] == NONE
     return {
         "count": counts(group[calls], groups),
@@ -334,61 +372,65 @@ def _host_times(joined: Attributed, host: Host, group: Ints, groups: int) -> dic
     }
 
 
-def _calls(joined: Attributed, host: Host) -> Ints:
-    """Return the items that count as calls; of one in slices the first."""
-    call = joined.call[host.row[: host.ranges]]
+def _calls(attributed: AttributedCapture, host: Host) -> Ints:
+    """Return the items that count as calls; for a call in slices, its first slice."""
+    call = attributed.call[host.row[: host.ranges]]
     again = np.zeros(len(host.row), bool)
     again[: host.ranges] = pd.Series(call).duplicated().to_numpy()
     return np.flatnonzero(host.is_call & ~again)
 
 
 def _device_times(
-    joined: Attributed, host: Host, of_host: Ints, of_device: Ints, groups: int
+    attributed: AttributedCapture, host: Host, host_group: Ints, device_group: Ints, groups: int
 ) -> dict[str, Ints]:
-    """Return the times of devices: of an op what it launched itself, and all that was launched in it."""
-    nesting, owner = joined.attribution.nesting, joined.attribution.node
-    listed = np.full(len(joined.op), NONE)
-    listed[host.row[: host.ranges]] = of_host[: host.ranges]
-    group = inherited(nesting, listed[nesting.range])
-    has = owner != NONE
-    of_node = sums(owner[has], joined.duration[has], len(nesting))
-    own = group != NONE
-    outer = once(nesting, group, own)
-    total = subtree_sums(nesting, of_node)
-    work = sums(of_device, joined.duration, groups)
+    """Return the device times of each group.
+
+    The self time of an op is that of the activities it launched itself; the total time is that of
+    all activities launched in it.
+    """
+    nesting, owner = attributed.attribution.nesting, attributed.attribution.node
+    range_group = np.full(len(attributed.op), NONE)
+    range_group[host.row[: host.ranges]] = host_group[: host.ranges]
+    group = inherited(nesting, range_group[nesting.range])
+    has_op = owner != NONE
+    node_time = sums(owner[has_op], attributed.duration[has_op], len(nesting))
+    in_group = group != NONE
+    outer = once(nesting, group, in_group)
+    total = subtree_sums(nesting, node_time)
+    work = sums(device_group, attributed.duration, groups)
     return {
-        "self_device_ns": work + sums(group[own], of_node[own], groups),
+        "self_device_ns": work + sums(group[in_group], node_time[in_group], groups),
         "device_total_ns": work + sums(group[outer], total[outer], groups),
     }
 
 
-def _flops(joined: Attributed, host: Host, group: Ints, groups: int) -> Floats:
-    """Return the FLOPs that recordings have of each group's calls."""
-    column = joined.report.ranges["json"]
-    said = [_said(text) for text in column.cat.categories]
+def _flops(attributed: AttributedCapture, host: Host, group: Ints, groups: int) -> Floats:
+    """Return the recorded FLOPs of the calls of each group."""
+    column = attributed.capture.ranges["json"]
+    values = [_recorded_flops(text) for text in column.cat.categories]
     items = np.flatnonzero(host.is_call[: host.ranges])
-    own = np.array([*said, 0], np.float64)[frames.codes(column)[host.row[items]]]
+    flops = np.array([*values, 0], np.float64)[frames.codes(column)[host.row[items]]]
     total = np.zeros(groups)
-    np.add.at(total, group[items], own)
+    np.add.at(total, group[items], flops)
     return total
 
 
-def _said(text: str) -> float:
+def _recorded_flops(text: str) -> float:
     if '"flops"' not in text:
         return 0
     try:
-        found = json.loads(text)
+        result = json.loads(text)
     except (ValueError, RecursionError):
         return 0
-    count = found.get("flops") if isinstance(found, dict) else 0
+    count = result.get("flops") if isinstance(result, dict) else 0
     return count if isinstance(count, int | float) and count > 0 else 0
 
 
-def _first_begun(joined: Attributed, host: Host, group: Ints) -> Ints:
-    """Return the groups in the order in which their first items began, outer ones first."""
-    start = np.concatenate((host.start, frames.ints(joined.report.activities, "start")))
-    end = np.concatenate((host.end, joined.end))
+def _first_begun(attributed: AttributedCapture, host: Host, group: Ints) -> Ints:
+    """Return the groups in the order in which their first items began, outer groups first."""
+    start = np.concatenate((host.start, frames.ints(attributed.capture.activities, "start")))
+    end = np.concatenate((host.end, attributed.end))
     groups = int(group.max(initial=NONE)) + 1
-    began = lowest(group, start, groups)
-    at_once = np.flatnonzero(start == began[group])
-    return by(began, -highest(group[at_once], end[at_once], groups))
+    first_start = lowest(group, start, groups)
+    is_first = np.flatnonzero(start == first_start[group])
+    return order_by(first_start, -highest(group[is_first], end[is_first], groups))

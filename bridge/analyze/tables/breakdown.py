@@ -1,118 +1,125 @@
-"""Tables by any dimensions: rows of ranges, of API calls, or of activities, and columns by choice."""
+"""Tables by dimensions: rows of ranges, API calls or activities, with the requested columns."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.flops import Costs
+from bridge.analyze.columns.breakdown import OP_COLUMNS
 from bridge.analyze.groups import counts
-from bridge.analyze.tables import activity_metrics, events, range_metrics, statistics
+from bridge.analyze.tables import activity_metrics, range_metrics, statistics
 from bridge.analyze.tables.dimensions import (
-    OF_ACTIVITIES,
-    OF_CALLS,
-    OF_RANGES,
-    Coded,
+    ACTIVITY_DIMENSIONS,
+    CALL_DIMENSIONS,
+    RANGE_DIMENSIONS,
     Dimension,
+    DimensionCodes,
+    Events,
+    activity_events,
+    combine,
     kernel,
-    together,
+    launch_events,
+    node_events,
+    range_events,
 )
-from bridge.analyze.tables.events import Events
 from bridge.analyze.tables.statistics import Columns
-from bridge.analyze.tables.views import ACTIVITIES, CALLS, RANGES, VIEWS, rows_of
+from bridge.analyze.tables.views import ACTIVITIES, CALLS, RANGES, rows_of_dimensions
 from bridge.join.arrays import NONE, Flags, Ints
-from bridge.join.attributed import Attributed
+from bridge.join.attributed import AttributedCapture
 
-COSTS = Costs()
-DIMENSIONS = {**OF_RANGES, **OF_CALLS, **OF_ACTIVITIES}
-COLUMNS: Mapping[str, Sequence[str]] = {
-    RANGES: range_metrics.COLUMNS,
-    CALLS: activity_metrics.CALL_COLUMNS,
-    ACTIVITIES: activity_metrics.COLUMNS,
-}
-SETS: Mapping[str, Mapping[str, Sequence[str]]] = {
-    RANGES: range_metrics.SETS,
-    CALLS: {},
-    ACTIVITIES: activity_metrics.SETS,
-}
+if TYPE_CHECKING:
+    from bridge.analyze.flops import Costs
+
+DIMENSIONS = {**RANGE_DIMENSIONS, **CALL_DIMENSIONS, **ACTIVITY_DIMENSIONS}
 
 
 def breakdown(
-    joined: Attributed,
+    attributed: AttributedCapture,
     dimensions: Sequence[str],
     columns: Collection[str],
-    kernel_names: str = "short",
-    costs: Costs = COSTS,
+    kernel_names: str = "readable",
+    costs: Costs | None = None,
 ) -> pd.DataFrame:
-    """Return one row per combination of dimensions (of `DIMENSIONS`) that anything counted is in.
+    """Return one row per combination of dimensions that occurs among the counted records.
 
-    Those of `COLUMNS` that are wanted are computed. Shares are of the time of all activities; of API
-    calls, of the time of all calls.
+    ``dimensions`` are names of `DIMENSIONS`; ``columns`` are those that `bridge.analyze.columns`
+    describes for the table. Shares are relative to the time of all activities; in tables of API
+    calls, to the time of all calls.
     """
-    kind = rows_of(dimensions)
-    made = {**DIMENSIONS, "kernel": kernel(kernel_names)}
-    parted = _Parted(joined, [made[name] for name in dimensions], costs)
-    tables = {RANGES: parted.of_ranges, CALLS: parted.of_calls, ACTIVITIES: parted.of_activities}
+    kind = rows_of_dimensions(dimensions)
+    dimension_by_name = {**DIMENSIONS, "kernel": kernel(kernel_names)}
+    rows = _Rows(attributed, [dimension_by_name[name] for name in dimensions], costs)
+    tables = {RANGES: rows.range_table, CALLS: rows.call_table, ACTIVITIES: rows.activity_table}
     return tables[kind](columns)
 
 
-class _Parted:
-    """A report whose ranges, API calls or activities are told apart by some dimensions."""
+class _Rows:
+    """The ranges, API calls or activities of a report, grouped by dimensions."""
 
-    def __init__(self, joined: Attributed, dimensions: Sequence[Dimension], costs: Costs) -> None:
-        self.joined = joined
+    def __init__(
+        self, attributed: AttributedCapture, dimensions: Sequence[Dimension], costs: Costs | None
+    ) -> None:
+        self.attributed = attributed
         self.dimensions = dimensions
         self.costs = costs
 
-    def of_ranges(self, columns: Collection[str]) -> pd.DataFrame:
-        joined = self.joined
-        rows, work = np.flatnonzero(joined.listed_ranges), np.flatnonzero(joined.counted)
-        coded = self._coded(
-            events.of_ranges(joined, rows),
-            events.of_nodes(joined),
-            events.of_activities(joined, work),
+    def range_table(self, columns: Collection[str]) -> pd.DataFrame:
+        attributed = self.attributed
+        rows, activities = (
+            np.flatnonzero(attributed.listed_ranges),
+            np.flatnonzero(attributed.counted),
         )
-        of_range = _spread(coded.codes[0], rows, len(joined.op))
-        of_node = coded.codes[1]
-        of_work = _spread(coded.codes[2], work, len(joined.node))
-        within = joined.node != NONE
-        of_work[within] = of_node[joined.node[within]]
-        groups = range_metrics.Groups(joined, coded.size, of_range, of_node, of_work, self.costs)
-        there = _used(of_range, coded.size) | _used(of_work, coded.size)
-        there |= statistics.THERE in columns  # who asks for it knows of other parts of the report
-        return _table(coded, there, groups.columns(columns))
+        coded = self._coded(
+            range_events(attributed, rows),
+            node_events(attributed),
+            activity_events(attributed, activities),
+        )
+        range_group = _spread(coded.codes[0], rows, len(attributed.op))
+        node_group = coded.codes[1]
+        activity_group = _spread(coded.codes[2], activities, len(attributed.node))
+        in_range = attributed.node != NONE
+        activity_group[in_range] = node_group[attributed.node[in_range]]
+        groups = range_metrics.Groups(
+            attributed, coded.size, range_group, node_group, activity_group, self.costs
+        )
+        present = _used(range_group, coded.size) | _used(activity_group, coded.size)
+        present |= (
+            statistics.THERE in columns
+        )  # a group may have its rows in other parts of the report
+        return _table(coded, present, groups.columns(columns))
 
-    def of_calls(self, columns: Collection[str]) -> pd.DataFrame:
-        rows = np.flatnonzero(self.joined.counted_launches)
-        coded = self._coded(events.of_launches(self.joined, rows))
+    def call_table(self, columns: Collection[str]) -> pd.DataFrame:
+        rows = np.flatnonzero(self.attributed.counted_launches)
+        coded = self._coded(launch_events(self.attributed, rows))
         rows, group = _in_groups(rows, coded.codes[0])
-        groups = activity_metrics.CallGroups(self.joined, coded.size, rows, group)
+        groups = activity_metrics.CallGroups(self.attributed, coded.size, rows, group)
         return _table(coded, _used(group, coded.size), groups.columns(columns))
 
-    def of_activities(self, columns: Collection[str]) -> pd.DataFrame:
-        joined, rows = self.joined, np.flatnonzero(self.joined.counted)
-        coded = self._coded(events.of_activities(joined, rows))
+    def activity_table(self, columns: Collection[str]) -> pd.DataFrame:
+        attributed, rows = self.attributed, np.flatnonzero(self.attributed.counted)
+        coded = self._coded(activity_events(attributed, rows))
         rows, group = _in_groups(rows, coded.codes[0])
-        groups = activity_metrics.Groups(joined, coded.size, rows, group, joined.whole_ns)
+        groups = activity_metrics.Groups(attributed, coded.size, rows, group, attributed.whole_ns)
         return _table(coded, _used(group, coded.size), groups.columns(columns))
 
-    def _coded(self, *kinds: Events) -> Coded:
-        return together([dimension(self.joined, kinds) for dimension in self.dimensions])
+    def _coded(self, *kinds: Events) -> DimensionCodes:
+        return combine([dimension(self.attributed, kinds) for dimension in self.dimensions])
 
 
 def _spread(codes: Ints, rows: Ints, size: int) -> Ints:
-    """Return the code of each row, NONE for those that have none."""
-    found = np.full(size, NONE)
-    found[rows] = codes
-    return found
+    """Return an array with the code of each of ``rows``, NONE elsewhere."""
+    result = np.full(size, NONE)
+    result[rows] = codes
+    return result
 
 
 def _in_groups(rows: Ints, codes: Ints) -> tuple[Ints, Ints]:
-    """Return the rows that are in a group, and which."""
-    there = codes != NONE
-    return rows[there], codes[there]
+    """Return the rows that are in a group, and the group of each."""
+    in_group = codes != NONE
+    return rows[in_group], codes[in_group]
 
 
 def _used(codes: Ints, size: int) -> Flags:
@@ -120,23 +127,24 @@ def _used(codes: Ints, size: int) -> Flags:
     return used
 
 
-def _table(coded: Coded, there: Flags, columns: Columns) -> pd.DataFrame:
+def _table(coded: DimensionCodes, present: Flags, columns: Columns) -> pd.DataFrame:
     table = pd.DataFrame({**coded.labels, **columns})
-    return table[there].reset_index(drop=True)
+    return table[present].reset_index(drop=True)
 
 
-# -- The table per op: calls, what ran under it, its time on the GPU and on the CPU
+# -- The table per op
 
 
 def by_op(
-    joined: Attributed,
-    columns: Collection[str] = VIEWS["op"].columns,
-    costs: Costs = COSTS,
+    attributed: AttributedCapture,
+    columns: Collection[str] = OP_COLUMNS.default[1:],
+    costs: Costs | None = None,
 ) -> pd.DataFrame:
     """Return one row per op.
 
-    ``self`` is of the innermost op only, so selfs add up; ``total`` is of the op and everything
-    under it, once per activity however often the op recurs on the stack. Counts of activities are
-    selfs. ``busy`` is the union of the total's intervals; mean to max are of a call's total.
+    ``self`` is of the innermost op only, so the self times of all ops add up. ``total`` is of the
+    op and everything under it; an activity is counted once however often the op recurs on the
+    stack. Counts of activities are of the innermost op. ``busy`` is the union of the intervals of
+    the total; mean to max are of a call's total.
     """
-    return breakdown(joined, ["op"], columns, costs=costs)[["op", *columns]]
+    return breakdown(attributed, ["op"], columns, costs=costs)[["op", *columns]]

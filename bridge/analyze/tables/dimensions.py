@@ -1,4 +1,4 @@
-"""The dimensions that rows are told apart by: what ranges are called and say, where and when work ran."""
+"""The dimensions of tables (op, shape, step, thread …): a code per event, and names of codes."""
 
 from __future__ import annotations
 
@@ -14,32 +14,125 @@ from numpy.typing import NDArray
 from bridge.analyze import kinds
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import texts
-from bridge.analyze.names import KERNEL_NAMES, files
+from bridge.analyze.names import activity_names, file_names
 from bridge.analyze.ranks.members import Member, Ranks
-from bridge.analyze.tables import input_shapes
-from bridge.analyze.tables.events import Events
+from bridge.analyze.tables.call_details import input_dtypes, input_shapes
 from bridge.analyze.tables.modules import NO_MODULE
-from bridge.analyze.tracks import ID_BITS
-from bridge.join.arrays import NONE, Ints, number
-from bridge.join.attributed import DIRECTIONS, Attributed
+from bridge.join.arrays import NONE, Ints, number_groups
+from bridge.join.attributed import DIRECTIONS, AttributedCapture
 from bridge.join.nesting import Nesting
 from importers import frames
-from importers.frames import shared
+from importers.frames import key_codes
 from importers.texts import unique_names
 
-# -- Events as codes, by one dimension or by several, and the columns that name the codes
+# -- Events: ranges, activities or API calls
 
 
 @dataclass(frozen=True)
-class Coded:
-    """``codes`` of each kind of events, NONE for what is in no row; ``labels``: columns, an entry per code."""
+class Events:
+    """Ranges, activities or API calls: columns with a row per event.
+
+    Attributes:
+        range: the innermost range that the event is in (for a range, the range itself), NONE for
+            none.
+        node: that range's node of the nesting, NONE for none; a range of no length has no node.
+        launch: the API call of the event, NONE for none.
+        activity: the row of the activity, NONE for other events.
+        column: returns the report, process, thread or start of the events; computed only when
+            called.
+
+    """
+
+    range: Ints
+    node: Ints
+    launch: Ints
+    activity: Ints
+    column: Callable[[str], Ints]
+
+    @property
+    def report(self) -> Ints:
+        """The report that each event is from."""
+        return self.column("report")
+
+    @property
+    def process(self) -> Ints:
+        """The process of each event."""
+        return self.column("process")
+
+    @property
+    def thread(self) -> Ints:
+        """The thread that each event was called on, NONE if unknown."""
+        return self.column("thread")
+
+    @property
+    def time(self) -> Ints:
+        """The start of each event on the host; of an activity without an API call, its own."""
+        return self.column("start")
+
+
+def range_events(attributed: AttributedCapture, rows: Ints) -> Events:
+    """Return the ranges of these rows as events."""
+    ranges = attributed.capture.ranges
+    node = attributed.attribution.nesting.first_nodes(len(ranges))[rows]
+    none = np.full(len(rows), NONE)
+    return Events(rows, node, none, none, lambda c: frames.ints(ranges, c)[rows])
+
+
+def node_events(attributed: AttributedCapture) -> Events:
+    """Return the nodes of the nesting (ranges, or pieces of a range) as events."""
+    nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
+    none = np.full(len(nesting), NONE)
+    nodes = np.arange(len(nesting))
+    return Events(nesting.range, nodes, none, none, lambda c: frames.ints(ranges, c)[nesting.range])
+
+
+def activity_events(attributed: AttributedCapture, rows: Ints) -> Events:
+    """Return the activities of these rows as events; without an API call they have no thread."""
+    activities, launches = attributed.capture.activities, attributed.capture.launches
+    launch = attributed.attribution.launch[rows]
+
+    def column(name: str) -> Ints:
+        if name in {"report", "process"}:
+            return frames.ints(activities, name)[rows]
+        launch_value = np.append(frames.ints(launches, name), NONE)[launch]
+        if name == "thread":
+            return launch_value
+        return np.where(launch == NONE, frames.ints(activities, name)[rows], launch_value)
+
+    attribution = attributed.attribution
+    return Events(attribution.range[rows], attribution.node[rows], launch, rows, column)
+
+
+def launch_events(attributed: AttributedCapture, rows: Ints) -> Events:
+    """Return the API calls of these rows as events."""
+    launches, node = attributed.capture.launches, attributed.launch_node[rows]
+    range_row = np.append(attributed.attribution.nesting.range, NONE)[node]
+    none = np.full(len(rows), NONE)
+    return Events(range_row, node, rows, none, lambda c: frames.ints(launches, c)[rows])
+
+
+# -- Dimensions of ranges, API calls and activities
+
+
+# -- Codes of events by one dimension or by several
+
+
+@dataclass(frozen=True)
+class DimensionCodes:
+    """Events as codes of a dimension.
+
+    Attributes:
+        labels: the columns that name the codes, with an entry per code.
+        codes: for each kind of events, the code of each event; NONE for an event that is in no row.
+
+    """
 
     labels: Mapping[str, NDArray[np.generic]]
     codes: Sequence[Ints]
 
     @property
     def size(self) -> int:
-        """How many codes there are."""
+        """The number of codes."""
         return len(next(iter(self.labels.values())))
 
     @classmethod
@@ -50,46 +143,50 @@ class Coded:
         names: Collection[str],
         rows: Sequence[Ints],
         none: str | None = None,
-    ) -> Coded:
-        """Code events by the row that each leads to; without one they are named ``none``, or are in no row."""
-        listed = list(names if none is None or none in names else [*names, none])
-        missing = NONE if none is None else listed.index(none)
-        filled = np.append(np.where(code == NONE, missing, code), missing)
-        return cls({name: texts(listed)}, [filled[row] for row in rows])
+    ) -> DimensionCodes:
+        """Give each event the code of the row that it refers to.
+
+        An event without a row, or whose row has no code, gets the name ``none``; if that is None,
+        the event is in no row of the table.
+        """
+        names_listed = list(names if none is None or none in names else [*names, none])
+        missing = NONE if none is None else names_listed.index(none)
+        row_code = np.append(np.where(code == NONE, missing, code), missing)
+        return cls({name: texts(names_listed)}, [row_code[row] for row in rows])
 
     @classmethod
-    def of_keys(cls, keys: Sequence[Sequence[Ints]]) -> tuple[Coded, list[Ints]]:
-        """Code events by some columns, given for each kind of events; return the distinct keys too."""
+    def of_keys(cls, keys: Sequence[Sequence[Ints]]) -> tuple[DimensionCodes, list[Ints]]:
+        """Number the distinct keys over all kinds of events; also return these keys."""
         columns = [np.concatenate(column) for column in zip(*keys, strict=True)]
-        code, rows = number(*columns)
-        parts = np.cumsum([0, *(len(one[0]) for one in keys)]).tolist()
+        code, rows = number_groups(*columns)
+        parts = np.cumsum([0, *(len(key[0]) for key in keys)]).tolist()
         return cls({}, [code[a:b] for a, b in pairwise(parts)]), [c[rows] for c in columns]
 
-    def joined(self, other: Coded) -> Coded:
-        """Code events by both, as many codes as there are combinations in use."""
+    def joined(self, other: DimensionCodes) -> DimensionCodes:
+        """Return codes for the pairs of both codes that occur."""
         pairs = [
-            np.where((ours == NONE) | (theirs == NONE), NONE, ours * other.size + theirs)
-            for ours, theirs in zip(self.codes, other.codes, strict=True)
+            np.where((first == NONE) | (second == NONE), NONE, first * other.size + second)
+            for first, second in zip(self.codes, other.codes, strict=True)
         ]
         every = np.concatenate(pairs)
-        there = every != NONE
-        code, distinct = pd.factorize(every[there])
-        every[there] = code
-        ours, theirs = np.divmod(distinct, max(1, other.size))
-        labels = {name: column[ours] for name, column in self.labels.items()}
+        has_code = every != NONE
+        code, distinct = pd.factorize(every[has_code])
+        every[has_code] = code
+        first, second = np.divmod(distinct, max(1, other.size))
+        labels = {name: column[first] for name, column in self.labels.items()}
         labels |= {
-            name: column[theirs] for name, column in other.labels.items() if name not in labels
+            name: column[second] for name, column in other.labels.items() if name not in labels
         }
-        parts = np.cumsum([0, *(len(one) for one in pairs)]).tolist()
-        return Coded(labels, [every[a:b] for a, b in pairwise(parts)])
+        parts = np.cumsum([0, *(len(pair) for pair in pairs)]).tolist()
+        return DimensionCodes(labels, [every[a:b] for a, b in pairwise(parts)])
 
 
-def together(dimensions: Sequence[Coded]) -> Coded:
-    """Code events by all dimensions."""
-    return reduce(Coded.joined, dimensions)
+def combine(dimensions: Sequence[DimensionCodes]) -> DimensionCodes:
+    """Return codes for the combinations of all dimensions that occur."""
+    return reduce(DimensionCodes.joined, dimensions)
 
 
-# -- Dimensions of time and place: step, phase, thread, process, report, rank, host, device, stream, geometry
+# -- Dimensions of time and place
 
 
 NO_PHASE = "(no phase)"
@@ -98,203 +195,222 @@ GEOMETRY = (
 )
 
 
-def step(joined: Attributed, events: Sequence[Events]) -> Coded:
-    """Code events by the number of the step (found by name, or by repetition) that was open in their process; -1 for none."""
-    steps = joined.iterations
-    numbers, of_step = np.unique(steps.number, return_inverse=True)
-    code = np.append(of_step, len(numbers))  # the last: in no step
+def step(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    """Code events by the number of the step open in their process, -1 outside of all steps.
+
+    Steps are found by the names of ranges, or by repetition.
+    """
+    steps = attributed.iterations
+    numbers, step_code = np.unique(steps.number, return_inverse=True)
+    code = np.append(step_code, len(numbers))  # the last entry is for events in no step
     places = [steps.at(e.report, e.process, e.time) for e in events]
-    return Coded({"step": np.append(numbers, NONE)}, [code[place] for place in places])
+    return DimensionCodes({"step": np.append(numbers, NONE)}, [code[place] for place in places])
 
 
-def phase(joined: Attributed, events: Sequence[Events]) -> Coded:
-    """Code events by the phase of their process that was open and began last."""
-    ranges = joined.report.ranges
+def phase(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    """Code events by the phase open in their process; of several, the one that began last."""
+    ranges = attributed.capture.ranges
     rows = np.flatnonzero(frames.is_kind(ranges, frames.START_END))
     keys = [[frames.ints(ranges, c)[rows] for c in ("report", "process")]]
-    stack, *stacks = shared(*keys, *([e.report, e.process] for e in events))
+    stack, *stacks = key_codes(*keys, *([e.report, e.process] for e in events))
     start, end = (frames.ints(ranges, c)[rows] for c in ("start", "end"))
     nesting = Nesting.of(stack, start, end, rows)
     names = ranges["name"]
     code = frames.codes(names)[nesting.range]
-    nodes = [nesting.innermost(of, e.time) for of, e in zip(stacks, events, strict=True)]
-    return Coded.of_rows("phase", code, names.cat.categories, nodes, none=NO_PHASE)
+    nodes = [
+        nesting.innermost(stack_of, e.time) for stack_of, e in zip(stacks, events, strict=True)
+    ]
+    return DimensionCodes.of_rows("phase", code, names.cat.categories, nodes, none=NO_PHASE)
 
 
-def thread(joined: Attributed, events: Sequence[Events]) -> Coded:
-    """Code events by the thread that they were called on; what has none has -1, a row per process."""
+def thread(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    """Code events by the thread of their call; those without one are -1, a row per process."""
     keys = [(e.report, e.process, e.thread) for e in events]
-    found, (of, owner, ids) = Coded.of_keys(keys)
-    names = _places_named(joined, "threads", "thread", of, ids)
+    codes, (report_of, owner, ids) = DimensionCodes.of_keys(keys)
+    names = _names_of(attributed, "threads", "thread", report_of, ids)
     labels = {
         "pid": _pid(owner),
-        "tid": np.where(ids == NONE, NONE, ids & ID_BITS),
+        "tid": np.where(ids == NONE, NONE, ids & frames.ID_BITS),
         "thread": names,
     }
-    return replace(found, labels=labels | _files(joined, of))
+    return replace(codes, labels=labels | _files(attributed, report_of))
 
 
-def process(joined: Attributed, events: Sequence[Events]) -> Coded:
-    """Code events by process."""
-    found, (of, ids) = Coded.of_keys([(e.report, e.process) for e in events])
-    programs = _places_named(joined, "processes", "process", of, ids)
+def process(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    """Code events by their process."""
+    codes, (report_of, ids) = DimensionCodes.of_keys([(e.report, e.process) for e in events])
+    programs = _names_of(attributed, "processes", "process", report_of, ids)
     names = texts(program.rpartition("/")[2] for program in programs)
     labels = {"pid": _pid(ids), "process": names}
-    return replace(found, labels=labels | _files(joined, of))
+    return replace(codes, labels=labels | _files(attributed, report_of))
 
 
-def report(joined: Attributed, events: Sequence[Events]) -> Coded:
-    """Code events by the file that they are from."""
-    return Coded({"report": texts(files(joined.report))}, [e.report for e in events])
+def report(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    """Code events by their file."""
+    return DimensionCodes(
+        {"report": texts(file_names(attributed.capture))}, [e.report for e in events]
+    )
 
 
-def rank(joined: Attributed, events: Sequence[Events]) -> Coded:
-    """Code events by the rank of their process; -1 where that is not known."""
-    return _by_member(joined, events, "rank", lambda one: one.rank)
+def rank(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    """Code events by the rank of their process, -1 if unknown."""
+    return _by_member(attributed, events, "rank", lambda member: member.rank)
 
 
-def host(joined: Attributed, events: Sequence[Events]) -> Coded:
-    """Code events by the host that their file is of; '' where nothing says it."""
-    return _by_member(joined, events, "host", lambda one: one.host)
+def host(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    """Code events by the host that their file was recorded on, '' if unknown."""
+    return _by_member(attributed, events, "host", lambda member: member.host)
 
 
 def _by_member(
-    joined: Attributed, events: Sequence[Events], name: str, told: Callable[[Member], int | str]
-) -> Coded:
-    """Code events by what is told of their process."""
-    # A window of a report has those of the whole one.
-    ranks = getattr(joined, "ranks", None) or Ranks.of(joined.report, joined.place)
-    said = [told(one) for one in ranks.members]
-    code, names = pd.factorize(np.array(said, np.int64 if name == "rank" else object), sort=True)
+    attributed: AttributedCapture,
+    events: Sequence[Events],
+    name: str,
+    value_of: Callable[[Member], int | str],
+) -> DimensionCodes:
+    """Code events by a value of the rank that their process is."""
+    # A window of a report has the ranks of the whole report.
+    ranks = getattr(attributed, "ranks", None) or Ranks.of(attributed.capture, attributed.place)
+    values = [value_of(member) for member in ranks.members]
+    code, names = pd.factorize(np.array(values, np.int64 if name == "rank" else object), sort=True)
     labels = {name: names.astype(np.int64) if name == "rank" else texts(names)}
-    return Coded(labels, [code.astype(np.int64)[ranks.place(e.report, e.process)] for e in events])
+    return DimensionCodes(
+        labels, [code.astype(np.int64)[ranks.place(e.report, e.process)] for e in events]
+    )
 
 
-def device(joined: Attributed, events: Sequence[Events]) -> Coded:
+def device(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
     """Code activities by GPU."""
-    devices = Devices.of_report(joined)
-    return Coded({"device": texts(devices.names)}, [devices.of[e.activity] for e in events])
+    devices = Devices.of_report(attributed)
+    return DimensionCodes(
+        {"device": texts(devices.names)}, [devices.gpu[e.activity] for e in events]
+    )
 
 
-def stream(joined: Attributed, events: Sequence[Events]) -> Coded:
-    """Code activities by stream: each process, context and GPU has its own."""
-    activities, devices = joined.report.activities, Devices.of_report(joined)
-    columns = [devices.of, *(frames.ints(activities, c) for c in ("process", "context", "stream"))]
+def stream(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    """Code activities by stream; each process, context and GPU has streams of its own."""
+    activities, devices = attributed.capture.activities, Devices.of_report(attributed)
+    columns = [devices.gpu, *(frames.ints(activities, c) for c in ("process", "context", "stream"))]
     keys = [[column[e.activity] for column in columns] for e in events]
-    found, (gpu, owner, context, number) = Coded.of_keys(keys)
+    codes, (gpu, owner, context, stream_id) = DimensionCodes.of_keys(keys)
     names = texts(devices.names)[gpu]
-    labels = {"device": names, "pid": _pid(owner), "context": context, "stream": number}
-    return replace(found, labels=labels)
+    labels = {"device": names, "pid": _pid(owner), "context": context, "stream": stream_id}
+    return replace(codes, labels=labels)
 
 
-def geometry(joined: Attributed, events: Sequence[Events]) -> Coded:
-    """Code activities by how they were launched: grid, block, registers per thread, bytes of shared memory."""
-    *sizes, static, dynamic = (frames.ints(joined.report.activities, c) for c in GEOMETRY)
+def geometry(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    """Code activities by launch geometry: grid, block, registers per thread, shared memory."""
+    *sizes, static, dynamic = (frames.ints(attributed.capture.activities, c) for c in GEOMETRY)
     known = (static != NONE) | (dynamic != NONE)
     shared_bytes = np.where(known, np.maximum(static, 0) + np.maximum(dynamic, 0), NONE)
     keys = [[column[e.activity] for column in (*sizes, shared_bytes)] for e in events]
-    found, (*extents, registers, memory) = Coded.of_keys(keys)
+    codes, (*extents, registers, memory) = DimensionCodes.of_keys(keys)
     labels = {"grid": _sizes(extents[:3]), "block": _sizes(extents[3:])}
-    return replace(found, labels=labels | {"registers": registers, "shared_bytes": memory})
+    return replace(codes, labels=labels | {"registers": registers, "shared_bytes": memory})
 
 
 def _sizes(columns: Sequence[Ints]) -> np.ndarray:
-    """Write sizes as ``128x1x1``; '' for what has none."""
+    """Return sizes as texts like ``128x1x1``, '' for activities without sizes."""
     rows: Iterable[list[int]] = np.stack(columns, axis=1).tolist()
     return texts("x".join(map(str, row)) if row[0] != NONE else "" for row in rows)
 
 
 def _pid(process: Ints) -> Ints:
-    return np.where(process == NONE, NONE, process >> 24 & ID_BITS)
+    return np.where(process == NONE, NONE, process >> 24 & frames.ID_BITS)
 
 
-def _places_named(
-    joined: Attributed, table: str, column: str, report: Ints, ids: Ints
+def _names_of(
+    attributed: AttributedCapture, table: str, column: str, report: Ints, ids: Ints
 ) -> np.ndarray:
-    """Return the names of threads or processes, '' where none is known."""
-    known = getattr(joined.report, table)
-    keys = zip(known["report"].tolist(), known[column].tolist(), strict=True)
-    names = dict(zip(keys, known["name"].astype(str).tolist(), strict=True))
-    asked = zip(report.tolist(), ids.tolist(), strict=True)
-    return texts(names.get(key, "") for key in asked)
+    """Return the names of threads or processes, '' if unknown."""
+    table_frame = getattr(attributed.capture, table)
+    keys = zip(table_frame["report"].tolist(), table_frame[column].tolist(), strict=True)
+    names = dict(zip(keys, table_frame["name"].astype(str).tolist(), strict=True))
+    requested = zip(report.tolist(), ids.tolist(), strict=True)
+    return texts(names.get(key, "") for key in requested)
 
 
-def _files(joined: Attributed, report: Ints) -> dict[str, np.ndarray]:
-    """Return the column of files where there are several."""
-    names = files(joined.report)
+def _files(attributed: AttributedCapture, report: Ints) -> dict[str, np.ndarray]:
+    """Return a column with the file names if there are several files."""
+    names = file_names(attributed.capture)
     return {"report": texts(names)[report]} if len(names) > 1 else {}
 
 
-# -- The dimensions that rows are told apart by: what ranges are called and say, where and when work ran
+# -- Dimensions of ranges, API calls and activities
 
 
-Dimension = Callable[[Attributed, Sequence[Events]], Coded]
+Dimension = Callable[[AttributedCapture, Sequence[Events]], DimensionCodes]
 
 
-def _op(joined: Attributed, events: Sequence[Events]) -> Coded:
-    return _by_range(events, "op", joined.op, joined.ops)
+def _op(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    return _by_range(events, "op", attributed.op, attributed.ops)
 
 
-def _path(joined: Attributed, events: Sequence[Events]) -> Coded:
-    """Code events by the ops around them; a range of no length is never open: its path is its name alone."""
-    code, names = joined.node_path
-    same, distinct = unique_names(np.arange(len(names) + len(joined.ops)), [*names, *joined.ops])
-    of_range = np.append(same[len(names) :], NONE)[joined.op]
-    return _by_node(events, "path", same[code], of_range, distinct)
+def _path(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    """Code events by the path of ops around them; the path of a range of no length is its name."""
+    code, names = attributed.node_path
+    text_code, distinct = unique_names(
+        np.arange(len(names) + len(attributed.ops)), [*names, *attributed.ops]
+    )
+    range_code = np.append(text_code[len(names) :], NONE)[attributed.op]
+    return _by_node(events, "path", text_code[code], range_code, distinct)
 
 
-def _module(joined: Attributed, events: Sequence[Events]) -> Coded:
-    modules = joined.modules
-    place = modules.of[joined.belongs]
+def _module(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    modules = attributed.modules
+    place = attributed.module_of_work
     code = np.where(place == NONE, NONE, np.append(modules.path, NONE)[place])
     rows = [e.node for e in events]
-    return Coded.of_rows("module", code, modules.paths, rows, none=NO_MODULE)
+    return DimensionCodes.of_rows("module", code, modules.paths, rows, none=NO_MODULE)
 
 
-def _direction(joined: Attributed, events: Sequence[Events]) -> Coded:
-    found = joined.directions
-    codes = (found.backward.astype(np.int64), found.ranges.astype(np.int64))
+def _direction(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    directions = attributed.directions
+    codes = (directions.backward.astype(np.int64), directions.ranges.astype(np.int64))
     return _by_node(events, "direction", *codes, DIRECTIONS[:2])
 
 
-def _shape(joined: Attributed, events: Sequence[Events]) -> Coded:
-    return _by_range(events, "shape", *input_shapes.shapes(joined), none="")
+def _shape(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    return _by_range(events, "shape", *input_shapes(attributed), none="")
 
 
-def _dtype(joined: Attributed, events: Sequence[Events]) -> Coded:
-    return _by_range(events, "dtype", *input_shapes.dtypes(joined), none="")
+def _dtype(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    return _by_range(events, "dtype", *input_dtypes(attributed), none="")
 
 
-def _api(joined: Attributed, events: Sequence[Events]) -> Coded:
-    column = joined.report.launches["name"]
+def _api(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    column = attributed.capture.launches["name"]
     rows = [e.launch for e in events]
-    return Coded.of_rows("api", frames.codes(column), column.cat.categories, rows, none="")
+    return DimensionCodes.of_rows("api", frames.codes(column), column.cat.categories, rows, none="")
 
 
-def _kind(joined: Attributed, events: Sequence[Events]) -> Coded:
-    return Coded.of_rows("kind", *kinds.kind(joined), [e.activity for e in events])
+def _kind(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    return DimensionCodes.of_rows("kind", *kinds.kind(attributed), [e.activity for e in events])
 
 
-def _library(joined: Attributed, events: Sequence[Events]) -> Coded:
-    return Coded.of_rows("library", *kinds.library(joined), [e.activity for e in events])
+def _library(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    return DimensionCodes.of_rows(
+        "library", *kinds.library(attributed), [e.activity for e in events]
+    )
 
 
-def _fused(joined: Attributed, events: Sequence[Events]) -> Coded:
-    return Coded.of_rows("fused", *kinds.made_of(joined), [e.activity for e in events])
+def _fused(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    return DimensionCodes.of_rows(
+        "fused", *kinds.fused_ops(attributed), [e.activity for e in events]
+    )
 
 
-def _memcpy(joined: Attributed, events: Sequence[Events]) -> Coded:
-    return _named(joined, events, "operation", "name", (frames.MEMCPY, frames.MEMSET))
+def _memcpy(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    return _named(attributed, events, "operation", "short", (frames.MEMCPY, frames.MEMSET))
 
 
 def kernel(names: str) -> Dimension:
-    """Return the dimension of kernels by one of their `KERNEL_NAMES`."""
-    column = KERNEL_NAMES[names]
-    return lambda joined, events: _named(joined, events, "kernel", column, (frames.KERNEL,))
+    """Return the dimension of kernels by one kind of name, a key of `KERNEL_NAMES`."""
+    return lambda attributed, events: _named(attributed, events, "kernel", names, (frames.KERNEL,))
 
 
-# Of ranges, and all that they launch; of API calls, and what these launch; of activities alone.
-OF_RANGES: Mapping[str, Dimension] = {
+# Dimensions of ranges and the work in them; of API calls and the work they launched; of activities.
+RANGE_DIMENSIONS: Mapping[str, Dimension] = {
     "op": _op,
     "path": _path,
     "module": _module,
@@ -309,9 +425,9 @@ OF_RANGES: Mapping[str, Dimension] = {
     "rank": rank,
     "host": host,
 }
-OF_CALLS: Mapping[str, Dimension] = {"api": _api}
-OF_ACTIVITIES: Mapping[str, Dimension] = {
-    "kernel": kernel("short"),
+CALL_DIMENSIONS: Mapping[str, Dimension] = {"api": _api}
+ACTIVITY_DIMENSIONS: Mapping[str, Dimension] = {
+    "kernel": kernel("readable"),
     "memcpy": _memcpy,
     "kind": _kind,
     "library": _library,
@@ -323,28 +439,34 @@ OF_ACTIVITIES: Mapping[str, Dimension] = {
 
 
 def _by_node(
-    events: Sequence[Events], name: str, of_node: Ints, of_range: Ints, names: Collection[str]
-) -> Coded:
-    """Code events by the piece of a range that they are in; ranges without one by themselves."""
+    events: Sequence[Events], name: str, node_code: Ints, range_code: Ints, names: Collection[str]
+) -> DimensionCodes:
+    """Code events by their node of the nesting; ranges without a node by their row."""
     rows = [
-        np.where((e.node == NONE) & (e.range != NONE), len(of_node) + e.range, e.node)
+        np.where((e.node == NONE) & (e.range != NONE), len(node_code) + e.range, e.node)
         for e in events
     ]
-    return Coded.of_rows(name, np.concatenate((of_node, of_range)), names, rows, none="")
+    return DimensionCodes.of_rows(
+        name, np.concatenate((node_code, range_code)), names, rows, none=""
+    )
 
 
 def _by_range(
     events: Sequence[Events], name: str, code: Ints, names: Collection[str], none: str | None = None
-) -> Coded:
+) -> DimensionCodes:
     """Code events by the range that they are in."""
-    return Coded.of_rows(name, code, names, [e.range for e in events], none)
+    return DimensionCodes.of_rows(name, code, names, [e.range for e in events], none)
 
 
 def _named(
-    joined: Attributed, events: Sequence[Events], label: str, column: str, kinds: Sequence[str]
-) -> Coded:
-    """Code activities of some kinds by their name; all others are in no row."""
-    activities = joined.report.activities
-    code = np.where(frames.is_kind(activities, *kinds), frames.codes(activities[column]), NONE)
-    names = texts(activities[column].cat.categories)
-    return Coded({label: names}, [code[e.activity] for e in events])
+    attributed: AttributedCapture,
+    events: Sequence[Events],
+    label: str,
+    kernel_names: str,
+    activity_kinds: Sequence[str],
+) -> DimensionCodes:
+    """Code activities of some kinds by their name; other activities are in no row."""
+    activities, named = attributed.capture.activities, activity_names(attributed, kernel_names)
+    code = np.where(frames.is_kind(activities, *activity_kinds), frames.codes(named), NONE)
+    names = texts(named.cat.categories)
+    return DimensionCodes({label: names}, [code[e.activity] for e in events])

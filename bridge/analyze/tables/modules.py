@@ -1,4 +1,4 @@
-"""Tables that bring forward and backward work together: per module, and per forward op."""
+"""Tables that relate forward and backward work: per module, and per forward op."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.calltree import own_time, repeated, subtree_sums
+from bridge.analyze.calltree import is_recursive, self_times, subtree_sums
 from bridge.analyze.groups import counts, ratio, sums, texts
-from bridge.join.arrays import NONE, Flags, Ints, number
-from bridge.join.attributed import Attributed
-from bridge.join.autograd import inherited
+from bridge.join.arrays import NONE, Flags, Ints, number_groups
+from bridge.join.attributed import AttributedCapture
+from bridge.join.nesting import inherited
 from importers import frames
 
 NO_MODULE = "(no module)"
@@ -19,11 +19,19 @@ NO_MODULE = "(no module)"
 
 @dataclass(frozen=True)
 class Work:
-    """Per activity with an op: the node it belongs to (backward work: the forward range's), its time in ns.
+    """The activities that have an op; a value per activity.
 
-    ``ambiguous`` work was led to its forward range by a choice between several threads.
+    Attributes:
+        owner: the node that owns it.
+        node: the node that it belongs to; for backward work, that of the forward range.
+        time: its time in ns.
+        is_kernel: whether it is a kernel.
+        backward: whether it is backward work.
+        ambiguous: whether its forward range was chosen among those of several threads.
+
     """
 
+    owner: Ints
     node: Ints
     time: Ints
     is_kernel: Flags
@@ -31,75 +39,80 @@ class Work:
     ambiguous: Flags
 
     @classmethod
-    def of(cls, joined: Attributed) -> Work:
-        """Lead every activity to the node that it belongs to."""
-        rows = np.flatnonzero(joined.node != NONE)
-        node, found = joined.node[rows], joined.directions
-        is_kernel = frames.is_kind(joined.report.activities, frames.KERNEL)[rows]
+    def of(cls, attributed: AttributedCapture) -> Work:
+        """Find the node that each activity belongs to."""
+        rows = np.flatnonzero(attributed.node != NONE)
+        node, directions = attributed.node[rows], attributed.directions
+        is_kernel = frames.is_kind(attributed.capture.activities, frames.KERNEL)[rows]
         return cls(
-            joined.belongs[node],
-            joined.duration[rows],
+            node,
+            attributed.forward_or_own_node[node],
+            attributed.duration[rows],
             is_kernel,
-            found.backward[node],
-            found.ambiguous[node],
+            directions.backward[node],
+            directions.ambiguous[node],
         )
 
-    def columns(self, group: Ints, groups: int, whole: int) -> dict[str, Ints | np.ndarray]:
-        """Return the figures of each group; ``share`` is of ``whole``."""
-        own = sums(group, self.time, groups)
-        back = sums(group[self.backward], self.time[self.backward], groups)
-        guessed = sums(group[self.ambiguous], self.time[self.ambiguous], groups)
+    def columns(self, group: Ints, groups: int, whole_ns: int) -> dict[str, Ints | np.ndarray]:
+        """Return the columns of each group; ``share`` is relative to ``whole_ns``."""
+        self_time = sums(group, self.time, groups)
+        backward_time = sums(group[self.backward], self.time[self.backward], groups)
+        ambiguous_time = sums(group[self.ambiguous], self.time[self.ambiguous], groups)
         return {
             "kernels": counts(group[self.is_kernel], groups),
-            "gpu_forward_ns": own - back,
-            "gpu_backward_ns": back,
-            "gpu_self_ns": own,
-            "ambiguous_ns": guessed,
-            "share": ratio(own, whole),
+            "gpu_forward_ns": self_time - backward_time,
+            "gpu_backward_ns": backward_time,
+            "gpu_self_ns": self_time,
+            "ambiguous_ns": ambiguous_time,
+            "share": ratio(self_time, whole_ns),
         }
 
 
-def by_module(joined: Attributed) -> pd.DataFrame:
-    """Return one row per path of modules: forward and backward time of itself, total with those in it, and on the host.
+def by_module(attributed: AttributedCapture) -> pd.DataFrame:
+    """Return one row per path of modules.
 
-    Work in no module is in the row `NO_MODULE`.
+    Columns: forward and backward GPU time of the module itself, GPU total with the modules inside
+    it, and time on the host. Work in no module is in the row `NO_MODULE`.
     """
-    work, modules = Work.of(joined), joined.modules
-    none = len(modules.paths)
-    place = modules.of[work.node]
-    path = np.where(place == NONE, none, np.append(modules.path, none)[place])
-    columns = work.columns(path, none + 1, joined.whole_ns)
-    total = _totals(joined, place, work.time)
+    work, modules = Work.of(attributed), attributed.modules
+    no_module = len(modules.paths)
+    place = attributed.module_of_work[work.owner]
+    path = np.where(place == NONE, no_module, np.append(modules.path, no_module)[place])
+    columns = work.columns(path, no_module + 1, attributed.whole_ns)
+    total = _totals(attributed, place, work.time)
     table = {
         "module": texts([*modules.paths, NO_MODULE]),
-        "calls": _calls(joined, none + 1),
+        "calls": _calls(attributed, no_module + 1),
         **columns,
-        "gpu_total_ns": np.append(total, columns["gpu_self_ns"][none]),
-        **_cpu(joined),
+        "gpu_total_ns": np.append(total, columns["gpu_self_ns"][no_module]),
+        **_cpu(attributed),
     }
-    found = pd.DataFrame(table)[list(MODULE)]
-    there = (found["calls"] > 0) | (found["gpu_total_ns"] > 0) | (found["cpu_self_ns"] > 0)
-    return found[there].reset_index(drop=True)
+    rows = pd.DataFrame(table)[list(MODULE)]
+    has_work = (rows["calls"] > 0) | (rows["gpu_total_ns"] > 0) | (rows["cpu_self_ns"] > 0)
+    return rows[has_work].reset_index(drop=True)
 
 
-def by_forward_op(joined: Attributed) -> pd.DataFrame:
+def by_forward_op(attributed: AttributedCapture) -> pd.DataFrame:
     """Return one row per op: its forward work, and the backward work that belongs to it.
 
-    Both count for the innermost op around them that the backward pass ever goes back to, so that they
-    can be compared: ``aten::convolution``, not what it calls. Where there is none, for their own.
+    Both are counted for the innermost op around them that any backward work belongs to, so that
+    they can be compared: ``aten::convolution``, not the ops that it calls. Without such an op, they
+    are counted for their own op.
     """
-    work, groups = Work.of(joined), len(joined.ops)
-    nesting, op = joined.attribution.nesting, joined.node_op
-    goes_back = np.zeros(groups, bool)
-    goes_back[joined.op[joined.directions.forward[joined.directions.forward != NONE]]] = True
-    around = inherited(nesting, np.where(goes_back[op], op, NONE))
-    own = np.where(around == NONE, op, around)
-    columns = work.columns(own[work.node], groups, joined.whole_ns)
-    call = joined.call
+    work, groups = Work.of(attributed), len(attributed.ops)
+    nesting, op = attributed.attribution.nesting, attributed.node_op
+    has_backward = np.zeros(groups, bool)
+    has_backward[
+        attributed.op[attributed.directions.forward[attributed.directions.forward != NONE]]
+    ] = True
+    comparable_op = inherited(nesting, np.where(has_backward[op], op, NONE))
+    op_code = np.where(comparable_op == NONE, op, comparable_op)
+    columns = work.columns(op_code[work.node], groups, attributed.whole_ns)
+    call = attributed.call
     rows = np.flatnonzero(call != NONE)
-    _, once = number(call[rows])
-    calls = counts(joined.op[rows[once]], groups)
-    table = pd.DataFrame({"op": texts(joined.ops), "calls": calls, **columns})[list(FORWARD)]
+    _, first = number_groups(call[rows])
+    calls = counts(attributed.op[rows[first]], groups)
+    table = pd.DataFrame({"op": texts(attributed.ops), "calls": calls, **columns})[list(FORWARD)]
     return table[table["gpu_self_ns"] > 0].reset_index(drop=True)
 
 
@@ -111,32 +124,34 @@ MODULE = (
 FORWARD = ("op", "calls", *FIGURES, "ambiguous_ns", "share")
 
 
-def _totals(joined: Attributed, place: Ints, time: Ints) -> Ints:
-    """Return the time of each path of modules and of what is in it, once however often it recurs."""
-    modules = joined.modules
-    own = sums(place[place != NONE], time[place != NONE], len(modules.nesting))
-    once = ~repeated(modules.nesting, modules.path)
-    inner = subtree_sums(modules.nesting, own)
-    return sums(modules.path[once], inner[once], len(modules.paths))
+def _totals(attributed: AttributedCapture, place: Ints, time: Ints) -> Ints:
+    """Return the GPU time of each path of modules and all inside it; recursion is counted once."""
+    modules = attributed.modules
+    self_time = sums(place[place != NONE], time[place != NONE], len(modules.nesting))
+    is_counted = ~is_recursive(modules.nesting, modules.path)
+    total = subtree_sums(modules.nesting, self_time)
+    return sums(modules.path[is_counted], total[is_counted], len(modules.paths))
 
 
-def _cpu(joined: Attributed) -> dict[str, Ints]:
-    """Return the time on the host of each path and of what is in it, and of all ranges that are in no module."""
-    modules, nesting, listed = joined.modules, joined.attribution.nesting, joined.listed
-    none = len(modules.paths)
-    own = sums(
-        np.append(modules.path, none)[modules.of][listed], own_time(nesting)[listed], none + 1
+def _cpu(attributed: AttributedCapture) -> dict[str, Ints]:
+    """Return the time on the host of each path of modules, and of all ranges in no module."""
+    modules, nesting, listed = attributed.modules, attributed.attribution.nesting, attributed.listed
+    no_module = len(modules.paths)
+    self_time = sums(
+        np.append(modules.path, no_module)[modules.nearest][listed],
+        self_times(nesting)[listed],
+        no_module + 1,
     )
     inner = modules.nesting
-    once = ~repeated(inner, modules.path) & joined.counted_ranges[inner.range]
-    total = sums(modules.path[once], (inner.end - inner.start)[once], none)
-    return {"cpu_self_ns": own, "cpu_total_ns": np.append(total, own[none])}
+    is_counted = ~is_recursive(inner, modules.path) & attributed.counted_ranges[inner.range]
+    total = sums(modules.path[is_counted], (inner.end - inner.start)[is_counted], no_module)
+    return {"cpu_self_ns": self_time, "cpu_total_ns": np.append(total, self_time[no_module])}
 
 
-def _calls(joined: Attributed, groups: int) -> Ints:
-    """Return how many calls each path of modules has."""
-    modules = joined.modules
-    call = joined.call[modules.nesting.range]
+def _calls(attributed: AttributedCapture, groups: int) -> Ints:
+    """Return the number of calls of each path of modules."""
+    modules = attributed.modules
+    call = attributed.call[modules.nesting.range]
     listed = np.flatnonzero(call != NONE)
-    _, once = number(modules.path[listed], call[listed])
-    return counts(modules.path[listed[once]], groups)
+    _, first = number_groups(modules.path[listed], call[listed])
+    return counts(modules.path[listed[first]], groups)

@@ -1,4 +1,4 @@
-"""What is drawn of devices: their work per stream, and above it the ops as the device saw them."""
+"""Draw the work of devices per stream, and above it the ops projected onto the device."""
 
 from __future__ import annotations
 
@@ -9,161 +9,196 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.groups import Floats, counts, highest, lowest, sums
-from bridge.analyze.metrics.values import HEADLINES, MATCH, SURE, wanted
-from bridge.analyze.timeline.parts import Chain, Column, Json, Named, Slices, drawn, named, times
-from bridge.analyze.tracks import Tracks, apart, nested
-from bridge.join.arrays import NONE, Ints, number, stable
-from bridge.join.attributed import Attributed
+from bridge.analyze.metrics.values import HEADLINES, MATCH, MATCH_LEVELS, select_metrics
+from bridge.analyze.timeline.parts import (
+    Chain,
+    Column,
+    Json,
+    NameColumn,
+    Slices,
+    make_slices,
+    times,
+)
+from bridge.analyze.timeline.parts import name_column as named
+from bridge.analyze.tracks import Tracks, disjoint_lanes, nested_lanes
+from bridge.join.arrays import NONE, Ints, number_groups, stable_order
+from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from importers import frames
 
-# -- What Nsight Compute measured of kernels, as arguments of their slices: the metrics with short names
+# -- Metrics of Nsight Compute as arguments
 
 
-DIGITS = 6  # that tell
+DIGITS = 6  # significant
 
 
-def metric_args(joined: Attributed) -> dict[str, Column]:
-    """Return a column per metric that any kernel has, called ``occupancy (%)``, and how sure they are its own."""
-    metrics = joined.report.metrics
+def metric_args(attributed: AttributedCapture) -> dict[str, Column]:
+    """Return a column per metric of Nsight Compute, and how sure its match to the kernel is."""
+    metrics = attributed.capture.metrics
     if not len(metrics):
         return {}
-    found: dict[str, Column] = {}
-    for name, one in zip(HEADLINES, wanted(joined.report, tuple(HEADLINES)), strict=True):
-        there = ~np.isnan(one.numbers)
-        if there.any():
-            codes = np.append(np.where(there, np.arange(len(there)), NONE), NONE)
-            called = f"{name} ({one.unit})" if one.unit else name
-            found[called] = Json(codes[metrics.of], _written(one.numbers), numbers=True)
-    if found and len(metrics.sure):
-        found[MATCH] = Named(metrics.sure, list(SURE))
-    return found
+    result: dict[str, Column] = {}
+    for name, metric in zip(
+        HEADLINES, select_metrics(attributed.capture, tuple(HEADLINES)), strict=True
+    ):
+        rows = ~np.isnan(metric.numbers)
+        if rows.any():
+            codes = np.append(np.where(rows, np.arange(len(rows)), NONE), NONE)
+            label = f"{name} ({metric.unit})" if metric.unit else name
+            result[label] = Json(codes[metrics.of], _number_texts(metric.numbers), numbers=True)
+    if result and len(metrics.sure):
+        result[MATCH] = NameColumn(metrics.sure, list(MATCH_LEVELS))
+    return result
 
 
-def _written(numbers: Floats) -> list[str]:
-    """Write counts whole, others with the digits that tell."""
+def _number_texts(numbers: Floats) -> list[str]:
+    """Return numbers as text: integers in full, others with `DIGITS` significant digits."""
     return [
         str(int(n)) if n == int(n) else f"{float(f'{n:.{DIGITS}g}')!r}"
         for n in np.nan_to_num(numbers).tolist()
     ]
 
 
-# -- What is drawn of devices: their work per stream, and above it the ops as the device saw them
+# -- Slices
 
 
-SHOWN = {  # what each kind of activity shows besides its op
-    "kernel": (
-        "grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic".split()
-    ),
-    "memcpy": ["bytes", "from", "to"],
-    "memset": ["bytes", "to"],
-    "graph": ["graph"],
+ARGS_OF_KIND: dict[
+    str, dict[str, tuple[str, ...]]
+] = {  # per kind of activity: argument and its columns
+    "kernel": {
+        "grid": ("grid_x", "grid_y", "grid_z"),
+        "block": ("block_x", "block_y", "block_z"),
+        "registers per thread": ("registers",),
+        "static shared memory (bytes)": ("shared_static",),
+        "dynamic shared memory (bytes)": ("shared_dynamic",),
+    },
+    "memcpy": {
+        "bytes": ("bytes",),
+        "source memory kind": ("source_kind",),
+        "destination memory kind": ("target_kind",),
+    },
+    "memset": {"bytes": ("bytes",), "memory kind": ("target_kind",)},
+    "graph": {"graph id": ("graph",)},
 }
-COUNTED = ("kernel", "graph")  # of which Nsight Compute has metrics
-MEMORIES = {"from": "source_kind", "to": "target_kind"}
-FEWEST = 2  # activities of a projected op: a single one tells its op itself
+KINDS_WITH_METRICS = ("kernel", "graph")  # kinds with metrics of Nsight Compute
+MEMORY_KINDS = ("source_kind", "target_kind")  # columns
+MIN_ACTIVITIES = 2  # activities of a projected op; a single one names its op itself
 
 
-def activities(joined: Attributed, tracks: Tracks) -> Slices:
-    """Draw all work of devices on its streams."""
-    table = joined.report.activities
+def activities(attributed: AttributedCapture, tracks: Tracks) -> Slices:
+    """Draw all activities on their streams."""
+    table = attributed.capture.activities
     stream = tracks.of_activities
     start, duration = times(table)
-    track = tracks.lane(stream, apart(stream, start, start + duration), "stream")
-    node, reason = joined.attribution.node, joined.attribution.reason
-    ops = list(joined.ops)
+    track = tracks.lane(stream, disjoint_lanes(stream, start, start + duration), "stream")
+    node, reason = attributed.attribution.node, attributed.attribution.reason
+    ops = list(attributed.ops)
     args: dict[str, Column] = {
-        "op": Named(joined.activity_op, ops),
-        "path": Chain(node, joined.attribution.nesting.parent, Named(joined.node_op, ops)),
-        "reason": Named(np.where(reason == ATTRIBUTED, NONE, reason), list(REASONS)),
+        "op": NameColumn(attributed.activity_op, ops),
+        "path": Chain(
+            node, attributed.attribution.nesting.parent, NameColumn(attributed.node_op, ops)
+        ),
+        "reason": NameColumn(np.where(reason == ATTRIBUTED, NONE, reason), list(REASONS)),
         "correlation": frames.ints(table, "correlation"),
     }
     rows = np.arange(len(table))
-    return drawn("kernel", rows, track, (start, duration), named(table["name"]), args)
+    return make_slices(
+        "kernel", rows, track, (start, duration), named(attributed.activity_name), args
+    )
 
 
-def kinds(joined: Attributed, everything: Slices) -> list[Slices]:
-    """Part what ran on devices by kind; each shows its own arguments, kernels also what was measured of them."""
-    table, counters = joined.report.activities, metric_args(joined)
+def activities_by_kind(attributed: AttributedCapture, all_activities: Slices) -> list[Slices]:
+    """Return the activities by kind, each with its own arguments, kernels also with metrics."""
+    table, counters = attributed.capture.activities, metric_args(attributed)
     return [
         replace(
-            everything.only(frames.is_kind(table, word)),
-            kind=word,
+            all_activities.only(frames.is_kind(table, kind)),
+            kind=kind,
             args={
-                **everything.args,
-                **{name: _shown(table, name) for name in shown},
-                **(counters if word in COUNTED else {}),
+                **all_activities.args,
+                **{name: _arg_column(table, columns) for name, columns in arg_columns.items()},
+                **(counters if kind in KINDS_WITH_METRICS else {}),
             },
         )
-        for word, shown in SHOWN.items()
+        for kind, arg_columns in ARGS_OF_KIND.items()
     ]
 
 
-def projections(joined: Attributed, tracks: Tracks) -> Slices:
-    """Draw each op range on every stream where it has work: from its first activity's start to the last one's end.
+def projections(attributed: AttributedCapture, tracks: Tracks) -> Slices:
+    """Draw each op range on every stream with its work, from the first start to the last end.
 
-    One with a single activity there is left out: the activity itself names its op.
+    An op with a single activity on a stream is left out, as the activity names its op.
     """
-    found = _Projected.of(joined, tracks)
-    nesting = joined.attribution.nesting
-    lane = nested(found.stream, found.start, found.end)
-    track = tracks.lane(found.stream, lane, "projection")
-    name = named(joined.report.ranges["name"])
-    shown = Named(name.codes[nesting.range[found.node]], name.names)
-    rows = np.arange(len(found.node))
-    spans = found.start, found.end - found.start
-    return drawn("projection", rows, track, spans, shown, {"activities": found.activities})
+    result = _Projections.of(attributed, tracks)
+    nesting = attributed.attribution.nesting
+    lane = nested_lanes(result.stream, result.start, result.end)
+    track = tracks.lane(result.stream, lane, "projection")
+    name = named(attributed.capture.ranges["name"])
+    name_column = NameColumn(name.codes[nesting.range[result.node]], name.names)
+    rows = np.arange(len(result.node))
+    spans = result.start, result.end - result.start
+    return make_slices(
+        "projection", rows, track, spans, name_column, {"activities": result.activities}
+    )
 
 
-class _Projected:
-    """Projections as columns: node, stream (a home of tracks), first start, last end, activities."""
+class _Projections:
+    """Projections as columns: node, stream (a home), first start, last end, activities."""
 
     def __init__(self, node: Ints, stream: Ints, start: Ints, end: Ints, activities: Ints) -> None:
         self.node, self.stream, self.start, self.end = node, stream, start, end
         self.activities = activities
 
     @classmethod
-    def of(cls, joined: Attributed, tracks: Tracks) -> _Projected:
-        """Project all ranges, level by level up from those that launched."""
-        rows = np.flatnonzero(joined.node != NONE)
-        start = frames.ints(joined.report.activities, "start")[rows]
+    def of(cls, attributed: AttributedCapture, tracks: Tracks) -> _Projections:
+        """Project all ranges, level by level from the innermost one."""
+        rows = np.flatnonzero(attributed.node != NONE)
+        start = frames.ints(attributed.capture.activities, "start")[rows]
         stream = tracks.of_activities[rows]
         ones = np.ones(len(rows), np.int64)
-        nesting = joined.attribution.nesting
-        own = joined.node[rows]
-        # What is alone in its range is drawn from the next one up: most ranges launch one kernel.
-        alone = counts(own, len(nesting))[own] == 1
-        alone &= ~np.isin(own, nesting.parent)
-        left = cls(np.where(alone, nesting.parent[own], own), stream, start, joined.end[rows], ones)
-        left = left.taken(left.node != NONE)
-        found, above = [], left.taken(np.zeros(0, np.int64))
-        for level in reversed(left.parted(nesting.levels()[left.node])):
-            one = _joined([level, above]).grouped()
-            found.append(one.taken(one.activities >= FEWEST))
-            above = cls(nesting.parent[one.node], *one.figures)
-        # Outer ones first: of equal intervals the earlier is drawn around the later.
-        return _joined(found[::-1] or [left])
+        nesting = attributed.attribution.nesting
+        nodes = attributed.node[rows]
+        # A single activity is projected from the parent of its range on, as it names the range.
+        is_single = counts(nodes, len(nesting))[nodes] == 1
+        is_single &= ~np.isin(nodes, nesting.parent)
+        remaining = cls(
+            np.where(is_single, nesting.parent[nodes], nodes),
+            stream,
+            start,
+            attributed.end[rows],
+            ones,
+        )
+        remaining = remaining.take(remaining.node != NONE)
+        result, parents = [], remaining.take(np.zeros(0, np.int64))
+        for level_projections in reversed(
+            remaining.split_by_level(nesting.levels()[remaining.node])
+        ):
+            grouped_level = _concatenate([level_projections, parents]).combine()
+            result.append(grouped_level.take(grouped_level.activities >= MIN_ACTIVITIES))
+            parents = cls(nesting.parent[grouped_level.node], *grouped_level.columns)
+        # Outer projections first: of equal intervals the first is drawn as the outer one.
+        return _concatenate(result[::-1] or [remaining])
 
     @property
-    def figures(self) -> tuple[Ints, Ints, Ints, Ints]:
+    def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
         """All columns but the node."""
         return self.stream, self.start, self.end, self.activities
 
-    def taken(self, rows: np.ndarray) -> _Projected:
-        """Return some of them."""
-        return _Projected(self.node[rows], *(column[rows] for column in self.figures))
+    def take(self, rows: np.ndarray) -> _Projections:
+        """Return the projections in these rows."""
+        return _Projections(self.node[rows], *(column[rows] for column in self.columns))
 
-    def parted(self, level: Ints) -> list[_Projected]:
-        """Return those of each level, from 0 on."""
-        order = stable(level)
+    def split_by_level(self, level: Ints) -> list[_Projections]:
+        """Return the projections of each level, from 0 on."""
+        order = stable_order(level)
         edges = np.searchsorted(level[order], np.arange(level.max(initial=NONE) + 2))
-        return [self.taken(order[first:last]) for first, last in pairwise(edges)]
+        return [self.take(order[first:last]) for first, last in pairwise(edges)]
 
-    def grouped(self) -> _Projected:
-        """Make one of all that have a node and a stream in common."""
-        group, row = number(self.node, self.stream)
+    def combine(self) -> _Projections:
+        """Return one projection for each node and stream."""
+        group, row = number_groups(self.node, self.stream)
         size = len(row)
-        return _Projected(
+        return _Projections(
             self.node[row],
             self.stream[row],
             lowest(group, self.start, size),
@@ -172,12 +207,21 @@ class _Projected:
         )
 
 
-def _joined(parts: list[_Projected]) -> _Projected:
-    columns = zip(*((part.node, *part.figures) for part in parts), strict=True)
-    return _Projected(*map(np.concatenate, columns))
+def _concatenate(parts: list[_Projections]) -> _Projections:
+    columns = zip(*((part.node, *part.columns) for part in parts), strict=True)
+    return _Projections(*map(np.concatenate, columns))
 
 
-def _shown(table: pd.DataFrame, name: str) -> Column:
-    if name in MEMORIES:
-        return Named(frames.ints(table, MEMORIES[name]), list(frames.MEMORY_KINDS))
-    return frames.ints(table, name)
+def _arg_column(table: pd.DataFrame, columns: tuple[str, ...]) -> Column:
+    first, *rest = (frames.ints(table, column) for column in columns)
+    if columns[0] in MEMORY_KINDS:
+        return NameColumn(first, list(frames.MEMORY_KINDS))
+    return _extents(first, *rest) if rest else first
+
+
+def _extents(*sizes: Ints) -> NameColumn:
+    """Return sizes as texts like ``128x1x1``; activities without sizes have none."""
+    code, rows = number_groups(*sizes)
+    distinct: list[list[int]] = np.stack([column[rows] for column in sizes], axis=1).tolist()
+    texts = ["x".join(str(size) for size in extent if size != NONE) for extent in distinct]
+    return NameColumn(np.where(sizes[0] == NONE, NONE, code), texts)

@@ -1,7 +1,7 @@
-"""Sample the memory of this process while it runs: `start`, `stop`, `reset`, and what was found.
+"""Samples of the memory of this process: `start`, `stop`, `reset`, peaks and the list of samples.
 
-The invariant: one sampling runs at a time, its sampler before all else that hears of annotations, so that it looks while
-an op is open; annotations are handed on to whoever listened before, and sessions begin and end behind it.
+One sampling runs at a time. Its sampler comes before all other back ends, so that it samples while
+an op is open. It passes annotations to the previous back end; sessions start and stop behind it.
 """
 
 from __future__ import annotations
@@ -15,36 +15,41 @@ from typing import Any, NamedTuple
 
 from bridge.annotate import emit
 from bridge.annotate.emit import state
-from bridge.annotate.emitter import Emitter
+from bridge.annotate.emitter import Emitter, warn
 from bridge.annotate.instant import counter
 from bridge.annotate.label import Label
-from bridge.annotate.memory.uses import CPU, UNKNOWN, Use, uses
-from bridge.annotate.warning import warn
+from bridge.annotate.memory.usage import CPU, UNKNOWN, Use, uses
 
-# -- A back end of the annotations that looks at the memory whenever an op ends
+# -- The back end that samples at the end of ops
 
 
-def checked_rate(rate: object, least: int) -> int:
-    """Return how many ops there are to a sample; raises ValueError for what is no count."""
-    if isinstance(rate, bool) or not isinstance(rate, int) or rate < least:
-        raise ValueError(f"sample_rate is a number of ops, {least} or more, not {rate!r}")
+def checked_rate(rate: object, minimum: int) -> int:
+    """Return the number of ops per sample.
+
+    Raises ValueError if it is not an integer of at least ``minimum``.
+    """
+    if isinstance(rate, bool) or not isinstance(rate, int) or rate < minimum:
+        raise ValueError(f"sample_rate is a number of ops, {minimum} or more, not {rate!r}")
     return rate
 
 
-class _Open(local):
-    """What is open on the running thread, the domains mixed."""
+class _OpenRanges(local):
+    """The open ranges of the running thread, of all domains."""
 
     def __init__(self) -> None:
         self.labels: list[Label] = []
 
 
 class Sampler:
-    """Calls ``look`` with the op's name at every ``every``-th op that ends, on its thread; 0 for never."""
+    """Calls ``look`` with the name of every ``every``-th op that ends, on its thread.
+
+    Never if 0.
+    """
 
     def __init__(self, behind: Emitter, every: int, look: Callable[[str], None]) -> None:
         self.behind, self.every = behind, every
         self._look = look
-        self._here = _Open()
+        self._here = _OpenRanges()
         self._ended = count(1)
 
     @property
@@ -63,11 +68,11 @@ class Sampler:
         self._here.labels.append(label)
 
     def pop(self, domain: str | None) -> None:
-        """Look, and close the topmost range of the domain."""
+        """Sample, and close the innermost range of the domain."""
         closed = self._closed(domain)
         try:
             if closed and self.every and next(self._ended) % self.every == 0:
-                self._looked(closed.name)
+                self._take_sample(closed.name)
         finally:
             self.behind.pop(domain)
 
@@ -76,19 +81,19 @@ class Sampler:
         self.behind.mark(label, payload)
 
     def start(self, label: Label, payload: float) -> Any:
-        """Begin a range of the process."""
+        """Start a process range."""
         return self.behind.start(label, payload)
 
     def end(self, label: Label, handle: Any) -> None:
-        """End such a range."""
+        """End a process range."""
         self.behind.end(label, handle)
 
-    def _looked(self, op: str) -> None:
+    def _take_sample(self, op: str) -> None:
         try:
             self._look(op)
-        except Exception as problem:  # noqa: BLE001 - the program is not to fail for being looked at
+        except Exception as problem:  # noqa: BLE001 - sampling must not make the program fail
             self.every = 0
-            warn(f"memory is sampled no more: {problem}")
+            warn(f"memory is no longer sampled: {problem}")
 
     def _closed(self, domain: str | None) -> Label | None:
         labels = self._here.labels
@@ -96,7 +101,7 @@ class Sampler:
         return None if at is None else labels.pop(at)
 
 
-# -- Samples of memory kept in the process: peaks of each device, and all samples in order
+# -- The samples
 
 
 FIELDS = 3
@@ -104,7 +109,7 @@ USED, RESERVED = 1, 2
 
 
 class Sample(NamedTuple):
-    """Bytes used and reserved (-1: no allocator says) of one device when an op ended."""
+    """Bytes used and reserved (-1 if unknown) of one device at the end of an op."""
 
     number: int
     tag: str
@@ -113,9 +118,10 @@ class Sample(NamedTuple):
 
 
 class Peaks(NamedTuple):
-    """The most that was used, and reserved: each its own maximum, with the sample and the op of it.
+    """The maxima of used and of reserved bytes, each with the number and the op of its sample.
 
-    All are -1, and ops '', of a device without samples; reserved also where no allocator says it.
+    For a device without samples all are -1 and the ops ''; also for reserved bytes that are
+    unknown.
     """
 
     used: int
@@ -126,111 +132,113 @@ class Peaks(NamedTuple):
     reserved_op: str
 
 
-class Kept:
-    """The samples of one process, 24 bytes each.
+class SampleBuffer:
+    """The samples of a process, 24 bytes each.
 
-    Threads add at once, and signal handlers in the midst of it, so nothing waits: an array is extended as a whole.
+    Threads and signal handlers add concurrently without locks: extending an array is atomic.
     """
 
     def __init__(self) -> None:
         self._tags: dict[str, int] = {}
-        self._devices: dict[str, array[int]] = {}  # of each sample: tag, used, reserved
+        self._devices: dict[str, array[int]] = {}  # per sample: tag, used, reserved
 
-    def forget(self) -> None:
-        """Begin anew."""
+    def clear(self) -> None:
+        """Delete all samples."""
         self._devices = {}
 
-    def add(self, tag: str, found: Iterable[Use]) -> None:
-        """Keep a sample of each device."""
+    def add(self, tag: str, usages: Iterable[Use]) -> None:
+        """Add a sample of each device."""
         number = self._tags.setdefault(tag, len(self._tags))
-        for use in found:
-            kept = self._devices.setdefault(use.device, array("q"))
-            kept.extend((number, use.used, use.reserved))
+        for use in usages:
+            samples = self._devices.setdefault(use.device, array("q"))
+            samples.extend((number, use.used, use.reserved))
 
     @property
     def devices(self) -> list[str]:
-        """Those with samples, in the order in which they came."""
+        """The devices with samples, in the order of their first sample."""
         return list(self._devices)
 
     def samples(self, device: str) -> Iterator[Sample]:
-        """Give the samples of a device, in order."""
-        names, kept = list(self._tags), self._of(device)
-        columns = (kept[at::FIELDS] for at in range(FIELDS))
+        """Yield the samples of a device in order."""
+        names, samples = list(self._tags), self._samples_of(device)
+        columns = (samples[at::FIELDS] for at in range(FIELDS))
         for number, (tag, used, reserved) in enumerate(zip(*columns, strict=True)):
             yield Sample(number, names[tag], used, reserved)
 
     def peaks(self, device: str) -> Peaks:
         """Return the peaks of a device."""
-        kept = self._of(device)
-        return Peaks(*self._peak(kept, USED), *self._peak(kept, RESERVED))
+        samples = self._samples_of(device)
+        return Peaks(*self._peak(samples, USED), *self._peak(samples, RESERVED))
 
-    def _peak(self, kept: array[int], field: int) -> tuple[int, int, str]:
-        column = kept[field::FIELDS]
-        most = max(column, default=UNKNOWN)
-        if most == UNKNOWN:
+    def _peak(self, samples: array[int], field: int) -> tuple[int, int, str]:
+        column = samples[field::FIELDS]
+        maximum = max(column, default=UNKNOWN)
+        if maximum == UNKNOWN:
             return UNKNOWN, UNKNOWN, ""
-        at = column.index(most)
-        return most, at, list(self._tags)[kept[at * FIELDS]]
+        at = column.index(maximum)
+        return maximum, at, list(self._tags)[samples[at * FIELDS]]
 
-    def _of(self, device: str) -> array[int]:
-        kept = self._devices.get(device, array("q"))
-        return kept[: len(kept) // FIELDS * FIELDS]
+    def _samples_of(self, device: str) -> array[int]:
+        samples = self._devices.get(device, array("q"))
+        return samples[: len(samples) // FIELDS * FIELDS]
 
 
-# -- Memory as counters of the domain `memory`: what a session records, and a tool that is attached
+# -- Memory as counters, for sessions and attached tools
 
 
 DOMAIN = "memory"
 
 
-def record(found: Iterable[Use]) -> None:
+def record(usages: Iterable[Use]) -> None:
     """Record a sample of each counter, in bytes."""
-    for use in found:
-        for name, value in _named(use):
+    for use in usages:
+        for name, value in _counters(use):
             counter(name, value, domain=DOMAIN)
 
 
-def _named(use: Use) -> Iterator[tuple[str, int]]:
-    """Name the counters of a device: ``host resident``, ``cuda:0 allocated``, ``cuda:0 reserved``."""
+def _counters(use: Use) -> Iterator[tuple[str, int]]:
+    """Yield the counters of a device, for example ``cuda:0 allocated``, with bytes."""
     yield f"{'host' if use.device == CPU else use.device} {use.name}", use.used
     if use.reserved != UNKNOWN:
         yield f"{use.device} reserved", use.reserved
 
 
-# -- Sample the memory of this process while it runs: `start`, `stop`, `reset`, and what was found
+# -- Sampling of this process
 
 
 REASON = "memory is sampled"
 MIB = 1 << 20
 HEADS = ("#Trace", "#Tag", "used", "alloc")
 
-_kept = Kept()
+_buffer = SampleBuffer()
 _samplers: list[Sampler] = []
 
 
 def start(sample_rate: int = 1) -> None:
-    """Sample at the end of every ``sample_rate``-th op from now on; samples so far are kept until `reset`.
+    """Sample at the end of every ``sample_rate``-th op from now on.
 
-    Ops are ranges of this library's annotations. Each sample is a counter for whoever records, too. Raises
+    Earlier samples are kept until `reset`.
+
+    Ops are ranges of this library's annotations. Each sample is also recorded as counters. Raises
     ValueError for a rate below 1.
     """
-    every = checked_rate(sample_rate, least=1)
+    every = checked_rate(sample_rate, minimum=1)
     stop()
     emitter, reason = emit.current(), state.reason
     emit.use(_sampler(emitter, every), reason or REASON)
 
 
 def stop() -> None:
-    """Sample no more; what was found is kept. If nothing samples, do nothing."""
+    """Stop sampling; the samples are kept. Does nothing if sampling is off."""
     while _samplers:
         sampler = _samplers.pop()
-        sampler.every = 0  # ranges that are open close through it
+        sampler.every = 0  # open ranges close through it
         if state.emitter is sampler:
             emit.use(sampler.behind, state.reason)
 
 
-def around(emitter: Emitter) -> Emitter:
-    """Return what is to hear of annotations where ``emitter`` is to: a sampler before it, if memory is sampled now."""
+def with_sampler(emitter: Emitter) -> Emitter:
+    """Return ``emitter`` with the sampler before it, if memory is sampled now."""
     if not _samplers:
         return emitter
     before = _samplers.pop()
@@ -238,8 +246,8 @@ def around(emitter: Emitter) -> Emitter:
     return _sampler(emitter, every)
 
 
-def behind(emitter: Emitter) -> Emitter:
-    """Return an emitter without the sampler before it."""
+def without_sampler(emitter: Emitter) -> Emitter:
+    """Return the emitter behind a sampler, or ``emitter`` itself."""
     return emitter.behind if isinstance(emitter, Sampler) else emitter
 
 
@@ -249,37 +257,43 @@ def _sampler(emitter: Emitter, every: int) -> Sampler:
     return sampler
 
 
-def running() -> bool:
-    """Tell whether memory is sampled now."""
+def is_running() -> bool:
+    """Return whether memory is sampled now."""
     return bool(_samplers)
 
 
 def sample(tag: str = "") -> None:
-    """Take one sample now, under this name."""
-    found = uses()
-    _kept.add(tag, found)
+    """Take one sample now, named ``tag``."""
+    values = uses()
+    _buffer.add(tag, values)
     if not state.idle:
-        record(found)
+        record(values)
 
 
 def reset() -> None:
-    """Forget all samples; the next one is number 0."""
-    _kept.forget()
+    """Delete all samples; the next one is number 0."""
+    _buffer.clear()
 
 
-os.register_at_fork(after_in_child=reset)  # what was found is the parent's
+os.register_at_fork(after_in_child=reset)  # the samples belong to the parent
 
 
 def max_info(device: str | None = None) -> Peaks:
-    """Return the peaks of a device such as ``cuda:0`` or ``cpu``, in bytes; without one, of the first GPU if there is any."""
-    return _kept.peaks(device or _first())
+    """Return the peaks in bytes of a device such as ``cuda:0`` or ``cpu``.
+
+    Default: the first GPU, if any.
+    """
+    return _buffer.peaks(device or _first())
 
 
 def trace(device: str | None = None) -> str:
-    """Return all samples of a device as a table: number, op, used, reserved, in MiB of 2^20 bytes; '' without samples."""
+    """Return the samples of a device as a text table: number, op, used and reserved MiB.
+
+    Returns '' if there are none.
+    """
     rows = [
-        (str(one.number), one.tag, _mib(one.used), _mib(one.reserved))
-        for one in _kept.samples(device or _first())
+        (str(sample.number), sample.tag, _mib(sample.used), _mib(sample.reserved))
+        for sample in _buffer.samples(device or _first())
     ]
     if not rows:
         return ""
@@ -289,7 +303,7 @@ def trace(device: str | None = None) -> str:
 
 
 def _first() -> str:
-    return next((device for device in _kept.devices if device != CPU), CPU)
+    return next((device for device in _buffer.devices if device != CPU), CPU)
 
 
 def _mib(count: int) -> str:

@@ -1,1 +1,1 @@
-"""What an annotated process writes of itself: details of its calls and, in a session, their times."""
+"""Recordings of an annotated process: details of its calls and, in a session, host times."""

@@ -1,32 +1,37 @@
-"""A back end of the annotations that keeps host times itself: what a session has without a profiler.
+"""Recorder of host times: the back end of a session, and the sidecar of a profiler's report.
 
-The invariant: a pop closes the topmost range of its domain on its thread; times are those of
-`time.monotonic_ns`, taken last when a range opens and first when it closes.
+A pop closes the innermost range of its domain on its thread. Times are `time.monotonic_ns`, taken
+last when a range opens and first when it closes.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
+from pathlib import Path
 from threading import get_ident, get_native_id, local
 from time import monotonic_ns
 from typing import Any
 
+from bridge.annotate.emit import FOLDER_AT_START
 from bridge.annotate.emitter import Emitter
 from bridge.annotate.label import Label
-from bridge.annotate.recording.writer import MANY, Mark, Row, Writer
+from bridge.annotate.recording.sink import ENDING, File
+from bridge.annotate.recording.writer import BATCH, Mark, Row, Writer
 
-OPEN = -1  # the end of a range that has none yet
+OPEN = -1  # the end of an open range
 PUSHED, STARTED = 0, 1  # kinds of ranges
 
 Opened = tuple[Label, float, int]
-_row = tuple.__new__  # as Row(...), without a call of Python's
+_row = tuple.__new__  # as Row(...), without a Python call
 
 
 class Here(local):
-    """The running thread: its number, and what is open on it."""
+    """The running thread: its id and its open ranges."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.thread = get_native_id()
@@ -34,7 +39,7 @@ class Here(local):
 
 
 class Recorder:
-    """Records ranges and marks into a `Writer`; with a tool attached hands them on to its back end."""
+    """Records ranges and marks into a `Writer`, and passes them to an attached tool's back end."""
 
     name = "recording"
     version = ""
@@ -45,7 +50,7 @@ class Recorder:
         self._stacks: dict[int, list[Opened]] = {}
         self._names: dict[int, str] = {}
         self._here = Here(self)
-        self._phases: dict[int, tuple[Label, float, int, int]] = {}  # open, by number
+        self._phases: dict[int, tuple[Label, float, int, int]] = {}  # open phases, by number
         self._numbers = count()
         writer.open = self._open
         writer.forked = self._forked
@@ -57,17 +62,17 @@ class Recorder:
         self._here.stack.append((label, payload, monotonic_ns()))
 
     def pop(self, domain: str | None) -> None:
-        """Close the topmost range of the domain."""
+        """Close the innermost range of the domain."""
         end = monotonic_ns()
         here, writer = self._here, self.writer
-        closed = _taken(here.stack, domain)
-        # From here on nothing is called that a recursion too deep could keep from being done.
+        closed = _pop_domain(here.stack, domain)
+        # From here on, nothing is called that could fail with a RecursionError.
         if closed is not None:
             label, payload, start = closed
             writer.rows.append(_row(Row, (label, PUSHED, here.thread, start, end, payload)))
         if self.tool is not None:
             self.tool.pop(domain)
-        if len(writer.rows) >= MANY or end > writer.due:
+        if len(writer.rows) >= BATCH or end > writer.due:
             with suppress(RecursionError):
                 writer.flush(wait=False)
 
@@ -78,31 +83,34 @@ class Recorder:
             self.tool.mark(label, payload)
 
     def start(self, label: Label, payload: float) -> Any:
-        """Begin a range of the process; return its number, and what the tool knows it by."""
+        """Start a process range; return its number and the handle of the tool."""
         number = next(self._numbers)
         handle = None if self.tool is None else self.tool.start(label, payload)
         self._phases[number] = (label, payload, self._here.thread, monotonic_ns())
         return number, handle
 
     def end(self, label: Label, handle: Any) -> None:
-        """End such a range."""
+        """End the process range of a handle."""
         end = monotonic_ns()
-        number, known = handle
+        number, tool_handle = handle
         opened = self._phases.pop(number, None)
         if opened is not None:
             _, payload, thread, start = opened
             self.writer.row(Row(label, STARTED, thread, start, end, payload))
         if self.tool is not None:
-            self.tool.end(label, known)
+            self.tool.end(label, tool_handle)
 
     def enter(self, thread: int, name: str) -> list[Opened]:
-        """Take a thread that annotates for the first time; return where its open ranges go."""
+        """Register a thread that annotates for the first time.
+
+        Return the list of its open ranges.
+        """
         self._names[thread] = name
         self.writer.thread(thread, name)
         return self._stacks.setdefault(thread, [])
 
-    def into(self, writer: Writer) -> None:
-        """Record into another writer from now on, what is open as well."""
+    def switch_to(self, writer: Writer) -> None:
+        """Record into another writer from now on, open ranges included."""
         before, self.writer = self.writer, writer
         before.open, before.forked = list, list
         writer.open, writer.forked = self._open, self._forked
@@ -110,24 +118,25 @@ class Recorder:
             writer.thread(number, name)
 
     def finish(self) -> None:
-        """Record what is open as what it is; its end is not recorded any more."""
+        """Record open ranges as open; their ends are not recorded."""
         self.writer.open, self.writer.forked = list, list
         for thread, stack in list(self._stacks.items()):
-            # One by one: what another thread closes meanwhile is recorded by that thread alone.
-            for label, payload, start in reversed(list(_emptied(stack.pop))):
+            # One by one, so that a range that another thread closes meanwhile is recorded only
+            # once.
+            for label, payload, start in reversed(list(_drain(stack.pop))):
                 self.writer.rows.append(Row(label, PUSHED, thread, start, OPEN, payload))
-        for _, (label, payload, thread, start) in _emptied(self._phases.popitem):
+        for _, (label, payload, thread, start) in _drain(self._phases.popitem):
             self.writer.rows.append(Row(label, STARTED, thread, start, OPEN, payload))
 
     def _forked(self) -> None:
-        """Go on in a forked child, with what its one thread had open."""
+        """Continue in a forked child with the open ranges of its only thread."""
         stack = self._here.stack
         self._stacks, self._names = {}, {}
         self._here = Here(self)
         self._here.stack.extend(stack)
 
     def _open(self) -> list[Row]:
-        """Return the ranges that are open, on all threads."""
+        """Return the open ranges of all threads."""
         return [*self._open_here(), *self._open_phases()]
 
     def _open_here(self) -> Iterator[Row]:
@@ -140,33 +149,67 @@ class Recorder:
             yield Row(label, STARTED, thread, start, OPEN, payload)
 
 
-def _emptied(take: Callable[[], Any]) -> Iterator[Any]:
-    """Take all that there is."""
+def _drain(take: Callable[[], Any]) -> Iterator[Any]:
+    """Yield results of ``take`` until it raises IndexError or KeyError."""
     with suppress(IndexError, KeyError):
         while True:
             yield take()
 
 
-def _taken(stack: list[Opened], domain: str | None) -> Opened | None:
-    """Take the topmost range of a domain off a stack, which `finish` may empty meanwhile."""
+def _pop_domain(stack: list[Opened], domain: str | None) -> Opened | None:
+    """Remove and return the innermost range of a domain; `finish` may empty the stack meanwhile."""
     above: list[Opened] = []
-    found = None
-    while stack and found is None:
+    result = None
+    while stack and result is None:
         try:
             top = stack.pop()
         except IndexError:
             break
         if top[0].domain == domain:
-            found = top
+            result = top
         else:
             above.append(top)
     if above:
         stack += reversed(above)
-    return found
+    return result
 
 
 def thread_name() -> str:
-    """Return the name of the running thread, without making one for threads that Python has not begun."""
+    """Return the name of the running thread, or "" if Python did not start it."""
     threading = sys.modules["threading"]
     thread = threading._active.get(get_ident())  # noqa: SLF001 - current_thread() would make a dummy
     return "" if thread is None else str(thread.name)
+
+
+# -- The sidecar: the details of calls, written next to a profiler's report
+
+
+FOLDER = "BRIDGE_SIDECAR"
+OF_REPORT = ".recordings"  # ending of the folder of a report's recordings; importers look there
+PREFIX = "bridge-"  # of the file name
+_sidecars: dict[str, Writer] = {}
+
+
+def sidecar_writer() -> Writer | None:
+    """Return the writer of this process's sidecar, created at the first call.
+
+    None if `BRIDGE_SIDECAR=off`.
+    """
+    writer = _sidecars.get(FOLDER)
+    if writer is None and os.environ.get(FOLDER) != "off":
+        # setdefault instead of a lock, which a fork might leave locked in the child.
+        return _sidecars.setdefault(FOLDER, Writer(_SidecarFile(_path())))
+    return writer
+
+
+class _SidecarFile(File):
+    """The sidecar of this process; a forked child gets its own."""
+
+    def child(self) -> File:
+        """Return the file of a forked child, named by its process id."""
+        return _SidecarFile(_path())
+
+
+def _path() -> Path:
+    folder = Path(FOLDER_AT_START, os.environ.get(FOLDER) or "")
+    return folder / f"{PREFIX}{os.uname().nodename}-{os.getpid()}-{time.time_ns()}{ENDING}"

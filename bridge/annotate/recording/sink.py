@@ -1,7 +1,7 @@
-"""Where the lines of a recording go: appended to a file, or kept in memory.
+"""Sinks of a recording: a file, or memory.
 
-The invariant: a file has one writer, which appends whole lines; what a killed process leaves is
-readable up to its last line.
+A file has one writer, which appends whole lines. The file of a killed process is readable up to its
+last line.
 """
 
 from __future__ import annotations
@@ -13,23 +13,25 @@ from typing import Protocol
 
 ENDING = ".jsonl"
 _NEW = os.O_CREAT | os.O_EXCL
+# nsys starts programs with the umask 0, with which everybody could write into the folder.
+FOLDER_MODE = 0o755
 
 
 class Sink(Protocol):
-    """Takes lines, and gives a forked child a sink of its own."""
+    """Receives lines; a forked child gets a sink of its own."""
 
     def write(self, lines: bytes) -> None:
         """Append whole lines; raises OSError."""
 
     def close(self) -> None:
-        """Write no more."""
+        """Stop writing."""
 
     def child(self) -> Sink:
-        """Return where a forked child writes, whose copy of this sink is not to be used."""
+        """Return the sink of a forked child, which must not use its copy of this one."""
 
 
 class Memory:
-    """Lines that are kept until somebody wants them."""
+    """Keeps lines in memory."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
@@ -39,26 +41,27 @@ class Memory:
         self.lines.append(lines)
 
     def close(self) -> None:
-        """Keep what is there."""
+        """Do nothing; the lines are kept."""
 
     def child(self) -> Memory:
-        """Return an empty one: what the parent has is the parent's."""
+        """Return an empty sink; the lines belong to the parent."""
         return Memory()
 
 
 class File:
-    """A file that is made at the first line; in a forked child one of another name."""
+    """A file that is created at the first line; a forked child gets a file of another name."""
 
     def __init__(self, path: Path, *, replace: bool = False) -> None:
-        self.path = path.absolute()  # wherever the program goes
-        self._replace = replace  # one that is there already
-        self._made = False
+        self.path = path.absolute()  # valid even if the program changes folders
+        self._replace = replace  # replace an existing file
+        self._is_created = False
 
     def write(self, lines: bytes) -> None:
         """Append to the file; raises OSError."""
-        # Opened each time: a program that closes all files, as daemons do, may give the number to another.
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | self._making(), 0o644)
-        self._made = True
+        # Opened each time: a program that closes all files, as daemons do, may reuse the file
+        # descriptor.
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | self._creation_flags(), 0o644)
+        self._is_created = True
         try:
             while lines:
                 lines = lines[os.write(file, lines) :]
@@ -66,23 +69,28 @@ class File:
             os.close(file)
 
     def close(self) -> None:
-        """Do nothing: the file is open only while it is written."""
+        """Do nothing; the file is open only during a write."""
 
     def child(self) -> File:
-        """Return the file of a forked child, named after its process as well."""
+        """Return the file of a forked child, whose name contains its process id."""
         named = f"{self.path.name.removesuffix(ENDING)}-{os.getpid()}{ENDING}"
         return File(self.path.with_name(named), replace=True)
 
-    def _making(self) -> int:
-        """Return with which flags to open: the first time it is made, and its folder."""
-        if self._made:
+    def _creation_flags(self) -> int:
+        """Return additional flags for opening.
+
+        The first time, creates the folder and prepares the file.
+        """
+        if self._is_created:
             return 0
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         if self._replace:
-            self.path.unlink(missing_ok=True)  # not truncated: somebody may be reading it
+            self.path.unlink(
+                missing_ok=True
+            )  # not truncated, because another process may be reading it
         return _NEW
 
 
 def joined(lines: Sequence[bytes]) -> bytes:
-    """Return lines as they are written."""
+    """Return the lines joined, each with a line end."""
     return b"".join(line + b"\n" for line in lines)

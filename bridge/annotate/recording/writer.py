@@ -1,8 +1,8 @@
-"""The writer of a recording: takes what happened, one tuple each, and writes it in columns.
+"""Writer of a recording: collects events as tuples, and writes them in columns.
 
-The format, a JSON object a line, is in docs/recordings.md. The invariant: whatever a line refers to
-by number is defined before it; `flush` leaves nothing behind that was taken before it began; what an
-exception interrupts (Ctrl-C) the next one writes, definitions perhaps a second time.
+The format, one JSON object per line, is in docs/recordings.md. Every number in a line is defined in
+an earlier line. `flush` writes all events that were added before it began. If an exception (Ctrl-C)
+interrupts a flush, the next one writes the events, and possibly repeats definitions.
 """
 
 from __future__ import annotations
@@ -18,37 +18,40 @@ from threading import Lock, RLock, Thread
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from bridge.annotate.emitter import warn
 from bridge.annotate.label import Label, color_of, text
 from bridge.annotate.recording.sink import Sink, joined
 from bridge.annotate.stack import CALL_ID_BITS
-from bridge.annotate.warning import warn
 
-# -- One line of a recording as JSON, whatever texts and numbers a program has
+# -- Encoding of a line as JSON
 
 
 def encoded(line: Mapping[str, Any], default: Callable[[Any], Any] | None = repr) -> bytes:
-    """Return a line without its end; raises TypeError for what is no JSON, unless ``default`` makes it so."""
+    """Return a line as JSON, without a line end.
+
+    Raises TypeError for an object that is not JSON, unless ``default`` converts it.
+    """
     try:
         text = _json(line, default)
-    except ValueError:  # a float that is no number; looked for only then
+    except ValueError:  # a NaN or infinity, replaced only if there is one
         text = _json(_finite(line), default)
     try:
         return text.encode()
     except UnicodeEncodeError:
-        # Two backslashes: to JSON one is the beginning of the surrogate itself.
-        parts = (c if c.isascii() else _spelled(c) for c in text)
+        # Two backslashes, because in JSON one would start an escape of the surrogate.
+        parts = (c if c.isascii() else _escaped(c) for c in text)
         return "".join(parts).encode()
 
 
 def _json(line: Any, default: Callable[[Any], Any] | None) -> str:
-    import json  # 5 ms, and most programs write nothing
+    import json  # takes 5 ms, and most programs write nothing
 
     return json.dumps(
         line, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=default
     )
 
 
-def _spelled(character: str) -> str:
+def _escaped(character: str) -> str:
     return character.encode("utf-8", "backslashreplace").decode().replace("\\", "\\\\")
 
 
@@ -56,17 +59,17 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124 (only NaN differs from itself)
     if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [_finite(item) for item in value]
     return value
 
 
-# -- The first line of a recording: which process this is, and what its clocks say
+# -- The header: process and clocks
 
 
 FORMAT = "bridge.recording/1"
-# What launchers set (torchrun, mpirun, srun): which of several processes this is.
+# Variables in which launchers (torchrun, mpirun, srun) give the rank of a process.
 RANKS = {
     "rank": ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
     "local_rank": ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"),
@@ -75,10 +78,10 @@ RANKS = {
 
 
 def header() -> dict[str, Any]:
-    """Return the first line; times in ns, of the epoch and of `time.monotonic_ns` at one moment."""
+    """Return the first line: the process, and its clocks (epoch and monotonic) in ns."""
     return {
         "format": FORMAT,
-        "trace_id": os.urandom(16).hex(),  # as W3C's trace context has it
+        "trace_id": os.urandom(16).hex(),  # as in W3C's trace context
         "pid": os.getpid(),
         "host": os.uname().nodename,
         "program": os.path.basename(sys.argv[0]) if sys.argv else "",  # noqa: PTH119 (no pathlib)
@@ -89,35 +92,35 @@ def header() -> dict[str, Any]:
 
 
 def ranks(environ: Mapping[str, str]) -> dict[str, int]:
-    """Return the place of this process among those of a distributed program, if a launcher said it."""
-    found = {
+    """Return rank, local rank and world size of this process, as far as a launcher set them."""
+    result = {
         name: next((environ[v] for v in variables if environ.get(v, "").isdecimal()), None)
         for name, variables in RANKS.items()
     }
-    return {name: int(value) for name, value in found.items() if value is not None}
+    return {name: int(value) for name, value in result.items() if value is not None}
 
 
-# -- Has recordings written when a process ends, and begun anew in a child that is forked
+# -- Writing at exit, and after a fork
 
 
-LAST = -100  # among what multiprocessing's children do at their end
+EXIT_PRIORITY = -100  # of the finalizer in children of multiprocessing
 writers: WeakValueDictionary[int, Writer] = WeakValueDictionary()
 
 
 class _Process:
-    """Whether this process writes at its end, and whether that has begun."""
+    """Whether this process writes at exit, and whether that has begun."""
 
     expected = False
     begun = False
 
 
 def begun() -> bool:
-    """Tell whether this process has ended, but for what others do at the end: written at once."""
+    """Return whether the process is exiting, so that events must be written at once."""
     return _Process.begun
 
 
 def expect() -> None:
-    """Have all written when this process ends."""
+    """Register writing at the exit of this process."""
     if not _Process.expected:
         _Process.expected = True
         atexit.register(_end)
@@ -133,42 +136,45 @@ def _end() -> None:
 
 
 def _finalized(_: object) -> None:
-    """Have all written at the end of a child of multiprocessing, which ends without atexit."""
+    """Register writing at the exit of a child of multiprocessing, which does not run atexit."""
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
-        util.Finalize(None, _end, exitpriority=LAST)
+        util.Finalize(None, _end, exitpriority=EXIT_PRIORITY)
 
 
 def _forked() -> None:
     _Process.expected = _Process.begun = False
     util = sys.modules.get("multiprocessing.util")
-    if util is not None:  # such a child forgets what is to be finalized before it begins
+    if util is not None:  # such a child drops finalizers when it starts
         util.register_after_fork(_end, _finalized)
     for writer in _all():
         writer.in_child()
 
 
 def _all() -> list[Writer]:
-    """Return the writers there are; unlike iteration, while other threads make some."""
-    found = (reference() for reference in writers.valuerefs())
-    return [writer for writer in found if writer is not None]
+    """Return all writers; safe while other threads create some."""
+    result = (reference() for reference in writers.valuerefs())
+    return [writer for writer in result if writer is not None]
 
 
 os.register_at_fork(after_in_child=_forked)
 
 
-# -- Writes a recording every so many seconds, whatever the program does meanwhile
+# -- Periodic writing
 
 
 class Period:
-    """A thread that writes, from `begin` to `end`; without seconds, nothing."""
+    """A thread that flushes a writer every ``seconds``, from `begin` to `end`.
+
+    None for no thread.
+    """
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
-        self._going: list[Lock] = []  # held while a thread is to go on
+        self._going: list[Lock] = []  # held while a thread runs
 
     def begin(self, writer: Writer) -> None:
-        """Write this recording from now on."""
+        """Start flushing a writer."""
         self.end()
         if self._seconds is not None:
             going = Lock()
@@ -178,7 +184,7 @@ class Period:
             Thread(target=_write, args=arguments, name="bridge recording", daemon=True).start()
 
     def end(self) -> None:
-        """Write no more by the clock."""
+        """Stop flushing."""
         while self._going:
             self._going.pop().release()
 
@@ -188,18 +194,18 @@ def _write(writer: Writer, seconds: float, going: Lock) -> None:
         writer.flush()
 
 
-# -- The writer of a recording: takes what happened, one tuple each, and writes it in columns
+# -- The writer
 
 
-MANY = 8192  # of anything, and it is written
-PERIOD_NS = 1_000_000_000  # so old, and it is written with the next
-# Labels and details remembered at most: those that differ in each call would fill the memory.
-KNOWN = 1 << 14
-CALLS = (1 << CALL_ID_BITS) - 1  # what of a call's id is its own
+BATCH = 8192  # number of events of one kind that triggers a flush
+PERIOD_NS = 1_000_000_000  # the first event after this time triggers a flush
+# Limit of cached labels and details, in case they differ in each call.
+MAX_KNOWN = 1 << 14
+CALL_MASK = (1 << CALL_ID_BITS) - 1  # the bits of a call id that identify the call
 
 
 class Row(NamedTuple):
-    """A range; without an end it was open when this was written."""
+    """A range; an end of -1 means that it was open when this was written."""
 
     label: Label
     kind: int  # 0: push/pop, 1: start/end
@@ -219,22 +225,22 @@ class Mark(NamedTuple):
 
 
 class Writer:
-    """One recording of one process; any thread may hand something in."""
+    """The recording of one process; any thread may add events."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
-        self.open: Callable[[], list[Row]] = list  # the ranges that are open now
-        self.forked: Callable[[], Any] = list  # what else to do in a forked child
+        self.open: Callable[[], list[Row]] = list  # returns the open ranges
+        self.forked: Callable[[], Any] = list  # called in a forked child
         self._about: dict[str, Any] = {}
         self._closed = False
         self._clear()
         writers[id(self)] = self
 
     def _clear(self) -> None:
-        """Begin anew, as after a fork."""
+        """Reset the state, as after a fork."""
         self._lock = RLock()
         self._writing = self._begun = self._broken = self._had_open = False
-        self._header = header()  # now: the first line may be written long after the first call
+        self._header = header()  # taken now, because it may be written much later
         self._numbers, self._label_numbers = count(), count()
         self._known: dict[Hashable, int] = {}
         self._labels: dict[Label, int] = {}
@@ -249,7 +255,10 @@ class Writer:
         self.due = time.monotonic_ns() + PERIOD_NS
 
     def note_alike(self, call: int, key: Hashable) -> bool:
-        """Take a call whose details are those of an earlier one; return False if there was none."""
+        """Add a call whose details equal those of an earlier call.
+
+        Return False if there is none.
+        """
         number = self._known.get(key)
         if number is None:
             return False
@@ -257,8 +266,8 @@ class Writer:
         return True
 
     def note(self, call: int, key: Hashable, details: Mapping[str, Any]) -> None:
-        """Take the details of a call, which are those of all calls with this key."""
-        if len(self._known) >= KNOWN:
+        """Add a call with its details, which are those of all calls with this key."""
+        if len(self._known) >= MAX_KNOWN:
             self._known = {}
         expect()
         number = next(self._numbers)
@@ -268,68 +277,66 @@ class Writer:
 
     def _take_call(self, call: int, number: int) -> None:
         calls = self.calls
-        calls.append((call & CALLS, number))
-        if len(calls) >= MANY or time.monotonic_ns() > self.due:
+        calls.append((call & CALL_MASK, number))
+        if len(calls) >= BATCH or time.monotonic_ns() > self.due:
             self.flush(wait=False)
 
     def row(self, row: Row) -> None:
-        """Take a range that has ended."""
+        """Add a range that has ended."""
         self.rows.append(row)
-        if len(self.rows) >= MANY or row.end > self.due:
+        if len(self.rows) >= BATCH or row.end > self.due:
             self.flush(wait=False)
 
     def mark(self, mark: Mark) -> None:
-        """Take an instant."""
+        """Add an instant."""
         self.marks.append(mark)
-        if len(self.marks) >= MANY or mark.time > self.due:
+        if len(self.marks) >= BATCH or mark.time > self.due:
             self.flush(wait=False)
 
     def thread(self, number: int, name: str) -> None:
-        """Take the name of a thread."""
+        """Add the name of a thread."""
         self._threads[number] = name
         expect()
 
     def about(self, metadata: Mapping[str, Any]) -> None:
-        """Take what the program says of itself; raises TypeError for what JSON cannot say."""
-        import json  # 5 ms, and most programs say nothing
+        """Add metadata; raises TypeError for values that are not JSON."""
+        import json  # takes 5 ms, and most programs add no metadata
 
         try:
-            said = json.loads(encoded(dict(metadata), default=None))  # as it is now
+            copy = json.loads(encoded(dict(metadata), default=None))  # a copy of the current values
         except (ValueError, RecursionError) as error:
             raise TypeError(f"metadata: {error}") from error
-        self._about |= said
-        self._metadata |= said
+        self._about |= copy
+        self._metadata |= copy
 
     @property
     def has_news(self) -> bool:
-        """Whether anything happened that is not written."""
+        """Whether there are events that are not written."""
         return bool(self.calls or self.rows or self.marks)
 
     def flush(self, *, wait: bool = True) -> None:
-        """Write what there is; where it cannot be written say so once and record no more.
+        """Write all events. If that fails, warn once and record no more.
 
-        Without ``wait`` do nothing while another thread writes.
+        Without ``wait``, do nothing while another thread writes.
         """
-        lock = (
-            self._lock
-        )  # the same at the end, also in a child that a signal handler forks meanwhile
+        lock = self._lock  # a signal handler may fork meanwhile, and the child gets a new lock
         if not lock.acquire(blocking=wait):
             return
         try:
-            if not self._writing:  # else this is a signal handler in the midst of it
+            if not self._writing:  # else a signal handler interrupted a write
                 self._write()
         finally:
             lock.release()
 
     def close(self) -> None:
-        """Write what there is, and nothing from now on."""
+        """Write all events, and stop recording."""
         self.flush()
         self._closed = True
         self.sink.close()
         writers.pop(id(self), None)
 
     def in_child(self) -> None:
-        """Become the writer of a forked child, of which nothing is known yet."""
+        """Reset this writer for a forked child."""
         self.sink = self.sink.child()
         self._clear()
         self.forked()
@@ -340,15 +347,15 @@ class Writer:
         sink = self.sink
         try:
             self._write_to(sink)
-        except Exception as error:  # noqa: BLE001 - the program is not to fail for being recorded
-            if sink is self.sink:  # else this is a child now, forked meanwhile
+        except Exception as error:  # noqa: BLE001 - recording must not make the program fail
+            if sink is self.sink:  # else this is a child that was forked meanwhile
                 self._broken = True
                 _warn(sink, error)
         finally:
             self._writing = False
 
     def _write_to(self, sink: Sink) -> None:
-        """Write what there is, then forget it; what others refer to is looked at last and written first."""
+        """Write all events, then delete them; definitions are collected last and written first."""
         calls, rows, marks = self.calls[:], self.rows[:], self.marks[:]
         if self._broken or self._closed:
             self._details.clear()
@@ -356,10 +363,10 @@ class Writer:
             events = [encoded(line) for line in self._events(calls, rows, marks)]
             head = [] if self._begun else [encoded(self._header)]
             definitions = self._definitions()
-            lines = joined([*head, *map(encoded, definitions), *events])
+            data = joined([*head, *map(encoded, definitions), *events])
             if sink is not self.sink:
                 return
-            sink.write(lines)
+            sink.write(data)
             self._begun = True
             self._forget(definitions)
         del self.calls[: len(calls)], self.rows[: len(rows)], self.marks[: len(marks)]
@@ -367,18 +374,21 @@ class Writer:
     def _events(
         self, calls: list[tuple[int, int]], rows: list[Row], marks: list[Mark]
     ) -> list[dict[str, Any]]:
-        """Return lines; what has ended and what is open in one, so that no range is cut into both."""
-        ended = {"ranges": _columns(map(self._numbered, rows)), "open": self._still_open()}
+        """Return the lines of events.
+
+        Ended and open ranges share a line, so that no range is in both.
+        """
+        ended = {"ranges": _as_columns(map(self._numbered, rows)), "open": self._still_open()}
         lines: list[dict[str, Any]] = [
-            {"calls": _columns(calls)},
-            {kind: found for kind, found in ended.items() if found},
-            {"marks": _columns(map(self._numbered, marks))},
+            {"calls": _as_columns(calls)},
+            {kind: values for kind, values in ended.items() if values},
+            {"marks": _as_columns(map(self._numbered, marks))},
         ]
         return [line for line in lines if any(line.values())]
 
     def _still_open(self) -> list[tuple[Any, ...]]:
-        """Return what is open now; where nothing is and something was once, columns of no rows."""
-        opened = _columns(map(self._numbered, self.open()))
+        """Return the columns of open ranges; empty columns if there were some before."""
+        opened = _as_columns(map(self._numbered, self.open()))
         self._had_open |= bool(opened)
         return opened or ([()] * len(Row._fields) if self._had_open else [])
 
@@ -386,7 +396,7 @@ class Writer:
         label = event.label
         number = self._labels.get(label)
         if number is None:
-            if len(self._labels) >= KNOWN:
+            if len(self._labels) >= MAX_KNOWN:
                 self._labels = {}
             number = next(self._label_numbers)
             self._new_labels[number] = label
@@ -394,38 +404,38 @@ class Writer:
         return (number, *event[1:])
 
     def _definitions(self) -> list[dict[str, dict[Any, Any]]]:
-        """Return what is not defined yet, a copy of each."""
-        labels = {number: _written(label) for number, label in self._new_labels.items()}
+        """Return copies of the definitions that are not written."""
+        labels = {number: _label_fields(label) for number, label in self._new_labels.items()}
         news: dict[str, dict[Any, Any]] = {
             "labels": labels,
             "details": self._details.copy(),
             "threads": self._threads.copy(),
             "metadata": self._metadata.copy(),
         }
-        return [{kind: found} for kind, found in news.items() if found]
+        return [{kind: result} for kind, result in news.items() if result]
 
     def _forget(self, definitions: Iterable[Mapping[str, Mapping[Any, Any]]]) -> None:
-        """Have these defined: unless another thread has changed them since, they are no news."""
+        """Drop written definitions, unless another thread has changed them since."""
         news: dict[str, dict[Any, Any]] = {
             "labels": self._new_labels,
             "details": self._details,
             "threads": self._threads,
             "metadata": self._metadata,
         }
-        for kind, found in (item for line in definitions for item in line.items()):
-            for key, value in found.items():
+        for kind, result in (item for line in definitions for item in line.items()):
+            for key, value in result.items():
                 if kind == "labels" or news[kind].get(key) is value:
                     news[kind].pop(key, None)
 
 
-def _columns(events: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def _as_columns(events: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return list(zip(*events, strict=True))
 
 
-def _written(label: Label) -> list[Any]:
-    """Write a label as a profiler gets it: what is no UTF-8 is spelled out."""
+def _label_fields(label: Label) -> list[Any]:
+    """Return a label as it is recorded: name, domain, category and colour."""
     name, domain, category, _ = label
-    texts = [one if one is None else text(one).decode() for one in (name, domain, category)]
+    texts = [value if value is None else text(value).decode() for value in (name, domain, category)]
     return [*texts, color_of(label)]
 
 

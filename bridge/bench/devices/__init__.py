@@ -1,7 +1,4 @@
-"""Where calls run and what times them: the host's clock, or CUDA events of PyTorch's or of cuda-python's.
-
-The invariant: what is asked of a device is `protocol.Device`, whichever it is.
-"""
+"""Devices that run and time calls: the host, or a GPU through PyTorch or cuda-python."""
 
 from __future__ import annotations
 
@@ -12,62 +9,61 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from bridge.bench.devices.cuda_python import CudaPython, DeviceError
+from bridge.bench.devices.base import BenchError, Call, Device, Label, Spans
+from bridge.bench.devices.cuda import CudaPython, DeviceError, TorchCuda
 from bridge.bench.devices.host import Host
-from bridge.bench.devices.protocol import Call, Device, Label, Spans
-from bridge.bench.devices.torch_cuda import TorchCuda
-from bridge.bench.errors import BenchError
 
-# -- Which device times a call: where its tensors are, unless it is said
+DEVICE_NAME = re.compile(r"(cpu|cuda|gpu)(?::(\d+))?", re.ASCII)
+MAX_DEPTH = 4  # of nested lists
 
 
-ASKED = re.compile(r"(cpu|cuda|gpu)(?::(\d+))?", re.ASCII)
-DEEPEST = 4  # lists in lists
+def find_device(request: Any, values: Iterable[Any]) -> Device:
+    """Return a device by name, or that of the inputs.
 
-
-def device(asked: Any, values: Iterable[Any]) -> Device:
-    """Return the device that is asked for ("cpu", "cuda", "cuda:1", or a device itself), else that of the first tensor on a GPU.
-
-    Raises ValueError for what is no device, and where there is no GPU.
+    ``request`` is "cpu", "cuda", "cuda:1", a device, or None for the device of the first tensor on
+    a GPU. Raises ValueError for other values, and if there is no such GPU.
     """
-    if asked is None:
-        return _where(values)
-    if hasattr(asked, "runs"):
-        found: Device = asked
-        return found
-    match = ASKED.fullmatch(str(asked))
+    if request is None:
+        return _device_of_values(values)
+    if hasattr(request, "runs"):
+        result: Device = request
+        return result
+    match = DEVICE_NAME.fullmatch(str(request))
     if match is None:
-        raise BenchError(f"device is 'cpu', 'cuda' or 'cuda:N', not {asked!r}")
+        raise BenchError(f"device is 'cpu', 'cuda' or 'cuda:N', not {request!r}")
     index = int(match[2] or 0)
     return host_device() if match[1] == "cpu" else _gpu(index)
 
 
-def _where(values: Iterable[Any]) -> Device:
-    """Return the device of the first tensor on a GPU; without any tensor PyTorch's GPU, if the program uses one: events time the host too."""
+def _device_of_values(values: Iterable[Any]) -> Device:
+    """Return the device of the first tensor on a GPU.
+
+    Without tensors it is PyTorch's current GPU, if the program uses one: events include host time.
+    """
     torch = sys.modules.get("torch")
-    told = False
-    for value in _each(values):
-        index = _index(value)
+    has_tensor = False
+    for value in _flatten(values):
+        index = _gpu_index(value)
         if index is not None:
             of_torch = torch is not None and isinstance(value, torch.Tensor)
             return torch_cuda(index) if of_torch else cuda_python(index)
-        told = told or hasattr(value, "dtype")
-    if told or torch is None or not torch.cuda.is_initialized():
+        has_tensor = has_tensor or hasattr(value, "dtype")
+    if has_tensor or torch is None or not torch.cuda.is_initialized():
         return host_device()
     return torch_cuda(int(torch.cuda.current_device()))
 
 
-def _each(values: Iterable[Any], depth: int = 0) -> Iterator[Any]:
+def _flatten(values: Iterable[Any], depth: int = 0) -> Iterator[Any]:
     for value in values:
-        if isinstance(value, list | tuple | dict) and depth < DEEPEST:
+        if isinstance(value, list | tuple | dict) and depth < MAX_DEPTH:
             inner = value.values() if isinstance(value, dict) else value
-            yield from _each(inner, depth + 1)
+            yield from _flatten(inner, depth + 1)
         else:
             yield value
 
 
-def _index(value: Any) -> int | None:
-    """Return the number of the GPU that a tensor is on, None for what is on none."""
+def _gpu_index(value: Any) -> int | None:
+    """Return the number of the GPU that holds a tensor, None for other values."""
     if getattr(value, "is_cuda", False) is True:  # PyTorch's
         return int(value.device.index or 0)
     if type(value).__module__.partition(".")[0] == "cupy":
@@ -76,9 +72,9 @@ def _index(value: Any) -> int | None:
 
 
 def _gpu(index: int) -> Device:
-    """Return a GPU that was asked for: through PyTorch where that has it, else through cuda-python."""
+    """Return a GPU: through PyTorch if it supports CUDA, else through cuda-python."""
     try:
-        import torch  # seconds, and only where a GPU is asked for
+        import torch  # takes seconds
 
         if torch.cuda.is_available():
             if index >= torch.cuda.device_count():
@@ -98,14 +94,14 @@ def host_device() -> Host:
 @lru_cache
 def torch_cuda(index: int) -> TorchCuda:
     """Return a GPU through PyTorch."""
-    import torch  # loaded by who made the tensors
+    import torch  # already loaded
 
     return TorchCuda(torch, index)
 
 
 @lru_cache
 def cuda_python(index: int) -> CudaPython:
-    """Return a GPU through cuda-python, with CuPy's streams where CuPy is loaded."""
+    """Return a GPU through cuda-python, with CuPy's streams if CuPy is loaded."""
     try:
         runtime = import_module("cuda.bindings.runtime")
     except ImportError as error:
@@ -124,7 +120,4 @@ def cuda_python(index: int) -> CudaPython:
         raise BenchError(f"device cuda:{index}: no GPU can be used: {error}") from error
 
 
-# -- Where calls run and what times them: the host's clock, or CUDA events of PyTorch's or of cuda-python's
-
-
-__all__ = ["Call", "Device", "Label", "Spans", "device"]
+__all__ = ["Call", "Device", "Label", "Spans", "find_device"]

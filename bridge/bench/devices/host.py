@@ -14,17 +14,16 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from bridge.bench.devices.protocol import UNKNOWN, Call, Label, Spans
-from bridge.bench.errors import BenchError
+from bridge.bench.devices.base import UNKNOWN, BenchError, Call, Label, Spans
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-USUAL_CACHE = 64 << 20  # bytes, where the system does not say
+DEFAULT_CACHE_BYTES = 64 << 20  # if the system does not report it
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-EMPTY = 100_000  # turns of a loop without calls
+EMPTY_TURNS = 100_000  # of the loop without calls
 
 
 class Host:
-    """Times on the host. The garbage collector rests meanwhile, as in `timeit`."""
+    """Times calls on the host, without garbage collection, as `timeit` does."""
 
     name: str = "cpu"
     clock: str = "host perf_counter_ns"
@@ -32,7 +31,7 @@ class Host:
 
     def runs(self, call: Call, runs: int, number: int, label: Label, *, cold: bool) -> list[int]:
         """Return the ns of each run."""
-        with _no_collections():
+        with _no_garbage_collection():
             return [self._run(call, number, label, cold) for _ in range(runs)]
 
     def at_once(
@@ -43,26 +42,30 @@ class Host:
         number: int,
         labels: Sequence[Label],
     ) -> Spans:
-        """Run the calls of each stream on a thread of its own; all threads begin together."""
+        """Run the calls of each stream on a thread; all threads begin at the same time."""
         threads = list(dict.fromkeys(streams))
-        found = Spans([], [])
-        with ThreadPoolExecutor(len(threads)) as pool, _no_collections():
+        result = Spans([], [])
+        with ThreadPoolExecutor(len(threads)) as pool, _no_garbage_collection():
             for _ in range(runs):
                 begin = Barrier(len(threads))
-                work = partial(_one_after_another, begin, calls, streams, number, labels)
-                of_each = [done.result() for done in [pool.submit(work, one) for one in threads]]
-                spans = {place: span for one in of_each for place, span in one.items()}
+                work = partial(_run_stream, begin, calls, streams, number, labels)
+                spans_of_threads = [
+                    future.result() for future in [pool.submit(work, stream) for stream in threads]
+                ]
+                spans = {
+                    index: span for stream in spans_of_threads for index, span in stream.items()
+                }
                 first = min(start for start, _ in spans.values())
-                found.starts.append([spans[place][0] - first for place in range(len(calls))])
-                found.ends.append([spans[place][1] - first for place in range(len(calls))])
-        return found
+                result.starts.append([spans[index][0] - first for index in range(len(calls))])
+                result.ends.append([spans[index][1] - first for index in range(len(calls))])
+        return result
 
-    def captured(self, call: Call, number: int) -> Call:  # noqa: ARG002 - there is nothing to do
-        """Refuse: there are no graphs without CUDA."""
+    def captured(self, call: Call, number: int) -> Call:  # noqa: ARG002 - an interface
+        """Raise BenchError: the CPU has no CUDA graphs."""
         raise BenchError("graph=True: CUDA graphs need a GPU; this runs on the CPU")
 
-    def workspace(self, call: Call) -> int:  # noqa: ARG002 - as above
-        """Say that nobody counts."""
+    def workspace(self, call: Call) -> int:  # noqa: ARG002 - an interface
+        """Return -1: the bytes are not counted."""
         return UNKNOWN
 
     def wait(self) -> None:
@@ -70,22 +73,22 @@ class Host:
 
     @cached_property
     def loop_ns(self) -> float:
-        """What a turn of the loop takes without a call: the least of a few tries."""
-        return min(_empty_loop() for _ in range(5)) / EMPTY
+        """The time of one turn of an empty loop in ns: the minimum of five tries."""
+        return min(_empty_loop_ns() for _ in range(5)) / EMPTY_TURNS
 
     def _run(self, call: Call, number: int, label: Label, cold: bool) -> int:
         if cold:
-            self._rubbish.fill(1)
+            self._buffer.fill(1)
         start, end = _timed(call, number, label)
         return end - start
 
     @cached_property
-    def _rubbish(self) -> np.ndarray:
-        """Twice as much as the largest cache holds."""
+    def _buffer(self) -> np.ndarray:
+        """Twice the size of the largest cache."""
         return np.zeros(2 * largest_cache(CACHES), np.int8)
 
 
-def _one_after_another(
+def _run_stream(
     begin: Barrier,
     calls: Sequence[Call],
     streams: Sequence[int],
@@ -93,10 +96,10 @@ def _one_after_another(
     labels: Sequence[Label],
     stream: int,
 ) -> dict[int, tuple[int, int]]:
-    """Run the calls of one stream, when all threads are ready; return when each began and ended, by its place."""
-    own = [place for place, one in enumerate(streams) if one == stream]
+    """Run the calls of a stream once all threads are ready; return begin and end by index."""
+    indices = [index for index, other in enumerate(streams) if other == stream]
     begin.wait()
-    return {place: _timed(calls[place], number, labels[place]) for place in own}
+    return {index: _timed(calls[index], number, labels[index]) for index in indices}
 
 
 def _timed(call: Call, number: int, label: Label) -> tuple[int, int]:
@@ -107,31 +110,31 @@ def _timed(call: Call, number: int, label: Label) -> tuple[int, int]:
         return start, perf_counter_ns()
 
 
-def _empty_loop() -> int:
+def _empty_loop_ns() -> int:
     start = perf_counter_ns()
-    for _ in repeat(None, EMPTY):
+    for _ in repeat(None, EMPTY_TURNS):
         pass
     return perf_counter_ns() - start
 
 
 @contextmanager
-def _no_collections() -> Iterator[None]:
-    was = gc.isenabled()
+def _no_garbage_collection() -> Iterator[None]:
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was:
+        if was_enabled:
             gc.enable()
 
 
 def largest_cache(folder: Path) -> int:
-    """Return the bytes of a processor's largest cache, as Linux tells (``32768K``), 64 MiB where it does not."""
-    found = [0]
+    """Return the bytes of the largest cache, as Linux reports (``32768K``); 64 MiB if unknown."""
+    result = [0]
     for file in folder.glob("index*/size"):
         try:
             text = file.read_text(encoding="ascii").strip()
-            found.append(int(text.rstrip("KMG")) * UNITS.get(text[-1:], 1))
+            result.append(int(text.rstrip("KMG")) * UNITS.get(text[-1:], 1))
         except (OSError, ValueError):
             continue
-    return max(found) or USUAL_CACHE
+    return max(result) or DEFAULT_CACHE_BYTES

@@ -1,1 +1,1 @@
-"""Profile some steps of a program: which they are, what is called when, and what tools capture."""
+"""Sessions: profile selected steps of a program, and control what a tool captures."""

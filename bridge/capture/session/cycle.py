@@ -1,34 +1,137 @@
-"""The cycles of a session: what is switched on when one begins, and off when it ends.
+"""Cycles of a session: what is enabled at the start of a cycle and disabled at its end.
 
-The invariant: the annotations' back end, the session's details and all automatic annotations are as
-they were before `start` once `stop` has been called, whatever raised.
+After `stop`, the back end of annotations, the details of the session and all automatic annotations
+are as before `start`, even after exceptions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol
 
-from bridge.annotate import emit
+from bridge.annotate import emit, stack
+from bridge.annotate.details import DetailOptions
 from bridge.annotate.emit import state
-from bridge.annotate.emitter import Emitter, Silent
+from bridge.annotate.emitter import Emitter, NullEmitter, warn
+from bridge.annotate.label import Label
 from bridge.annotate.memory import sampling
 from bridge.annotate.memory.sampling import Sampler
-from bridge.annotate.memory.uses import uses
+from bridge.annotate.memory.usage import uses
 from bridge.annotate.recording.recorder import Recorder
 from bridge.annotate.recording.sink import Memory
 from bridge.annotate.recording.writer import Period, Writer
-from bridge.capture.session.automatic import Automatic
-from bridge.capture.session.capture import capture
-from bridge.capture.session.options import Options
-from bridge.capture.session.recordings import Recorded
+from bridge.annotate.stack import Entry, close, push
+from bridge.capture.session.control import capture_control
+from bridge.capture.session.options import OPS, RUNTIME, Options
+from bridge.capture.session.recordings import CycleRecording
 from bridge.capture.session.transitions import call_all
+
+# -- Automatic annotations: PyTorch's ops, garbage collections
+
+
+LABELS = [Label(f"gc generation {number}", None, "gc") for number in range(3)]
+
+
+class Collections:
+    """Ranges around garbage collections, from `enable` to `disable`."""
+
+    def __init__(self) -> None:
+        self._open: list[Entry] = []
+
+    def enable(self) -> None:
+        """Begin."""
+        if self._note not in gc.callbacks:
+            gc.callbacks.append(self._note)
+
+    def disable(self) -> None:
+        """Stop, and close an open range: a finalizer may call this during a collection."""
+        with suppress(ValueError):
+            gc.callbacks.remove(self._note)
+        self._close()
+
+    def _note(self, phase: str, info: dict[str, Any]) -> None:
+        if phase == "start" and not state.idle:
+            entry = Entry(LABELS[info["generation"]], stack.new_call_id())
+            self._open.append(entry)
+            push(entry)
+        elif phase == "stop":
+            self._close()
+
+    def _close(self) -> None:
+        with suppress(IndexError):
+            close(self._open.pop())
+
+
+class Switch(Protocol):
+    """An annotation that can be enabled and disabled."""
+
+    def enable(self) -> None:
+        """Begin."""
+
+    def disable(self) -> None:
+        """End."""
+
+
+class Automatic:
+    """The automatic annotations of one session.
+
+    Those that were enabled are disabled, even after exceptions.
+    """
+
+    def __init__(self, level: int, *, details: DetailOptions | None, modules: bool) -> None:
+        self._level = level
+        self._details = details
+        self._modules = modules
+        self._on: list[Switch] = []
+
+    def enable(self) -> None:
+        """Start annotating."""
+        self.disable()  # in case the last disable failed
+        for switch in self._switches():
+            self._on.append(switch)  # before `enable`, because disabling is harmless
+            switch.enable()
+
+    def disable(self) -> None:
+        """Disable all annotations; failures are warned about, and tried again the next time."""
+        problems = []
+        for switch in self._on[::-1]:
+            try:
+                switch.disable()
+            except Exception as problem:  # noqa: BLE001 - the others must be disabled too
+                problems.append(problem)
+            else:
+                self._on.remove(switch)
+        for failure in problems:
+            warn(str(failure), 4)
+
+    def _switches(self) -> Iterator[Switch]:
+        if self._level >= RUNTIME:
+            yield Collections()
+        if self._level >= OPS and "torch.nn" in sys.modules:
+            yield from self._torch_switches()
+
+    def _torch_switches(self) -> Iterator[Any]:
+        from bridge.frameworks import torch  # PyTorch is already loaded
+
+        yield torch.optimizer_steps()
+        yield torch.dataloader_waits()
+        if self._modules:
+            yield torch.every_module()
+        details = self._details
+        yield torch.ops(shapes=bool(details), flops=details and details.flops)
+
+
+# -- Cycles
+
 
 REASON = "a session records"
 
 
 class Before(NamedTuple):
-    """What annotations did before a cycle."""
+    """The state of annotations before a cycle."""
 
     emitter: Emitter
     reason: str
@@ -37,104 +140,109 @@ class Before(NamedTuple):
 
 
 class Cycle:
-    """What the machine calls: `prepare`, `start`, `stop` and `ready`; the rest is for the session."""
+    """Carries out the cycles: the machine calls `prepare`, `start`, `stop`, `ready`.
 
-    def __init__(self, options: Options, recorded: Recorded, ready: Callable[[], object]) -> None:
-        self._options, self._recorded, self._ready = options, recorded, ready
+    The session the rest.
+    """
+
+    def __init__(
+        self, options: Options, recording: CycleRecording, ready: Callable[[], object]
+    ) -> None:
+        self._options, self._recording, self._ready = options, recording, ready
         self._automatic = Automatic(
             options.level, details=options.details, modules=options.with_modules
         )
-        self._capture = capture(options.capture)
+        self._capture = capture_control(options.capture)
         self._period = _period(options)
         self._recorder: Recorder | None = None
         self._before: Before | None = None
         self._muted = False
 
     def prepare(self) -> None:
-        """Load what emits, so that the first step that is recorded does not wait for it."""
+        """Load the back end, so that the first recorded step does not wait for it."""
         emit.current()
 
     def start(self) -> None:
-        """Have the tool capture, and record."""
+        """Start the capture of the tool, and the recording."""
         if self.on:
             self._restore()
         self._capture.start()
-        tool = sampling.behind(emit.current())
+        tool = sampling.without_sampler(emit.current())
         self._before = Before(tool, state.reason, state.writer, state.details)
-        writer = self._recorded.next()
-        self._recorder = Recorder(writer, None if isinstance(tool, Silent) else tool)
+        writer = self._recording.next()
+        self._recorder = Recorder(writer, None if isinstance(tool, NullEmitter) else tool)
         state.writer, state.details = writer, self._options.details
-        self._hear()
+        self._route()
         if self._period is not None:
             self._period.begin(writer)
 
     def stop(self) -> None:
-        """Record no more, nor have the tool capture; what is open stays open in the recording."""
+        """Stop the recording and the capture; open ranges stay open in the recording."""
         call_all(
             self.sample,
             self._stop_period,
             self._restore,
-            self._recorded.flush,
+            self._recording.flush,
             self._capture.stop,
         )
 
     def ready(self) -> None:
-        """Hand on what was recorded: to the session's own file, and to the user's function."""
-        call_all(self._recorded.save, self._ready)
+        """Save the recording to the session's file, and call the user's function."""
+        call_all(self._recording.save, self._ready)
 
     @property
     def on(self) -> bool:
-        """Whether anything is to be undone: an interrupt may have come between start and stop."""
+        """Whether a cycle is running, possibly after an interrupt between `start` and `stop`."""
         return self._before is not None
 
     @property
     def recording(self) -> bool:
-        """Whether what happens now is recorded."""
+        """Whether events are recorded now."""
         return self._recorder is not None and not self._muted
 
     def mute(self, muted: bool) -> None:
-        """Record and emit nothing in recorded steps, or again."""
+        """Suspend or resume recording and emitting in recorded steps."""
         if muted is self._muted:
             return
         if muted:
             self.sample()
         self._muted = muted
         if self._recorder is not None:
-            self._hear()
+            self._route()
 
     def clear(self) -> None:
-        """Forget what was recorded; what is open goes on."""
-        writer = self._recorded.anew()
+        """Delete the recording; open ranges continue in the new one."""
+        writer = self._recording.restart()
         if writer is not None and self._recorder is not None:
-            self._recorder.into(writer)
+            self._recorder.switch_to(writer)
             state.writer = writer
             if self._period is not None:
                 self._period.begin(writer)
 
     def sample(self) -> None:
-        """Note how much memory is in use."""
+        """Record the memory in use, if the session samples memory."""
         if self.recording and (self._options.profile_memory or self._options.sample_rate):
             sampling.record(uses())
 
     def leave(self) -> None:
-        """Stop in a forked child: the tool's capture is the parent's, as is the thread that writes."""
-        self._capture = capture(self._options.capture)
+        """Stop in a forked child; the capture and the writing thread belong to the parent."""
+        self._capture = capture_control(self._options.capture)
         self._period = _period(self._options)
         self._restore()
-        self._recorded.flush()
+        self._recording.flush()
 
-    def _hear(self) -> None:
-        """Hand all that is emitted to the recorder; while muted to nobody."""
+    def _route(self) -> None:
+        """Send annotations to the recorder, or to nothing while muted."""
         if self._muted or self._recorder is None:
             self._automatic.disable()
-            emit.use(sampling.around(Silent()), REASON)
+            emit.use(sampling.with_sampler(NullEmitter()), REASON)
         else:
-            emit.use(sampling.around(self._heard_by(self._recorder)), REASON)
+            emit.use(sampling.with_sampler(self._recording_emitter(self._recorder)), REASON)
             self._automatic.enable()
             self.sample()
 
-    def _heard_by(self, recorder: Recorder) -> Emitter:
-        """Return the back end while it records: one that samples memory, if that is wanted at every few ops."""
+    def _recording_emitter(self, recorder: Recorder) -> Emitter:
+        """Return the back end of a recording: the recorder, or a sampler before it."""
         every = self._options.sample_rate
         return Sampler(recorder, every, lambda _op: sampling.record(uses())) if every else recorder
 
@@ -148,21 +256,23 @@ class Cycle:
 
     def _fall_back(self) -> None:
         if self._before is not None:
-            emit.use(sampling.around(self._before.emitter), self._before.reason)
+            emit.use(sampling.with_sampler(self._before.emitter), self._before.reason)
             state.writer, state.details = self._before.writer, self._before.details
 
     def _finish(self) -> None:
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             recorder.finish()
-            recorder.into(_nowhere())  # what threads still close, who know this recorder alone
+            recorder.switch_to(
+                _null_writer()
+            )  # for threads that still close ranges with this recorder
 
 
 def _period(options: Options) -> Period | None:
     return None if options.dump_period is None else Period(options.dump_period)
 
 
-def _nowhere() -> Writer:
+def _null_writer() -> Writer:
     writer = Writer(Memory())
     writer.close()
     return writer

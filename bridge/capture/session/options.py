@@ -1,4 +1,4 @@
-"""What a session is told: all of it checked when the session is made."""
+"""Options of a session, checked when the session is created."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from pathlib import Path
 from threading import TIMEOUT_MAX
 from typing import Any
 
-from bridge.annotate.details import Wanted
+from bridge.annotate.details import DetailOptions
 from bridge.annotate.memory.sampling import checked_rate
 from bridge.annotate.recording.sink import ENDING
-from bridge.capture.request import VARIABLE, parse
-from bridge.capture.session.automatic import LEVELS
+from bridge.capture.session.schedule import SCHEDULE_VARIABLE, parse_schedule
 from bridge.capture.session.schedule import schedule as schedule_of
+from bridge.knowledge.suggestions import unknown_name
+
+OPS, RUNTIME = LEVELS = (1, 2)  # ops of frameworks; also garbage collections of the runtime
+
 
 TRACES = (".json", ".json.gz")
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of `profile`; raises TypeError or ValueError for what makes no sense."""
+    """The options of `profile`; raises TypeError or ValueError for invalid values."""
 
     schedule: Callable[[int], Any] | None = None
     on_trace_ready: Callable[[Any], Any] | None = None
@@ -43,7 +46,7 @@ class Options:
         for name in ("schedule", "on_trace_ready"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise TypeError(f"profile: {name} is a function, not {getattr(self, name)!r}")
-        checked_rate(self.sample_rate, least=0)
+        checked_rate(self.sample_rate, minimum=0)
         if self.dump_period is not None:
             self._check_period(self.dump_period)
 
@@ -54,61 +57,67 @@ class Options:
             raise ValueError(f"profile: to dump while running takes a path that ends in {ENDING}")
 
     @property
-    def details(self) -> Wanted | None:
-        """The details that every op is asked for."""
+    def details(self) -> DetailOptions | None:
+        """The details to record of every op, or None."""
         if not (self.record_shapes or self.with_flops):
             return None
-        return Wanted(shapes=True, flops="auto" if self.with_flops else None)
+        return DetailOptions(shapes=True, flops="auto" if self.with_flops else None)
 
 
-def checked_options(given: Mapping[str, Any]) -> Options:
-    """Make options of what `profile` was given; raises TypeError for one that there is not."""
-    known = [one.name for one in fields(Options)]
-    unknown = ", ".join(repr(name) for name in given if name not in known)
-    if unknown:
-        raise TypeError(f"profile: no option {unknown}; there are {', '.join(known)}")
-    path = checked_path(given.get("path"))
-    metadata = checked_metadata(given.get("metadata") or {})
-    schedule = given.get("schedule") or _schedule_of_environment()
-    return Options(**{**given, "path": path, "metadata": metadata, "schedule": schedule})
+def checked_options(options: Mapping[str, Any]) -> Options:
+    """Return the options of `profile`; raises TypeError for an unknown one."""
+    known = [field.name for field in fields(Options)]
+    for name in options:
+        if name not in known:
+            raise TypeError(f"profile: {unknown_name('option', name, known, 'docs/sessions.md')}")
+    path = checked_path(options.get("path"))
+    metadata = checked_metadata(options.get("metadata") or {})
+    schedule = options.get("schedule") or _schedule_of_environment()
+    return Options(**{**options, "path": path, "metadata": metadata, "schedule": schedule})
 
 
 def _schedule_of_environment() -> Callable[[int], Any] | None:
-    """Return the schedule that `bridge run --schedule` asks for; raises ValueError for nonsense."""
-    text = os.environ.get(VARIABLE)
-    return schedule_of(**parse(text)) if text else None
+    """Return the schedule that `bridge run --schedule` set, or None.
+
+    Raises ValueError for an invalid one.
+    """
+    text = os.environ.get(SCHEDULE_VARIABLE)
+    return schedule_of(**parse_schedule(text)) if text else None
 
 
 def checked_path(path: Any) -> Path | None:
-    """Refuse a file that nothing could be written to; raises ValueError, TypeError for what is no path."""
+    """Return the absolute path.
+
+    Raises ValueError for an unknown suffix, TypeError for another type.
+    """
     if path is None:
         return None
     if not Path(path).name.endswith((ENDING, *TRACES)):
         raise ValueError(
             f"profile: {path}: a recording ends in {ENDING}, a trace in .json or .json.gz"
         )
-    return Path(path).absolute()  # wherever the program goes
+    return Path(path).absolute()  # valid even if the program changes folders
 
 
 def checked_metadata(metadata: Any) -> dict[str, Any]:
-    """Refuse what is no mapping, or what JSON cannot say: raises TypeError; return it as it is now."""
+    """Return a copy of the metadata; raises TypeError unless it is a mapping of JSON values."""
     if not metadata:
         return {}
     if not isinstance(metadata, Mapping):
         raise TypeError(f"profile: metadata is a mapping, not {metadata!r}")
-    from json import loads  # 5 ms, and most sessions say nothing
+    from json import loads  # takes 5 ms, and most sessions have no metadata
 
     from bridge.annotate.recording.writer import encoded
 
     try:
-        said: dict[str, Any] = loads(encoded(dict(metadata), default=None))
+        copy: dict[str, Any] = loads(encoded(dict(metadata), default=None))
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"profile: metadata: {error}") from None
-    return said
+    return copy
 
 
-def numbered(path: Path, numbers: Sequence[int]) -> Path:
-    """Return a path with numbers before its suffix: `steps.json.gz` becomes `steps-2.json.gz`."""
-    suffix = next(one for one in (ENDING, *TRACES[::-1]) if path.name.endswith(one))
+def numbered_path(path: Path, numbers: Sequence[int]) -> Path:
+    """Return a path with numbers before its suffix, for example `steps-2.json.gz`."""
+    suffix = next(text for text in (ENDING, *TRACES[::-1]) if path.name.endswith(text))
     name = "-".join([path.name.removesuffix(suffix), *map(str, numbers)])
     return path.with_name(name + suffix)

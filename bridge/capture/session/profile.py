@@ -1,8 +1,8 @@
-"""Sessions: which steps of a program are profiled, and what becomes of what was recorded.
+"""Sessions: profile selected steps of a program.
 
-A session always records host times itself; where a tool is attached it drives what that captures as
-well. The invariant: one session runs at a time in a process, and what it changed is as before when it
-has ended, whatever ended it.
+A session records host times itself. If a tool is attached, the session also controls its capture.
+One session runs at a time in a process. When it ends, for any reason, everything that it changed is
+restored.
 """
 
 from __future__ import annotations
@@ -22,36 +22,39 @@ from bridge.annotate.emit import state
 from bridge.annotate.label import Label
 from bridge.capture.session.cycle import Cycle
 from bridge.capture.session.options import Options, checked_options
-from bridge.capture.session.recordings import Recorded
+from bridge.capture.session.recordings import CycleRecording
 from bridge.capture.session.schedule import Action
 from bridge.capture.session.transitions import Machine, call_all
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from bridge.report import Joined
+    from bridge.report import Report
 
 
-# -- Functions whose every call is a session
+# -- Decorated functions
 
 
-def decorated(session: Profile, function: F) -> F:
-    """Return the function, with a session around each call; raises TypeError for what it cannot surround."""
-    made: Any = function
-    if isinstance(made, staticmethod | classmethod):
-        return type(made)(decorated(session, made.__func__))  # type: ignore[return-value]
-    if isinstance(made, type) or not callable(made) or _goes_on(made):
-        raise TypeError(f"profile decorates functions and coroutine functions, not {made!r}")
-    surround = _coroutine if iscoroutinefunction(made) else _plain
-    return wraps(made)(surround(session, made))  # type: ignore[return-value]
+def decorate(session: Session, function: F) -> F:
+    """Return the function with a session around each call.
+
+    Raises TypeError if it cannot be decorated.
+    """
+    target: Any = function
+    if isinstance(target, staticmethod | classmethod):
+        return type(target)(decorate(session, target.__func__))  # type: ignore[return-value]
+    if isinstance(target, type) or not callable(target) or _is_generator_function(target):
+        raise TypeError(f"profile decorates functions and coroutine functions, not {target!r}")
+    surround = _coroutine if iscoroutinefunction(target) else _plain
+    return wraps(target)(surround(session, target))  # type: ignore[return-value]
 
 
-def _goes_on(function: Any) -> bool:
-    """Tell whether a function is a generator's, whose call ends before it has begun."""
+def _is_generator_function(function: Any) -> bool:
+    """Return whether calls of a function return generators, which run after the call."""
     return isgeneratorfunction(function) or isasyncgenfunction(function)
 
 
-def _plain(session: Profile, function: Callable[..., Any]) -> Callable[..., Any]:
+def _plain(session: Session, function: Callable[..., Any]) -> Callable[..., Any]:
     def surrounded(*args: Any, **kwargs: Any) -> Any:
         with _unless_running(session):
             return function(*args, **kwargs)
@@ -59,7 +62,7 @@ def _plain(session: Profile, function: Callable[..., Any]) -> Callable[..., Any]
     return surrounded
 
 
-def _coroutine(session: Profile, function: Callable[..., Any]) -> Callable[..., Any]:
+def _coroutine(session: Session, function: Callable[..., Any]) -> Callable[..., Any]:
     async def surrounded(*args: Any, **kwargs: Any) -> Any:
         with _unless_running(session):
             return await function(*args, **kwargs)
@@ -68,9 +71,9 @@ def _coroutine(session: Profile, function: Callable[..., Any]) -> Callable[..., 
 
 
 @contextmanager
-def _unless_running(session: Profile) -> Iterator[None]:
-    """Surround a block with the session, unless one runs."""
-    if current_session() is not None or not _begun(session):
+def _unless_running(session: Session) -> Iterator[None]:
+    """Run a block in the session, unless a session is running."""
+    if current_session() is not None or not _try_start(session):
         yield
         return
     try:
@@ -79,40 +82,40 @@ def _unless_running(session: Profile) -> Iterator[None]:
         session.stop()
 
 
-def _begun(session: Profile) -> bool:
+def _try_start(session: Session) -> bool:
     try:
         session.start()
-    except SessionRunsError:  # by now: another thread was faster
+    except SessionRunsError:  # started by another thread meanwhile
         return False
     return True
 
 
-# -- Sessions: which steps of a program are profiled, and what becomes of what was recorded
+# -- Sessions
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-STEP = "ProfilerStep#{}"  # as PyTorch's profiler names them
+STEP = "ProfilerStep#{}"  # as in PyTorch's profiler
 
 
-class Profile:
-    """A session: `start` and `stop` it, surround a block with it, or decorate a function.
+class Session:
+    """A session: call `start` and `stop`, or use it as a context manager or decorator.
 
-    In a forked child it goes on recording, into a file of the child's own, until the child stops it or
-    ends; the steps, the tool's capture and `on_trace_ready` are the parent's.
+    In a forked child it continues to record, into a file of the child, until the child stops it or
+    exits. The steps, the capture of the tool and `on_trace_ready` belong to the parent.
     """
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._recorded = Recorded(options)
-        self._cycle = Cycle(options, self._recorded, self._ready)
+        self._recording = CycleRecording(options)
+        self._cycle = Cycle(options, self._recording, self._ready)
         self._machine = Machine(options.schedule, self._cycle)
         self._numbered = False  # whether steps are ranges
         self._step: stack.Entry | None = None
         self._stopping = False
 
     def start(self) -> None:
-        """Begin with step 0; raises RuntimeError while a session runs, this one or another."""
+        """Start with step 0; raises RuntimeError if a session is running in this process."""
         self._machine.refuse_within("begin")
         parents = inherited_session()
         if parents is not None:
@@ -124,12 +127,12 @@ class Profile:
         except BaseException:
             self._abandon(self._cycle.stop)
             raise
-        self._stepped()
+        self._begin_step()
 
     def stop(self) -> None:
-        """End; what was recorded is ready. If the session does not run, do nothing.
+        """Stop the session, and save the recording. Does nothing if the session is not running.
 
-        Between two steps, as in ``on_trace_ready``, it ends when the next one has begun.
+        Between two steps, for example in ``on_trace_ready``, it stops when the next step has begun.
         """
         if inherited_session() is self:
             self._abandon(self._cycle.leave)
@@ -139,7 +142,10 @@ class Profile:
             call_all(self._close_step, self._machine.end, self._ended)
 
     def step(self) -> None:
-        """Go on to the next step of the schedule; raises RuntimeError if the session does not run."""
+        """Proceed to the next step of the schedule.
+
+        Raises RuntimeError if the session is not running.
+        """
         if inherited_session() is self:
             return
         self._machine.refuse_within("step")
@@ -148,30 +154,30 @@ class Profile:
         try:
             self._machine.step()
         finally:
-            self._stepped()
+            self._begin_step()
 
     def pause(self) -> None:
-        """Record and emit nothing until `resume`; the steps go on."""
+        """Suspend recording and emitting until `resume`; steps still count."""
         if current_session() is self:
             self._cycle.mute(True)
 
     def resume(self) -> None:
-        """Record again."""
+        """Resume after `pause`."""
         self._cycle.mute(False)
 
     @property
     def is_profiling(self) -> bool:
-        """Whether this step is recorded, and the session not paused."""
+        """Whether this step is recorded and the session is not paused."""
         return current_session() is self and self._cycle.recording
 
     @property
     def current_action(self) -> Action:
-        """What is done with this step."""
+        """The action of the schedule for this step."""
         return self._machine.action
 
     @property
     def step_num(self) -> int:
-        """The number of the step, counted from 0."""
+        """The number of the step, from 0."""
         return self._machine.step_number
 
     def __enter__(self) -> Self:
@@ -182,46 +188,63 @@ class Profile:
         self.stop()
 
     def __call__(self, function: F) -> F:
-        """Decorate a function: each call of it is a session, but for a call within one."""
-        return decorated(self, function)
+        """Decorate a function: each call is a session, unless a session is running."""
+        return decorate(self, function)
 
     @property
-    def joined(self) -> Joined:
-        """What was recorded last, as `bridge.load` gives it; raises `ReportError` if nothing was."""
-        return self._recorded.joined()
+    def report(self) -> Report:
+        """The last recording as a report, as `bridge.load` returns.
 
-    def by(self, view: str, **choices: Any) -> DataFrame:
-        """Return a table of what was recorded last, as `Joined.by` does."""
-        return self.joined.by(view, **choices)
+        Raises `ReportError` if there is none.
+        """
+        return self._recording.report()
+
+    def by(self, view: str, **options: Any) -> DataFrame:
+        """Return a table of the last recording, as `Report.by` does."""
+        return self.report.by(view, **options)
+
+    def _repr_html_(self) -> str:
+        """Return the last recording as notebooks show a report, or why there is none."""
+        from bridge.package import importers_are_ours
+
+        with importers_are_ours():
+            from bridge.render.notebook import line_as_html  # loads pandas only on demand
+            from importers.errors import NothingRecorded
+
+        try:
+            return self.report._repr_html_()
+        except NothingRecorded as reason:
+            return line_as_html(str(reason))
 
     def export_chrome_trace(self, path: str | Path) -> None:
-        """Write a timeline of what was recorded last: ``.json`` or ``.json.gz``; replaces the file."""
-        self._recorded.dump(path)
+        """Write the last recording as a timeline, ``.json`` or ``.json.gz``; replaces the file."""
+        self._recording.dump(path)
 
     def dump(self, path: str | Path | None = None, *, finished: bool = True) -> None:
-        """Write what was recorded last, by default to the session's own file, replacing it.
+        """Write the last recording, by default to the session's file; replaces the file.
 
-        A trace for ``.json`` and ``.json.gz``, a recording for ``.jsonl``. Unless ``finished`` is False,
-        the session ends. Raises ValueError without a file, `ReportError` if nothing was recorded.
+        Writes a trace for ``.json`` and ``.json.gz``, a recording for ``.jsonl``. Stops the session
+        unless ``finished`` is False. Raises ValueError without a file, `ReportError` if nothing was
+        recorded.
         """
         if finished:
             self.stop()
-        self._recorded.dump(path)
+        self._recording.dump(path)
 
     def add_metadata(self, key: str, value: Any) -> None:
-        """Say something of the run, for recording and trace; raises TypeError for what JSON cannot say."""
-        self._recorded.about({key: value})
+        """Add metadata to recording and trace; raises TypeError for values that are not JSON."""
+        self._recording.about({key: value})
 
     def clear(self) -> None:
-        """Forget what was recorded; what is open goes on."""
+        """Delete the recording; open ranges continue in the new one."""
         self._cycle.clear()
 
     def _ready(self) -> None:
         if self._options.on_trace_ready is not None:
             self._options.on_trace_ready(self)
 
-    def _stepped(self) -> None:
-        """Begin what a step has of its own; end the session if that was asked for meanwhile."""
+    def _begin_step(self) -> None:
+        """Open the range of a step; stop the session if that was requested between the steps."""
         if self._stopping:
             self.stop()
         elif self._machine.running:
@@ -236,12 +259,12 @@ class Profile:
             stack.close(step)
 
     def _abandon(self, end_cycle: Callable[[], None]) -> None:
-        """End without a word to the user: in a forked child, and where the beginning failed."""
+        """Stop without `on_trace_ready`: in a forked child, and if starting failed."""
         call_all(self._close_step, end_cycle, self._machine.abandon, self._ended)
 
     def _ended(self) -> None:
         self._stopping = False
-        if self._cycle.on:  # an interrupt came in the midst of a transition
+        if self._cycle.on:  # an interrupt came during a transition
             self._cycle.stop()
         self._cycle.mute(False)
         release_process(self)
@@ -255,7 +278,7 @@ def profile(function: F, /) -> F: ...
 def profile(
     *,
     schedule: Callable[[int], Any] | None = None,
-    on_trace_ready: Callable[[Profile], Any] | None = None,
+    on_trace_ready: Callable[[Session], Any] | None = None,
     level: int = 1,
     record_shapes: bool = False,
     profile_memory: bool = False,
@@ -267,82 +290,82 @@ def profile(
     dump_period: float | None = None,
     capture: str | None = "auto",
     metadata: dict[str, Any] | None = None,
-) -> Profile: ...
+) -> Session: ...
 
 
 def profile(function: Any = None, /, **options: Any) -> Any:
-    """Make a session; `@profile` above a function makes each call of it one.
+    """Return a session; `@profile` on a function makes each call a session.
 
-    ``schedule`` says which steps are recorded (by default all), ``on_trace_ready`` is called with the
-    session when a cycle of them is. ``level`` 0 records the program's own annotations, 1 PyTorch's ops as
-    well, where it is loaded, 2 garbage collections too. ``record_shapes`` and ``with_flops`` ask every op
-    for details, ``with_modules`` makes modules ranges, ``profile_memory`` samples memory at each step,
-    ``sample_rate`` at every so many ops as well.
-    ``path`` is the file (``.jsonl``, ``.json``, ``.json.gz``) that each cycle is written to; a ``.jsonl``
-    grows while the session runs, every ``dump_period`` seconds at the latest. ``acc_events`` puts all
-    cycles into one. ``capture`` is how a tool is told: see docs/sessions.md. Raises TypeError or
-    ValueError for what makes no sense.
+    ``schedule`` selects the recorded steps (default: all). ``on_trace_ready`` is called with the
+    session after each recorded cycle. ``level`` 0 records the program's own annotations, 1 also
+    PyTorch's ops if PyTorch is loaded, 2 also garbage collections. ``record_shapes`` and
+    ``with_flops`` record details of every op, ``with_modules`` records modules as ranges.
+    ``profile_memory`` samples memory at each step, ``sample_rate`` also at every so many ops.
+    ``path`` is the file (``.jsonl``, ``.json``, ``.json.gz``) for each cycle; a ``.jsonl`` file
+    grows while the session runs, at least every ``dump_period`` seconds. ``acc_events`` puts all
+    cycles into one recording. ``capture`` selects how the capture of a tool is controlled: see
+    docs/sessions.md. Raises TypeError or ValueError for invalid values.
     """
-    session = Profile(checked_options(options))
+    session = Session(checked_options(options))
     return session if function is None else session(function)
 
 
 def is_profiling() -> bool:
-    """Tell whether a session records now in this process."""
+    """Return whether a session is recording in this process."""
     session = current_session()
     return session is not None and session.is_profiling
 
 
-# -- Which session runs in this process
+# -- The running session of this process
 
 
-POOLS = "concurrent.futures.thread"  # cannot be imported any more when a process ends
+POOLS = "concurrent.futures.thread"  # imported early, because it cannot be imported at exit
 
-_runs: dict[int, list[Profile]] = {}  # by process: in a forked child also that of its parent
+_runs: dict[int, list[Session]] = {}  # by process id; in a forked child also that of its parent
 
 
 class SessionRunsError(RuntimeError):
-    """A session runs in this process already."""
+    """A session is already running in this process."""
 
 
-def claim_process(session: Profile) -> None:
-    """Have this session run; raises SessionRunsError while one does."""
-    mine = [session]
-    if _runs.setdefault(os.getpid(), mine) is not mine:
-        raise SessionRunsError("a session runs in this process already: stop it first")
+def claim_process(session: Session) -> None:
+    """Register the running session; raises SessionRunsError if there is one."""
+    sessions = [session]
+    if _runs.setdefault(os.getpid(), sessions) is not sessions:
+        raise SessionRunsError("a session is already running in this process; stop it first")
     _stop_at_exit()
 
 
-def release_process(session: Profile) -> None:
-    """Have it run no more."""
+def release_process(session: Session) -> None:
+    """Unregister the session."""
     for owner in [pid for pid, run in list(_runs.items()) if session in run]:
         _runs.pop(owner, None)
 
 
-def own_session() -> Profile | None:
+def own_session() -> Session | None:
     """Return the session that was started in this process."""
     return next(iter(_runs.get(os.getpid(), ())), None)
 
 
-def inherited_session() -> Profile | None:
+def inherited_session() -> Session | None:
     """Return the session that ran in the parent when this process was forked."""
     pid = os.getpid()
     return next((run[0] for owner, run in list(_runs.items()) if owner != pid), None)
 
 
-def current_session() -> Profile | None:
+def current_session() -> Session | None:
     """Return the session that this process records for, if any."""
     return own_session() or inherited_session()
 
 
 class _Exit:
-    """Whether a session that runs will be stopped when the process ends."""
+    """Whether `_stop` is registered to run at exit."""
 
     expected = False
 
 
 def _stop_at_exit() -> None:
-    # Once, and for good: what is registered and unregistered leaves a hole in a list each time.
+    # Registered once: each unregistering would leave a hole in a list.
     if not _Exit.expected:
         _Exit.expected = True
         import_module(POOLS)
@@ -352,6 +375,6 @@ def _stop_at_exit() -> None:
 def _stop() -> None:
     session = current_session()
     if session is not None:
-        # They refuse work by now; but a session that writes its trace waits for what it gives them.
+        # Thread pools refuse work at exit, but a session needs them to write its trace.
         setattr(import_module(POOLS), "_shutdown", False)  # noqa: B010 (no public name)
         session.stop()

@@ -1,7 +1,7 @@
-"""What a session records: one recording after the other, as tables, a trace, a file.
+"""Recordings of a session, one per cycle: as tables, as a trace, as a file.
 
-The invariant: a recording is read as everybody else's is, by the importers, and pandas is loaded only
-then; no process writes into another's file.
+A recording is read by the importers, and pandas is loaded only then. No process writes into the
+file of another process.
 """
 
 from __future__ import annotations
@@ -11,20 +11,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bridge.annotate.emitter import warn
 from bridge.annotate.recording.sink import ENDING, File, Memory, Sink
 from bridge.annotate.recording.writer import Writer
-from bridge.annotate.warning import warn
-from bridge.capture.session.options import TRACES, Options, checked_metadata, checked_path, numbered
+from bridge.capture.session.options import (
+    TRACES,
+    Options,
+    checked_metadata,
+    checked_path,
+    numbered_path,
+)
 
 if TYPE_CHECKING:
-    from bridge.report import Joined
+    from bridge.report import Report
 
-NAME = f"session{ENDING}"  # of what is in no file
+NAME = f"session{ENDING}"  # name of a recording that is not in a file
 NOTHING = "the session has recorded nothing yet: no step of its schedule, or no range in it"
 
 
-class Recorded:
-    """The recording of the cycle that runs, or else of the one that ran last."""
+class CycleRecording:
+    """The recording of the running cycle, or else of the last one."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -34,74 +40,81 @@ class Recorded:
         self._writer: Writer | None = None
 
     def next(self) -> Writer:
-        """Begin the recording of another cycle; if cycles accumulate go on with the one there is."""
+        """Start the recording of another cycle, or continue the last one if cycles accumulate."""
         if self._writer is not None and self._options.acc_events:
             return self._writer
         self._cycle += 1
-        return self._renewed()
+        return self._new_writer()
 
-    def anew(self) -> Writer | None:
-        """Forget what was recorded, and begin again if anything was."""
-        return None if self._writer is None else self._renewed()
+    def restart(self) -> Writer | None:
+        """Delete the recording, and start a new one if there was one."""
+        return None if self._writer is None else self._new_writer()
 
     def about(self, metadata: Mapping[str, Any]) -> None:
-        """Say something of the run, in all recordings from now on; raises TypeError."""
+        """Add metadata to all recordings from now on.
+
+        Raises TypeError for values that are not JSON.
+        """
         checked = checked_metadata(metadata)
         self._metadata |= checked
         if self._writer is not None:
             self._writer.about(checked)
 
     def flush(self) -> None:
-        """Write what is not written yet; of a forked child that has recorded nothing, no file."""
+        """Write pending events; a forked child without events writes no file."""
         if self._writer is not None and (self._writer.has_news or self._process == os.getpid()):
             self._writer.flush()
 
-    def joined(self) -> Joined:
-        """Return the tables; raises `ReportError` if nothing was recorded."""
-        from bridge.package import importers_are_ours  # pandas, when somebody asks
+    def report(self) -> Report:
+        """Return the recording as a report; raises `ReportError` if nothing was recorded."""
+        from bridge.package import importers_are_ours  # loads pandas only on demand
 
         with importers_are_ours():
             from bridge.report import join
             from importers.errors import NothingRecorded
-            from importers.recording import report
+            from importers.recording import read
 
             if self._writer is None:
                 raise NothingRecorded(NOTHING)
             lines = self._lines(self._writer)
             try:
-                return join(report.of_lines(_name(self._writer), lines))
+                return join(read.read_lines(_name(self._writer), lines))
             except NothingRecorded:
                 raise NothingRecorded(NOTHING) from None
 
     def dump(self, path: str | Path | None) -> None:
-        """Write it to a file, by default that of the cycle, in place of what is there.
+        """Write the recording to a file, by default that of the cycle; replaces the file.
 
-        Raises ValueError without a file, `ReportError` if nothing was recorded, `OutputError`.
+        Raises ValueError without a file, `ReportError` if nothing was recorded, `OutputError` if
+        the file cannot be written.
         """
         file = self._own_file() if path is None else checked_path(path)
         if file is None:
-            raise ValueError("dump: into which file? dump('session.json'), or profile(path=…)")
+            raise ValueError("dump: no file; use dump('session.json') or profile(path=…)")
         if file.name.endswith(TRACES):
-            self.joined().export_chrome_trace(file, force=True)
+            self.report().export_chrome_trace(file, force=True)
         else:
             self._copy(file)
 
     def save(self) -> None:
-        """Write the trace of a cycle that has ended, if one is wanted; what prevents it is a warning."""
+        """Write the trace of a cycle that has ended, if the session has a file for it.
+
+        Warns on failure.
+        """
         file = self._own_file()
         if file is None or file.name.endswith(ENDING):
-            return  # lines are there already
+            return  # the lines are already written
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             self.dump(file)
-        except Exception as problem:  # noqa: BLE001 - the program is not to fail for being recorded
+        except Exception as problem:  # noqa: BLE001 - recording must not make the program fail
             warn(f"{file}: {problem}")
 
     def _copy(self, file: Path) -> None:
-        from bridge.output import whole  # most sessions copy nothing
+        from bridge.output import whole  # needed only here
 
         if self._writer is None:
-            self.joined()  # says why not
+            self.report()  # raises with the reason
             return
         lines = self._lines(self._writer)
         sink = self._writer.sink
@@ -110,7 +123,7 @@ class Recorded:
                 draft.write_bytes(b"".join(lines))
 
     def _lines(self, writer: Writer) -> list[bytes]:
-        """Return all lines, after writing those that were not; raises `ReportError` if they are gone."""
+        """Return all lines after a flush; raises `ReportError` if the file cannot be read."""
         writer.flush()
         sink = writer.sink
         if isinstance(sink, Memory):
@@ -124,14 +137,14 @@ class Recorded:
             raise NotAReport(f"{path}: {error.strerror}") from error
 
     def _own_file(self) -> Path | None:
-        """Return the file of the cycle: those after the first, and those of forked children, have numbers."""
+        """Return the file of the cycle, numbered after the first cycle and in forked children."""
         numbers = [self._cycle + 1] if self._cycle > 0 else []
         if os.getpid() != self._process:
             numbers.append(os.getpid())
         path = self._options.path
-        return None if path is None else numbered(path, numbers)
+        return None if path is None else numbered_path(path, numbers)
 
-    def _renewed(self) -> Writer:
+    def _new_writer(self) -> Writer:
         if self._writer is not None and self._made_by == os.getpid():
             self._writer.close()
         self._writer, self._made_by = Writer(self._sink()), os.getpid()

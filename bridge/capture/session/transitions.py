@@ -1,9 +1,9 @@
-"""What is called when a step begins: the transitions of PyTorch's profiler.
+"""The state machine of a session: the transitions of PyTorch's profiler.
 
-One thing differs: where nothing follows a warm-up, PyTorch starts and stops; here that would be a
-capture of nothing, and is left out. The invariant: what is called depends on the action before and the one that comes, and on nothing
-else. All that a transition calls is called, even if something of it raises: the exception goes on
-once the machine stands in the new step with its new action (or is at its end).
+The calls of a transition depend only on the previous and the next action. All calls are made even
+if one raises; the exception propagates once the machine is in the new step with its new action (or
+at its end). There is one difference: if no recording follows a warm-up, PyTorch starts and stops;
+here that is omitted, because it would capture nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from typing import Any, Protocol
 
 from bridge.capture.session.schedule import Action, action_at, every_step
 
-# -- Calls of which each is made, whatever the others raise
-
 
 def call_all(*calls: Callable[[], object]) -> None:
-    """Call these in their order; what they raise goes on once all have been called."""
+    """Make all calls in order, even if some raise; then propagate the exception."""
     if calls:
         try:
             calls[0]()
@@ -27,13 +25,10 @@ def call_all(*calls: Callable[[], object]) -> None:
             call_all(*calls[1:])
 
 
-# -- What is called when a step begins: the transitions of PyTorch's profiler
-
-
 NONE, WARMUP, RECORD, SAVE = Action
 RECORDING = (RECORD, SAVE)
 
-# (the action before, the one that comes; None: the end) to what is called, in order.
+# (previous action, next action or None at the end): the calls, in order.
 CALLS: dict[tuple[Action, Action | None], tuple[str, ...]] = {
     (NONE, WARMUP): ("prepare",),
     **{(NONE, now): ("prepare", "start") for now in RECORDING},
@@ -50,25 +45,25 @@ INCORRECT = {(WARMUP, NONE), (RECORD, NONE), (RECORD, WARMUP)}
 
 
 class Phases(Protocol):
-    """What a session does; the machine decides when."""
+    """The calls that the machine makes."""
 
     def prepare(self) -> None:
-        """Get ready to record: a warm-up begins, or recording does without one."""
+        """Prepare to record: at the start of a warm-up, or of a recording without one."""
 
     def start(self) -> None:
-        """Begin to record."""
+        """Start recording."""
 
     def stop(self) -> None:
-        """Record no more."""
+        """Stop recording."""
 
     def ready(self) -> None:
-        """Give what was recorded to the user."""
+        """Deliver the recording to the user."""
 
 
 class Machine:
-    """The state of one session: the number of the step, and what is done with it.
+    """The state of a session: the number of the step and its action.
 
-    `begin` may follow `end`: the steps then count from 0 again.
+    `begin` may follow `end`; steps then count from 0 again.
     """
 
     def __init__(self, actions: Callable[[int], Any] | None, on: Phases) -> None:
@@ -77,45 +72,47 @@ class Machine:
         self.running = False
         self._actions = actions or every_step
         self._on = on
-        self.changing = False  # a transition is under way
+        self.changing = False  # a transition is in progress
 
     def begin(self) -> None:
-        """Begin with step 0. Raises RuntimeError while running, ValueError for a bad schedule."""
+        """Start with step 0. Raises RuntimeError if running, ValueError for an invalid schedule."""
         self.refuse_within("begin")
         if self.running:
-            raise RuntimeError("the session runs already: end it before it begins again")
+            raise RuntimeError("the session is already running; stop it before starting it again")
         action = action_at(0, self._actions)
         self.running, self.step_number = True, 0
         self._change(action)
 
     def step(self) -> None:
-        """Go on to the next step. Raises RuntimeError before `begin`, ValueError as it does.
+        """Proceed to the next step.
 
-        If the schedule raises, or gives nonsense, the machine stays in the step where it was.
+        Raises RuntimeError before `begin`, ValueError for an invalid schedule.
+
+        If the schedule raises or returns an invalid action, the machine stays in its step.
         """
         self.refuse_within("step")
         if not self.running:
-            raise RuntimeError("no session runs: begin one before the first step")
+            raise RuntimeError("no session is running; start one before the first step")
         action = action_at(self.step_number + 1, self._actions)
         self.step_number += 1
         self._change(action)
 
     def end(self) -> None:
-        """End the session: what is being recorded becomes ready. If none runs, do nothing."""
+        """End the session and deliver its recording. Does nothing if it is not running."""
         self.refuse_within("end")
         if self.running:
             self.running = False
             self._change(None)
 
     def refuse_within(self, call: str) -> None:
-        """Raise RuntimeError within a transition, which is called to its end before another begins."""
+        """Raise RuntimeError during a transition, because transitions cannot nest."""
         if self.changing:
             raise RuntimeError(
                 f"the session is between two steps: do not {call} it from a callback"
             )
 
     def abandon(self) -> None:
-        """End without a call of anything."""
+        """End without any calls."""
         self.running, self.action = False, NONE
 
     def _change(self, now: Action | None) -> None:
@@ -132,5 +129,6 @@ class Machine:
 
 def _warn(before: Action, now: Action) -> None:
     message = f"bridge: incorrect schedule: {now.name} follows {before.name}; nothing is saved"
-    # Of the program that called the session's step: _warn, call_all, _change, step and the session lie between.
+    # The program's call of the session's step: above _warn, call_all, _change, step and the
+    # session.
     warnings.warn(message, RuntimeWarning, stacklevel=6)

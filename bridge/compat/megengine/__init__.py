@@ -1,4 +1,4 @@
-"""MegEngine's profiler: `from bridge.compat.megengine import Profiler, profile, scope, is_profiling`."""
+"""MegEngine's profiler: `from bridge.compat.megengine import Profiler, profile, scope`."""
 
 from bridge.compat.megengine.profiler import (
     Profiler,

@@ -1,19 +1,295 @@
-"""MegEngine's profile_analyze on any report: ``python -m bridge.compat.megengine.profile_analyze REPORT -t 10``."""
+"""MegEngine's profile_analyze for any report that bridge reads.
+
+Usage: ``python -m bridge.compat.megengine.profile_analyze REPORT -t 10``.
+"""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+import pandas as pd
+from rich.box import ASCII
+from rich.console import Console
+from rich.table import Table
 
-from bridge.compat.megengine import listing
-from bridge.compat.megengine.operators import DEVICE, ENDS, HOST, HOW, Asked, operators
-from bridge.report import Joined, load
+from bridge.analyze.flops import RangeCosts
+from bridge.analyze.tables.range_metrics import first_slices
+from bridge.analyze.tables.ranges import by_call
+from bridge.knowledge.expressions import Expression
+from bridge.knowledge.suggestions import unknown_name
+from bridge.package import UserError
+from bridge.report import Report, load
 from importers.errors import ReportError
 
+# -- Operators: one per call or per type
+
+
+SIDES = DEVICE, HOST = ("device", "host")
+ENDS = END, KERNEL_WAIT = ("end", "kern")  # time of the work; how long it waited before
+AGGREGATES = ("max", "min", "sum", "mean")
+TIME = "time"
+COLUMNS = (
+    "time",
+    "type",
+    "name",
+    "computation",
+    "FLOPS",
+    "memory",
+    "bandwidth",
+    "in_shapes",
+    "out_shapes",
+)
+NONE = -1
 NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class OperatorRequest:
+    """The operators to list; times in ns. ``aggregate`` makes one row of all calls of a type."""
+
+    types: Sequence[str] = ()
+    name: str | None = None
+    dtype: str | None = None
+    end: str = END
+    aggregate: str | None = None
+    order: str = TIME
+    min_ns: int = 0
+    max_ns: int | None = None
+
+
+def operators(report: Report, side: str, request: OperatorRequest) -> pd.DataFrame:
+    """Return a row per requested operator, in the requested order.
+
+    Columns: ``time`` (ns), ``share`` of the time of all operators, ``cumulative`` time in this
+    order, type, name, count, computation and memory (-1 if unknown), FLOPS and bandwidth (per
+    second, NaN if undefined), in_shapes, out_shapes. Raises ValueError for an invalid order or
+    expression.
+    """
+    calls = by_call(report.attributed)
+    costs, firsts = _costs(report), first_slices(report.attributed)
+    time = {
+        DEVICE: "queue_ns" if request.end == KERNEL_WAIT else "gpu_self_ns",
+        HOST: "cpu_self_ns",
+    }[side]
+    table = pd.DataFrame(
+        {
+            "time": calls[time],
+            "type": calls["op"],
+            "name": calls["path"],
+            "dtype": calls["dtype"],
+            "computation": costs.flops[firsts],
+            "memory": costs.bytes[firsts],
+            "in_shapes": calls["shape"],
+            "out_shapes": calls["output_shape"],
+            "count": 1,
+        }
+    )
+    total = int(table["time"].sum())
+    if side == DEVICE:
+        table = table[(calls["gpu_self_ns"] > 0).to_numpy()]
+    table = _select(table, request)
+    table = (
+        _with_speeds(table) if request.aggregate is None else _aggregate(table, request.aggregate)
+    )
+    table = _sort(_within_times(table, request), request.order)
+    return table.assign(share=table["time"] / max(total, 1), cumulative=table["time"].cumsum())
+
+
+def _costs(report: Report) -> RangeCosts:
+    """Return the costs by MegEngine's formulas, unless the calls recorded them."""
+    return RangeCosts.of(report.attributed, "megengine", use_recorded=True)
+
+
+def _select(table: pd.DataFrame, request: OperatorRequest) -> pd.DataFrame:
+    if request.types:
+        table = table[table["type"].isin(request.types)]
+    if request.name is not None:
+        match = Expression(request.name, "the name").match
+        table = table[table["name"].map(lambda name: match(name) is not None).astype(bool)]
+    if request.dtype is not None:
+        has_dtype = (
+            table["dtype"].map(lambda types: request.dtype in types.split(", ")).astype(bool)
+        )
+        table = table[has_dtype]
+    return table
+
+
+def _within_times(table: pd.DataFrame, request: OperatorRequest) -> pd.DataFrame:
+    max_ns = np.inf if request.max_ns is None else request.max_ns
+    return table[(table["time"] >= request.min_ns) & (table["time"] <= max_ns)]
+
+
+def _aggregate(table: pd.DataFrame, aggregate: str) -> pd.DataFrame:
+    """Return one row per type; costs and speeds are of the calls with known costs."""
+    groups = table.groupby("type", sort=False)
+    rows = groups.agg(time=("time", aggregate), count=("count", "sum")).reset_index()
+    for cost, speed in SPEEDS.items():
+        known = table[table[cost] != NONE].groupby("type", sort=False)
+        rows[cost] = rows["type"].map(known[cost].agg(aggregate)).fillna(NONE)
+        # Only the time of these calls: that of the others would make the speed too low.
+        rows[speed] = (
+            rows["type"].map(known[cost].sum() / known["time"].sum().replace(0, np.nan)) * NS
+        )
+    return rows.assign(name="", in_shapes="", out_shapes="")
+
+
+SPEEDS = {"computation": "FLOPS", "memory": "bandwidth"}
+
+
+def _with_speeds(table: pd.DataFrame) -> pd.DataFrame:
+    speeds = {
+        speed: np.where(
+            table[cost] == NONE, np.nan, table[cost] / table["time"].replace(0, np.nan) * NS
+        )
+        for cost, speed in SPEEDS.items()
+    }
+    return table.assign(**speeds)
+
+
+def _sort(table: pd.DataFrame, order: str) -> pd.DataFrame:
+    """Sort by a column, ascending with +; rows without a value come last."""
+    column, ascending = order.removeprefix("+"), order.startswith("+")
+    if column not in (*COLUMNS, "count"):
+        raise ValueError(unknown_name("column", column, (*COLUMNS, "count"), "--help"))
+    key = table[column]
+    missing = (key == NONE) if column in SPEEDS else key.isna()
+    keyed = table.assign(_missing=missing).sort_values(
+        ["_missing", column, "name"], ascending=[True, ascending, True], kind="stable"
+    )
+    return keyed.drop(columns="_missing").reset_index(drop=True)
+
+
+# -- Texts: a table, wiki markup, or plain lines
+
+
+MAX_BAR = 15  # characters
+TEXT_COLUMNS = ("operator info", "in_shapes", "out_shapes")  # columns whose lines may be wrapped
+MIN_TEXT_WIDTH, BOX_WIDTH = 12, 3  # of these columns; of the box per column
+FLOP_UNITS, BYTE_UNITS = (
+    (1000, ("", "K", "M", "G", "T", "P")),
+    (1024, ("byte", "KiB", "MiB", "GiB", "TiB", "PiB")),
+)
+
+
+def text_table(operators: pd.DataFrame, side: str, width: int) -> str:
+    """Return the operators as a table; the figures of a cell are in lines.
+
+    Names and shapes share the width that the figures leave. If that is below `MIN_TEXT_WIDTH` for
+    one of them, the table is wider than ``width``.
+    """
+    headings, rows = _headings(side), _rows(operators)
+    widths = _widths(headings, rows, width)
+    grid = Table(box=ASCII, show_lines=True)
+    for heading in headings:
+        grid.add_column(heading, width=widths[heading], overflow="fold")
+    for row in rows:
+        grid.add_row(*row)
+    width = sum(widths.values()) + BOX_WIDTH * len(headings) + 1
+    console = Console(width=width, color_system=None, markup=False, emoji=False, highlight=False)
+    with console.capture() as captured:
+        console.print(grid)
+    return captured.get()
+
+
+def _widths(headings: list[str], rows: list[list[str]], width: int) -> dict[str, int]:
+    """Return the width of each column: figures in full, texts as far as there is room."""
+    cells = zip(*(map(str.splitlines, row) for row in rows), strict=True)
+    lines = dict(zip(headings, cells, strict=False))
+    widths = {
+        heading: max(map(len, [heading, *chain(*lines.get(heading, ()))])) for heading in headings
+    }
+    left = (
+        width
+        - 1
+        - sum(widths[h] for h in headings if h not in TEXT_COLUMNS)
+        - BOX_WIDTH * len(headings)
+    )
+    for i, name in enumerate(sorted(TEXT_COLUMNS, key=widths.__getitem__)):
+        widths[name] = min(widths[name], max(MIN_TEXT_WIDTH, left // (len(TEXT_COLUMNS) - i)))
+        left -= widths[name]
+    return widths
+
+
+def wiki_markup(operators: pd.DataFrame, side: str) -> str:
+    """Return the operators as Confluence markup, with bars for time and speeds."""
+    headings = [*_headings(side), "time bar", "MFLOPS-bar", "bandwidth bar"]
+    bars = zip(*(_bars(operators[c]) for c in ("time", "FLOPS", "bandwidth")), strict=True)
+    lines = [f"||{'||'.join(headings)}||"]
+    for row, ends in zip(_rows(operators), bars, strict=True):
+        lines.append(f"|{'|'.join(_escape(cell) for cell in (*row, *ends))}|")
+    return "\n".join(lines) + "\n"
+
+
+def plain_lines(operators: pd.DataFrame) -> str:
+    """Return the operators without times, a line each, to be compared with diff."""
+    columns = (operators[c].astype(str) for c in ("type", "name", "in_shapes", "out_shapes"))
+    lines = ("\t".join(row).rstrip() for row in zip(*columns, strict=True))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def format_seconds(ns: float) -> str:
+    """Return a time in seconds, as profile_analyze writes it."""
+    return f"{ns / NS:.3g}" if ns < NS else f"{ns / NS:.3f}"
+
+
+def format_amount(value: float, unit: tuple[int, tuple[str, ...]], suffix: str = "") -> str:
+    """Return FLOPs or bytes with a prefix, '-' if unknown."""
+    if value != value or value == NONE:  # noqa: PLR0124 - NaN
+        return "-"
+    base, prefixes = unit
+    place = 0
+    while value >= base and place + 1 < len(prefixes):
+        value, place = value / base, place + 1
+    return f"{value:.2f}{prefixes[place]}{suffix}"
+
+
+def _headings(side: str) -> list[str]:
+    return [
+        f"{side} self time", "cumulative", "operator info", "computation", "FLOPS", "memory",
+        "bandwidth", "in_shapes", "out_shapes",
+    ]  # fmt: skip
+
+
+def _rows(operators: pd.DataFrame) -> list[list[str]]:
+    return [
+        [
+            f"#{place}\n{format_seconds(row['time'])}\n{100 * row['share']:.1f}%",
+            format_seconds(row["cumulative"]),
+            f"{row['type']}\n{row['name'] or row['count']}",
+            format_amount(row["computation"], FLOP_UNITS, "FLO"),
+            format_amount(row["FLOPS"], FLOP_UNITS, "FLOPS"),
+            format_amount(row["memory"], BYTE_UNITS),
+            format_amount(row["bandwidth"], BYTE_UNITS, "/s"),
+            row["in_shapes"] or "-",
+            row["out_shapes"] or "-",
+        ]
+        for place, row in enumerate(operators.to_dict("records"))
+    ]
+
+
+def _bars(column: pd.Series) -> list[str]:
+    maximum = column.max()
+    return [
+        "" if not value > 0 else "#" * max(1, round(MAX_BAR * value / maximum))
+        for value in column.tolist()
+    ]
+
+
+def _escape(cell: str) -> str:
+    """Return a cell on one line, with the markup's own characters escaped."""
+    return cell.replace("\n", " ").replace("|", "\\|") or " "
+
+
+# -- The command
+
+
 PARTS = ("summary", "device", "host")
 
 
@@ -25,7 +301,7 @@ PARTS = ("summary", "device", "host")
     type=click.IntRange(min=0),
     default=3,
     show_default=True,
-    help="How many operators.",
+    help="Number of operators.",
 )
 @click.option(
     "--type", "types", multiple=True, help="Only operators of this type. May be repeated."
@@ -34,9 +310,13 @@ PARTS = ("summary", "device", "host")
     "--aggregate-by", type=click.Choice(["type"]), help="One row for all operators of a type."
 )
 @click.option(
-    "--aggregate", "how", type=click.Choice(HOW), help="How they make one: needs --aggregate-by."
+    "--aggregate",
+    type=click.Choice(AGGREGATES),
+    help="How their values become one; needs --aggregate-by.",
 )
-@click.option("--opr-name", "name", metavar="REGEX", help="Only operators whose name begins so.")
+@click.option(
+    "--opr-name", "name", metavar="REGEX", help="Only operators whose name begins with a match."
+)
 @click.option("--input-dtype", "dtype", help="Only operators with an input of this type.")
 @click.option(
     "--top-end-key",
@@ -44,7 +324,7 @@ PARTS = ("summary", "device", "host")
     type=click.Choice(ENDS),
     default="end",
     show_default=True,
-    help="end: time of the work; kern: how long it waited.",
+    help="end: time of the work; kern: time before it began.",
 )
 @click.option(
     "--order-by",
@@ -54,33 +334,33 @@ PARTS = ("summary", "device", "host")
     metavar="[+]COLUMN",
     help="+ for smallest first.",
 )
-@click.option("--copy-time", is_flag=True, help="Say how long copies took.")
+@click.option("--copy-time", is_flag=True, help="Print the time of copies.")
 @click.option("--min-time", type=click.FloatRange(min=0), default=0.0, help="In seconds.")
 @click.option("--max-time", type=click.FloatRange(min=0), help="In seconds.")
-@click.option("--show-host", is_flag=True, help="The host's operators too.")
+@click.option("--show-host", is_flag=True, help="Also list the operators of the host.")
 @click.option(
-    "--dump-only-opr", is_flag=True, help="Operators alone, a line each, to compare with diff."
+    "--dump-only-opr", is_flag=True, help="Only the operators, a line each, to compare with diff."
 )
 @click.option(
     "--confluence", "--wiki", "wiki", is_flag=True, help="Confluence's markup, with bars."
 )
 @click.option("--print-only", type=click.Choice(PARTS), help="Only this part.")
-def main(dump: Path, **asked: Any) -> None:
-    """List the operators of DUMP (a report that bridge reads) that take longest, as MegEngine's profile_analyze does."""
+def main(dump: Path, **request: Any) -> None:
+    """List the operators of DUMP (any report that bridge reads) that take longest."""
     try:
-        click.echo(analyze(load(dump), **asked), nl=False)
-    except ReportError as error:
+        click.echo(analyze(load(dump), **request), nl=False)
+    except (ReportError, UserError) as error:
         raise click.ClickException(str(error)) from error
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
 
 def analyze(  # noqa: PLR0913 - one parameter per option
-    joined: Joined,
+    report: Report,
     *,
     top: int = 3,
     aggregate_by: str | None = None,
-    how: str | None = None,
+    aggregate: str | None = None,
     min_time: float = 0.0,
     max_time: float | None = None,
     copy_time: bool = False,
@@ -90,38 +370,43 @@ def analyze(  # noqa: PLR0913 - one parameter per option
     print_only: str | None = None,
     **filters: Any,
 ) -> str:
-    """Return what `main` prints; times in seconds. Raises ValueError, in a line for the user, for a wrong request."""
-    if bool(aggregate_by) != bool(how):
+    """Return the output of `main`; times in seconds.
+
+    Raises ValueError with a message for the user for an invalid request.
+    """
+    if bool(aggregate_by) != bool(aggregate):
         raise ValueError("--aggregate-by type and --aggregate go together")
-    most = None if max_time is None else round(max_time * NS)
-    asked = Asked(how=how, least_ns=round(min_time * NS), most_ns=most, **filters)
+    max_ns = None if max_time is None else round(max_time * NS)
+    request = OperatorRequest(
+        aggregate=aggregate, min_ns=round(min_time * NS), max_ns=max_ns, **filters
+    )
     sides = (DEVICE, HOST) if show_host or print_only == HOST else (DEVICE,)
-    found = {side: operators(joined, side, asked).head(top) for side in sides}
+    result = {side: operators(report, side, request).head(top) for side in sides}
     if dump_only_opr:
-        return "".join(listing.plain(table) for table in found.values())
-    parts = {"summary": _summary(joined, copy_time=copy_time)}
-    for side, table in found.items():
+        return "".join(plain_lines(table) for table in result.values())
+    parts = {"summary": _summary(report, copy_time=copy_time)}
+    for side, table in result.items():
         parts[side] = (
-            listing.wiki(table, side)
+            wiki_markup(table, side)
             if wiki
-            else listing.table(table, side, shutil.get_terminal_size().columns)
+            else text_table(table, side, shutil.get_terminal_size().columns)
         )
     return "\n".join(text for part, text in parts.items() if print_only in (None, part))
 
 
-def _summary(joined: Joined, *, copy_time: bool) -> str:
-    """Sum up all operators, whatever is listed of them."""
-    ops, gpus = joined.by("op", columns="gpu_self,cpu_self"), joined.by("device")
+def _summary(report: Report, *, copy_time: bool) -> str:
+    """Return the totals of all operators."""
+    ops, gpus = report.by("op", columns="gpu_self,cpu_self"), report.by("device")
     lines = [
-        f"total device time: {listing.seconds(ops['gpu_self_ns'].sum())}",
-        f"total host time: {listing.seconds(ops['cpu_self_ns'].sum())}",
-        f"device busy: {listing.seconds(gpus['busy_ns'].sum())}",
+        f"total device time: {format_seconds(ops['gpu_self_ns'].sum())}",
+        f"total host time: {format_seconds(ops['cpu_self_ns'].sum())}",
+        f"device busy: {format_seconds(gpus['busy_ns'].sum())}",
     ]
     if copy_time:
-        copies = joined.by("memcpy")
+        copies = report.by("memcpy")
         total, count = copies["total_ns"].sum(), copies["count"].sum()
         lines.append(
-            f"copy time: tot={listing.seconds(total)} avg={listing.seconds(total / max(count, 1))}"
+            f"copy time: tot={format_seconds(total)} avg={format_seconds(total / max(count, 1))}"
         )
     return "".join(f"{line}\n" for line in lines)
 

@@ -1,4 +1,4 @@
-"""MXNet's profiler: `from bridge.compat.mxnet import profiler`, then `profiler.set_state("run")`."""
+"""MXNet's profiler: `from bridge.compat.mxnet import profiler`; see `profiler.set_state`."""
 
 from bridge.compat.mxnet import profiler
 from bridge.compat.mxnet.profiler import MXNetError

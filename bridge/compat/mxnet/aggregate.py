@@ -1,6 +1,6 @@
-"""The aggregates of MXNet's `dumps`: per domain and name how often, how long, how much.
+"""The aggregates of MXNet's `dumps`: count, time and values by domain and name.
 
-The invariant: a call that has not ended is not counted; a counter is counted by its samples, each once.
+Calls that have not ended are not counted; each sample of a counter is counted once.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from bridge.compat.calls import Call, Happened, finite, spent
+from bridge.compat.calls import Call, RecordedEvents, call_times, is_finite
+from bridge.knowledge.suggestions import unknown_name
 
-MEMORY = "memory"  # the domain that a session samples memory in
+MEMORY = "memory"  # the domain of samples of memory
 OPERATORS = "operator"
 MS, KB = 1_000_000, 1000
-TIME, USE, COUNTED = "Time", "Memory", "Counter"
-SORTED_BY = ("total", "avg", "min", "max", "count")
+TIME, MEMORY_USE, COUNTER = "Time", "Memory", "Counter"
+SORT_KEYS = ("total", "avg", "min", "max", "count")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A name of a block; of counters `total` is the last sample."""
+    """A name in a block; `total` of a counter is its last sample."""
 
     name: str
     count: int
@@ -33,75 +34,81 @@ class Row:
 
 Blocks = dict[str, list[Row]]  # by domain
 
-HEADS = {
+HEADINGS = {
     TIME: ("Time (ms)", "Min Time (ms)", "Max Time (ms)", "Avg Time (ms)"),
-    USE: ("Min Use (kB)", "Max Use (kB)", "Avg Use (kB)"),
-    COUNTED: ("Last Value", "Min Value", "Max Value", "Avg Value"),
+    MEMORY_USE: ("Min Use (kB)", "Max Use (kB)", "Avg Use (kB)"),
+    COUNTER: ("Last Value", "Min Value", "Max Value", "Avg Value"),
 }
 
 
-def blocks(recorded: Happened, since: int = 0) -> dict[str, Blocks]:
-    """Return all rows by kind and domain; what ended before ``since``, in ns, is left out."""
+def blocks(recorded: RecordedEvents, since: int = 0) -> dict[str, Blocks]:
+    """Return the rows by kind and domain of what ended at or after ``since``, in ns."""
     by_domain: dict[str, list[Call]] = {}
     for call in recorded.calls:
         if call.end >= since:
             by_domain.setdefault(domain_of(call), []).append(call)
     times = {domain: _rows(_times(calls)) for domain, calls in by_domain.items()}
     memory: dict[str, dict[str, list[float]]] = {}
-    counted: dict[str, dict[str, list[float]]] = {}
-    for one in recorded.instants:
-        if one.value is not None and finite(one.value) and one.time >= since:
-            of = (one.value / KB, memory) if one.domain == MEMORY else (one.value, counted)
-            of[1].setdefault(one.domain, {}).setdefault(one.name, []).append(of[0])
+    counters: dict[str, dict[str, list[float]]] = {}
+    for instant in recorded.instants:
+        if instant.value is not None and is_finite(instant.value) and instant.time >= since:
+            sample = (
+                (instant.value / KB, memory)
+                if instant.domain == MEMORY
+                else (instant.value, counters)
+            )
+            sample[1].setdefault(instant.domain, {}).setdefault(instant.name, []).append(sample[0])
     return {
         TIME: {domain: rows for domain, rows in times.items() if rows},
-        USE: {"Device Storage": _samples(memory[MEMORY])} if memory else {},
-        COUNTED: {domain: _samples(values) for domain, values in counted.items()},
+        MEMORY_USE: {"Device Storage": _samples(memory[MEMORY])} if memory else {},
+        COUNTER: {domain: _samples(values) for domain, values in counters.items()},
     }
 
 
 def domain_of(call: Call) -> str:
-    """Return the domain of a call; what has none is told by its category, and else an operator."""
+    """Return the domain of a call, else its category, else `OPERATORS`."""
     return call.domain or call.category or OPERATORS
 
 
-def ordered(
+def sorted_blocks(
     kinds: Mapping[str, Blocks], sort_by: str, ascending: bool
 ) -> Iterable[tuple[str, str, list[Row]]]:
-    """Give kind, domain and sorted rows; raises ValueError for what cannot be sorted by."""
-    if sort_by not in SORTED_BY:
-        raise ValueError(f"dumps: no sort_by {sort_by!r}: one of {', '.join(SORTED_BY)}")
-    key: Callable[[Row], float] = lambda row: getattr(row, sort_by)  # noqa: E731 (one of two functions)
-    for kind, found in kinds.items():
-        for domain, rows in found.items():
+    """Yield kind, domain and sorted rows; raises ValueError for an unknown key."""
+    if sort_by not in SORT_KEYS:
+        raise ValueError(f"dumps: {unknown_name('sort_by', sort_by, SORT_KEYS)}")
+    key: Callable[[Row], float] = lambda row: getattr(row, sort_by)  # noqa: E731 - typed
+    for kind, values in kinds.items():
+        for domain, rows in values.items():
             yield kind, domain, sorted(rows, key=key, reverse=not ascending)
 
 
 def table(kinds: Mapping[str, Blocks], sort_by: str, ascending: bool) -> str:
-    """Write a block for each domain."""
+    """Return a text table per domain."""
     lines = ["", "Profile Statistics:", "\tNote the difference in units for different entries."]
-    for kind, domain, rows in ordered(kinds, sort_by, ascending):
+    for kind, domain, rows in sorted_blocks(kinds, sort_by, ascending):
         width = max(28, *(len(row.name) for row in rows))
-        heads = ("Name", "Total Count", *HEADS[kind])
+        headings = ("Name", "Total Count", *HEADINGS[kind])
         lines += [
             domain,
             "=" * 17,
-            _line(heads, width),
-            _line(["-" * len(h) for h in heads], width),
+            _line(headings, width),
+            _line(["-" * len(heading) for heading in headings], width),
         ]
         for row in rows:
-            total = () if kind == USE else (row.total,)
+            total = () if kind == MEMORY_USE else (row.total,)
             values = (*total, row.min, row.max, row.avg)
-            lines.append(_line([row.name, str(row.count), *(f"{v:.4f}" for v in values)], width))
+            lines.append(
+                _line([row.name, str(row.count), *(f"{value:.4f}" for value in values)], width)
+            )
         lines.append("")
     return "\n".join(lines) + "\n"
 
 
 def as_json(kinds: Mapping[str, Blocks], sort_by: str, ascending: bool) -> str:
-    """Write the same as JSON; counters other than memory's are there if there are any."""
-    found: dict[str, dict[str, dict[str, dict[str, float]]]] = {TIME: {}, USE: {}}
-    for kind, domain, rows in ordered(kinds, sort_by, ascending):
-        of_domain = {
+    """Return the rows as JSON; other counters than memory are included if there are any."""
+    result: dict[str, dict[str, dict[str, dict[str, float]]]] = {TIME: {}, MEMORY_USE: {}}
+    for kind, domain, rows in sorted_blocks(kinds, sort_by, ascending):
+        values = {
             row.name: {
                 "Count": row.count,
                 "Total": row.total,
@@ -111,8 +118,8 @@ def as_json(kinds: Mapping[str, Blocks], sort_by: str, ascending: bool) -> str:
             }
             for row in rows
         }
-        found.setdefault(kind, {})[domain] = of_domain
-    return json.dumps({**found, "Unit": {"Time": "ms", "Memory": "kB"}}, indent=4)
+        result.setdefault(kind, {})[domain] = values
+    return json.dumps({**result, "Unit": {"Time": "ms", "Memory": "kB"}}, indent=4)
 
 
 def _line(cells: Iterable[str], width: int) -> str:
@@ -121,10 +128,10 @@ def _line(cells: Iterable[str], width: int) -> str:
 
 
 def _times(calls: Iterable[Call]) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
-    for name, ns in spent(calls):
-        found.setdefault(name, []).append(ns / MS)
-    return found
+    result: dict[str, list[float]] = {}
+    for name, ns in call_times(calls):
+        result.setdefault(name, []).append(ns / MS)
+    return result
 
 
 def _rows(times: Mapping[str, list[float]]) -> list[Row]:

@@ -1,7 +1,7 @@
-"""The calls of MXNet's profiler: one for the process, configured, run, stopped, dumped.
+"""MXNet's profiler: one per process, with configuration, states, objects and dumps.
 
-The invariant: what is recorded accumulates from `set_state("run")` to `set_state("run")` until a dump that
-finishes; then all begins anew, and may be configured again.
+Events accumulate over all runs until a dump that finishes; then recording begins anew, and the
+profiler may be configured again.
 """
 
 from __future__ import annotations
@@ -10,85 +10,226 @@ import atexit
 import os
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from time import monotonic_ns
-from typing import Any
+from typing import Any, Self
 
+from bridge import annotate
+from bridge.annotate import nvtx_op
+from bridge.annotate.instant import TimedRange
 from bridge.annotate.memory import scopes
-from bridge.capture.session.profile import Profile, profile
+from bridge.annotate.memory.scopes import UNNAMED
+from bridge.capture.session.profile import Session, profile
 from bridge.compat.calls import (
-    Happened,
     Instant,
-    begun_and_ended,
-    finite,
-    happened,
-    laned,
-    together,
+    RecordedEvents,
+    assign_lanes,
+    begin_end_events,
+    is_finite,
+    merge_recorded,
+    recorded_events,
     write_json,
 )
 from bridge.compat.mxnet.aggregate import WRITERS, blocks, domain_of
-from bridge.compat.mxnet.objects import SCOPES, Counter, Domain, Event, Frame, Marker, Task, scope
+from bridge.knowledge.suggestions import unknown_name
 
-# -- The timeline that MXNet's profiler writes: a viewer's process for the operators and one for each domain
+# -- Objects for annotations: domains, tasks, frames, events, counters, markers
+
+
+EVENT = "event"
+SCOPES = ("global", "process", "thread", "task", "marker")
+
+
+class Domain:
+    """A named group of tasks, frames, counters and markers."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.annotations = annotate.Domain(name)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def new_task(self, name: str) -> Task:
+        """Return a task of this domain."""
+        return Task(self, name)
+
+    def new_frame(self, name: str) -> Frame:
+        """Return a frame of this domain."""
+        return Frame(self, name)
+
+    def new_counter(self, name: str, value: float | None = None) -> Counter:
+        """Return a counter of this domain; a value is its first sample."""
+        return Counter(self, name, value)
+
+    def new_marker(self, name: str) -> Marker:
+        """Return a marker of this domain."""
+        return Marker(self, name)
+
+
+class _Range:
+    def __init__(self, name: str, timed: TimedRange) -> None:
+        self.name = name
+        self._timed = timed
+
+    def start(self) -> None:
+        """Begin the range."""
+        self._timed.start()
+
+    def stop(self) -> None:
+        """End the range."""
+        self._timed.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.stop()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Task(_Range):
+    """A range of work on any threads."""
+
+    def __init__(self, domain: Domain, name: str) -> None:
+        super().__init__(name, domain.annotations.task(name))
+
+
+class Frame(_Range):
+    """A range of repeated work."""
+
+    def __init__(self, domain: Domain, name: str) -> None:
+        super().__init__(name, domain.annotations.frame(name))
+
+
+class Event(_Range):
+    """A range of the thread that starts it, without a domain."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, TimedRange(nvtx_op(name, category=EVENT)))
+
+
+class Counter:
+    """A value over time."""
+
+    def __init__(self, domain: Domain, name: str, value: float | None = None) -> None:
+        self.name = name
+        self._counter = domain.annotations.counter(name, value)
+
+    def set_value(self, value: float) -> None:
+        """Set the value."""
+        self._counter.set(value)
+
+    def increment(self, delta: float = 1) -> None:
+        """Add to the value."""
+        self._counter.add(delta)
+
+    def decrement(self, delta: float = 1) -> None:
+        """Subtract from the value, which may become negative."""
+        self._counter.add(-delta)
+
+    def __iadd__(self, delta: float) -> Self:
+        self.increment(delta)
+        return self
+
+    def __isub__(self, delta: float) -> Self:
+        self.decrement(delta)
+        return self
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Marker:
+    """Records an instant at each call of `mark`."""
+
+    def __init__(self, domain: Domain, name: str) -> None:
+        self.name = name
+        self._marker: Any = domain.annotations.marker(name)
+
+    def mark(self, scope: str = "process") -> None:
+        """Record an instant for one of `SCOPES`; raises ValueError for another scope."""
+        if scope not in SCOPES:
+            raise ValueError(f"mark: {unknown_name('scope', scope, SCOPES)}")
+        self._marker.mark(scope)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def scope(name: str = UNNAMED, append_mode: bool = True) -> AbstractContextManager[str]:
+    """Surround a block with a memory scope; its name is appended to the outer one by default."""
+    return scopes.scope(name, append_mode)
+
+
+# -- The timeline: a process for the operators, and one per domain
 
 
 OPERATORS, HOST = "operator", "cpu/0"
-DOMAINS = 1000  # the numbers of their processes begin here, beyond those of devices
-LANES = 1 << 24  # beyond the numbers of threads
-VIEWERS = dict(zip(SCOPES, "gptpp", strict=True))  # how far a viewer draws a mark
+FIRST_DOMAIN_PID = 1000  # above the numbers of devices
+LANES = 1 << 24  # above the numbers of threads
+MARK_SCOPES = dict(zip(SCOPES, "gptpp", strict=True))  # of Chrome's trace format
 TraceEvent = dict[str, Any]
 
 
 class Processes:
-    """Numbers the processes of a viewer: the host's operators first, then each domain as it comes."""
+    """Numbers the processes of a trace: the operators of the host first, then the domains."""
 
     def __init__(self) -> None:
         self.numbers = {OPERATORS: 0}
 
     def of(self, domain: str) -> int:
         """Return the number of a domain."""
-        return self.numbers.setdefault(domain, DOMAINS + len(self.numbers))
+        return self.numbers.setdefault(domain, FIRST_DOMAIN_PID + len(self.numbers))
 
     def names(self) -> Iterator[TraceEvent]:
-        """Give the events that name them."""
+        """Yield the events that name the processes."""
         for domain, pid in self.numbers.items():
             args = {"name": HOST if domain == OPERATORS else domain}
             yield {"name": "process_name", "ph": "M", "pid": pid, "args": args}
 
 
-def trace(recorded: Happened) -> dict[str, Any]:
-    """Return what was recorded; ts in µs from the first event."""
+def trace(recorded: RecordedEvents) -> dict[str, Any]:
+    """Return the events as a trace; ts in µs from the first event."""
     processes = Processes()
     events = [
         *_ranges(recorded, processes),
         *_phases(recorded, processes),
-        *(_instant(one, processes, recorded.first) for one in recorded.instants if _sayable(one)),
+        *(
+            _instant(instant, processes, recorded.first)
+            for instant in recorded.instants
+            if _is_representable(instant)
+        ),
     ]
     events.sort(key=lambda event: event["ts"])
     return {"traceEvents": [*processes.names(), *events], "displayTimeUnit": "ms"}
 
 
-def _ranges(recorded: Happened, processes: Processes) -> Iterator[TraceEvent]:
+def _ranges(recorded: RecordedEvents, processes: Processes) -> Iterator[TraceEvent]:
     ranges = (call for call in recorded.calls if not call.phase)
-    tracks = laned(ranges, lambda call: (domain_of(call), call.thread))
+    tracks = assign_lanes(ranges, lambda call: (domain_of(call), call.thread))
     for ((domain, thread), lane), calls in tracks.items():
         place = {"pid": processes.of(domain), "tid": thread + lane * LANES, "cat": domain}
-        for phase, call, time in begun_and_ended(calls):
+        for phase, call, time in begin_end_events(calls):
             yield {"name": call.name, "ph": phase, **place, "ts": (time - recorded.first) / 1000}
 
 
-def _phases(recorded: Happened, processes: Processes) -> Iterator[TraceEvent]:
+def _phases(recorded: RecordedEvents, processes: Processes) -> Iterator[TraceEvent]:
     phases = [call for call in recorded.calls if call.phase]
     for number, call in enumerate(phases):
-        own = {"name": call.name, "id": number, "cat": domain_of(call), "tid": call.thread}
-        own["pid"] = processes.of(domain_of(call))
-        yield {**own, "ph": "b", "ts": (call.start - recorded.first) / 1000}
-        yield {**own, "ph": "e", "ts": (call.end - recorded.first) / 1000}
+        common = {"name": call.name, "id": number, "cat": domain_of(call), "tid": call.thread}
+        common["pid"] = processes.of(domain_of(call))
+        yield {**common, "ph": "b", "ts": (call.start - recorded.first) / 1000}
+        yield {**common, "ph": "e", "ts": (call.end - recorded.first) / 1000}
 
 
-def _sayable(instant: Instant) -> bool:
-    return instant.value is None or finite(instant.value)
+def _is_representable(instant: Instant) -> bool:
+    return instant.value is None or is_finite(instant.value)
 
 
 def _instant(instant: Instant, processes: Processes, zero: int) -> TraceEvent:
@@ -96,26 +237,23 @@ def _instant(instant: Instant, processes: Processes, zero: int) -> TraceEvent:
     event: TraceEvent = {"name": instant.name, "cat": domain, "pid": processes.of(domain)}
     event |= {"tid": instant.thread, "ts": (instant.time - zero) / 1000}
     if instant.value is None:
-        return event | {"ph": "i", "s": VIEWERS.get(instant.category, "p")}
+        return event | {"ph": "i", "s": MARK_SCOPES.get(instant.category, "p")}
     return event | {"ph": "C", "args": {instant.name: instant.value}}
 
 
-# -- The calls of MXNet's profiler: one for the process, configured, run, stopped, dumped
+# -- Options
 
 
-# -- What MXNet's `set_config` takes, checked where it is given
-
-
-ENDING = ".jsonl"  # of the recording that grows while the program runs
+RECORDING_SUFFIX = ".jsonl"  # of the recording with continuous_dump
 
 
 class MXNetError(RuntimeError):
-    """What MXNet's library raises."""
+    """The error that MXNet's library raises."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """The options of `set_config`; the kinds of work are switches of what a session annotates by itself."""
+    """The options of `set_config`; kinds of work select what a session annotates."""
 
     filename: str = "profile.json"
     gpu_memory_profile_filename_prefix: str = "gpu_memory_profile"
@@ -128,20 +266,21 @@ class Config:
     dump_period: float = 1.0
     aggregate_stats: bool = False
 
-    def changed(self, given: Mapping[str, Any]) -> Config:
-        """Return it with what was given; raises MXNetError for what there is not, or no period over 0."""
-        known = [one.name for one in fields(self)]
-        unknown = ", ".join(repr(name) for name in given if name not in known)
-        if unknown:
-            raise MXNetError(f"set_config: no option {unknown}; there are {', '.join(known)}")
-        made = replace(self, **given)
-        if not made.dump_period > 0:
-            raise MXNetError(f"set_config: dump_period is more than 0, not {made.dump_period!r}")
-        return made
+    def changed(self, options: Mapping[str, Any]) -> Config:
+        """Return the configuration with other options; raises MXNetError for invalid ones."""
+        names = [option.name for option in fields(self)]
+        for name in options:
+            if name not in names:
+                message = unknown_name("option", name, names, "docs/migration.md")
+                raise MXNetError(f"set_config: {message}")
+        config = replace(self, **options)
+        if not config.dump_period > 0:
+            raise MXNetError(f"set_config: dump_period must be above 0, not {config.dump_period!r}")
+        return config
 
     @property
     def memory(self) -> bool:
-        """Whether memory is looked at."""
+        """Whether memory is sampled."""
         return self.profile_all or self.profile_memory
 
     @property
@@ -154,11 +293,14 @@ class Config:
         }
         if self.continuous_dump:
             file = Path(self.filename)
-            options |= {"path": file.with_suffix(ENDING), "dump_period": float(self.dump_period)}
+            options |= {
+                "path": file.with_suffix(RECORDING_SUFFIX),
+                "dump_period": float(self.dump_period),
+            }
         return options
 
 
-# -- The calls of MXNet's profiler: one for the process, configured, run, stopped, dumped
+# -- The profiler of the process
 
 
 __all__ = [
@@ -184,20 +326,20 @@ STATES = {"stop": False, "run": True}
 
 
 class _State:
-    """What the process's profiler is told, and what it has recorded."""
+    """The configuration of the process's profiler, and its sessions."""
 
     def __init__(self) -> None:
         self.config = Config()
-        self.sessions: list[Profile] = []
+        self.sessions: list[Session] = []
         self.running = False
-        self.since = 0  # ns: when aggregates were reset
+        self.since = 0  # ns: time of the last reset of aggregates
 
-    def recorded(self) -> Happened:
-        """Return what was recorded since the last dump that finished."""
-        return together(map(happened, self.sessions))
+    def recorded(self) -> RecordedEvents:
+        """Return the events since the last dump that finished."""
+        return merge_recorded(map(recorded_events, self.sessions))
 
     def begin(self) -> None:
-        """Begin to record into a session of its own: a recording that is a file keeps one."""
+        """Record into a new session; a session with a file has its own file."""
         options = self.config.session
         if self.sessions and "path" in options:
             path = options["path"]
@@ -207,11 +349,11 @@ class _State:
         self.sessions.append(session)
         self.running = True
         scopes.watch(self.config.memory)
-        atexit.unregister(_at_exit)  # again at the end: sessions are then still there
+        atexit.unregister(_at_exit)  # registered last, it runs first: sessions still exist
         atexit.register(_at_exit)
 
     def end(self) -> None:
-        """Record no more."""
+        """Stop to record."""
         self.running = False
         scopes.watch(False)
         if self.sessions:
@@ -222,33 +364,33 @@ _state = _State()
 
 
 def set_config(**kwargs: Any) -> None:
-    """Configure the profiler, for the next time that it runs; see `Config` for what there is.
+    """Configure the next run of the profiler.
 
-    Raises MXNetError for an option that there is not.
+    Raises MXNetError for an option that `Config` lacks.
     """
     kwargs.pop("kvstore_handle", None)
-    _own(kwargs.pop("profile_process", "worker"))
+    _warn_of_process(kwargs.pop("profile_process", "worker"))
     _state.config = _state.config.changed(kwargs)
 
 
 def set_state(state: str = "stop", profile_process: str = "worker") -> None:
-    """Begin ("run") or end ("stop") to record; raises KeyError for another word."""
-    _own(profile_process)
-    wanted = STATES[state]
-    if wanted is not _state.running:
-        (_state.begin if wanted else _state.end)()
+    """Start ("run") or stop ("stop") to record; raises KeyError for another state."""
+    _warn_of_process(profile_process)
+    is_run = STATES[state]
+    if is_run is not _state.running:
+        (_state.begin if is_run else _state.end)()
 
 
 def pause(profile_process: str = "worker") -> None:
-    """Record nothing until `resume`; not counted, the first `resume` ends it."""
-    _own(profile_process)
+    """Pause recording until the first `resume`, however often `pause` was called."""
+    _warn_of_process(profile_process)
     if _state.running:
         _state.sessions[-1].pause()
 
 
 def resume(profile_process: str = "worker") -> None:
-    """Record again."""
-    _own(profile_process)
+    """Continue to record."""
+    _warn_of_process(profile_process)
     if _state.running:
         _state.sessions[-1].resume()
 
@@ -258,7 +400,7 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
 
     Raises MXNetError if the profiler has not run.
     """
-    _own(profile_process)
+    _warn_of_process(profile_process)
     if not _state.sessions:
         raise MXNetError("Profiler hasn't been run. Config and start profiler first")
     if finished:
@@ -272,16 +414,17 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
 
 def dumps(
     reset: bool = False,
-    format: str = "table",  # noqa: A002 - theirs
+    format: str = "table",  # noqa: A002 - MXNet's name
     sort_by: str = "total",
     ascending: bool = False,
 ) -> str:
-    """Return the aggregates as text, "" unless they are configured; reset counts from now on.
+    """Return the aggregates as text, "" unless aggregate_stats is on; ``reset`` begins anew.
 
-    Formats are "table" and "json"; sorted by total, avg, min, max or count. Raises ValueError for others.
+    Formats are "table" and "json"; ``sort_by`` is total, avg, min, max or count. Raises ValueError
+    for others.
     """
     if format not in WRITERS:
-        raise ValueError(f"dumps: no format {format!r}: one of {', '.join(WRITERS)}")
+        raise ValueError(f"dumps: {unknown_name('format', format, WRITERS)}")
     if not _state.config.aggregate_stats:
         return ""
     text = WRITERS[format](blocks(_state.recorded(), _state.since), sort_by, ascending)
@@ -291,7 +434,7 @@ def dumps(
 
 
 def profiler_set_config(mode: str = "symbolic", filename: str = "profile.json") -> None:
-    """Configure as MXNet once did; `set_config` took its place."""
+    """Configure the profiler; deprecated in favour of `set_config`."""
     _deprecated("profiler_set_config", "set_config")
     set_config(
         filename=filename,
@@ -302,28 +445,30 @@ def profiler_set_config(mode: str = "symbolic", filename: str = "profile.json") 
 
 
 def profiler_set_state(state: str = "stop") -> None:
-    """Begin or end as MXNet once did; `set_state` took its place."""
+    """Start or stop to record; deprecated in favour of `set_state`."""
     _deprecated("profiler_set_state", "set_state")
     set_state(state)
 
 
 def dump_profile() -> None:
-    """Write as MXNet once did; `dump` took its place."""
+    """Write the timeline; deprecated in favour of `dump`."""
     _deprecated("dump_profile", "dump")
     dump(finished=True)
 
 
-def _deprecated(name: str, now: str) -> None:
-    warnings.warn(f"profiler.{name} is now profiler.{now}", DeprecationWarning, stacklevel=3)
+def _deprecated(name: str, replacement: str) -> None:
+    warnings.warn(
+        f"profiler.{name} is now profiler.{replacement}", DeprecationWarning, stacklevel=3
+    )
 
 
-def _own(process: str) -> None:
+def _warn_of_process(process: str) -> None:
     if process != "worker":
-        warnings.warn(f"bridge: no process {process!r} is reached from here", stacklevel=3)
+        warnings.warn(f"bridge: process {process!r} cannot be profiled from here", stacklevel=3)
 
 
 def _at_exit() -> None:
-    """Leave no run without its file."""
+    """Write the file of a run that is still on."""
     if _state.running:
         dump()
 

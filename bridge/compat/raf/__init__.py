@@ -1,4 +1,4 @@
-"""RAF's profilers: `from bridge.compat import raf`, then `raf.profiler.start()`, `raf.op_profiler.Profile(call)`."""
+"""RAF's profilers: `from bridge.compat import raf`; for example `raf.profiler.start()`."""
 
 from bridge.compat.raf import memory_profiler, op_profiler, profiler
 

@@ -1,7 +1,7 @@
-"""The calls of RAF's memory profiler: a sample after each op, peaks and a table of a device.
+"""RAF's memory profiler: a sample after each op, peaks of a device, and a table of the samples.
 
-A sample is taken at the end of every annotated op, of what the allocator has handed out and has reserved; of the
-CPU what the process has resident. Sizes are in MiB of 2^20 bytes.
+A sample is taken at the end of every annotated op: the used and reserved bytes of the allocator;
+on the CPU the resident memory of the process. Sizes are in MiB of 2^20 bytes.
 """
 
 from __future__ import annotations
@@ -11,32 +11,33 @@ import sys
 from typing import Any
 
 from bridge.annotate.memory import sampling
-from bridge.annotate.memory.uses import CPU
+from bridge.annotate.memory.usage import CPU
 
 DEVICE = re.compile(r"(cpu|cuda|gpu)\D*(\d*)\D*")
-RETRIES = "num_alloc_retries"  # how often PyTorch's allocator gave memory back to find some
+RETRIES = "num_alloc_retries"  # how often PyTorch's allocator released cached memory
 
 
 def start() -> None:
-    """Sample from now on, at the end of every op."""
+    """Start to take samples at the end of every op."""
     sampling.start()
 
 
 def stop() -> None:
-    """Sample no more; what was found is kept."""
+    """Stop to take samples; keep those taken."""
     sampling.stop()
 
 
 def reset() -> None:
-    """Forget what was found."""
+    """Delete all samples."""
     sampling.reset()
 
 
 def get_max_memory_info(device: Any) -> dict[str, float]:
-    """Return max_used and max_allocated of a device (``cuda(0)``, ``cpu``), in MiB, each its own maximum.
+    """Return the maxima max_used and max_allocated of a device (``cuda(0)``, ``cpu``) in MiB.
 
-    max_trace_idx is the number of the sample in which most was used, num_gc how often the allocator released
-    what it kept. Without samples sizes are 0 and the number -1. Raises ValueError for what is no device.
+    max_trace_idx is the number of the sample with the maximum of used bytes; num_gc is how often
+    the allocator released cached memory. Without samples, sizes are 0 and the number is -1. Raises
+    ValueError for an invalid device.
     """
     name = _name(device)
     peaks = sampling.max_info(name)
@@ -49,15 +50,15 @@ def get_max_memory_info(device: Any) -> dict[str, float]:
 
 
 def get_memory_trace(device: Any) -> str:
-    """Return a line for each sample: number, op, MiB used and allocated; "" without samples."""
+    """Return a line per sample: number, op, MiB used and allocated; "" without samples."""
     return sampling.trace(_name(device))
 
 
 def _name(device: Any) -> str:
-    found = DEVICE.fullmatch(str(device).lower())
-    if found is None:
+    match = DEVICE.fullmatch(str(device).lower())
+    if match is None:
         raise ValueError(f"memory_profiler: {device!r} is no device such as cpu or cuda(0)")
-    kind, number = found.groups()
+    kind, number = match.groups()
     return CPU if kind == CPU else f"cuda:{number or 0}"
 
 

@@ -1,14 +1,14 @@
-"""PyTorch's profiler: `from bridge.compat.torch_profiler import profile, schedule, record_function`."""
+"""PyTorch's profiler: `from bridge.compat.torch_profiler import profile, schedule`."""
 
-from bridge.compat.torch_profiler.activities import (
+from bridge.compat.torch_profiler.events import record_function
+from bridge.compat.torch_profiler.profiling import (
     ProfilerAction,
     ProfilerActivity,
+    profile,
     schedule,
     supported_activities,
     tensorboard_trace_handler,
 )
-from bridge.compat.torch_profiler.events import record_function
-from bridge.compat.torch_profiler.profiling import profile
 
 __all__ = [
     "ProfilerAction",

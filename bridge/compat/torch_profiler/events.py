@@ -1,7 +1,7 @@
-"""One object per call, as PyTorch's profiler gives them, and their averages.
+"""The calls of a session as PyTorch's profiler returns them, and their averages.
 
-The invariant: times are µs, `self` times add up to the time of the outermost calls of each thread, and
-what is not recorded on the host (device times, memory) is 0.
+Times are in µs; `self` times add up to the time of the outermost calls of each thread. What the
+host does not record (device times, memory) is 0.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from os import getpid
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
-from bridge.analyze.tables.average_text import Cut, table
+from bridge.analyze.tables.average_rows import Cut, table
 from bridge.annotate import nvtx_op
 from bridge.compat.calls import (
     Call,
-    Happened,
     Instant,
-    finite,
-    laned,
+    RecordedEvents,
+    assign_lanes,
+    is_finite,
     outer_first,
     write_json,
 )
 
-# -- Ranges that a program names itself
+# -- Ranges
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 USER = "user_annotation"
 
 
-class record_function:  # noqa: N801 - theirs
-    """Surround a block, or decorate a function; ``args`` is a text that is kept with the call."""
+class record_function:  # noqa: N801 - PyTorch's name
+    """Surround a block, or decorate a function; the text ``args`` is stored with the call."""
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name, self.args = name, args
@@ -50,30 +50,30 @@ class record_function:  # noqa: N801 - theirs
         self._entered -= 1
         self._op.__exit__(kind, error, trace)
 
-    def __call__(self, function: F) -> F:
-        """Decorate a function, a coroutine function, a generator function."""
+    def __call__(self, function: FunctionT) -> FunctionT:
+        """Decorate a function, coroutine function or generator function."""
         return nvtx_op(self.name, category=USER)(function)
 
 
-# -- One object per call, as PyTorch's profiler gives them, and their averages
+# -- Calls and averages
 
 
 STEP, STEPS = "ProfilerStep#", "ProfilerStep*"
 
 
 class Interval(NamedTuple):
-    """From when to when, in µs."""
+    """An interval in µs."""
 
     start: float
     end: float
 
     def elapsed_us(self) -> float:
-        """Return its length."""
+        """Return the length."""
         return self.end - self.start
 
 
-class Measured:
-    """What calls and averages have in common; all that a table can be sorted by."""
+class Measures:
+    """The fields that calls and averages have in common; a table can be sorted by each."""
 
     key: str
     count: int
@@ -81,7 +81,7 @@ class Measured:
     self_cpu_time_total: float
     input_shapes: Any
     flops: float
-    # Of what the host does not know, or this profiler does not record:
+    # Not recorded on the host:
     device_time = device_time_total = self_device_time_total = 0.0
     cpu_memory_usage = self_cpu_memory_usage = 0
     device_memory_usage = self_device_memory_usage = 0
@@ -93,12 +93,12 @@ class Measured:
 
     @property
     def cpu_time(self) -> float:
-        """The mean of a call, in µs."""
+        """The mean time of a call, in µs."""
         return self.cpu_time_total / self.count if self.count else 0.0
 
 
-class FunctionEvent(Measured):
-    """One call; of a call in slices each slice, of which the first counts."""
+class FunctionEvent(Measures):
+    """A call; of a call in slices each slice, of which the first counts."""
 
     def __init__(self, number: int, call: Call, zero: int) -> None:
         self.id = number
@@ -117,16 +117,19 @@ class FunctionEvent(Measured):
 
     @property
     def self_cpu_time_total(self) -> float:  # type: ignore[override]
-        """The time that no call in it took, in µs."""
+        """The time without that of inner calls, in µs."""
         inner = sum(child.call.end - child.call.start for child in self.cpu_children)
         return (self.call.end - self.call.start - inner) / 1000
 
     def __repr__(self) -> str:
-        return f"<FunctionEvent id={self.id} name={self.name} cpu_time={self.cpu_time_total:.3f}us thread={self.thread}>"
+        return (
+            f"<FunctionEvent id={self.id} name={self.name} cpu_time={self.cpu_time_total:.3f}us"
+            f" thread={self.thread}>"
+        )
 
 
-class FunctionEventAvg(Measured):
-    """All calls of one key."""
+class FunctionEventAvg(Measures):
+    """All calls with the same key."""
 
     def __init__(self, first: FunctionEvent, key: str, *, shapes: bool) -> None:
         self.key = key
@@ -138,7 +141,7 @@ class FunctionEventAvg(Measured):
         self.flops = self.cpu_time_total = self.self_cpu_time_total = 0.0
 
     def add(self, event: FunctionEvent) -> None:
-        """Count one more."""
+        """Add a call."""
         self.count += event.count
         self.cpu_time_total += event.cpu_time_total
         self.self_cpu_time_total += event.self_cpu_time_total
@@ -151,17 +154,17 @@ class FunctionEventAvg(Measured):
         )
 
 
-def events_of(recorded: Happened) -> list[FunctionEvent]:
-    """Return all calls that have ended, those on a thread's stack as a tree; times from the first event."""
+def events_of(recorded: RecordedEvents) -> list[FunctionEvent]:
+    """Return all calls that have ended, nested by thread; times from the first event."""
     calls = [call for call in recorded.calls if not (call.open or call.phase)]
     calls.sort(key=outer_first)
-    events = [FunctionEvent(n, call, recorded.first) for n, call in enumerate(calls)]
+    events = [FunctionEvent(number, call, recorded.first) for number, call in enumerate(calls)]
     _nest(events)
     return events
 
 
 def averages(events: Iterable[FunctionEvent], *, shapes: bool) -> list[FunctionEventAvg]:
-    """Return one row per name, of steps one for all, in the order of their first calls."""
+    """Return one row per name, one for all steps, in the order of their first calls."""
     rows: dict[tuple[str, bool, str], FunctionEventAvg] = {}
     for event in events:
         name = STEPS if event.name.startswith(STEP) else event.name
@@ -173,12 +176,12 @@ def averages(events: Iterable[FunctionEvent], *, shapes: bool) -> list[FunctionE
 
 
 def is_annotation(call: Call) -> bool:
-    """Tell whether a call is the program's own range, and no op of the dispatcher's."""
+    """Return whether a call is a range of the program, and not an op of the dispatcher."""
     return call.category == USER or "::" not in call.name
 
 
-def metadata_of(recorded: Happened) -> Mapping[str, Any]:
-    """Return what launchers said of this process's place, as PyTorch names it."""
+def rank_metadata(recorded: RecordedEvents) -> Mapping[str, Any]:
+    """Return rank and world size of the process, by PyTorch's names."""
     return {
         name: recorded.metadata[name]
         for name in ("rank", "world_size")
@@ -187,11 +190,11 @@ def metadata_of(recorded: Happened) -> Mapping[str, Any]:
 
 
 def _nest(events: Iterable[FunctionEvent]) -> None:
-    """Tell each call what it is in; calls that overlap only in part are in none of each other."""
+    """Set the parent of each call; calls that overlap partly have no such relation."""
     stacks: dict[tuple[int, int], list[FunctionEvent]] = {}
     for event in events:
         above = stacks.setdefault((event.process, event.thread), [])
-        while above and not _holds(above[-1].call, event.call):
+        while above and not _contains(above[-1].call, event.call):
             above.pop()
         if above:
             event.cpu_parent = above[-1]
@@ -199,59 +202,59 @@ def _nest(events: Iterable[FunctionEvent]) -> None:
         above.append(event)
 
 
-def _holds(outer: Call, inner: Call) -> bool:
+def _contains(outer: Call, inner: Call) -> bool:
     return inner.start < outer.end and inner.end <= outer.end
 
 
-# -- Lists of calls or averages, with the methods that PyTorch's have
+# -- Lists of calls or averages
 
 
-One = TypeVar("One", bound=Measured)
+MeasuresT = TypeVar("MeasuresT", bound=Measures)
 TOTAL = "Total"
 
 
-class EventList(list[One]):
-    """Calls in the order of their begin, or averages."""
+class EventList(list[MeasuresT]):
+    """Calls by begin, or averages."""
 
     def __init__(
         self,
-        events: Iterable[One] = (),
+        events: Iterable[MeasuresT] = (),
         *,
         with_flops: bool = False,
-        recorded: Happened | None = None,
+        recorded: RecordedEvents | None = None,
     ) -> None:
         super().__init__(events)
         self._with_flops = with_flops
-        self._recorded = recorded or Happened()
+        self._recorded = recorded or RecordedEvents()
 
     @property
     def self_cpu_time_total(self) -> float:
-        """The sum of the self times, in µs."""
+        """The sum of self times in µs."""
         return sum(event.self_cpu_time_total for event in self)
 
     def key_averages(
         self,
         group_by_input_shapes: bool = False,
-        group_by_stack_n: int = 0,  # noqa: ARG002 - no stacks are recorded: all are alike
-        group_by_overload_name: bool = False,  # noqa: ARG002 - nor are overloads
+        group_by_stack_n: int = 0,  # noqa: ARG002 - no stacks are recorded
+        group_by_overload_name: bool = False,  # noqa: ARG002 - nor overloads
     ) -> EventList[FunctionEventAvg]:
         """Return one row per name, or per name and shapes."""
         calls: Any = self
-        found = averages(calls, shapes=group_by_input_shapes)
-        return EventList(found, with_flops=self._with_flops, recorded=self._recorded)
+        result = averages(calls, shapes=group_by_input_shapes)
+        return EventList(result, with_flops=self._with_flops, recorded=self._recorded)
 
     def total_average(self) -> FunctionEventAvg:
-        """Return one row of all; self times alone make sense in it."""
+        """Return one row of all calls; only its self times are meaningful."""
         calls: Iterable[Any] = self
         total: FunctionEventAvg | None = None
         for event in calls:
             total = total or FunctionEventAvg(event, TOTAL, shapes=False)
             total.add(event)
         if total is None:
-            raise ValueError("there is no total of nothing")
+            raise ValueError("no events: there is no total")
         return total
 
-    def table(  # noqa: PLR0913, PLR0917 - theirs
+    def table(  # noqa: PLR0913, PLR0917 - PyTorch's
         self,
         sort_by: str | None = None,
         row_limit: int = 100,
@@ -262,11 +265,11 @@ class EventList(list[One]):
         top_level_events_only: bool = False,
         time_unit: str | None = None,
     ) -> str:
-        """Return a table, largest first by ``sort_by``; a limit of -1 shows all.
+        """Return a table, sorted descending by ``sort_by``; a row_limit of -1 shows all rows.
 
-        Raises AttributeError for a key that there is not.
+        Raises AttributeError for an unknown key.
         """
-        del max_src_column_width  # of a column that there is not
+        del max_src_column_width  # of a column that does not exist here
         cut = Cut(row_limit, max_name_column_width, max_shapes_column_width, top_level_events_only)
         return table(self, sort_by, cut, header, time_unit, self._with_flops)
 
@@ -283,10 +286,10 @@ Events = EventList[FunctionEvent]
 Averages = EventList[FunctionEventAvg]
 
 
-# -- The timeline that PyTorch's profiler writes: one X per call, ts in µs from `baseTimeNanoseconds`
+# -- Timelines: one X per call, ts in µs from `baseTimeNanoseconds`
 
 
-LANES = 1 << 24  # beyond the numbers of threads
+LANES = 1 << 24  # above the numbers of threads
 
 
 OP, INSTANT = "cpu_op", "cpu_instant_event"
@@ -298,15 +301,15 @@ Event = dict[str, Any]
 def export(
     path: str | Path,
     events: Iterable[FunctionEvent],
-    recorded: Happened,
+    recorded: RecordedEvents,
     about: Mapping[str, Any],
 ) -> None:
-    """Write a timeline of calls, phases, marks and counters; ``about`` goes to its top."""
+    """Write a timeline of calls, phases, marks and counters; ``about`` are top-level fields."""
     numbers = {id(event.call): event.id for event in events}
-    places = metadata_of(recorded)
+    rank = rank_metadata(recorded)
     head = {"schemaVersion": 1, "deviceProperties": []} | dict(about)
-    if places:
-        head["distributedInfo"] = dict(places)
+    if rank:
+        head["distributedInfo"] = dict(rank)
     tail = {
         "displayTimeUnit": "ms",
         "baseTimeNanoseconds": recorded.epoch_ns + recorded.first,
@@ -315,20 +318,20 @@ def export(
     write_json(path, head | {"traceEvents": list(_events(recorded, numbers))} | tail)
 
 
-def _events(recorded: Happened, numbers: Mapping[int, int]) -> Iterator[Event]:
-    tracks = laned(recorded.calls, lambda call: call.thread)
+def _events(recorded: RecordedEvents, numbers: Mapping[int, int]) -> Iterator[Event]:
+    tracks = assign_lanes(recorded.calls, lambda call: call.thread)
     yield from _names(recorded, tracks)
     for (thread, lane), calls in tracks.items():
         for call in calls:
             yield _slice(call, thread + lane * LANES, recorded.first, numbers.get(id(call)))
-    for one in recorded.instants:
-        if one.value is None or finite(one.value):
-            yield _instant(one, recorded.first)
+    for instant in recorded.instants:
+        if instant.value is None or is_finite(instant.value):
+            yield _instant(instant, recorded.first)
     end = (recorded.last - recorded.first) / 1000
     yield {"ph": "i", "s": "g", "name": "Record Window End", "pid": getpid(), "tid": 0, "ts": end}
 
 
-def _names(recorded: Happened, tracks: Iterable[tuple[int, int]]) -> Iterator[Event]:
+def _names(recorded: RecordedEvents, tracks: Iterable[tuple[int, int]]) -> Iterator[Event]:
     process = {"ph": "M", "pid": getpid(), "ts": 0.0}
     program = recorded.metadata.get("program") or "python"
     yield {**process, "tid": 0, "name": "process_name", "args": {"name": program}}
@@ -336,9 +339,9 @@ def _names(recorded: Happened, tracks: Iterable[tuple[int, int]]) -> Iterator[Ev
     yield {**process, "tid": 0, "name": "process_sort_index", "args": {"sort_index": getpid()}}
     for thread, lane in tracks:
         name = f"thread {thread} ({recorded.threads.get(thread, '')})"
-        known = f"{name} ({lane + 1})" if lane else name
+        label = f"{name} ({lane + 1})" if lane else name
         tid = thread + lane * LANES
-        yield {**process, "tid": tid, "name": "thread_name", "args": {"name": known}}
+        yield {**process, "tid": tid, "name": "thread_name", "args": {"name": label}}
         yield {**process, "tid": tid, "name": "thread_sort_index", "args": {"sort_index": tid}}
 
 
@@ -349,14 +352,14 @@ def _slice(call: Call, tid: int, zero: int, number: int | None) -> Event:
 
 
 def _arguments(call: Call, number: int | None) -> Event:
-    found: Event = {} if number is None else {"External id": number + 1, "Ev Idx": number}
+    result: Event = {} if number is None else {"External id": number + 1, "Ev Idx": number}
     details = call.details
     if "shapes" in details:
-        found["Input Dims"] = [shape or [] for shape in details["shapes"]]
-        found["Input type"] = list(details.get("dtypes", ()))
+        result["Input Dims"] = [shape or [] for shape in details["shapes"]]
+        result["Input type"] = list(details.get("dtypes", ()))
     if "args" in details:
-        found["Concrete Inputs"] = [str(value) for value in details["args"].values()]
-    return found
+        result["Concrete Inputs"] = [str(value) for value in details["args"].values()]
+    return result
 
 
 def _instant(instant: Instant, zero: int) -> Event:

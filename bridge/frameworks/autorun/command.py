@@ -1,4 +1,4 @@
-"""``python -m bridge.autorun script.py``: run a program unchanged, annotated."""
+"""``python -m bridge.autorun script.py``: run an unchanged program with annotations."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from pkgutil import get_importer
 from types import ModuleType, TracebackType
 from typing import Any
 
-from bridge.frameworks.autorun import arm
-from bridge.frameworks.autorun.import_hooks import HELP, USAGE, Options, missing, parsed, say
+from bridge.frameworks.autorun import HELP, START, USAGE, Options, arm, missing, parse_options, say
 
-# -- Run a script or a module as `python` itself does: names, paths, status and tracebacks are the same
+# -- Running a script or a module as `python` does: same names, paths, status and tracebacks
 
 
 MAIN = "__main__"
-NOT_OPENED = 2  # python's status when it cannot read the script
+CANNOT_OPEN = 2  # status of python if it cannot read the script
 
 Hook = Callable[..., Any]
 
 
 def run(words: list[str]) -> None:
-    """Run `-m module` or a script, with what follows as its arguments; raise what it raises."""
+    """Run `-m module` or a script with the following words as its arguments.
+
+    Raises what it raises.
+    """
     try:
         if words[0] == "-m":
             _run_module(words[1], words[2:])
@@ -37,7 +39,7 @@ def run(words: list[str]) -> None:
     except SystemExit:
         raise
     except BaseException:
-        sys.excepthook = partial(_shown, sys.excepthook)
+        sys.excepthook = partial(_show_error, sys.excepthook)
         raise
 
 
@@ -50,20 +52,20 @@ def _run_module(name: str, arguments: list[str]) -> None:
 def _run_script(path: str, arguments: list[str]) -> None:
     sys.argv[:] = [path, *arguments]
     sys.modules[MAIN] = main = _main()
-    if get_importer(path) is not None:  # a folder or an archive, with a __main__ in it
+    if get_importer(path) is not None:  # a folder or an archive with a __main__
         _replace_first_path(os.path.abspath(path))
         _execute(runpy._run_module_as_main, MAIN, False)  # type: ignore[attr-defined]  # noqa: SLF001 (what python calls)
         return
-    whole = os.path.join(os.getcwd(), path)
-    source = _read(whole)
+    full_path = os.path.join(os.getcwd(), path)
+    source = _read(full_path)
     _replace_first_path(os.path.dirname(os.path.realpath(path)))
-    main.__file__, main.__loader__ = whole, SourceFileLoader(MAIN, whole)
-    code = _execute(compile, source, whole, "exec", 0, True)
+    main.__file__, main.__loader__ = full_path, SourceFileLoader(MAIN, full_path)
+    code = _execute(compile, source, full_path, "exec", 0, True)
     _execute(exec, code, main.__dict__)
 
 
 def _main() -> ModuleType:
-    """Make an empty `__main__`, as python begins with."""
+    """Return an empty `__main__`, as python creates it."""
     main = ModuleType(MAIN)
     if sys.version_info < (3, 14):
         vars(main)["__annotations__"] = {}
@@ -77,13 +79,13 @@ def _read(path: str) -> bytes:
         with io.open_code(path) as file:
             return file.read()
     except OSError as problem:
-        said = f"can't open file {path!r}: [Errno {problem.errno}] {problem.strerror}"
-        sys.stderr.write(f"{sys.executable}: {said}\n")
-        raise SystemExit(NOT_OPENED) from None
+        text = f"can't open file {path!r}: [Errno {problem.errno}] {problem.strerror}"
+        sys.stderr.write(f"{sys.executable}: {text}\n")
+        raise SystemExit(CANNOT_OPEN) from None
 
 
 def _replace_first_path(path: str) -> None:
-    """Put the program's folder where `python -m` has put the current one, unless told to put none."""
+    """Replace the current folder, which `python -m` puts on the path, by the program's."""
     if not sys.flags.safe_path:
         sys.path[0] = path
 
@@ -92,14 +94,14 @@ def _execute(call: Callable[..., Any], *args: Any) -> Any:
     return call(*args)
 
 
-def _shown(hook: Hook, kind: type[BaseException], error: BaseException, _: object) -> None:
-    """Show an error as the program's hook does, without the frames that are not the program's."""
-    error.__traceback__ = _of_the_program(error.__traceback__)
+def _show_error(hook: Hook, kind: type[BaseException], error: BaseException, _: object) -> None:
+    """Call the program's hook, without the frames of this package."""
+    error.__traceback__ = _program_frames(error.__traceback__)
     hook(kind, error, error.__traceback__)
 
 
-def _of_the_program(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback from below `_execute` on."""
+def _program_frames(trace: TracebackType | None) -> TracebackType | None:
+    """Return the part of a traceback below `_execute`."""
     part = trace
     while part is not None:
         if part.tb_frame.f_code is _execute.__code__:
@@ -108,7 +110,7 @@ def _of_the_program(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-# -- ``python -m bridge.autorun script.py``: run a program unchanged, annotated
+# -- The command
 
 
 MISUSED = 2
@@ -117,25 +119,31 @@ MISUSED = 2
 def main(
     arguments: list[str], recording: Callable[[str | None], AbstractContextManager[None]]
 ) -> None:
-    """Run what the arguments name, within a ``recording``; leave with status 2 where they name nothing."""
-    options, program = _checked(arguments)
+    """Run the program in ``arguments`` within a ``recording``.
+
+    Exits with status 2 for wrong arguments.
+    """
+    options, program = _parse_arguments(arguments)
     arm(options)
-    wanted = {name for name, _ in options.wraps}
+    wrapped = {name for name, _ in options.wraps}
     try:
         with recording(options.record):
             run(program)
     finally:
-        for name in sorted(wanted.intersection(missing())):
+        for name in sorted(wrapped.intersection(missing())):
             say(f"--wrap {name}: not imported by this process")
 
 
-def _checked(arguments: list[str]) -> tuple[Options, list[str]]:
+def _parse_arguments(arguments: list[str]) -> tuple[Options, list[str]]:
     if {"-h", "--help"} & set(arguments[:1]):
         sys.stdout.write(HELP)
         sys.exit()
+    if arguments == ["--path"]:
+        sys.stdout.write(f"{START}\n")
+        sys.exit()
     problem = "no program"
     try:
-        options, program = parsed(arguments)
+        options, program = parse_options(arguments)
     except ValueError as error:
         problem, program = str(error), []
     if program == ["-m"] or (program and program[0].startswith("-") and program[0] != "-m"):

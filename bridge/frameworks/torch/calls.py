@@ -1,7 +1,7 @@
-"""Calls of modules: open while forward runs, and opened again by autograd's nodes.
+"""Ranges of module calls: open during forward, and reopened by autograd's nodes in backward.
 
-The invariant: a call that ended keeps no tensor and no node of the graph but those that add to a
-parameter's `grad`, which hold nothing of it.
+A call that has ended keeps no tensor alive, and no node of the graph except those that accumulate
+into a parameter's `grad`, which hold no other part of it.
 """
 
 from __future__ import annotations
@@ -22,90 +22,97 @@ from bridge.annotate.emit import state
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry
 
-# -- The part of autograd's graph that one call of a module made, known by sequence numbers
+# -- The part of autograd's graph that one call of a module made, by sequence numbers
 
 
-next_number = _get_sequence_nr  # of the node that this thread makes next
+next_number = _get_sequence_nr  # returns the number of the next node of this thread
 
-ACCUMULATES = 2**64 - 1  # the number of every node that adds to a leaf's `grad`
-USE = "bridge"  # in the metadata of such a node: the first that leads to it, and whether it has run
-DEEPEST = 8  # containers in containers that are looked into
+ACCUMULATES = 2**64 - 1  # the number of every node that accumulates into a leaf's `grad`
+# Metadata key of such a node, for the number of the first node that leads to it and whether it ran.
+USE = "bridge"
+MAX_DEPTH = 8  # of nested containers that are searched
 
 
 class Part:
-    """The nodes of one call: numbers from `begin` to below `end`, where they lead, the first of them."""
+    """The nodes of a call: numbers in [`begin`, `end`), the first, and the nodes they lead to."""
 
     __slots__ = ("begin", "end", "first", "number", "outside")
 
     def __init__(self, begin: int, end: int) -> None:
         self.begin, self.end = begin, end
-        self.first: Any = None  # the node that was made first
-        self.number = end  # its own
-        self.outside: list[Any] = []  # nodes made before, which follow those of the call
+        self.first: Any = None  # the node that was created first
+        self.number = end  # the number of `first`
+        self.outside: list[Any] = []  # nodes created before the call that its nodes lead to
 
     def holds(self, node: Any) -> bool:
-        """Tell whether a node was made in the call."""
+        """Return whether a node was created in the call."""
         return bool(self.begin <= node._sequence_nr() < self.end)  # noqa: SLF001 (no public name)
 
     def explore(self, roots: Sequence[Any], inner: Sequence[Part]) -> None:
-        """Find the first node and the nodes outside; ``inner`` calls are known, and ascend."""
+        """Find the first node and the nodes outside.
+
+        ``inner`` are the parts of inner calls, in order.
+        """
         begins = [part.begin for part in inner]
-        seen, todo = set(roots), list(roots)
-        while todo:
-            node = todo.pop()
+        seen, pending = set(roots), list(roots)
+        while pending:
+            node = pending.pop()
             number = node._sequence_nr()  # noqa: SLF001 (the number that PyTorch's profiler records)
             if not self.begin <= number < self.end:
                 self.outside += [node] if number != ACCUMULATES else []
                 continue
             at = bisect_right(begins, number) - 1
-            known = inner[at] if at >= 0 and number < inner[at].end else None
-            if known:
-                node, number = known.first, known.number
+            inner_part = inner[at] if at >= 0 and number < inner[at].end else None
+            if inner_part:
+                node, number = inner_part.first, inner_part.number
             if number < self.number:
                 self.first, self.number = node, number
-            found = known.outside if known else _followers(node, number)
-            new = [other for other in found if other not in seen]
+            followers = inner_part.outside if inner_part else _followers(node, number)
+            new = [other for other in followers if other not in seen]
             seen.update(new)
-            todo += new
+            pending += new
 
 
 def _followers(node: Any, number: int) -> list[Any]:
-    """List the nodes that a node hands gradients to; those that accumulate learn of it."""
-    found = [other for other, _ in node.next_functions if other is not None]
-    for other in found:
+    """Return the nodes that get gradients from a node; accumulating nodes note its number."""
+    result = [other for other, _ in node.next_functions if other is not None]
+    for other in result:
         if other._sequence_nr() == ACCUMULATES:  # noqa: SLF001 (as above)
             earliest, spent = other.metadata.get(USE, (number, False))
             other.metadata[USE] = (number if spent else min(earliest, number), False)
-    return found
+    return result
 
 
 def accumulating(node: Any) -> list[Any]:
-    """List the nodes behind this one that add to the `grad` of a leaf."""
-    found = (other for other, _ in node.next_functions if other is not None)
-    return [other for other in found if other._sequence_nr() == ACCUMULATES]  # noqa: SLF001 (as above)
+    """Return the next nodes of a node that accumulate into the `grad` of a leaf."""
+    result = (other for other, _ in node.next_functions if other is not None)
+    return [other for other in result if other._sequence_nr() == ACCUMULATES]  # noqa: SLF001 (as above)
 
 
 def comes_next(node: Any, number: int) -> bool:
-    """Tell whether a node that accumulates runs after that of this number: it waits for no earlier one."""
+    """Return whether an accumulating node runs after the node with this number.
+
+    It does unless it waits for a node with a lower number.
+    """
     return bool(node.metadata.get(USE, (None,))[0] == number)
 
 
-def ran(node: Any) -> None:
-    """Note that a node has accumulated: what leads to it later is of another graph."""
+def mark_run(node: Any) -> None:
+    """Note that a node has accumulated; nodes that lead to it later are of another graph."""
     if USE in node.metadata:
         node.metadata[USE] = (node.metadata[USE][0], True)
 
 
 def nodes(output: Any) -> list[Any]:
-    """List the nodes that made the tensors of an output, each once."""
+    """Return the nodes that created the tensors of an output, each once."""
     if isinstance(output, Tensor):
         return [] if output.grad_fn is None else [output.grad_fn]
-    made = (tensor.grad_fn for tensor in _tensors(output, DEEPEST))
-    return list(dict.fromkeys(node for node in made if node is not None))
+    creators = (tensor.grad_fn for tensor in _tensors(output, MAX_DEPTH))
+    return list(dict.fromkeys(node for node in creators if node is not None))
 
 
 def _tensors(output: Any, depth: int) -> Iterator[Any]:
-    """Find tensors in tuples, lists, sets, dictionaries and dataclasses."""
+    """Yield the tensors in tuples, lists, sets, dictionaries and dataclasses."""
     if isinstance(output, Tensor):
         yield output
     elif depth:
@@ -123,20 +130,20 @@ def _values(output: Any) -> Any:
     return ()
 
 
-# -- What backward passes have open on each thread, and its end, whichever way a pass ends
+# -- Backward passes: their open ranges per thread, closed however a pass ends
 
 
-_engine = Variable._execution_engine  # noqa: SLF001 (the way in which torch's own modules reach it)
+_engine = Variable._execution_engine  # noqa: SLF001 (as torch's own modules access it)
 
 
-class Opens(Protocol):
-    """A call of a module, as a backward pass sees it."""
+class BackwardCall(Protocol):
+    """A call of a module, as used by a backward pass."""
 
     def chain(self) -> list[Any]:
-        """Return the calls around it and itself, the outermost first."""
+        """Return the calls around this one and itself, outermost first."""
 
     def backward_entry(self, number: int) -> Entry:
-        """Make the range of its backward work in the pass of this number."""
+        """Return the range of its backward work in the pass with this number."""
 
 
 class Pass:
@@ -144,41 +151,41 @@ class Pass:
 
     def __init__(self, number: int, others: list[Pass]) -> None:
         self.number = number
-        self.others = others  # of this thread: a pass may begin within a pass
-        self.calls: list[Opens] = []
+        self.others = others  # the passes of this thread, which may nest
+        self.calls: list[BackwardCall] = []
         self.entries: list[Entry] = []
-        self.waiting: dict[Opens, list[Any]] = {}  # hooks that will close a call
+        self.waiting: dict[BackwardCall, list[Any]] = {}  # the hooks that will close a call
 
-    def open(self, call: Opens) -> None:
-        """Open a call and those around it, and close what is over: all others."""
+    def open(self, call: BackwardCall) -> None:
+        """Open a call and those around it, and close all other calls."""
         if call in self.calls:
             return
         chain = call.chain()
         pairs = zip(self.calls, chain, strict=False)
-        same = next((at for at, (ours, its) in enumerate(pairs) if ours is not its), None)
-        kept = min(len(self.calls), len(chain)) if same is None else same
-        self._shorten(kept)
-        for opened in chain[kept:]:
-            entry = opened.backward_entry(self.number)
-            self.calls.append(opened)
+        different = next((at for at, (old, new) in enumerate(pairs) if old is not new), None)
+        common = min(len(self.calls), len(chain)) if different is None else different
+        self._shorten(common)
+        for inner in chain[common:]:
+            entry = inner.backward_entry(self.number)
+            self.calls.append(inner)
             self.entries.append(entry)
             stack.push(entry)
 
-    def close(self, call: Opens) -> None:
-        """Close a call, if it is open, and what was opened in it."""
+    def close(self, call: BackwardCall) -> None:
+        """Close a call, if it is open, and the calls opened in it."""
         if call in self.calls:
             self._shorten(self.calls.index(call))
 
-    def close_after(self, call: Opens, nodes: list[Any]) -> None:
-        """Close a call when all these nodes, which add to a leaf's `grad`, have run."""
+    def close_after(self, call: BackwardCall, nodes: list[Any]) -> None:
+        """Close a call when all ``nodes``, which accumulate into a leaf's `grad`, have run."""
         if call not in self.calls or call in self.waiting:
             return
-        left = set(nodes)
+        pending = set(nodes)
 
         def after(node: Any) -> None:
-            ran(node)
-            left.discard(node)
-            if not left:
+            mark_run(node)
+            pending.discard(node)
+            if not pending:
                 self.close(call)
 
         self.waiting[call] = [
@@ -186,7 +193,7 @@ class Pass:
         ]
 
     def finish(self) -> None:
-        """Close all that is open; the pass has ended, or failed."""
+        """Close all open calls; the pass has ended or failed."""
         self._shorten(0)
         if self in self.others:
             self.others.remove(self)
@@ -198,14 +205,14 @@ class Pass:
                 handle.remove()
 
 
-class End:
-    """What the engine calls after a pass that succeeds, and drops after any pass."""
+class PassEnd:
+    """A callback that the engine calls after a successful pass, and drops after any pass."""
 
     def __init__(self, ending: Pass) -> None:
         self.ending = ending
 
     def __call__(self) -> None:
-        """End what the pass has open."""
+        """Close the open calls of the pass."""
         self.ending.finish()
 
     def __del__(self) -> None:
@@ -213,7 +220,7 @@ class End:
 
 
 class PassHere(local):
-    """The running passes of this thread, the inner ones last."""
+    """The running passes of this thread, innermost last."""
 
     def __init__(self) -> None:
         self.passes: list[Pass] = []
@@ -223,35 +230,35 @@ _passes_here = PassHere()
 
 
 def current() -> Pass | None:
-    """Return the backward pass that runs on this thread, if any does."""
-    number = _C._current_graph_task_id()  # noqa: SLF001 (public only through queue_callback's error)
+    """Return the backward pass that runs on this thread, or None."""
+    number = _C._current_graph_task_id()  # noqa: SLF001 (has no public name)
     if number < 0:
         return None
     for running in reversed(_passes_here.passes):
         if running.number == number:
             return running
-    begun = Pass(number, _passes_here.passes)
-    _passes_here.passes.append(begun)
-    _engine.queue_callback(End(begun))
-    return begun
+    new = Pass(number, _passes_here.passes)
+    _passes_here.passes.append(new)
+    _engine.queue_callback(PassEnd(new))
+    return new
 
 
 def runs_next(node: Any, number: int) -> bool:
-    """Tell whether the running pass runs this node, which accumulates, after that of the number."""
+    """Return whether the running pass runs an accumulating node after this number."""
     try:
         return comes_next(node, number) and bool(_C._will_engine_execute_node(node))  # noqa: SLF001 (as torch.autograd.graph asks)
-    except RuntimeError:  # autograd.grad() of that very leaf: its gradient is returned, not added
+    except RuntimeError:  # autograd.grad() of this leaf: the gradient is returned, not accumulated
         return False
 
 
-# -- Calls of modules: open while forward runs, and opened again by autograd's nodes
+# -- Sites and calls of modules
 
 
 CATEGORY = "module"
 
 
 class Site:
-    """One module of an annotated model, and the hooks of its calls; shared by copies of the module."""
+    """A module of an annotated model, and the hooks of its calls; copies of the module share it."""
 
     def __init__(self, path: str, *, on: bool = False, backward: bool = True) -> None:
         self.path, self.on, self.backward = path, on, backward
@@ -260,13 +267,13 @@ class Site:
         self.open: set[ModuleCall] = set()
 
     def __reduce__(self) -> tuple[type[Site], tuple[str]]:
-        return Site, (self.path,)  # in another process nobody can take it away: it is off
+        return Site, (self.path,)  # off, because another process cannot remove it
 
     def __deepcopy__(self, memo: object) -> Site:
         return self
 
     def before(self, _module: object, _args: object) -> None:
-        """Open a call: a hook before forward."""
+        """Open a call; the hook before forward."""
         if is_compiling() or state.idle or not self.on:
             return
         caller = _here.call
@@ -278,7 +285,10 @@ class Site:
         stack.push(call)
 
     def after(self, _module: object, _args: object, output: Any) -> None:
-        """Close a call, and let the nodes that it made open it in backward passes."""
+        """Close a call, and hook its nodes to reopen it in backward passes.
+
+        The hook after forward.
+        """
         if is_compiling() or not self.open:
             return
         call = _here.call
@@ -292,14 +302,14 @@ class Site:
             call.follow(nodes(output))
 
     def remove(self) -> None:
-        """Close what is open and be silent from now on."""
+        """Close open calls, and stop recording."""
         self.on = False
         for call in list(self.open):
             call.leave()
 
 
 class ModuleCall(Entry):
-    """One call of a module; in the forward pass it is the open range itself."""
+    """One call of a module; it is also the entry of its forward range."""
 
     __slots__ = ("accumulating", "begin", "caller", "identity", "inner", "last", "passed", "site")
 
@@ -307,83 +317,86 @@ class ModuleCall(Entry):
         super().__init__(site.forward_label, stack.new_call_id())
         self.site, self.caller = site, caller
         self.begin = next_number()
-        self.inner: list[Part] = []  # of the calls that ended in this one
-        self.accumulating: list[Any] = []  # nodes behind the one that is run last, and its number
-        self.last = -1
-        self.passed, self.identity = -1, 0  # the last backward pass, and the call id in it
+        self.inner: list[Part] = []  # parts of the calls that ended in this one
+        self.accumulating: list[Any] = []  # accumulating nodes after the node that runs last
+        self.last = -1  # the number of that node
+        self.passed, self.identity = (
+            -1,
+            0,
+        )  # number of the last backward pass, and the call id in it
 
     def leave(self) -> None:
-        """Close the range of forward."""
+        """Close the forward range."""
         self.site.open.discard(self)
         stack.close(self)
 
     def follow(self, roots: list[Any]) -> None:
-        """Hang hooks on the nodes that gradients reach first, and on the one that is run last."""
+        """Hook the nodes that gradients reach first, and the node that runs last."""
         part = Part(self.begin, next_number())
-        ours = [root for root in roots if part.holds(root)]
+        own_roots = [root for root in roots if part.holds(root)]
         inner, self.inner = self.inner, []
-        if not ours:
+        if not own_roots:
             return
-        part.explore(ours, inner)
+        part.explore(own_roots, inner)
         if self.caller is not None:
             self.caller.inner.append(part)
-        for root in ours:
-            root.register_prehook(self.arrived)
+        for root in own_roots:
+            root.register_prehook(self.on_gradient)
         self.accumulating, self.last = accumulating(part.first), part.number
-        part.first.register_hook(self.passed_on)
+        part.first.register_hook(self.on_last_node)
 
-    def arrived(self, _gradients: object) -> None:
-        """Open the range of backward: a gradient of an output is there."""
+    def on_gradient(self, _gradients: object) -> None:
+        """Open the backward range, because a gradient of an output has arrived."""
         if not state.idle and self.site.on and (running := current()):
             running.open(self)
 
-    def passed_on(self, _sent: object, _received: object) -> None:
-        """Close it: the last node has run, but for the gradients that it adds to its parameters'."""
+    def on_last_node(self, _sent: object, _received: object) -> None:
+        """Close the backward range after the last node and the accumulation of its gradients."""
         if state.idle or not (running := current()):
             return
-        left = [node for node in self.accumulating if runs_next(node, self.last)]
-        if left:
-            running.close_after(self, left)
+        pending = [node for node in self.accumulating if runs_next(node, self.last)]
+        if pending:
+            running.close_after(self, pending)
         else:
             running.close(self)
 
     def chain(self) -> list[ModuleCall]:
-        """Return the calls around it and itself, the outermost first."""
-        around = self.caller.chain() if self.caller else []
-        return [*around, self] if self.site.backward and self.site.on else around
+        """Return the calls around this one and itself, outermost first."""
+        outer = self.caller.chain() if self.caller else []
+        return [*outer, self] if self.site.backward and self.site.on else outer
 
     def backward_entry(self, number: int) -> Entry:
-        """Make the range of its backward work: in one pass all of them are one call."""
+        """Return a range of its backward work; all ranges in one pass share a call id."""
         if self.passed != number:
             self.passed, self.identity = number, stack.new_call_id()
         return Entry(self.site.backward_label, self.identity)
 
 
 class Here(local):
-    """The calls that are open on this thread: the innermost, which knows its caller."""
+    """The innermost open call on this thread, which knows its caller."""
 
     def __init__(self) -> None:
         self.call: ModuleCall | None = None
 
     def calls(self) -> Iterator[ModuleCall]:
-        """Give them from the innermost on."""
+        """Yield the open calls, innermost first."""
         call = self.call
         while call is not None:
             yield call
             call = call.caller
 
     def innermost(self) -> ModuleCall | None:
-        """Return the innermost that has not been closed by others."""
+        """Return the innermost call that other code has not closed."""
         return next((call for call in self.calls() if not call.closed), None)
 
     def close_down_to(self, site: Site) -> ModuleCall | None:
-        """Return the innermost call of a module; close those that an interrupt left open in it."""
-        found = next((call for call in self.calls() if call.site is site), None)
-        for inner in self.calls() if found else ():
-            if inner is found:
+        """Return the innermost call of a module; closes calls left open in it by an interrupt."""
+        module_call = next((call for call in self.calls() if call.site is site), None)
+        for inner in self.calls() if module_call else ():
+            if inner is module_call:
                 break
             inner.leave()
-        return found
+        return module_call
 
 
 _here = Here()

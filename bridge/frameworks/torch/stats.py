@@ -1,7 +1,7 @@
-"""What a PyTorch model is made of: parameters, buffers, what each module gives out, and the FLOPs of one forward pass.
+"""Statistics of a PyTorch model: parameters, buffers, outputs, and FLOPs of a forward pass.
 
-The invariant: a call of an op counts for the innermost module around it, and so once; sums of parameters and buffers
-take each tensor once, however many modules hold it.
+An op counts once for every module that is running. Sums of parameters and buffers count each tensor
+once, even if several modules hold it.
 """
 
 from __future__ import annotations
@@ -16,20 +16,33 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bridge.knowledge.formulas import Call, flops
 from bridge.knowledge.formulas.conventions import NAMES, OURS
+from bridge.knowledge.suggestions import unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = ("module", "type", "calls", "params", "buffers", "param_bytes", "output", "activations", "activation_bytes", "flops", "no_formula")  # fmt: skip
+COLUMNS = (
+    "module",
+    "type",
+    "calls",
+    "params",
+    "buffers",
+    "param_bytes",
+    "output",
+    "activations",
+    "activation_bytes",
+    "flops",
+    "no_formula",
+)
 NONE = -1
 
 
 @dataclass
 class Module:
-    """A module: its own parameters and buffers (elements), what its calls gave out, and the FLOPs of all within it.
+    """A module: its own parameters and buffers (elements), outputs, and FLOPs of all ops in it.
 
-    ``flops`` is -1 where ops ran and none of them has a formula; ``no_formula`` are those that have none and how often
-    they ran.
+    ``flops`` is -1 if ops ran and none of them has a formula. ``no_formula`` holds the ops without
+    a formula and how often they ran.
     """
 
     module: str
@@ -47,7 +60,10 @@ class Module:
 
 @dataclass(frozen=True)
 class Stats:
-    """The modules of a model, outer before inner; the first is the model itself, as module ''."""
+    """The modules of a model, outer before inner.
+
+    The first is the model itself, with the name ''.
+    """
 
     modules: tuple[Module, ...]
     params: int
@@ -60,10 +76,12 @@ class Stats:
         return self.modules[0].flops
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a row per module; ``no_formula`` as a text."""
-        import pandas as pd  # only who asks for it needs it
+        """Return a frame with a row per module; ``no_formula`` is text."""
+        import pandas as pd  # loaded on demand
 
-        rows = [{**vars(one), "no_formula": _listed(one.no_formula)} for one in self.modules]
+        rows = [
+            {**vars(module), "no_formula": _listed(module.no_formula)} for module in self.modules
+        ]
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
     def table(self) -> str:
@@ -73,50 +91,56 @@ class Stats:
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
         rule = "  ".join("-" * width for width in widths)
-        whole = f"{self.params:,} parameters, {self.buffers:,} in buffers, {self.bytes:,} bytes, {_number(self.flops)} FLOPs"
+        whole = (
+            f"{self.params:,} parameters, {self.buffers:,} in buffers, {self.bytes:,} bytes,"
+            f" {_number(self.flops)} FLOPs"
+        )
         return "\n".join([lines[0], rule, *lines[1:], rule, whole]) + "\n"
 
     __str__ = table
 
 
 def model_stats(model: nn.Module, *inputs: Any, convention: str = OURS, **keywords: Any) -> Stats:
-    """Run one forward pass without gradients and say what each module holds, gives out and computes.
+    """Run one forward pass without gradients and return the statistics of each module.
 
-    The model's mode, its buffers and the state of the random numbers are as before afterwards. FLOPs are of the ops
-    that ran, by a ``convention`` of bridge.knowledge.formulas. Raises ValueError for another word.
+    The mode of the model, its buffers and the state of the random number generators do not change.
+    FLOPs are those of the ops that ran, by a ``convention`` of bridge.knowledge.formulas. Raises
+    ValueError for an unknown convention.
     """
     if convention not in NAMES:
-        raise ValueError(f"no convention {convention!r}: one of {', '.join(NAMES)}")
-    found = {name: _described(name, module) for name, module in model.named_modules()}
-    kept = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
-    watch = _Watch({id(module): name for name, module in model.named_modules()}, found, convention)
-    hooks = [hook for module in model.modules() for hook in watch.hooked(module)]
+        raise ValueError(unknown_name("convention", convention, NAMES))
+    result = {name: _module_stats(name, module) for name, module in model.named_modules()}
+    saved_buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+    counter = _OpCounter(
+        {id(module): name for name, module in model.named_modules()}, result, convention
+    )
+    hooks = [hook for module in model.modules() for hook in counter.register(module)]
     try:
-        with torch.random.fork_rng(), torch.no_grad(), watch:
+        with torch.random.fork_rng(), torch.no_grad(), counter:
             model(*inputs, **keywords)
     finally:
         for hook in hooks:
             hook.remove()
         with torch.no_grad():
             for name, buffer in model.named_buffers():
-                if name in kept and buffer.shape == kept[name].shape:
-                    buffer.copy_(kept[name])
-    return Stats(tuple(found.values()), *_totals(model))
+                if name in saved_buffers and buffer.shape == saved_buffers[name].shape:
+                    buffer.copy_(saved_buffers[name])
+    return Stats(tuple(result.values()), *_totals(model))
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[misc]
-    """Counts the ops of one forward pass for every module that is running."""
+class _OpCounter(TorchDispatchMode):  # type: ignore[misc]
+    """Counts FLOPs of the ops of one forward pass for every running module."""
 
     def __init__(
-        self, names: Mapping[int, str], found: Mapping[str, Module], convention: str
+        self, names: Mapping[int, str], result: Mapping[str, Module], convention: str
     ) -> None:
         super().__init__()
-        self.names, self.found, self.convention = names, found, convention
+        self.names, self.modules, self.convention = names, result, convention
         self.running: list[str] = []
-        self.known: dict[str, bool] = {}
+        self.has_formula: dict[str, bool] = {}
 
-    def hooked(self, module: nn.Module) -> Iterable[Any]:
-        """Hook into the calls of a module; gives what removes the hooks."""
+    def register(self, module: nn.Module) -> Iterable[Any]:
+        """Register hooks for the calls of a module; yields their handles."""
         name = self.names[id(module)]
         yield module.register_forward_pre_hook(lambda *_: self.running.append(name), prepend=True)
         yield module.register_forward_hook(
@@ -126,12 +150,12 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
     def _ended(self, name: str, output: Any) -> None:
         if self.running and self.running[-1] == name:
             self.running.pop()
-        module = self.found[name]
+        module = self.modules[name]
         tensors = list(_tensors(output))
         module.calls += 1
-        module.output = ", ".join(str(list(one.shape)) for one in tensors)
-        module.activations += sum(one.numel() for one in tensors)
-        module.activation_bytes += sum(one.numel() * one.element_size() for one in tensors)
+        module.output = ", ".join(str(list(tensor.shape)) for tensor in tensors)
+        module.activations += sum(tensor.numel() for tensor in tensors)
+        module.activation_bytes += sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -140,37 +164,39 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
         call = _call(func.name(), args, kwargs or {}, out)
         count = flops(call, self.convention)
         for name in dict.fromkeys(self.running):
-            module = self.found[name]
+            module = self.modules[name]
             if count is None:
                 op = call.name.partition(".")[0]
                 module.no_formula[op] = module.no_formula.get(op, 0) + 1
                 module.flops = (
-                    NONE if module.flops <= 0 and not self.known.get(name) else module.flops
+                    NONE if module.flops <= 0 and not self.has_formula.get(name) else module.flops
                 )
             else:
                 module.flops = max(module.flops, 0) + count
-                self.known[name] = True
+                self.has_formula[name] = True
         return out
 
 
 def _call(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> Call:
-    given = list(_flat(args))
-    made = out if isinstance(out, list | tuple) else (out,)
-    said = {str(place): one for place, one in enumerate(args) if not isinstance(one, torch.Tensor)}
+    inputs = list(_flat(args))
+    outputs = out if isinstance(out, list | tuple) else (out,)
+    positional = {
+        str(place): value for place, value in enumerate(args) if not isinstance(value, torch.Tensor)
+    }
     return Call(
         name.partition(".")[0] if "::" in name else name,
-        tuple(map(_shape, given)),
-        tuple(map(_dtype, given)),
-        {**said, **kwargs},
-        tuple(map(_shape, made)),
-        tuple(map(_dtype, made)),
+        tuple(map(_shape, inputs)),
+        tuple(map(_dtype, inputs)),
+        {**positional, **kwargs},
+        tuple(map(_shape, outputs)),
+        tuple(map(_dtype, outputs)),
     )
 
 
 def _flat(values: Iterable[Any]) -> Iterable[Any]:
     for value in values:
-        several = isinstance(value, list | tuple)
-        if several and any(isinstance(one, torch.Tensor) for one in value):
+        is_list = isinstance(value, list | tuple)
+        if is_list and any(isinstance(item, torch.Tensor) for item in value):
             yield from value
         else:
             yield value
@@ -188,35 +214,45 @@ def _tensors(value: Any) -> Iterable[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _tensors(one)
+        for item in value.values():
+            yield from _tensors(item)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _tensors(one)
+        for item in value:
+            yield from _tensors(item)
 
 
-def _described(name: str, module: nn.Module) -> Module:
-    own = list(module.parameters(recurse=False))
+def _module_stats(name: str, module: nn.Module) -> Module:
+    parameters = list(module.parameters(recurse=False))
     return Module(
         module=name,
         type=type(module).__name__,
-        params=sum(one.numel() for one in own),
-        buffers=sum(one.numel() for one in module.buffers(recurse=False)),
-        param_bytes=sum(one.numel() * one.element_size() for one in own),
+        params=sum(tensor.numel() for tensor in parameters),
+        buffers=sum(tensor.numel() for tensor in module.buffers(recurse=False)),
+        param_bytes=sum(tensor.numel() * tensor.element_size() for tensor in parameters),
     )
 
 
 def _totals(model: nn.Module) -> tuple[int, int, int]:
-    """Return elements of parameters and of buffers, and the bytes of both, each tensor once."""
+    """Return elements of parameters, elements of buffers, and bytes of both.
+
+    Each tensor counts once.
+    """
     params, buffers = list(model.parameters()), list(model.buffers())
-    size = sum(one.numel() * one.element_size() for one in (*params, *buffers))
-    return sum(one.numel() for one in params), sum(one.numel() for one in buffers), size
+    size = sum(tensor.numel() * tensor.element_size() for tensor in (*params, *buffers))
+    return sum(tensor.numel() for tensor in params), sum(tensor.numel() for tensor in buffers), size
 
 
-def _cells(one: Module) -> tuple[str, ...]:
-    indent = "  " * (one.module.count(".") + bool(one.module))
-    name = indent + (one.module.rpartition(".")[2] or "(model)")
-    return name, one.type, _number(one.params), one.output, _number(one.activations), _number(one.flops)  # fmt: skip
+def _cells(module: Module) -> tuple[str, ...]:
+    indent = "  " * (module.module.count(".") + bool(module.module))
+    name = indent + (module.module.rpartition(".")[2] or "(model)")
+    return (
+        name,
+        module.type,
+        _number(module.params),
+        module.output,
+        _number(module.activations),
+        _number(module.flops),
+    )
 
 
 def _number(value: int) -> str:

@@ -1,27 +1,29 @@
-"""Say how many floating-point operations and bytes a call of an op needs, from its arguments alone."""
+"""FLOPs and bytes of calls of ops, from their arguments alone."""
 
 from __future__ import annotations
 
 from bridge.knowledge.formulas.call import Call, Formula
 from bridge.knowledge.formulas.conventions import CONVENTIONS, NAMES, OURS
-from bridge.knowledge.formulas.registry import answered, bytes_moved, formula, our_flops, register
-
-# -- The FLOPs of a call, as we count them or as somebody else does
+from bridge.knowledge.formulas.table import (
+    bytes_moved,
+    count_or_none,
+    flops_by_formula,
+    formula,
+    register,
+)
+from bridge.knowledge.suggestions import unknown_name
 
 
 def flops(call: Call, convention: str = OURS) -> int | None:
-    """Return the floating-point operations of a call, two for a multiply-add; None where they are not known.
+    """Return the FLOPs of a call, two per multiply-add; None if unknown.
 
-    ``convention`` is one of `NAMES`: others count as docs/flops.md says. Raises ValueError for none of them.
+    ``convention`` is one of `NAMES`; docs/flops.md defines them. Raises ValueError for others.
     """
     if convention == OURS:
-        return our_flops(call)
+        return flops_by_formula(call)
     if convention not in CONVENTIONS:
-        raise ValueError(f"no convention {convention!r}: one of {', '.join(NAMES)}")
-    return answered(CONVENTIONS[convention].flops, call)
-
-
-# -- Say how many floating-point operations and bytes a call of an op needs, from its arguments alone
+        raise ValueError(unknown_name("convention", convention, NAMES))
+    return count_or_none(CONVENTIONS[convention].flops, call)
 
 
 __all__ = ["Call", "Formula", "bytes_moved", "flops", "formula", "register"]

@@ -1,7 +1,7 @@
-"""Products of two tensors that are summed along axes: the matmul family.
+"""Products of two tensors that are summed along axes: einsum, the matmul family, attention.
 
-The invariant: a multiply-add is two, a product without a sum one for each element. A bias counts nothing: it
-is what the sum begins with, which has K adds then, and K - 1 without.
+A multiply-add counts two; a product without a sum counts one per element. A bias counts nothing:
+the sum begins with it and then has K additions, K - 1 without it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bridge.knowledge.formulas.call import (
     unknown,
 )
 
-# -- Sums of products by an equation, as `ij,jk->ik`, of one or two tensors; of more the order is not known
+# -- einsum: one or two tensors; the order of more products is unknown
 
 
 Indices = list[str]
@@ -34,39 +34,44 @@ Lengths = dict[str, int]
 
 def _einsum(call: Call) -> tuple[int, Shape]:
     shapes = tensors(call)
-    terms, result = _read(argument(call, "equation", 0, ""), shapes)
-    need(len(terms) == len(shapes) <= 2)  # noqa: PLR2004 (of a pair there is one order)
+    terms, result = _parse_equation(argument(call, "equation", 0, ""), shapes)
+    need(len(terms) == len(shapes) <= 2)  # noqa: PLR2004 - a pair
     lengths = _lengths(terms, shapes)
     shape = tuple(lengths[letter] for letter in result)
     if len(terms) == 1:
-        return _size(set(terms[0]), lengths) if set(terms[0]) - set(result) else 0, shape
+        return _product_of_lengths(set(terms[0]), lengths) if set(terms[0]) - set(
+            result
+        ) else 0, shape
     return _pair(terms, set(result), lengths), shape
 
 
 def _pair(terms: Sequence[Indices], result: set[str], lengths: Lengths) -> int:
     count, (a, b) = 0, (set(term) for term in terms)
-    kept = [one & (other | result) for one, other in ((a, b), (b, a))]
-    for one, left in zip((a, b), kept, strict=True):
-        count += _size(one, lengths) if one != left else 0
-    every = kept[0] | kept[1]
-    return count + _size(every, lengths) * (2 if every - result else 1)
+    remaining = [letters & (other | result) for letters, other in ((a, b), (b, a))]
+    for letters, rest in zip((a, b), remaining, strict=True):
+        count += _product_of_lengths(letters, lengths) if letters != rest else 0
+    all_letters = remaining[0] | remaining[1]
+    return count + _product_of_lengths(all_letters, lengths) * (2 if all_letters - result else 1)
 
 
-def _size(letters: set[str], lengths: Lengths) -> int:
+def _product_of_lengths(letters: set[str], lengths: Lengths) -> int:
     return prod(lengths[letter] for letter in letters)
 
 
-def _read(equation: str, shapes: Sequence[Shape]) -> tuple[list[Indices], Indices]:
-    """Return the indices of each tensor and of the result; those under an ellipsis are named `.1`, from the right."""
+def _parse_equation(equation: str, shapes: Sequence[Shape]) -> tuple[list[Indices], Indices]:
+    """Return the indices of each tensor and of the result of an equation.
+
+    Indices under an ellipsis are called `.1` and so on, from the right.
+    """
     left, arrow, right = equation.replace(" ", "").partition("->")
-    given = left.split(",")
+    inputs = left.split(",")
     ranks = [len(shape) for shape in shapes]
-    terms = [_letters(term, rank) for term, rank in zip(given, ranks, strict=True)]
-    seen = Counter(letter for term in terms for letter in term)
+    terms = [_letters(term, rank) for term, rank in zip(inputs, ranks, strict=True)]
+    counts = Counter(letter for term in terms for letter in term)
     if not arrow:
-        once = sorted(letter for letter, times in seen.items() if letter.isalpha() and times == 1)
+        once = sorted(letter for letter, count in counts.items() if letter.isalpha() and count == 1)
         right = "".join(("...", *once))
-    dots = sum(not letter.isalpha() for letter in seen)
+    dots = sum(not letter.isalpha() for letter in counts)
     return terms, _letters(right, dots + len(right.replace("...", "")))
 
 
@@ -83,23 +88,23 @@ def _dots(term: str, rank: int) -> int:
 
 
 def _lengths(terms: Sequence[Indices], shapes: Sequence[Shape]) -> Lengths:
-    """Return how long each index runs; 1 gives way to any other."""
+    """Return the length of each index; 1 is broadcast."""
     lengths: Lengths = {}
     for term, shape in zip(terms, shapes, strict=True):
         for letter, length in zip(term, shape, strict=True):
-            known = lengths.get(letter, 1)
-            need(1 in (known, length) or known == length)
-            lengths[letter] = length if known == 1 else known
+            previous = lengths.get(letter, 1)
+            need(1 in (previous, length) or previous == length)
+            lengths[letter] = length if previous == 1 else previous
     return lengths
 
 
 einsum = counting(_einsum)
 
 
-# -- Products of two tensors that are summed along axes: the matmul family
+# -- The matmul family
 
 
-Axes = tuple[Sequence[int], Sequence[int]]  # of the one tensor, and of the other
+Axes = tuple[Sequence[int], Sequence[int]]  # of the first tensor, and of the second
 NONE: Axes = ((), ())
 LAST: Axes = ((-1,), (-1,))
 INNER: Axes = ((-1,), (-2,))
@@ -107,22 +112,22 @@ MATRIX = 2  # dimensions
 
 
 def contract(a: Shape, b: Shape, summed: Axes, batch: Axes = NONE) -> tuple[int, Shape]:
-    """Return the FLOPs of a product summed along axes, one by one along ``batch``, and its shape."""
-    sums, batches = _positive(a, b, summed), _positive(a, b, batch)
+    """Return FLOPs and shape of a product: summed along axes, by element along ``batch``."""
+    sums, batches = _positive_axes(a, b, summed), _positive_axes(a, b, batch)
     for x, y in (*zip(*sums, strict=True), *zip(*batches, strict=True)):
         need(a[x] == b[y])
-    made = tuple(a[axis] for axis in batches[0])
+    result = tuple(a[axis] for axis in batches[0])
     for shape, *axes in ((a, sums[0], batches[0]), (b, sums[1], batches[1])):
-        made += _left(shape, [*axes[0], *axes[1]])
-    multiplied = prod(made) * prod(a[axis] for axis in sums[0])
-    return multiplied * (2 if sums[0] else 1), made
+        result += _lengths_without(shape, [*axes[0], *axes[1]])
+    products = prod(result) * prod(a[axis] for axis in sums[0])
+    return products * (2 if sums[0] else 1), result
 
 
-def _positive(a: Shape, b: Shape, axes: Axes) -> Axes:
+def _positive_axes(a: Shape, b: Shape, axes: Axes) -> Axes:
     return [range(len(a))[axis] for axis in axes[0]], [range(len(b))[axis] for axis in axes[1]]
 
 
-def _left(shape: Shape, axes: Sequence[int]) -> Shape:
+def _lengths_without(shape: Shape, axes: Sequence[int]) -> Shape:
     need(len(set(axes)) == len(axes))
     return tuple(length for axis, length in enumerate(shape) if axis not in axes)
 
@@ -130,14 +135,14 @@ def _left(shape: Shape, axes: Sequence[int]) -> Shape:
 def product(
     ranks: tuple[int, int], summed: Axes, batch: Axes = NONE, *, first: int = 0
 ) -> Counting:
-    """Count an op whose two tensors, from position ``first`` on, have these ranks."""
+    """Count an op of two tensors with these ranks, from position ``first`` on."""
 
-    def made(call: Call) -> tuple[int, Shape]:
+    def count_and_shape(call: Call) -> tuple[int, Shape]:
         a, b = tensor(call, first), tensor(call, first + 1)
         need((len(a), len(b)) == ranks)
         return contract(a, b, summed, batch)
 
-    return counting(made)
+    return counting(count_and_shape)
 
 
 def _matmul(call: Call) -> tuple[int, Shape]:
@@ -145,8 +150,8 @@ def _matmul(call: Call) -> tuple[int, Shape]:
     if min(len(a), len(b)) < MATRIX:
         return contract(a, b, INNER if len(b) > 1 else LAST)
     batch = broadcast(a[:-2], b[:-2])
-    count, made = contract(a[-2:], b[-2:], INNER)
-    return prod(batch) * count, batch + made
+    count, shape = contract(a[-2:], b[-2:], INNER)
+    return prod(batch) * count, batch + shape
 
 
 def _dot(call: Call) -> tuple[int, Shape]:
@@ -179,13 +184,13 @@ def _tensordot(call: Call) -> tuple[int, Shape]:
     a, b = tensor(call, 0), tensor(call, 1)
     axes = call.arguments["axes"] if "axes" in call.arguments else argument(call, "dims", 2, 2)
     if isinstance(axes, Sequence):
-        one, other = map(_listed, axes)
-        return contract(a, b, (one, other))
+        first, second = map(_axis_list, axes)
+        return contract(a, b, (first, second))
     need(0 <= index(axes) <= min(len(a), len(b)))
     return contract(a, b, (range(len(a) - axes, len(a)), range(axes)))
 
 
-def _listed(axes: Any) -> list[int]:
+def _axis_list(axes: Any) -> list[int]:
     return list(axes) if isinstance(axes, Sequence) else [index(axes)]
 
 
@@ -195,69 +200,73 @@ def _dot_general(call: Call) -> tuple[int, Shape]:
 
 
 def _grouped(call: Call) -> int:
-    """Count matrices in groups: each row, or each term of the sums, is of one group."""
+    """Count matrices in groups: each row, or each term of the sums, belongs to one group."""
     a, b = tensor(call, 0), tensor(call, 1)
     need({len(a), len(b)} <= {MATRIX, MATRIX + 1})
-    both = len(a) == len(b) == MATRIX + 1
-    need(not both or a[0] == b[0])
-    return contract(a[-2:], b[-2:], INNER)[0] * (a[0] if both else 1)
+    is_batched = len(a) == len(b) == MATRIX + 1
+    need(not is_batched or a[0] == b[0])
+    return contract(a[-2:], b[-2:], INNER)[0] * (a[0] if is_batched else 1)
 
 
 matmul, dot, inner, linear = map(counting, (_matmul, _dot, _inner, _linear))
 vdot, outer = map(counting, (_vdot, _outer))
 tensordot, dot_general = map(counting, (_tensordot, _dot_general))
-grouped: Counting = (_grouped, unknown)  # what comes out depends on where the groups end
+grouped: Counting = (_grouped, unknown)  # the output depends on the sizes of the groups
 
 
 # -- Scaled dot product attention, forward and backward
 
 
-HEADS_FIRST, HEADS_LAST = -3, -2  # where the axis of the heads is; the other one is the sequence's
-BACKWARD_OF_K, BACKWARD_OF_V = 3, 2  # products as long as a query, and as long as a value
-PLAIN = 3  # dimensions without heads: batch, sequence, width
+HEADS_FIRST, HEADS_LAST = -3, -2  # the axis of the heads; the other one is that of the sequence
+QUERY_PRODUCTS, VALUE_PRODUCTS = 3, 2  # products of the width of a query, and of a value
+WITHOUT_HEADS = 3  # dimensions without heads: batch, sequence, width
 
 
 def attention(heads: int = HEADS_FIRST, *, packed: int | None = None) -> Counting:
-    """Count a forward pass; where ``packed`` is a tensor, it says where each sequence begins."""
+    """Count a forward pass.
 
-    def made(call: Call) -> tuple[int, Shape]:
-        need(not _given(call, packed))
+    A tensor at position ``packed`` means packed sequences, for which there is no number.
+    """
+
+    def count_and_shape(call: Call) -> tuple[int, Shape]:
+        need(not _has_tensor(call, packed))
         q, k, v = (_heads_first(tensor(call, place), heads) for place in range(3))
-        pairs, wide = _pairs(q, k, v)
-        return 2 * pairs * (wide + v[-1]), (*tensor(call, 0)[:-1], v[-1])
+        pairs, width = _pairs(q, k, v)
+        return 2 * pairs * (width + v[-1]), (*tensor(call, 0)[:-1], v[-1])
 
-    return counting(made)
+    return counting(count_and_shape)
 
 
 def backward(heads: int = HEADS_FIRST, *, packed: int | None = None) -> Counting:
-    """Count a backward pass: the scores once more, then two gradients of each of the two products."""
+    """Count a backward pass: the scores again, then two gradients of each of the two products."""
 
     def count(call: Call) -> int:
-        need(not _given(call, packed))
+        need(not _has_tensor(call, packed))
         gradient, q, k, v = (_heads_first(tensor(call, place), heads) for place in range(4))
-        pairs, wide = _pairs(q, k, v)
+        pairs, width = _pairs(q, k, v)
         need(gradient == (*q[:-1], v[-1]))
-        return 2 * pairs * (BACKWARD_OF_K * wide + BACKWARD_OF_V * v[-1])
+        return 2 * pairs * (QUERY_PRODUCTS * width + VALUE_PRODUCTS * v[-1])
 
     return count, lambda call: [tensor(call, place) for place in (1, 2, 3)]
 
 
-def _given(call: Call, place: int | None) -> bool:
-    """Tell whether there is a tensor at a position; PyTorch writes the shape () for what is none."""
+def _has_tensor(call: Call, place: int | None) -> bool:
+    """Return whether a tensor is at a position; PyTorch writes the shape () for none."""
     return place is not None and place < len(call.shapes) and bool(call.shapes[place])
 
 
 def _heads_first(shape: Shape, heads: int) -> Shape:
-    if heads == HEADS_FIRST or len(shape) <= PLAIN:
+    if heads == HEADS_FIRST or len(shape) <= WITHOUT_HEADS:
         return shape
     *batch, sequence, head, width = shape
     return (*batch, head, sequence, width)
 
 
 def _pairs(q: Shape, k: Shape, v: Shape) -> tuple[int, int]:
-    """Return how many queries meet a key, over all heads, and how wide both are; keys may have fewer heads."""
+    """Return the pairs of query and key over all heads, and their width."""
     need(len(q) == len(k) == len(v) and q[-1] == k[-1] and k[:-1][-2:] == v[:-1][-2:])
     batch = broadcast(q[:-3], k[:-3], v[:-3])
-    heads, of_keys = (prod(shape[-3:-2]) for shape in (q, k))
-    need(heads == of_keys or heads % of_keys == 0)
+    # Keys may have fewer heads than queries.
+    heads, key_heads = (prod(shape[-3:-2]) for shape in (q, k))
+    need(heads == key_heads or heads % key_heads == 0)
     return prod(batch) * heads * q[-2] * k[-2], q[-1]

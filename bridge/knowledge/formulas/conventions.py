@@ -1,6 +1,7 @@
-"""How others count FLOPs: the numbers that users of other tools know, to reconcile them with ours.
+"""Conventions of other tools for counting FLOPs, to reconcile their numbers with ours.
 
-The invariant: a convention says what its tool says, its mistakes included; what that tool does not count has no number.
+A convention gives the number that its tool gives, errors included; None for ops that the tool does
+not count.
 """
 
 from __future__ import annotations
@@ -13,62 +14,63 @@ from typing import Any, NamedTuple
 from bridge.knowledge.formulas import contraction, convolution
 from bridge.knowledge.formulas.call import Call, Count, Shape, keys, need, tensor
 from bridge.knowledge.formulas.contraction import INNER, product
-from bridge.knowledge.formulas.registry import formula
+from bridge.knowledge.formulas.table import formula
 
-# -- What `torch.profiler.profile(with_flops=True)` counts: seven ops by their exact names, and nothing else
+# -- `torch.profiler.profile(with_flops=True)`: seven ops by their exact names
 
 
 AXES = 2
-FEATURES = 4  # dimensions of an input and a weight
+FEATURES = 4  # dimensions of input and weight
 CONV2D = ("stride", "padding", "dilation", "groups")
-FIRST = 3  # where these begin
+FIRST_PLACE = 3  # position of the first of CONV2D
 
 
 def count_with_flops(call: Call) -> int | None:
-    """Return its FLOPs, None for an op that it does not count."""
-    counted = WITH_FLOPS.get(call.name)
-    return None if counted is None else counted(call)
+    """Return the FLOPs by PyTorch's with_flops, None for ops that it does not count."""
+    count = WITH_FLOPS.get(call.name)
+    return None if count is None else count(call)
 
 
-def _product(first: int, batch: int) -> Any:
-    def counted(call: Call) -> int:
+def _matrix_product(first: int, batch: int) -> Any:
+    def count(call: Call) -> int:
         a, b = tensor(call, first), tensor(call, first + 1)
         need(len(a) == len(b) == AXES + batch and a[-1] > 0)
-        each = prod(a) // a[-1] // (a[0] if batch else 1) if prod(a) else 0
-        return 2 * each * prod(b)
+        rows = prod(a) // a[-1] // (a[0] if batch else 1) if prod(a) else 0
+        return 2 * rows * prod(b)
 
-    return counted
+    return count
 
 
 def _conv2d(call: Call) -> int:
     x, weight = tensor(call, 0), tensor(call, 1)
     need(len(x) == len(weight) == FEATURES)
-    known = call.outputs[0] if call.outputs else None
-    out = _slid(call, x[2:], weight[2:]) if known is None else known[2:]
-    groups = x[1] // weight[1] if known is not None else index(_said(call, "groups", 1))
+    output = call.outputs[0] if call.outputs else None
+    out = _output_lengths(call, x[2:], weight[2:]) if output is None else output[2:]
+    groups = x[1] // weight[1] if output is not None else index(_argument(call, "groups", 1))
     need(groups > 0)
     return 2 * x[0] * prod(out) * prod(weight[2:]) * x[1] * weight[0] // groups
 
 
-def _slid(call: Call, lengths: Shape, kernel: Shape) -> Shape:
-    stride, padding, dilation = (_listed(call, name) for name in CONV2D[:3])
+def _output_lengths(call: Call, lengths: Shape, kernel: Shape) -> Shape:
+    stride, padding, dilation = (_per_axis(call, name) for name in CONV2D[:3])
     need(min(stride) > 0)
     sides = zip(lengths, kernel, stride, padding, dilation, strict=True)
     return tuple(
-        (side + 2 * pad - wide * (one - 1) - 1) // step + 1 for side, one, step, pad, wide in sides
+        (side + 2 * pad - dilate * (width - 1) - 1) // step + 1
+        for side, width, step, pad, dilate in sides
     )
 
 
-def _listed(call: Call, name: str) -> Sequence[int]:
-    value = _said(call, name, 0 if name == "padding" else 1)
+def _per_axis(call: Call, name: str) -> Sequence[int]:
+    value = _argument(call, name, 0 if name == "padding" else 1)
     need(not isinstance(value, str))
-    listed = list(value) if isinstance(value, Sequence) else [value]
-    return [*map(index, listed)] * (AXES if len(listed) == 1 else 1)
+    numbers = list(value) if isinstance(value, Sequence) else [value]
+    return [*map(index, numbers)] * (AXES if len(numbers) == 1 else 1)
 
 
-def _said(call: Call, name: str, default: int) -> Any:
-    """Return an argument by its name or position; raise KeyError for one that was given and not recorded."""
-    place = FIRST + CONV2D.index(name)
+def _argument(call: Call, name: str, default: int) -> Any:
+    """Return an argument by name or position; raises KeyError if its value was not recorded."""
+    place = FIRST_PLACE + CONV2D.index(name)
     for key in (name, str(place)):
         if key in call.arguments:
             return call.arguments[key]
@@ -77,22 +79,22 @@ def _said(call: Call, name: str, default: int) -> Any:
     return default
 
 
-def _first(call: Call) -> int:
+def _input_elements(call: Call) -> int:
     return prod(tensor(call, 0))
 
 
 WITH_FLOPS = {
-    "aten::mm": _product(0, 0),
-    "aten::addmm": _product(1, 0),
-    "aten::bmm": _product(0, 1),
-    "aten::baddbmm": _product(1, 1),
+    "aten::mm": _matrix_product(0, 0),
+    "aten::addmm": _matrix_product(1, 0),
+    "aten::bmm": _matrix_product(0, 1),
+    "aten::baddbmm": _matrix_product(1, 1),
     "aten::conv2d": _conv2d,
-    "aten::mul": _first,
-    "aten::add": _first,
+    "aten::mul": _input_elements,
+    "aten::add": _input_elements,
 }
 
 
-# -- What PyTorch's FlopCounterMode counts: products, convolutions and attention, by the ops below autograd
+# -- PyTorch's FlopCounterMode: products, convolutions and attention, by the ops below autograd
 
 
 BATCH = ((0,), (0,))
@@ -122,42 +124,42 @@ FLOPCOUNTER: dict[str, Count] = {
 
 
 def count_flopcounter(call: Call) -> int | None:
-    """Return its FLOPs, None for an op that it does not count."""
-    counted = next((FLOPCOUNTER[key] for key in keys(call.name) if key in FLOPCOUNTER), None)
-    return None if counted is None else counted(call)
+    """Return the FLOPs by FlopCounterMode, None for ops that it does not count."""
+    count = next((FLOPCOUNTER[key] for key in keys(call.name) if key in FLOPCOUNTER), None)
+    return None if count is None else count(call)
 
 
-# -- What MegEngine's profiler writes as an operator's computation: its C++ footprint, for the ops that have one
+# -- MegEngine's profiler: the C++ footprint of operators
 
 
 MATRIX = 2  # dimensions
 IMAGES = 4  # dimensions of a two-dimensional convolution's weight
-TERNARY = {"addcmul", "addcdiv", "lerp", "where"}  # weight 2: one less than the inputs
-REDUCED = {"sum", "mean", "prod", "max", "min", "amax", "amin"}
-MOVED = {"cat", "concat", "concatenate", "permute", "transpose", "t"}
-POOLED_BACK = {"avg_pool2d_backward", "max_pool2d_with_indices_backward"}
+THREE_INPUTS = {"addcmul", "addcdiv", "lerp", "where"}  # weight 2: the inputs less one
+REDUCTIONS = {"sum", "mean", "prod", "max", "min", "amax", "amin"}
+COPIES = {"cat", "concat", "concatenate", "permute", "transpose", "t"}
+POOLING_BACKWARD = {"avg_pool2d_backward", "max_pool2d_with_indices_backward"}
 ELEMENTWISE = ("elementwise", "activation")
 
 
 def count_megengine(call: Call) -> int | None:
-    """Return its computation, None for an op without a footprint."""
+    """Return the computation by MegEngine's profiler, None for ops without a footprint."""
     names = set(keys(call.name))
-    if names & MOVED:
+    if names & COPIES:
         return sum(prod(shape) for shape in call.shapes if shape)
-    if names & REDUCED:
+    if names & REDUCTIONS:
         return prod(tensor(call, 0))
-    if names & POOLED_BACK:
+    if names & POOLING_BACKWARD:
         return prod(tensor(call, 1)) * _window(call)
-    found = formula(call.name)
-    if found is None:
+    match = formula(call.name)
+    if match is None:
         return None
-    if found.kind in ELEMENTWISE:
-        return (2 if names & TERNARY else 1) * prod(found.outputs(call)[0])
-    return found.flops(call) if _has_one(call, found.kind) else None
+    if match.kind in ELEMENTWISE:
+        return (2 if names & THREE_INPUTS else 1) * prod(match.outputs(call)[0])
+    return match.flops(call) if _has_footprint(call, match.kind) else None
 
 
-def _has_one(call: Call, kind: str) -> bool:
-    """Tell whether an op of ours of this kind has the same footprint there."""
+def _has_footprint(call: Call, kind: str) -> bool:
+    """Return whether ops of this kind have the same footprint in MegEngine."""
     ranks = [len(shape) for shape in call.shapes if shape]
     if kind == "matmul":
         return max(ranks, default=0) <= MATRIX or next(keys(call.name)) == "linear"
@@ -174,45 +176,45 @@ def _window(call: Call) -> int:
     return prod(int(side) for side in sides * (2 if len(sides) == 1 else 1))
 
 
-# -- What MegEngine's `module_stats` counts: layers, one for a multiply-add, so half of what its profiler says
+# -- MegEngine's `module_stats`: layers, one per multiply-add, half of the profiler's number
 
 
-BIAS = 2  # the position of a layer's bias
-NORM = 7  # for each element
-FLOPS_OF_MULTIPLY_ADD = 2  # of a multiply-add, as our formulas have it
+BIAS = 2  # position of a layer's bias
+NORM = 7  # per element
+FLOP_PER_MULTIPLY_ADD = 2  # in our formulas
 
 
 def count_module_stats(call: Call) -> int | None:
-    """Return its count, None for what is no layer that it knows."""
-    found = formula(call.name)
-    if found is None:
+    """Return the count of MegEngine's module_stats, None for other ops than its layers."""
+    match = formula(call.name)
+    if match is None:
         return None
-    if found.kind == "norm" and "backward" not in call.name:
+    if match.kind == "norm" and "backward" not in call.name:
         return NORM * prod(call.shapes[0] or ())
-    if found.kind == "pooling" and "backward" not in call.name:
-        return found.flops(call)
-    if found.kind not in ("matmul", "convolution") or "backward" in call.name:
+    if match.kind == "pooling" and "backward" not in call.name:
+        return match.flops(call)
+    if match.kind not in ("matmul", "convolution") or "backward" in call.name:
         return None
-    products = found.flops(call)
+    products = match.flops(call)
     return (
         None
         if products is None
-        else products // FLOPS_OF_MULTIPLY_ADD + _bias(call, found.outputs(call)[0])
+        else products // FLOP_PER_MULTIPLY_ADD + _bias(call, match.outputs(call)[0])
     )
 
 
-def _bias(call: Call, made: Shape) -> int:
+def _bias(call: Call, output: Shape) -> int:
     name = next(keys(call.name))
-    given = call.shapes[BIAS] if len(call.shapes) > BIAS else None
+    bias = call.shapes[BIAS] if len(call.shapes) > BIAS else None
     if name == "linear":
-        return prod(given) if given else 0
-    return prod(made) if given and name.startswith(("conv", "_conv")) else 0
+        return prod(bias) if bias else 0
+    return prod(output) if bias and name.startswith(("conv", "_conv")) else 0
 
 
-# -- What PyProf counts for an op in the forward pass; products and convolutions as we do
+# -- PyProf: ops of the forward pass; products and convolutions as ours
 
 
-SAME = ("matmul", "convolution")
+SAME_KINDS = ("matmul", "convolution")
 WEIGHTS = {
     **dict.fromkeys("relu relu6 sigmoid tanh elu selu celu gelu silu softplus mish".split(), 1),
     **dict.fromkeys("leaky_relu hardtanh hardswish hardsigmoid threshold prelu".split(), 1),
@@ -224,38 +226,38 @@ WEIGHTS = {
     **dict.fromkeys("sum".split(), 1),
     **dict.fromkeys("embedding".split(), 0),
 }
-AND_ONE = {"mean": 1, "norm": 2}  # elements, and one more
+ELEMENTS_PLUS_ONE = {"mean": 1, "norm": 2}  # weight of an element; one is added
 
 
 def count_pyprof(call: Call) -> int | None:
-    """Return its FLOPs, None for an op that it has no class for."""
+    """Return the FLOPs by PyProf, None for ops without a class."""
     names = list(keys(call.name))
     for name in names:
-        if name in AND_ONE:
-            return AND_ONE[name] * prod(tensor(call, 0)) + 1
+        if name in ELEMENTS_PLUS_ONE:
+            return ELEMENTS_PLUS_ONE[name] * prod(tensor(call, 0)) + 1
         if name in WEIGHTS:
             return WEIGHTS[name] * prod(tensor(call, 0))
-    found = formula(call.name)
-    if found is None or "backward" in call.name or found.kind not in (*SAME, "elementwise"):
+    match = formula(call.name)
+    if match is None or "backward" in call.name or match.kind not in (*SAME_KINDS, "elementwise"):
         return None
-    counted = found.flops(call)
-    return counted if counted is None or "linear" not in names else counted + _pyprof_bias(call)
+    count = match.flops(call)
+    return count if count is None or "linear" not in names else count + _pyprof_bias(call)
 
 
 def _pyprof_bias(call: Call) -> int:
-    """Return one for each output of a linear layer that has a bias."""
-    given = call.shapes[2] if len(call.shapes) > 2 else None  # noqa: PLR2004 (input, weight, bias)
-    return prod(tensor(call, 0)[:-1]) * prod(given) if given else 0
+    """Return one FLOP per output of a linear layer with a bias."""
+    bias = call.shapes[2] if len(call.shapes) > 2 else None  # noqa: PLR2004 - input, weight, bias
+    return prod(tensor(call, 0)[:-1]) * prod(bias) if bias else 0
 
 
-# -- How others count FLOPs: the numbers that users of other tools know, to reconcile them with ours
+# -- Conventions
 
 
 OURS = "bridge"
 
 
 class Convention(NamedTuple):
-    """``flops`` says how many FLOPs a call has, None for none; it raises what formulas raise."""
+    """A convention; ``flops`` returns the FLOPs of a call or None, and raises as formulas do."""
 
     name: str
     about: str
@@ -263,8 +265,8 @@ class Convention(NamedTuple):
 
 
 CONVENTIONS: Mapping[str, Convention] = {
-    found.name: found
-    for found in (
+    convention.name: convention
+    for convention in (
         Convention("torch", "PyTorch's with_flops", count_with_flops),
         Convention("flopcounter", "PyTorch's FlopCounterMode", count_flopcounter),
         Convention("megengine", "MegEngine's profiler", count_megengine),

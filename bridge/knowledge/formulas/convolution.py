@@ -1,7 +1,7 @@
-"""Convolutions: of one to three axes, transposed, grouped, forward and backward.
+"""Convolutions (one to three axes, transposed, grouped, forward and backward) and pooling.
 
-The invariant: every weight is multiplied once for each position that it is applied at, whatever the groups:
-at the positions of the output, or of the input where the convolution is transposed.
+Each weight is multiplied once per position at which it is applied, whatever the groups: per
+position of the output, or of the input of a transposed convolution.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bridge.knowledge.formulas.call import (
     tensor,
 )
 
-# -- Windows that slide over the last axes of a tensor: how many positions they have, and pooling
+# -- Windows over the last axes of a tensor, and pooling
 
 
 class Window(NamedTuple):
@@ -30,124 +30,126 @@ class Window(NamedTuple):
 
     kernel: Shape
     stride: Shape
-    padding: Shape  # at either end
+    padding: Shape  # at each end
     dilation: Shape
 
-    def slid(self, lengths: Shape, *, up: bool = False) -> Shape:
-        """Return how many positions it has along each axis; ``up`` rounds up."""
-        return tuple(_windows_slid(*axis, up=up) for axis in zip(lengths, *self, strict=True))
+    def positions(self, lengths: Shape, *, up: bool = False) -> Shape:
+        """Return the number of positions along each axis; ``up`` rounds up."""
+        return tuple(_positions(*axis, up=up) for axis in zip(lengths, *self, strict=True))
 
 
-def _windows_slid(*axis: int, up: bool) -> int:
+def _positions(*axis: int, up: bool) -> int:
     length, kernel, stride, padding, dilation = axis
     room = length + 2 * padding - dilation * (kernel - 1) - 1
     need(stride > 0)
     count = (room + (stride - 1 if up else 0)) // stride + 1
-    # A window that begins in the padding at the end is left out.
+    # A window that begins in the padding at the end does not count.
     count -= up and (count - 1) * stride >= length + padding
     need(count > 0)
     return count
 
 
 def leading(shape: Shape, axes: int) -> Shape:
-    """Return what stands before the axes: channels, or the batch and channels."""
+    """Return the lengths before the axes: channels, or batch and channels."""
     need(len(shape) in (axes + 1, axes + 2))
     return shape[:-axes]
 
 
 def pooling(axes: int, rest: str) -> Counting:
-    """Count pooling over so many axes; ``rest`` names the arguments after kernel_size and stride."""
+    """Count pooling; ``rest`` names the arguments after kernel_size and stride."""
     places = {name: place for place, name in enumerate(rest.split(), 3)}
 
-    def made(call: Call) -> tuple[int, Shape]:
+    def count_and_shape(call: Call) -> tuple[int, Shape]:
         shape, kernel = tensor(call, 0), per_axis(argument(call, "kernel_size", 1, None), axes)
         known = call.outputs[0] if call.outputs else None
-        out = known or leading(shape, axes) + _pooled(call, shape[-axes:], kernel, places)
+        out = known or leading(shape, axes) + _pooled_lengths(call, shape[-axes:], kernel, places)
         need(leading(out, axes) == leading(shape, axes))
         return prod(out) * prod(kernel), out
 
-    return counting(made)
+    return counting(count_and_shape)
 
 
-def _pooled(call: Call, lengths: Shape, kernel: Shape, places: dict[str, int]) -> Shape:
-    def said(name: str, place: int | None, default: Any) -> Shape:
+def _pooled_lengths(call: Call, lengths: Shape, kernel: Shape, places: dict[str, int]) -> Shape:
+    def value_of(name: str, place: int | None, default: Any) -> Shape:
         value = argument(call, name, place, default)
         return per_axis(default if value in (None, [], ()) else value, len(kernel))
 
-    padding = said("padding", places["padding"], 0)
-    dilation = said("dilation", places.get("dilation"), 1)
-    window = Window(kernel, said("stride", 2, kernel), padding, dilation)
-    return window.slid(lengths, up=bool(argument(call, "ceil_mode", places["ceil_mode"], False)))
+    padding = value_of("padding", places["padding"], 0)
+    dilation = value_of("dilation", places.get("dilation"), 1)
+    window = Window(kernel, value_of("stride", 2, kernel), padding, dilation)
+    return window.positions(
+        lengths, up=bool(argument(call, "ceil_mode", places["ceil_mode"], False))
+    )
 
 
-def unpooled(axes: int) -> Counting:
-    """Count the backward pass of average pooling: each gradient is added to all that its window saw."""
+def pooling_backward(axes: int) -> Counting:
+    """Count the backward pass of average pooling: one addition per gradient and window element."""
 
-    def made(call: Call) -> tuple[int, Shape]:
+    def count_and_shape(call: Call) -> tuple[int, Shape]:
         gradient, shape = tensor(call, 0), tensor(call, 1)
         need(leading(gradient, axes) == leading(shape, axes))
         kernel = per_axis(argument(call, "kernel_size", 2, None), axes)
         return prod(gradient) * prod(kernel), shape
 
-    return counting(made)
+    return counting(count_and_shape)
 
 
-# -- Convolutions: of one to three axes, transposed, grouped, forward and backward
+# -- Convolutions
 
 
 # The arguments after input and weight, in the order of the op's signature.
 FUNCTION = "bias stride padding dilation groups"
-UP = "bias stride padding output_padding groups dilation"
+TRANSPOSED = "bias stride padding output_padding groups dilation"
 GENERAL = "bias stride padding dilation transposed output_padding groups"
 CUDNN = "padding stride dilation groups"
-CUDNN_UP = "padding output_padding stride dilation groups"
+CUDNN_TRANSPOSED = "padding output_padding stride dilation groups"
 PADDING_FIRST = "bias padding stride dilation groups"
 SLOW = "kernel_size bias stride padding dilation"
-SLOW_UP = "kernel_size bias stride padding output_padding dilation"
+SLOW_TRANSPOSED = "kernel_size bias stride padding output_padding dilation"
 BACKWARD = "bias_sizes stride padding dilation transposed output_padding groups output_mask"
 OVERRIDDEN = "stride padding dilation transposed output_padding groups output_mask"
 
 OLD_CUDNN = "padding stride dilation groups benchmark deterministic allow_tf32 output_mask"
-GRADIENT_FIRST, INPUT_FIRST = (0, 1, 2), (1, 0, 2)  # where gradient, input and weight stand
+GRADIENT_FIRST, INPUT_FIRST = (0, 1, 2), (1, 0, 2)  # positions of gradient, input and weight
 
 DEFAULTS = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0, "groups": 1}
 
 
-class Given(NamedTuple):
+class Arguments(NamedTuple):
     """The arguments of a call, by the names in its op's signature."""
 
     call: Call
     places: dict[str, int]
 
-    def said(self, name: str, default: Any) -> Any:
-        """Return an argument's value; raise KeyError if it was given and is not known."""
+    def value(self, name: str, default: Any) -> Any:
+        """Return an argument's value; raises KeyError if it was not recorded."""
         return argument(self.call, name, self.places.get(name), default)
 
-    def each(self, name: str, axes: int) -> Shape:
-        """Return an argument's value for each axis."""
-        return per_axis(self.said(name, DEFAULTS[name]), axes)
+    def per_axis(self, name: str, axes: int) -> Shape:
+        """Return an argument's value per axis."""
+        return per_axis(self.value(name, DEFAULTS[name]), axes)
 
     def transposed(self) -> bool | None:
-        """Tell whether the convolution is transposed, None where that is not known."""
+        """Return whether the convolution is transposed, None if unknown."""
         try:
-            return bool(self.said("transposed", False))
+            return bool(self.value("transposed", False))
         except KeyError:
             return None
 
 
 def convolution(signature: str, axes: int | None = None, *, up: bool = False) -> Counting:
-    """Count a convolution whose arguments have this order; ``up``: it is always transposed."""
+    """Count a convolution with this signature; ``up``: it is always transposed."""
     places = _places(signature, 2)
 
-    def read(call: Call) -> tuple[Given, Shape, Shape, bool | None]:
-        given, x, weight = Given(call, places), tensor(call, 0), tensor(call, 1)
+    def read(call: Call) -> tuple[Arguments, Shape, Shape, bool | None]:
+        arguments, x, weight = Arguments(call, places), tensor(call, 0), tensor(call, 1)
         need(axes in (None, len(weight) - 2))
-        return given, x, weight, up or given.transposed()
+        return arguments, x, weight, up or arguments.transposed()
 
     def count(call: Call) -> int:
-        given, x, weight, transposed = read(call)
-        out = None if transposed else _output(given, x, weight, transposed)
-        return 2 * prod(weight) * _applied(x, weight, out, transposed)
+        passed, x, weight, transposed = read(call)
+        out = None if transposed else _output(passed, x, weight, transposed)
+        return 2 * prod(weight) * _positions_per_weight(x, weight, out, transposed)
 
     return count, lambda call: (_output(*read(call)),)
 
@@ -155,24 +157,29 @@ def convolution(signature: str, axes: int | None = None, *, up: bool = False) ->
 def backward(
     signature: str, order: Sequence[int] = GRADIENT_FIRST, *, by_groups: bool = False
 ) -> Counting:
-    """Count the gradients of input and weight that are asked for: each costs what the forward pass did.
+    """Count the requested gradients of input and weight; each costs as much as the forward pass.
 
-    ``order`` says where gradient, input and weight stand. ``by_groups`` counts the weight's once for each group, as FlopCounterMode does.
+    ``order`` has the positions of gradient, input and weight. ``by_groups`` counts the weight's
+    gradient once per group, as FlopCounterMode does.
     """
     places = _places(signature, 3)
 
     def count(call: Call) -> int:
-        given = Given(call, places)
+        arguments = Arguments(call, places)
         out, x, weight = (tensor(call, place) for place in order)
-        forward = 2 * prod(weight) * _applied(x, weight, out, given.transposed())
-        of_input, of_weight = _asked(given)[:2]
+        forward = 2 * prod(weight) * _positions_per_weight(x, weight, out, arguments.transposed())
+        of_input, of_weight = _output_mask(arguments)[:2]
         return forward * (of_input + of_weight * (_groups(x, weight, out) if by_groups else 1))
 
     def outputs(call: Call) -> list[Shape]:
         out, x, weight = (tensor(call, place) for place in order)
         bias = (out[1 - len(weight)],)
-        asked = _asked(Given(call, places))
-        return [shape for shape, one in zip((x, weight, bias), asked, strict=True) if one]
+        mask = _output_mask(Arguments(call, places))
+        return [
+            shape
+            for shape, is_requested in zip((x, weight, bias), mask, strict=True)
+            if is_requested
+        ]
 
     return count, outputs
 
@@ -181,79 +188,87 @@ def _places(signature: str, first: int) -> dict[str, int]:
     return {name: place for place, name in enumerate(signature.split(), first)}
 
 
-def _asked(given: Given) -> tuple[bool, ...]:
-    """Tell which gradients are asked for: of input, weight and bias; those of the first two if nobody says."""
+def _output_mask(arguments: Arguments) -> tuple[bool, ...]:
+    """Return which gradients (input, weight, bias) are requested; by default the first two."""
     try:
-        mask = given.said("output_mask", (True, True, False))
+        mask = arguments.value("output_mask", (True, True, False))
     except KeyError:
-        known = given.call.outputs or ((), (), None)
-        mask = [shape is not None for shape in known]
-    need(isinstance(mask, Sequence) and len(mask) == 3)  # noqa: PLR2004 (input, weight, bias)
+        outputs = arguments.call.outputs or ((), (), None)
+        mask = [shape is not None for shape in outputs]
+    need(isinstance(mask, Sequence) and len(mask) == 3)  # noqa: PLR2004 - input, weight, bias
     return tuple(map(bool, mask))
 
 
-def _applied(x: Shape, weight: Shape, out: Shape | None, transposed: bool | None) -> int:
+def _positions_per_weight(
+    x: Shape, weight: Shape, out: Shape | None, transposed: bool | None
+) -> int:
     """Return at how many positions, over the whole batch, each weight is applied.
 
-    Where nobody says whether it is transposed, channels tell; if they could be either, the side with the
-    fewer positions is taken, as a transposed convolution makes more of them and another one fewer.
+    If it is unknown whether the convolution is transposed, the channels decide. If both are
+    possible, the side with fewer positions counts: a transposed convolution has more positions in
+    its output, another one fewer.
     """
     axes = len(weight) - 2
     batch, channels = leading(x, axes)[:-1], x[-axes - 1]
     if out is None:
         need(channels == weight[0])
         return prod(batch) * prod(x[-axes:])
-    made = out[-axes - 1]
+    output_channels = out[-axes - 1]
     need(leading(out, axes)[:-1] == batch)
-    down, up = _fits(channels, weight, made), _fits(made, weight, channels)
-    sides = [out] if down and not transposed else []
-    sides += [x] if up and transposed is not False else []
+    is_forward, is_transposed = (
+        _fits(channels, weight, output_channels),
+        _fits(output_channels, weight, channels),
+    )
+    sides = [out] if is_forward and not transposed else []
+    sides += [x] if is_transposed and transposed is not False else []
     return prod(batch) * min(prod(side[-axes:]) for side in sides)
 
 
-def _fits(many: int, weight: Shape, one: int) -> bool:
-    """Tell whether a weight joins ``many`` channels, in groups, to ``one`` of its own first length."""
-    groups, rest = divmod(many, weight[1])
-    return one == weight[0] and groups > 0 and not rest and not weight[0] % groups
+def _fits(channels: int, weight: Shape, others: int) -> bool:
+    """Return whether a weight connects ``channels``, in groups, to ``others``."""
+    groups, rest = divmod(channels, weight[1])
+    return others == weight[0] and groups > 0 and not rest and not weight[0] % groups
 
 
 def _groups(x: Shape, weight: Shape, out: Shape) -> int:
     axes = len(weight) - 2
-    one, other = x[-axes - 1], out[-axes - 1]
-    return (one if _fits(one, weight, other) else other) // weight[1]
+    inputs, outputs = x[-axes - 1], out[-axes - 1]
+    return (inputs if _fits(inputs, weight, outputs) else outputs) // weight[1]
 
 
-def _output(given: Given, x: Shape, weight: Shape, transposed: bool | None) -> Shape:
-    """Return the shape that comes out, as recorded, else computed."""
-    known = given.call.outputs[0] if given.call.outputs else None
-    if known is not None:
-        return known
+def _output(arguments: Arguments, x: Shape, weight: Shape, transposed: bool | None) -> Shape:
+    """Return the shape of the output, as recorded, else computed."""
+    output = arguments.call.outputs[0] if arguments.call.outputs else None
+    if output is not None:
+        return output
     need(transposed is not None)
     axes = len(weight) - 2
-    channels = weight[1] * index(given.said("groups", 1)) if transposed else weight[0]
-    lengths = (_spread if transposed else _slid)(given, x[-axes:], weight[2:])
+    channels = weight[1] * index(arguments.value("groups", 1)) if transposed else weight[0]
+    lengths = (_transposed_lengths if transposed else _forward_lengths)(
+        arguments, x[-axes:], weight[2:]
+    )
     return (*leading(x, axes)[:-1], channels, *lengths)
 
 
-def _slid(given: Given, lengths: Shape, kernel: Shape) -> Shape:
-    axes, padding = len(kernel), given.said("padding", 0)
-    stride, dilation = given.each("stride", axes), given.each("dilation", axes)
+def _forward_lengths(arguments: Arguments, lengths: Shape, kernel: Shape) -> Shape:
+    axes, padding = len(kernel), arguments.value("padding", 0)
+    stride, dilation = arguments.per_axis("stride", axes), arguments.per_axis("dilation", axes)
     if isinstance(padding, str):
         need(padding.lower() in ("same", "valid"))
         if padding.lower() == "same":
             return tuple(-(-length // step) for length, step in zip(lengths, stride, strict=True))
         padding = 0
-    return Window(kernel, stride, per_axis(padding, axes), dilation).slid(lengths)
+    return Window(kernel, stride, per_axis(padding, axes), dilation).positions(lengths)
 
 
-def _spread(given: Given, lengths: Shape, kernel: Shape) -> Shape:
+def _transposed_lengths(arguments: Arguments, lengths: Shape, kernel: Shape) -> Shape:
     names = ("stride", "padding", "dilation", "output_padding")
-    said = (given.each(name, len(kernel)) for name in names)
-    return tuple(_spread_out(*axis) for axis in zip(lengths, kernel, *said, strict=True))
+    values = (arguments.per_axis(name, len(kernel)) for name in names)
+    return tuple(_transposed_length(*axis) for axis in zip(lengths, kernel, *values, strict=True))
 
 
-def _spread_out(*axis: int) -> int:
-    length, kernel, stride, padding, dilation, more = axis
-    made = (length - 1) * stride - 2 * padding + dilation * (kernel - 1) + more + 1
-    need(made >= 0)
-    return made
+def _transposed_length(*axis: int) -> int:
+    length, kernel, stride, padding, dilation, output_padding = axis
+    result = (length - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1
+    need(result >= 0)
+    return result

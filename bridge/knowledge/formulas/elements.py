@@ -1,7 +1,6 @@
-"""Rows of ops that are counted by elements, and of those that only move data.
+"""Formulas of ops that are counted by elements, and of ops that only move data.
 
-The invariant: a weight is the sum of the parts that its text names, an exp being 20; 0 stands only where nothing
-is computed.
+A weight is the sum of the parts in its text; an exp counts 20. 0 means that nothing is computed.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from bridge.knowledge.formulas.call import (
     Shape,
     argument,
     broadcast,
+    integer_inputs,
     need,
     rows,
     scaled,
@@ -27,86 +27,88 @@ from bridge.knowledge.formulas.call import (
     tensors,
     unknown,
 )
-from bridge.knowledge.formulas.traffic import integers
 
-# -- What is counted by elements: elementwise ops, norms, softmax, reductions, losses, and recurrent layers
+# -- Counting by elements, and recurrent layers
 
 
 MATRIX = 2  # dimensions
 PAIR = 2  # tensors
 
 
-def _every(call: Call) -> Shape:
+def _broadcast_shape(call: Call) -> Shape:
     shapes = tensors(call)
     need(bool(shapes))
     return broadcast(*shapes)
 
 
-def every(weight: int) -> Counting:
-    """Count so many FLOPs for each element of what all inputs are broadcast to."""
-    return scaled(weight, _every)
+def broadcast_elements(weight: int) -> Counting:
+    """Count ``weight`` FLOPs per element of the broadcast shape of all inputs."""
+    return scaled(weight, _broadcast_shape)
 
 
-def one(weight: int, place: int = 0) -> Counting:
-    """Count so many FLOPs for each element of the input at this position."""
+def input_elements(weight: int, place: int = 0) -> Counting:
+    """Count ``weight`` FLOPs per element of the input at a position."""
     return scaled(weight, partial(tensor, place=place))
 
 
-def scattered(source: int, into: int) -> Counting:
-    """Count one addition for each element of a source, into a tensor as the one at another position."""
-    return one(1, source)[0], like(into)
+def scatter(source: int, into: int) -> Counting:
+    """Count one addition per element of a source, into a tensor like the one at ``into``."""
+    return input_elements(1, source)[0], same_shape(into)
 
 
-def nothing(outputs: Outputs = unknown) -> Counting:
-    """Count nothing, for what only moves data."""
+def no_flops(outputs: Outputs = unknown) -> Counting:
+    """Count nothing: the op only moves data."""
     return lambda _: 0, outputs
 
 
-def like(place: int) -> Outputs:
-    """Say that what comes out has the shape of the input at this position."""
+def same_shape(place: int) -> Outputs:
+    """Return a function: the output has the shape of the input at a position."""
     return lambda call: (tensor(call, place),)
 
 
-def looked_up(call: Call) -> tuple[Shape, ...]:
-    """Return the shape of a look-up: that of the indices, and a row of the table, whichever comes first."""
-    places = set(integers(call))
+def lookup_shape(call: Call) -> tuple[Shape, ...]:
+    """Return the shape of a look-up: indices, then a row; the inputs may have either order."""
+    places = set(integer_inputs(call))
     need(len(places) == 1 and len(tensors(call)) == PAIR)
     place = places.pop()
     indices, table = tensor(call, place), tensor(call, 1 - place)
     return ((*indices, *table[1:]),)
 
 
-def table_of(call: Call) -> tuple[Shape, ...]:
-    """Return the shape of the table that gradients are added into."""
+def table_shape(call: Call) -> tuple[Shape, ...]:
+    """Return the shape of the table that gradients are added to."""
     return ((index(argument(call, "num_weights", 2, None)), tensor(call, 0)[-1]),)
 
 
-def reduced(weight: int) -> Counting:
-    """Count so many FLOPs for each element that goes in; what comes out is one for each place along ``dim``."""
-    return one(weight)[0], lambda call: (_reduced(call),)
+def reduction(weight: int) -> Counting:
+    """Count ``weight`` FLOPs per input element; the output is reduced along ``dim``."""
+    return input_elements(weight)[0], lambda call: (_reduced_shape(call),)
 
 
-def _reduced(call: Call) -> Shape:
-    """Return the lengths that are left; whether ones stand for the others makes no difference in bytes."""
+def _reduced_shape(call: Call) -> Shape:
+    """Return the remaining lengths; kept dimensions of length 1 do not change the bytes."""
     shape = tensor(call, 0)
     dims = call.arguments["axis"] if "axis" in call.arguments else argument(call, "dim", 1, None)
     dims = range(len(shape)) if dims in (None, [], ()) else dims
-    gone = {range(len(shape))[dim] for dim in (dims if isinstance(dims, Sequence) else (dims,))}
-    return tuple(length for axis, length in enumerate(shape) if axis not in gone)
+    removed = {range(len(shape))[dim] for dim in (dims if isinstance(dims, Sequence) else (dims,))}
+    return tuple(length for axis, length in enumerate(shape) if axis not in removed)
 
 
-def _layers(call: Call) -> int:
+def _count_layers(call: Call) -> int:
     x, *others = tensors(call)
     weights = [prod(shape) for shape in others if len(shape) == MATRIX]
     need(len(x) == MATRIX + 1 and bool(weights))
     return 2 * x[0] * x[1] * sum(weights)
 
 
-layers: Counting = (_layers, unknown)  # every matrix is applied to each step of each sequence
+recurrent_layers: Counting = (
+    _count_layers,
+    unknown,
+)  # each matrix is applied at each step of each sequence
 
 
-def cell(first: int) -> Counting:
-    """Count one step of a recurrent layer, whose two matrices stand from position ``first`` on."""
+def recurrent_cell(first: int) -> Counting:
+    """Count a step of a recurrent layer; its two matrices begin at position ``first``."""
 
     def count(call: Call) -> int:
         x, *weights = (tensor(call, place) for place in (0, first, first + 1))
@@ -116,7 +118,7 @@ def cell(first: int) -> Counting:
     return count, unknown
 
 
-# -- Rows of ops that are counted by elements, and of those that only move data
+# -- Rows
 
 
 HERE, PYPROF = "counted by hand", "PyProf"
@@ -159,20 +161,30 @@ COPIES = (
 )
 
 ELEMENTWISE = (
-    *rows("elementwise", PYPROF, (ARITHMETIC, "elements, broadcast", every(1))),
-    *rows("elementwise", PYPROF, (COMPARISON, "elements, broadcast", every(1)), dtype="bool"),
+    *rows("elementwise", PYPROF, (ARITHMETIC, "elements, broadcast", broadcast_elements(1))),
     *rows(
         "elementwise",
-        HERE,
-        ("clamp clip", "2·elements: two bounds", every(2)),
-        ("addcmul addcdiv lerp", "3·elements, broadcast", every(3)),
+        PYPROF,
+        (COMPARISON, "elements, broadcast", broadcast_elements(1)),
+        dtype="bool",
     ),
-    *rows("elementwise", PYPROF, (FUNCTIONS, "20·elements, broadcast", every(20)), exact=False),
     *rows(
         "elementwise",
         HERE,
-        ("dropout native_dropout", "2·elements: mask and scale", one(2)),
-        ("native_dropout_backward", "2·elements: mask and scale", one(2)),
+        ("clamp clip", "2·elements: two bounds", broadcast_elements(2)),
+        ("addcmul addcdiv lerp", "3·elements, broadcast", broadcast_elements(3)),
+    ),
+    *rows(
+        "elementwise",
+        PYPROF,
+        (FUNCTIONS, "20·elements, broadcast", broadcast_elements(20)),
+        exact=False,
+    ),
+    *rows(
+        "elementwise",
+        HERE,
+        ("dropout native_dropout", "2·elements: mask and scale", input_elements(2)),
+        ("native_dropout_backward", "2·elements: mask and scale", input_elements(2)),
         exact=False,
     ),
 )
@@ -180,24 +192,32 @@ ACTIVATION = (
     *rows(
         "activation",
         HERE,
-        ("relu threshold_backward", "1·elements", every(1)),
-        ("relu6 hardtanh hardtanh_backward leaky_relu leaky_relu_backward", "2·elements", every(2)),
-        ("prelu _prelu_kernel", "2·elements", one(2)),
-        ("sigmoid_backward tanh_backward", "3·elements: as g·(1 - y·y)", every(3)),
-        ("hardsigmoid", "4·elements", every(4)),
-        ("hardswish hardswish_backward", "5·elements", every(5)),
+        ("relu threshold_backward", "1·elements", broadcast_elements(1)),
+        (
+            "relu6 hardtanh hardtanh_backward leaky_relu leaky_relu_backward",
+            "2·elements",
+            broadcast_elements(2),
+        ),
+        ("prelu _prelu_kernel", "2·elements", input_elements(2)),
+        ("sigmoid_backward tanh_backward", "3·elements: as g·(1 - y·y)", broadcast_elements(3)),
+        ("hardsigmoid", "4·elements", broadcast_elements(4)),
+        ("hardswish hardswish_backward", "5·elements", broadcast_elements(5)),
     ),
     *rows(
         "activation",
         HERE,
-        ("elu selu celu elu_backward", "22·elements: exp and 2", every(22)),
-        ("sigmoid expit logistic softplus_backward", "23·elements: exp and 3", every(23)),
-        ("silu swish gelu", "24·elements: exp or erf, and 4", every(24)),
-        ("silu_backward", "28·elements: sigmoid and 5", every(28)),
-        ("softplus", "41·elements: exp, log and 1", every(41)),
-        ("gelu_backward", "49·elements: erf, exp and 9", every(49)),
-        ("mish", "62·elements: exp, log, tanh and 2", every(62)),
-        ("glu", "12·elements: a sigmoid and 1 for each half", (one(12)[0], unknown)),
+        ("elu selu celu elu_backward", "22·elements: exp and 2", broadcast_elements(22)),
+        (
+            "sigmoid expit logistic softplus_backward",
+            "23·elements: exp and 3",
+            broadcast_elements(23),
+        ),
+        ("silu swish gelu", "24·elements: exp or erf, and 4", broadcast_elements(24)),
+        ("silu_backward", "28·elements: sigmoid and 5", broadcast_elements(28)),
+        ("softplus", "41·elements: exp, log and 1", broadcast_elements(41)),
+        ("gelu_backward", "49·elements: erf, exp and 9", broadcast_elements(49)),
+        ("mish", "62·elements: exp, log, tanh and 2", broadcast_elements(62)),
+        ("glu", "12·elements: a sigmoid and 1 for each half", (input_elements(12)[0], unknown)),
         exact=False,
     ),
 )
@@ -208,26 +228,30 @@ SOFTMAX = (
         (
             "softmax _softmax _safe_softmax log_softmax _log_softmax",
             "24·elements: exp, and maximum, difference, sum, quotient",
-            one(24),
+            input_elements(24),
         ),
         (
             "_log_softmax_backward_data",
             "23·elements: g - exp(y)·sum(g)",
-            one(23),
+            input_elements(23),
         ),
         exact=False,
     ),
-    *rows("softmax", HERE, ("_softmax_backward_data", "4·elements: y·(g - sum(g·y))", one(4))),
+    *rows(
+        "softmax",
+        HERE,
+        ("_softmax_backward_data", "4·elements: y·(g - sum(g·y))", input_elements(4)),
+    ),
 )
 NORM = (
-    *rows("norm", PYPROF, (NORMS, "8·elements(input)", one(8)), exact=False),
+    *rows("norm", PYPROF, (NORMS, "8·elements(input)", input_elements(8)), exact=False),
     *rows(
         "norm",
         HERE,
-        (NORMS_BACKWARD, "16·elements(input): twice the forward pass", one(16)),
-        ("rms_norm _fused_rms_norm", "4·elements: square, sum, scale, weight", one(4)),
-        ("_fused_rms_norm_backward", "8·elements: twice the forward pass", one(8)),
-        ("normalize", "3·elements: square, sum, quotient", one(3)),
+        (NORMS_BACKWARD, "16·elements(input): twice the forward pass", input_elements(16)),
+        ("rms_norm _fused_rms_norm", "4·elements: square, sum, scale, weight", input_elements(4)),
+        ("_fused_rms_norm_backward", "8·elements: twice the forward pass", input_elements(8)),
+        ("normalize", "3·elements: square, sum, quotient", input_elements(3)),
         exact=False,
     ),
 )
@@ -235,72 +259,84 @@ REDUCTION = (
     *rows(
         "reduction",
         PYPROF,
-        ("sum nansum mean nanmean prod amax amin", "1·elements(input)", reduced(1)),
-        ("cumsum cumprod", "1·elements(input)", one(1)),
-        ("max min", "1·elements, broadcast", (every(1)[0], unknown)),
-        ("norm vector_norm linalg_vector_norm", "2·elements: square, sum", (one(2)[0], unknown)),
+        ("sum nansum mean nanmean prod amax amin", "1·elements(input)", reduction(1)),
+        ("cumsum cumprod", "1·elements(input)", input_elements(1)),
+        ("max min", "1·elements, broadcast", (broadcast_elements(1)[0], unknown)),
+        (
+            "norm vector_norm linalg_vector_norm",
+            "2·elements: square, sum",
+            (input_elements(2)[0], unknown),
+        ),
     ),
     *rows(
         "reduction",
         HERE,
-        ("vecdot", "2·elements, broadcast", (every(2)[0], unknown)),
+        ("vecdot", "2·elements, broadcast", (broadcast_elements(2)[0], unknown)),
         (
             "var std var_mean std_mean",
             "4·elements: mean, difference, square, sum",
-            (one(4)[0], unknown),
+            (input_elements(4)[0], unknown),
         ),
     ),
-    *rows("reduction", PYPROF, ("argmax argmin", "1·elements(input)", reduced(1)), dtype="int64"),
-    *rows("reduction", PYPROF, ("all any", "1·elements(input)", reduced(1)), dtype="bool"),
-    *rows("reduction", HERE, ("logsumexp", "23·elements: exp, and 3", reduced(23)), exact=False),
+    *rows("reduction", PYPROF, ("argmax argmin", "1·elements(input)", reduction(1)), dtype="int64"),
+    *rows("reduction", PYPROF, ("all any", "1·elements(input)", reduction(1)), dtype="bool"),
+    *rows("reduction", HERE, ("logsumexp", "23·elements: exp, and 3", reduction(23)), exact=False),
 )
 LOSS = (
     *rows(
         "loss",
         HERE,
-        ("mse_loss l1_loss", "3·elements: difference, square, sum", (every(3)[0], unknown)),
-        ("mse_loss_backward", "3·elements", every(3)),
+        (
+            "mse_loss l1_loss",
+            "3·elements: difference, square, sum",
+            (broadcast_elements(3)[0], unknown),
+        ),
+        ("mse_loss_backward", "3·elements", broadcast_elements(3)),
         (
             "nll_loss nll_loss_forward nll_loss2d_forward nll_loss_nd",
             "1·elements(target)",
-            (one(1, 1)[0], unknown),
+            (input_elements(1, 1)[0], unknown),
         ),
     ),
     *rows(
         "loss",
         HERE,
-        ("cross_entropy cross_entropy_loss", "24·elements: log_softmax", (one(24)[0], unknown)),
+        (
+            "cross_entropy cross_entropy_loss",
+            "24·elements: log_softmax",
+            (input_elements(24)[0], unknown),
+        ),
         (
             "binary_cross_entropy binary_cross_entropy_with_logits",
             "45·elements: two of exp and log, and 5",
-            (every(45)[0], unknown),
+            (broadcast_elements(45)[0], unknown),
         ),
         exact=False,
     ),
 )
-MOVING = (
-    *rows(VIEW, "by definition", (VIEWS, "0", nothing())),
+MOVES = (
+    *rows(VIEW, "by definition", (VIEWS, "0", no_flops())),
     *rows(
         "copy",
         "by definition",
-        ("clone copy flip roll tril triu", "0", nothing(like(0))),
-        ("masked_fill where", "0", nothing(every(1)[1])),
-        (COPIES, "0", nothing()),
+        ("clone copy flip roll tril triu", "0", no_flops(same_shape(0))),
+        ("masked_fill where", "0", no_flops(broadcast_elements(1)[1])),
+        (COPIES, "0", no_flops()),
     ),
-    *rows("copy", "by definition", ("copy_", "0", nothing(like(0))), reads=lambda _: (1,)),
+    *rows("copy", "by definition", ("copy_", "0", no_flops(same_shape(0))), reads=lambda _: (1,)),
     *rows(
         "fill",
         "by definition",
-        ("fill zero zeros_like ones_like full_like", "0", nothing(like(0))),
-        ("zeros ones full new_zeros new_ones new_full eye arange", "0", nothing()),
+        ("fill zero zeros_like ones_like full_like", "0", no_flops(same_shape(0))),
+        ("zeros ones full new_zeros new_ones new_full eye arange", "0", no_flops()),
         reads=lambda _: (),
     ),
     *rows(
         "gather",
         "by definition",
-        ("embedding", "0", nothing(looked_up)),
-        ("index_select gather take take_along_dim index", "0", nothing()),
-        reads=integers,
+        ("embedding", "0", no_flops(lookup_shape)),
+        ("index_select gather take take_along_dim index", "0", no_flops()),
+        reads=integer_inputs,
     ),
     *rows(
         "scatter",
@@ -308,12 +344,12 @@ MOVING = (
         (
             "embedding_dense_backward embedding_backward",
             "1·elements(gradient)",
-            (one(1)[0], table_of),
+            (input_elements(1)[0], table_shape),
         ),
-        ("scatter_add index_add", "1·elements(source)", scattered(3, 0)),
+        ("scatter_add index_add", "1·elements(source)", scatter(3, 0)),
     ),
 )
 ELEMENTS: tuple[Row, ...] = (
     *(*ELEMENTWISE, *ACTIVATION, *SOFTMAX, *NORM),
-    *(*REDUCTION, *LOSS, *MOVING),
+    *(*REDUCTION, *LOSS, *MOVES),
 )

@@ -1,16 +1,37 @@
-"""The ops that have a formula: a row for each formula, with the names of its ops.
+"""The formulas of ops, built-in and registered, and their numbers for a call.
 
-The invariant: a name stands in one row, as `names.keys` gives it. docs/flops.md shows all rows.
+A built-in name occurs in one row, as `call.keys` returns it. docs/flops.md shows all rows.
+Questions about a call never raise, because user programs ask them: the answer is None where a
+number is unknown.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Any
+
 from bridge.knowledge.formulas import contraction, convolution
-from bridge.knowledge.formulas.call import Row, rows
+from bridge.knowledge.formulas.call import (
+    Call,
+    Count,
+    Formula,
+    Row,
+    checked_call,
+    count_bytes,
+    keys,
+    rows,
+)
 from bridge.knowledge.formulas.contraction import HEADS_LAST, INNER, einsum, product
 from bridge.knowledge.formulas.convolution import convolution as conv
-from bridge.knowledge.formulas.convolution import pooling, unpooled
-from bridge.knowledge.formulas.elements import ELEMENTS, cell, layers, one, scattered
+from bridge.knowledge.formulas.convolution import pooling, pooling_backward
+from bridge.knowledge.formulas.elements import (
+    ELEMENTS,
+    input_elements,
+    recurrent_cell,
+    recurrent_layers,
+    scatter,
+)
 
 TORCH = "FlopCounterMode"
 HERE = "counted by hand"
@@ -79,7 +100,7 @@ CONVOLUTION = (
         TORCH,
         *((f"conv{axes}d", CONV, conv(convolution.FUNCTION, axes)) for axes in (1, 2, 3)),
         *(
-            (f"conv_transpose{axes}d", UP, conv(convolution.UP, axes, up=True))
+            (f"conv_transpose{axes}d", UP, conv(convolution.TRANSPOSED, axes, up=True))
             for axes in (1, 2, 3)
         ),
         (
@@ -88,11 +109,15 @@ CONVOLUTION = (
             conv(convolution.GENERAL),
         ),
         ("cudnn_convolution", CONV, conv(convolution.CUDNN)),
-        ("cudnn_convolution_transpose", UP, conv(convolution.CUDNN_UP, up=True)),
+        ("cudnn_convolution_transpose", UP, conv(convolution.CUDNN_TRANSPOSED, up=True)),
         ("cudnn_convolution_relu", CONV, conv(convolution.FUNCTION)),
         ("mkldnn_convolution miopen_convolution", CONV, conv(convolution.PADDING_FIRST)),
         (KERNEL_FIRST, CONV, conv(convolution.SLOW)),
-        ("slow_conv_transpose2d slow_conv_transpose3d", UP, conv(convolution.SLOW_UP, up=True)),
+        (
+            "slow_conv_transpose2d slow_conv_transpose3d",
+            UP,
+            conv(convolution.SLOW_TRANSPOSED, up=True),
+        ),
     ),
     *rows(
         "convolution",
@@ -164,19 +189,19 @@ POOLING = (
         "pooling",
         HERE,
         *(
-            (f"avg_pool{axes}d_backward", "elements(gradient)·window", unpooled(axes))
+            (f"avg_pool{axes}d_backward", "elements(gradient)·window", pooling_backward(axes))
             for axes in (2, 3)
         ),
         (
             "max_pool2d_with_indices_backward max_pool3d_with_indices_backward",
             "elements(gradient)",
-            scattered(0, 1),
+            scatter(0, 1),
         ),
     ),
     *rows(
         "pooling",
         HERE,
-        (ADAPTIVE, "elements(input)", one(1)),
+        (ADAPTIVE, "elements(input)", input_elements(1)),
         exact=False,
     ),
 )
@@ -186,11 +211,75 @@ RECURRENT = rows(
     (
         "lstm gru rnn_tanh rnn_relu _cudnn_rnn",
         "2·steps·elements(matrices); gates are left out",
-        layers,
+        recurrent_layers,
     ),
-    ("lstm_cell _thnn_lstm_cell", "2·batch·elements(matrices)", cell(3)),
-    ("gru_cell rnn_tanh_cell rnn_relu_cell", "2·batch·elements(matrices)", cell(2)),
+    ("lstm_cell _thnn_lstm_cell", "2·batch·elements(matrices)", recurrent_cell(3)),
+    ("gru_cell rnn_tanh_cell rnn_relu_cell", "2·batch·elements(matrices)", recurrent_cell(2)),
     exact=False,
 )
 
 TABLE: tuple[Row, ...] = (*MATMUL, *CONVOLUTION, *ATTENTION, *ELEMENTS, *POOLING, *RECURRENT)
+
+
+# -- Look-up
+
+
+_built_in = {name: formula for names, formula in TABLE for name in names.split()}
+_registered: dict[str, Formula] = {}
+
+
+def formula(name: str) -> Formula | None:
+    """Return the formula of the op with this name, None if it has none."""
+    if not isinstance(name, str):
+        return None
+    registered = (_registered.get(key) for key in (name, *keys(name)))
+    return next(filter(None, chain(registered, map(_built_in.get, keys(name)))), None)
+
+
+def flops_by_formula(call: Call) -> int | None:
+    """Return the FLOPs of a call, two per multiply-add; None if unknown."""
+
+    def count(call: Call) -> int | None:
+        match = formula(call.name)
+        return None if match is None else match.flops(call)
+
+    return count_or_none(count, call)
+
+
+def bytes_moved(call: Call) -> int | None:
+    """Return the minimum of bytes that a call moves: inputs and outputs once; None if unknown.
+
+    An op without a formula is assumed to read all inputs.
+    """
+    return count_or_none(lambda call: count_bytes(call, formula(call.name)), call)
+
+
+def register(
+    names: str | Iterable[str],
+    flops: Count,
+    *,
+    text: str = "",
+    source: str = "registered",
+    exact: bool = True,
+) -> None:
+    """Register a formula for ops; it takes precedence over the built-in one.
+
+    ``gemm`` is an op of that name in any library, ``mylib::gemm`` only the one with that name. The
+    formula gets a `Call` and returns FLOPs or None; if it raises, the call has no number. Raises
+    TypeError for invalid names or formulas.
+    """
+    ops = (names,) if isinstance(names, str) else tuple(names)
+    if not ops or not all(isinstance(name, str) and name for name in ops):
+        raise TypeError(f"names of ops are needed, not {names!r}")
+    if not callable(flops):
+        raise TypeError(f"flops must be a function of a Call, not {flops!r}")
+    _registered.update(dict.fromkeys(ops, Formula("registered", text, source, exact, flops)))
+
+
+def count_or_none(question: Callable[[Call], Any], call: Call) -> int | None:
+    """Return the number that a function returns for a call, None if it is unknown or it raises."""
+    try:
+        number = question(checked_call(call))
+        return None if number is None or number < 0 else int(number)
+    except Exception:  # noqa: BLE001 - user code
+        return None

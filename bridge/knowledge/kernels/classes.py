@@ -1,6 +1,6 @@
-"""What kernels are, told by their names: kind, library, Tensor Cores.
+"""Classify kernels by their names: kind, library, Tensor Cores, and the ops of fused kernels.
 
-The invariant: every name has an answer, `other` of no library if no rule knows it.
+Every name has a class: `other` without a library if no rule matches.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from bridge.knowledge.formulas.call import keys
-from bridge.knowledge.formulas.registry import formula
-from bridge.knowledge.kernels.rules import NO, OPEN, PRODUCTS, UNKNOWN, Rule, Rules, rules
+from bridge.knowledge.formulas.table import formula
+from bridge.knowledge.kernels.rules import NO, PRODUCTS, UNDECIDED, UNKNOWN, Rule, Rules, rules
 
-# -- The ops that a compiler fused into a kernel, read from the name that it gave it
+# -- Ops of fused kernels
 
 
 FUSED = re.compile(
     r"(?:\A|_)(?:triton_[a-z]{3}|cpp|pallas)_fused_(\w*?)_?\d+(?:_\d[\dcde]*)?\Z", re.ASCII
 )
-MOST_WORDS = 400
-Ways = dict[
+MAX_WORDS = 400
+Splits = dict[
     int, tuple[tuple[int, int, int], int]
-]  # start of the last op: cost, start of the one before
+]  # by start of the last op: cost, start of the op before
 
 
 def source_ops(name: str) -> tuple[str, ...]:
-    """Return the ops that the name of a kernel says it is made of; () for names that say nothing of it.
+    """Return the ops that a compiler fused into a kernel, by its name; () if it has none.
 
-    Names of ops may hold ``_``: taken are the fewest that PyTorch knows, in the order that they are sorted in.
-    What is no op of PyTorch stays in one piece.
+    Names of ops may contain ``_``. The split has the fewest ops that PyTorch knows, in sorted
+    order. Words that are no op of PyTorch stay in one piece.
     """
-    found = FUSED.search(name[-8_192:])
-    words = found[1].split("_") if found and found[1] else []
-    return tuple(_ops(words)) if len(words) <= MOST_WORDS else ()
+    match = FUSED.search(name[-8_192:])
+    words = match[1].split("_") if match and match[1] else []
+    return tuple(_ops(words)) if len(words) <= MAX_WORDS else ()
 
 
 @cache
@@ -46,57 +46,59 @@ def known_ops() -> frozenset[str]:
 
 
 @cache
-def _longest() -> int:
+def _max_words_of_op() -> int:
     return max(name.count("_") for name in known_ops()) + 1
 
 
 def _ops(words: Sequence[str]) -> Iterator[str]:
-    """Split words into the fewest ops, those that stand in order before others, unknown words only where needed."""
-    ways: list[Ways] = [{0: ((0, 0, 0), 0)}]
+    """Split words into the fewest ops: sorted if possible, unknown words only where needed."""
+    splits: list[Splits] = [{0: ((0, 0, 0), 0)}]
     for end in range(1, len(words) + 1):
-        ways.append({})
-        for start in range(max(0, end - _longest()), end):
-            known = "_".join(words[start:end]) in known_ops()
-            if known or start == end - 1:
-                ways[end][start] = _best(words, ways[start], start, end, unknown=not known)
-    yield from _together(_walked(words, ways))
+        splits.append({})
+        for start in range(max(0, end - _max_words_of_op()), end):
+            is_known = "_".join(words[start:end]) in known_ops()
+            if is_known or start == end - 1:
+                splits[end][start] = _best_split(
+                    words, splits[start], start, end, unknown=not is_known
+                )
+    yield from _merge_unknown(_ops_of_best(words, splits))
 
 
-def _best(
-    words: Sequence[str], before: Ways, start: int, end: int, *, unknown: bool
+def _best_split(
+    words: Sequence[str], before: Splits, start: int, end: int, *, unknown: bool
 ) -> tuple[tuple[int, int, int], int]:
-    """Return the least cost of ending with these words, and where the op before them begins."""
+    """Return the minimal cost of a split ending with these words, and the op before them."""
     last = "_".join(words[start:end])
     return min(
         (
             (
                 cost[0] + unknown,
-                cost[1] + (start > 0 and _op(words, at, start) >= last),
+                cost[1] + (start > 0 and _join(words, previous, start) >= last),
                 cost[2] + 1,
             ),
-            at,
+            previous,
         )
-        for at, (cost, _) in before.items()
+        for previous, (cost, _) in before.items()
     )
 
 
-def _op(words: Sequence[str], start: int, end: int) -> str:
+def _join(words: Sequence[str], start: int, end: int) -> str:
     return "_".join(words[start:end])
 
 
-def _walked(words: Sequence[str], ways: Sequence[Ways]) -> list[str]:
-    """Return the ops on the cheapest way, in order."""
-    found: list[str] = []
+def _ops_of_best(words: Sequence[str], splits: Sequence[Splits]) -> list[str]:
+    """Return the ops of the best split, in order."""
+    result: list[str] = []
     end = len(words)
-    start = min(ways[end], key=lambda at: ways[end][at][0]) if end else 0
+    start = min(splits[end], key=lambda place: splits[end][place][0]) if end else 0
     while end:
-        found.append(_op(words, start, end))
-        start, end = ways[end][start][1], start
-    return found[::-1]
+        result.append(_join(words, start, end))
+        start, end = splits[end][start][1], start
+    return result[::-1]
 
 
-def _together(ops: Sequence[str]) -> Iterator[str]:
-    """Give the ops, unknown words that stand side by side as one."""
+def _merge_unknown(ops: Sequence[str]) -> Iterator[str]:
+    """Yield the ops; adjacent unknown words become one."""
     unknown: list[str] = []
     for op in ops:
         if op in known_ops():
@@ -108,16 +110,16 @@ def _together(ops: Sequence[str]) -> Iterator[str]:
     yield from ["_".join(unknown)] if unknown else []
 
 
-# -- Which ops could use Tensor Cores: products of matrices, convolutions, attention, recurrent layers
+# -- Ops that could use Tensor Cores
 
 
 KINDS = frozenset(["matmul", "convolution", "attention", "recurrent"])  # of formulas
-ALSO = frozenset(  # products that have no formula
+OTHER_PRODUCTS = frozenset(  # products without a formula
     "chain_matmul linalg_multi_dot linalg_matmul bilinear _trilinear multi_head_attention_forward"
     " _native_multi_head_attention _transformer_encoder_layer_fwd conv_tbc"
     " _cudnn_rnn_backward _thnn_fused_lstm_cell _thnn_fused_gru_cell".split()
 )
-NOT = frozenset("mv addmv dot inner vdot outer ger addr".split())  # of vectors
+VECTOR_PRODUCTS = frozenset("mv addmv dot inner vdot outer ger addr".split())  # products of vectors
 
 
 NODE = re.compile(r"\b([A-Z][A-Za-z0-9]*?)Backward\d*\Z")  # of PyTorch's autograd
@@ -125,83 +127,84 @@ CAPITAL = re.compile(r"(?<!\A)(?=[A-Z])")
 
 
 def eligible(op: str) -> bool:
-    """Tell whether the op of this name could use Tensor Cores, given the right types and shapes.
+    """Return whether an op could use Tensor Cores, given suitable types and shapes.
 
-    A node of PyTorch's autograd is taken for the op that it is the backward of: ``AddmmBackward0`` for ``addmm``.
+    A node of PyTorch's autograd counts as its forward op: ``AddmmBackward0`` as ``addmm``.
     """
     node = NODE.search(op)
-    return any(map(_eligible, _forward(node[1]) if node else (op,)))
+    return any(map(_is_eligible, _forward_names(node[1]) if node else (op,)))
 
 
-def _forward(node: str) -> tuple[str, str]:
+def _forward_names(node: str) -> tuple[str, str]:
     name = CAPITAL.sub("_", node).lower()
     return name, f"_{name}"
 
 
-def _eligible(op: str) -> bool:
+def _is_eligible(op: str) -> bool:
     names = set(keys(op))
-    if names & NOT:
+    if names & VECTOR_PRODUCTS:
         return False
-    found = formula(op)
-    return bool(names & ALSO) or (found is not None and found.kind in KINDS)
+    match = formula(op)
+    return bool(names & OTHER_PRODUCTS) or (match is not None and match.kind in KINDS)
 
 
-# -- What kernels are, told by their names: kind, library, Tensor Cores
+# -- Kernels
 
 
-LONGEST = 16_384  # what follows in a longer name is not looked at
+MAX_NAME_LENGTH = 16_384  # the rest of longer names is ignored
 
 
 class Kernel(NamedTuple):
-    """What a kernel is; ``library`` is '' where it is not known, ``tensor_cores`` YES, NO or UNKNOWN."""
+    """The class of a kernel; ``library`` may be '', ``tensor_cores`` is YES, NO or UNKNOWN."""
 
     kind: str
     library: str
     tensor_cores: int
 
 
-UNTOLD = Kernel("other", "", UNKNOWN)
+OTHER_KERNEL = Kernel("other", "", UNKNOWN)
 
 
-def kinds_of(names: Iterable[str], own: Rules | None = None) -> list[Kernel]:
-    """Return what each of some kernels is by its name, demangled if possible; ``own`` rules come first."""
-    known = _known(own)
-    return [_kernel(name[:LONGEST], known) for name in names]
+def kinds_of(names: Iterable[str], user_rules: Rules | None = None) -> list[Kernel]:
+    """Return the class of each kernel by its name, if possible demangled; user rules first."""
+    rules = _with_built_in(user_rules)
+    return [_kernel(name[:MAX_NAME_LENGTH], rules) for name in names]
 
 
 @cache
-def built_in() -> Rules:
-    """Return the rules that come with this package."""
+def built_in_rules() -> Rules:
+    """Return the rules of this package."""
     return rules(
-        files("bridge.knowledge.kernels").joinpath("rules.toml").read_text(encoding="utf-8")
+        files("bridge.knowledge.kernels").joinpath("rules.toml").read_text(encoding="utf-8"),
+        limited=False,
     )
 
 
 @lru_cache(maxsize=8)
-def _known(own: Rules | None) -> Rules:
-    return built_in() if own is None else own + built_in()
+def _with_built_in(user_rules: Rules | None) -> Rules:
+    return built_in_rules() if user_rules is None else user_rules + built_in_rules()
 
 
-def matching(name: str, known: Rules) -> Iterator[tuple[str, Rule]]:
-    """Give the rules that match a name, with their library; the first one decides."""
-    for library in known.libraries:
-        if library.known(name):
+def matching_rules(name: str, rules: Rules) -> Iterator[tuple[str, Rule]]:
+    """Yield the rules that match a name, with their library; the first one decides."""
+    for library in rules.libraries:
+        if library.applies_to(name):
             for rule in library.rules:
-                if rule.found(name):
+                if rule.matches(name):
                     yield library.name, rule
 
 
 @lru_cache(maxsize=1 << 16)
-def _kernel(name: str, known: Rules) -> Kernel:
-    library, rule = next(matching(name, known), ("", None))
+def _kernel(name: str, rules: Rules) -> Kernel:
+    library, rule = next(matching_rules(name, rules), ("", None))
     if rule is None:
-        return UNTOLD
+        return OTHER_KERNEL
     if rule.tensor_cores != UNKNOWN:
         return Kernel(rule.kind, library, rule.tensor_cores)
-    return Kernel(rule.kind, library, _used(name, rule.kind, known))
+    return Kernel(rule.kind, library, _tensor_cores(name, rule.kind, rules))
 
 
-def _used(name: str, kind: str, known: Rules) -> int:
+def _tensor_cores(name: str, kind: str, rules: Rules) -> int:
     if kind not in PRODUCTS:
-        return UNKNOWN if kind in OPEN else NO
-    return next((used for pattern, used in known.uses if pattern.found(name)), UNKNOWN)
+        return UNKNOWN if kind in UNDECIDED else NO
+    return next((value for pattern, value in rules.uses if pattern.matches(name)), UNKNOWN)

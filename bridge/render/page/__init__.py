@@ -1,4 +1,4 @@
-"""The page of `bridge html`: one file that needs no network; a stylesheet and scripts beside this package."""
+"""The page of `bridge html`: one file with styles and scripts that loads nothing else."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-# -- The page put together: its data, its scripts and libraries, and the policy that lets nothing else run
-
-
 HERE = files("bridge.render.page")
 LIBRARIES = ("tabulator.min.js", "echarts.min.js")
-SCRIPTS = (  # in this order: each uses what stands before it
+SCRIPTS = (  # in this order: each uses those before it
     "format dom colours tooltip figures accounting advice rows operators icicle window timeline charts"
     " panels start"
 ).split()
@@ -37,7 +34,7 @@ def page(
     generator: str,
     comparison: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the page of one overview, or of two with their comparison; same input, same bytes."""
+    """Return the page of one overview, or two; the same input gives the same bytes."""
     script = "".join(["(() => {\n", *(_read(f"scripts/{name}.js") for name in SCRIPTS), "})();\n"])
     libraries = {name: _read(f"vendored/{name}") for name in LIBRARIES}
     styles = _read("vendored/tabulator.min.css") + _read("page.css")
@@ -56,12 +53,12 @@ def page(
 
 
 def as_json(data: object) -> str:
-    """Return JSON in ASCII that may stand in a script element: no <, >, & and no line separator in it."""
+    """Return JSON in ASCII for a script element: without <, >, & and line separators."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(MARKUP)
 
 
 def _policy(scripts: Sequence[str], styles: str) -> str:
-    """Return the policy: these scripts and these styles alone, nothing from anywhere."""
+    """Return a content security policy that allows only these scripts and styles."""
     return (
         f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; style-src {_hash(styles)};"
         " img-src data:; base-uri 'none'; form-action 'none'"

@@ -1,7 +1,7 @@
-"""A report larger than memory becomes aggregates by windows of host time: docs/memory-limit.md.
+"""Reports larger than memory: aggregates are computed in windows of host time (docs/memory-limit.md).
 
-The invariant: what comes of it is, byte for byte, what comes of the whole report at once; where it would not be, a
-`WindowsError` says so in a line.
+The invariant: the result is, byte for byte, that of the whole report at once. Where it would not
+be, `WindowsError` is raised.
 """
 
 from __future__ import annotations

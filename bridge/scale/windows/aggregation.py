@@ -1,4 +1,4 @@
-"""A report becomes aggregates window by window."""
+"""Aggregates of a report, computed window by window."""
 
 from __future__ import annotations
 
@@ -11,102 +11,118 @@ from pathlib import Path
 import numpy as np
 
 from bridge.analyze import validity
+from bridge.analyze.correlation import MatchCounts
 from bridge.analyze.devices import Devices
-from bridge.analyze.ranks.members import BEGUN, Ranks
+from bridge.analyze.ranks.members import INIT_RANGE, Ranks
 from bridge.analyze.tables.views import VIEWS, dimensions_of
 from bridge.analyze.totals import Totals
-from bridge.analyze.tracks import ID_BITS
 from bridge.analyze.validity import Finding
-from bridge.join.arrays import number
-from bridge.join.attributed import Attributed
-from bridge.join.choices import ranked
-from bridge.join.domains import is_library
-from bridge.report import Joined
-from bridge.scale.aggregates import Aggregates, ops_of, undeclared_in, wholes, without
-from bridge.scale.combined import added
+from bridge.join.arrays import number_groups
+from bridge.join.attributed import AttributedCapture
+from bridge.join.hierarchy import CALLER
+from bridge.join.options import is_library, with_ranks
+from bridge.report import Report
+from bridge.scale.aggregates import (
+    Aggregates,
+    owning_ops,
+    share_denominators,
+    undeclared_domains,
+    without_domains,
+)
+from bridge.scale.combined import add_totals
 from bridge.scale.merging import packed
-from bridge.scale.requests import Asked
+from bridge.scale.requests import PartRequest
 from bridge.scale.task import Task
-from bridge.scale.windows.tables import Carried, Gathered, Slices
-from bridge.scale.windows.window import Part, WindowsError, hold, part, taken
+from bridge.scale.windows.tables import OpenCalls, Slices, TableAccumulator
+from bridge.scale.windows.window import (
+    WindowCapture,
+    WindowsError,
+    attribute_window,
+    check_memory,
+    peak_memory,
+)
 from importers import frames
+from importers.capture import Capture
 from importers.nsys import windows
 from importers.nsys.windows import Window, Windows
-from importers.recording import sidecar
-from importers.report import Report
+from importers.recording import read as sidecar
 
-# -- What is found out over a whole report and must be the same in each window: who is which rank, what GPUs are called
+# -- Facts of the whole report that each window must agree with: ranks, names of GPUs
 
 
 Key = tuple[int, int]
 
 
-def named(tables: Collection[Asked]) -> frozenset[str]:
+def dimensions_of_tables(tables: Collection[PartRequest]) -> frozenset[str]:
     """Return the dimensions of tables."""
-    return frozenset(n for one in tables if one.by not in VIEWS for n in dimensions_of(one.by))
+    return frozenset(
+        n for request in tables if request.by not in VIEWS for n in dimensions_of(request.by)
+    )
 
 
-class Alike:
-    """The ``skeleton`` knows all processes and devices; each window is compared with what it tells."""
+class ConsistencyCheck:
+    """Compares each window with the ``skeleton`` of the report, which has all processes and devices."""
 
     def __init__(
-        self, skeleton: Report, place: int, rank_from: str | None, tables: Collection[Asked]
+        self, skeleton: Capture, place: int, rank_from: str | None, tables: Collection[PartRequest]
     ) -> None:
         self.name, self.place = skeleton.source[0], place
-        self.dimensions = named(tables)
-        self.ranks = Ranks.of(ranked(skeleton, rank_from), place)
-        self.devices = _devices(Attributed.of(skeleton))
+        self.dimensions = dimensions_of_tables(tables)
+        self.ranks = Ranks.of(with_ranks(skeleton, rank_from), place)
+        self.devices = _devices(AttributedCapture.of(skeleton))
         self.libraries: dict[Key, bool] = {}
         self._numbers(skeleton)
 
-    def check(self, joined: Part) -> None:
-        """Raise WindowsError if a window would be told otherwise than the whole."""
+    def check(self, attributed: WindowCapture) -> None:
+        """Raise WindowsError if a window alone would give another result than the whole report."""
         by = self.dimensions
-        if not by.isdisjoint(("rank", "host")) and _begins(joined.report):
-            raise WindowsError(self.name, "ranks are told by where communicators begin")
+        if not by.isdisjoint(("rank", "host")) and _begins(attributed.capture):
+            raise WindowsError(self.name, "its ranks depend on where communicators are created")
         if not by.isdisjoint(("device", "stream")):
-            self._same(_devices(joined), self.devices)
-        for key, library in _libraries(joined.report):
+            self._same(_devices(attributed), self.devices)
+        for key, library in _libraries(attributed.capture):
             if self.libraries.setdefault(key, library) != library:
                 what = "ranges of a domain without a name are ops in some of its windows only"
                 raise WindowsError(self.name, what)
 
     def _same(self, here: Mapping[Key, str], whole: Mapping[Key, str]) -> None:
-        if any(whole.get(key) != one for key, one in here.items()):
-            raise WindowsError(self.name, "what its GPUs are called takes a look at all of it")
+        if any(whole.get(key) != name for key, name in here.items()):
+            raise WindowsError(self.name, "what its GPUs are called needs the whole report at once")
 
-    def _numbers(self, skeleton: Report) -> None:
+    def _numbers(self, skeleton: Capture) -> None:
         tables = ("ranges", "launches", "activities")
         every = [frames.ints(getattr(skeleton, table), "process") for table in tables]
         processes = np.unique(np.concatenate(every))
-        alike = len(np.unique(processes >> 24 & ID_BITS)) < len(processes)
-        if alike and not self.dimensions.isdisjoint(("thread", "process", "stream", "device")):
+        is_ambiguous = len(np.unique(processes >> 24 & frames.ID_BITS)) < len(processes)
+        if is_ambiguous and not self.dimensions.isdisjoint(
+            ("thread", "process", "stream", "device")
+        ):
             raise WindowsError(self.name, "two of its processes have one number")
 
 
-def _begins(report: Report) -> bool:
-    """Tell whether a communicator begins in a report, which may tell ranks."""
-    names = report.ranges["name"]
-    begins = np.array([*(n.startswith(BEGUN) for n in names.cat.categories), False])
+def _begins(capture: Capture) -> bool:
+    """Tell whether a communicator is created in a report; that may tell ranks."""
+    names = capture.ranges["name"]
+    begins = np.array([*(n.startswith(INIT_RANGE) for n in names.cat.categories), False])
     return bool(begins[frames.codes(names)].any())
 
 
-def _devices(joined: Attributed) -> dict[Key, str]:
-    columns = [frames.ints(joined.report.activities, c) for c in ("process", "device")]
-    found = Devices.of_report(joined)
-    _, rows = number(*columns)
+def _devices(attributed: AttributedCapture) -> dict[Key, str]:
+    columns = [frames.ints(attributed.capture.activities, c) for c in ("process", "device")]
+    devices = Devices.of_report(attributed)
+    _, rows = number_groups(*columns)
     keys = zip(*(c[rows].tolist() for c in columns), strict=True)
-    return dict(zip(keys, (found.names[n] for n in found.of[rows].tolist()), strict=True))
+    return dict(zip(keys, (devices.names[n] for n in devices.gpu[rows].tolist()), strict=True))
 
 
-def _libraries(report: Report) -> list[tuple[Key, bool]]:
-    """Return of each domain without a name whether its ranges are a library's own: by all their texts."""
-    ranges = report.ranges
+def _libraries(capture: Capture) -> list[tuple[Key, bool]]:
+    """Return for each domain without a name whether its ranges are those of a library, by all their texts."""
+    ranges = capture.ranges
     named_ = np.array([*(bool(n) for n in ranges["domain_name"].cat.categories), False])
     bare = ~named_[frames.codes(ranges["domain_name"])] & (frames.ints(ranges, "domain") != 0)
     rows = np.flatnonzero(bare)
     process, domain = (frames.ints(ranges, c)[rows] for c in ("process", "domain"))
-    code, first = number(process, domain)
+    code, first = number_groups(process, domain)
     names = ranges["name"].iloc[rows]
     return [
         ((int(process[at]), int(domain[at])), is_library("", names[code == n].unique()))
@@ -114,20 +130,23 @@ def _libraries(report: Report) -> list[tuple[Key, bool]]:
     ]
 
 
-# -- What is unlawful in a report, counted over its windows
+# -- Warnings, counted over the windows
 
 
-class Warned:
-    """Says what `bridge.analyze.validity` says of the whole report."""
+class WarningCounts:
+    """Collects the warnings of `bridge.analyze.validity` over all windows."""
 
     def __init__(self) -> None:
         self.rows: list[int] = []  # by rule
         self.first: list[tuple[int, str]] = []
         self.rules: Sequence[Finding] = ()
+        self.matches: MatchCounts | None = None
 
-    def add(self, joined: Part, window: Window) -> None:
-        """Count the rows of a window, each where it begins."""
-        self.rules = list(validity.findings(joined))
+    def add(self, attributed: WindowCapture, window: Window) -> None:
+        """Add a window."""
+        matches = MatchCounts.of(attributed, 0, window.number["activities"])
+        self.matches = self.matches + matches if self.matches else matches
+        self.rules = list(validity.findings(attributed))
         self.rows = self.rows or [0] * len(self.rules)
         self.first = self.first or [(np.iinfo(np.int64).max, "")] * len(self.rules)
         for n, rule in enumerate(self.rules):
@@ -136,48 +155,53 @@ class Warned:
             if len(rows):
                 number = window.number[rule.frame][rows]
                 at = int(np.argmin(number))
-                one = validity.shown(getattr(joined.report, rule.frame), int(rows[at]))
-                self.first[n] = min(self.first[n], (int(number[at]), one))
+                name = validity.example_text(getattr(attributed.capture, rule.frame), int(rows[at]))
+                self.first[n] = min(self.first[n], (int(number[at]), name))
 
     def lines(self, source: str) -> tuple[str, ...]:
-        """Return a line per rule that any row breaks."""
-        return tuple(
+        """Return a warning per rule that any row breaks, and one if correlation ids are wrong."""
+        invalid = (
             validity.line(source, rule, rows, f"#{number} {example}")
             for rule, rows, (number, example) in zip(self.rules, self.rows, self.first, strict=True)
             if rows
         )
+        text = self.matches.warning() if self.matches else ""
+        return (*invalid, f"{source}: {text}") if text else tuple(invalid)
 
 
 # -- A report becomes aggregates window by window
 
 
 def aggregated(task: Task, path: Path, count: int, at: Sequence[int] | None = None) -> Aggregates:
-    """Aggregate an export in so many windows, or cut ``at`` some times.
+    """Aggregate an export in ``count`` windows, or cut it ``at`` given times in ns.
 
-    Raises `WindowsError` for what would not be exact, NotAReport for what is no sound export.
+    Raises WindowsError for a result that would not be exact, NotAReport for a file that is not a
+    valid export.
     """
-    with windows.opened(path, task.details, count, at) as found:
-        whole, before = _Whole(task, found), taken()
-        for number, window in enumerate(found, 1):
+    with windows.open_windows(path, task.work.details, count, at) as series:
+        whole, peaks = _Whole(task, series), [peak_memory()]
+        for window in series:
             whole.add(window)
-            most = taken()  # of a process that had more before, nobody can tell
-            hold(whole.name, task.memory, most * (most > before), f"{number} of {count}")
+            peaks.append(peak_memory())
+            check_memory(whole.name, task.work.memory, peaks, count)
         return whole.aggregates()
 
 
 class _Whole:
-    """What the windows read so far amount to."""
+    """The sums over the windows read so far."""
 
-    def __init__(self, task: Task, found: Windows) -> None:
-        self.task, self.found = task, found
-        self.choices = replace(task.choices, place=task.place)
-        self.skeleton = _of_file(found.skeleton(), task.given)
+    def __init__(self, task: Task, windows: Windows) -> None:
+        self.task, self.series = task, windows
+        self.attribution_options = replace(task.work.attribution_options, place=task.place)
+        self.skeleton = _of_file(windows.skeleton(), task.given)
         self.name = self.skeleton.source[0]
-        _refuse(task, found, self.skeleton)
-        self.alike = Alike(self.skeleton, task.place, task.choices.rank_from, task.tables)
-        self.tables = [Gathered(one) for one in task.tables]
-        self.carried = {one.direction: Carried(self.name) for one in task.tables}
-        self.slices, self.warned = Slices(self.name), Warned()
+        _refuse(task, windows, self.skeleton)
+        self.consistency = ConsistencyCheck(
+            self.skeleton, task.place, task.work.attribution_options.rank_from, task.work.tables
+        )
+        self.tables = [TableAccumulator(request) for request in task.work.tables]
+        self.open_calls = {part.direction: OpenCalls(self.name) for part in task.work.tables}
+        self.slices, self.warning_counts = Slices(self.name), WarningCounts()
         self.totals: list[Totals] = []
         self.wholes: Counter[str] = Counter()
         self.ops: set[str] = set()
@@ -185,59 +209,67 @@ class _Whole:
 
     def add(self, window: Window) -> None:
         """Join a window and add what comes of it."""
-        window = replace(window, report=_of_file(window.report, self.task.given))
-        joined = self._joined(window)
-        self.alike.check(joined)
-        self.slices.add(joined)
-        carried = {d: of.add(joined.only(d), window) for d, of in self.carried.items()}
+        window = replace(window, capture=_of_file(window.capture, self.task.given))
+        attributed = self._joined(window)
+        self.consistency.check(attributed)
+        self.slices.add(attributed)
+        spanning = {d: of.add(attributed.only(d), window) for d, of in self.open_calls.items()}
         for table in self.tables:
-            table.add(joined, window, carried[table.asked.direction])
-        self.warned.add(joined, window)
-        told = Joined(joined)
-        self.totals.append(told.totals)
-        self.wholes.update(wholes(told))
-        self.ops |= ops_of(told)
+            table.add(attributed, window, spanning[table.part.direction])
+        self.warning_counts.add(attributed, window)
+        report = Report(attributed)
+        self.totals.append(report.totals)
+        self.wholes.update(share_denominators(report))
+        self.ops |= owning_ops(report)
 
-    def _joined(self, window: Window) -> Part:
-        undeclared = undeclared_in(window.report, self.choices)
+    def _joined(self, window: Window) -> WindowCapture:
+        undeclared = undeclared_domains(window.capture, self.attribution_options)
         self.undeclared.append(undeclared)
-        choices = without(self.choices, undeclared) if undeclared else self.choices
-        return part(window, choices, self.alike.ranks)
+        attribution_options = (
+            without_domains(self.attribution_options, undeclared)
+            if undeclared
+            else self.attribution_options
+        )
+        return attribute_window(window, attribution_options, self.consistency.ranks)
 
     def aggregates(self) -> Aggregates:
-        """Return what all of them amount to."""
-        report = self.skeleton
+        """Return the aggregates of all windows."""
+        capture = self.skeleton
         tables = {
-            one.asked.name: packed(one.whole(self.carried[one.asked.direction]))
-            for one in self.tables
+            table_accumulator.part.name: packed(
+                table_accumulator.whole(self.open_calls[table_accumulator.part.direction])
+            )
+            for table_accumulator in self.tables
         }
         return Aggregates(
             self.task.place,
             self.name,
-            replace(report.facts[0], recordings=()),
-            added(self.totals),
+            replace(capture.facts[0], recordings=()),
+            add_totals(self.totals),
             dict(self.wholes),
-            self.found.survey.counts["ranges"],
+            self.series.survey.counts["ranges"],
             frozenset(self.ops),
-            (*report.warnings, *self.warned.lines(self.name)),
+            (*capture.warnings, *self.warning_counts.lines(self.name)),
             tables,
             undeclared=reduce(frozenset.intersection, self.undeclared),
-            homes=tuple(self.alike.ranks.homes),
+            homes=tuple(self.consistency.ranks.homes),
         )
 
 
-def _of_file(report: Report, given: str) -> Report:
-    return replace(report, facts=tuple(replace(f, path=given) for f in report.facts))
+def _of_file(capture: Capture, given: str) -> Capture:
+    return replace(capture, facts=tuple(replace(f, path=given) for f in capture.facts))
 
 
-def _refuse(task: Task, found: Windows, skeleton: Report) -> None:
-    """Raise WindowsError for what takes a look at the whole report."""
-    name, survey = skeleton.source[0], found.survey
-    if task.choices.adopt:
-        raise WindowsError(name, "--adopt takes a look at all of it")
-    if survey.repeated:
+def _refuse(task: Task, series: Windows, skeleton: Capture) -> None:
+    """Raise WindowsError for options and reports that need the whole report at once."""
+    name, survey = skeleton.source[0], series.survey
+    if task.work.attribution_options.adopt:
+        raise WindowsError(name, "--adopt needs the whole report at once")
+    if task.work.attribution_options.backward_under != CALLER:
+        raise WindowsError(name, "--backward-under forward needs the whole report at once")
+    if survey.has_repeated_calls:
         raise WindowsError(name, "API calls of two of its windows have one correlation id")
-    if survey.phases > windows.MOST_PHASES:
+    if survey.phases > windows.MAX_PHASES:
         raise WindowsError(name, f"{survey.phases} start/end ranges are too many")
-    if sidecar.found(skeleton, task.path, task.sidecar).facts != skeleton.facts:
+    if sidecar.with_recordings(skeleton, task.path, task.work.sidecar).facts != skeleton.facts:
         raise WindowsError(name, "recordings lie beside it")

@@ -1,91 +1,167 @@
-"""A window of a report with its attribution: all work and host time of it count, a range as a call where it begins."""
+"""One window of a report with its attribution; how many windows a report needs; which tables windows can make."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from bridge.analyze.columns import TABLES
+from bridge.analyze.columns.column import WINDOWS
 from bridge.analyze.ranks.members import Ranks
-from bridge.analyze.tables.table import ROWS, Options, made_of, rows_of, wanted
-from bridge.analyze.tables.views import ACTIVITIES, CALLS, RANGES, VIEWS, dimensions_of
+from bridge.analyze.tables.request import TableRequest
+from bridge.analyze.tables.views import RANGES, VIEWS, columns_are_chosen, dimensions_of, rows_of
 from bridge.join.arrays import NONE, Flags
-from bridge.join.attributed import Attributed
-from bridge.join.choices import Choices
+from bridge.join.attributed import AttributedCapture
+from bridge.join.grammar import parse
 from bridge.join.nesting import Nesting, TangledError
-from bridge.scale.requests import CORES, KEPT, Asked, asked, needed
+from bridge.join.options import AttributionOptions
+from bridge.scale.requests import PartRequest, needed, part_request, stored_columns
 from importers.errors import ReportError
 from importers.formats import SQLITE
 from importers.nsys import windows
 from importers.nsys.windows import Window
 
-# -- What is not told exactly of windows, and is refused
+# -- Results that windows cannot compute exactly
 
 
 class WindowsError(ReportError):
-    """The report does not fit into the memory at once, and windows of it do not tell this; said in a line."""
+    """The report does not fit into the memory limit, and windows cannot compute the result exactly."""
 
     def __init__(self, name: str, what: str) -> None:
         super().__init__(f"{name}: larger than --memory, and {what}; without --memory it works")
 
 
-# -- How much memory a report takes, and in how many windows it fits into less
+# -- The memory that a report takes, and the number of windows that fit into less
 
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 MB = 10**6
-# As measured (docs/memory-limit.md): the process with its libraries, what a row of a long table takes of the memory
-# of its window, and an API call of that of the look over all of them.
+# Measured (docs/memory-limit.md), in bytes: the process with its libraries, a row of a table in its window, and an API
+# call in the survey of the whole report.
 BASE = 170 * MB
 MANY = 260 * MB  # besides, for several tables
 PER_CALL = 26
 PER_ROW = {False: 200, True: 340}  # of a table of activities or calls; of ranges
 PER_ROW_OF_MANY = 500  # of several tables, as a store keeps them
+# Of each distinct name, in the window where it occurs, and of that as long as windows are read: names of the rows of
+# one table or of several, then texts of ranges and names of kernels that only have to be read.
+PER_NAME = {"op": (1_500, 1_200), "kernel": (450, 850), "text": (300, 0), "symbol": (650, 0)}
+PER_NAME_OF_MANY = {
+    "op": (3_500, 4_300),
+    "kernel": (2_900, 2_900),
+    "text": (0, 0),
+    "symbol": (0, 0),
+}
+CALL_KEYS = frozenset(["seq", "op_id", "input_op_ids"])  # what rows by shape leave out of a text
+PER_CELL = {
+    "csv": 30,
+    "json": 40,
+    "md": 75,
+    "table": 105,
+}  # of the table that is written, by format
+SMALL_TABLE = 100_000  # cells: no more than the estimates are wrong by
 LEAST = 40 * MB  # for a window
 MOST_WINDOWS = 1_000
-SPARE = 1.1  # times the limit that a process may come to take: rows are counted beforehand, memory is not
+SPARE = 1.1  # times the limit: the memory of a window is an estimate
 STATUS = Path("/proc/self/status")  # proc(5)
-BYTES_PER_BYTE = 8  # of a file that is no export: what it may take when it is read
+BYTES_PER_BYTE = 8  # of a file that is not an export: memory to read it
 
 
-def amount(text: str) -> int:
-    """Read an amount of memory, ``2GB``, ``512MiB``, ``1.5G``, in bytes; ValueError for what is none."""
-    found = AMOUNT.fullmatch(text.strip())
-    if found and (found[2] or not found[3]):
-        of = BINARY if found[3] else UNITS
-        if bytes_ := int(float(found[1]) * of[found[2].upper()]):
+def parse_memory(text: str) -> int:
+    """Return an amount of memory in bytes: ``2GB``, ``512MiB``, ``1.5G``. Raises ValueError for other texts."""
+    match = AMOUNT.fullmatch(text.strip())
+    if match and (match[2] or not match[3]):
+        of = BINARY if match[3] else UNITS
+        if bytes_ := int(float(match[1]) * of[match[2].upper()]):
             return bytes_
     raise ValueError(f"{text!r} is no amount of memory: write 2GB, 512MiB or 1.5G")
 
 
 def is_export(path: Path) -> bool:
-    """Tell whether a file is an SQLite database, which windows are read from."""
+    """Tell whether a file is an SQLite database; windows can be read only from those."""
     with path.open("rb") as file:
         return file.read(len(SQLITE)) == SQLITE
 
 
-def memory_needed(path: Path, tables: Collection[Asked]) -> int:
-    """Return about how many bytes it takes to make some tables of a report at once, but for those of the process itself."""
+def memory_needed(path: Path, tables: Collection[PartRequest], *, raw: bool = False) -> int:
+    """Return the estimated bytes to make some tables of a report at once, without those of the process itself.
+
+    ``raw`` says that ranges are called by their whole texts.
+    """
     if not is_export(path):
         return BYTES_PER_BYTE * path.stat().st_size
-    many = windows.rows(path)
-    return (many.launches + many.activities + many.annotations) * _per_row(tables)
+    many = windows.row_counts(path)
+    rows = many.launches + many.activities + many.annotations
+    return rows * _per_row(tables) + _of_names(path, tables, raw=raw)[0]
 
 
-def count(path: Path, tables: Collection[Asked], limit: int) -> int:
-    """Return how many windows a report takes; WindowsError where no number is enough, with the least memory that is."""
-    rows, base = memory_needed(path, tables), BASE + MANY * (len(tables) > 1)
+def _of_names(path: Path, tables: Collection[PartRequest], *, raw: bool) -> tuple[int, int]:
+    """Return the estimated bytes that distinct names take, and of that those of all windows."""
+    per_name = PER_NAME_OF_MANY if len(tables) > 1 else PER_NAME
+    numbers = distinct_names(path, tables, raw=raw).items()
+    at_once, kept = (sum(per_name[of][part] * n for of, n in numbers) for part in (0, 1))
+    return at_once, kept
+
+
+def distinct_names(
+    path: Path, tables: Collection[PartRequest], *, raw: bool = False
+) -> dict[str, int]:
+    """Return the estimated numbers of distinct names of each kind in `PER_NAME`.
+
+    ``op`` and ``kernel`` are names of rows of some tables. The names of other ranges and kernels
+    are ``text`` and ``symbol``; for tables of ranges, texts are part of what a row takes.
+    """
+    rows, sample = windows.row_counts(path), windows.sample_names(path)
+    parts = {part for request in tables for part in re.split("[,-]", request.by)}
+    is_of_ranges = any(rows_of(request.by) == RANGES for request in tables)
+    ops = _row_names(sample.ranges, parts, raw=raw) if is_of_ranges or "op" in parts else []
+    return {
+        "op": _distinct(ops, rows.annotations),
+        "kernel": _distinct(sample.kernels if "kernel" in parts else [], rows.activities),
+        "text": _distinct([] if is_of_ranges else sample.ranges, rows.annotations),
+        "symbol": _distinct(sample.kernels, rows.activities),
+    }
+
+
+def _row_names(texts: Sequence[str], parts: Collection[str], *, raw: bool) -> Sequence[Hashable]:
+    """Return what tables by these parts call the ranges with these texts."""
+    if raw:
+        return texts
+    labels = [parse(text) for text in texts]
+    if {"shape", "dtype"}.isdisjoint(parts):
+        return [label.op for label in labels]
+    return [
+        (label.op, *(str(a) for a in label.arguments if a[0] not in CALL_KEYS)) for label in labels
+    ]
+
+
+def _distinct(sample: Sequence[Hashable], rows: int) -> int:
+    """Return the estimated number of distinct values in ``rows`` rows: Chao's lower bound, bias-corrected."""
+    often = Counter(Counter(sample).values())
+    once, twice = often[1], often[2]
+    return min(rows, sum(often.values()) + once * (once - 1) // (2 * (twice + 1)))
+
+
+def count(path: Path, tables: Collection[PartRequest], limit: int, *, raw: bool = False) -> int:
+    """Return the number of windows for a report.
+
+    Raises ReportError with the smallest possible limit if no number is enough.
+    """
+    rows, base = memory_needed(path, tables, raw=raw), BASE + MANY * (len(tables) > 1)
     if base + rows <= limit:
         return 1
     if not is_export(path):
         raise WindowsError(path.name, "windows are read of exports of Nsight Systems alone")
-    fixed = base + PER_CALL * windows.rows(path).launches
+    kept = _of_names(path, tables, raw=raw)[1]
+    fixed = base + PER_CALL * windows.row_counts(path).launches + kept
     room = limit - fixed
     if room < max(LEAST, rows // MOST_WINDOWS):
         least = -(-(fixed + max(LEAST, rows // MOST_WINDOWS)) // MB)
@@ -95,38 +171,66 @@ def count(path: Path, tables: Collection[Asked], limit: int) -> int:
     return -(-rows // room)
 
 
-def taken() -> int:
-    """Return the most memory that this process ever had, in bytes; 0 where the system does not say."""
+def peak_memory() -> int:
+    """Return the peak memory of this process in bytes, 0 where the system does not tell it."""
+    return _memory("VmHWM")
+
+
+def _memory(entry: str) -> int:
     try:
-        found = re.search(r"^VmHWM:\s+(\d+) kB$", STATUS.read_text(encoding="ascii"), re.MULTILINE)
+        text = STATUS.read_text(encoding="ascii")
     except OSError:
         return 0
-    return int(found[1]) << 10 if found else 0
+    match = re.search(rf"^{entry}:\s+(\d+) kB$", text, re.MULTILINE)
+    return int(match[1]) << 10 if match else 0
 
 
-def hold(name: str, limit: int, most: int, window: str) -> None:
-    """Refuse to go on if ``most``, the memory taken so far, is over the limit."""
-    if limit and most > SPARE * limit:
+def check_memory(name: str, limit: int, peaks: Sequence[int], windows: int) -> None:
+    """Raise ReportError if the memory exceeds the limit, or will with the next window.
+
+    ``peaks`` are the peaks of the process in bytes: before the first of ``windows`` windows, and
+    after each so far. What is kept of all windows grows with each; a peak of the process that was
+    reached before says nothing.
+    """
+    before, *after = peaks
+    most, number = after[-1], len(after)
+    growth = 0
+    if (
+        1 < number < windows
+    ):  # of the newest window or of the mean one: the memory may also level off
+        growth = min(most - after[-2], (most - after[0]) // (number - 1))
+    if limit and most > before and most + growth > SPARE * limit:
         raise ReportError(
-            f"{name}: --memory {limit // MB}MB is too little: {most // MB}MB are taken after window {window}, by what"
-            " is kept of all of them: distinct times, names, ranges that stay open"
+            f"{name}: --memory {limit // MB}MB is too little: {most // MB}MB are taken after window {number} of"
+            f" {windows}, by what is kept of all of them: distinct times, names, ranges that stay open"
         )
 
 
-def _per_row(tables: Collection[Asked]) -> int:
+def check_output(source: Sequence[str], limit: int, cells: int, form: str) -> None:
+    """Raise ReportError if a table of so many cells, written in a format, would exceed the limit."""
+    needed = _memory("VmRSS") + cells * PER_CELL.get(form, max(PER_CELL.values()))
+    if limit and cells > SMALL_TABLE and needed > SPARE * limit:
+        raise ReportError(
+            f"{', '.join(source)}: --memory {limit // MB}MB is too little to write {cells} cells as {form}:"
+            f" {needed // MB}MB are needed; csv takes the least, or choose rows (--top, --filter)"
+        )
+
+
+def _per_row(tables: Collection[PartRequest]) -> int:
     if len(tables) > 1:
         return PER_ROW_OF_MANY
-    return PER_ROW[any(rows_of(one.by) == RANGES for one in tables)]
+    return PER_ROW[any(rows_of(request.by) == RANGES for request in tables)]
 
 
-# -- A window of a report with its attribution: all work and host time of it count, a range as a call where it begins
+# -- A window with its attribution: a range counts as a call in the window in which it begins
 
 
 @dataclass(frozen=True)
-class Part(Attributed):
-    """``begun`` are the ranges that begin in it; others are open in it, or were where a graph was captured.
+class WindowCapture(AttributedCapture):
+    """The attributed capture of one window.
 
-    ``ranks`` are those of the whole report.
+    ``begun`` are the ranges that begin in it; other ranges were open before. ``ranks`` are those of
+    the whole report.
     """
 
     begun: Flags | None = None
@@ -134,71 +238,73 @@ class Part(Attributed):
 
     @cached_property
     def listed_ranges(self) -> Flags:
-        """Which ranges are ops, and counted: here."""
+        """The ranges that are ops and begin in this window."""
         listed: Flags = (self.op != NONE) & self.counted_ranges
         return listed if self.begun is None else listed & self.begun
 
 
-def part(window: Window, choices: Choices, ranks: Ranks) -> Part:
-    """Attribute what is in a window; its ranges then have the time alone that they have in it."""
+def attribute_window(
+    window: Window, attribution_options: AttributionOptions, ranks: Ranks
+) -> WindowCapture:
+    """Attribute the activities of a window; its ranges are cut to the window."""
     try:
-        joined = Part.of(window.report, choices)
+        attributed = WindowCapture.of(window.capture, attribution_options)
     except TangledError as error:
-        raise ReportError(f"{window.report.source[0]}: {error}") from error
-    found = joined.attribution
-    within = replace(found, nesting=_within(found.nesting, *window.edges))
-    return replace(joined, attribution=within, begun=window.begun, ranks=ranks)
+        raise ReportError(f"{window.capture.source[0]}: {error}") from error
+    attribution = attributed.attribution
+    within = replace(attribution, nesting=_within(attribution.nesting, *window.edges))
+    return replace(attributed, attribution=within, begun=window.begun, ranks=ranks)
 
 
 def _within(nesting: Nesting, first: int, last: int) -> Nesting:
-    """Cut what is outside off every node; what is open at any instant inside stays as it is."""
+    """Cut the nodes to the window; which nodes are open at an instant inside does not change."""
     start, end = (np.clip(c, first, last) for c in (nesting.start, nesting.end))
     return replace(nesting, start=start, end=end)
 
 
-# -- Which tables are made of windows: those of which no row takes a look at all that ran
+# -- Tables that windows can make: no row may need the whole report
 
 
-WHOLE = frozenset(["module", "step"])  # dimensions that are found out over all of a report
-COLUMNS = {
-    RANGES: {*KEPT[RANGES], *CORES},
-    CALLS: {*KEPT[CALLS]},
-    ACTIVITIES: {*KEPT[ACTIVITIES], *CORES},
-}
+NEED_WHOLE_REPORT = frozenset(["module", "step"])  # dimensions that need all of a report
 
 
-def why_not(one: Asked) -> str:
-    """Return what of a table takes a look at the whole report, '' for nothing."""
-    names = () if one.by in VIEWS else dimensions_of(one.by)
+def why_not(table: PartRequest) -> str:
+    """Return the reason why a table cannot be made of windows, "" if it can."""
+    names = () if table.by in VIEWS else dimensions_of(table.by)
     for name in names:
-        if name in WHOLE:
-            return f"rows by {name} take a look at all of it"
-    lacking = [c for c in one.columns if c not in COLUMNS[rows_of(one.by)]]
-    return f"{lacking[0]} takes a look at all of it" if lacking else ""
+        if name in NEED_WHOLE_REPORT:
+            return f"rows by {name} need the whole report at once"
+    merged = {*TABLES[rows_of(table.by)].with_merge(WINDOWS), *stored_columns(table.by)}
+    lacking = [c for c in table.columns if c not in merged]
+    return f"{lacking[0]} needs the whole report at once" if lacking else ""
 
 
-def checked_request(by: str, options: Options) -> Asked:
-    """Return what is asked for; ValueError, in words for the user, for what there is not and what is not made of windows."""
-    if by in VIEWS and by not in ROWS:
-        raise ValueError(refusal(f"--by {by} takes a look at all of it"))
-    if options.metrics:
-        raise ValueError(refusal("--metrics takes a look at all of it"))
-    for column in made_of(by, wanted(by, options)):
+def windowed_request(request: TableRequest) -> PartRequest:
+    """Return what each window is asked for.
+
+    Raises ValueError with a message for the user for a table or a column that needs all of the
+    report.
+    """
+    if not columns_are_chosen(request.by):
+        raise ValueError(refusal(f"--by {request.by} needs the whole report at once"))
+    if request.metrics:
+        raise ValueError(refusal("--metrics needs the whole report at once"))
+    for column in request.computed:
         try:
-            needed(rows_of(by), [column])
+            needed(request.by, [column])
         except ValueError as error:
-            raise ValueError(refusal(f"{column} takes a look at all of it")) from error
-    found = asked(by, options)
-    if why := why_not(found):
+            raise ValueError(refusal(f"{column} needs the whole report at once")) from error
+    table = part_request(request)
+    if why := why_not(table):
         raise ValueError(refusal(why))
-    return found
+    return table
 
 
 def refusal(why: str) -> str:
-    """Return the words in which something is refused."""
+    """Return the message for a table that cannot be made of windows."""
     return f"larger than --memory, and {why}; without --memory it works"
 
 
-def windowed_table(tables: Iterable[Asked]) -> tuple[Asked, ...]:
-    """Return those of some tables that are made of windows."""
-    return tuple(one for one in tables if not why_not(one))
+def windowed_tables(tables: Iterable[PartRequest]) -> tuple[PartRequest, ...]:
+    """Return those of some tables that can be made of windows."""
+    return tuple(table for table in tables if not why_not(table))

@@ -26,8 +26,13 @@ function drawAccounting(reports) {
   const there = reports.filter((report) => report.figures.totals.activities);
   if (!there.length) return;
   const side = (report) => (reports.length > 1 ? "AB"[reports.indexOf(report)] : null);
+  if (there.every((report) => !report.reasons.length)) {
+    const activities = there.reduce((sum, report) => sum + report.figures.totals.activities, 0);
+    document.getElementById("panels").append(make("p", { id: "accounted", class: "about" },
+      `All ${count(activities)} activities on the GPU are attributed to ops.`));
+    return;
+  }
   const reasons = there.flatMap((report) => report.reasons.map((one) => reasonRow(report, one, side(report))));
-  panel("accounting", "Accounting", reasons.length ? "Every activity counts once: in the op that launched it, or under the reason why it has none."
-    : "Every activity has an op.",
-    ...there.map((report) => accountBar(report, side(report))), reasons.length ? make("dl", {}, ...reasons) : null);
+  panel("accounting", "Accounting", "Every activity counts once: in the op that launched it, or under the reason why it has none.",
+    ...there.map((report) => accountBar(report, side(report))), make("dl", {}, ...reasons));
 }

@@ -7,10 +7,10 @@ function advicePiece(one, side) {
     make("i", { style: { width: `${Math.max(0.5, 100 * one.share)}%` } })) : null;
   return make("li", {},
     make("h3", {}, side ? make("span", { class: "side" }, side) : null, one.title),
-    make("p", {}, sentence(one.said)), most,
+    make("p", {}, sentence(one.text)), most,
     one.worth ? make("p", { class: "below" }, sentence(one.worth)) : null,
     make("p", {}, make("strong", {}, "Do: "), `${one.remedy}.`),
-    one.place ? make("p", { class: "below" }, "Most of it at ", make("code", {}, one.place)) : null);
+    one.place ? make("p", { class: "below" }, "Largest at ", make("code", {}, one.place)) : null);
 }
 
 function drawAdvice(reports) {
@@ -19,7 +19,7 @@ function drawAdvice(reports) {
   const pieces = told.flatMap(({ pieces: own }, at) => own.map((one) => advicePiece(one, side(at))));
   const left = told.flatMap(({ left: own }, at) => own.map((text) => make("li", {}, side(at) ? make("span", { class: "side" }, side(at)) : null, text)));
   if (!pieces.length) return;
-  panel("advice", "Advice", "What slows the run down. Savings are estimates of its time, and several may be of the same time.",
+  panel("advice", "Advice", "What slows the run down, with estimated savings. Several findings may save the same time.",
     make("ol", { class: "advice" }, ...pieces),
-    left.length ? make("details", {}, make("summary", {}, "What could not be judged"), make("ul", {}, ...left)) : null);
+    left.length ? make("details", {}, make("summary", {}, "Skipped rules"), make("ul", {}, ...left)) : null);
 }

@@ -56,10 +56,10 @@ function drawUtilisation(report, side) {
   if (!utilisation) return;
   const { bin_ns: bin, length_ns: length, devices } = utilisation;
   const part = make("div", { class: "drawing" });
-  place("utilisation", "GPU utilisation", `The share of each ${time(bin)} in which any work ran on the device, and apart by kind of work.`, part, side);
+  place("utilisation", "GPU utilization", `The share of each ${time(bin)} in which any work ran on the device, and apart by kind of work.`, part, side);
   devices.forEach((device, at) => {
     const figures = report.figures.devices[at];
-    const about = `${device.name}: busy ${percent(share(figures.busy_ns, figures.span_ns))} of the capture`;
+    const about = `${device.name}: busy ${percent(share(figures.busy_ns, figures.span_ns))} of ${time(figures.span_ns)}, from first work to last`;
     part.append(make("h3", { class: "name" }, about));
     chart(part, devices.length > 2 ? 170 : 220, about, () => timed(Object.entries(device.series).map(([kind, busy]) => {
       const style = STYLES[kind];

@@ -19,22 +19,37 @@ function largest({ operators, names, figures }) {
   return { name: names[operators.name[at]], share: share(operators.gpu_self_ns[at], figures.totals.gpu_ns) };
 }
 
+const idleTime = ({ devices, idle }) => Math.max(...idle.map((one) => one.idle_ns), devices.reduce((sum, one) => sum + one.span_ns - one.busy_ns, 0));
+
+function iterationText({ median_ns: step, between_ns: between, loading_ns: loading }) {
+  const apart = loading ? `, of which ${time(loading)} data loading` : "";
+  return `${time(step)} in the step, ${time(between)} between steps${apart}`;
+}
+
 const LARGEST = "Largest op";
+const LARGEST_ON_CPU = "Largest op on the CPU";
+const IDLE = "Largest cause of idleness";
 
 // [heading, value, text of a value, what stands below]; no card without a value.
 const CARDS = [
-  ["GPU time", (r) => (r.figures.totals.activities ? r.figures.totals.gpu_ns : null), time, (r) => `of ${plural(r.figures.devices.length, "device")}, ${time(r.figures.span_ns)} of capture`],
   ["GPU busy", (r) => (r.figures.devices.length ? busyShare(r.figures) : null), percent, (r) =>
     (r.figures.devices.length > 1 && r.figures.devices.length < 5
       ? r.figures.devices.map((d) => `${d.name.split(" ").slice(0, 2).join(" ")} ${percent(share(d.busy_ns, d.span_ns))}`).join(", ")
-      : r.figures.devices.length > 4 ? `mean of ${r.figures.devices.length} devices` : r.figures.devices[0].name)],
-  ["In ops", (r) => (r.figures.totals.gpu_ns ? share(r.figures.totals.attributed_ns, r.figures.totals.gpu_ns) : null), percent,
-    (r) => `of GPU time, in ${plural(r.figures.ops, "op")}`],
+      : r.figures.devices.length > 4 ? `of ${r.figures.devices.length} GPUs, from first work to last`
+        : `of ${time(r.figures.devices[0].span_ns)}, from first work to last`)],
+  [IDLE, (r) => (r.figures.idle.length ? share(r.figures.idle[0].idle_ns, idleTime(r.figures)) : null), percent,
+    (r) => `of idle time: ${r.figures.idle[0].cause}, ${time(r.figures.idle[0].idle_ns)}`],
+  ["Iteration", (r) => r.figures.iteration?.iteration_ns ?? null, time, (r) => iterationText(r.figures.iteration)],
+  ["Steps", (r) => r.figures.steps || null, count, (r) => (r.figures.iteration ? `median ${time(r.figures.iteration.median_ns)}` : "")],
+  [LARGEST, (r) => largest(r)?.share ?? null, percent, (r) => `of GPU time: ${largest(r).name}`],
+  ["GPU time", (r) => (r.figures.totals.activities ? r.figures.totals.gpu_ns : null), time, (r) => `of ${plural(r.figures.devices.length, "device")}, ${time(r.figures.span_ns)} of capture`],
   ["Activities", (r) => r.figures.totals.activities || null, count, kinds],
-  ["Op calls", (r) => r.figures.calls || null, count, () => "ranges that are ops"],
-  ["Steps", (r) => r.figures.steps?.count ?? null, count, (r) => `median ${time(r.figures.steps.median_ns)}, longest ${time(r.figures.steps.max_ns)}`],
-  ["Capture quality", (r) => r.quality?.score ?? null, count, (r) => `of 100: ${r.quality.first}`],
-  [LARGEST, (r) => largest(r)?.share ?? null, percent, (r) => largest(r).name],
+  ["In ops", (r) => (r.reasons.length && r.figures.totals.gpu_ns ? share(r.figures.totals.attributed_ns, r.figures.totals.gpu_ns) : null), percent,
+    (r) => `of GPU time, in ${plural(r.figures.ops, "op")}`],
+  ["CPU time", (r) => r.figures.cpu?.total_ns ?? null, time, (r) => `of ${plural(r.figures.cpu.ops, "op")}, ${time(r.figures.span_ns)} of capture`],
+  [LARGEST_ON_CPU, (r) => (r.figures.cpu ? share(r.figures.cpu.op_ns, r.figures.cpu.total_ns) : null), percent, (r) => `of CPU time: ${r.figures.cpu.op}`],
+  ["Op calls", (r) => (r.figures.totals.activities ? null : r.figures.calls || null), count, () => "ranges that are ops"],
+  ["Capture quality", (r) => (r.quality && r.quality.score < 100 ? r.quality.score : null), count, (r) => `of 100: ${r.quality.first}`],
 ];
 
 function card([heading, value, text, below], reports) {
@@ -48,7 +63,8 @@ function card([heading, value, text, below], reports) {
   values.forEach((one, at) => box.append(make("div", { class: "pair" },
     make("span", { class: "side" }, "AB"[at]), make("b", {}, one === null ? "–" : text(one)),
     make("span", { class: "below" }, one === null ? "" : below(reports[at])))));
-  const alike = heading !== LARGEST || largest(reports[0])?.name === largest(reports[1])?.name;
+  const subject = { [LARGEST]: (r) => largest(r)?.name, [LARGEST_ON_CPU]: (r) => r.figures.cpu?.op, [IDLE]: (r) => r.figures.idle[0]?.cause }[heading] ?? (() => null);
+  const alike = subject(reports[0]) === subject(reports[1]);
   if (values.every((one) => one !== null) && alike) box.append(make("div", { class: "change" }, change(values, text)));
   return box;
 }

@@ -36,6 +36,10 @@ function percent(share) {
   return `${(100 * share).toFixed(1)} %`;
 }
 
+// Long forms of frameworks' names, and what is shown of them.
+const shortNames = new Map();
+const shortName = (name) => shortNames.get(name) ?? name;
+
 const words = (reason) => reason.replaceAll("_", " ");
 
 // A text that a spreadsheet would take for a formula gets an apostrophe before it.

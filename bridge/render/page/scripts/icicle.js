@@ -1,17 +1,24 @@
 // The icicle: each frame as wide as the time it and everything under it takes; a click zooms in.
+// All steps share frames, or each has its own; idle time of the GPUs is a frame on request.
 
 const FRAME_HEIGHT = 24;
-const LEVEL_NAMES = { step: "step", module: "module", op: "op", kernel: "work", reason: "no op", other: "too small to be drawn apart", root: "all" };
+const LEVEL_NAMES = { idle: "idle time of GPUs", step: "step", module: "module", op: "op", kernel: "work", reason: "no op", other: "too small to be drawn apart", root: "all" };
 
 // Frames as objects that know their parent, children and place (x from 0 to the root's value).
-function framesOf({ icicle, names }) {
+function framesOf({ icicle, names, figures }, { bySteps, withIdle }) {
+  const columns = bySteps ? icicle.by_step : icicle.merged;
   const root = { name: "all", level: "root", value: 0, count: 0, children: [], parent: null, depth: 0, x: 0 };
-  const frames = icicle.name.map((name, at) => ({
-    name: icicle.level[at] === "reason" ? `no op: ${words(names[name])}` : names[name],
-    level: icicle.level[at], value: icicle.value[at], count: icicle.count[at], children: [],
+  const frames = columns.name.map((name, at) => ({
+    name: columns.level[at] === "reason" ? `no op: ${words(names[name])}` : names[name],
+    level: columns.level[at], value: columns.value[at], count: columns.count[at], children: [], above: columns.parent[at],
   }));
-  frames.forEach((frame, at) => {
-    frame.parent = icicle.parent[at] < 0 ? root : frames[icicle.parent[at]];
+  if (withIdle) {
+    const at = frames.length;
+    frames.push({ name: "idle", level: "idle", value: figures.idle.reduce((sum, one) => sum + one.idle_ns, 0), count: 0, children: [], above: -1 });
+    figures.idle.forEach((one) => frames.push({ name: one.cause, level: "idle", value: one.idle_ns, count: 0, children: [], above: at }));
+  }
+  frames.forEach((frame) => {
+    frame.parent = frame.above < 0 ? root : frames[frame.above];
     frame.depth = frame.parent.depth + 1;
     frame.op = frame.level === "op" || isColoured(frame) ? frame.name : frame.parent.op;
     frame.noOp = frame.level === "reason" || frame.parent.noOp;
@@ -29,14 +36,16 @@ const deepest = (frame) => frame.children.reduce((most, child) => Math.max(most,
 
 function drawIcicle(report, side) {
   if (!report.icicle) return;
-  const { root } = framesOf(report);
+  const chosen = { bySteps: false, withIdle: false };
+  const { root } = framesOf(report, chosen);
   const unit = report.icicle.unit === "gpu" ? "GPU time" : "CPU time";
   const canvas = make("canvas", { tabindex: "0", role: "application" });
   const crumbs = make("nav", { class: "crumbs", "aria-label": "Where the icicle is zoomed to" });
-  const merged = report.icicle.steps_merged ? ` ${count(report.icicle.steps_merged)} steps are laid over each other.` : "";
-  const about = `${unit} by step, module, op and kernel, each as wide as its time. Click to zoom in; arrows move, Enter zooms, Escape goes back.${merged}`;
-  const part = make("div", { class: "drawing icicle" }, crumbs, canvas);
-  place("icicle", "Where the time goes", about, part, side);
+  const merged = report.icicle.steps ? ` The times of all ${count(report.icicle.steps)} steps are added.` : "";
+  const about = `${report.icicle.unit === "gpu" ? "Modules, ops and kernels" : "Modules and ops"}, each as wide as its ${unit}.${merged} Click to zoom in; arrows move, Enter zooms, Escape goes back.`;
+  const rebuild = () => { view.root = framesOf(report, chosen).root; view.hovered = null; zoom(view.root); };
+  const part = make("div", { class: "drawing icicle" }, icicleChoices(report, chosen, rebuild), crumbs, canvas);
+  place("icicle", unit, about, part, side);
   const view = { canvas, crumbs, unit, root, zoomed: root, chosen: null, hovered: null, drawn: [] };
   part.view = view;
   const draw = () => paintIcicle(view);
@@ -50,6 +59,17 @@ function drawIcicle(report, side) {
   drawCrumbs(view, zoom);
   drawnAnew(part, draw);
   draw();
+}
+
+// What can be chosen: a frame per step, and idle time as a frame.
+function icicleChoices({ icicle, figures }, chosen, rebuild) {
+  const choice = (key, text) => make("label", { class: "choice" },
+    make("input", { type: "checkbox", "data-choice": key, "aria-label": text, onchange: (event) => { chosen[key] = event.target.checked; rebuild(); } }), text);
+  const choices = [
+    icicle.by_step ? choice("bySteps", "by step") : null,
+    icicle.unit === "gpu" && figures.idle.length ? choice("withIdle", "with idle time") : null,
+  ].filter(Boolean);
+  return choices.length ? make("div", { class: "choices" }, ...choices) : null;
 }
 
 // -- drawing
@@ -79,7 +99,7 @@ function paintIcicle(view) {
 function fillOf(frame) {
   if (frame.level === "op" || isColoured(frame)) return colour(frame.name);
   if (frame.level === "kernel" && !frame.noOp) return mixed(colour(frame.op), token("card"), 0.35);
-  return token({ step: "step", module: "module", root: "step", kernel: "neutral" }[frame.level] ?? "other");
+  return token({ step: "step", module: "module", root: "step", kernel: "neutral", idle: "card" }[frame.level] ?? "other");
 }
 
 function paintFrame(context, { x, y, width, frame }, view, stripes) {
@@ -87,15 +107,18 @@ function paintFrame(context, { x, y, width, frame }, view, stripes) {
   const gap = width > 3 ? 1 : 0;
   context.fillStyle = frame.level === "reason" ? stripes : fill;
   context.fillRect(x, y, width - gap, FRAME_HEIGHT - 1.5);
+  if (frame.level === "idle") outline(context, x, y, width - gap, token("muted"));
   const marked = frame === view.hovered || (frame === view.chosen && document.activeElement === view.canvas);
-  if (marked) {
-    context.strokeStyle = token("fg");
-    context.lineWidth = 2;
-    context.strokeRect(x + 1, y + 1, Math.max(0, width - gap - 2), FRAME_HEIGHT - 3.5);
-  }
+  if (marked) outline(context, x + 0.5, y + 0.5, width - gap - 1, token("fg"), 2);
   if (width < 34) return;
-  context.fillStyle = frame.level === "reason" ? token("fg") : ink(fill);
-  context.fillText(fitting(context, frame.name, width - 12), x + 6, y + 15.5);
+  context.fillStyle = ["reason", "idle"].includes(frame.level) ? token("fg") : ink(fill);
+  context.fillText(fitting(context, shortName(frame.name), width - 12), x + 6, y + 15.5);
+}
+
+function outline(context, x, y, width, colour, line = 1) {
+  context.strokeStyle = colour;
+  context.lineWidth = line;
+  context.strokeRect(x + 0.5, y + 0.5, Math.max(0, width - 1), FRAME_HEIGHT - 2.5);
 }
 
 // As much of a text as fits, measured once per width of letters.

@@ -7,11 +7,13 @@ function drawOperators(reports, comparison) {
   if (two ? !comparison.name.length : !reports[0].operators) return Promise.resolve();
   const rows = two ? rowsOfTwo(comparison, reports) : rowsOfOne(reports[0]);
   const columns = (two ? columnsOfTwo(comparison.unit) : COLUMNS_OF_ONE).filter(([field]) => used(rows, field));
+  const trees = rows.some((row) => row._children);
   const holder = make("div", { id: "operators-table" });
   const tools = make("div", { class: "tools" });
   panel("operators", "Operators", two
     ? "Ops of both reports, matched by name; expand one to see what ran under it. The largest changes come first."
-    : "GPU time per op; expand one to see the kernels, memcpys and memsets that it launched.",
+    : trees ? "GPU time per op; expand one to see the kernels, memcpys and memsets that it launched."
+      : "CPU time per op: nothing ran on a GPU.",
   tools, holder, printed(rows, columns));
   const table = new Tabulator(holder, {
     data: rows, dataTree: true, dataTreeChildIndent: 16, dataTreeFilter: true, dataTreeSort: true,
@@ -28,15 +30,15 @@ function drawOperators(reports, comparison) {
 const used = (rows, field) => rows.some((row) => row[field] !== null && row[field] !== undefined && row[field] !== 0);
 
 function columnsOf(rows, columns, two) {
-  const bar = two ? "delta" : "share";
+  const bar = two ? "delta" : columns.some(([field]) => field === "cpuShare") ? "cpuShare" : "share";
   const most = rows.reduce((most, row) => Math.max(most, Math.abs(row[bar] ?? 0)), 0);
-  const order = two ? [2, 3, 1, 4, 5, 6] : [1, 2, 4, 3, 5, 6, 7]; // which columns go first where there is no room
+  const order = two ? [3, 4, 1, 5, 2, 6, 7, 8] : bar === "cpuShare" ? [4, 3, 1, 2] : [1, 2, 4, 3, 5, 6, 7]; // which columns go first where there is no room
   return [
-    { title: "op / kernel", field: "name", widthGrow: 4, minWidth: 130, sorter: "string", headerHozAlign: "left", hozAlign: "left", formatter: named, responsive: 0, variableHeight: true },
+    { title: rows.some((row) => row._children) ? "op / kernel" : "op", field: "name", widthGrow: 4, minWidth: 130, sorter: "string", headerHozAlign: "left", hozAlign: "left", formatter: named, responsive: 0, variableHeight: true },
     ...columns.map(([field, heading, text, about], nth) => ({
       title: heading, field, headerTooltip: about, minWidth: heading.length > 7 ? 120 : 96, // the heading and its arrow
       widthGrow: field === bar ? 1.6 : 1.2, responsive: order[nth],
-      headerSortStartingDir: "desc", formatter: (cell) => figure(cell, field === bar ? most : 0, text),
+      headerSortStartingDir: "desc", ...(field === "state" ? { sorter: "string" } : {}), formatter: (cell) => figure(cell, field === bar ? most : 0, text),
     })),
   ];
 }
@@ -46,7 +48,7 @@ function named(cell) {
   const dot = kind === "op" ? make("i", { class: "swatch", style: { background: colour(name) } })
     : kind === "reason" ? make("i", { class: "swatch no-op" }) : null;
   const like = kind === "work" ? "name work" : children ? "name" : "name lone";
-  return make("span", { class: like, title: full ?? name }, dot, name);
+  return make("span", { class: like, title: full ?? name }, dot, shortName(name));
 }
 
 function figure(cell, most, text) {
@@ -61,6 +63,8 @@ function figure(cell, most, text) {
 
 function drawTools(tools, table, rows, columns) {
   const found = make("span", { class: "found", role: "status" });
+  const trees = rows.some((row) => row._children);
+  const what = trees ? "Filter ops and kernels" : "Filter ops";
   const parents = () => table.getRows().filter((row) => row.getData()._children);
   const all = (open) => {
     table.blockRedraw();
@@ -68,7 +72,7 @@ function drawTools(tools, table, rows, columns) {
     table.restoreRedraw();
   };
   const filter = make("input", {
-    type: "search", placeholder: "Filter ops and kernels", "aria-label": "Filter ops and kernels", spellcheck: "false",
+    type: "search", placeholder: what, "aria-label": what, spellcheck: "false",
     oninput: () => {
       const wanted = filter.value.trim().toLowerCase();
       if (!wanted) { table.clearFilter(); found.textContent = ""; return; }
@@ -80,7 +84,7 @@ function drawTools(tools, table, rows, columns) {
       found.textContent = `${left} of ${rows.length}`;
     },
   });
-  tools.append(filter, button("Expand all", () => all(true)), button("Collapse all", () => all(false)),
+  tools.append(filter, ...(trees ? [button("Expand all", () => all(true)), button("Collapse all", () => all(false))] : []),
     button("CSV", () => download("operators.csv", asCsv(rows, columns)), { title: "All rows, times in ns" }), found);
 }
 

@@ -10,6 +10,7 @@ function place(id, title, about, part, side) {
 function drawNotes(reports) {
   const notes = reports.flatMap((report, at) => report.notes.map((note) => [reports.length > 1 ? "AB"[at] : null, note]));
   if (!notes.length) return;
-  panel("notes", "Notes", "What to know before trusting the figures.", make("ul", {}, ...notes.map(([side, note]) =>
+  const noWork = reports.every((report) => !report.figures.totals.activities);
+  panel("notes", noWork ? "No work on a GPU" : "Notes", noWork ? "Why the page has no kernels." : "What to know before trusting the figures.", make("ul", {}, ...notes.map(([side, note]) =>
     make("li", {}, side ? make("span", { class: "side" }, side) : null, note))));
 }

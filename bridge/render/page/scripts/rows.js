@@ -14,6 +14,7 @@ function grouped(work, made) {
 
 function rowsOfOne({ operators: ops, names, figures }) {
   const whole = figures.totals.gpu_ns;
+  const cpu = figures.cpu; // the time on the CPU, where nothing ran on a GPU
   const under = grouped(ops.work, (at) => ({
     name: names[ops.work.name[at]], kind: "work", self: ops.work.total_ns[at], total: null,
     share: share(ops.work.total_ns[at], whole), calls: ops.work.count[at], mean: ops.work.mean_ns[at],
@@ -23,6 +24,7 @@ function rowsOfOne({ operators: ops, names, figures }) {
     name: title(names[name], ops.kind[at]), kind: ops.kind[at], self: ops.gpu_self_ns[at],
     total: orNull(ops.gpu_total_ns[at]), share: share(ops.gpu_self_ns[at], whole), calls: ops.calls[at],
     mean: orNull(ops.gpu_mean_ns[at]), max: orNull(ops.gpu_max_ns[at]), cpu: orNull(ops.cpu_total_ns[at]),
+    ...(cpu ? { cpuSelf: orNull(ops.cpu_self_ns[at]), cpuShare: share(ops.cpu_self_ns[at], cpu.total_ns) } : {}),
   }, under.get(at)));
 }
 
@@ -52,7 +54,21 @@ function rowsOfTwo(both, reports) {
     full: full.get(keyOf(both.kind[both.work.of[at]], both.name[both.work.of[at]], both.work.name[at])),
   }));
   return both.name.map((name, at) =>
-    family({ name: title(name, both.kind[at]), kind: both.kind[at], ...pair(both, at) }, under.get(at)));
+    family({
+      name: title(name, both.kind[at]), kind: both.kind[at], ...pair(both, at),
+      state: both.state[at], interval: interval(both.low[at], both.high[at]),
+    }, under.get(at)));
+}
+
+// Where the change per step lies with 95 % confidence, in per cent of A.
+function interval(low, high) {
+  if (low === null || high === null) return null;
+  const decimals = high - low > 0.2 ? 0 : 1;
+  const [first, second] = [low, high].map((end) => {
+    const text = (100 * (end - 1)).toFixed(decimals);
+    return Number(text) < 0 ? text : `+${text.replace("-", "")}`;
+  });
+  return `${first} … ${second} %`;
 }
 
 // A row with those under it, which know it: a filter looks at both.
@@ -70,6 +86,8 @@ const COLUMNS_OF_ONE = [ // [field, heading, text, what it is]
   ["calls", "calls", count, "calls of the op; of a kernel, how often it ran"],
   ["mean", "mean", time, "GPU time of a call; of a kernel, of one run"],
   ["max", "max", time, "longest GPU time of a call or run"],
+  ["cpuShare", "of CPU", percent, "CPU self as a share of the CPU time of all ops"],
+  ["cpuSelf", "CPU self", time, "time on the CPU of the innermost op alone: selfs add up"],
   ["cpu", "CPU total", time, "time on the CPU, everything under the op included"],
 ];
 
@@ -81,13 +99,15 @@ function columnsOfTwo(unit) {
     ["b", `B: ${what}`, time, `${what} time in B`],
     ["delta", "B − A", (ns) => signed(ns, time), `change of the ${what} time`],
     ["ratio", "B / A", (value) => `${value.toFixed(3)} ×`, `${what} time in B as a multiple of that in A`],
+    ["state", "state", String, "whether B is slower or faster per step, the same within the noise (1 %), or unclear"],
+    ["interval", "per step", String, "where the change per step lies with 95 % confidence; empty without at least 4 steps in each report"],
     ["aCalls", "A: calls", count, "calls in A; of a kernel, how often it ran"],
     ["bCalls", "B: calls", count, "calls in B; of a kernel, how often it ran"],
   ];
 }
 
 function asCsv(rows, columns) {
-  const units = { share: "share", ratio: "ratio", calls: "calls", aCalls: "a_calls", bCalls: "b_calls" };
+  const units = { share: "share", ratio: "ratio", calls: "calls", aCalls: "a_calls", bCalls: "b_calls", state: "state", interval: "change_per_step" };
   const full = rows.some((row) => row._children?.some((child) => child.full)); // else there is no such column
   const head = ["op", "kernel", ...columns.map(([field]) => units[field] ?? `${field}_ns`), ...(full ? ["full_name"] : [])];
   const line = (op, kernel, row) => [op, kernel, ...columns.map(([field]) => row[field]), ...(full ? [row.full] : [])];

@@ -38,15 +38,18 @@ async function start() {
   const sides = reports.map((report, at) => (reports.length > 1 ? { letter: "AB"[at], source: report.source.join(", ") } : null));
   const each = (draw) => reports.forEach((report, at) => draw(report, sides[at]));
   window.page = page;
+  reports.forEach(({ short_names: short }) => Object.entries(short ?? {}).forEach(([name, text]) => shortNames.set(name, text)));
   giveColours(reports);
   themeButton();
+  const noWork = reports.every((report) => !report.figures.totals.activities);
+  if (noWork) drawNotes(reports); // they say why, so they come first
   drawFigures(reports);
-  drawAccounting(reports);
   drawAdvice(reports);
+  drawAccounting(reports);
   await loadLibraries();
   const table = drawOperators(reports, comparison);
   [drawIcicle, drawTimeline, drawUtilisation, drawMemory, drawRoofline].forEach(each);
-  drawNotes(reports);
+  if (!noWork) drawNotes(reports);
   await table;
   requestAnimationFrame(() => {
     document.documentElement.dataset.ready = "";

@@ -1,0 +1,94 @@
+"""The columns of each table, as `bridge.analyze.columns.column` describes a column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bridge.analyze.columns import breakdown, tables
+from bridge.analyze.columns.column import (
+    BYTES,
+    COUNT,
+    ID,
+    NAME,
+    NS,
+    NUMBER,
+    PATH,
+    ROW,
+    SHARE,
+    Column,
+    TableColumns,
+)
+from bridge.analyze.columns.memory import MEMORY
+
+__all__ = ["TABLES", "Column", "TableColumns", "describe"]
+
+TABLES: Mapping[str, TableColumns] = {
+    "op": breakdown.OP_COLUMNS,
+    "ranges": breakdown.RANGE_COLUMNS,
+    "op without activities": breakdown.HOST_OP_COLUMNS,
+    "ranges without activities": breakdown.HOST_COLUMNS,
+    "calls": breakdown.CALL_COLUMNS,
+    "activities": breakdown.ACTIVITY_COLUMNS,
+    "op-kernel": breakdown.OP_KERNEL_COLUMNS,
+    "kernel": breakdown.KERNEL_COLUMNS,
+    "memcpy": breakdown.MEMCPY_COLUMNS,
+    "range": tables.RANGE,
+    "module": tables.MODULE,
+    "forward-op": tables.FORWARD_OP,
+    "phase": tables.PHASE,
+    "wait": tables.WAIT,
+    "launch": tables.LAUNCH,
+    "gap": tables.GAP,
+    "idle": tables.IDLE,
+    "step": tables.STEP,
+    "device": tables.DEVICE,
+    "rule": tables.RULE,
+    "collective": tables.COLLECTIVE,
+    "skew": tables.SKEW,
+    "diff": tables.DIFF,
+    "ranks": tables.RANKS,
+    "onednn": tables.ONEDNN,
+    **MEMORY,
+}
+# Columns of all tables by their names; those of comparisons hold texts.
+_ALL = [c for name, table in TABLES.items() if name != "diff" for c in table.columns]
+_BY_NAME = {column.name: column for column in reversed(_ALL)}
+_MISSING = frozenset(column.name for column in _ALL if column.missing) | {"shared_bytes"}
+_IDENTITIES = frozenset("pid tid stream context step registers rank".split())
+_PATHS = frozenset(["path", "module"])
+_BY_SUFFIX = {"_ns": NS, "_bytes": BYTES, "share": SHARE}
+_UPPER = {"gpu": "GPU", "cpu": "CPU", "api": "API", "ns": ""}
+_OF_LITTLE_USE = frozenset(
+    ["context", "registers", "shared_bytes"]
+)  # if other columns name the row
+
+
+def describe(name: str, *, is_number: bool, is_float: bool = False) -> Column:
+    """Return the description of a column of no table: the label of a dimension, a figure of advice.
+
+    The unit follows from the name, else from the type of the values. A column of the same name in
+    any table lends its unit.
+    """
+    heading = " ".join(word for part in name.split("_") if (word := _UPPER.get(part, part)))
+    return Column(
+        name,
+        heading,
+        _unit(name, is_number, is_float),
+        missing=name in _MISSING,
+        optional=name in _OF_LITTLE_USE,
+    )
+
+
+def _unit(name: str, is_number: bool, is_float: bool) -> str:
+    if name == "example":
+        return ROW
+    if name in _PATHS:
+        return PATH
+    if name in _IDENTITIES:
+        return ID
+    if not is_number:
+        return NAME
+    if name in _BY_NAME:
+        return _BY_NAME[name].unit
+    suffix = next((unit for end, unit in _BY_SUFFIX.items() if name.endswith(end)), None)
+    return suffix or (NUMBER if is_float else COUNT)

@@ -1,0 +1,212 @@
+"""A request for a table. Loads no pandas or NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from bridge.analyze.columns.breakdown import COST_NAMES
+from bridge.analyze.columns.tables import STEP_COSTS
+from bridge.analyze.tables.views import (
+    DIMENSIONS,
+    DIRECTED,
+    GEOMETRY,
+    RANGES,
+    VIEWS,
+    columns_are_chosen,
+    columns_of,
+    dimensions_of,
+    labels_of,
+    rows_of,
+    view_of,
+)
+from bridge.knowledge.suggestions import unknown_name
+
+if TYPE_CHECKING:
+    from bridge.analyze.flops import Costs
+
+
+BOTH = "both"
+IDLE_OVER_NS = 10_000
+DEFAULT, ALL, FLOPS = "default", "all", "flops"
+COLUMN_LIST = "--columns list"
+STEP_COST_NAMES = tuple(column.name for column in STEP_COSTS)
+SYNONYMS: Mapping[
+    str, tuple[str, ...]
+] = {  # short names of self times; tables call the column differently
+    "gpu": ("gpu_self_ns", "gap_ns", "total_ns"),
+    "cpu": ("cpu_self_ns", "duration_ns"),
+}
+# Flags of a single table, with that table and the columns of a capture that importers read for the flag.
+FLAGS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "inclusive": ("op-kernel", ()),
+    "memory_kinds": ("memcpy", ("source_kind", "target_kind")),
+    "arguments": ("range", ("json",)),
+}
+
+
+class TableOptions(TypedDict, total=False):
+    """The fields of `TableRequest` that methods take as keywords."""
+
+    inclusive: bool
+    kernel_names: str
+    memory_kinds: bool
+    arguments: bool
+    direction: str
+    idle_over_ns: int
+    costs: Costs | None
+    metrics: Sequence[str]
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """One table of a report.
+
+    Attributes:
+        by: one of `VIEWS`, or one or several `DIMENSIONS` with commas: ``op,shape``.
+        columns: the requested columns or sets, by name, with or without ``_ns``; empty for the
+            default columns.
+        also: columns that rows are sorted or filtered by; they are added if the table has them.
+        inclusive: op-kernel: count a kernel for every op on its stack.
+        kernel_names: ``readable``, ``short``, ``demangled`` or ``mangled``.
+        memory_kinds: memcpy: one row per pair of kinds of memory.
+        arguments: range: a column for each argument of the calls.
+        direction: count only ``forward`` or ``backward`` work, or ``both``.
+        idle_over_ns: gap, idle: only longer gaps.
+        costs: how FLOPs are counted; None for the default.
+        metrics: columns of Nsight Compute's metrics.
+
+    """
+
+    by: str = "op"
+    columns: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    inclusive: bool = False
+    kernel_names: str = "readable"
+    memory_kinds: bool = False
+    arguments: bool = False
+    direction: str = BOTH
+    idle_over_ns: int = IDLE_OVER_NS
+    costs: Costs | None = None
+    metrics: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, view: str | Sequence[str], columns: str | Sequence[str] = (), **options: Any
+    ) -> TableRequest:
+        """Return a request; ``view`` and ``columns`` are lists, or texts with commas."""
+        by = view if isinstance(view, str) else ",".join(view)
+        metrics = tuple(options.pop("metrics", ()))
+        return cls(
+            ",".join(part.strip() for part in by.split(",")),
+            words(columns),
+            metrics=metrics,
+            **options,
+        )
+
+    def check(self) -> None:
+        """Raise ValueError with a message for the user if options cannot be combined."""
+        for flag, (table, _) in FLAGS.items():
+            if getattr(self, flag) and self.by != table:
+                raise ValueError(f"--{flag.replace('_', '-')} goes with --by {table}")
+        if self.direction != BOTH and self.by in VIEWS and self.by not in DIRECTED:
+            directed = [*DIRECTED, *(name for name in DIMENSIONS if name not in VIEWS)]
+            raise ValueError(
+                f"--direction goes with --by {', '.join(directed)}, or several dimensions"
+            )
+
+    @property
+    def details(self) -> frozenset[str]:
+        """The columns of a capture that importers have to read for this table only."""
+        result = _details(self.by, costs=self.needs_costs)
+        for flag, (_, columns) in FLAGS.items():
+            result |= set(columns) if getattr(self, flag) else set()
+        result |= {"metrics"} if self.metrics else set()
+        return frozenset(result | ({"mangled"} if self.kernel_names == "mangled" else set()))
+
+    @property
+    def needs_costs(self) -> bool:
+        """Whether a requested column is computed from FLOPs or bytes of calls."""
+        names = {word.removesuffix("_ns") for word in (*self.columns, *self.also)}
+        if self.by == "step":
+            return not names.isdisjoint((FLOPS, *STEP_COST_NAMES))
+        if not columns_are_chosen(self.by) or rows_of(self.by) != RANGES:
+            return False
+        costs = (name.removesuffix("_ns") for name in COST_NAMES)
+        return not names.isdisjoint((FLOPS, ALL, *costs))
+
+    @property
+    def figures(self) -> list[str]:
+        """The columns of a table with selectable columns, without those that name its rows.
+
+        Raises ValueError with a message for the user if the table does not have a requested column.
+        """
+        labels, described = labels_of(self.by), columns_of(self.by)
+        every = [name for name in described.names if name not in labels]
+        default = [name for name in described.default if name not in labels]
+        names = chosen(self.columns, default, [*labels, *every], described.sets)
+        result = [name for name in names if name not in labels]
+        return result + self.besides(every, result)
+
+    @property
+    def computed(self) -> list[str]:
+        """The columns to compute for such a table: its `figures` and its sorting columns."""
+        figures = self.figures
+        return [*figures, *(c for c in view_of(self.by).sorted_by if c not in figures)]
+
+    def besides(self, every: Sequence[str], columns: Sequence[str]) -> list[str]:
+        """Return the columns of ``every`` to sort or filter by that ``columns`` lacks."""
+        names = (
+            next((c for c in column_candidates(name) if c in every), None) for name in self.also
+        )
+        return [c for c in dict.fromkeys(names) if c is not None and c not in columns]
+
+
+def words(columns: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of a list, or of a text with commas."""
+    parts = columns.split(",") if isinstance(columns, str) else columns
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def column_candidates(name: str) -> tuple[str, ...]:
+    """Return the columns that a short name may stand for; the first that a table has is taken."""
+    return (name, f"{name}_ns", *SYNONYMS.get(name, ()))
+
+
+def chosen(
+    columns: Iterable[str],
+    default: Sequence[str],
+    every: Sequence[str],
+    sets: Mapping[str, Sequence[str]],
+) -> list[str]:
+    """Return the requested columns, each once, in the order of ``columns``.
+
+    A word is a column, a set, "default", "all", or a column without its ``_ns``. Raises ValueError
+    with a message for the user for any other word.
+    """
+    sets_by_name = {
+        DEFAULT: default,
+        ALL: [*default, *(c for c in every if c not in default)],
+        **sets,
+    }
+    result: list[str] = []
+    for word in columns or (DEFAULT,):
+        if word in sets_by_name and word not in every:
+            result += sets_by_name[word]
+            continue
+        column = next((c for c in (word, f"{word}_ns") if c in every or c in default), None)
+        if column is None:
+            raise ValueError(unknown_name("column", word, [*every, *sets_by_name], COLUMN_LIST))
+        result.append(column)
+    return list(dict.fromkeys(result))
+
+
+def _details(by: str, *, costs: bool = False) -> set[str]:
+    names = VIEWS[by].details if by in VIEWS else ()
+    if by not in VIEWS:
+        names = tuple(name for dimension in dimensions_of(by) for name in DIMENSIONS[dimension])
+    return {*names, *(("json", "metrics") if costs else ())}
+
+
+NCU_DETAILS = frozenset(GEOMETRY)  # needed to match the kernels of Nsight Compute's reports

@@ -1,0 +1,56 @@
+"""The interface of what answers requests for tables: a report, or several read as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bridge.analyze.summary import Use
+    from bridge.analyze.tables.request import TableRequest
+    from bridge.analyze.totals import Totals
+
+
+class TableSource(Protocol):
+    """The interface of a report, or of several read as one.
+
+    `bridge.Report` and the reports of `bridge.scale` implement it.
+    """
+
+    @property
+    def source(self) -> Sequence[str]:
+        """The base names of the files."""
+
+    @property
+    def totals(self) -> Totals:
+        """The accounting of all activities."""
+
+    @property
+    def op_count(self) -> int:
+        """The number of ops that own at least one activity."""
+
+    @property
+    def ranges(self) -> int:
+        """The number of ranges."""
+
+    @property
+    def use(self) -> Use:
+        """The use of the GPUs; without any where it is unknown."""
+
+    @property
+    def rank_warnings(self) -> list[str]:
+        """A warning if several processes have one rank."""
+
+    def table(self, request: TableRequest) -> pd.DataFrame:
+        """Return a table.
+
+        Raises ValueError with a message for the user for an unknown table or column.
+        """
+
+    def layout(self, by: str) -> str:
+        """Return the name of the columns that are displayed of a table."""
+
+    def nothing(self, by: str) -> str:
+        """Return the message for a table without rows, "" for none."""

@@ -1,0 +1,235 @@
+"""Options that select a part of the time of a report, and rows of a table."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from bridge.analyze.tables.views import TIME_UNITS
+from bridge.cli import completion
+from bridge.cli.options import TERMINAL_ROWS, collected, usage_errors
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from bridge.analyze.filters import Condition
+    from bridge.report import Report
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+LIST = "list"  # as a name: all names that there are
+STEPS = re.compile(r"(\d{1,18})(?:\.\.(\d{1,18}))?")
+
+
+def time(context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    """Read a time in ns."""
+    if text is None or context.resilient_parsing:  # completion: loading filters takes a second
+        return None
+    from bridge.analyze.filters import parse_time_ns
+
+    try:
+        return parse_time_ns(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def steps(
+    _context: click.Context, _option: click.Parameter, text: str | None
+) -> tuple[int, int] | None:
+    """Read the first and the last step."""
+    if text is None:
+        return None
+    if not STEPS.fullmatch(text):
+        raise click.BadParameter(f"{text!r}: write a step, as 3, or several, as 3..5")
+    return first_and_last(text)
+
+
+def first_and_last(text: str) -> tuple[int, int]:
+    """Read a text that matches `STEPS`."""
+    first, _, last = text.partition("..")
+    return int(first), int(last or first)
+
+
+@dataclass(frozen=True)
+class TimeRange:
+    """A part of a report: host times from ``first`` to ``last`` in ns, steps, ranges of a name."""
+
+    first: int | None = None
+    last: int | None = None
+    steps: tuple[int, int] | None = None
+    name: str | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """The options that were given."""
+        names = {
+            "--from": self.first,
+            "--to": self.last,
+            "--step": self.steps,
+            "--range": self.name,
+        }
+        return [option for option, value in names.items() if value is not None]
+
+    def of(self, report: Report) -> Report:
+        """Return what began in that time. Raises ValueError with a message for the user if there is no such time."""
+        return report.within(
+            first_ns=self.first, last_ns=self.last, steps=self.steps, range_name=self.name
+        )
+
+
+def window(command: F) -> F:
+    """Give a command the options of time as one parameter ``time_range``."""
+    return collected(
+        "time_range",
+        TimeRange,
+        click.option(
+            "--from",
+            "first",
+            metavar="TIME",
+            callback=time,
+            help="Only what happens from this time on.",
+        ),
+        click.option(
+            "--to",
+            "last",
+            metavar="TIME",
+            callback=time,
+            help="Only what happens before this time.",
+        ),
+        click.option(
+            "--step",
+            "steps",
+            metavar="N or N..M",
+            callback=steps,
+            help="Only these steps, and the work they launched.",
+        ),
+        click.option(
+            "--range", "name", metavar="NAME", help="Only while ranges of this name ran (* and ?)."
+        ),
+    )(command)
+
+
+# -- Rows of a table
+
+
+ALL = sys.maxsize  # as a number of rows: all
+
+
+class RowCount(click.ParamType):  # type: ignore[type-arg] # generic in new versions of click only
+    """A number of rows, or ``all``."""
+
+    name = "N|all"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:  # noqa: ARG002 - click 8.1 passes no context
+        """Return the placeholder in the help."""
+        return self.name
+
+    def convert(
+        self, value: Any, _option: click.Parameter | None, _context: click.Context | None
+    ) -> int:
+        """Return the number of rows. Raises `click.BadParameter` for other text."""
+        if value == "all":
+            return ALL
+        if not str(value).isdecimal() or not 0 < int(value) <= ALL:
+            self.fail(f"{value!r}: write a number of rows from 1 on, or all")
+        return int(value)
+
+
+top = click.option(
+    "--top",
+    type=RowCount(),
+    help=f"Show only the first N rows; all shows all. [default: {TERMINAL_ROWS} on a terminal]",
+)
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """Conditions on rows, the column to sort by (``+``: smallest first), the number of rows, and a unit.
+
+    ``top`` is None if no number was given. The column `LIST` prints the names of all columns.
+    """
+
+    conditions: tuple[Condition, ...]
+    sort: str
+    top: int | None
+    unit: str | None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of conditions and sorting, as the user wrote them."""
+        names = [condition.column for condition in self.conditions]
+        return (*names, *([self.sort.removeprefix("+")] if self.sort else []))
+
+    def without_steps(self) -> tuple[RowOptions, tuple[int, int] | None]:
+        """Return the options without the condition on steps, and its first and last step (None without one).
+
+        Raises ValueError with a message for the user for a condition that is neither a step nor a
+        range of steps.
+        """
+        steps = [c for c in self.conditions if c.column == "step"]
+        if not steps:
+            return self, None
+        step = steps[0]
+        if len(steps) > 1 or step.comparison != "=" or not STEPS.fullmatch(step.value):
+            raise ValueError("steps are chosen as step=3 or step=3..5")
+        rest = tuple(c for c in self.conditions if c.column != "step")
+        return replace(self, conditions=rest), first_and_last(step.value)
+
+    def sorted_and_cut(self, table: DataFrame) -> DataFrame:
+        """Return a table sorted and cut as requested. Raises ValueError for an unknown column."""
+        if self.sort:
+            from bridge.analyze.filters import SORT_LIST, column_of
+            from bridge.analyze.tables.table import ordered
+
+            if self.sort == LIST:
+                click.echo("\n".join(table.columns))
+                click.get_current_context().exit()
+            column = column_of(table, self.sort.removeprefix("+"), SORT_LIST)
+            table = ordered(table, [column], ascending=self.sort.startswith("+"))
+        return table.head(self.top) if self.top else table
+
+
+def rows(example: str) -> Callable[[F], F]:
+    """Give a command the options of rows as one parameter ``rows``; ``example`` shows conditions in the help."""
+    return collected(
+        "rows",
+        _row_options,
+        click.option(
+            "--sort",
+            metavar="[+]COLUMN",
+            shell_complete=completion.sort,
+            help="Sort by this column, + for smallest first; list shows all.",
+        ),
+        top,
+        click.option(
+            "--filter",
+            "conditions",
+            metavar="CONDITIONS",
+            help=f"Only rows like '{example}'; list shows all columns.",
+        ),
+        click.option(
+            "--unit",
+            type=click.Choice(TIME_UNITS),
+            help="Unit of all times in tables. [default: what fits]",
+        ),
+    )
+
+
+def _row_options(
+    *, sort: str | None, top: int | None, conditions: str | None, unit: str | None
+) -> RowOptions:
+    parsed: tuple[Condition, ...] = ()
+    if conditions == LIST:
+        return RowOptions((), LIST, top, unit)
+    if conditions is not None:
+        from bridge.analyze.filters import parse_conditions
+
+        with usage_errors():
+            parsed = tuple(parse_conditions(conditions))
+    return RowOptions(parsed, sort or "", top, unit)

@@ -1,0 +1,190 @@
+"""Tables as commands print them: for people with the accounting below, or for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from bridge.analyze.folding import with_gpu_time
+from bridge.analyze.tables.request import TableRequest
+from bridge.cli import options
+from bridge.render import document, summaries, summary, units
+from bridge.render import table as tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bridge.analyze.cycles import ActiveCycles
+    from bridge.analyze.ranks.table import Run
+    from bridge.analyze.tables.source import TableSource
+
+
+# -- Tables for a terminal
+
+
+def terminal_text(
+    by: str,
+    table: pd.DataFrame,
+    *,
+    to_terminal: bool,
+    top: int | None = None,
+    unit: str | None = None,
+    every: bool = False,
+    more: str = "--top all",
+    without_time: int = 0,
+) -> str:
+    """Return a table as text.
+
+    Without ``top``, the number of rows asked for, a terminal gets the first `TERMINAL_ROWS` rows and
+    a line that says how many more there are; ``more`` is the option that shows them, and
+    ``without_time`` the number of rows that were left out as they have no GPU time.
+    """
+    is_cut = top is None and options.is_on_terminal(to_terminal=to_terminal)
+    few = table.head(options.TERMINAL_ROWS) if is_cut else table
+    look = replace(options.look(to_terminal=to_terminal), unit=unit)
+    return tables.for_terminal(by, few, look, every=every) + _more(
+        len(table) - len(few), without_time, more
+    )
+
+
+def _more(left: int, without_time: int, option: str) -> str:
+    """Return the line on rows that are not shown, '' if all are."""
+    if not left + without_time:
+        return ""
+    idle = f"{'without' if not left else f'{units.count(without_time)} of them without'} GPU time"
+    note = f", {idle}" if without_time else ""
+    return f"… and {units.count(left + without_time)} more{note} ({option})\n"
+
+
+@dataclass(frozen=True)
+class ListedTable:
+    """A table that is written with a head of its own: JSON fields, or text around it.
+
+    Attributes:
+        name: the name of the table, which says how its columns are shown.
+        rows: the rows to write.
+        fields: the fields of the JSON document before its rows.
+        above: text above the table.
+        below: text below the table.
+
+    """
+
+    name: str
+    rows: pd.DataFrame
+    fields: dict[str, Any]
+    above: str = ""
+    below: str = ""
+
+    def text(self, form: str, *, top: int | None, to_terminal: bool) -> str:
+        """Return the table as JSON, CSV, Markdown or text."""
+        if form == "json":
+            return document.with_rows(self.fields, self.rows)
+        if form == "csv":
+            return document.as_csv(self.rows)
+        above = f"{self.above}\n" if self.above else ""
+        if form == "md":
+            return f"{above}{tables.as_markdown(self.name, self.rows)}{self.below}"
+        shown = terminal_text(self.name, self.rows, top=top, to_terminal=to_terminal)
+        return f"{above}{shown}{self.below}"
+
+
+# -- Tables of `bridge report`
+
+
+def cycles_of(source: object) -> ActiveCycles | None:
+    """Return the active cycles of a session in a report; aggregates of reports do not know them."""
+    from bridge.report import Report
+
+    return source.cycles if isinstance(source, Report) else None
+
+
+@dataclass(frozen=True)
+class TableOutput:
+    """How a table of a report is written.
+
+    Attributes:
+        source: the report.
+        by: the name of the table.
+        unit: the unit of times; None: a unit that suits each value.
+        every: whether to show every column.
+        top: the number of rows asked for, None if none was.
+        fold: whether a terminal shows no rows without GPU time.
+        ranks: who the ranks are, which stands above a table of them.
+        cycles: the active cycles of a session, if the table holds other steps, too.
+
+    """
+
+    source: TableSource
+    by: str
+    unit: str | None
+    every: bool = False
+    top: int | None = None
+    fold: bool = False
+    ranks: Run | None = None
+    cycles: ActiveCycles | None = None
+
+    def text(self, table: pd.DataFrame, form: str, *, to_terminal: bool) -> str:
+        """Return the table in a format: json, csv, md or table."""
+        source = self.source
+        if form == "json":
+            beside = {"ranks": self.ranks.rows} if self.ranks else {}
+            return document.as_json(self.by, source.source, source.totals, table, beside)
+        if form == "csv":
+            return document.as_csv(table)
+        accounting = tables.accounting_line(source.totals, source.op_count)
+        below = f"\n{self._of_all_steps()}{summaries.cycles_line(self.cycles)}{accounting}\n"
+        layout = "" if self.every and self.by == "list" else source.layout(self.by)
+        if form == "md":
+            text = tables.as_markdown(layout, table, self.unit, every=self.every)
+            return self._ranks(form, to_terminal=to_terminal) + text + below
+        if not len(table) and (nothing := source.nothing(self.by)):
+            return f"{nothing}{below}"
+        shown = self._with_gpu_time(table, to_terminal=to_terminal)
+        above = self._headline(to_terminal=to_terminal) + self._ranks(form, to_terminal=to_terminal)
+        text = above + terminal_text(
+            layout,
+            shown,
+            to_terminal=to_terminal,
+            top=self.top,
+            unit=self.unit,
+            every=self.every,
+            without_time=len(table) - len(shown),
+        )
+        return text + below
+
+    def _with_gpu_time(self, table: pd.DataFrame, *, to_terminal: bool) -> pd.DataFrame:
+        """Return the rows that a terminal shows of a table that is not cut by the user."""
+        is_glance = self.fold and self.top is None
+        if not is_glance or not options.is_on_terminal(to_terminal=to_terminal):
+            return table
+        return with_gpu_time(table)
+
+    def _ranks(self, form: str, *, to_terminal: bool) -> str:
+        """Return the table of who the ranks are, the line on all of them, and an empty line."""
+        if self.ranks is None:
+            return ""
+
+        rows = self.ranks.rows
+        text = (
+            tables.as_markdown("ranks", rows, self.unit)
+            if form == "md"
+            else terminal_text(
+                "ranks", rows, to_terminal=to_terminal, unit=self.unit, more="--format json"
+            )
+        )
+        return f"{text}\n{summaries.ranks_line(self.ranks.totals)}\n\n"
+
+    def _headline(self, *, to_terminal: bool) -> str:
+        """Return the lines on the use of the GPUs, and an empty line."""
+        lines = summary.headline(self.source.use, self.source.ranges)
+        return options.wrapped([*lines, ""], to_terminal=to_terminal) if lines else ""
+
+    def _of_all_steps(self) -> str:
+        """Return the lines about all steps of the report."""
+        if self.by != "step":
+            return ""
+        from bridge.analyze.steps import paces
+
+        return summaries.step_lines(paces(self.source.table(TableRequest("step"))))

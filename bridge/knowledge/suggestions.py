@@ -1,0 +1,77 @@
+"""Messages for names that are not known: what was meant, and how to see all names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+MOST_LISTED = 72  # characters of a list of names in a message
+MOST_SUGGESTED = 3
+LIKENESS = 0.6  # as difflib measures it; 1 is the same
+MARGIN = 0.1  # names less like the given one than the nearest by this are not suggested
+LONGEST = 40  # characters of a name in a message
+
+
+def unknown_name(
+    what: str,
+    name: object,
+    known: Iterable[str],
+    listed_by: str = "",
+    synonyms: Mapping[str, str] | None = None,
+) -> str:
+    """Return the message for a name that is not known: ``no column 'gpuself'; did you mean gpu_self?``.
+
+    ``what`` is the kind of names, ``listed_by`` what shows all of them. They are listed here only if
+    they are few. ``synonyms`` are names elsewhere, with the name that is meant.
+    """
+    names = list(dict.fromkeys(known))
+    text = str(name)
+    shown = repr(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…")
+    return f"no {what} {shown}{remedy(text, names, listed_by, synonyms)}"
+
+
+def remedy(
+    name: str,
+    known: Sequence[str],
+    listed_by: str = "",
+    synonyms: Mapping[str, str] | None = None,
+) -> str:
+    """Return the end of a message on an unknown name: the names that are like it, or all of them."""
+    listed = ", ".join(known)
+    near = near_names(name, known, synonyms)
+    suggestion = f"; did you mean {' or '.join(near)}?" if near else ""
+    if known and len(listed) <= MOST_LISTED:
+        return f": one of {listed}{suggestion}"
+    hint = f"{listed_by} shows all" if listed_by else f"there are {len(known)} others"
+    return f"{suggestion} {hint}" if near else f"; {hint}"
+
+
+def near_names(
+    name: str, known: Sequence[str], synonyms: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return the known names that are like a name, the nearest first.
+
+    Case, hyphens and underscores do not count, nor the ``_ns`` of columns.
+    """
+    from difflib import get_close_matches
+
+    meant = (synonyms or {}).get(name)
+    if meant in known:
+        return [str(meant)]
+    plain: dict[str, str] = {}
+    for other in known:
+        plain.setdefault(_plain(other), other.removesuffix("_ns"))
+    if _plain(name) in plain:
+        return [plain[_plain(name)]]
+    near = get_close_matches(_plain(name), plain, MOST_SUGGESTED, LIKENESS)
+    least = _likeness(name, near[0]) - MARGIN if near else 0.0
+    return [plain[other] for other in near if _likeness(name, other) >= least]
+
+
+def _likeness(name: str, other: str) -> float:
+    from difflib import SequenceMatcher
+
+    return SequenceMatcher(a=_plain(name), b=other).ratio()
+
+
+def _plain(name: str) -> str:
+    return name.lower().removesuffix("_ns").replace("-", "").replace("_", "").replace(" ", "")

@@ -1,0 +1,93 @@
+"""The work of a worker on one report: whole or, if it is larger than the memory limit, window by window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import importers
+from bridge.analyze.metrics import no_timeline
+from bridge.report import join
+from bridge.scale.aggregates import Aggregates, aggregates, undeclared_domains, without_domains
+from bridge.scale.task import FailedTask, Task
+from bridge.scale.windows import window
+from bridge.scale.windows.aggregation import aggregated
+from bridge.scale.windows.window import WindowsError, why_not
+from importers.errors import NoSuchReport, ReportError
+from importers.identity import identity
+from importers.nsys import export
+from importers.sqlite_columns import THREADS
+
+
+def aggregate_report(task: Task) -> Aggregates | FailedTask:
+    """Load, join and aggregate one report; return a FailedTask if it cannot be read."""
+    try:
+        with _threads(task.work.threads):
+            return _aggregate(task)
+    except ReportError as error:
+        return FailedTask(task.place, task.path, str(error))
+    except MemoryError:
+        return FailedTask(task.place, task.path, f"{task.path.name}: not enough memory to read it")
+
+
+def _aggregate(task: Task) -> Aggregates:
+    if task.work.memory:
+        result = in_windows(task)
+        if result is not None:
+            return replace(result, known_by=_known_by(task)) if task.work.identify else result
+    capture = importers.load(task.path, details=task.work.details, sidecar=task.work.sidecar)
+    if not no_timeline.has_timeline(capture):
+        raise ReportError(f"{capture.source[0]}: of Nsight Compute; give it without --workers")
+    capture = replace(capture, facts=(replace(capture.facts[0], path=task.given),))
+    attribution_options = replace(task.work.attribution_options, place=task.place)
+    undeclared = undeclared_domains(capture, attribution_options)
+    report = join(
+        capture,
+        without_domains(attribution_options, undeclared) if undeclared else attribution_options,
+    )
+    result = replace(aggregates(report, task.place, task.work.tables), undeclared=undeclared)
+    recordings = capture.facts[0].recordings
+    return replace(result, known_by=_known_by(task, *recordings)) if task.work.identify else result
+
+
+def _known_by(task: Task, *recordings: Path) -> str:
+    return identity([task.path, *recordings], whole=task.work.whole)
+
+
+@contextmanager
+def _threads(most: int) -> Iterator[None]:
+    """Limit the threads that read a file within the block."""
+    before = THREADS.set(most)
+    try:
+        yield
+    finally:
+        THREADS.reset(before)
+
+
+# -- Reports that may be larger than the memory limit
+
+
+def in_windows(task: Task) -> Aggregates | None:
+    """Aggregate a report within ``task.work.memory`` bytes; None if it fits without windows."""
+    if not task.path.is_file():
+        raise NoSuchReport(task.path)
+    with _export(task.path) as path:
+        raw = task.work.attribution_options.raw
+        count = window.count(path, task.work.tables, task.work.memory, raw=raw)
+        if count == 1:
+            return None
+        for request in task.work.tables:
+            if why := why_not(request):
+                raise WindowsError(task.path.name, why)
+        return aggregated(task, path, count)
+
+
+@contextmanager
+def _export(path: Path) -> Iterator[Path]:
+    if path.suffix in export.SUFFIXES and not window.is_export(path):
+        with export.exported(path) as made:
+            yield made
+    else:
+        yield path

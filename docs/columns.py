@@ -1,0 +1,59 @@
+"""Write docs/columns.md: what every column of every table means.
+
+python docs/columns.py
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from bridge.analyze.columns import TABLES, TableColumns
+from bridge.analyze.columns.column import WHOLES
+
+PAGE = Path(__file__).with_suffix(".md")
+HEAD = """# Columns
+
+Every column of every table: its name in JSON, CSV and data frames, its heading for people, its unit and its meaning. Which
+tables there are, and how columns are chosen, is told in [tables](report.md#tables). Columns marked with `+` are there only
+where `--columns` asks for them. −1 in a column marked with `?` means that the value is not known.
+This page is made by `docs/columns.py`.
+"""
+TITLES = {
+    "ranges": "Tables whose rows are ranges",
+    "calls": "Tables whose rows are API calls (`api` among the dimensions)",
+    "activities": "Tables whose rows are activities",
+    "diff": "`bridge diff`",
+    "ranks": "`--by rank`: who is who",
+    "onednn": "`bridge onednn`",
+}
+# The same columns as those of another table.
+LEFT_OUT = ("op", "op without activities", "ranges without activities")
+
+
+def text() -> str:
+    """Return the page."""
+    parts = (section(name, table) for name, table in TABLES.items() if name not in LEFT_OUT)
+    return "\n".join([HEAD, *parts])
+
+
+def section(name: str, table: TableColumns) -> str:
+    """Return the part of one table."""
+    title = TITLES.get(name) or (f"`bridge {name}`" if " " in name else f"`--by {name}`")
+    if name.startswith("memory "):
+        title = f"`bridge memory`, {name.removeprefix('memory ')}"
+    rows = "\n".join(lines(table))
+    return f"## {title}\n\n| column | heading | unit | meaning |\n|---|---|---|---|\n{rows}\n"
+
+
+def lines(table: TableColumns) -> Iterator[str]:
+    """Give a row of the table per column."""
+    for column in table.columns:
+        marks = f"{'' if column.default else ' +'}{' ?' if column.missing else ''}"
+        meaning = column.meaning
+        if column.ratio and not any(word in meaning for word in (" by ", "per ")):
+            part, whole = column.ratio
+            meaning = f"{meaning}: {part} by {WHOLES.get(whole, whole)}"
+        yield f"| `{column.name}`{marks} | {column.heading} | {column.unit} | {meaning} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text(), encoding="utf-8")

@@ -1,0 +1,135 @@
+"""`Capture`: what every importer returns, the facts of the files and one frame per kind of record.
+
+Frames share their arrays with other objects: never write into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from importers import frames
+from importers.errors import ReportError
+from importers.ncu.metrics import Metrics
+from importers.ncu.metrics import concat as concat_metrics
+from importers.texts import Texts
+
+NSIGHT_COMPUTE = "Nsight Compute"
+MAX_SPAN_NS = 1 << 62  # 146 years: sums and differences of times fit into 64 bits
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts of one file.
+
+    ``span`` is (first start, last end) in ns. ``epoch_ns`` is the time since the Unix epoch, in
+    ns, at which the times of the capture are 0; -1 if unknown. ``metadata`` holds the properties
+    of the program that recordings contain: host, rank, and what the program added. ``recordings``
+    are the files with the details of its calls; a store does not keep them. ``beside`` counts the
+    other records of the file, by name. ``session_ns`` is the length of the capture in ns, as the
+    profiler states it; -1 if unknown. ``path`` is the path as the user gave it; it is neither
+    stored nor printed.
+    """
+
+    product: str = ""
+    schema: str = ""
+    span: tuple[int, int] = (0, 0)
+    warnings: tuple[str, ...] = ()
+    epoch_ns: int = frames.MISSING
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    recordings: tuple[Path, ...] = ()
+    beside: Mapping[str, int] = field(default_factory=dict)
+    session_ns: int = frames.MISSING
+    path: str = field(default="", compare=False)
+
+    @property
+    def timeline(self) -> bool:
+        """Whether the times are points of a timeline, and not durations only."""
+        return self.product != NSIGHT_COMPUTE
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One or more captures as frames; docs/frames.md lists the columns.
+
+    ``source`` holds the base names of the files, ``facts`` one entry per file; the column
+    ``report`` of each frame is the index of the file. ``texts`` holds the whole texts of ranges
+    (``ranges.text`` is the index), of which ``ranges.name`` is the part that all calls of an op
+    share. ``metrics`` are those that Nsight Compute measured for kernels.
+    """
+
+    source: tuple[str, ...]
+    facts: tuple[Facts, ...]
+    ranges: pd.DataFrame
+    launches: pd.DataFrame
+    activities: pd.DataFrame
+    marks: pd.DataFrame
+    threads: pd.DataFrame
+    processes: pd.DataFrame
+    devices: pd.DataFrame
+    graph_nodes: pd.DataFrame = field(default_factory=lambda: frames.frame("graph_nodes", {}))
+    waits: pd.DataFrame = field(default_factory=lambda: frames.frame("waits", {}))
+    memory: pd.DataFrame = field(default_factory=lambda: frames.frame("memory", {}))
+    overhead: pd.DataFrame = field(default_factory=lambda: frames.frame("overhead", {}))
+    diagnostics: pd.DataFrame = field(default_factory=lambda: frames.frame("diagnostics", {}))
+    texts: Texts = field(default_factory=lambda: Texts.of([]))
+    metrics: Metrics = field(default_factory=Metrics)
+
+    @property
+    def began(self) -> int:
+        """The time of the first event of all captures, in ns."""
+        return min(facts.span[0] for facts in self.facts)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings of all files, a line each, with a message for the user."""
+        return tuple(w for facts in self.facts for w in facts.warnings)
+
+
+def concat(captures: Sequence[Capture]) -> Capture:
+    """Return several captures as one; the column ``report`` tells their rows apart.
+
+    Raises ReportError if the clocks of the reports are too far apart for 64 bits.
+    """
+    if len(captures) == 1:
+        return captures[0]
+    spans = [facts.span for capture in captures for facts in capture.facts]
+    if max(last for _, last in spans) - min(first for first, _ in spans) > MAX_SPAN_NS:
+        raise ReportError("the reports' clocks are centuries apart: load them one by one")
+    starts = np.cumsum([0, *(len(capture.source) for capture in captures)])
+    texts = np.cumsum([0, *(len(capture.texts) for capture in captures)])
+    tables = {
+        kind: frames.concat(
+            [
+                _shifted(getattr(capture, kind), "report", report)
+                for capture, report in zip(captures, starts, strict=False)
+            ]
+        )
+        for kind in frames.FRAMES
+    }
+    tables["ranges"] = frames.concat(
+        [
+            _shifted(_shifted(capture.ranges, "report", report), "text", text)
+            for capture, report, text in zip(captures, starts, texts, strict=False)
+        ]
+    )
+    return replace(
+        captures[0],
+        source=tuple(name for capture in captures for name in capture.source),
+        facts=tuple(f for capture in captures for f in capture.facts),
+        texts=Texts.concat([capture.texts for capture in captures]),
+        metrics=concat_metrics(
+            [capture.metrics for capture in captures],
+            [len(capture.activities) for capture in captures],
+        ),
+        **tables,
+    )
+
+
+def _shifted(table: pd.DataFrame, column: str, offset: int) -> pd.DataFrame:
+    return table.assign(**{column: frames.ints(table, column) + offset}) if offset else table

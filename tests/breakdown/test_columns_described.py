@@ -1,0 +1,86 @@
+"""Every column of every table has one description, which tables, people and the store go by."""
+
+from collections.abc import Iterator
+
+import made_reports
+import pytest
+from click.testing import CliRunner
+
+import bridge
+from bridge.analyze.columns import TABLES
+from bridge.analyze.columns.breakdown import statistic_names
+from bridge.analyze.columns.column import FROM_TIMES, RATIO, WHOLES, Column
+from bridge.analyze.tables import dimensions, views
+from bridge.analyze.tables.views import DIMENSIONS, VIEWS, columns_of, labels_of
+from bridge.cli import main
+from bridge.render.table_columns import WRITERS
+
+
+def columns() -> Iterator[tuple[str, Column]]:
+    for name, table in TABLES.items():
+        for column in table.columns:
+            yield name, column
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> bridge.Report:
+    path = made_reports.report(tmp_path_factory.mktemp("input") / "report.sqlite", steps=3)
+    return bridge.load(path)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_has_no_column_without_a_description(report: bridge.Report, view: str) -> None:
+    table = report.by(view)
+    assert set(table.columns) <= set(TABLES[view].names)
+    order = [name for name in TABLES[view].names if name in table]
+    assert order == list(table.columns)
+
+
+@pytest.mark.parametrize("by", [by for by in DIMENSIONS if by == "op" or by not in VIEWS])
+def test_a_breakdown_has_its_labels_and_the_columns_that_are_described(
+    report: bridge.Report, by: str
+) -> None:
+    figures = [c for c in report.by(by, columns="all").columns if c not in labels_of(by)]
+    names = [c for c in columns_of(by).names if c not in labels_of(by)]
+    assert sorted(figures) == sorted(names)
+    default = [c for c in columns_of(by).default if c not in labels_of(by)]
+    assert [c for c in report.by(by).columns if c not in labels_of(by)] == default
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_description_is_whole(name: str) -> None:
+    table = TABLES[name]
+    assert len(table.by_name) == len(table.columns)
+    for column in table.columns:
+        assert column.unit in WRITERS, column
+        assert column.heading, column
+        assert not column.meaning.endswith("."), column
+        if column.ratio:
+            part, whole = column.ratio
+            assert part in table.by_name, column
+            assert whole in table.by_name or whole in WHOLES, column
+        assert (column.merge == RATIO) <= (column.ratio is not None), column
+        if column.merge == FROM_TIMES:
+            prefixes = ("", "gpu_", "cpu_")
+            known = {*(n for p in prefixes for n in statistic_names(p)), "median_ns"}
+            assert column.name in known, column
+    assert set(table.terminal) <= set(table.names)
+    for columns_of_set in table.sets.values():
+        assert set(columns_of_set) <= set(table.names)
+
+
+def test_columns_complete_by_what_a_table_has() -> None:
+    words = {"COMP_WORDS": "bridge report --by kernel --columns count,m", "COMP_CWORD": "5"}
+    done = CliRunner().invoke(
+        main, [], prog_name="bridge", env={"_BRIDGE_COMPLETE": "bash_complete", **words}
+    )
+    names = [line.partition(",")[2] for line in done.output.splitlines()]
+    assert names == ["count,mean_ns", "count,median_ns", "count,min_ns", "count,max_ns"]
+
+
+def test_the_kinds_of_dimensions_are_those_that_are_computed() -> None:
+    """The names are known before pandas is loaded, the functions are not: each stands in a module of its own."""
+    assert set(dimensions.CALL_DIMENSIONS) == views.CALL_DIMENSIONS
+    assert set(dimensions.ACTIVITY_DIMENSIONS) == views.ACTIVITY_DIMENSIONS
+    every = {*dimensions.RANGE_DIMENSIONS, *views.CALL_DIMENSIONS, *views.ACTIVITY_DIMENSIONS}
+    assert every == DIMENSIONS.keys()

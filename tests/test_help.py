@@ -1,0 +1,197 @@
+"""What `--help` prints: commands by section, examples that work, options in sections, rare ones on request."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from command import bridge, done
+
+from bridge.cli import main
+from bridge.cli.catalog import CATALOG, COMMANDS, OF_COMMAND, RARE, SHARED
+from bridge.cli.help import Command
+
+SECTIONS = {
+    "Capture": "run import doctor",
+    "Analyze": "summary report advise memory why",
+    "Look": "html trace view flame plot",
+    "Compare": "diff",
+    "More": "runs bench onednn scrub demo",
+}
+MADE = ("report.sqlite", "before.sqlite", "after.sqlite", "rank0.sqlite", "rank1.sqlite")
+# What an example needs that is no report of Nsight Systems: a program, a browser, a tool, another file.
+NEEDS = re.compile(
+    r"^bridge (run|bench|view|memory|plot)|onednn|rep\b|doctor$|doctor --run|nightly$|runs rm"
+)
+
+
+def leaves(group: click.Group = main, path: str = "") -> Iterator[tuple[str, Command]]:
+    """Yield every command that has no commands, by its words."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from leaves(command, f"{name} ")
+        else:
+            assert isinstance(command, Command)
+            yield path + name, command
+
+
+LEAVES = dict(leaves())
+EXAMPLES = [(name, line) for name, command in LEAVES.items() for line in command.examples]
+
+
+def options_in(text: str) -> dict[str, list[str]]:
+    """Return the options that a help text lists by section, from the text alone."""
+    found: dict[str, list[str]] = {}
+    title = ""
+    for line in text.splitlines():
+        if re.fullmatch(r"[A-Z][\w ]*:", line):
+            title = line[:-1]
+        elif match := re.match(r"  (?:-\w, )?(--?[\w-]+)", line):
+            found.setdefault(title, []).append(match[1])
+    return found
+
+
+def test_commands_are_listed_in_sections() -> None:
+    text = done("--help")
+    for title, names in SECTIONS.items():
+        part = text.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
+        assert [line.split()[0] for line in part.splitlines()] == names.split()
+    assert sorted(" ".join(SECTIONS.values()).split()) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("entry", CATALOG, ids=lambda entry: entry.name)
+def test_a_summary_is_short_and_begins_with_a_verb(entry) -> None:
+    assert len(entry.summary) < 45
+    assert re.fullmatch(r"[A-Z][a-z]+[^s] .*[^.]", entry.summary)
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_help_and_help_all_list_every_option_once(name: str) -> None:
+    short, whole = (options_in(done(*name.split(), flag)) for flag in ("--help", "--help-all"))
+    listed = [option for options in whole.values() for option in options]
+    options = [o for o in LEAVES[name].params if isinstance(o, click.Option)]
+    own = {max(o.opts, key=len) for o in options}
+    assert len(listed) == len(set(listed))
+    assert set(listed) - {"--help", "--help-all"} == own
+    left = own - {option for options in short.values() for option in options}
+    last = done(*name.split(), "--help").splitlines()[-1]
+    if left:
+        assert last == f"--help-all shows {len(left)} more option{'s' if len(left) > 1 else ''}."
+    else:
+        assert "--help-all" not in done(*name.split(), "--help")
+
+
+def test_an_option_is_in_the_same_section_everywhere() -> None:
+    of: dict[str, set[str]] = {}
+    for name in LEAVES:
+        if name in OF_COMMAND:
+            continue
+        for title, options in options_in(done(*name.split(), "--help-all")).items():
+            for option in options:
+                of.setdefault(option, set()).add(title)
+    assert {option: titles for option, titles in of.items() if len(titles) > 1} == {}
+
+
+def test_tables_name_no_option_that_does_not_exist() -> None:
+    every = {max(o.opts, key=len) for command in LEAVES.values() for o in command.params}
+    assert {name for names in SHARED.values() for name in names.split()} <= every
+    for command, sections in OF_COMMAND.items():
+        own = {max(o.opts, key=len) for o in LEAVES[command].params}
+        assert {name for names in sections.values() for name in names.split()} <= own
+    for name in RARE:
+        *command, option = name.split()
+        own = {max(o.opts, key=len) for o in LEAVES[command[0]].params} if command else every
+        assert option in own, name
+
+
+def test_report_shows_few_options_at_first() -> None:
+    text = done("report", "--help")
+    assert sum(map(len, options_in(text).values())) <= 22
+    assert "geometry" not in text
+    assert "geometry" in done("report", "--by", "list")
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120, 200])
+def test_help_takes_the_width_of_the_terminal_up_to_120(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        main.main(["report", "--help"], prog_name="bridge", standalone_mode=False)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    widest = max(map(len, capsys.readouterr().out.splitlines()))
+    assert min(columns, 120) - 12 < widest <= min(columns, 120)
+
+
+def test_a_group_alone_shows_its_commands_and_takes_help_all() -> None:
+    """What is rare is in the commands: a group leaves nothing out."""
+    for words in ([], ["runs"]):
+        whole = done(*words, "--help")
+        assert done(*words, "--help-all") == whole
+        alone = bridge(*words)
+        assert alone.output == whole
+        assert alone.exit_code in (0, 2)  # as click does: 2 from click 8.2 on
+    for name in ("list", "show", "rm"):
+        [line] = [line for line in whole.splitlines() if line.startswith(f"  {name} ")]
+        assert not line.endswith("...")
+
+
+# -- Examples
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_examples_come_first(name: str) -> None:
+    assert LEAVES[name].examples
+    text = done(*name.split(), "--help")
+    assert len(LEAVES[name].examples) >= 2 or name.startswith("runs ")
+    assert len(LEAVES[name].examples) <= 4
+    usage, first, examples = re.split(r"\n\n", text)[:3]
+    assert usage.startswith("Usage: ")
+    assert first.startswith("  ")
+    assert examples.splitlines() == ["Examples:", *(f"  {line}" for line in LEAVES[name].examples)]
+
+
+def words_of(line: str) -> list[str]:
+    """Return the words of `bridge` in a line of a shell."""
+    words = shlex.split(line, comments=True)
+    words = words[words.index("bridge") + 1 :]
+    return words[: words.index("|")] if "|" in words else words
+
+
+@pytest.mark.parametrize(("name", "line"), EXAMPLES)
+def test_an_example_is_of_its_command_and_can_be_read(name: str, line: str) -> None:
+    words = words_of(line)
+    depth = len(name.split())
+    assert words[:depth] == name.split()
+    parent = click.Context(main, help_option_names=["-h", "--help"])
+    LEAVES[name].make_context(name, words[depth:], parent=parent)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of reports, each that of the demo under another name, with a store."""
+    folder = tmp_path_factory.mktemp("examples")
+    done("demo", "--folder", folder)
+    for name in MADE:
+        shutil.copy(folder / "demo.sqlite", folder / name)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [line for _, line in EXAMPLES if not NEEDS.search(line)])
+def test_an_example_runs(line: str, demo: Path, folder: Path) -> None:
+    for path in demo.iterdir():
+        if path.suffix in {".sqlite", ".db"} and path.name != "demo.sqlite":
+            shutil.copy(path, folder / path.name)
+    result = bridge(*words_of(line))
+    assert result.exit_code == 0, result.output

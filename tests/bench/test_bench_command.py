@@ -218,7 +218,7 @@ def timed(ops: str, n: int, *more: str) -> str:
 
 def test_what_became_slower_is_found_by_a_diff(ops, folder):
     timed(ops, 5000, "-o", "before.jsonl")
-    timed(ops, 20_000, "-o", "after.jsonl")  # so much that a busy machine does not hide it
+    timed(ops, 200_000, "-o", "after.jsonl")  # so much that no busy machine hides it
     [row] = [
         row
         for row in json.loads(done("diff", "before.jsonl", "after.jsonl", "--format", "json"))[
@@ -237,12 +237,9 @@ def test_what_became_slower_is_found_by_a_diff(ops, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.racy(
-    "other work on the machine can make the longer function look as fast as the shorter"
-)
 def test_runs_of_the_store(ops, folder):
     timed(ops, 5000, "--name", "baseline")
-    timed(ops, 10_000, "--save")
+    timed(ops, 200_000, "--save")  # so much that no busy machine hides it
     assert "baseline" in done("runs", "list")
     assert "bench-total.jsonl" in done("runs", "list")
     found = json.loads(done("diff", "baseline", "2", "--format", "json"))

@@ -13,6 +13,7 @@ import pandas as pd
 from bridge.analyze.compare import NOISE, Comparison, compare
 from bridge.analyze.compare import gates as growth
 from bridge.analyze.compare.gates import Budget, Verdict
+from bridge.analyze.compare.overall import Overall
 from bridge.analyze.metrics import no_timeline
 from bridge.analyze.tables.breakdown import by_op
 from bridge.report import IN_NOTEBOOK, Report, load
@@ -37,6 +38,11 @@ class Diff:
         reports = self.before.attributed, self.after.attributed
         return compare(*reports, self.by, kernel_names=self.kernel_names, noise=self.noise)
 
+    @cached_property
+    def overall(self) -> Overall:
+        """The iteration time, the busy share of the GPUs, and the causes of their idle time on both sides."""
+        return Overall.of((self.before.attributed, self.after.attributed), self.noise)
+
     @property
     def rows(self) -> pd.DataFrame:
         """The table, largest change first; docs/diff.md lists its columns."""
@@ -55,7 +61,9 @@ class Diff:
         rows = self.comparison.timed(self.rows)
         few = rows.head(IN_NOTEBOOK)
         sides = self.before.source, self.after.source
-        return diff_as_html(DiffView(*sides, self.comparison, few, (), len(rows) - len(few)))
+        return diff_as_html(
+            DiffView(*sides, self.comparison, few, (), len(rows) - len(few), self.overall)
+        )
 
     def judged(
         self, fail_over: Sequence[str] = (), budget: Mapping[str, Any] | Budget | None = None
@@ -66,7 +74,7 @@ class Diff:
         """
         gates = [growth.Growth.parsed(text) for text in fail_over]
         ops = self if self.by == "op" else replace(self, by="op")
-        result = growth.judge_growth(gates, ops.comparison) if gates else []
+        result = growth.judge_growth(gates, ops.comparison, self.overall) if gates else []
         return result + (within(self.after, budget) if budget is not None else [])
 
 

@@ -30,8 +30,9 @@ from importers.errors import ReportError
 if TYPE_CHECKING:
     from bridge.analyze.advice import AdviceReport
     from bridge.analyze.cycles import ActiveCycles
+    from bridge.analyze.gpu_use import Use
     from bridge.analyze.quality import Quality
-    from bridge.analyze.summary import Summary, Use
+    from bridge.analyze.summary import Summary
     from bridge.analyze.tables.average_rows import Averages
     from bridge.analyze.timeline import Selection, Timeline
     from bridge.exports import TraceOptions
@@ -213,7 +214,7 @@ class Report:
     @cached_property
     def use(self) -> Use:
         """The use of the GPUs: how busy each was, and the causes of their idle time."""
-        from bridge.analyze.summary import Use  # few tables need it
+        from bridge.analyze.gpu_use import Use  # few tables need it
 
         return Use.of(self.attributed)
 

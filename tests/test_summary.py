@@ -12,7 +12,8 @@ import pytest
 from command import bridge, done, table_in, unwarned
 
 from bridge.analyze.devices import Devices
-from bridge.analyze.summary import GpuUse, IdleCause, Iteration, Summary, Use
+from bridge.analyze.gpu_use import GpuUse, IdleCause, Use
+from bridge.analyze.summary import Iteration, Summary
 from bridge.render import summary as texts
 from bridge.report import load
 

@@ -5,52 +5,21 @@ The facts are those of other tables: `--by device`, `--by idle`, `--by step`, `-
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bridge.analyze.advice import AdviceReport, advise
-from bridge.analyze.causes.gaps import WORDS, causes_in_span
-from bridge.analyze.concurrency.overlap import gpu_use
+from bridge.analyze.gpu_use import Use
 from bridge.analyze.groups import sums
-from bridge.analyze.metrics import no_timeline
 from bridge.analyze.steps import by_step, paces
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 
 LARGEST_OPS = 3
-MIN_IDLE = 0.05  # share of the span from which on idle time has a main cause
 MAX_JUDGED = 200_000  # activities of a report whose advice a summary waits for
-BUSY = 0.9  # share of the span from which on a GPU is busy
-
-
-@dataclass(frozen=True)
-class GpuUse:
-    """A GPU on which anything ran; times in ns.
-
-    ``busy_ns`` is the union of its work, ``span_ns`` the time from its first work to its last.
-    """
-
-    device: str
-    busy_ns: int
-    span_ns: int
-
-    @property
-    def share(self) -> float:
-        """The part of the span in which the GPU was busy, from 0 to 1."""
-        return self.busy_ns / self.span_ns if self.span_ns else 0.0
-
-
-@dataclass(frozen=True)
-class IdleCause:
-    """A cause of idle time over all GPUs, the op in which it was, '' for none, and its time in ns."""
-
-    cause: str
-    op: str
-    idle_ns: int
 
 
 @dataclass(frozen=True)
@@ -84,90 +53,6 @@ class FirstAdvice:
     rule: str
     title: str
     remedy: str
-
-
-@dataclass(frozen=True)
-class Use:
-    """How GPUs were used: each of them, and the causes of their idle time in each op."""
-
-    gpus: tuple[GpuUse, ...] = ()
-    idle: tuple[IdleCause, ...] = ()
-
-    @property
-    def span_ns(self) -> int:
-        """The sum of the spans of all GPUs in ns."""
-        return sum(gpu.span_ns for gpu in self.gpus)
-
-    @property
-    def idle_ns(self) -> int:
-        """The idle time of all GPUs between their first work and their last, in ns."""
-        return self.span_ns - sum(gpu.busy_ns for gpu in self.gpus)
-
-    @property
-    def causes(self) -> tuple[IdleCause, ...]:
-        """Each cause of idle time, the largest first, with the op that has most of it."""
-        total: Counter[str] = Counter()
-        largest: dict[str, IdleCause] = {}
-        for part in sorted(self.idle, key=lambda part: (-part.idle_ns, part.op)):
-            total[part.cause] += part.idle_ns
-            largest.setdefault(part.cause, part)
-        return tuple(
-            replace(largest[cause], idle_ns=time)
-            for cause, time in sorted(total.items(), key=lambda item: (-item[1], item[0]))
-        )
-
-    @property
-    def main_cause(self) -> IdleCause | None:
-        """The largest cause of idle time; None if the GPUs were hardly idle."""
-        is_idle = self.idle_ns >= MIN_IDLE * self.span_ns
-        return next(iter(self.causes), None) if is_idle else None
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether every GPU was busy nearly all of its span."""
-        return all(gpu.share >= BUSY for gpu in self.gpus)
-
-    @property
-    def by_share(self) -> tuple[GpuUse, ...]:
-        """The GPUs, the least busy first."""
-        return tuple(sorted(self.gpus, key=lambda gpu: gpu.share))
-
-    @classmethod
-    def of(cls, attributed: AttributedCapture) -> Use:
-        """Return the use of the GPUs of a capture; without a timeline it is unknown."""
-        if not no_timeline.has_timeline(attributed.capture) or not attributed.counted.any():
-            return cls()
-        table = gpu_use(attributed)
-        columns = (table[c].tolist() for c in ("device", "busy_ns", "span_ns"))
-        return cls(
-            tuple(GpuUse(*row) for row in zip(*columns, strict=True)),
-            _idle_causes(attributed),
-        )
-
-    @classmethod
-    def merged(cls, uses: Sequence[Use], files: Sequence[str]) -> Use:
-        """Return the use of the GPUs of several reports; the names of GPUs get those of the files."""
-        gpus = (
-            replace(gpu, device=f"{gpu.device} in {file}")
-            for use, file in zip(uses, files, strict=True)
-            for gpu in use.gpus
-        )
-        time: Counter[tuple[str, str]] = Counter()
-        for part in (part for use in uses for part in use.idle):
-            time[part.cause, part.op] += part.idle_ns
-        return cls(tuple(gpus), tuple(IdleCause(*place, ns) for place, ns in time.items()))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the use as values that JSON can hold; `from_dict` reads them back."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Use:
-        """Return the use that `as_dict` returned."""
-        return cls(
-            tuple(GpuUse(**gpu) for gpu in values["gpus"]),
-            tuple(IdleCause(**cause) for cause in values["idle"]),
-        )
 
 
 @dataclass(frozen=True)
@@ -236,19 +121,6 @@ class Summary:
             values["is_judged"],
             values.get("attributed_ns"),
         )
-
-
-def _idle_causes(attributed: AttributedCapture) -> tuple[IdleCause, ...]:
-    """Return the time of each cause of idleness in each op, over gaps of any length."""
-    idle = causes_in_span(attributed)
-    ops = [*attributed.ops, ""]
-    time = np.zeros((len(WORDS), len(ops)), np.int64)
-    np.add.at(time, (idle.cause, idle.op), idle.length)
-    cause, op = np.nonzero(time)
-    return tuple(
-        IdleCause(WORDS[c], ops[o], ns)
-        for c, o, ns in zip(cause.tolist(), op.tolist(), time[cause, op].tolist(), strict=True)
-    )
 
 
 def _iterations(attributed: AttributedCapture) -> tuple[Iteration, ...]:

@@ -125,8 +125,8 @@ SUFFIXES = {"xml": "junit"}
     "--fail-over",
     multiple=True,
     metavar="LIMIT",
-    help="Exit with 3 if the activity time grew by more: 5%, 2ms; op:5%: that of any op above 1 % of all."
-    " May be repeated.",
+    help="Exit with 3 if the activity time or the iteration time grew by more than 5% or 2ms. total:5%,"
+    " iteration:5%, idle:5%: one time alone; op:5%: that of any op above 1 % of all. May be repeated.",
 )
 @click.option(
     "--budget",
@@ -249,7 +249,8 @@ def _compare(
     diff = Diff(before, after, request.by, request.kernel_names, _share(request.noise))
     verdicts = diff.judged(fail_over, limits)
     table = rows.sorted_and_cut(filter_known_rows(diff.rows, rows.conditions))
-    return DiffView(before.capture.source, after.capture.source, diff.comparison, table, verdicts)
+    sources = before.capture.source, after.capture.source
+    return DiffView(*sources, diff.comparison, table, verdicts, overall=diff.overall)
 
 
 def _share(text: str) -> float:

@@ -10,6 +10,8 @@ import pandas as pd
 
 from bridge.analyze.compare import Comparison
 from bridge.analyze.compare.gates import Verdict
+from bridge.analyze.compare.overall import Change, Overall
+from bridge.analyze.compare.parts import IDLE
 from bridge.render import document, table_columns, units
 from bridge.render import table as tables
 
@@ -18,6 +20,7 @@ COLUMNS = "diff"  # the table whose headings are used
 ARROW = " → "
 PASSED, FAILED = ("passed", "FAILED")
 COUNTED = ("calls", "activities")
+MOSTLY = 0.5  # share of the time in ops of one report alone from which on the reports hardly match
 WIDE = 0.2  # an interval of which decimals say nothing
 
 
@@ -31,6 +34,7 @@ class DiffView:
         rows: the rows of the comparison to show.
         verdicts: the verdicts of gates and budgets.
         left_out: the number of further rows.
+        overall: the reports as wholes; None if only the second report is judged.
 
     """
 
@@ -40,6 +44,7 @@ class DiffView:
     rows: pd.DataFrame
     verdicts: Sequence[Verdict]
     left_out: int = 0
+    overall: Overall | None = None
 
 
 def for_terminal(view: DiffView, look: tables.Look) -> str:
@@ -49,8 +54,9 @@ def for_terminal(view: DiffView, look: tables.Look) -> str:
     table = text_columns(view.comparison, view.rows, look.unit)
     more = f"… and {units.count(view.left_out)} more (--top all)\n" if view.left_out else ""
     below = more + "".join(f"{line}\n" for line in lines(view.comparison))
-    above = f"{heading}\n\n" if (heading := work_text(view.comparison)) else ""
-    return f"{above}{tables.for_terminal(COLUMNS, table, look)}\n{below}{_verdict_lines(view.verdicts)}"
+    above = "".join(f"{line}\n" for line in [*overall_lines(view.overall), ""])
+    above += f"{heading}\n\n" if (heading := work_text(view.comparison)) else ""
+    return f"{above.lstrip()}{tables.for_terminal(COLUMNS, table, look)}\n{below}{_verdict_lines(view.verdicts)}"
 
 
 def as_markdown(view: DiffView, unit: str | None = None) -> str:
@@ -62,6 +68,8 @@ def as_markdown(view: DiffView, unit: str | None = None) -> str:
     text = f"### {tables.escaped(names)}\n\n{verdicts}" + ("\n" if verdicts else "")
     if view.comparison is None:
         return text
+    if above := overall_lines(view.overall):
+        text += "  \n".join(above) + "\n\n"
     if heading := work_text(view.comparison):
         text += f"{heading}\n\n"
     table = tables.as_markdown(COLUMNS, text_columns(view.comparison, view.rows, unit))
@@ -94,6 +102,7 @@ def as_json(view: DiffView) -> str:
             },
             "whole_step": comparison.whole_step,
         }
+    head["overall"] = view.overall.as_dict() if view.overall else None
     head["gates"] = [asdict(verdict) for verdict in view.verdicts]
     return document.with_rows(head, view.rows)
 
@@ -103,6 +112,37 @@ def as_csv(view: DiffView) -> str:
     return document.as_csv(view.rows)
 
 
+def overall_lines(overall: Overall | None) -> list[str]:
+    """Return the lines above everything: the iteration time, GPU busy, idle time and its causes."""
+    if overall is None:
+        return []
+    written = []
+    if overall.iteration:
+        written.append(f"Iteration {_change_text(overall.iteration)}")
+    if overall.use:
+        gpus = f" of {len(overall.use[1].gpus)} GPUs" if len(overall.use[1].gpus) > 1 else ""
+        written.append(
+            f"GPU busy{gpus} {ARROW.join(units.percent(use.share) for use in overall.use)}"
+        )
+    if overall.idle:
+        per_step = " per step" if overall.idle_per_step else ""
+        written.append(f"GPU idle{per_step} {_change_text(overall.idle)}")
+        written += (
+            f"  {cause} {_change_text(change)}" for cause, change in overall.large_causes.items()
+        )
+    return written
+
+
+def _change_text(change: Change) -> str:
+    """Return the times, the change in per cent, and its interval: ``1.2 ms → 1.4 ms (+16.7 %), …``."""
+    times = ARROW.join(units.time(round(ns)) for ns in (change.before_ns, change.after_ns))
+    percent = f" ({_change(change.ratio)})" if change.ratio != table_columns.MISSING else ""
+    if change.ratio_low == table_columns.MISSING:
+        return f"{times}{percent}"
+    bounds = _interval(change.ratio_low, change.ratio_high)
+    return f"{times}{percent}, 95 % interval {bounds}: {change.state}"
+
+
 def lines(comparison: Comparison) -> list[str]:
     """Return the change of the whole, the accounting, whose parts add up, and what is not judged."""
     return [
@@ -110,6 +150,7 @@ def lines(comparison: Comparison) -> list[str]:
         _accounting(comparison),
         *_rows_outside_steps(comparison),
         *_missing_work(comparison),
+        *_unmatched_ops(comparison),
         *(
             [f"{comparison.untested}; without one a change is unclear"]
             if comparison.untested
@@ -147,6 +188,8 @@ def _accounting(comparison: Comparison) -> str:
 
 
 def _kind(comparison: Comparison) -> str:
+    if comparison.by == IDLE:
+        return "GPU idle time"
     return "CPU time" if comparison.host else "activity time"
 
 
@@ -164,21 +207,39 @@ def _rows_outside_steps(comparison: Comparison) -> list[str]:
 def _missing_work(comparison: Comparison) -> list[str]:
     """Return a line for a side without any time of the kind that is compared."""
     sides = [side for side in ("before", "after") if not comparison.whole[f"{side}_ns"]]
-    if comparison.host or len(sides) != 1:
+    if comparison.host or comparison.by == IDLE or len(sides) != 1:
         return []
     return [f"nothing ran on a GPU in the report {sides[0]}: the times there are 0"]
 
 
+def _unmatched_ops(comparison: Comparison) -> list[str]:
+    """Return a line where the ops of the two reports are mostly others, and one without any op."""
+    if comparison.by != "op":
+        return []
+    if comparison.rows.empty:
+        return ["no ops in either report: --by kernel compares the kernels"]
+    before, after = comparison.unmatched
+    if max(before, after) < MOSTLY:
+        return []
+    shares = f"{units.percent(before)} of the time before, {units.percent(after)} of the time after"
+    return [
+        f"{shares} is in ops of one report alone: were both annotated in the same way? --by kernel needs no ops"
+    ]
+
+
 def work_text(comparison: Comparison) -> str:
     """Return the line above a table of times per step, '' if the table shows whole times."""
+    several = max(comparison.processes) > 1
     if not comparison.per_step:
-        return ""
+        is_by_step = "step" in comparison.labels
+        return "A row adds up the same step of all processes" if several and is_by_step else ""
     (before, after), samples = comparison.work, comparison.steps
-    steps = f"{before} steps before, {after} after"
+    first, second = (f" of {n} processes" if several else "" for n in comparison.processes)
+    steps = f"{before} steps{first} before, {after}{second} after"
     warm_up = (
         f" ({samples[0]} and {samples[1]} without warm-up)" if samples != comparison.work else ""
     )
-    return f"{steps}{warm_up}: times and changes are per step, calls in all"
+    return f"{steps}{warm_up}: times and changes are per step, calls are totals"
 
 
 def text_columns(

@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from bridge.analyze.summary import GpuUse, Iteration, Summary, Use
+from bridge.analyze.gpu_use import GpuUse, Use
+from bridge.analyze.summary import Iteration, Summary
 from bridge.render import document, units
 from bridge.render.summaries import iteration_text
 from bridge.render.table import clean

@@ -12,7 +12,7 @@ import pandas as pd
 from rich.cells import cell_len, set_cell_size
 
 from bridge.analyze.columns import Column
-from bridge.analyze.columns.column import COUNT, ID, PATH
+from bridge.analyze.columns.column import COUNT, ID, PATH, STEP
 from bridge.knowledge.abbreviations import abbreviated
 from bridge.knowledge.kernels.readable import checksum_of
 from bridge.render import units
@@ -195,7 +195,7 @@ def _fitting_columns(cells: dict[Column, list[str]], width: int) -> list[Column]
 def _required_columns(cells: dict[Column, list[str]], width: int) -> list[Column]:
     """Return the required columns, without the last figures if names would be too short."""
     columns = [column for column in cells if not column.optional]
-    figures = [column for column in columns if not column.is_name and column.unit != ID]
+    figures = [column for column in columns if not column.is_name and column.unit not in (ID, STEP)]
     main_figure = next(
         (column for column in figures if column.bar), figures[0] if figures else None
     )

@@ -38,6 +38,11 @@ def change(share: float) -> str:
     return f"{round(100 * share, 1) + 0.0:+.1f} %"
 
 
+def step(value: int) -> str:
+    """Return the number of a step."""
+    return "outside" if value == MISSING else str(value)
+
+
 def bytes_change(count: int) -> str:
     """Return a signed number of bytes."""
     return f"-{units.size(-count)}" if count < 0 else units.size(count)
@@ -57,6 +62,7 @@ WRITERS: Mapping[str, Callable[[Any], str]] = {
     spec.NAME: str,
     spec.PATH: str,
     spec.ID: plain,
+    spec.STEP: step,
     spec.COUNT: units.count,
     spec.NUMBER: number,
     spec.FIGURE: units.figure,
@@ -150,7 +156,9 @@ def _is_empty(column: Column, table: pd.DataFrame) -> bool:
     values = table[column.name]
     if column.distinct:
         return len(values.unique()) == 1
-    empty_values = ("", MISSING) if column.unit in (*spec.NAMES, spec.ID) else (0, MISSING)
+    empty_values = (
+        ("", MISSING) if column.unit in (*spec.NAMES, spec.ID, spec.STEP) else (0, MISSING)
+    )
     return bool(column.quiet and len(table) and values.isin(empty_values).all())
 
 

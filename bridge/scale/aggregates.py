@@ -10,8 +10,8 @@ import pandas as pd
 
 from bridge.analyze.calltree import self_times
 from bridge.analyze.columns.column import ALL_CALLS, ALL_CPU, ALL_GPU, ALL_KERNELS
+from bridge.analyze.gpu_use import Use
 from bridge.analyze.ranks.members import Home
-from bridge.analyze.summary import Use
 from bridge.analyze.tables.activity_metrics import call_time
 from bridge.analyze.tables.statistics import TIMES
 from bridge.analyze.tables.table import making

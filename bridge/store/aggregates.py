@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from sqlite_utils import Database
 
-from bridge.analyze.summary import Summary, Use
+from bridge.analyze.gpu_use import Use
+from bridge.analyze.summary import Summary
 from bridge.analyze.tables.views import columns_of, labels_of, layout
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.combined import CombinedReport, combine

@@ -96,12 +96,14 @@ def test_each_side_is_what_the_report_says(pair):
 @pytest.mark.slow
 def test_the_gate_judges_the_time_per_step_of_the_real_pair(pair):
     """The 28 steps after take less time than the 32 before, and each of them takes longer."""
-    assert bridge("diff", *pair, "--fail-over", "5%").exit_code == 0
+    assert bridge("diff", *pair, "--fail-over", "total:5%").exit_code == 0
     failing = bridge("diff", *pair, "--fail-over", "2%", "--top", "1")
     assert failing.exit_code == FAILED
     assert failing.stderr == (
         "failed: total activity time: 16.042 ms -> 16.472 ms per step (+2.7 %),"
         " 95 % interval -1.5 to +6.9 %: unclear, over --fail-over 2%\n"
+        "failed: iteration time: 17.368 ms -> 19.978 ms per step (+15.0 %),"
+        " 95 % interval +8.6 to +21.4 %: slower, over --fail-over 2%\n"
     )
     assert bridge("diff", *pair[::-1], "--fail-over", "0%").exit_code == 0
     of_ops = bridge("diff", *pair, "--fail-over", "op:1%")
@@ -134,9 +136,12 @@ def test_what_cannot_be_told_of_the_real_pair_is_unclear(pair):
 
 @pytest.mark.slow
 def test_different_amounts_of_work_are_said_above_the_table(pair):
-    first = "32 steps before, 28 after: times and changes are per step, calls in all\n\n"
+    first = (
+        "32 steps of 2 processes before, 28 of 2 processes after:"
+        " times and changes are per step, calls are totals\n\n"
+    )
     text = done("diff", *pair)
-    assert text.startswith(f"{first}op ")
+    assert f"\n\n{first}op " in text
     assert re.search(r"^nccl:\S+ .*786\.860 µs +1\.163 ms +\+47\.8 % +-38 … \+133 % +unclear$", text, re.MULTILINE)  # fmt: skip
     assert f"\n\n{first}|" in done("diff", *pair, "--format", "md")
     found = document(*pair)
@@ -207,7 +212,7 @@ def test_csv_markdown_and_json_hold_the_same_rows(reports):
     assert [int(row["diff_ns"]) for row in table] == [row["diff_ns"] for row in rows]
     text = done("diff", *reports, "--format", "md", "--fail-over", "90%", "--unit", "ns")
     assert text.startswith("### 2.sqlite → 3.sqlite\n\n- :white_check_mark: total activity time")
-    assert "\n2 steps before, 3 after: times and changes are per step, calls in all\n" in text
+    assert "\n2 steps before, 3 after: times and changes are per step, calls are totals\n" in text
     assert "| gemm | 2 → 3 | 80 ns | 80 ns | 0 ns | +0.0 % |" in text
 
 

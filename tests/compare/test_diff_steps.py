@@ -151,7 +151,7 @@ def test_the_figures_beside_a_state_are_those_that_it_judges(twelve):
     found = bridge.diff(twelve, longer(twelve, 8))
     view = DiffView(["a"], ["b"], found.comparison, found.comparison.timed(found.rows), ())
     text = as_markdown(view, "ns")
-    assert "12 steps before, 12 after: times and changes are per step, calls in all" in text
+    assert "12 steps before, 12 after: times and changes are per step, calls are totals" in text
     cells = {line.split(" | ")[0][2:]: line.split(" | ") for line in text.splitlines()}
     for side, report, column in (("before", twelve, 2), ("after", longer(twelve, 8), 3)):
         truth = samples(bridge.load(report), list(range(12)))

@@ -15,6 +15,7 @@ from bridge.analyze.columns.column import (
     PATH,
     ROW,
     SHARE,
+    STEP,
     Column,
     TableColumns,
 )
@@ -54,7 +55,8 @@ TABLES: Mapping[str, TableColumns] = {
 _ALL = [c for name, table in TABLES.items() if name != "diff" for c in table.columns]
 _BY_NAME = {column.name: column for column in reversed(_ALL)}
 _MISSING = frozenset(column.name for column in _ALL if column.missing) | {"shared_bytes"}
-_IDENTITIES = frozenset("pid tid stream context step registers rank".split())
+_IDENTITIES = frozenset("pid tid stream context registers rank".split())
+_OWN_UNITS = {"example": ROW, "step": STEP}
 _PATHS = frozenset(["path", "module"])
 _BY_SUFFIX = {"_ns": NS, "_bytes": BYTES, "share": SHARE}
 _UPPER = {"gpu": "GPU", "cpu": "CPU", "api": "API", "ns": ""}
@@ -74,14 +76,14 @@ def describe(name: str, *, is_number: bool, is_float: bool = False) -> Column:
         name,
         heading,
         _unit(name, is_number, is_float),
-        missing=name in _MISSING,
+        missing=name in _MISSING and name not in _OWN_UNITS,
         optional=name in _OF_LITTLE_USE,
     )
 
 
 def _unit(name: str, is_number: bool, is_float: bool) -> str:
-    if name == "example":
-        return ROW
+    if name in _OWN_UNITS:
+        return _OWN_UNITS[name]
     if name in _PATHS:
         return PATH
     if name in _IDENTITIES:

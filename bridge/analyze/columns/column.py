@@ -15,6 +15,7 @@ from typing import Any
 NAME = "name"  # text
 PATH = "path"  # text with slashes: its end says more than its beginning
 ID = "number of something"  # an integer that counts nothing, such as a process id
+STEP = "number of a step"  # -1 for what is outside of all steps
 COUNT = "count"
 NUMBER = "number"  # two decimals
 FIGURE = "figure"  # four significant digits

@@ -25,6 +25,9 @@ from bridge.analyze.columns.column import (
     Column,
     table,
 )
+from bridge.analyze.columns.column import (
+    STEP as STEP_NUMBER,
+)
 
 HIDDEN: dict[str, Any] = {"terminal": False}  # displayed on request
 QUIET: dict[str, Any] = {"optional": True, "quiet": True}
@@ -188,7 +191,7 @@ GAP = table(
     Column("op", "op", NAME, "op that was open then", quiet=True),
     Column("ended_by", "ended by", NAME, "op or API call of the work that ended the gap"),
     Column("kernel", "kernel", NAME, "activity that ended the gap", **HIDDEN),
-    Column("step", "step", ID, "step, −1 outside of all", **QUIET),
+    Column("step", "step", STEP_NUMBER, "step, −1 outside of all", **QUIET),
     terminal="cause op gap_ns cause_ns ended_by start_ns step device",
 )
 IDLE = table(
@@ -249,7 +252,7 @@ STEP_COSTS = (
     ),
 )
 STEP = table(
-    Column("step", "step", ID, "number of the step"),
+    Column("step", "step", STEP_NUMBER, "number of the step"),
     PID,
     Column("process", "process", NAME, "name of the process", **HIDDEN),
     REPORT,

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bridge.analyze.compare.parts import NOT_COMPARABLE, Parts
+from bridge.analyze.compare.parts import IDLE, NOT_COMPARABLE, Parts
 from bridge.analyze.compare.rows import Rows, call_metrics, match_calls, match_parts
-from bridge.analyze.compare.statistics import row_states
+from bridge.analyze.compare.statistics import NEW, VANISHED, row_states
 from bridge.analyze.compare.steps import MEANS, MIN_STEPS, STEP_FIGURES, Samples
 from bridge.analyze.compare.steps import step_metrics as step_figures
 from bridge.analyze.groups import Floats, counts, sums
@@ -102,7 +102,7 @@ class Sides:
 # -- The comparison
 
 
-COMPARABLE = tuple(name for name in DIMENSIONS if name not in NOT_COMPARABLE)
+COMPARABLE = (*(name for name in DIMENSIONS if name not in NOT_COMPARABLE), IDLE)
 OP_KERNEL = "op-kernel"
 NOISE = 0.01
 Pair = dict[str, int]  # before_ns, after_ns, diff_ns
@@ -115,8 +115,9 @@ class Comparison:
     The differences of ``rows`` and ``outside`` add up to that of ``whole``. Times are those of
     activities, or (``host``) those of ranges on the host if neither side has activities. ``labels``
     are the columns that name the rows. ``steps`` are the numbers of samples, ``work`` those of all
-    steps; ``untested`` is the reason why rows have no interval, '' if they have. ``whole_step`` are
-    the figures per step and the state of everything together.
+    steps, ``processes`` those of the processes that have steps; ``untested`` is the reason why rows
+    have no interval, '' if they have. ``whole_step`` are the figures per step and the state of
+    everything together.
     """
 
     by: str
@@ -129,6 +130,7 @@ class Comparison:
     untested: str
     work: tuple[int, int] = (0, 0)
     whole_step: Mapping[str, Any] = field(default_factory=dict)
+    processes: tuple[int, int] = (0, 0)
 
     @property
     def per_step(self) -> bool:
@@ -144,6 +146,19 @@ class Comparison:
         """Return the rows that have time on either side, in steps if these are compared."""
         sides = MEANS if self.per_step else ("before_ns", "after_ns")
         return rows[(rows[sides[0]] != 0) | (rows[sides[1]] != 0)]
+
+    @property
+    def unmatched(self) -> tuple[float, float]:
+        """The shares of the time before and after that are in rows of that side alone."""
+        sides = (VANISHED, "before_ns"), (NEW, "after_ns")
+        times = (
+            int(self.rows.loc[self.rows["state"] == state, name].sum()) for state, name in sides
+        )
+        wholes = (self.whole[name] for _, name in sides)
+        first, second = (
+            time / whole if whole else 0.0 for time, whole in zip(times, wholes, strict=True)
+        )
+        return first, second
 
     @property
     def outside_steps(self) -> tuple[int, Pair]:
@@ -168,14 +183,16 @@ def compare(
 ) -> Comparison:
     """Compare two captures by dimensions: "op", "op-kernel", or `COMPARABLE` names with commas.
 
-    Changes of at most ``noise``, a fraction of the larger side, count as none. Raises ValueError
+    "idle" compares the idle time of the GPUs by cause and op. Changes of at most ``noise``, a
+    fraction of the larger side, count as none. Raises ValueError
     with a message for the user for other dimensions, and for those of activities if neither side
     has any.
     """
     dimensions = dimensions_of(by)
     reports = before, after
     host = not any(attributed.counted.any() for attributed in reports)
-    if host and rows_of_dimensions(dimensions) != RANGES:
+    of_calls = rows_of_dimensions(dimensions) == RANGES and IDLE not in dimensions
+    if host and not of_calls:
         raise ValueError(f"nothing ran on a device in either report: no diff by {by}")
     parts, other = (
         Parts.of(attributed, dimensions, kernel_names, host=host) for attributed in reports
@@ -187,7 +204,7 @@ def compare(
         "no interval: rows are of single steps" if "step" in dimensions else _reason_untested(steps)
     )
     per_step = _is_per_step(work, steps) and "step" not in dimensions
-    sides = Sides(rows, (parts, other), samples, of_calls=rows_of_dimensions(dimensions) == RANGES)
+    sides = Sides(rows, (parts, other), samples, of_calls=of_calls)
     table = sides.table(noise, tested=not untested, per_step=per_step)
     return Comparison(
         by,
@@ -200,7 +217,12 @@ def compare(
         untested,
         work,
         sides.whole(noise, tested=min(steps) >= MIN_STEPS, per_step=per_step),
+        (_processes_with_steps(before), _processes_with_steps(after)),
     )
+
+
+def _processes_with_steps(attributed: AttributedCapture) -> int:
+    return sum(1 for _ in attributed.iterations.by_process()) if len(attributed.iterations) else 0
 
 
 def _is_per_step(work: tuple[int, int], steps: tuple[int, int]) -> bool:
@@ -220,6 +242,8 @@ def dimensions_of(by: str) -> tuple[str, ...]:
             raise ValueError(unknown_name("diff by", name, (OP_KERNEL, *COMPARABLE), TABLE_LIST))
     if len(set(names)) < len(names):
         raise ValueError(f"{by!r} names a dimension twice")
+    if IDLE in names and len(names) > 1:
+        raise ValueError(f"{IDLE!r} cannot be combined with others")
     return names
 
 

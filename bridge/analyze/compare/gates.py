@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from bridge.analyze.columns.breakdown import RANGE_COLUMNS
-from bridge.analyze.compare import Comparison
+from bridge.analyze.compare import Comparison, overall
+from bridge.analyze.compare.overall import Overall
 from bridge.analyze.filters import wildcard_pattern
 from bridge.analyze.totals import Totals
 from bridge.join.arrays import NONE
@@ -331,10 +332,15 @@ def _mapping(value: object, subject: str) -> Mapping[str, Any]:
 
 # -- Limits of growth
 
-OP = "op"
-SCOPES = (TOTAL, OP)
+OP, ITERATION, IDLE_TIME = "op", "iteration", "idle"
+SCOPES = (TOTAL, ITERATION, IDLE_TIME, OP)
+EVERYTHING = (
+    ""  # without a scope: the total, and the iteration where both reports have enough steps
+)
 MIN_SHARE = 0.01  # of the total time on either side; smaller ops are not checked
 NO_TIME = "none in the report after"
+NO_ITERATION = "a report has no two steps that follow each other"
+NO_GPU = "a report has no timeline of work on a GPU"
 NO_OP = (
     f"no op above {100 * MIN_SHARE:.0f} % of the total",
     "was the report after recorded with NVTX? bridge report --by op lists its ops",
@@ -343,7 +349,7 @@ NO_OP = (
 
 @dataclass(frozen=True)
 class Growth:
-    """A limit of growth: of the total or of each op, as a share (``unit`` "%") or a time in ns."""
+    """A limit of growth of one of `SCOPES` or `EVERYTHING`, as a share (``unit`` "%") or a time in ns."""
 
     scope: str
     number: Decimal
@@ -352,17 +358,17 @@ class Growth:
 
     @classmethod
     def parsed(cls, text: str) -> Growth:
-        """Read ``5%``, ``2ms``, ``op:5%`` or ``op:200us``.
+        """Read ``5%``, ``2ms``, ``op:5%``, ``iteration:200us`` and the like.
 
         Raises ValueError with a message for the user if the text is not valid.
         """
         scope, colon, limit = text.rpartition(":")
         if colon and scope.strip() not in SCOPES:
-            raise ValueError(f"{text!r}: write 5%, 2ms, op:5% or op:200us")
+            raise ValueError(f"{text!r}: write 5%, 2ms, or {', '.join(f'{s}:5%' for s in SCOPES)}")
         number, unit = parse_amount(limit)
         if not unit:
             raise ValueError(f"{text!r}: 5% or 5ms? Write the unit")
-        return cls(scope.strip() or TOTAL, number, unit, text.strip())
+        return cls(scope.strip(), number, unit, text.strip())
 
     def allows(self, change: Change) -> bool:
         """Return whether a time may grow so; a limit in ns is of as many steps as before."""
@@ -372,30 +378,47 @@ class Growth:
         return (after - before) * (change.steps_before or 1) <= self.number
 
 
-def judge_growth(gates: Sequence[Growth], ops: Comparison) -> list[Verdict]:
-    """Check a comparison by ops: the change of the total, or of each op above `MIN_SHARE`.
+def judge_growth(
+    gates: Sequence[Growth], ops: Comparison, whole: Overall | None = None
+) -> list[Verdict]:
+    """Check a comparison by ops and as a whole; of the ops those above `MIN_SHARE`.
 
     If the reports have different numbers of steps, the time per step is checked. A gate fails if
-    the report after has nothing to check.
+    the report after has nothing to check; without ``whole``, neither iteration nor idle time is known.
     """
-    result = []
-    for gate in gates:
-        if gate.scope == TOTAL:
-            subject = "total CPU time of ops" if ops.host else "total activity time"
-            change = _change({**ops.whole, **ops.whole_step}, ops)
-            result.append(
-                _verdict(gate, subject, change)
-                if ops.whole["after_ns"]
-                else _unjudged(gate, subject, NO_TIME)
-            )
-            continue
+    return [verdict for gate in gates for verdict in _judged(gate, ops, whole or Overall())]
+
+
+def _judged(gate: Growth, ops: Comparison, whole: Overall) -> Iterator[Verdict]:
+    is_known = whole.iteration is not None and whole.iteration.is_tested
+    if gate.scope in (TOTAL, EVERYTHING):
+        subject = "total CPU time of ops" if ops.host else "total activity time"
+        total = _change({**ops.whole, **ops.whole_step}, ops)
+        known = total if ops.whole["after_ns"] else None
+        yield _verdict(gate, subject, known, NO_TIME)
+    if gate.scope == ITERATION or (gate.scope == EVERYTHING and is_known):
+        change = _overall_change(whole.iteration, per_step=True)
+        yield _verdict(gate, "iteration time", change, NO_ITERATION)
+    if gate.scope == IDLE_TIME:
+        change = _overall_change(whole.idle, per_step=whole.idle_per_step)
+        yield _verdict(gate, "GPU idle time", change, NO_GPU)
+    if gate.scope == OP:
         large_ops = _large_ops(ops.rows, ops.whole)
         if not large_ops["after_ns"].any():
-            result.append(_unjudged(gate, *NO_OP))
-            continue
-        rows = large_ops.to_dict("records")
-        result += [_verdict(gate, str(row["op"]), _change(row, ops)) for row in rows]
-    return result
+            yield _verdict(gate, NO_OP[0], None, NO_OP[1])
+            return
+        for row in large_ops.to_dict("records"):
+            yield _verdict(gate, str(row["op"]), _change(row, ops))
+
+
+def _overall_change(change: overall.Change | None, *, per_step: bool) -> Change | None:
+    """Return what a limit judges; of a mean over steps a limit in ns is one of a step."""
+    if change is None:
+        return None
+    interval = change.ratio_low, change.ratio_high
+    return Change(
+        change.before_ns, change.after_ns, *interval, change.state, steps_before=int(per_step)
+    )
 
 
 def _large_ops(ops: pd.DataFrame, whole: Mapping[str, int]) -> pd.DataFrame:
@@ -423,15 +446,14 @@ def _change(row: Mapping[Any, Any], ops: Comparison) -> Change:
     )
 
 
-def _unjudged(gate: Growth, subject: str, explanation: str) -> Verdict:
-    line = f"{subject}: nothing was judged; {explanation}"
-    return Verdict(f"--fail-over {gate.text}", subject, passed=False, line=line)
-
-
-def _verdict(gate: Growth, subject: str, change: Change) -> Verdict:
+def _verdict(gate: Growth, subject: str, change: Change | None, reason: str = "") -> Verdict:
+    """Return the result of a gate; a change that is not known fails for a reason."""
+    name = f"--fail-over {gate.text}"
+    if change is None:
+        return Verdict(name, subject, passed=False, line=f"{subject}: nothing was judged; {reason}")
     passed = gate.allows(change)
-    over = "" if passed else f", over --fail-over {gate.text}"
-    if not passed and gate.unit != "%" and change.steps_before:
+    over = "" if passed else f", over {name}"
+    if not passed and gate.unit != "%" and change.steps_before > 1:
         over += f" for {change.steps_before} steps"
     line = f"{subject}: {change.text}{'' if passed else change.interval_text}{over}"
-    return Verdict(f"--fail-over {gate.text}", subject, passed, line, change=change)
+    return Verdict(name, subject, passed, line, change=change)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.analyze.calltree import self_times
+from bridge.analyze.causes.gaps import WORDS, causes_in_span
 from bridge.analyze.groups import counts, sums, texts
 from bridge.analyze.names import activity_names
 from bridge.analyze.tables.breakdown import DIMENSIONS
@@ -27,12 +28,13 @@ from bridge.analyze.tables.dimensions import (
 )
 from bridge.analyze.tables.range_metrics import first_slices
 from bridge.analyze.tables.views import RANGES, rows_of_dimensions
-from bridge.join.arrays import NONE, Ints
+from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from importers import frames
 
 OTHER = "other"  # attributed, but in no part: a kernel where parts are copies
+IDLE = "idle"  # the dimension of the causes of idle time, which stands alone
 NOT_COMPARABLE = frozenset(
     ("thread", "process", "stream", "report")
 )  # values differ from run to run
@@ -64,7 +66,12 @@ class Parts:
         *,
         host: bool,
     ) -> Parts:
-        """Divide a capture by `DIMENSIONS`; the dimension of kernels has all activities here."""
+        """Divide a capture by `DIMENSIONS`, or its idle time by cause and op.
+
+        The dimension of kernels has all activities here.
+        """
+        if IDLE in dimensions:
+            return cls.of_idle_time(attributed)
         dimension_of: Mapping[str, Dimension] = {
             **DIMENSIONS,
             "kernel": named_activities(kernel_names),
@@ -81,6 +88,18 @@ class Parts:
         return cls(
             attributed, labels, host, call_part, part, timed.ns, timed.events.range, timed.rows
         )
+
+    @classmethod
+    def of_idle_time(cls, attributed: AttributedCapture) -> Parts:
+        """Divide the idle time of the GPUs by cause and op; the row is the activity that ended a gap."""
+        causes = causes_in_span(attributed)
+        part, rows = number_groups(causes.cause, causes.op)
+        labels = {
+            "cause": texts(WORDS)[causes.cause[rows]],
+            "op": texts([*attributed.ops, ""])[causes.op[rows]],
+        }
+        ended_by, no_calls = causes.gaps.ended_by[causes.gap], np.empty(0, np.int64)
+        return cls(attributed, labels, False, no_calls, part, causes.length, causes.op, ended_by)
 
     def __len__(self) -> int:
         return len(next(iter(self.labels.values())))

@@ -384,10 +384,37 @@ def _iteration(table: pd.DataFrame) -> tuple[float, float]:
     Steps after warm-up count; both are 0 if none of them follows another.
     """
     table = table.sort_values("step")
-    is_counted = (np.diff(table["step"]) == 1) & (table["state"] != WARM_UP).to_numpy()[:-1]
+    is_counted = _is_followed(table)
     times = np.diff(table["start_ns"])[is_counted]
     between = table["between_ns"].to_numpy()[1:][is_counted]
     return (float(np.median(times)), float(np.median(between))) if len(times) else (0.0, 0.0)
+
+
+def iteration_times(attributed: AttributedCapture) -> Ints:
+    """Return the times from the start of each step to that of the next one, in ns.
+
+    They are those of all processes, without steps of the warm-up, and of the selected steps alone.
+    """
+    steps, walls = attributed.iterations, Walls.of(attributed)
+    table = pd.DataFrame(
+        {
+            "step": steps.number,
+            "start_ns": walls.start,
+            "state": judge_steps(steps, walls.length)[1],
+        }
+    )
+    is_selected = _is_counted(attributed)
+    result = [np.empty(0, np.int64)]
+    for first, last in steps.by_process():
+        of_process = table[first:last][is_selected[first:last]].sort_values("step")
+        result.append(np.diff(of_process["start_ns"])[_is_followed(of_process)])
+    return np.concatenate(result)
+
+
+def _is_followed(table: pd.DataFrame) -> Flags:
+    """Return whether the next step of a process follows each step but the last, and it is no warm-up."""
+    result: Flags = (np.diff(table["step"]) == 1) & (table["state"] != WARM_UP).to_numpy()[:-1]
+    return result
 
 
 def _states(wall: Ints) -> Ints:

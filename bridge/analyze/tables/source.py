@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bridge.analyze.summary import Use
+    from bridge.analyze.gpu_use import Use
     from bridge.analyze.tables.request import TableRequest
     from bridge.analyze.totals import Totals
 

@@ -75,6 +75,11 @@ class Report:
         return Ranks.of(self.capture, self.attributed.place)
 
     @property
+    def began(self) -> int:
+        """The time of the first event in ns, on the clock of the report."""
+        return self.capture.began
+
+    @property
     def rank_warnings(self) -> list[str]:
         """A warning if several processes have one rank."""
         return self.ranks.warnings
@@ -261,13 +266,13 @@ class Report:
         Notebooks show it as HTML, a prompt as text. Ops of numbered steps are one row, as in
         ``bridge report``. ``top`` is the number of rows. Raises ValueError as `by` does.
         """
-        from bridge.analyze.folding import Folded  # only people need them
+        from bridge.analyze.folding import Folded, moved  # only people need them
         from bridge.render.notebook import ShownTable
         from bridge.render.table import accounting_line
 
         folded = replace(self, attributed=Folded.of(self.attributed).attributed)
         request = TableRequest.of(view, columns, **options)
-        rows = folded.table(request)
+        rows = moved(request.by, folded.table(request), -self.began)
         return ShownTable(
             self.layout(request.by),
             rows.head(top),

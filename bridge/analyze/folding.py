@@ -1,4 +1,4 @@
-"""Fold what people need not see one by one: ops of numbered steps, and rows without GPU time."""
+"""Prepare tables for people: fold ops of numbered steps, leave out rows without GPU time, move times."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from bridge.analyze.columns import TABLES, Column
+from bridge.analyze.columns.column import INSTANT
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 from bridge.join.steps import without_number
@@ -44,3 +46,21 @@ def with_gpu_time(table: pd.DataFrame) -> pd.DataFrame:
     if column is None or not (table[column] > 0).any():
         return table
     return table[table[column] > 0]
+
+
+def instants(by: str, rows: pd.DataFrame) -> list[Column]:
+    """Return the columns of a table that are times on the clock of the report."""
+    described = TABLES.get(by)
+    columns = described.columns if described else ()
+    return [column for column in columns if column.unit == INSTANT and column.name in rows]
+
+
+def moved(by: str, rows: pd.DataFrame, ns: int) -> pd.DataFrame:
+    """Return the rows with times on the clock of the report moved by ``ns``; missing ones stay -1."""
+    columns = instants(by, rows)
+    if not columns:
+        return rows
+    times = {column.name: rows[column.name] + ns for column in columns}
+    is_missing = {column.name: rows[column.name] == NONE for column in columns if column.missing}
+    times |= {name: times[name].mask(mask, NONE) for name, mask in is_missing.items()}
+    return rows.assign(**times)

@@ -34,6 +34,7 @@ RANK_TABLES = frozenset([RANK, "host", "skew"])  # tables that depend on the ran
 # Options that only some tables have: with them the table is the one that was asked for.
 SELECTING = ("by", "columns", "direction", "conditions", "sort", "metrics")
 FORMATS = ("table", "json", "csv", "md")
+DOCUMENTS = ("json", "csv")  # for programs
 
 
 TABLE_OPTIONS = (
@@ -80,10 +81,8 @@ TABLE_OPTIONS = (
         "--idle-over",
         "idle_over_ns",
         metavar="TIME",
-        default="10us",
-        show_default=True,
         callback=selection_options.time,
-        help="gap, idle: only gaps longer than this.",
+        help="gap, idle: only gaps longer than this.  [default: 10us for gap, 0 for idle]",
     ),
 )
 
@@ -171,7 +170,7 @@ def report(
                 return
         answer = _folded(report, fold=fold and not rows.conditions, output=output)
     with usage_errors():
-        table = _rows(answer.table(request), request, rows, running=running)
+        table = _rows(answer, request, rows, output.format, running=running)
     if RANK_TABLES.intersection(request.by.split(",")):  # doubts about ranks
         options.warn(answer.rank_warnings)
     from bridge.cli.table_output import TableOutput, cycles_of
@@ -273,12 +272,17 @@ def _steps(
 
 
 def _rows(
-    table: pd.DataFrame, request: TableRequest, rows: RowOptions, *, running: bool
+    answer: TableSource, request: TableRequest, rows: RowOptions, form: str, *, running: bool
 ) -> pd.DataFrame:
-    """Return the rows that meet the conditions, sorted and cut, with a running sum if requested."""
+    """Return the rows that meet the conditions, sorted and cut, with a running sum if requested.
+
+    People count times from the first event, in conditions, too; documents keep the report's clock.
+    """
     from bridge.analyze.filters import SORT_LIST, column_of, filter_rows
+    from bridge.analyze.folding import moved
     from bridge.analyze.tables.table import sorted_by, with_running_sum
 
+    table = moved(request.by, answer.table(request), -answer.began)
     table = filter_rows(table, rows.conditions)
     column = (
         column_of(table, rows.sort.removeprefix("+"), SORT_LIST)
@@ -288,7 +292,8 @@ def _rows(
     table = replace(rows, top=None).sorted_and_cut(table)
     if running:
         table = with_running_sum(table, column)
-    return table.head(rows.top) if rows.top else table
+    table = table.head(rows.top) if rows.top else table
+    return moved(request.by, table, answer.began) if form in DOCUMENTS else table
 
 
 def _write_metrics(report: Report, rows: RowOptions, output: Output) -> None:

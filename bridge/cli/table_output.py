@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from bridge.analyze.folding import with_gpu_time
+from bridge.analyze.folding import instants, with_gpu_time
 from bridge.analyze.tables.request import TableRequest
 from bridge.cli import options
 from bridge.render import document, summaries, summary, units
@@ -130,7 +130,8 @@ class TableOutput:
         source = self.source
         if form == "json":
             beside = {"ranks": self.ranks.rows} if self.ranks else {}
-            return document.as_json(self.by, source.source, source.totals, table, beside)
+            base = source.began if instants(self.by, table) else None
+            return document.as_json(self.by, source.source, source.totals, table, beside, base)
         if form == "csv":
             return document.as_csv(table)
         accounting = tables.accounting_line(source.totals, source.op_count)

@@ -67,6 +67,7 @@ WRITERS: Mapping[str, Callable[[Any], str]] = {
     spec.NUMBER: number,
     spec.FIGURE: units.figure,
     spec.NS: units.time,
+    spec.INSTANT: units.time,
     spec.BYTES: units.size,
     spec.BYTES_CHANGE: bytes_change,
     spec.CLOCK_OFFSET: clock_offset,
@@ -84,7 +85,7 @@ WRITERS: Mapping[str, Callable[[Any], str]] = {
 def writer(column: Column, time_unit: str | None = None) -> Callable[[Any], str]:
     """Return the function that writes a column's values; ``time_unit`` is the unit of times."""
     write = WRITERS.get(column.unit) or partial(_metric, column.unit)
-    if time_unit is not None and column.unit == spec.NS:
+    if time_unit is not None and column.unit in spec.TIMES:
         write = partial(units.time_in, time_unit)
     return blank_if_missing(write) if column.missing else write
 
@@ -122,7 +123,7 @@ def displayed(by: str, table: pd.DataFrame, *, every: bool = False) -> tuple[Col
         else _usual(by, table, table_columns)
     )
     if table.attrs.get("unknown"):
-        columns = tuple(replace(c, missing=c.missing or c.unit == spec.NS) for c in columns)
+        columns = tuple(replace(c, missing=c.missing or c.unit in spec.TIMES) for c in columns)
     metrics = table.attrs.get("units", ())
     if not metrics:
         return columns

@@ -46,6 +46,11 @@ class CombinedReport:
         return tuple(line for part in self.parts for line in part.warnings)
 
     @property
+    def began(self) -> int:
+        """0, as no table of several reports holds times."""
+        return 0
+
+    @property
     def rank_warnings(self) -> list[str]:
         """A warning if several processes have one rank."""
         files = zip(self._files, self.parts, strict=True)

@@ -68,6 +68,7 @@ def low_intervals(evidence: Evidence) -> Finding | None:
         edges = first + (last - first) * np.arange(INTERVALS + 1) // INTERVALS
         busy = running.within(np.full(INTERVALS, gpu), edges[:-1], edges[1:])
         low = (busy < MIN_BUSY * np.diff(edges)) & (np.diff(edges) > 0)
+        edges -= evidence.capture.began
         parts.append(_merge_intervals(devices.names[gpu], edges, busy, low))
     table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     if table.empty:
@@ -111,6 +112,7 @@ def long_gaps(evidence: Evidence) -> Finding | None:
     if table.empty:
         return None
     table = table.sort_values("gap_ns", ascending=False, ignore_index=True, kind="stable")
+    table["start_ns"] -= evidence.capture.began  # as --from and --to count
     row = table.iloc[0]
     figures = {
         "gaps": len(table),

@@ -29,7 +29,6 @@ from bridge.analyze.causes.host_timeline import (
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import counts, highest, lowest, ratio, sums, texts
 from bridge.analyze.kinds import is_compilation, is_data_loading
-from bridge.analyze.tables.request import IDLE_OVER_NS
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges, unions
 from bridge.join.attributed import AttributedCapture
 from importers import frames
@@ -154,6 +153,8 @@ def _cut(timeline: Timeline, gap: Ints, stack: Ints, start: Ints, end: Ints) -> 
 # -- Tables
 
 
+LISTED_OVER_NS = 10_000  # `by_gap` lists longer gaps
+
 CAUSES = {  # states and their names; of equal causes the first counts
     IN_OP: "host code",
     IN_LAUNCH: "launch calls",
@@ -187,8 +188,12 @@ class Causes:
     first: Ints
 
 
-def find_causes(attributed: AttributedCapture, threshold_ns: int = IDLE_OVER_NS) -> Causes:
-    """Return the gaps longer than the threshold that counted work ended, with their causes."""
+def find_causes(attributed: AttributedCapture, threshold_ns: int = 0) -> Causes:
+    """Return the gaps longer than the threshold that counted work ended, with their causes.
+
+    Each gap is whole, and belongs to one part of the time: the gaps of all steps add up to those of
+    the report.
+    """
     gaps = Gaps.of(attributed, threshold_ns)
     return causes_of(attributed, gaps.take(attributed.counted[gaps.ended_by]))
 
@@ -225,7 +230,7 @@ def causes_of(attributed: AttributedCapture, gaps: Gaps) -> Causes:
     )
 
 
-def by_gap(attributed: AttributedCapture, threshold_ns: int = IDLE_OVER_NS) -> pd.DataFrame:
+def by_gap(attributed: AttributedCapture, threshold_ns: int = LISTED_OVER_NS) -> pd.DataFrame:
     """Return one row per gap.
 
     ``cause`` took most of the gap, ``cause_ns`` is how much, and ``op`` is the op with most of
@@ -254,7 +259,7 @@ def by_gap(attributed: AttributedCapture, threshold_ns: int = IDLE_OVER_NS) -> p
     )
 
 
-def by_idle(attributed: AttributedCapture, threshold_ns: int = IDLE_OVER_NS) -> pd.DataFrame:
+def by_idle(attributed: AttributedCapture, threshold_ns: int = 0) -> pd.DataFrame:
     """Return one row per cause and op, with the number of gaps in which it had a part and its time.
 
     ``mean_ns`` and ``max_ns`` are those of its part of a gap; ``share`` is a fraction of the idle

@@ -76,7 +76,7 @@ def describe(name: str, *, is_number: bool, is_float: bool = False) -> Column:
         name,
         heading,
         _unit(name, is_number, is_float),
-        missing=name in _MISSING and name not in _OWN_UNITS,
+        missing=name in _MISSING,
         optional=name in _OF_LITTLE_USE,
     )
 

@@ -15,6 +15,7 @@ from typing import Any
 NAME = "name"  # text
 PATH = "path"  # text with slashes: its end says more than its beginning
 ID = "number of something"  # an integer that counts nothing, such as a process id
+INSTANT = "time"  # on the clock of the report, in ns; shown to people from the first event on
 STEP = "number of a step"  # -1 for what is outside of all steps
 COUNT = "count"
 NUMBER = "number"  # two decimals
@@ -32,6 +33,7 @@ TFLOP_PER_S = "TFLOP/s"
 ADDRESS = "address"
 ROW = "row"  # of a frame, as `bridge why` takes it
 NAMES = frozenset([NAME, PATH])
+TIMES = frozenset([NS, INSTANT])
 
 # -- Merge: how the values of several windows of a report, or of several reports, become one value
 

@@ -15,6 +15,9 @@ from bridge.analyze.columns.column import (
     Column,
     table,
 )
+from bridge.analyze.columns.column import (
+    STEP as STEP_NUMBER,
+)
 
 OP = Column("op", "op", NAME, "innermost op that allocated")
 PLACE = (
@@ -33,7 +36,7 @@ SAMPLED_PLACE = (
     Column("pid", "pid", ID, "id of the process", optional=True, distinct=True),
     Column("device", "device", NAME, "GPU, or the host", distinct=True),
 )
-STEP = Column("step", "step", ID, "step, −1 outside of all", quiet=True)
+STEP = Column("step", "step", STEP_NUMBER, "step, −1 outside of all", quiet=True)
 PEAK_RESERVED = Column(
     "peak_reserved_bytes",
     "most reserved",
@@ -63,7 +66,7 @@ MEMORY = {
         Column("time_ns", "time", NS, "when it was taken", optional=True),
         *SAMPLED_PLACE,
         OP,
-        STEP.but(missing=True),
+        STEP,
         Column("used_bytes", "used", BYTES, "bytes in use"),
         Column(
             "reserved_bytes",
@@ -179,7 +182,7 @@ MEMORY = {
         Column("share", "of peak, total", SHARE, "total_bytes by the peak"),
     ),
     "memory step": table(
-        Column("step", "step", ID, "number of the step"),
+        Column("step", "step", STEP_NUMBER, "number of the step"),
         *PLACE,
         *COUNTS,
         Column("net_bytes", "net", BYTES_CHANGE, "allocated less released"),

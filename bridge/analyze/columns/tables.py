@@ -15,6 +15,7 @@ from bridge.analyze.columns.column import (
     FLOP,
     GB_PER_S,
     ID,
+    INSTANT,
     NAME,
     NS,
     NUMBER,
@@ -68,13 +69,13 @@ WAIT_TIMES = (
 RANGE = table(
     Column("name", "range", NAME, "op, or whole text with --names raw"),
     Column("path", "path", PATH, "ops around it", optional=True),
-    Column("start_ns", "start", NS, "start on the host"),
+    Column("start_ns", "start", INSTANT, "start on the host"),
     Column("duration_ns", "CPU", NS, "duration on the host"),
     Column("thread", "thread", ID, "thread that opened it", **HIDDEN),
     Column(
         "gpu_start_ns",
         "GPU start",
-        NS,
+        INSTANT,
         "first start of what was launched in it, −1 for nothing",
         missing=True,
         **HIDDEN,
@@ -184,7 +185,7 @@ LAUNCH = table(
 )
 GAP = table(
     Column("device", "device", NAME, "GPU", optional=True),
-    Column("start_ns", "start", NS, "start of the gap", optional=True),
+    Column("start_ns", "start", INSTANT, "start of the gap", optional=True),
     Column("gap_ns", "GPU idle", NS, "length of the gap", bar=True),
     Column("cause", "cause", NAME, "what took most of it"),
     Column("cause_ns", "by cause", NS, "how much that took"),
@@ -257,7 +258,7 @@ STEP = table(
     Column("process", "process", NAME, "name of the process", **HIDDEN),
     REPORT,
     Column("found_by", "found by", NAME, "how the steps were found", **HIDDEN),
-    Column("start_ns", "start", NS, "start of the step", **HIDDEN),
+    Column("start_ns", "start", INSTANT, "start of the step", **HIDDEN),
     Column("wall_ns", "wall", NS, "duration of the step"),
     Column("kernel_ns", "kernels", NS, "time with a kernel running"),
     Column("memcpy_ns", "memcpys", NS, "rest of the time with a memcpy running", **QUIET),

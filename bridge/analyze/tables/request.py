@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 BOTH = "both"
-IDLE_OVER_NS = 10_000
 DEFAULT, ALL, FLOPS = "default", "all", "flops"
 COLUMN_LIST = "--columns list"
 STEP_COST_NAMES = tuple(column.name for column in STEP_COSTS)
@@ -54,7 +53,7 @@ class TableOptions(TypedDict, total=False):
     memory_kinds: bool
     arguments: bool
     direction: str
-    idle_over_ns: int
+    idle_over_ns: int | None
     costs: Costs | None
     metrics: Sequence[str]
 
@@ -73,7 +72,8 @@ class TableRequest:
         memory_kinds: memcpy: one row per pair of kinds of memory.
         arguments: range: a column for each argument of the calls.
         direction: count only ``forward`` or ``backward`` work, or ``both``.
-        idle_over_ns: gap, idle: only longer gaps.
+        idle_over_ns: gap, idle: only longer gaps; None: gaps over 10 µs are listed one by one, and
+            all gaps count for the causes of idle time.
         costs: how FLOPs are counted; None for the default.
         metrics: columns of Nsight Compute's metrics.
 
@@ -87,7 +87,7 @@ class TableRequest:
     memory_kinds: bool = False
     arguments: bool = False
     direction: str = BOTH
-    idle_over_ns: int = IDLE_OVER_NS
+    idle_over_ns: int | None = None
     costs: Costs | None = None
     metrics: tuple[str, ...] = ()
 

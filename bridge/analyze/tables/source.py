@@ -40,6 +40,10 @@ class TableSource(Protocol):
         """The use of the GPUs; without any where it is unknown."""
 
     @property
+    def began(self) -> int:
+        """The time of the first event in ns, 0 where no table holds times."""
+
+    @property
     def rank_warnings(self) -> list[str]:
         """A warning if several processes have one rank."""
 

@@ -117,13 +117,17 @@ def _launch(attributed: AttributedCapture, request: TableRequest) -> pd.DataFram
 def _gap(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
     from bridge.analyze.causes.gaps import by_gap
 
-    return by_gap(attributed, threshold_ns=request.idle_over_ns)
+    return by_gap(attributed, *_threshold(request))
 
 
 def _idle(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
     from bridge.analyze.causes.gaps import by_idle
 
-    return by_idle(attributed, threshold_ns=request.idle_over_ns)
+    return by_idle(attributed, *_threshold(request))
+
+
+def _threshold(request: TableRequest) -> tuple[int, ...]:
+    return () if request.idle_over_ns is None else (request.idle_over_ns,)
 
 
 def _step(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:

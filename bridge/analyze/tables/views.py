@@ -33,7 +33,7 @@ GEOMETRY = tuple(
 # Columns of a capture that importers read only for advice, and only for the quality of a capture.
 ADVICE_DETAILS = frozenset(["json", "category", "source_kind", "target_kind", *GEOMETRY])
 QUALITY_DETAILS = frozenset(["overhead", "diagnostics"])
-NOT_IDLE = "no GPU was idle for longer than --idle-over, which is 10 µs by default"
+NO_GAP = "no GPU was idle for longer than --idle-over, which is 10 µs by default"
 VIEWS = {
     "op": View(("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"), directed=True),
     "op-kernel": View(("total_ns",), directed=True),
@@ -49,8 +49,8 @@ VIEWS = {
     "phase": View(("gpu_ns", "wall_ns"), nothing="no start/end ranges in the report"),
     "wait": View(("total_ns",), details=("waits",), nothing="no synchronisations in the report"),
     "launch": View(("total_ns",), nothing="no kernels with an API call in the report"),
-    "gap": View(("gap_ns",), nothing=NOT_IDLE),
-    "idle": View(("total_ns",), nothing=NOT_IDLE),
+    "gap": View(("gap_ns",), nothing=NO_GAP),
+    "idle": View(("total_ns",), nothing="no GPU was idle between its first work and its last"),
     "step": View(
         (),
         nothing="no steps: no ranges called step N, iteration N, batch N, ProfilerStep#N, no steps of an optimizer,"

@@ -1,0 +1,56 @@
+"""Times of events: people see them from the first event on, as --from and --to take them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from command import done
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def path(corpus: Path) -> Path:
+    return corpus / "nsys" / "mnist-training.sqlite"
+
+
+def document(*words: str | Path) -> dict:
+    return json.loads(done("report", *words, "--format", "json"))
+
+
+def test_documents_keep_the_clock_of_the_report_and_tell_its_first_event(path):
+    gaps = document(path, "--by", "gap", "--top", "3")
+    assert gaps["base_ns"] == 18_293_995
+    assert gaps["rows"][0]["start_ns"] == 11_775_146_916
+    rows = csv.DictReader(io.StringIO(done("report", path, "--by", "gap", "--format", "csv")))
+    assert next(rows)["start_ns"] == "11775146916"
+    assert "base_ns" not in document(path, "--by", "op")
+
+
+def test_people_see_times_that_from_and_to_take(path):
+    words = ["report", path, "--by", "gap", "--format", "md"]
+    shown = 11_775_146_916 - 18_293_995
+    text = done(*words, "--top", "1")
+    assert "| 11.757 s |" in text
+    gaps = document(path, "--by", "gap", "--filter", f"start={shown}ns")
+    assert [row["start_ns"] for row in gaps["rows"]] == [11_775_146_916]
+    end = shown + gaps["rows"][0]["gap_ns"]
+    ended = document(path, "--by", "gap", "--from", f"{end}ns", "--to", f"{end + 1}ns")
+    assert [row["start_ns"] for row in ended["rows"]] == [11_775_146_916]
+
+
+def test_advice_lists_times_that_from_and_to_take(path):
+    found = json.loads(done("advise", path, "--format", "json"))
+    tables = [piece["evidence"] for piece in found["advice"] + found["small"]]
+    starts = {row["start_ns"] for rows in tables for row in rows if "start_ns" in row}
+    assert 11_775_146_916 - 18_293_995 in starts
+
+
+def test_a_missing_time_stays_missing(path):
+    rows = document(path, "--by", "range", "--sort", "gpu_start")["rows"]
+    assert {row["gpu_start_ns"] for row in rows if not row["activities"]} == {-1}
+    assert all(row["gpu_start_ns"] >= row["start_ns"] for row in rows if row["activities"])

@@ -86,6 +86,31 @@ def test_a_warm_up_at_the_end_leaves_the_last_cycle_to_be_read():
     assert (ready, names(session), steps(session)) == ([1, 1], ["4", "5"], [4, 5])
 
 
+def test_a_cycle_that_the_end_cuts_off_before_its_first_step_leaves_the_one_before(tmp_path):
+    ready = []
+    session = bridge.profile(
+        schedule=bridge.schedule(wait=0, warmup=0, active=2),
+        on_trace_ready=lambda cycle: ready.append(steps(cycle.report)),
+        path=tmp_path / "session.json",
+    )
+    with session:
+        for number in range(4):
+            op(f"op {number}")
+            session.step()
+    assert ready == [[0, 1], [2, 3], [4]]  # as PyTorch's profiler, which calls for the rest, too
+    assert steps(session.report) == [2, 3]
+    assert "op 3" in names(session.report)
+    session.dump()
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "session-2.json",
+        "session-3.json",
+        "session.json",
+    ]
+    with session:  # another session, without a step: all of it is one cycle
+        op("again")
+    assert names(session.report) == ["again"]
+
+
 def test_ranges_open_over_a_cycle_are_of_the_cycle_in_which_they_begin():
     found = []
     session = bridge.profile(

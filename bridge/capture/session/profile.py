@@ -121,6 +121,7 @@ class Session:
         if parents is not None:
             parents.stop()
         claim_process(self)
+        self._recording.begin_session()
         self._numbered = self._options.schedule is not None
         try:
             self._machine.begin()
@@ -150,6 +151,7 @@ class Session:
             return
         self._machine.refuse_within("step")
         self._close_step()
+        self._recording.end_step()
         self._numbered = True
         try:
             self._machine.step()
@@ -195,7 +197,8 @@ class Session:
     def report(self) -> Report:
         """The last recording as a report, as `bridge.load` returns.
 
-        Raises `ReportError` if there is none.
+        After the session it is that of the last cycle with a whole step or any op. Raises
+        `ReportError` if there is none.
         """
         return self._recording.report()
 
@@ -267,6 +270,7 @@ class Session:
         if self._cycle.on:  # an interrupt came during a transition
             self._cycle.stop()
         self._cycle.mute(False)
+        self._recording.end_session()
         release_process(self)
 
 

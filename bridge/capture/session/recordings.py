@@ -6,6 +6,7 @@ file of another process.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,12 +26,19 @@ from bridge.capture.session.options import (
 if TYPE_CHECKING:
     from bridge.report import Report
 
+LABELS = b'{"labels"'
+BETWEEN_OPS = ("ProfilerStep#", "enumerate(DataLoader)#", "gc generation ")  # names of ranges
 NAME = f"session{ENDING}"  # name of a recording that is not in a file
 NOTHING = "the session has recorded nothing yet: no step of its schedule, or no range in it"
 
 
 class CycleRecording:
-    """The recording of the running cycle, or else of the last one."""
+    """The recording of the running cycle, or else of the last one.
+
+    A schedule that repeats begins a cycle after the last step of a program, too. If the end of the
+    session cuts it off before its first step has ended or any op has run, the recording is that of
+    the cycle before.
+    """
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -38,13 +46,32 @@ class CycleRecording:
         self._process = self._made_by = os.getpid()
         self._cycle = -1
         self._writer: Writer | None = None
+        self._before: Writer | None = None  # of the cycle before, until this one has a whole step
+        self._is_first = True
 
     def next(self) -> Writer:
         """Start the recording of another cycle, or continue the last one if cycles accumulate."""
         if self._writer is not None and self._options.acc_events:
             return self._writer
         self._cycle += 1
+        self._before = None if self._is_first else self._before or self._writer
+        self._is_first = False
         return self._new_writer()
+
+    def begin_session(self) -> None:
+        """Note that the next cycle is the first one of a session."""
+        self._is_first = True
+
+    def end_step(self) -> None:
+        """Note that the recording has a whole step."""
+        self._before = None
+
+    def end_session(self) -> None:
+        """Return to the recording of the cycle before if the last one has no whole step and no op."""
+        before, self._before = self._before, None
+        if before is not None and self._writer is not None and not self._has_ops(self._writer):
+            self._writer = before
+            self._cycle -= 1
 
     def restart(self) -> Writer | None:
         """Delete the recording, and start a new one if there was one."""
@@ -135,6 +162,15 @@ class CycleRecording:
             from importers.errors import NotAReport  # as above
 
             raise NotAReport(f"{path}: {error.strerror}") from error
+
+    def _has_ops(self, writer: Writer) -> bool:
+        """Return whether there are ranges of others than steps, data loaders and garbage collections."""
+        try:
+            tables = [json.loads(line) for line in self._lines(writer) if line.startswith(LABELS)]
+        except Exception:  # noqa: BLE001 - the end of a session must not fail
+            return True
+        names = (label[0] for table in tables for label in table["labels"].values())
+        return not all(name.startswith(BETWEEN_OPS) for name in names)
 
     def _own_file(self) -> Path | None:
         """Return the file of the cycle, numbered after the first cycle and in forked children."""

@@ -14,6 +14,7 @@ from bridge.analyze.groups import highest
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
 from bridge.join.attributed import AttributedCapture, RowSelection
 from bridge.join.steps import Steps
+from bridge.knowledge.abbreviations import abbreviated
 from bridge.knowledge.suggestions import unknown_name
 from importers import frames
 from importers.frames import key_codes
@@ -138,14 +139,16 @@ def steps_numbered(steps: Steps, first: int, last: int) -> Ints:
 
 
 def named_ranges(attributed: AttributedCapture, name: str) -> Ints:
-    """Return the ranges with this name or op, which may hold ``*`` and ``?``.
+    """Return the ranges with this name or op, as recorded or as tables abbreviate it.
 
-    Raises ValueError with a message for the user if there is no such range.
+    The name may hold ``*`` and ``?``. Raises ValueError with a message for the user if there is no such range.
     """
     column = attributed.capture.ranges["name"]
     matches = wildcard_pattern(name).fullmatch
     has_name = _rows_with_name(frames.codes(column), column.cat.categories, matches)
-    rows = np.flatnonzero(has_name | _rows_with_name(attributed.op, attributed.ops, matches))
+    has_op = _rows_with_name(attributed.op, attributed.ops, matches)
+    has_short_op = _rows_with_name(attributed.op, abbreviated(attributed.ops), matches)
+    rows = np.flatnonzero(has_name | has_op | has_short_op)
     if not len(rows):
         raise ValueError(unknown_name("range", name, attributed.ops, "bridge report --by op"))
     return rows

@@ -161,7 +161,10 @@ def head(advised: AdviceReport) -> str:
     subject = "a run" if advised.timeline else "kernels"
     findings = "1 finding" if len(advised_rules) == 1 else f"{len(advised_rules)} findings"
     rules = "1 rule" if len(judged) == 1 else f"{len(judged)} rules"
-    return f"{findings} in {subject} of {units.time(advised.wall_ns)} ({rules} checked)"
+    line = f"{findings} in {subject} of {units.time(advised.wall_ns)} ({rules} checked)"
+    if advised.gpus == 1:
+        return line
+    return f"{line}. Sentences are about the GPU with most of it, tables about all {advised.gpus} GPUs"
 
 
 def rest(advised: AdviceReport) -> Iterator[str]:

@@ -139,3 +139,13 @@ def test_what_there_is_not_is_said_in_a_line(made: Path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             joined.within(**how)
+
+
+def test_a_range_goes_by_the_name_that_tables_show(corpus):
+    """Tables show Optimizer.step#Adam.step as Adam.step."""
+    report = bridge.load(corpus / "nsys" / "mnist-training.sqlite")
+    long = [op for op in report.attributed.ops if op.startswith("Optimizer.step#")]
+    assert long
+    for op in long:
+        short = report.within(range_name=op.removeprefix("Optimizer.step#"))
+        assert short.totals == report.within(range_name=op).totals

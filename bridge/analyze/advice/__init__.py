@@ -44,7 +44,7 @@ class AdviceReport:
 
     ``small`` is advice that saves less than ``worth`` at most. ``passed`` are rules without a
     finding, ``not_judged`` rules without data. Shares are relative to ``wall_ns``, the run, or in a
-    capture without a ``timeline`` the time of its kernels.
+    capture without a ``timeline`` the time of its kernels. ``gpus`` is the number of GPUs.
     """
 
     source: tuple[str, ...]
@@ -54,6 +54,7 @@ class AdviceReport:
     passed: tuple[Rule, ...]
     not_judged: tuple[NotJudged, ...]
     timeline: bool = True
+    gpus: int = 1
 
 
 def advise(
@@ -86,6 +87,7 @@ def advise(
         tuple(passed),
         tuple(not_judged),
         timeline,
+        max(1, len(evidence.gpus)),
     )
 
 

@@ -1,7 +1,8 @@
 """Read columns of an SQLite file into NumPy arrays and `Texts`, without a Python object per row.
 
-The file is opened read-only and immutable: nothing is ever written beside it. Large tables are
-read in rowid ranges by several threads, tables without row numbers whole.
+The file is opened read-only and immutable: nothing is ever written beside it. Tables are read from
+the pages of the file where `importers.sqlite_pages` knows all that is in them, otherwise through
+SQLite: large ones in rowid ranges by several threads, tables without row numbers whole.
 """
 
 from __future__ import annotations
@@ -26,6 +27,15 @@ from nanoarrow.c_array import allocate_c_array
 from numpy.typing import NDArray
 
 from importers.errors import NotAReport
+from importers.sqlite_pages import (
+    PageFile,
+    StoredTable,
+    TablePages,
+    TablesReader,
+    Unreadable,
+    pages_of,
+)
+from importers.sqlite_query import Query
 from importers.sqlite_sources import Source, Sources, quoted
 from importers.texts import Ints, Texts
 
@@ -139,25 +149,55 @@ Columns = dict[str, Ints | Texts]
 
 
 @dataclass(frozen=True)
-class Query:
-    """The columns to read from one table: our names, and the SQL expressions that give them."""
+class StoredColumn:
+    """A column as the file describes it; ``facts`` are its place in the key and two flags."""
 
-    table: str
-    columns: Mapping[str, str]
-    texts: frozenset[str] = frozenset()
-    rows: tuple[int, int] | None = None  # first and last rowid; None: all rows
+    name: str
+    type: str
+    root: int
+    not_null: int
+    facts: int
 
-    def sql(self, source: str, first: int | None, last: int | None) -> str:
-        """Return the statement for first <= rowid < last; None stands for no limit.
+    @property
+    def key(self) -> int:
+        """The place in the primary key from 1 on, 0 for none."""
+        return self.facts & 0xFFFF
 
-        ``source`` stands after FROM.
-        """
-        columns = ", ".join(f'{sql} AS "{name}"' for name, sql in self.columns.items())
-        limits = ((">=", first), ("<", last))
-        condition = " AND ".join(
-            f"rowid {operator} {limit}" for operator, limit in limits if limit is not None
-        )
-        return f"SELECT {columns} FROM {source}" + (f" WHERE {condition}" if condition else "")
+    @property
+    def has_default(self) -> bool:
+        """Whether rows from before the column have a value."""
+        return bool(self.facts & 0x10000)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the column is computed."""
+        return bool(self.facts & 0x20000)
+
+    @property
+    def is_real(self) -> bool:
+        """Whether SQLite gives whole numbers as real ones."""
+        kind = self.type.upper()
+        return "INT" not in kind and any(part in kind for part in ("REAL", "FLOA", "DOUB"))
+
+
+def stored_table(columns: Sequence[StoredColumn], text: str) -> StoredTable | None:
+    """Return how rows of a table are stored, None where that is not certain.
+
+    ``text`` is its CREATE TABLE statement if that contains DESC.
+    """
+    if any(column.is_hidden for column in columns):
+        return None
+    keys = [place for place, column in enumerate(columns) if column.key]
+    is_number = len(keys) == 1 and columns[keys[0]].type.upper() == "INTEGER"
+    if is_number and "desc" in text.lower():  # INTEGER PRIMARY KEY DESC is not the row number
+        return None
+    return StoredTable(
+        columns[0].root,
+        tuple(column.name for column in columns),
+        keys[0] if is_number else -1,
+        frozenset(column.name for column in columns if column.has_default),
+        frozenset(column.name for column in columns if column.is_real),
+    )
 
 
 class Database:
@@ -171,6 +211,7 @@ class Database:
         self.threads = threads or min(THREADS.get(), os.cpu_count() or 1)
         self.pool = ThreadPoolExecutor(self.threads)
         self.sources = Sources({}, frozenset())  # filled by `tables`
+        self.stored: dict[str, StoredTable] = {}  # the tables that may be read from pages
 
     def __enter__(self) -> Self:
         return self
@@ -185,25 +226,36 @@ class Database:
         """
         # No virtual tables: these can run any code.
         sql = (
-            "SELECT 'column', m.name, c.name, c.\"notnull\" FROM sqlite_master m,"
-            " pragma_table_info(m.name) c WHERE m.type = 'table' AND m.rootpage > 0"
-            " UNION ALL SELECT type, name, CAST(sql AS TEXT), 0 FROM sqlite_master WHERE"
-            " sql IS NOT NULL AND (type = 'view' OR (type = 'table' AND sql LIKE '%rowid%'))"
+            "SELECT 'column', m.name, c.name, c.type, m.rootpage, c.\"notnull\","
+            " c.pk + 65536 * (c.dflt_value IS NOT NULL) + 131072 * (c.hidden > 0)"
+            " FROM sqlite_master m, pragma_table_xinfo(m.name) c"
+            " WHERE m.type = 'table' AND m.rootpage > 0"
+            " UNION ALL SELECT type, name, CAST(sql AS TEXT), '', 0, 0, 0 FROM sqlite_master WHERE"
+            " sql IS NOT NULL AND (type = 'view' OR (type = 'table' AND"
+            " (sql LIKE '%rowid%' OR sql LIKE '%desc%')))"
         )
-        columns: dict[str, dict[str, bool]] = {}
+        columns: dict[str, list[StoredColumn]] = {}
         texts: dict[str, dict[str, str]] = {"table": {}, "view": {}}
         with self._report_errors():
             for batch in self._batches(sql):
-                kinds, names, values = (_text(batch.child(i)).decode() for i in range(3))
-                not_null = _integers(batch.child(3)).tolist()
-                for kind, name, value, is_filled in zip(
-                    kinds, names, values, not_null, strict=True
-                ):
+                names = (_text(batch.child(i)).decode() for i in range(4))
+                numbers = (_integers(batch.child(i)).tolist() for i in range(4, 7))
+                for kind, name, value, *facts in zip(*names, *numbers, strict=True):
                     if kind == "column":
-                        columns.setdefault(name, {})[value] = bool(is_filled)
+                        columns.setdefault(name, []).append(StoredColumn(value, *facts))
                     else:
                         texts[kind][name] = value
-        self.sources = Sources.of(columns, texts["table"], texts["view"])
+        present = {
+            name: {column.name: bool(column.not_null) for column in of if not column.is_hidden}
+            for name, of in columns.items()
+        }
+        self.sources = Sources.of(present, texts["table"], texts["view"])
+        self.stored = {
+            name: table
+            for name, of in columns.items()
+            if self.sources.tables[name].has_rowid
+            and (table := stored_table(of, texts["table"].get(name, "")))
+        }
         return {name: source.columns for name, source in self.sources.tables.items()}
 
     def computed_views(self) -> frozenset[str]:
@@ -223,6 +275,48 @@ class Database:
 
         Rows come in the order of their rowids, or of the table's primary key.
         """
+        from_pages = self._read_pages(queries) if self.immutable else {}
+        rest = {name: query for name, query in queries.items() if name not in from_pages}
+        result = from_pages | (self._run(rest) if rest else {})
+        return {name: result[name] for name in queries}
+
+    def _read_pages(self, queries: Mapping[str, Query]) -> dict[str, Columns]:
+        """Return the columns of those queries that can be answered from pages."""
+        try:
+            file = PageFile.open(self.path)
+        except (Unreadable, OSError):
+            return {}
+        try:
+            tables = {n: t for n, query in queries.items() if (t := self._pages(file, query))}
+            reader = TablesReader(file, tables)
+            spans = reader.spans
+            results = {
+                name: _PageResult(queries[name], [of.row_numbers(s.start, s.stop) for s in spans])
+                for name, of in tables.items()
+            }
+
+            def read(part: int) -> None:
+                for name, columns in reader.read(spans[part]).items():
+                    results[name].add(part, columns)
+
+            for running in [self.pool.submit(read, part) for part in range(len(spans))]:
+                running.result()
+        finally:
+            file.close()
+        return {name: of.columns() for name, of in results.items() if not of.failed}
+
+    def _pages(self, file: PageFile, query: Query) -> TablePages | None:
+        """Return the pages of a query's table, None if SQLite must read it."""
+        stored = self.stored.get(query.table)
+        if stored is None or query.rows or set(query.values) != set(query.columns):
+            return None
+        try:
+            return pages_of(file, stored, [*query.values.values()])
+        except Unreadable:
+            return None
+
+    def _run(self, queries: Mapping[str, Query]) -> dict[str, Columns]:
+        """Run queries through SQLite."""
         bounds = self.bounds(query.table for query in queries.values() if not query.rows)
         running = {
             name: _RunningQuery(self, query, query.rows or bounds[query.table])
@@ -315,6 +409,35 @@ class Database:
             reason = " ".join(text.split()).partition(" query: SELECT ")[0]
             message = f"{self.path.name}: damaged ({reason}); export or copy it again"
             raise NotAReport(message) from error
+
+
+class _PageResult:
+    """The columns of a query, which are read from spans of pages."""
+
+    def __init__(self, query: Query, room: Sequence[int]) -> None:
+        self.query, self.failed = query, False
+        self.ints = {n: ColumnBuffer(room) for n, v in query.values.items() if not v.is_text}
+        self.texts: dict[str, list[Texts]] = {
+            name: [Texts.of([])] * len(room) for name in query.texts
+        }
+
+    def add(self, part: int, columns: Sequence[Ints | Texts] | Unreadable) -> None:
+        """Add the columns of a span."""
+        if isinstance(columns, Unreadable):
+            self.failed = True
+            return
+        for name, column in zip(self.query.values, columns, strict=True):
+            if isinstance(column, Texts):
+                self.texts[name][part] = column
+            else:
+                self.ints[name].add(part, column)
+
+    def columns(self) -> Columns:
+        ints = {name: buffer.column() for name, buffer in self.ints.items()}
+        return {
+            name: ints[name] if name in ints else Texts.concat([Texts.of([]), *self.texts[name]])
+            for name in self.query.values
+        }
 
 
 class _RunningQuery:

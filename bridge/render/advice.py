@@ -164,7 +164,9 @@ def head(advised: AdviceReport) -> str:
     line = f"{findings} in {subject} of {units.time(advised.wall_ns)} ({rules} checked)"
     if advised.gpus == 1:
         return line
-    return f"{line}. Sentences are about the GPU with most of it, tables about all {advised.gpus} GPUs"
+    return (
+        f"{line}. Sentences are about the GPU with most of it, tables about all {advised.gpus} GPUs"
+    )
 
 
 def rest(advised: AdviceReport) -> Iterator[str]:

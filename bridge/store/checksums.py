@@ -21,7 +21,8 @@ from bridge.join.arrays import NONE
 from bridge.store.columns import NO_NUMBER, Column
 from bridge.store.tables import SUMMARIES, damaged, open_store, stored_columns
 from importers.errors import NotAReport
-from importers.sqlite_columns import Columns, Database, Query
+from importers.sqlite_columns import Columns, Database
+from importers.sqlite_query import Query
 from importers.texts import Texts
 
 Sums = dict[str, int]

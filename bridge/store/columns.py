@@ -17,7 +17,8 @@ from bridge.store.tables import MEASURED, NAMED, SYMBOL, TEXTS, UNSAID, frame_co
 from importers import frames
 from importers.ncu.metrics import Metrics
 from importers.nsys.annotations import Strings, distinct
-from importers.sqlite_columns import Columns, Database, Query, ints_of
+from importers.sqlite_columns import Columns, Database, ints_of
+from importers.sqlite_query import Query
 from importers.texts import Texts
 
 # -- Metrics of Nsight Compute: long tables with a row per metric of a kernel

@@ -26,7 +26,8 @@ from importers import frames
 from importers.capture import Capture, Facts
 from importers.ncu.metrics import Metrics
 from importers.nsys.annotations import Strings, pool_texts
-from importers.sqlite_columns import Columns, Database, Query, ints_of, texts_of
+from importers.sqlite_columns import Columns, Database, ints_of, texts_of
+from importers.sqlite_query import Query
 from importers.texts import Ints, Texts
 
 Extents = dict[str, tuple[int, int]]

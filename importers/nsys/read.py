@@ -19,7 +19,8 @@ from importers.nsys import schema
 from importers.nsys.annotations import Annotations, Strings, api_name, pool_texts
 from importers.nsys.devices import activities, memory, waits, with_ends
 from importers.nsys.schema import FLAG, Column, Details, Present, Table, has_detail
-from importers.sqlite_columns import Columns, Database, Query, ints_of, texts_of
+from importers.sqlite_columns import Columns, Database, ints_of, texts_of
+from importers.sqlite_query import Query
 from importers.texts import Ints, Texts, unique_names
 
 # -- The host and the rank of the process

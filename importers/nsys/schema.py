@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from importers.errors import NotAReport
 from importers.frames import MISSING
-from importers.sqlite_columns import Query
+from importers.sqlite_query import Query, Value
 
 # -- Columns and tables
 
@@ -55,37 +55,26 @@ class Column:
         """The SQL type of the column in an export."""
         return "REAL" if self.real else "TEXT" if self.text else "INTEGER"
 
-    def sql(self, present: Present, *, details: Details = True) -> str | None:
-        """Return the SQL expression that reads the column, None if the table has no such column."""
-        expressions = [f'"{name}"' for name in self.sources if name in present]
-        if not expressions:
+    def value(self, present: Present, *, details: Details = True) -> Value | None:
+        """Return what is read for the column, None if the table has no such column."""
+        sources = tuple(name for name in self.sources if name in present)
+        if not sources:
             return None
         if self.required:
-            return (
-                self._flagged(expressions[0], present)
-                if has_detail(details, JSON)
-                else expressions[0]
+            flags = self.flags if has_detail(details, JSON) else ()
+            return Value(
+                sources[:1], flags=tuple(name for name in flags if name in present), flag=FLAG
             )
-        if not (self.mixed or self.real) and present[expressions[0].strip('"')]:
-            return expressions[0]  # never NULL: needs no coalesce
-        if self.mixed:
-            kind = "text" if self.text else "integer"
-            expressions = [f"iif(typeof({name}) = '{kind}', {name}, NULL)" for name in expressions]
-        if self.real:
-            expressions = [JSON_NUMBER.format(name) for name in expressions]
-        missing = "''" if self.text else str(self.missing)
-        return f"coalesce({', '.join([*expressions, missing])})"
+        if not self.mixed and present[sources[0]]:  # never NULL
+            return Value(sources[:1], is_text=self.text)
+        return Value(
+            sources, "" if self.text else self.missing, is_text=self.text, mixed=self.mixed
+        )
 
-    def _flagged(self, expression: str, present: Present) -> str:
-        """Return the expression, plus FLAG where a column of ``flags`` has a value.
-
-        A flag within another column costs a third of the time of a column of its own.
-        """
-        flags = [f'"{name}"' for name in self.flags if name in present]
-        if not flags:
-            return expression
-        any_flag = f"coalesce({', '.join([*flags, 'NULL'])})"
-        return f"iif({any_flag} IS NULL, {expression}, {expression} + {FLAG})"
+    def number_sql(self, present: Present) -> str | None:
+        """Return the SQL expression that reads a column of ``real`` numbers as texts."""
+        sources = [JSON_NUMBER.format(f'"{name}"') for name in self.sources if name in present]
+        return f"coalesce({', '.join([*sources, chr(39) * 2])})" if sources else None
 
 
 def required(name: str) -> Column:
@@ -155,9 +144,14 @@ def _query(
     table: str, columns: Mapping[str, Column], present: Present, *, details: Details
 ) -> Query:
     """Return the query for those of the columns that are present."""
-    expressions = {name: column.sql(present, details=details) for name, column in columns.items()}
-    sql = {name: expression for name, expression in expressions.items() if expression}
-    return Query(table, sql, frozenset(name for name in sql if columns[name].text))
+    values, sql = {}, {}
+    for name, column in columns.items():
+        if column.real:
+            if expression := column.number_sql(present):
+                sql[name] = expression
+        elif value := column.value(present, details=details):
+            values[name], sql[name] = value, value.sql
+    return Query(table, sql, frozenset(name for name in sql if columns[name].text), values=values)
 
 
 # -- The tables

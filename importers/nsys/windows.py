@@ -48,7 +48,8 @@ from importers.nsys.survey import (
     take_rows,
     window_cuts,
 )
-from importers.sqlite_columns import Columns, Database, Query, ints_of
+from importers.sqlite_columns import Columns, Database, ints_of
+from importers.sqlite_query import Query
 from importers.texts import Ints, Texts
 
 MAX_CACHED_STRINGS = 1 << 16  # strings that are kept for all windows

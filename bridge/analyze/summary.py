@@ -18,6 +18,7 @@ from bridge.analyze.concurrency.overlap import gpu_use
 from bridge.analyze.groups import sums
 from bridge.analyze.metrics import no_timeline
 from bridge.analyze.steps import by_step, paces
+from bridge.analyze.totals import Totals, graph_totals
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 
@@ -176,7 +177,8 @@ class Summary:
 
     ``ops`` are the three with most GPU time of their own. ``advice`` is None if no rule applies, or
     if the rules were not tried (``is_judged``). ``attributed_ns`` is the part of ``gpu_ns`` that
-    belongs to ops, None if it is not known.
+    belongs to ops, None if it is not known. ``graphs`` is the accounting of the CUDA graphs that were
+    recorded as a whole, None if it is not known.
     """
 
     use: Use
@@ -187,6 +189,7 @@ class Summary:
     advice: FirstAdvice | None
     is_judged: bool = True
     attributed_ns: int | None = None
+    graphs: Totals | None = None
 
     @classmethod
     def of(cls, attributed: AttributedCapture, advised: AdviceReport | None = None) -> Summary:
@@ -207,6 +210,7 @@ class Summary:
             _first_advice(advised) if advised else None,
             is_judged,
             int(attributed.duration[accounted & (attributed.activity_op != NONE)].sum()),
+            graph_totals(attributed),
         )
 
     @property
@@ -235,6 +239,7 @@ class Summary:
             FirstAdvice(**advice) if advice else None,
             values["is_judged"],
             values.get("attributed_ns"),
+            values.get("graphs"),
         )
 
 

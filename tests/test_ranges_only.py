@@ -46,11 +46,9 @@ def real(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
     "by", [*sorted(ON_GPU - {"skew"}), "kind", "op,kernel", "stream", "library"]
 )
 def test_a_table_of_device_work_says_which_table_helps(made: Path, by: str, form: str) -> None:
-    lines = done("report", made, "--by", by, "--format", form).splitlines()
-    assert lines == [
-        f"no kernels, memcpys or memsets; {HINT}",
-        "no work on a GPU in the report",
-    ]
+    text = done("report", made, "--by", by, "--format", form)
+    message = f"no kernels, memcpys or memsets; {HINT}"
+    assert " ".join(text.split()) == f"{message} no work on a GPU in the report"
 
 
 def test_programs_get_empty_rows(made: Path) -> None:
@@ -70,8 +68,12 @@ def test_without_ranges_too_the_hint_is_at_cuda_calls(tmp_path: Path) -> None:
     path = made_reports.small(
         tmp_path / "x.sqlite", without="kernels copies fills graphs annotations"
     )
-    for by, message in (("op", "no ops"), ("kernel", "no kernels, memcpys or memsets")):
-        assert done("report", path, "--by", by).splitlines()[0] == f"{message}; {host_tables(0)}"
+    for by, message in (
+        ("op", "no NVTX ranges, so no ops"),
+        ("kernel", "no kernels, memcpys or memsets"),
+    ):
+        text = " ".join(done("report", path, "--by", by).split())
+        assert text.startswith(f"{message}; {host_tables(0)}")
     assert "--by api" in host_tables(0)
     assert len(done("report", path, "--by", "api").splitlines()) > 3
     assert_refused(bridge("why", path, "gemm"), host_tables(0))
@@ -81,14 +83,14 @@ def test_a_condition_that_no_row_meets_is_named(made: Path, tmp_path: Path) -> N
     with_work = made_reports.small(tmp_path / "work.sqlite")
     for path, by in ((with_work, "kernel"), (with_work, "op"), (made, "op")):
         text = done("report", path, "--by", by, "--filter", f"{by}=nothing")
-        assert text.startswith("no row meets the condition\n")
+        assert "no row meets the condition" in text.splitlines()
 
 
 def test_stacks_weigh_cpu_time_unless_something_ran_on_a_gpu(made: Path, folder: Path) -> None:
     assert done("flame", made) == done("flame", made, "--weight", "cpu") != ""
     with_work = made_reports.small(folder / "work.sqlite")
     assert done("flame", with_work) == done("flame", with_work, "--weight", "gpu")
-    for name in ("x.folded", "x.svg", "x.speedscope.json"):
+    for name in ("x.folded", "x.svg"):
         assert_refused(
             bridge("flame", made, "--weight", "gpu", "-o", name), "no GPU time", "--weight cpu"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +18,7 @@ from bridge.render.table import graphs_line
 
 OF_KERNELS = ("op", "op-kernel", "kernel")
 GRAPHS = "CUDA graphs recorded as a whole take"
+LINE = re.compile(rf"\d+ {GRAPHS} .*? → bridge report --by [a-z,]+")
 
 
 def with_graphs(path: Path, *, outside: int = 0) -> Path:
@@ -32,8 +34,9 @@ def with_graphs(path: Path, *, outside: int = 0) -> Path:
 
 def line(*words: str | Path) -> str:
     """Give the line on graphs that a command prints, "" if there is none."""
-    lines = [text for text in done(*words).splitlines() if GRAPHS in text]
-    assert len(lines) <= 1
+    text = " ".join(done(*words).split())
+    lines = LINE.findall(text)
+    assert len(lines) == text.count(GRAPHS) <= 1
     return lines[0] if lines else ""
 
 

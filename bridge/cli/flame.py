@@ -74,7 +74,7 @@ def flame(
     no_timeline.refuse(report.capture, f"{weight.upper()} time", fits=weight in no_timeline.WEIGHTS)
     with doing("stacking"):
         tree = calltree(report.attributed, steps=steps)
-    _check_weight(tree, report, weight)
+    _check_weight(tree, report, weight, has_all=form == "speedscope")
     path = output.path
     pieces = _pieces(tree, report.capture.source, weight, form)
     if path is None:
@@ -86,15 +86,15 @@ def flame(
     click.echo(f"{path}: open it with {OPENED_WITH[form]}", err=True)
 
 
-def _check_weight(tree: CallTree, report: Report, weight: str) -> None:
-    """Raise ReportError where no stack weighs anything: an empty file would help nobody."""
+def _check_weight(tree: CallTree, report: Report, weight: str, *, has_all: bool) -> None:
+    """Raise ReportError for a file without a stack; ``has_all`` is whether it holds the other weights too."""
     from bridge.analyze.calltree import WEIGHTS
     from bridge.render.flame import PROFILES
     from importers.errors import ReportError
 
-    if tree.weight(weight).any():
-        return
     others = [f"--weight {other}" for other in WEIGHTS if tree.weight(other).any()]
+    if tree.weight(weight).any() or (has_all and others):
+        return
     hint = f"; it has {' and '.join(others)}" if others else ""
     source = ", ".join(report.capture.source)
     raise ReportError(

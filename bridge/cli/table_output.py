@@ -101,6 +101,7 @@ def cycles_of(source: object) -> ActiveCycles | None:
     return source.cycles if isinstance(source, Report) else None
 
 
+FORMAT = "table"  # for people
 CONDITION = "no row meets the condition"
 
 
@@ -140,12 +141,14 @@ class TableOutput:
         if form == "csv":
             return document.as_csv(table)
         accounting = tables.accounting_line(source.totals, source.op_count)
+        is_wrapped = to_terminal and form == FORMAT
         graphs = tables.graphs_line(self.by, source.graphs, source.totals["gpu_ns"])
-        lines = f"{graphs}\n{accounting}" if graphs else accounting
-        below = f"\n{self._of_all_steps()}{summaries.cycles_line(self.cycles)}{lines}\n"
+        graph_lines = options.wrapped([graphs] if graphs else [], to_terminal=is_wrapped)
+        below = f"\n{self._of_all_steps()}{summaries.cycles_line(self.cycles)}{graph_lines}{accounting}\n"
         layout = "" if self.every and self.by == "list" else source.layout(self.by)
         if not len(table) and (nothing := self._nothing()):
-            return f"{nothing}{below}"
+            above = self._headline(to_terminal=to_terminal) if form == FORMAT else ""
+            return f"{above}{options.wrapped([nothing], to_terminal=is_wrapped).rstrip()}{below}"
         if form == "md":
             text = tables.as_markdown(layout, table, self.unit, every=self.every)
             return self._ranks(form, to_terminal=to_terminal) + text + below

@@ -33,12 +33,13 @@ GEOMETRY = tuple(
 # Columns of a capture that importers read only for advice, and only for the quality of a capture.
 ADVICE_DETAILS = frozenset(["json", "category", "source_kind", "target_kind", *GEOMETRY])
 QUALITY_DETAILS = frozenset(["overhead", "diagnostics"])
+WHAT_RAN = "bridge report --by kind shows what ran on a GPU"
 NOT_IDLE = "no GPU was idle for longer than --idle-over, which is 10 µs by default"
 VIEWS = {
     "op": View(
         ("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"),
         directed=True,
-        nothing="no ops; bridge report --by kind shows what ran on a GPU",
+        nothing=f"no ops; {WHAT_RAN}",
     ),
     "op-kernel": View(
         ("total_ns",),
@@ -48,7 +49,7 @@ VIEWS = {
     "kernel": View(
         ("total_ns",),
         directed=True,
-        nothing="no kernels; bridge report --by kind shows what else ran on a GPU",
+        nothing=f"no kernels; {WHAT_RAN}",
     ),
     "memcpy": View(
         ("total_ns",),
@@ -188,11 +189,11 @@ def layout(by: str, *, activities: int) -> str:
 def nothing(by: str, *, activities: int, ranges: int) -> str:
     """Return the message for a table without rows of a report with so many activities and ranges, "" for none."""
     message = VIEWS[by].nothing if by in VIEWS else ""
-    if activities:
-        return message
-    if needs_activities(by):
+    if by == "op" and not ranges:
+        return f"no NVTX ranges, so no ops; {WHAT_RAN if activities else host_tables(ranges)}"
+    if not activities and needs_activities(by):
         return f"no kernels, memcpys or memsets; {host_tables(ranges)}"
-    return f"no ops; {host_tables(ranges)}" if by == "op" and not ranges else message
+    return message
 
 
 def needs_activities(by: str) -> bool:

@@ -17,8 +17,8 @@ from bridge.analyze.metrics import no_timeline
 from bridge.analyze.ranks import Ranks
 from bridge.analyze.tables.request import TableOptions, TableRequest
 from bridge.analyze.tables.table import table
-from bridge.analyze.tables.views import VIEWS, layout
-from bridge.analyze.totals import Totals, totals
+from bridge.analyze.tables.views import layout, nothing
+from bridge.analyze.totals import Totals, graph_totals, totals
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import DEFAULT, DIRECTIONS, AttributedCapture
 from bridge.join.attribution import REASONS, RULES
@@ -62,6 +62,11 @@ class Report:
     def totals(self) -> Totals:
         """The accounting: the time of all activities, in ops and outside of ops by reason."""
         return totals(self.attributed)
+
+    @cached_property
+    def graphs(self) -> Totals:
+        """The accounting of the CUDA graphs that were recorded as a whole."""
+        return graph_totals(self.attributed)
 
     @property
     def op_count(self) -> int:
@@ -268,7 +273,7 @@ class Report:
         """
         from bridge.analyze.folding import Folded, moved  # only people need them
         from bridge.render.notebook import ShownTable
-        from bridge.render.table import accounting_line
+        from bridge.render.table import accounting_line, graphs_line
 
         folded = replace(self, attributed=Folded.of(self.attributed).attributed)
         request = TableRequest.of(view, columns, **options)
@@ -277,7 +282,15 @@ class Report:
             self.layout(request.by),
             rows.head(top),
             max(0, len(rows) - top),
-            below=(accounting_line(self.totals, folded.op_count),),
+            below=tuple(
+                filter(
+                    None,
+                    (
+                        graphs_line(request.by, self.graphs, self.totals["gpu_ns"]),
+                        accounting_line(self.totals, folded.op_count),
+                    ),
+                )
+            ),
         )
 
     def plot(self, top: int = 12) -> Picture:
@@ -308,7 +321,7 @@ class Report:
         """Return the message for a table without rows, "" for none."""
         if by == "step" and len(self.attributed.iterations):
             return "no steps in the selected part of the report"
-        return VIEWS[by].nothing if by in VIEWS else ""
+        return nothing(by, activities=len(self.capture.activities), ranges=self.ranges)
 
     def export_trace(self, path: str | Path, **options: Unpack[TraceOptions]) -> Timeline:
         """Write one timeline of ops, API calls and device work: see `bridge.exports.trace`."""

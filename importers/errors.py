@@ -33,7 +33,11 @@ class NoSuchReport(NotAReport):
 
 
 class NothingRecorded(ReportError):  # noqa: N818 - as above
-    """The file is a profile without ranges, launches and activities."""
+    """The file is a profile without ranges, launches and activities; ``source`` is its base name, "" if not said."""
+
+    def __init__(self, message: str, *, source: str = "") -> None:
+        super().__init__(message)
+        self.source = source
 
 
 class ExportFailed(ReportError):  # noqa: N818 - as above

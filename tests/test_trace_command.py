@@ -4,7 +4,7 @@ import gzip
 import json
 
 import pytest
-from command import assert_misused, bridge
+from command import assert_misused, assert_refused, bridge
 
 from bridge.analyze.tracks import rank_of
 from bridge.cli import demo_report
@@ -117,8 +117,8 @@ def test_several_reports_are_one_trace_with_their_ranks(folder):
     assert any("rank 2 in rank2.sqlite" in name for name in names)
 
 
-def test_stacks_of_nothing_are_said_to_be_empty(folder, corpus):
-    result = bridge(
-        "flame", corpus / "nsys" / "cloverleaf-no-nvtx.sqlite", "-o", "x.folded", "--weight", "cpu"
-    )
-    assert "x.folded: empty, for no stack has any cpu time or calls" in result.stderr
+def test_stacks_of_nothing_are_refused(folder, corpus):
+    report = corpus / "nsys" / "cloverleaf-no-nvtx.sqlite"
+    result = bridge("flame", report, "-o", "x.folded", "--weight", "cpu")
+    assert_refused(result, "nothing to stack, no CPU time", "it has --weight gpu")
+    assert not (folder / "x.folded").exists()

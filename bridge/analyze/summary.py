@@ -15,6 +15,7 @@ from bridge.analyze.advice import AdviceReport, advise
 from bridge.analyze.gpu_use import Use
 from bridge.analyze.groups import sums
 from bridge.analyze.steps import by_step, paces
+from bridge.analyze.totals import Totals, graph_totals
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 
@@ -61,7 +62,8 @@ class Summary:
 
     ``ops`` are the three with most GPU time of their own. ``advice`` is None if no rule applies, or
     if the rules were not tried (``is_judged``). ``attributed_ns`` is the part of ``gpu_ns`` that
-    belongs to ops, None if it is not known.
+    belongs to ops, None if it is not known. ``graphs`` is the accounting of the CUDA graphs that were
+    recorded as a whole, None if it is not known.
     """
 
     use: Use
@@ -72,6 +74,7 @@ class Summary:
     advice: FirstAdvice | None
     is_judged: bool = True
     attributed_ns: int | None = None
+    graphs: Totals | None = None
 
     @classmethod
     def of(cls, attributed: AttributedCapture, advised: AdviceReport | None = None) -> Summary:
@@ -92,6 +95,7 @@ class Summary:
             _first_advice(advised) if advised else None,
             is_judged,
             int(attributed.duration[accounted & (attributed.activity_op != NONE)].sum()),
+            graph_totals(attributed),
         )
 
     @property
@@ -120,6 +124,7 @@ class Summary:
             FirstAdvice(**advice) if advice else None,
             values["is_judged"],
             values.get("attributed_ns"),
+            values.get("graphs"),
         )
 
 

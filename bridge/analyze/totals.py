@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypedDict
 
 from bridge.analyze.groups import counts, sums
+from bridge.join.arrays import Flags
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
+from importers import frames
 
 
 class Share(TypedDict):
@@ -27,9 +30,35 @@ class Totals(TypedDict):
 
 def totals(attributed: AttributedCapture) -> Totals:
     """Return the totals over all activities; reasons without an activity are left out."""
-    reason, time = (
-        c[attributed.accounted] for c in (attributed.attribution.reason, attributed.duration)
+    return _totals_of(attributed, attributed.accounted)
+
+
+def graph_totals(attributed: AttributedCapture) -> Totals:
+    """Return the totals over the CUDA graphs that were recorded as a whole."""
+    is_graph = frames.is_kind(attributed.capture.activities, frames.GRAPH)
+    return _totals_of(attributed, is_graph & attributed.accounted)
+
+
+def add_totals(every: Sequence[Totals]) -> Totals:
+    """Return the totals of several parts as one."""
+    rest = {
+        reason: Share(
+            activities=sum(t["unattributed"][reason]["activities"] for t in with_reason),
+            gpu_ns=sum(t["unattributed"][reason]["gpu_ns"] for t in with_reason),
+        )
+        for reason in REASONS
+        if (with_reason := [t for t in every if reason in t["unattributed"]])
+    }
+    return Totals(
+        activities=sum(t["activities"] for t in every),
+        gpu_ns=sum(t["gpu_ns"] for t in every),
+        attributed_ns=sum(t["attributed_ns"] for t in every),
+        unattributed=rest,
     )
+
+
+def _totals_of(attributed: AttributedCapture, mask: Flags) -> Totals:
+    reason, time = (c[mask] for c in (attributed.attribution.reason, attributed.duration))
     count, time = counts(reason, len(REASONS)), sums(reason, time, len(REASONS))
     unattributed = {
         name: Share(activities=int(n), gpu_ns=int(ns))

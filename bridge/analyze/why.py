@@ -11,6 +11,7 @@ import numpy as np
 
 from bridge.analyze.names import activity_names
 from bridge.analyze.open_ranges import Event, EventStart, Place, Thread
+from bridge.analyze.tables.views import host_tables
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import BACKWARD, FORWARD, AttributedCapture
 from bridge.join.attribution import (
@@ -307,7 +308,8 @@ def nothing_found(attributed: AttributedCapture, request: str) -> str:
     """Return the message that no activity matches, with similar names."""
     count = len(attributed.capture.activities)
     if not count:
-        return "nothing ran on a device"
+        host = host_tables(len(attributed.capture.ranges))
+        return f"no work on a GPU in the report, so no attribution to explain; {host}"
     if ROW.fullmatch(request):
         return f"no activity {request}: there are {count}, from #0 to #{count - 1}"
     if len(cut := _names_of_cut(attributed, request)) > 1:

@@ -79,6 +79,23 @@ def annotation_line(*, plain: bool, auto: bool, ops: bool) -> str:
     return f"annotates nothing: the ranges are the program's own{advice}"
 
 
+def unrecorded_remedy(words: Sequence[str], *, module: bool, plain: bool, auto: bool) -> str:
+    """Return a line on how to record ranges of a program that has none, with the command where there is one."""
+    by_hand = "mark its functions with @bridge.nvtx_op"
+    if plain and PYTHON.fullmatch(Path(words[0]).name):
+        words, plain = words[1:], False
+        if is_module := list(words[:1]) == ["-m"]:
+            words, module = words[1:], is_module
+        if not words or words[0].startswith("-"):
+            return by_hand
+    if plain:
+        return "annotate it with NVTX ranges (C, C++: nvtxRangePush and nvtxRangePop)"
+    if auto:
+        return f"--auto found no PyTorch, JAX or CuPy in the program; {by_hand}"
+    command = shlex.join(["bridge", "run", "--auto", *(["-m"] if module else []), *words])
+    return f"{command} annotates PyTorch, JAX and CuPy; for other code, {by_hand}"
+
+
 def _checked_command(words: list[str]) -> list[str]:
     if shutil.which(words[0]):
         return words
@@ -331,6 +348,7 @@ class Plan:
     program: Sequence[str]
     added: Mapping[str, str]
     annotations: str = ""  # a line on what is annotated
+    unrecorded_remedy: str = ""  # a line on what to do if nothing is recorded
 
     @property
     def is_nsys(self) -> bool:
@@ -407,6 +425,7 @@ def plan(  # noqa: PLR0913 - what is run, and what is asked of the tool
         command,
         _environment(request, report),
         annotation_line(plain=plain, auto=auto, ops=auto_ops),
+        unrecorded_remedy(words, module=module, plain=plain, auto=auto),
     )
 
 

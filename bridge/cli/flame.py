@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bridge.analyze.calltree import CallTree
+    from bridge.report import Report
 
 FORMATS = ("folded", "speedscope", "svg")
 SUFFIXES = {  # the first of a format is what a refusal names
@@ -45,9 +46,8 @@ READ = frozenset({"category"})  # tells which ranges are modules
 @click.option(
     "--weight",
     type=click.Choice(("gpu", "cpu", "calls")),
-    default="gpu",
-    show_default=True,
-    help="What a stack weighs: its own time in ns on the GPU, on the CPU, or its calls.",
+    help="What a stack weighs: its own time in ns on the GPU, on the CPU, or its calls."
+    " [default: gpu, or cpu where nothing ran on a GPU]",
 )
 @click.option(
     "--steps/--no-steps", default=True, show_default=True, help="Keep the steps of a run apart."
@@ -55,7 +55,7 @@ READ = frozenset({"category"})  # tells which ranges are modules
 @outputs.output(FORMATS)
 def flame(
     source: ReportInput,
-    weight: str,
+    weight: str | None,
     steps: bool,
     output: Output,
 ) -> None:
@@ -70,9 +70,11 @@ def flame(
     from bridge.analyze.calltree import calltree
     from bridge.analyze.metrics import no_timeline
 
+    weight = weight or ("gpu" if len(report.capture.activities) else "cpu")
     no_timeline.refuse(report.capture, f"{weight.upper()} time", fits=weight in no_timeline.WEIGHTS)
     with doing("stacking"):
         tree = calltree(report.attributed, steps=steps)
+    _check_weight(tree, report, weight, has_all=form == "speedscope")
     path = output.path
     pieces = _pieces(tree, report.capture.source, weight, form)
     if path is None:
@@ -81,10 +83,23 @@ def flame(
         return
     with doing(f"writing {path}"):
         _write(path, pieces, force=output.force)
-    if not tree.weight(weight).any():
-        click.echo(f"{path}: empty, for no stack has any {weight} time or calls", err=True)
-        return
     click.echo(f"{path}: open it with {OPENED_WITH[form]}", err=True)
+
+
+def _check_weight(tree: CallTree, report: Report, weight: str, *, has_all: bool) -> None:
+    """Raise ReportError for a file without a stack; ``has_all`` is whether it holds the other weights too."""
+    from bridge.analyze.calltree import WEIGHTS
+    from bridge.render.flame import PROFILES
+    from importers.errors import ReportError
+
+    others = [f"--weight {other}" for other in WEIGHTS if tree.weight(other).any()]
+    if tree.weight(weight).any() or (has_all and others):
+        return
+    hint = f"; it has {' and '.join(others)}" if others else ""
+    source = ", ".join(report.capture.source)
+    raise ReportError(
+        f"{source}: nothing to stack, no {PROFILES[weight][0]} of an op or of the GPU{hint}"
+    )
 
 
 def _format(output: Output) -> str:

@@ -177,7 +177,7 @@ def report(
 
     printed = TableOutput(
         answer, request.by, rows.unit, every=bool(request.columns), top=rows.top,
-        fold=fold and not (rows.conditions or rows.sort or request.columns),
+        filtered=bool(rows.conditions), fold=fold and not (rows.conditions or rows.sort or request.columns),
         ranks=_ranks(request, answer), cycles=cycles_of(answer),
     )  # fmt: skip
     workers.check_output(answer.source, table, output.format)

@@ -12,7 +12,9 @@ from bridge.cli import options
 from bridge.cli.help import Command
 
 if TYPE_CHECKING:
-    from bridge.capture.plan import LaunchResult
+    from collections.abc import Sequence
+
+    from bridge.capture.plan import LaunchResult, Plan
 
 TOOLS = ("nsys", "ncu")
 PRESETS = ("latency", "memory", "full")
@@ -139,18 +141,38 @@ def run(
             err=True,
         )
     if not no_import:
-        _import(ctx, ended, db)
+        _import(ctx, planned, ended, db)
     ctx.exit(ended.status)
 
 
-def _import(ctx: click.Context, ended: LaunchResult, db: Path) -> None:
+UNRECORDED = "nothing was recorded: the program has no NVTX ranges and called no CUDA function"
+
+
+def _import(ctx: click.Context, planned: Plan, ended: LaunchResult, db: Path) -> None:
     """Import the reports as one run; if that fails, the exit status of the program has priority."""
-    from bridge.cli.import_ import import_
     from bridge.package import UserError
     from importers.errors import ReportError
 
     try:
-        ctx.invoke(import_, reports=tuple(ended.reports), db=db)
+        _import_recorded(ctx, planned, ended.reports, db)
     except (ReportError, UserError) as error:
         click.echo(f"Error: {error}", err=True)
         ctx.exit(ended.status or 1)
+
+
+def _import_recorded(ctx: click.Context, planned: Plan, reports: Sequence[Path], db: Path) -> None:
+    """Import the reports that hold anything, and warn of the others: the program ran as it should."""
+    from bridge.cli.import_ import import_
+    from importers.errors import NothingRecorded
+
+    try:
+        ctx.invoke(import_, reports=tuple(reports), db=db)
+    except NothingRecorded as error:
+        rest = [path for path in reports if path.name != error.source]
+        if not planned.is_nsys or len(rest) == len(reports):
+            raise
+        options.warn([f"{error.source}: {UNRECORDED}"])
+        if rest:
+            _import_recorded(ctx, planned, rest, db)
+        else:
+            click.echo(f"note: {planned.unrecorded_remedy}", err=True)

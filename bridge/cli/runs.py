@@ -11,7 +11,7 @@ from bridge.cli import completion, options
 from bridge.cli.unknown_names import Group
 
 if TYPE_CHECKING:
-    from bridge.store import Run
+    from bridge.store import HostTime, Run
     from importers import Facts
 
 
@@ -25,16 +25,27 @@ def runs() -> None:
 def list_(db: Path) -> None:
     """List the runs, the newest last."""
     from bridge import store
-    from bridge.render import units
 
+    on_host = store.host_times(db)
     for run in store.list_runs(db):
-        share = run.attributed_ns / run.gpu_ns if run.gpu_ns else 0
         click.echo(
-            f"{run.id:>4}  {run.created}  {units.count(run.activities):>12} activities"
-            f"  {units.time(run.gpu_ns):>10}  {units.percent(share):>7} in ops  {_worth(run)}"
+            f"{run.id:>4}  {run.created}  {_size(run, on_host.get(run.id))}  {_worth(run)}"
             f"  {', '.join(run.source)}{_beside(run)}"
             f"{'  (aggregates)' if run.tables else ''}{f'  ({run.name})' if run.name else ''}"
         )
+
+
+def _size(run: Run, on_host: HostTime | None) -> str:
+    """Return how much a run holds: its activities, or its ops where nothing ran on a GPU."""
+    from bridge.render import units
+
+    if on_host is not None:
+        return f"{units.count(on_host.ops):>12} ops         {units.time(on_host.cpu_ns):>10}  {'on the CPU':>14}"
+    share = run.attributed_ns / run.gpu_ns if run.gpu_ns else 0
+    return (
+        f"{units.count(run.activities):>12} activities"
+        f"  {units.time(run.gpu_ns):>10}  {units.percent(share):>7} in ops"
+    )
 
 
 @runs.command(
@@ -47,6 +58,7 @@ def show(db: Path, run: str) -> None:
     """Show one run, by number or name: its reports, its accounting and its ops."""
     from bridge import store
     from bridge.cli.summary import summary_text
+    from bridge.render.quality import score_text
 
     number = options.run_key(run)
     if (aggregates := store.load_aggregates(db, number)) is not None:
@@ -60,7 +72,7 @@ def show(db: Path, run: str) -> None:
         click.echo(f"{source}: {_made(facts)}")
     _echo(summary_text(report, options.look()))
     if worth is not None:
-        click.echo(f"capture quality {worth} of 100")
+        click.echo(score_text(worth, on_gpu=report.totals["activities"] > 0))
 
 
 def _echo(text: str) -> None:
@@ -69,7 +81,8 @@ def _echo(text: str) -> None:
 
 def _worth(run: Run) -> str:
     """Print the quality of the capture; nothing for runs of older versions."""
-    return f"quality {'' if run.quality is None else run.quality:>3}"
+    covers = "" if run.activities or run.quality is None else " (host alone)"
+    return f"quality {'' if run.quality is None else run.quality:>3}{covers}"
 
 
 def _beside(run: Run) -> str:

@@ -76,6 +76,8 @@ def summary_text(report: Summarized, look: Look) -> str:
         below.append(f"memcpys and memsets take {units.time(moved)}: bridge report --by memcpy")
     if cycles := summaries.cycles_line(cycles_of(report)):
         below.append(cycles.rstrip())
+    if graphs := table.graphs_line(by, report.graphs, report.totals["gpu_ns"]):
+        below.append(options.wrapped([graphs]).rstrip())
     below.append(table.accounting_line(report.totals, report.op_count))
     return head + text + "".join(f"{line}\n" for line in below)
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from bridge.analyze.folding import instants, with_gpu_time
 from bridge.analyze.tables.request import TableRequest
+from bridge.analyze.tables.views import needs_activities
 from bridge.cli import options
 from bridge.render import document, summaries, summary, units
 from bridge.render import table as tables
@@ -100,6 +101,10 @@ def cycles_of(source: object) -> ActiveCycles | None:
     return source.cycles if isinstance(source, Report) else None
 
 
+FORMAT = "table"  # for people
+CONDITION = "no row meets the condition"
+
+
 @dataclass(frozen=True)
 class TableOutput:
     """How a table of a report is written.
@@ -111,6 +116,7 @@ class TableOutput:
         every: whether to show every column.
         top: the number of rows asked for, None if none was.
         fold: whether a terminal shows no rows without GPU time.
+        filtered: whether only rows that meet a condition are shown.
         ranks: who the ranks are, which stands above a table of them.
         cycles: the active cycles of a session, if the table holds other steps, too.
 
@@ -122,6 +128,7 @@ class TableOutput:
     every: bool = False
     top: int | None = None
     fold: bool = False
+    filtered: bool = False
     ranks: Run | None = None
     cycles: ActiveCycles | None = None
 
@@ -135,13 +142,17 @@ class TableOutput:
         if form == "csv":
             return document.as_csv(table)
         accounting = tables.accounting_line(source.totals, source.op_count)
-        below = f"\n{self._of_all_steps()}{summaries.cycles_line(self.cycles)}{accounting}\n"
+        is_wrapped = to_terminal and form == FORMAT
+        graphs = tables.graphs_line(self.by, source.graphs, source.totals["gpu_ns"])
+        graph_lines = options.wrapped([graphs] if graphs else [], to_terminal=is_wrapped)
+        below = f"\n{self._of_all_steps()}{summaries.cycles_line(self.cycles)}{graph_lines}{accounting}\n"
         layout = "" if self.every and self.by == "list" else source.layout(self.by)
+        if not len(table) and (nothing := self._nothing()):
+            above = self._headline(to_terminal=to_terminal) if form == FORMAT else ""
+            return f"{above}{options.wrapped([nothing], to_terminal=is_wrapped).rstrip()}{below}"
         if form == "md":
             text = tables.as_markdown(layout, table, self.unit, every=self.every)
             return self._ranks(form, to_terminal=to_terminal) + text + below
-        if not len(table) and (nothing := source.nothing(self.by)):
-            return f"{nothing}{below}"
         shown = self._with_gpu_time(table, to_terminal=to_terminal)
         above = self._headline(to_terminal=to_terminal) + self._ranks(form, to_terminal=to_terminal)
         text = above + terminal_text(
@@ -154,6 +165,11 @@ class TableOutput:
             without_time=len(table) - len(shown),
         )
         return text + below
+
+    def _nothing(self) -> str:
+        """Return the message for a table without rows, "" for none."""
+        has_rows = self.source.totals["activities"] > 0 or not needs_activities(self.by)
+        return CONDITION if self.filtered and has_rows else self.source.nothing(self.by)
 
     def _with_gpu_time(self, table: pd.DataFrame, *, to_terminal: bool) -> pd.DataFrame:
         """Return the rows that a terminal shows of a table that is not cut by the user."""

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from bridge.analyze.advice import Advice, AdviceReport, NotJudged, Rule
+from bridge.analyze.tables.views import host_tables
 from bridge.render import table as tables
 from bridge.render import table_columns, units
 from bridge.render.table import Look
@@ -158,9 +159,11 @@ def head(advised: AdviceReport) -> str:
         | {advice.rule.name for advice in advised.small}
         | {rule.name for rule in advised.passed}
     )
-    subject = "a run" if advised.timeline else "kernels"
     findings = "1 finding" if len(advised_rules) == 1 else f"{len(advised_rules)} findings"
     rules = "1 rule" if len(judged) == 1 else f"{len(judged)} rules"
+    if not advised.has_work:
+        return f"nothing ran on a GPU: {findings} ({rules} checked)"
+    subject = "a run" if advised.timeline else "kernels"
     line = f"{findings} in {subject} of {units.time(advised.wall_ns)} ({rules} checked)"
     if advised.gpus == 1:
         return line
@@ -170,7 +173,9 @@ def head(advised: AdviceReport) -> str:
 
 
 def rest(advised: AdviceReport) -> Iterator[str]:
-    """Yield the lines on rules without listed advice."""
+    """Yield the lines on rules without listed advice; without work on a GPU, what shows the host."""
+    if not advised.has_work:
+        yield f"advice judges work on a GPU; {host_tables(advised.ranges)}"
     listed = {advice.rule.name for advice in advised.advice}
     small = dict.fromkeys(
         advice.rule.name for advice in advised.small if advice.rule.name not in listed

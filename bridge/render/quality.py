@@ -11,6 +11,7 @@ from bridge.render.table import Look
 
 FORMAT = "bridge.quality/1"
 INDENT = "   "
+HOST_ALONE = "of the host alone: no work on a GPU was recorded"
 OVERHEAD = "The profiler's own work, all of it and what counts:"
 
 
@@ -34,7 +35,12 @@ def head(quality: Quality) -> str:
 
 
 def _score(quality: Quality) -> str:
-    return f"capture quality {quality.score} of {BEST}"
+    return score_text(quality.score, on_gpu=quality.on_gpu)
+
+
+def score_text(score: int, *, on_gpu: bool) -> str:
+    """Return the score; without work on a GPU, with what it covers."""
+    return f"capture quality {score} of {BEST}{'' if on_gpu else f', {HOST_ALONE}'}"
 
 
 def for_terminal(quality: Quality, look: Look) -> str:
@@ -73,6 +79,7 @@ def as_json(quality: Quality) -> str:
         "format": FORMAT,
         "source": list(quality.source),
         "score": quality.score,
+        "covers": ["host", "gpu"] if quality.on_gpu else ["host"],
         "reasons": [
             {
                 "reason": deduction.reason.name,
@@ -93,5 +100,6 @@ def as_json(quality: Quality) -> str:
 
 def for_page(quality: Quality) -> dict[str, object]:
     """Return the entries of the page's head: the score, and the reason that costs most."""
-    first = sentence(quality.reasons[0]) if quality.reasons else "nothing stands against it"
+    best = "nothing stands against it" if quality.on_gpu else HOST_ALONE
+    first = sentence(quality.reasons[0]) if quality.reasons else best
     return {"score": quality.score, "first": first}

@@ -254,5 +254,30 @@ def accounting_line(totals: Mapping[str, Any], ops: int) -> str:
     return f"{head}: {inside}; {_percent(time - totals['attributed_ns'], time)} not attributed: {reasons}"
 
 
+WITH_GRAPHS_BELOW = (
+    "op",
+    "op-kernel",
+    "kernel",
+)  # tables whose rows show no graphs, or only those in ops
+
+
+def graphs_line(by: str, graphs: Mapping[str, Any], whole_ns: int) -> str:
+    """Return where the CUDA graphs that were recorded as a whole went, "" if a table has none to explain.
+
+    ``whole_ns`` is the time of all activities on the GPU.
+    """
+    if by not in WITH_GRAPHS_BELOW or not graphs["activities"]:
+        return ""
+    time, rest = graphs["gpu_ns"], graphs["unattributed"]
+    places = {"in ops": graphs["attributed_ns"]}
+    places |= {reason.replace("_", " "): part["gpu_ns"] for reason, part in rest.items()}
+    shares = ", ".join(f"{place} {_percent(ns, time)}" for place, ns in places.items() if ns)
+    view = "op,kind" if by != "op" and graphs["attributed_ns"] else "kind"
+    return (
+        f"{units.count(graphs['activities'])} CUDA graphs recorded as a whole take {units.time(time)}"
+        f" ({_percent(time, whole_ns)} of GPU time): {shares} → bridge report --by {view}"
+    )
+
+
 def _percent(part: int, whole: int) -> str:
     return units.percent(part / whole if whole else 0.0)

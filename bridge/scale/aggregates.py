@@ -50,6 +50,8 @@ class Aggregates:
         undeclared: requested domains that the report does not have.
         homes: rank, process id and source of the rank, per process.
         use: use of the GPUs; None if it is not known, as of windows of a report.
+        graphs: the accounting of the CUDA graphs that were recorded as a whole; None if it is not
+            known, as of runs that an older version stored.
 
     """
 
@@ -66,6 +68,7 @@ class Aggregates:
     undeclared: frozenset[str] = frozenset()
     homes: tuple[Home, ...] = ()
     use: Use | None = None
+    graphs: Totals | None = None
 
     @property
     def bytes(self) -> int:
@@ -88,6 +91,7 @@ def aggregates(report: Report, place: int, tables: Sequence[PartRequest]) -> Agg
         {request.name: packed(table(report, request)) for request in tables},
         homes=tuple(report.ranks.homes),
         use=report.use,
+        graphs=report.graphs,
     )
 
 

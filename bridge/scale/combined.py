@@ -16,9 +16,8 @@ from bridge.analyze.ranks.members import duplicate_rank_warnings
 from bridge.analyze.summary import LARGEST_OPS, OpTime, Summary
 from bridge.analyze.tables.request import TableOptions, TableRequest
 from bridge.analyze.tables.table import arranged
-from bridge.analyze.tables.views import LABELS, VIEWS, dimensions_of, layout
-from bridge.analyze.totals import Share, Totals
-from bridge.join.attribution import REASONS
+from bridge.analyze.tables.views import LABELS, VIEWS, dimensions_of, layout, nothing
+from bridge.analyze.totals import Totals, add_totals
 from bridge.join.options import UnknownDomainError
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.merging import PartialTable, Wholes, merge_tables, unpacked
@@ -68,6 +67,11 @@ class CombinedReport:
         """The accounting: all activities, and where they went."""
         return add_totals([part.totals for part in self.parts])
 
+    @cached_property
+    def graphs(self) -> Totals:
+        """The accounting of the CUDA graphs that were recorded as a whole."""
+        return add_totals([part.graphs for part in self.parts if part.graphs is not None])
+
     @property
     def op_count(self) -> int:
         """The number of ops that own at least one activity."""
@@ -104,7 +108,7 @@ class CombinedReport:
 
     def nothing(self, by: str) -> str:
         """Return the message for a table without rows, "" for none."""
-        return VIEWS[by].nothing if by in VIEWS else ""
+        return nothing(by, activities=self.totals["activities"], ranges=self.ranges)
 
     def by(
         self,
@@ -182,24 +186,6 @@ def _placed(table: PartialTable, by: str, file: str, *, several: bool) -> Partia
     # With one file, rows have no column for it unless the user asks for `report`.
     order = [c for n in names for c in LABELS.get(n, (n,)) if several or n == c or c != REPORT]
     return replace(table, labels={c: labels[c] for c in order if c in labels})
-
-
-def add_totals(every: Sequence[Totals]) -> Totals:
-    """Return the accounting of several parts as one."""
-    rest = {
-        reason: Share(
-            activities=sum(t["unattributed"][reason]["activities"] for t in with_reason),
-            gpu_ns=sum(t["unattributed"][reason]["gpu_ns"] for t in with_reason),
-        )
-        for reason in REASONS
-        if (with_reason := [t for t in every if reason in t["unattributed"]])
-    }
-    return Totals(
-        activities=sum(t["activities"] for t in every),
-        gpu_ns=sum(t["gpu_ns"] for t in every),
-        attributed_ns=sum(t["attributed_ns"] for t in every),
-        unattributed=rest,
-    )
 
 
 def combine(parts: Sequence[Aggregates], called: str = "these reports") -> CombinedReport:

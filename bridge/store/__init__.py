@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from bridge.store.checksums import check_run, refusing_damage
     from bridge.store.loading import load
     from bridge.store.runs import (
+        HostTime,
         Run,
         check_name,
         find_run,
         get_run,
+        host_times,
         list_runs,
         name_run,
         remove_run,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from importers.identity import aggregates_identity, identity, without_ncu
 
 __all__ = [
+    "HostTime",
     "Run",
     "StoreError",
     "StoredReport",
@@ -42,6 +45,7 @@ __all__ = [
     "check_run",
     "find_run",
     "get_run",
+    "host_times",
     "identity",
     "list_runs",
     "load",
@@ -58,10 +62,12 @@ __all__ = [
 
 _AGGREGATES = ("StoredReport", "load_aggregates", "load_stored_report", "save_aggregates")
 _RUNS = (
+    "HostTime",
     "Run",
     "check_name",
     "find_run",
     "get_run",
+    "host_times",
     "list_runs",
     "name_run",
     "remove_run",

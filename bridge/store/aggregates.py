@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from sqlite_utils import Database
@@ -18,6 +18,7 @@ from sqlite_utils import Database
 from bridge.analyze.gpu_use import Use
 from bridge.analyze.summary import Summary
 from bridge.analyze.tables.views import columns_of, labels_of, layout
+from bridge.analyze.totals import Totals, add_totals
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.combined import CombinedReport, combine
 from bridge.store.checksums import check_small_rows, refusing_damage, seal
@@ -26,10 +27,6 @@ from bridge.store.runs import Run, delete_orphans, get_row, get_run
 from bridge.store.saving import facts_row, next_run, run_row, save_once, summaries
 from bridge.store.tables import SUMMARIES, open_store
 from importers.capture import NSIGHT_COMPUTE
-
-if TYPE_CHECKING:
-    from bridge.analyze.totals import Totals
-
 
 # -- The tables that an import prints
 
@@ -53,6 +50,11 @@ class StoredReport:
     def ranges(self) -> int:
         """The number of ranges."""
         return self.summary.ranges
+
+    @property
+    def graphs(self) -> Totals:
+        """The accounting of the CUDA graphs that were recorded as a whole."""
+        return self.summary.graphs or add_totals([])
 
     def by(self, view: str) -> pd.DataFrame:
         """Return one of the stored tables."""
@@ -156,6 +158,7 @@ def _report(part: Aggregates, run: int) -> dict[str, Any]:
         "known_by": part.known_by,
         "homes": part.homes,
         "use": part.use.as_dict() if part.use else None,
+        "graphs": part.graphs,
     }
     row = {"run": run, "report": part.place, "source": part.source, **facts_row(part.facts)}
     return {**row, "aggregates": json.dumps(values)}
@@ -178,4 +181,5 @@ def _part(row: dict[str, Any], database: Database, run: Run) -> Aggregates:
         values["known_by"],
         homes=tuple((rank, pid, known_by) for rank, pid, known_by in values.get("homes", [])),
         use=Use.from_dict(values["use"]) if values.get("use") else None,
+        graphs=values.get("graphs"),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlite_utils import Database
 
@@ -64,6 +64,24 @@ def list_runs(path: Path) -> list[Run]:
             *database.table("runs").rows_where(order_by="id")
         ]  # a query half read keeps its lock
         return [_run(row, path) for row in rows]
+
+
+class HostTime(NamedTuple):
+    """The ops of a run without work on a GPU, and the CPU time of them all in ns."""
+
+    ops: int
+    cpu_ns: int
+
+
+def host_times(path: Path) -> dict[int, HostTime]:
+    """Return the ops and their CPU time of each run without activities that has ops."""
+    sql = (
+        "SELECT run, count(*), sum(cpu_self_ns) FROM op_summary"
+        " WHERE run IN (SELECT id FROM runs WHERE activities = 0) GROUP BY run"
+    )
+    with open_store(path) as database:
+        rows = database.execute(sql).fetchall()
+    return {run: HostTime(ops, int(cpu_ns or 0)) for run, ops, cpu_ns in rows}
 
 
 def run_numbers(path: Path) -> list[int]:

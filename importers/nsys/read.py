@@ -378,7 +378,8 @@ def export_facts(
         raise NothingRecorded(
             f"{path.name}: no ranges, no CUDA calls and no kernels;"
             " was it recorded with --trace=cuda,nvtx, and did the export succeed?"
-            " For ranges of a program that has none: bridge run --auto train.py"
+            " For ranges of a program that has none: bridge run --auto train.py",
+            source=path.name,
         )
     name, (span, outer_span) = file_name(path), spans
     if outer_span[1] - outer_span[0] > MAX_SPAN_NS:

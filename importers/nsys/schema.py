@@ -431,13 +431,17 @@ USER_ROWS = ("EXPORT_USER", ":USER_NAME")
 ARGUMENT_ROW = re.compile(r"(?P<process>.*):ARGUMENT_(?P<number>\d+)")
 COMMAND_ROWS = ("COMMAND", ":COMMAND")  # a path, or a whole command line
 
-# What `scrub` keeps: all numbers of every table that is not emptied, and the texts in KEPT_TEXTS.
+# What `scrub` keeps: all numbers of every table that is not emptied, and the texts in KEPT_TEXTS; of the emptied
+# ones the rows in KEPT_FACTS.
 EMPTIED_TABLES = {  # table: its contents
     "TARGET_INFO_SYSTEM_ENV": "facts of the machine and its environment variables",
     "META_DATA_CAPTURE": "settings of the capture: command line, environment, paths",
     "ProcessStreams": "what processes printed",
     "DIAGNOSTIC_EVENT": "what the profiler said, with paths and names of processes",
 }
+KEPT_FACTS = {
+    SYSTEM.name: (DRIVER, DISCRETE_GPU)
+}  # rows of emptied tables, where they hold numbers
 KEPT_TEXTS = {  # columns by table; a name that ends in * is a prefix
     "ENUM_*": ("name", "label"),
     "NVTX_EVENTS": ("text", "jsonText", "textId", "jsonTextId"),  # ids, or texts in their place

@@ -113,7 +113,7 @@ class _Copy:
             raise NotAReport(f"{source.name}: an SQLite database, but not an Nsight Systems export")
         self._learn()
         self._sql("BEGIN")
-        rows = {t: self._count(t) for t in schema.EMPTIED_TABLES if t in self._tables}
+        rows = {t: self._count_removed(t) for t in schema.EMPTIED_TABLES if t in self._tables}
         for table, columns in self._tables.items():
             # A table whose name contains a secret is not nsys'.
             has_secret = any(map(self._secrets.occurs_in, (table, *columns)))
@@ -182,11 +182,25 @@ class _Copy:
         declarations = ", ".join(f"{_quoted(c)} {_type(kind)}" for c, kind in columns.items())
         self._sql(f"CREATE TABLE main.{_quoted(table)} ({declarations})")
         if table in schema.EMPTIED_TABLES:
+            self._copy_facts(table)
             return
         expressions = ", ".join(self._expression(table, column) for column in columns)
         self._sql(
             f"INSERT INTO main.{_quoted(table)} SELECT {expressions} FROM old.{_quoted(table)}"
         )
+
+    def _copy_facts(self, table: str) -> None:
+        """Copy the rows of an emptied table that tell whether the machine has a GPU."""
+        if self._has_facts(table):
+            rows = f"FROM old.{_quoted(table)} WHERE {_is_kept_fact(table)}"
+            self._clean(f"SELECT DISTINCT CAST(value AS BLOB) {rows}")
+            self._sql(
+                f"INSERT INTO main.{_quoted(table)} (name, value)"
+                f" SELECT name, coalesce(changed(CAST(value AS BLOB)), value) {rows}"
+            )
+
+    def _has_facts(self, table: str) -> bool:
+        return table in schema.KEPT_FACTS and {"name", "value"} <= self._tables[table].keys()
 
     def _expression(self, table: str, column: str) -> str:
         """Return the SQL expression of a column in the copy; counts the texts that are removed."""
@@ -234,8 +248,11 @@ class _Copy:
             self._sql(f"SELECT count(*) FROM old.{strings} WHERE NOT {is_kept}").fetchone()[0]
         )
 
-    def _count(self, table: str) -> int:
-        return int(self._sql(f"SELECT count(*) FROM old.{_quoted(table)}").fetchone()[0])
+    def _count_removed(self, table: str) -> int:
+        """Return the number of rows of an emptied table that are not copied."""
+        is_removed = f"NOT ({_is_kept_fact(table)})" if self._has_facts(table) else "1"
+        count = f"SELECT count(*) FROM old.{_quoted(table)} WHERE {is_removed}"
+        return int(self._sql(count).fetchone()[0])
 
     # -- Texts
 
@@ -283,6 +300,13 @@ def _kept_text_columns(table: str) -> tuple[str, ...]:
         if table == name or (name.endswith("*") and table.startswith(name[:-1])):
             return columns
     return ()
+
+
+def _is_kept_fact(table: str) -> str:
+    """Return the SQL condition of the rows of an emptied table that stay: known names, whose values are versions."""
+    names = ", ".join(f"'{name}'" for name in schema.KEPT_FACTS[table])
+    is_version = "typeof(value) = 'text' AND value GLOB '[0-9]*' AND value NOT GLOB '*[^0-9.]*'"
+    return f"coalesce(name IN ({names}) AND {is_version}, 0)"
 
 
 def _quoted(name: str) -> str:

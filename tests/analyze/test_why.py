@@ -249,7 +249,7 @@ def test_what_is_not_there_is_refused_with_what_comes_near(path, tmp_path):
     assert_refused(asked_for(f"#{'9' * 30}", path), "9999")
     device = "kernels copies fills graphs"
     host = small(tmp_path / "host.sqlite", without=device)
-    assert_refused(asked_for("gemm", host), "nothing ran on a device")
+    assert_refused(asked_for("gemm", host), "no work on a GPU in the report", "--by op")
 
 
 @pytest.mark.slow

@@ -7,11 +7,17 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import pytest
+from click.testing import CliRunner
+from command import done
+from made_reports import PUSH_POP, Made, thread
 
 from bridge.capture import plan
 from bridge.capture.plan import LaunchResult, Plan
 from bridge.capture.tool import CaptureError, Line, Request, Tool
+from bridge.cli.run import UNRECORDED, _import_recorded
+from importers.errors import NothingRecorded
 
 BEGUN_NS = 1_700_000_000_000_000_000
 WROTE_NONE = "{} wrote none; what it says of that is above"
@@ -63,6 +69,39 @@ def test_without_a_report_the_launch_fails_with_the_programs_status_or_1(
     assert raised.value.status == left_with
     assert str(raised.value).startswith(begins)
     assert str(raised.value).endswith(f"no report: {WROTE_NONE.format('nsys')}")
+
+
+def written_reports(*with_range: bool) -> list[Path]:
+    """Write exports r.1, r.2 … with one range or with nothing."""
+    paths = [Path(f"r.{number}.sqlite") for number in range(1, len(with_range) + 1)]
+    for path, has_range in zip(paths, with_range, strict=True):
+        made = Made()
+        if has_range:
+            made.annotation(PUSH_POP, 1_000, 2_000, text=path.stem, thread=thread(100))
+        made.written(path)
+    return paths
+
+
+def import_reports(tool: str, paths: list[Path]) -> str:
+    """Import the reports of a launch, and give what is said on standard error."""
+    command = click.Command("run")
+    with click.Context(command) as ctx, CliRunner().isolation() as streams:
+        _import_recorded(ctx, launched(tool), paths, Path("b.db"))
+        return streams[1].getvalue().decode()
+
+
+def test_reports_with_nothing_are_left_out_and_the_others_are_one_run(folder):
+    said = import_reports("nsys", written_reports(True, False, True, False))
+    assert [line for line in said.splitlines() if UNRECORDED in line] == [
+        f"warning: r.{number}.sqlite: {UNRECORDED}" for number in (2, 4)
+    ]
+    assert "note: " not in said
+    assert "r.1.sqlite, r.3.sqlite" in done("runs", "list", "--db", "b.db")
+
+
+def test_kernels_that_ncu_did_not_measure_are_an_error(folder):
+    with pytest.raises(NothingRecorded):
+        import_reports("ncu", written_reports(False))
 
 
 def test_a_folder_with_less_than_a_mebibyte_left_is_full(folder, monkeypatch):

@@ -50,6 +50,27 @@ def test_a_line_says_what_is_annotated():
     assert line(plain=False, auto=False, ops=True).startswith(f"{own}; --auto adds PyTorch modules")
 
 
+AUTO = "{} annotates PyTorch, JAX and CuPy; for other code, mark its functions with @bridge.nvtx_op"
+
+
+@pytest.mark.parametrize(
+    ("words", "how", "line"),
+    [
+        (["a.py", "b c"], {}, AUTO.format("bridge run --auto a.py 'b c'")),
+        (["pkg.mod", "-x"], {"module": True}, AUTO.format("bridge run --auto -m pkg.mod -x")),
+        (["python3.11", "a.py"], {"plain": True}, AUTO.format("bridge run --auto a.py")),
+        (["/bin/python", "-m", "a"], {"plain": True}, AUTO.format("bridge run --auto -m a")),
+        (["python3", "-c", "1"], {"plain": True}, "mark its functions with @bridge.nvtx_op"),
+        (["python3"], {"plain": True}, "mark its functions with @bridge.nvtx_op"),
+        (["a.py"], {"auto": True}, "--auto found no PyTorch, JAX or CuPy in the program; mark its"),
+        (["./a.out"], {"plain": True}, "annotate it with NVTX ranges (C, C++: nvtxRangePush and"),
+    ],
+)
+def test_a_line_says_how_to_record_ranges_of_a_program_that_has_none(words, how, line):
+    options = {"module": False, "plain": False, "auto": False, **how}
+    assert plan.unrecorded_remedy(words, **options).startswith(line)
+
+
 def test_what_is_not_there_or_no_program(folder):
     assert refused("none.py").status == 127
     assert str(refused("none.py")) == "none.py: no such script"

@@ -17,6 +17,7 @@ from pretended import install
 
 import bridge
 from bridge.autorun import LAUNCHER
+from bridge.cli.run import UNRECORDED
 
 pytestmark = pytest.mark.slow
 
@@ -131,10 +132,22 @@ def test_any_command_and_no_import(run, folder):
     done = run("--no-import", "--", "sh", "-c", 'echo "SAID $1"; exit 4', "sh", "a  b")
     assert (done.returncode, said(done)) == (4, ["a  b"])
     assert inside(folder) == ["report1.nsys-rep"]
-    again = run("--", "true")
-    assert again.returncode == 1  # there is nothing in it to import
-    assert errors(again)[0].startswith("Error: report2.nsys-rep: no ranges, no CUDA calls")
-    assert inside(folder) == ["report1.nsys-rep", "report2.nsys-rep"]
+
+
+@pytest.mark.parametrize("status", [0, 7])
+def test_a_program_without_ranges_and_gpu_ends_with_its_own_status_and_a_warning(
+    run, folder, status
+):
+    (folder / "plain.py").write_text(f"import sys\nprint('SAID', 1)\nsys.exit({status})\n")
+    done = run("plain.py", "a b")
+    assert done.returncode == status
+    assert errors(done) == []
+    warning, note = done.stderr.splitlines()[-2:]
+    assert warning == f"warning: report1.nsys-rep: {UNRECORDED}"
+    assert note.startswith(
+        "note: bridge run --auto plain.py 'a b' annotates PyTorch, JAX and CuPy; "
+    )
+    assert inside(folder) == ["plain.py", "report1.nsys-rep"]
 
 
 def test_a_program_is_annotated(run, folder):

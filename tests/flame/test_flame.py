@@ -203,10 +203,10 @@ def test_stacks_that_become_one_are_one_line():
 
 
 @pytest.mark.slow
-def test_a_report_without_work_is_an_empty_graph(folder):
+def test_a_report_without_work_has_no_stacks_by_gpu_time(folder):
     tables = "kernels copies fills graphs"
     path = made_reports.small(folder / "none.sqlite", without=tables)
-    assert done("flame", path) == ""
+    assert_refused(bridge("flame", path, "--weight", "gpu"), "nothing to stack, no GPU time")
     document = json.loads(done("flame", path, "--format", "speedscope"))
     assert [one["name"] for one in document["profiles"]] == ["CPU time", "calls"]
     path = made_reports.small(folder / "bare.sqlite", without="annotations")

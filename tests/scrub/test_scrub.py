@@ -15,7 +15,7 @@ import pytest
 from command import assert_misused, assert_refused, bridge, done
 from hypothesis import given
 from hypothesis import strategies as st
-from made_reports import small
+from made_reports import PUSH_POP, Made, small, thread
 from real_parts import sampled
 
 import importers
@@ -123,6 +123,49 @@ def test_planted_secrets_are_gone_from_every_byte(report: Path, tmp_path: Path) 
         assert names == {"run-(removed)-(removed)"}
 
 
+FACTS = [{"NvDriverVersion": "0"}, {"HasDiscreteGpu": "0"}, {"NvDriverVersion": "535.54.03"}, {}]
+
+
+@pytest.mark.parametrize("facts", FACTS)
+def test_whether_the_machine_has_a_gpu_stays(tmp_path: Path, facts: dict[str, str]) -> None:
+    made, source, target = Made(), tmp_path / "report.sqlite", tmp_path / "shared.sqlite"
+    made.annotation(PUSH_POP, 1_000, 2_000, text="step", thread=thread(100))
+    environment = {"Hostname": "node-17", "DeviceEnvironment": "API_TOKEN=planted-env-9137"}
+    made.tables["system"] += [
+        {"name": name, "value": value} for name, value in {**environment, **facts}.items()
+    ]
+    made.written(source)
+    assert "2 rows of TARGET_INFO_SYSTEM_ENV" in done("scrub", source, target)
+    before, after = (importers.load(path).warnings for path in (source, target))
+    assert [line.replace("report", "shared") for line in before] == list(after)
+    with closing(sqlite3.connect(target)) as database:
+        rows = database.execute("SELECT name, value FROM TARGET_INFO_SYSTEM_ENV").fetchall()
+    assert dict(rows) == facts
+
+
+@pytest.mark.parametrize("value", ["535.54 alice", "alice", "", ".5", b"0", None])
+def test_a_fact_of_the_machine_that_is_no_version_goes(
+    report: Path, tmp_path: Path, value: object
+) -> None:
+    with closing(sqlite3.connect(report)) as database, database:
+        database.execute("CREATE TABLE TARGET_INFO_SYSTEM_ENV (name, value)")
+        rows = [("NvDriverVersion", value), ("nvdriverversion", "0"), (None, "0")]
+        database.executemany("INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES (?, ?)", rows)
+    assert scrub(report, tmp_path / "x.sqlite").rows["TARGET_INFO_SYSTEM_ENV"] == 3
+    with closing(sqlite3.connect(tmp_path / "x.sqlite")) as database:
+        assert database.execute("SELECT * FROM TARGET_INFO_SYSTEM_ENV").fetchall() == []
+
+
+def test_an_address_in_the_place_of_a_version_goes(report: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(report)) as database, database:
+        database.execute("CREATE TABLE TARGET_INFO_SYSTEM_ENV (name, value)")
+        database.execute(
+            "INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('NvDriverVersion', '10.1.2.3')"
+        )
+    scrub(report, tmp_path / "x.sqlite")
+    assert b"10.1.2.3" not in (tmp_path / "x.sqlite").read_bytes()
+
+
 def test_only_of_processes_a_column_called_name_keeps_a_part_of_a_path(
     report: Path, tmp_path: Path
 ) -> None:
@@ -150,6 +193,7 @@ def test_figures_of_every_profile_stay(corpus: Path, tmp_path: Path) -> None:
             was, found = getattr(original, name), getattr(copied, name)
             pd.testing.assert_frame_equal(found, was, check_categorical=False)
         assert copied.facts[0].product == original.facts[0].product
+        assert copied.warnings == original.warnings
         compared += 1
     assert compared >= 4
 
@@ -182,6 +226,8 @@ def test_a_real_capture_keeps_its_ranges_and_no_secret(nsys: str, tmp_path: Path
     done("scrub", source, target)
     assert not [word for word in planted_there if word.encode() in target.read_bytes()]
     assert "visible" in done("report", target, "--by", "op")
+    warnings = [importers.load(path).warnings for path in (source, target)]
+    assert warnings[1] == tuple(line.replace("r.sqlite", "shared.sqlite") for line in warnings[0])
 
 
 @pytest.mark.slow

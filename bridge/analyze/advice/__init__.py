@@ -5,12 +5,12 @@ docs/advise.md lists the rules. A rule without the data that it needs says what 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bridge.analyze.advice import compute, copies, idle, needs, patterns, waiting
 from bridge.analyze.advice.facts import Evidence
-from bridge.analyze.advice.needs import NEEDS, TIMELINE
+from bridge.analyze.advice.needs import NEEDS, ON_GPU, TIMELINE, WORK
 from bridge.analyze.advice.rule import KERNEL_TIME, RUN, UNKNOWN, Advice, Finding, NotJudged, Rule
 from bridge.analyze.metrics import no_timeline
 from bridge.join.attributed import AttributedCapture
@@ -44,7 +44,8 @@ class AdviceReport:
 
     ``small`` is advice that saves less than ``worth`` at most. ``passed`` are rules without a
     finding, ``not_judged`` rules without data. Shares are relative to ``wall_ns``, the run, or in a
-    capture without a ``timeline`` the time of its kernels. ``gpus`` is the number of GPUs.
+    capture without a ``timeline`` the time of its kernels. ``gpus`` is the number of GPUs,
+    ``ranges`` that of ranges, and ``has_work`` whether anything ran on a GPU.
     """
 
     source: tuple[str, ...]
@@ -55,6 +56,8 @@ class AdviceReport:
     not_judged: tuple[NotJudged, ...]
     timeline: bool = True
     gpus: int = 1
+    ranges: int = 0
+    has_work: bool = True
 
 
 def advise(
@@ -67,7 +70,7 @@ def advise(
     passed: list[Rule] = []
     not_judged: list[NotJudged] = []
     for rule in rules:
-        missing = next((name for name in rule.needs if not is_met[name]), None)
+        missing = _missing(rule, is_met)
         if not timeline and rule.name not in no_timeline.RULES:
             not_judged.append(NotJudged(rule, TIMELINE.missing, TIMELINE.record))
         elif missing is not None:
@@ -88,7 +91,17 @@ def advise(
         tuple(not_judged),
         timeline,
         max(1, len(evidence.gpus)),
+        len(evidence.capture.ranges),
+        is_met[WORK],
     )
+
+
+def _missing(rule: Rule, is_met: Mapping[str, bool]) -> str | None:
+    """Return the first need of a rule that is not met; without work on a GPU that is the reason for all of them."""
+    unmet = [name for name in rule.needs if not is_met[name]]
+    if not is_met[WORK] and not ON_GPU.isdisjoint(unmet):
+        return WORK
+    return next(iter(unmet), None)
 
 
 def _findings(rule: Rule, evidence: Evidence) -> list[Advice]:

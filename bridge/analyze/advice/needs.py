@@ -91,9 +91,13 @@ def _device_memory(evidence: Evidence) -> bool:
     return bool((frames.ints(evidence.capture.devices, "memory_bytes") > 0).any())
 
 
+WORK = "work"
+ON_GPU = frozenset(
+    [WORK, "kernels", "calls", "geometry", "capability"]
+)  # needs that fail where nothing ran on a GPU
 TIMELINE = Need("a timeline", f"{TRACE}, and this report beside it with --ncu", lambda _: True)
 NEEDS: Mapping[str, Need] = {
-    "work": Need("work on a GPU", TRACE, _work),
+    WORK: Need("work on a GPU", f"{TRACE} of a program that uses a GPU", _work),
     "kernels": Need("kernels", TRACE, _kernels),
     "calls": Need("CUDA API calls", TRACE, _calls),
     "ops": Need("ops", ANNOTATE, _ops),

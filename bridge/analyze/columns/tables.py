@@ -108,6 +108,16 @@ MODULE = table(
     terminal="module calls kernels gpu_forward_ns gpu_backward_ns gpu_self_ns share gpu_total_ns"
     " cpu_total_ns ambiguous_ns",
 )
+# Tables of reports without activities: times of the host.
+HOST_RANGE = table(
+    *(RANGE.by_name[name] for name in ("name", "path", "start_ns")),
+    RANGE.by_name["duration_ns"].but(bar=True),
+)
+HOST_MODULE = table(
+    *(MODULE.by_name[name] for name in ("module", "calls")),
+    MODULE.by_name["cpu_self_ns"].but(terminal=True, bar=True),
+    MODULE.by_name["cpu_total_ns"].but(optional=False),
+)
 FORWARD_OP = table(
     OP,
     *PASSES,

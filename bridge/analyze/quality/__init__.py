@@ -22,7 +22,8 @@ class Quality:
     """The quality of a capture: ``score`` is 100 less the costs of ``reasons``, at least 0.
 
     ``reasons`` are sorted by cost, largest first; ``judged`` are the names of all reasons that were
-    checked. ``overhead`` has a row per kind of the profiler's work: name, count, total_ns and
+    checked. ``on_gpu`` is whether anything ran on a GPU: otherwise the score is that of the host alone.
+    ``overhead`` has a row per kind of the profiler's work: name, count, total_ns and
     inside_ns, the part that counts.
     """
 
@@ -31,6 +32,7 @@ class Quality:
     reasons: tuple[Deduction, ...]
     judged: tuple[str, ...]
     overhead: pd.DataFrame
+    on_gpu: bool = True
 
 
 def quality(attributed: AttributedCapture) -> Quality:
@@ -51,6 +53,7 @@ def quality(attributed: AttributedCapture) -> Quality:
         tuple(result),
         tuple(reason.name for reason, _ in measured),
         _overhead(evidence),
+        len(attributed.capture.activities) > 0,
     )
 
 

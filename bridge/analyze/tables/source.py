@@ -28,6 +28,10 @@ class TableSource(Protocol):
         """The accounting of all activities."""
 
     @property
+    def graphs(self) -> Totals:
+        """The accounting of the CUDA graphs that were recorded as a whole."""
+
+    @property
     def op_count(self) -> int:
         """The number of ops that own at least one activity."""
 

@@ -33,18 +33,31 @@ GEOMETRY = tuple(
 # Columns of a capture that importers read only for advice, and only for the quality of a capture.
 ADVICE_DETAILS = frozenset(["json", "category", "source_kind", "target_kind", *GEOMETRY])
 QUALITY_DETAILS = frozenset(["overhead", "diagnostics"])
+WHAT_RAN = "bridge report --by kind shows what ran on a GPU"
 NO_GAP = "no GPU was idle for longer than --idle-over, which is 10 µs by default"
 VIEWS = {
-    "op": View(("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"), directed=True),
-    "op-kernel": View(("total_ns",), directed=True),
-    "kernel": View(("total_ns",), directed=True),
+    "op": View(
+        ("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"),
+        directed=True,
+        nothing=f"no ops; {WHAT_RAN}",
+    ),
+    "op-kernel": View(
+        ("total_ns",),
+        directed=True,
+        nothing="no kernel belongs to an op; bridge report --by kernel lists all kernels",
+    ),
+    "kernel": View(
+        ("total_ns",),
+        directed=True,
+        nothing=f"no kernels; {WHAT_RAN}",
+    ),
     "memcpy": View(
         ("total_ns",),
         directed=True,
         nothing="no memcpys or memsets in the report",
     ),
     "range": View(("gpu_busy_ns", "duration_ns"), directed=True),
-    "module": View(("gpu_self_ns", "gpu_total_ns"), details=("category",)),
+    "module": View(("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"), details=("category",)),
     "forward-op": View(("gpu_self_ns",)),
     "phase": View(("gpu_ns", "wall_ns"), nothing="no start/end ranges in the report"),
     "wait": View(("total_ns",), details=("waits",), nothing="no synchronisations in the report"),
@@ -56,7 +69,7 @@ VIEWS = {
         nothing="no steps: no ranges called step N, iteration N, batch N, ProfilerStep#N, no steps of an optimizer,"
         " and no work that repeats",
     ),
-    "device": View(("busy_ns",), details=GEOMETRY, nothing="no work on a GPU in the report"),
+    "device": View(("busy_ns",), details=GEOMETRY),
     "rule": View(
         ("saves_ns", "total_ns"),
         details=("metrics",),
@@ -159,6 +172,9 @@ def labels_of(by: str) -> tuple[str, ...]:
 
 
 TABLE_LIST = "--by list"
+ON_GPU = frozenset(  # views whose rows need activities
+    "op-kernel kernel memcpy forward-op launch gap idle device collective skew".split()
+)
 TIME_UNITS = ("ns", "us", "ms", "s")
 DIRECTED = tuple(name for name, view in VIEWS.items() if view.directed)
 
@@ -166,4 +182,27 @@ DIRECTED = tuple(name for name, view in VIEWS.items() if view.directed)
 def layout(by: str, *, activities: int) -> str:
     """Return the key in `TABLES` of the columns to display; without activities, of the host."""
     name = by if by in VIEWS else rows_of(by)
-    return f"{name} without activities" if name in ("op", RANGES) and not activities else name
+    on_host = f"{name} without activities"
+    return on_host if not activities and on_host in TABLES else name
+
+
+def nothing(by: str, *, activities: int, ranges: int) -> str:
+    """Return the message for a table without rows of a report with so many activities and ranges, "" for none."""
+    message = VIEWS[by].nothing if by in VIEWS else ""
+    if by == "op" and not ranges:
+        return f"no NVTX ranges, so no ops; {WHAT_RAN if activities else host_tables(ranges)}"
+    if not activities and needs_activities(by):
+        return f"no kernels, memcpys or memsets; {host_tables(ranges)}"
+    return message
+
+
+def needs_activities(by: str) -> bool:
+    """Return whether the rows of a table, by name or by dimensions, need work on a GPU."""
+    return by in ON_GPU or not ACTIVITY_DIMENSIONS.isdisjoint(by.split(","))
+
+
+def host_tables(ranges: int) -> str:
+    """Return a hint at the tables that show the host, for a report with so many ranges and no activities."""
+    if not ranges:
+        return "bridge report --by api shows the time of CUDA calls"
+    return "bridge report --by op (or module, step) shows CPU times"

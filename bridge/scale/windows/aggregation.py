@@ -15,7 +15,7 @@ from bridge.analyze.correlation import MatchCounts
 from bridge.analyze.devices import Devices
 from bridge.analyze.ranks.members import INIT_RANGE, Ranks
 from bridge.analyze.tables.views import VIEWS, dimensions_of
-from bridge.analyze.totals import Totals
+from bridge.analyze.totals import Totals, add_totals
 from bridge.analyze.validity import Finding
 from bridge.join.arrays import number_groups
 from bridge.join.attributed import AttributedCapture
@@ -29,7 +29,6 @@ from bridge.scale.aggregates import (
     undeclared_domains,
     without_domains,
 )
-from bridge.scale.combined import add_totals
 from bridge.scale.merging import packed
 from bridge.scale.requests import PartRequest
 from bridge.scale.task import Task
@@ -203,6 +202,7 @@ class _Whole:
         self.open_calls = {part.direction: OpenCalls(self.name) for part in task.work.tables}
         self.slices, self.warning_counts = Slices(self.name), WarningCounts()
         self.totals: list[Totals] = []
+        self.graphs: list[Totals] = []
         self.wholes: Counter[str] = Counter()
         self.ops: set[str] = set()
         self.undeclared: list[frozenset[str]] = []
@@ -219,6 +219,7 @@ class _Whole:
         self.warning_counts.add(attributed, window)
         report = Report(attributed)
         self.totals.append(report.totals)
+        self.graphs.append(report.graphs)
         self.wholes.update(share_denominators(report))
         self.ops |= owning_ops(report)
 
@@ -253,6 +254,7 @@ class _Whole:
             tables,
             undeclared=reduce(frozenset.intersection, self.undeclared),
             homes=tuple(self.consistency.ranks.homes),
+            graphs=add_totals(self.graphs),
         )
 
 

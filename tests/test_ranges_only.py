@@ -1,0 +1,187 @@
+"""Reports with ranges and without work on a GPU: every view shows the host, or says what does."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import made_reports
+import pytest
+from command import assert_refused, bridge, done
+from read_once import reading_once
+
+import bridge as public
+from bridge.analyze.tables.views import DIMENSIONS, ON_GPU, VIEWS, host_tables
+
+ON_DEVICE = "kernels copies fills graphs launches"
+HINT = "bridge report --by op (or module, step) shows CPU times"
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    return made_reports.small(tmp_path / "host.sqlite", without=ON_DEVICE)
+
+
+@pytest.fixture(scope="module")
+def real(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Give a real training without what CUPTI recorded of it."""
+    path = tmp_path_factory.mktemp("real") / "forward.sqlite"
+    path.write_bytes((corpus / "nsys" / "pytorch-forward.sqlite").read_bytes())
+    with closing(sqlite3.connect(path)) as database:
+        rows = database.execute("SELECT name FROM sqlite_schema WHERE name LIKE 'CUPTI%'")
+        for (name,) in rows.fetchall():
+            database.execute(f"DROP TABLE {name}")
+        database.commit()
+    with reading_once():
+        yield path
+
+
+@pytest.mark.parametrize("form", ["table", "md"])
+@pytest.mark.parametrize(
+    "by", [*sorted(ON_GPU - {"skew"}), "kind", "op,kernel", "stream", "library"]
+)
+def test_a_table_of_device_work_says_which_table_helps(made: Path, by: str, form: str) -> None:
+    text = done("report", made, "--by", by, "--format", form)
+    message = f"no kernels, memcpys or memsets; {HINT}"
+    assert " ".join(text.split()) == f"{message} no work on a GPU in the report"
+
+
+def test_programs_get_empty_rows(made: Path) -> None:
+    document = json.loads(done("report", made, "--by", "kernel", "--format", "json"))
+    assert document["rows"] == []
+    assert done("report", made, "--by", "kernel", "--format", "csv").startswith("kernel,count,")
+
+
+def test_every_other_table_has_rows_or_says_why_not(made: Path) -> None:
+    for by in {*VIEWS, *DIMENSIONS} - ON_GPU - {"skew"}:
+        text = done("report", made, "--by", by)
+        assert "GPU self" not in text, by
+        assert len(text.splitlines()) > 1, by
+
+
+def test_without_ranges_too_the_hint_is_at_cuda_calls(tmp_path: Path) -> None:
+    path = made_reports.small(
+        tmp_path / "x.sqlite", without="kernels copies fills graphs annotations"
+    )
+    for by, message in (
+        ("op", "no NVTX ranges, so no ops"),
+        ("kernel", "no kernels, memcpys or memsets"),
+    ):
+        text = " ".join(done("report", path, "--by", by).split())
+        assert text.startswith(f"{message}; {host_tables(0)}")
+    assert "--by api" in host_tables(0)
+    assert len(done("report", path, "--by", "api").splitlines()) > 3
+    assert_refused(bridge("why", path, "gemm"), host_tables(0))
+
+
+def test_a_condition_that_no_row_meets_is_named(made: Path, tmp_path: Path) -> None:
+    with_work = made_reports.small(tmp_path / "work.sqlite")
+    for path, by in ((with_work, "kernel"), (with_work, "op"), (made, "op")):
+        text = done("report", path, "--by", by, "--filter", f"{by}=nothing")
+        assert "no row meets the condition" in text.splitlines()
+
+
+def test_stacks_weigh_cpu_time_unless_something_ran_on_a_gpu(made: Path, folder: Path) -> None:
+    assert done("flame", made) == done("flame", made, "--weight", "cpu") != ""
+    with_work = made_reports.small(folder / "work.sqlite")
+    assert done("flame", with_work) == done("flame", with_work, "--weight", "gpu")
+    for name in ("x.folded", "x.svg"):
+        assert_refused(
+            bridge("flame", made, "--weight", "gpu", "-o", name), "no GPU time", "--weight cpu"
+        )
+        assert not (folder / name).exists()
+
+
+def test_a_report_of_calls_alone_has_no_stacks(tmp_path: Path) -> None:
+    path = made_reports.small(
+        tmp_path / "x.sqlite", without="kernels copies fills graphs annotations"
+    )
+    assert_refused(bridge("flame", path), "nothing to stack, no CPU time")
+
+
+def test_advice_says_that_nothing_ran_on_a_gpu(made: Path) -> None:
+    text = done("advise", made)
+    assert text.startswith("nothing ran on a GPU: 0 findings (")
+    assert HINT in text
+    assert "0 ns" not in text
+    [skipped] = [line for line in text.splitlines() if "needs work on a GPU" in line]
+    assert {"pageable-memcpys", "launch-bound", "small-grids"} <= set(
+        skipped.replace(",", "").split()
+    )
+
+
+def test_the_score_says_that_it_covers_the_host_alone(made: Path, folder: Path) -> None:
+    covers = "of the host alone: no work on a GPU was recorded"
+    assert covers in done("doctor", made)
+    assert json.loads(done("doctor", made, "--format", "json"))["covers"] == ["host"]
+    with_work = made_reports.small(folder / "work.sqlite")
+    assert covers not in done("doctor", with_work)
+    assert json.loads(done("doctor", with_work, "--format", "json"))["covers"] == ["host", "gpu"]
+    done("import", made, "-q")
+    assert covers in done("runs", "show", "1")
+
+
+def test_runs_are_listed_with_their_ops_and_cpu_time(made: Path, folder: Path) -> None:
+    done("import", made, "-q")
+    done("import", made_reports.small(folder / "work.sqlite"), "-q")
+    host, work = done("runs", "list").splitlines()
+    ops = public.load(made).by("op")
+    assert f" {len(ops)} ops " in host
+    assert " on the CPU  quality" in host
+    assert "(host alone)" in host
+    assert " activities " in work
+    assert "(host alone)" not in work
+    assert host.index("quality") == work.index("quality")
+
+
+@pytest.mark.slow
+def test_a_real_training_shows_its_modules_and_ops_by_cpu_time(real: Path, folder: Path) -> None:
+    ops = done("report", real, "--by", "op", "--top", "5").splitlines()
+    assert ops[0].split() == ["op", "calls", "CPU", "self", "CPU", "total"]
+    modules = done("report", real, "--by", "module").splitlines()
+    assert modules[0].split() == ["module", "calls", "CPU", "self", "CPU", "total"]
+    table = public.load(real).by("module")
+    assert list(table["cpu_total_ns"]) == sorted(table["cpu_total_ns"], reverse=True)
+    assert table["cpu_self_ns"].sum() == public.load(real).by("op")["cpu_self_ns"].sum()
+    ranges = done("report", real, "--by", "range", "--top", "3").splitlines()
+    assert "GPU" not in ranges[0]
+    weights = [int(line.rpartition(" ")[2]) for line in done("flame", real).splitlines()]
+    assert sum(weights) == table["cpu_self_ns"].sum()
+    assert "CPU total" in done("summary", real)
+    done("html", real, "-o", "page.html")
+    assert "no work on a GPU" in done("report", real, "--by", "op-kernel")
+
+
+TRAINING = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    model(torch.randn(4, 8)).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_a_training_on_the_cpu_that_nsys_recorded(nsys: str, folder: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    (folder / "train.py").write_text(TRAINING, encoding="utf-8")
+    words = [sys.executable, "-m", "bridge", "run", "--auto", "-o", "r", "train.py"]
+    subprocess.run(words, check=True, capture_output=True, timeout=120)
+    if public.load("r.nsys-rep").totals["activities"]:
+        pytest.skip("the training ran on a GPU")
+    modules = done("report", "--by", "module", "--format", "csv")
+    assert "Sequential.0," in modules
+    assert "Sequential.0" in done("flame")
+    assert " on the CPU " in done("runs", "list")
+    done("scrub", "r.nsys-rep", "shared.sqlite")
+    said = bridge("report", "shared.sqlite").stderr.replace("shared.sqlite", "r.nsys-rep")
+    assert [line for line in said.splitlines() if "GPU" in line] == [
+        line for line in bridge("report", "r.nsys-rep").stderr.splitlines() if "GPU" in line
+    ]

@@ -147,7 +147,9 @@ def named_ranges(attributed: AttributedCapture, name: str) -> Ints:
     has_name = _rows_with_name(frames.codes(column), column.cat.categories, matches)
     rows = np.flatnonzero(has_name | _rows_with_name(attributed.op, attributed.ops, matches))
     if not len(rows):
-        raise ValueError(unknown_name("range", name, attributed.ops, "bridge report --by op"))
+        raise ValueError(
+            unknown_name("range", name, attributed.ops, "bridge report REPORT --by op")
+        )
     return rows
 
 

@@ -316,7 +316,9 @@ def nothing_found(attributed: AttributedCapture, request: str) -> str:
         return f"{len(cut)} names may be cut to {request!r}: {listed}{more}; write more of one"
     similar = _similar_names(attributed, request)
     suggestion = (
-        f"near it: {', '.join(similar)}" if similar else "bridge report --by kernel lists them"
+        f"near it: {', '.join(similar)}"
+        if similar
+        else "bridge report REPORT --by kernel lists them"
     )
     return f"no kernel, memcpy or memset has {request!r} in its name; {suggestion}"
 

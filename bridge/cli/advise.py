@@ -10,6 +10,7 @@ import click
 from bridge.analyze.tables.views import ADVICE_DETAILS
 from bridge.cli import completion, ncu_option, options, outputs, selection_options
 from bridge.cli.help import Command
+from bridge.cli.hints import with_report
 from bridge.cli.options import ReportInput
 from bridge.cli.outputs import Output
 from bridge.cli.selection_options import TimeRange
@@ -111,7 +112,8 @@ def _text(advised: AdviceReport, form: str, rows: int, *, to_terminal: bool) -> 
     if form == "json":
         return advice.as_json(advised, rows)
     if form == "md":
-        return advice.as_markdown(advised, rows)
+        return with_report(advice.as_markdown(advised, rows))
     if form == "sarif":
         return ci_reports.as_sarif(advised, rows)
-    return advice.for_terminal(advised, options.look(to_terminal=to_terminal), rows)
+    text = advice.for_terminal(advised, options.look(to_terminal=to_terminal), rows)
+    return with_report(text)

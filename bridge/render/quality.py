@@ -24,7 +24,7 @@ def line(quality: Quality) -> str:
     if not quality.reasons:
         return ""
     more = len(quality.reasons) - 1
-    rest = f"; {more} more: bridge doctor REPORT" if more else ""
+    rest = f"; {more} more reason{'s' if more > 1 else ''}" if more else ""
     return f"{_score(quality)}: {sentence(quality.reasons[0])}{rest}"
 
 

@@ -43,7 +43,7 @@ def next_command(use: Use, ranges: int) -> str:
     """Return the command that helps most with this report."""
     if not ranges:
         return "bridge run --auto train.py (records ops: this report has no NVTX ranges)"
-    return "bridge report --by kernel" if use.is_busy else "bridge advise"
+    return "bridge report REPORT --by kernel" if use.is_busy else "bridge advise REPORT"
 
 
 def use_lines(use: Use) -> list[str]:
@@ -106,12 +106,12 @@ def _op_lines(summary: Summary) -> Iterator[str]:
             / summary.gpu_ns
         )
         if share >= MIN_UNATTRIBUTED:
-            yield f"{units.percent(share)} of the GPU time is in no op. → bridge report --by kernel"
+            yield f"{units.percent(share)} of the GPU time is in no op. → bridge report REPORT --by kernel"
 
 
 def _advice_lines(summary: Summary) -> Iterator[str]:
     if summary.advice:
-        yield f"{summary.advice.title}: {summary.advice.remedy}. → bridge advise"
+        yield f"{summary.advice.title}: {summary.advice.remedy}. → bridge advise REPORT"
     elif summary.use.gpus:
         found = "No bottleneck found. " if summary.is_judged else ""
         yield f"{found}→ {next_command(summary.use, summary.ranges)}"

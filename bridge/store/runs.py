@@ -60,7 +60,9 @@ class Run:
 def list_runs(path: Path) -> list[Run]:
     """Return all runs, the newest last."""
     with open_store(path) as database:
-        rows = [*database.table("runs").rows_where(order_by="id")]  # a query half read keeps its lock
+        rows = [
+            *database.table("runs").rows_where(order_by="id")
+        ]  # a query half read keeps its lock
         return [_run(row, path) for row in rows]
 
 

@@ -68,7 +68,8 @@ def test_the_whole_chain(path):
         "          range #3 ncclAllReduce, 135 ns at 55 ns (not an op: domain NCCL is a library's)\n"
         "op: gemm, by launch: the innermost op open on the thread of its API call when the call began\n"
         "  module: step/gemm\n"
-        "the longest of 2 with that name, next #4; any one: bridge why REPORT '#ROW'\n"
+        "this is the longest of 2 activities with that name; next: #4"
+        f" (bridge why {path} '#4')\n"
     )
 
 
@@ -235,8 +236,11 @@ def test_the_longest_is_explained_and_the_others_counted(path, made, tmp_path):
     assert explained(made.written(tmp_path / "x.sqlite"), "o").activity.name == "longest"
     said = done("why", path, "kernel")
     assert said.startswith("kernel #0 gemm_kernel, ")
-    assert "\nthe longest of 8 with such a name (4 names), next #4, #1, #5; any one: " in said
-    assert said.endswith("  without an op of these: 4, the longest #2, #6, #3\n")
+    assert (
+        "\nthis is the longest of 8 activities with such a name (4 different names);"
+        " next: #4, #1, #5 (bridge why "
+    ) in said
+    assert said.endswith("  4 of them have no op; the longest of these: #2, #6, #3\n")
     assert "the longest of" not in done("why", path, "#4")
 
 
@@ -244,7 +248,7 @@ def test_the_longest_is_explained_and_the_others_counted(path, made, tmp_path):
 def test_what_is_not_there_is_refused_with_what_comes_near(path, tmp_path):
     assert_refused(asked_for("gem_kernel", path), "small.sqlite", "'gem_kernel'", "'gemm_kernel'")
     assert_refused(asked_for("last", path), "'lost_kernel'")  # like a word of the name
-    assert_refused(asked_for("x\ny", path), "bridge report --by kernel")
+    assert_refused(asked_for("x\ny", path), "bridge report", "--by kernel lists them")
     assert_refused(asked_for("#14", path), "no activity #14", "from #0 to #13")
     assert_refused(asked_for(f"#{'9' * 30}", path), "9999")
     device = "kernels copies fills graphs"
@@ -471,8 +475,9 @@ def test_the_store_tells_what_the_file_tells(tmp_path, monkeypatch):
     for asked in ("gemm_kernel", "late_kernel", "lost_kernel", "backwards", "#3"):
         for form in ("text", "json"):
             told = done("why", path, asked, "--format", form)
-            assert done("why", asked, "--format", form) == told
-            assert done("why", asked, "--run", "1", "--format", form) == told
+            by_run = done("why", asked, "--run", "1", "--format", form)
+            assert by_run.replace("(bridge why --run 1 ", f"(bridge why {path} ") == told
+            assert done("why", asked, "--format", form) == by_run.replace("why --run 1", "why")
 
 
 @pytest.mark.slow

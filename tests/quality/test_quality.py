@@ -348,8 +348,8 @@ def test_import_says_it_in_a_line(folder):
     assert "quality" not in done("import", good_one)
     other_lines = done("import", other).splitlines()
     assert other_lines[-1] == (
-        "capture quality 82 of 100: 50.0 % of GPU time was launched outside any op; 1 more: bridge doctor REPORT"
-        " (bridge doctor --run 2)"
+        "capture quality 82 of 100: 50.0 % of GPU time was launched outside any op; 1 more reason"
+        " → bridge doctor --run 2"
     )
     assert "quality" not in done("import", other, "--quiet")
 

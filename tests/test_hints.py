@@ -174,6 +174,18 @@ def test_the_demo_names_its_report(folder):
         assert sources(words) == ["demo.sqlite"]
 
 
+@pytest.mark.parametrize(
+    ("run", "words"), [("1", "--run 1"), ("9", "--run 9"), ("first", "--run first")]
+)
+def test_a_run_that_is_named_as_a_file_is_shown_how(stored, run, words):
+    expected = f"{run}: no such file; for that run of the store, write {words}"
+    assert_refused(bridge("summary", run), expected)
+    assert_refused(bridge("why", run, "gemm"), expected)
+    (stored / "bridge.db").rename(stored / "other.db")
+    assert_refused(bridge("report", run, "--db", "other.db"), expected)
+    assert_refused(bridge("summary", "second"), "second: no such file; is the name right?")
+
+
 # -- lines
 
 

@@ -73,6 +73,18 @@ def select_run(db: Path, run: int) -> None:
     click.get_current_context().meta[SELECTION] = selection
 
 
+def run_called(text: str, context: click.Context) -> str:
+    """Return how to name the run that a user named as a file, '' for a text that names no run."""
+    selection = context.meta.get(SELECTION)
+    if selection is None or Path(text).name != text:
+        return ""
+    from bridge.store.names import run_names
+
+    db = Path(selection["--db"][-1]) if selection.get("--db") else default_store()
+    is_run = text.isdecimal() or text in run_names(db)
+    return f"for that run of the store, write --run {shlex.quote(text)}" if is_run else ""
+
+
 def with_report(text: str, context: click.Context | None = None, *, whole: bool = False) -> str:
     """Return a text in whose commands the report of the running command stands for ``REPORT``.
 

@@ -287,6 +287,7 @@ def test_a_command_names_options_that_it_has(path, folder, monkeypatch):
         (["import", path], "wider window or\nbridge report --by op-kernel --format csv"),
         (["diff", path, path], "wider window or --format csv"),
         (["advise", path], "wider window or --format json"),
+        (["report", path, "--columns", "all"], "wider window or --format csv"),
     ):
         assert f"more columns: {how}\n" in done(*words)
 

@@ -126,11 +126,9 @@ def _hint_before(attributed: AttributedCapture, moment: EventStart) -> Hint:
     is_here = (thread == moment.thread) & (moment.column("report") == moment.report)
     rows = np.flatnonzero(is_here & (attributed.op != NONE) & (end <= instant))
     if not len(rows):
-        return Hint("none_before", "no op had ended on that thread before the call")
+        return Hint("none_before", "no op ran on that thread before the call")
     last = int(rows[np.argmax(end[rows])])
-    text = (
-        f"the last op on that thread before the call, {_op_text(attributed, last)}, had ended for"
-    )
+    text = f"time from the end of the last op on that thread, {_op_text(attributed, last)}, to the call:"
     return Hint("op_before", text, last, instant - int(end[last]))
 
 
@@ -172,7 +170,7 @@ def _hints_of_first_call(
     starts = frames.ints(launches, "start")[calls]
     first = int(calls[np.argmin(starts)])
     if (delay := int(starts.min()) - start) > 0:
-        text = f"the first API call of its process, {launches['name'].iloc[first]} (#{first}), came later by"
+        text = f"the first API call of its process, {launches['name'].iloc[first]} (#{first}), began later by"
         yield Hint("begin_later", text, first, delay)
     elif id_ < (lowest_id := int(frames.ints(launches, "correlation")[calls].min())):
         text = (

@@ -128,8 +128,8 @@ SUFFIXES = {"xml": "junit"}
     "--fail-over",
     multiple=True,
     metavar="LIMIT",
-    help="Exit with 3 if the activity time grew by more: 5%, 2ms; op:5%: that of any op above 1 % of all."
-    " May be repeated.",
+    help="Exit with 3 if the activity time grew by more than this: 5%, 2ms; op:5% checks each op with over 1 % of"
+    " the time. May be repeated.",
 )
 @click.option(
     "--budget",
@@ -141,7 +141,7 @@ SUFFIXES = {"xml": "junit"}
     metavar="SHARE",
     default="1%",
     show_default=True,
-    help="A change up to this is none.",
+    help="Changes up to this size count as no change.",
 )
 @options.kernel_names
 @selection_options.window

@@ -117,7 +117,12 @@ def _command(command: click.Command, given: Selection) -> str:
         options["--run"] = _newest(options["--db"])  # without a report, it checks the machine
     words = [*files[:MOST_FILES], *(word for words in options.values() for word in words)]
     left_out = " …" if len(files) > MOST_FILES else ""
-    return shlex.join(["bridge", str(command.name), *words]) + left_out
+    return _printable(shlex.join(["bridge", str(command.name), *words]) + left_out)
+
+
+def _printable(text: str) -> str:
+    """Return a text in which ``?`` stands for what cannot be printed: file names may hold any bytes."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _newest(db: Sequence[str]) -> Sequence[str]:

@@ -334,9 +334,9 @@ class ReportInput:
         from bridge.report import join
 
         if self.reports and self.run is not None:
-            raise click.UsageError("--run reads the store: name no report beside it")
+            raise click.UsageError("give either report files or --run, which reads the store")
         if self.sidecar and not self.reports:
-            raise click.UsageError("--sidecar goes with a report: name the report beside it")
+            raise click.UsageError("--sidecar goes with report files: name them")
         attribution = self.attribution_options
         if self.reports:
             check_ranks(attribution.rank_from, list(map(str, self.reports)))

@@ -93,14 +93,14 @@ def window(command: F) -> F:
             "first",
             metavar="TIME",
             callback=time,
-            help="Only what happens from this time on.",
+            help="Only what begins at this time or later, as 1.5s.",
         ),
         click.option(
             "--to",
             "last",
             metavar="TIME",
             callback=time,
-            help="Only what happens before this time.",
+            help="Only what begins before this time.",
         ),
         click.option(
             "--step",

@@ -77,7 +77,8 @@ def summary_text(report: Summarized, look: Look) -> str:
     text = table.for_terminal(report.layout(by), rows.head(ROWS), look)
     below = []
     if len(rows) > ROWS:
-        below.append(f"… and {len(rows) - ROWS} more rows: {more}")
+        left = len(rows) - ROWS
+        below.append(f"… and {left} more row{'s' if left > 1 else ''}: {more}")
     if by == "op-kernel" and (moved := int(report.by("memcpy")["total_ns"].sum())):
         hint = with_report("bridge report REPORT --by memcpy")
         below.append(f"memcpys and memsets take {units.time(moved)}: {hint}")

@@ -178,7 +178,7 @@ def work_text(comparison: Comparison) -> str:
     warm_up = (
         f" ({samples[0]} and {samples[1]} without warm-up)" if samples != comparison.work else ""
     )
-    return f"{steps}{warm_up}: times and changes are per step, calls in all"
+    return f"{steps}{warm_up}: times and changes are per step, calls are totals"
 
 
 def text_columns(

@@ -11,7 +11,7 @@ from bridge.render.table import Look
 
 FORMAT = "bridge.quality/1"
 INDENT = "   "
-OVERHEAD = "The profiler's own work, all of it and what counts:"
+OVERHEAD = "Overhead of the profiler; only what falls into the work of the program (inside) lowers the score:"
 
 
 def sentence(deduction: Deduction) -> str:

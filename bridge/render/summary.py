@@ -42,7 +42,7 @@ def headline(use: Use, ranges: int) -> list[str]:
 def next_command(use: Use, ranges: int) -> str:
     """Return the command that helps most with this report."""
     if not ranges:
-        return "bridge run --auto train.py (records ops: this report has no NVTX ranges)"
+        return "bridge run --auto train.py (to record ops; this report has no NVTX ranges)"
     return "bridge report REPORT --by kernel" if use.is_busy else "bridge advise REPORT"
 
 
@@ -71,9 +71,10 @@ def _cause_text(use: Use) -> str:
     cause = use.main_cause
     if cause is None or cause.cause == UNKNOWN:
         return ""
-    place = f", above all in {clean(cause.op)}" if cause.op and cause.cause in WITH_PLACE else ""
+    place = f" (mainly in {clean(cause.op)})" if cause.op and cause.cause in WITH_PLACE else ""
     part = units.percent(cause.idle_ns / use.idle_ns)
-    return f"Largest cause of idleness: {cause.cause}{place}, {units.time(cause.idle_ns)} ({part})."
+    time = units.time(cause.idle_ns)
+    return f"Largest cause of idleness: {cause.cause}{place}, {time}, {part} of the idle time."
 
 
 def _iteration_lines(iterations: Sequence[Iteration]) -> Iterator[str]:
@@ -111,7 +112,7 @@ def _op_lines(summary: Summary) -> Iterator[str]:
 
 def _advice_lines(summary: Summary) -> Iterator[str]:
     if summary.advice:
-        yield f"{summary.advice.title}: {summary.advice.remedy}. → bridge advise REPORT"
+        yield f"{summary.advice.title}. Remedy: {summary.advice.remedy}. → bridge advise REPORT"
     elif summary.use.gpus:
         found = "No bottleneck found. " if summary.is_judged else ""
         yield f"{found}→ {next_command(summary.use, summary.ranges)}"

@@ -242,7 +242,8 @@ def accounting_line(totals: Mapping[str, Any], ops: int) -> str:
     if not totals["activities"]:
         return "no work on a GPU in the report"
     time = totals["gpu_ns"]
-    head = f"{units.count(totals['activities'])} activities, {units.time(time)}"
+    noun = "activity" if totals["activities"] == 1 else "activities"
+    head = f"{units.count(totals['activities'])} {noun}, {units.time(time)}"
     inside = f"{_percent(totals['attributed_ns'], time)} in {units.count(ops)} ops"
     rest = totals["unattributed"]
     if not rest:

@@ -7,7 +7,7 @@ import textwrap
 
 GAP = "\N{NO-BREAK SPACE}"
 UNIT_GAP = re.compile(r"(?<=\d) (?=[^\W\d]|%)")  # between a number and its unit
-WORD = r"(?:'[^']*'|[^\s'();,]+(?:,[^\s'();,]+)*)"  # of a command, as a shell reads it
+WORD = r"""(?:'[^']*'|"[^"]*"|,(?!\s)|[^\s'"();,])+"""  # of a command, as a shell reads it
 COMMAND = re.compile(rf"(?:→ )?\bbridge [a-z]+(?: {WORD})*")
 
 

@@ -275,7 +275,7 @@ def test_a_wrong_command_line_is_a_usage_error(path, tmp_path, monkeypatch):
     assert_misused(asked_for(path), "name what to explain after the report")
     assert_misused(asked_for("", path), "name what to explain")
     assert_misused(bridge("why"), "Missing argument")
-    assert_misused(asked_for("#0", path, "--run", "1"), "--run reads the store")
+    assert_misused(asked_for("#0", path, "--run", "1"), "--run, which reads the store")
 
 
 @pytest.mark.slow
@@ -301,7 +301,7 @@ def test_what_was_annotated_around_a_call_without_an_op(path):
     )
     assert (
         "no op (no_range): no op was open on the thread of its API call when the call began\n"
-        "  the last op on that thread before the call, step (#0), had ended for 50 ns\n"
+        "  time from the end of the last op on that thread, step (#0), to the call: 50 ns\n"
         'to change that: annotate the code that makes this call: @nvtx_op, or with nvtx_op("…")'
         " around it\n"
     ) in said
@@ -322,7 +322,7 @@ def test_other_threads_may_have_had_ops_open(made, tmp_path):
         "thread 3 had inner 3 (#4) open",
         "thread 4 had inner 4 (#6) open",
         "2 more threads had ops open",
-        "the last op on that thread before the call, step (#0), had ended for",
+        "time from the end of the last op on that thread, step (#0), to the call:",
     ]
     assert found.hints[-1].ns == 100
     assert "emit_nvtx" in found.remedy
@@ -390,7 +390,7 @@ def test_the_capture_began_after_the_launch(tmp_path):
     assert kinds(explained(path, "queued")) == ["lower_id"]
     assert "cudaProfilerStart" in explained(path, "queued").remedy
     assert kinds(explained(path, "of nobody")) == ["no_calls"]
-    assert "came later by 400 ns\n" in done("why", path, "before")
+    assert "began later by 400 ns\n" in done("why", path, "before")
 
 
 @pytest.mark.slow

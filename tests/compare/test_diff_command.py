@@ -134,7 +134,7 @@ def test_what_cannot_be_told_of_the_real_pair_is_unclear(pair):
 
 @pytest.mark.slow
 def test_different_amounts_of_work_are_said_above_the_table(pair):
-    first = "32 steps before, 28 after: times and changes are per step, calls in all\n\n"
+    first = "32 steps before, 28 after: times and changes are per step, calls are totals\n\n"
     text = done("diff", *pair)
     assert text.startswith(f"{first}op ")
     assert re.search(r"^nccl:\S+ .*786\.860 µs +1\.163 ms +\+47\.8 % +-38 … \+133 % +unclear$", text, re.MULTILINE)  # fmt: skip
@@ -194,7 +194,7 @@ def test_the_table_says_where_the_change_went(grown):
     )
     assert "activity time 306 ns → 386 ns: +80 ns (+26.1 %); ops" in text
     assert text.endswith(
-        "no interval: it needs 4 steps on each side; there are 2 before, 2 after;"
+        "no interval: one needs at least 4 steps per report; there are 2 before, 2 after;"
         " without one a change is unclear\n"
     )
 
@@ -207,7 +207,7 @@ def test_csv_markdown_and_json_hold_the_same_rows(reports):
     assert [int(row["diff_ns"]) for row in table] == [row["diff_ns"] for row in rows]
     text = done("diff", *reports, "--format", "md", "--fail-over", "90%", "--unit", "ns")
     assert text.startswith("### 2.sqlite → 3.sqlite\n\n- :white_check_mark: total activity time")
-    assert "\n2 steps before, 3 after: times and changes are per step, calls in all\n" in text
+    assert "\n2 steps before, 3 after: times and changes are per step, calls are totals\n" in text
     assert "| gemm | 2 → 3 | 80 ns | 80 ns | 0 ns | +0.0 % |" in text
 
 

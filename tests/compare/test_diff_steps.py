@@ -107,7 +107,8 @@ def test_too_few_steps_judge_nothing(tmp_path):
     found = bridge.diff(one, longer(one, 8)).comparison
     gemm = row(found, "gemm")
     assert (
-        found.untested == "no interval: it needs 4 steps on each side; there are 2 before, 2 after"
+        found.untested
+        == "no interval: one needs at least 4 steps per report; there are 2 before, 2 after"
     )
     assert (gemm["p"], gemm["q"], gemm["step_ratio"], gemm["state"]) == (-1, -1, 1.1, "unclear")
     assert (gemm["step_ratio_low"], gemm["step_ratio_high"]) == (-1, -1)
@@ -151,7 +152,7 @@ def test_the_figures_beside_a_state_are_those_that_it_judges(twelve):
     found = bridge.diff(twelve, longer(twelve, 8))
     view = DiffView(["a"], ["b"], found.comparison, found.comparison.timed(found.rows), ())
     text = as_markdown(view, "ns")
-    assert "12 steps before, 12 after: times and changes are per step, calls in all" in text
+    assert "12 steps before, 12 after: times and changes are per step, calls are totals" in text
     cells = {line.split(" | ")[0][2:]: line.split(" | ") for line in text.splitlines()}
     for side, report, column in (("before", twelve, 2), ("after", longer(twelve, 8), 3)):
         truth = samples(bridge.load(report), list(range(12)))

@@ -359,7 +359,7 @@ def test_the_forms(folder):
     path = slowed(0.105).written(folder / "slow|ed.sqlite")
     text = done("doctor", path)
     assert text.startswith(
-        "ok    slow|ed.sqlite: readable, recorded by 2099.1.2.3-456v0\n\n"
+        "ok    slow|ed.sqlite: readable, recorded by Nsight Systems 2099.1.2.3-456v0\n\n"
         "capture quality 87 of 100 (14 checks apply)\n\n−13 profiler-overhead\n"
     )
     assert "10.5 % of the time is the profiler's own: " in text

@@ -246,7 +246,7 @@ RULES = (
         "host-bound",
         "CPU-bound: the GPU waits while the host runs other code",
         f"gaps over {MAX_LAUNCH_NS / 1e3:.0f} us, in which the host is in an op, in none or in an API call that does not wait, are more than {HOST_SHARE:.0%} of the span",
-        "gaps: {gaps}; the host runs other code for {idle_ns} of them, {idle_share} of the GPU's time",
+        "in {gaps} gaps the host runs other code, for {idle_ns} in total, {idle_share} of the GPU's time",
         "profile this host code; move it to other processes, or run it while the GPU has enough work queued",
         NOT_ESTIMATED,
         NSIGHT_BRIDGE,

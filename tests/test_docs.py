@@ -4,6 +4,7 @@ In README.md and docs/*.md, an HTML comment before a fenced block says what the 
 
     <!-- run -->       its `bridge …` lines are run, all of one page in one empty folder, and must succeed
     <!-- output -->    what the block before it printed, exactly
+    <!-- cpu-run -->   its lines are run beside the program in `<!-- cpu-program -->`, saved as train.py
 
 A page's first `<!-- run -->` block must make what the later ones use (`bridge demo` does).
 """
@@ -138,6 +139,7 @@ def test_a_snippet_of_the_readme_runs_in_a_bare_interpreter(number, tmp_path):
         command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
+    assert done.stdout or "optimizer.step" in snippet, "a reader would see nothing"
     assert "Traceback" not in done.stderr
 
 
@@ -191,6 +193,17 @@ def test_only_what_a_shell_must_do_is_left_to_one():
 def test_a_failing_command_is_found(tmp_path):
     with pytest.raises(AssertionError, match="no-such-command"):
         follow("<!-- run -->\n```sh\nbridge no-such-command\n```\n", tmp_path)
+
+
+@pytest.mark.slow
+def test_a_reader_without_a_gpu_sees_ops_of_a_program(nsys, tmp_path):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    marked = dict(blocks(README.read_text(encoding="utf-8")))
+    (tmp_path / "train.py").write_text(marked["cpu-program"], encoding="utf-8")
+    recorded, ops, steps = (run(line, tmp_path) for line in bridge_lines(marked["cpu-run"]))
+    for shown in (recorded, ops):
+        assert "aten::addmm" in shown
+    assert "5 steps, each ended by the optimizer" in steps
 
 
 def test_a_wrong_output_is_found(tmp_path):

@@ -13,14 +13,15 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from bridge.analyze.tables.request import column_candidates
+from bridge.analyze.tables.request import column_meant
 from bridge.knowledge.abbreviations import abbreviation
 from bridge.knowledge.expressions import Expression
 from bridge.knowledge.suggestions import unknown_name
 
-CONDITION = re.compile(r"\s*(\w[\w-]*)\s*(!=|>=|<=|=|>|<|~)\s*(.+?)\s*")
+COLUMN = r"\w(?:[\w /-]*\w)?"  # a name, or a heading of several words
+CONDITION = re.compile(rf"\s*({COLUMN})\s*(!=|>=|<=|=|>|<|~)\s*(.+?)\s*")
 QUOTED = r"'[^']*'|\"[^\"]*\""
-NEXT = r",\s*\w[\w-]*\s*(?:[!<>]=|[<>=~])"
+NEXT = rf",\s*{COLUMN}\s*(?:[!<>]=|[<>=~])"
 CONDITIONS = re.compile(rf"(?:^|(?<=,))((?:{QUOTED}|(?!{NEXT}).)+)", re.DOTALL)
 UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 NUMBER = re.compile(rf"(-?\d+(?:\.\d+)?)\s*({'|'.join(UNITS)}|%)?")
@@ -50,9 +51,8 @@ def filter_rows(table: pd.DataFrame, conditions: str | Sequence[Condition]) -> p
     Names compare with ``=`` and ``!=``, as recorded or as tables show them, and may hold ``*`` and
     ``?`` (quote names with commas), or with ``~`` and a regular expression that matches anywhere.
     Numbers take a unit of time or ``%``, or two limits with ``..`` between, both included. A column
-    in ns may be given without its ``_ns``; ``gpu`` and ``cpu`` are the time of a row's own work.
-    Raises ValueError for a condition
-    that is not valid.
+    goes by its name, with or without ``_ns``, or by its heading; ``gpu`` and ``cpu`` are the time of
+    a row's own work. Raises ValueError for a condition that is not valid.
     """
     for name, comparison, value in (
         parse_conditions(conditions) if isinstance(conditions, str) else conditions
@@ -79,14 +79,13 @@ def parse_conditions(conditions: str) -> list[Condition]:
 
 
 def column_of(table: pd.DataFrame, name: str, listed_by: str = FILTER_LIST) -> str:
-    """Return the column with a name, with or without ``_ns``.
+    """Return the column with a name or a heading.
 
     Raises ValueError if there is none: the message suggests columns that are like it, and says that
     ``listed_by`` lists all.
     """
-    for column in column_candidates(name):
-        if column in table.columns:
-            return column
+    if (column := column_meant(name, list(table.columns))) is not None:
+        return column
     texts = [column for column in table.columns if not is_numeric_dtype(table[column])]
     meant = dict.fromkeys(OF_NAMES, texts[0]) if texts else {}
     raise ValueError(unknown_name("column", name, table.columns, listed_by, meant))

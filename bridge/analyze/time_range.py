@@ -150,7 +150,9 @@ def named_ranges(attributed: AttributedCapture, name: str) -> Ints:
     has_short_op = _rows_with_name(attributed.op, abbreviated(attributed.ops), matches)
     rows = np.flatnonzero(has_name | has_op | has_short_op)
     if not len(rows):
-        raise ValueError(unknown_name("range", name, attributed.ops, "bridge report --by op"))
+        raise ValueError(
+            unknown_name("range", name, attributed.ops, "bridge report REPORT --by op")
+        )
     return rows
 
 

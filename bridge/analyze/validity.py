@@ -44,7 +44,7 @@ def findings(attributed: AttributedCapture) -> Iterator[Finding]:
     for frame in TIMED:
         early = np.flatnonzero(_early(attributed, frame))
         yield Finding(early, frame, "begin before the session does", "kept, at times below 0")
-    for frame, handled in (("ranges", "never open, so they own nothing"), ("launches", "kept")):
+    for frame, handled in (("ranges", "ignored, so they own nothing"), ("launches", "kept")):
         invalid_rows = np.flatnonzero(_backwards(attributed, frame))
         yield Finding(invalid_rows, frame, "end before they start", handled)
     invalid = np.flatnonzero(_backwards(attributed, "activities"))

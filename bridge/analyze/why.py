@@ -127,11 +127,9 @@ def _hint_before(attributed: AttributedCapture, moment: EventStart) -> Hint:
     is_here = (thread == moment.thread) & (moment.column("report") == moment.report)
     rows = np.flatnonzero(is_here & (attributed.op != NONE) & (end <= instant))
     if not len(rows):
-        return Hint("none_before", "no op had ended on that thread before the call")
+        return Hint("none_before", "no op ran on that thread before the call")
     last = int(rows[np.argmax(end[rows])])
-    text = (
-        f"the last op on that thread before the call, {_op_text(attributed, last)}, had ended for"
-    )
+    text = f"time from the end of the last op on that thread, {_op_text(attributed, last)}, to the call:"
     return Hint("op_before", text, last, instant - int(end[last]))
 
 
@@ -173,7 +171,7 @@ def _hints_of_first_call(
     starts = frames.ints(launches, "start")[calls]
     first = int(calls[np.argmin(starts)])
     if (delay := int(starts.min()) - start) > 0:
-        text = f"the first API call of its process, {launches['name'].iloc[first]} (#{first}), came later by"
+        text = f"the first API call of its process, {launches['name'].iloc[first]} (#{first}), began later by"
         yield Hint("begin_later", text, first, delay)
     elif id_ < (lowest_id := int(frames.ints(launches, "correlation")[calls].min())):
         text = (
@@ -318,7 +316,9 @@ def nothing_found(attributed: AttributedCapture, request: str) -> str:
         return f"{len(cut)} names may be cut to {request!r}: {listed}{more}; write more of one"
     similar = _similar_names(attributed, request)
     suggestion = (
-        f"near it: {', '.join(similar)}" if similar else "bridge report --by kernel lists them"
+        f"near it: {', '.join(similar)}"
+        if similar
+        else "bridge report REPORT --by kernel lists them"
     )
     return f"no kernel, memcpy or memset has {request!r} in its name; {suggestion}"
 

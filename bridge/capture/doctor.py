@@ -219,13 +219,13 @@ def _verdict(machine: Machine, test: SelfTest | None) -> Finding:
     if test.passed:
         version = machine.nsys.version
         return Finding(
-            FINE, f"{CALLS} annotated calls were recorded by nsys {version}, through {test.backend}"
+            FINE, f"nsys {version} recorded all {CALLS} annotated calls, through {test.backend}"
         )
     if test.problem:
         return Finding(LOST, f"the self-test failed: {test.problem}")
     through = test.backend or "nothing: the program did not run"
     return Finding(
-        LOST, f"{test.recorded} of {CALLS} annotated calls were recorded, through {through}"
+        LOST, f"nsys recorded {test.recorded} of {CALLS} annotated calls, through {through}"
     )
 
 
@@ -242,14 +242,14 @@ def nvtx_unheard(_: Machine, test: SelfTest | None) -> Finding | None:
         return None
     if not test.backend.startswith(SILENT):
         what = (
-            "this nsys does not record the nvtx package: ranges through it are lost,"
-            " those of @nvtx_op are not"
+            "this nsys does not record ranges of the nvtx package;"
+            " it records those of @nvtx_op, which use another library"
         )
-        return Finding(NOTE, what, "pip install 'nvtx<0.2.12', or a newer nsys")
+        return Finding(NOTE, what, "pip install 'nvtx<0.2.12', or install a newer nsys")
     return Finding(
         LOST,
         "this nsys does not record the nvtx package, and no other library was found",
-        "pip install nvidia-nvtx, or 'nvtx<0.2.12', or a newer nsys",
+        "pip install nvidia-nvtx, or pip install 'nvtx<0.2.12', or install a newer nsys",
     )
 
 
@@ -262,7 +262,7 @@ def no_importer(machine: Machine, test: SelfTest | None) -> Finding | None:
     remedy = (
         f"ln -s {importer} {path}"
         if importer and not path.exists()
-        else "install Nsight Systems whole"
+        else "install all of Nsight Systems"
     )
     return Finding(
         LOST, f"nsys finds no importer in {path}: it leaves a .qdstrm and no report", remedy
@@ -276,7 +276,7 @@ def no_sampling(machine: Machine, _: SelfTest | None) -> Finding | None:
     return Finding(
         NOTE,
         f"kernel.perf_event_paranoid is {machine.paranoid}: nsys cannot sample the CPU",
-        f"nsys profile --sample=none, or sysctl kernel.perf_event_paranoid={SAMPLING}",
+        f"use nsys profile --sample=none, or set sysctl kernel.perf_event_paranoid={SAMPLING}",
     )
 
 
@@ -286,8 +286,8 @@ def no_driver(machine: Machine, _: SelfTest | None) -> Finding | None:
         return None
     return Finding(
         NOTE,
-        "no NVIDIA driver: no kernels, and 'nsys profile -c cudaProfilerApi' would capture nothing",
-        "nsys profile -c nvtx -p capture@nsight-bridge",
+        "no NVIDIA driver: reports have no kernels, and nsys profile -c cudaProfilerApi captures nothing",
+        "to capture a part of a program: nsys profile -c nvtx -p capture@nsight-bridge",
     )
 
 
@@ -305,10 +305,10 @@ def forked(machine: Machine, _: SelfTest | None) -> Finding | None:
         return None
     return Finding(
         NOTE,
-        "Python forks its workers here: nsys does not trace a forked child, and loses the last ranges"
-        " of one that ends without its exit handlers, as those of multiprocessing do",
-        "the start method 'spawn', and close() and join() before the program ends;"
-        " nsys profile --trace-fork-before-exec=true for the rest",
+        "multiprocessing forks its workers: nsys does not trace a forked process by default, and"
+        " loses its last ranges, because workers of multiprocessing end without exit handlers",
+        "use the start method 'spawn', and call close() and join() before the program ends;"
+        " for other forked processes: nsys profile --trace-fork-before-exec=true",
     )
 
 

@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 from bridge.cli import completion  # noqa: F401 - it registers the script of fish
 from bridge.cli.catalog import CATALOG, COMMANDS
 from bridge.cli.help import WIDEST
+from bridge.cli.hints import run_called, with_report
 from bridge.cli.unknown_names import Group, no_such_report, suggest_option
 from bridge.package import VERSION
 
@@ -67,7 +68,7 @@ class Commands(Group):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            _improve(error)
+            _improve(error, ctx)
             raise
         except (click.exceptions.Exit, click.Abort):
             raise
@@ -77,7 +78,9 @@ class Commands(Group):
         except OSError as error:
             raise _failure_of(error) from error
         except _failures() as error:  # imported only now: they import pandas
-            failure = click.ClickException(_harmless(_text(error)))
+            failure = click.ClickException(
+                _harmless(with_report(_text(error, ctx), ctx, whole=True))
+            )
             vars(failure).update(exit_code=getattr(error, "status", 1))
             raise failure from error
 
@@ -99,19 +102,22 @@ def _failure_of(error: OSError) -> Exception:
     return click.ClickException(_harmless(f"{error.filename or 'standard output'}: {reason}"))
 
 
-def _improve(error: click.ClickException) -> None:
+def _improve(error: click.ClickException, context: click.Context) -> None:
     """Make the message of an error harmless, and suggest options that were meant."""
     if isinstance(error, click.NoSuchOption):
         suggest_option(error)
     if not isinstance(error, NoArgsIsHelp):
-        vars(error).update(message=_harmless(error.message))
+        vars(error).update(message=_harmless(with_report(error.message, context, whole=True)))
 
 
-def _text(error: Exception) -> str:
+def _text(error: Exception, context: click.Context) -> str:
     """Return the message of a failure; that of a file that does not exist names the reports like it."""
     from importers.errors import NoSuchReport
 
-    return no_such_report(error.path) if isinstance(error, NoSuchReport) else str(error)
+    if not isinstance(error, NoSuchReport):
+        return str(error)
+    run = run_called(str(error.path), context)
+    return f"{error.path}: no such file; {run}" if run else no_such_report(error.path)
 
 
 def _harmless(message: str) -> str:

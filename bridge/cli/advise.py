@@ -10,6 +10,7 @@ import click
 from bridge.analyze.tables.views import ADVICE_DETAILS
 from bridge.cli import completion, ncu_option, options, outputs, selection_options
 from bridge.cli.help import Command
+from bridge.cli.hints import with_report
 from bridge.cli.options import ReportInput
 from bridge.cli.outputs import Output
 from bridge.cli.selection_options import TimeRange
@@ -48,7 +49,7 @@ def _share(_context: click.Context, _option: click.Parameter, text: str) -> floa
     shell_complete=completion.rules,
     help="Only this rule. May be repeated.",
 )
-@click.option("--list", "listed", is_flag=True, help="List the rules and end.")
+@click.option("--list", "listed", is_flag=True, help="List the rules and exit.")
 @click.option(
     "--over",
     "least",
@@ -56,14 +57,14 @@ def _share(_context: click.Context, _option: click.Parameter, text: str) -> floa
     show_default=True,
     metavar="SHARE",
     callback=_share,
-    help="Only what would save so much of the run at most.",
+    help="Only advice that could save at least this share of the run.",
 )
 @click.option(
     "--rows",
     type=click.IntRange(min=0),
     default=3,
     show_default=True,
-    help="Rows of evidence for each.",
+    help="Rows of evidence for each piece of advice.",
 )
 @selection_options.window
 @ncu_option.ncu
@@ -78,10 +79,11 @@ def advise(
     output: Output,
     time_range: TimeRange,
 ) -> None:
-    """Report what slows REPORTS (or a run of the store) down, with the rows that show it.
+    """Find what slows down REPORTS (or a run of the store), and show the rows that prove it.
 
-    Each saving is an estimate of run time, and its ceiling the most that is possible; several
-    savings may be of the same time. What cannot be judged names the capture that would tell.
+    "could save about" estimates the run time that a remedy saves, "at most" is its upper limit.
+    Savings of several pieces of advice may overlap. A rule that cannot be checked says what to
+    record for it.
     """
     if listed:
         click.echo(_list(), nl=False)
@@ -111,7 +113,8 @@ def _text(advised: AdviceReport, form: str, rows: int, *, to_terminal: bool) -> 
     if form == "json":
         return advice.as_json(advised, rows)
     if form == "md":
-        return advice.as_markdown(advised, rows)
+        return with_report(advice.as_markdown(advised, rows))
     if form == "sarif":
         return ci_reports.as_sarif(advised, rows)
-    return advice.for_terminal(advised, options.look(to_terminal=to_terminal), rows)
+    text = advice.for_terminal(advised, options.look(to_terminal=to_terminal), rows)
+    return with_report(text)

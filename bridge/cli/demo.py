@@ -36,7 +36,7 @@ Next, the same on a program of yours ('. .venv/bin/activate' first, if bridge is
 def demo(folder: Path) -> None:
     """Make a small report, import it, print its breakdown, write its trace."""
     from bridge import store
-    from bridge.cli import options
+    from bridge.cli import hints, options
     from bridge.cli.demo_report import make
     from bridge.cli.summary import summary_text
     from bridge.output import OutputError, whole
@@ -53,6 +53,7 @@ def demo(folder: Path) -> None:
     known = store.identity([path])
     if not store.find_run(db, known):
         store.save(report, db, known)
+    hints.select_file(path)
     look = options.look()
     click.echo(summary_text(report, look), nl=False, color=look.color)
     report.export_chrome_trace(trace, force=True)

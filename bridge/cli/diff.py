@@ -67,17 +67,20 @@ class Side:
         return request.time_range.of(source.load(request.details))
 
     def before(self, report: Report, db: Path) -> Side:
-        """Return the newest run of the store that is not this report, and print which it is."""
+        """Return the newest run before this one, or of another report than this file, and print which it is."""
         from bridge import store
 
         recordings = [path for facts in report.capture.facts for path in facts.recordings]
         own = store.identity((*self.reports, *recordings)) if self.reports else ""
         run = store.get_run(db, self.run).id if not self.reports else None
         others = [
-            r for r in store.list_runs(db) if store.without_ncu(r.identity) != own and r.id != run
+            r
+            for r in store.list_runs(db)
+            if store.without_ncu(r.identity) != own and (run is None or r.id < run)
         ]
         if not others:
-            raise store.StoreError(f"{db}: no run of another report to compare with; name BEFORE")
+            which = "run of another report" if run is None else f"run older than run {run}"
+            raise store.StoreError(f"{db}: no {which} to compare with; name BEFORE")
         newest = others[-1]
         name = f" ({newest.name})" if newest.name else ""
         click.echo(f"before: run {newest.id}{name} of {db}, {', '.join(newest.source)}", err=True)
@@ -125,8 +128,8 @@ SUFFIXES = {"xml": "junit"}
     "--fail-over",
     multiple=True,
     metavar="LIMIT",
-    help="Exit with 3 if the activity time or the iteration time grew by more than 5% or 2ms. total:5%,"
-    " iteration:5%, idle:5%: one time alone; op:5%: that of any op above 1 % of all. May be repeated.",
+    help="Exit with 3 if the activity time or the iteration time grew by more than this: 5%, 2ms. total:5%,"
+    " iteration:5%, idle:5% check one time; op:5% checks each op with over 1 % of the time. May be repeated.",
 )
 @click.option(
     "--budget",
@@ -138,7 +141,7 @@ SUFFIXES = {"xml": "junit"}
     metavar="SHARE",
     default="1%",
     show_default=True,
-    help="A change up to this is none.",
+    help="Changes up to this size count as no change.",
 )
 @options.kernel_names
 @selection_options.window
@@ -163,9 +166,9 @@ def diff(
 ) -> None:
     """Compare report AFTER with BEFORE, row by row, and fail where it got worse than allowed.
 
-    Each is a report file (several with commas), or a run of the store by number or name. With AFTER
-    alone, BEFORE is the newest other run of the store; with AFTER and a --budget alone, nothing is
-    compared.
+    Each is a report file (several with commas), or a run of the store by number or name. Without
+    BEFORE, a run is compared with the newest run before it, and a file with the newest run of
+    another report. With AFTER and --budget alone, nothing is compared.
     """
     if by == LIST:
         click.echo(_dimensions())

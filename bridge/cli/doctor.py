@@ -86,6 +86,7 @@ def _readable(report: Report) -> str:
     lines = []
     for name, facts in zip(report.capture.source, report.capture.facts, strict=True):
         made = facts.product or facts.schema or "an unknown version"
+        made = f"Nsight Systems {made}" if made[:1].isdigit() else made
         lines.append(_line(Finding(FINE, f"{name}: readable, recorded by {made}", "")))
     return "".join(f"{line}\n" for line in lines)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from bridge.cli import hints
 from bridge.cli.catalog import OTHERS, is_rare, sections
 
 ALL = "bridge.help_all"  # key in the meta data of a context: whether every option is shown
@@ -47,6 +48,12 @@ class Command(click.Command):
         """Return the parameters, with ``--help-all``."""
         *own, last = super().get_params(ctx)
         return [*own, self.help_all, last]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments, and keep those that select a report for the hints of messages."""
+        raw, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        hints.remember(ctx, self, raw)
+        return super().parse_args(ctx, args)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """Write what the command does, the examples, and the rest of the text."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from bridge.cli import completion, ncu_option, options, worker_options
+from bridge.cli import completion, hints, ncu_option, options, worker_options
 from bridge.cli.help import Command
 from bridge.cli.options import ReportInput, doing
 from bridge.cli.worker_options import Plan, WorkerOptions
@@ -169,7 +169,7 @@ def _no_table(why: str) -> click.BadParameter:
 # -- The command
 
 
-TRACE = "bridge trace -o trace.json.gz"
+TRACE = "bridge trace REPORT -o trace.json.gz"
 
 
 @dataclass(frozen=True)
@@ -260,14 +260,12 @@ def import_(
     imported = _in_workers(request, workers, keep) if workers.given else _whole(request, keep)
     if name is not None:
         _call(db, imported.run, name)
+    hints.select_run(db, imported.run)
     if not quiet:
-        _show(imported.report)
-        if imported.worth:
-            click.echo(f"{imported.worth} (bridge doctor --run {imported.run})")
+        _show(imported.report, imported.worth)
     table = "op" if imported.report.ranges else "kernel"
-    click.echo(
-        f"run {imported.run} of {db}; next: bridge report --by {table} | {imported.next}", err=True
-    )
+    following = hints.with_report(f"bridge report REPORT --by {table}, or {imported.next}")
+    click.echo(f"run {imported.run} of {db}; next: {following}", err=True)
 
 
 def _in_workers(
@@ -280,7 +278,7 @@ def _in_workers(
         workers, request.reports, request.db, request.rules, keep, request.rank_from,
         sidecar=request.sidecar, whole=request.whole,
     )  # fmt: skip
-    return ImportResult(number, report, "bridge report --by report,op")
+    return ImportResult(number, report, "bridge report REPORT --by report,op")
 
 
 def _whole(request: ImportRequest, keep: tuple[str, ...]) -> ImportResult:
@@ -324,7 +322,7 @@ def _read(
     with doing(f"storing in {request.db}"):
         number = run.id if run else store.save(report, request.db, identity, grouped, worth)
     timed = all(facts.timeline for facts in report.capture.facts)
-    return ImportResult(number, report, TRACE if timed else "bridge report --by rule", worth)
+    return ImportResult(number, report, TRACE if timed else "bridge report REPORT --by rule", worth)
 
 
 def _call(db: Path, run: int, name: str) -> None:
@@ -336,9 +334,9 @@ def _call(db: Path, run: int, name: str) -> None:
         click.echo(f"{name} was run {had.id}; it is run {run} from now on", err=True)
 
 
-def _show(report: Report | StoredReport | CombinedReport) -> None:
-    """Print the summary."""
-    from bridge.cli.summary import summary_text
+def _show(report: Report | StoredReport | CombinedReport, worth: str) -> None:
+    """Print the summary, and the line on the quality of the capture."""
+    from bridge.cli.summary import quality_line, summary_text
 
     look = options.look()
-    click.echo(summary_text(report, look), nl=False, color=look.color)
+    click.echo(summary_text(report, look) + quality_line(worth), nl=False, color=look.color)

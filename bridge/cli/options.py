@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bridge.cli import completion
+from bridge.cli.hints import DEFAULT_STORE, with_report
 
 if TYPE_CHECKING:
     from bridge.join.options import AttributionOptions, Rule
@@ -123,7 +123,7 @@ def store_option(command: F) -> F:
         "--db",
         type=FILE,
         envvar="BRIDGE_DB",
-        default=Path("bridge.db"),
+        default=Path(DEFAULT_STORE),
         show_default=True,
         show_envvar=True,
         help="The store of imported runs.",
@@ -334,9 +334,9 @@ class ReportInput:
         from bridge.report import join
 
         if self.reports and self.run is not None:
-            raise click.UsageError("--run reads the store: name no report beside it")
+            raise click.UsageError("give either report files or --run, which reads the store")
         if self.sidecar and not self.reports:
-            raise click.UsageError("--sidecar goes with a report: name the report beside it")
+            raise click.UsageError("--sidecar goes with report files: name them")
         attribution = self.attribution_options
         if self.reports:
             check_ranks(attribution.rank_from, list(map(str, self.reports)))
@@ -428,18 +428,17 @@ def is_on_terminal(*, to_terminal: bool) -> bool:
     return to_terminal and sys.stdout.isatty()
 
 
-UNIT_GAP = re.compile(r"(?<=\d) (?=[^\W\d]|%)")  # between a number and its unit
-
-
 def wrapped(lines: Iterable[str], *, to_terminal: bool = True) -> str:
-    """Return lines of text, each with a line break; standard output gets them broken at its width."""
-    import textwrap
+    """Return lines of text, each with a line break; standard output gets them broken at its width.
 
+    Commands in them name the report.
+    """
+    from bridge.render.wrapping import wrap
+
+    lines = map(with_report, lines)
     if to_terminal:
         width = terminal_width()
-        whole = (UNIT_GAP.sub("\N{NO-BREAK SPACE}", line) for line in lines)
-        parts = (part for line in whole for part in textwrap.wrap(line, width) or [""])
-        lines = [part.replace("\N{NO-BREAK SPACE}", " ") for part in parts]
+        lines = [part for line in lines for part in wrap(line, width) or [""]]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -453,13 +452,13 @@ def look(*, to_terminal: bool = True) -> Look:
     is_terminal = is_on_terminal(to_terminal=to_terminal)
     forced = to_terminal and os.environ.get("FORCE_COLOR", "") not in ("", "0")
     color = (is_terminal or forced) and not os.environ.get("NO_COLOR")
-    command = "" if "--kernel-names" in _choices() else "bridge report "
+    command = "" if "--kernel-names" in _choices() else "bridge report REPORT --by kernel "
     return Look(
         terminal_width() if to_terminal else FILE_WIDTH,
         is_terminal or forced,
         color,
         remedies=_remedies(to_terminal=to_terminal),
-        whole_names=f"{command}--kernel-names demangled",
+        whole_names=with_report(f"{command}--kernel-names demangled"),
     )
 
 
@@ -471,10 +470,17 @@ def _remedies(*, to_terminal: bool) -> tuple[str, ...]:
     form = next((form for form in ("csv", "json") if form in known.get("--format", ())), "")
     remedies = [
         *([WIDER] if to_terminal else []),
-        *(["--columns"] if "--columns" in known else []),
+        *(["--columns"] if "--columns" in known and not _is_given("--columns") else []),
         *([f"--format {form}"] if form else []),
     ]
-    return tuple(remedies) if form else (*remedies, "bridge report")
+    return tuple(remedies) or (WIDER,)
+
+
+def _is_given(name: str) -> bool:
+    """Return whether the user gave an option of the running command a value."""
+    context = click.get_current_context()
+    parameters = (p for p in context.command.params if name in p.opts)
+    return any(context.params.get(str(parameter.name)) for parameter in parameters)
 
 
 def _choices() -> Mapping[str, Sequence[str]]:

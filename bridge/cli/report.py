@@ -52,7 +52,7 @@ TABLE_OPTIONS = (
         default="",
         metavar="NAMES",
         shell_complete=completion.columns,
-        help="Only these columns or sets of columns, with commas; list shows all.",
+        help="Only these columns, by name or heading, or sets of columns, with commas; list shows all.",
     ),
     click.option(
         "--inclusive", is_flag=True, help="op-kernel: count a kernel for every op on its stack."

@@ -55,7 +55,13 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
         "bridge run --tool ncu --op attention train.py",
     ),
 )
-@click.option("--tool", type=click.Choice(TOOLS), default="nsys", show_default=True, help="Which.")
+@click.option(
+    "--tool",
+    type=click.Choice(TOOLS),
+    default="nsys",
+    show_default=True,
+    help="The profiler: Nsight Systems or Nsight Compute.",
+)
 @click.option(
     "--preset",
     type=click.Choice(PRESETS),

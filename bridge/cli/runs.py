@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import completion, options
+from bridge.cli import completion, hints, options
 from bridge.cli.unknown_names import Group
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def show(db: Path, run: str) -> None:
     from bridge.cli.summary import summary_text
     from bridge.render.quality import score_text
 
-    number = options.run_key(run)
+    number = store.get_run(db, options.run_key(run)).id
+    hints.select_run(db, number)
     if (aggregates := store.load_aggregates(db, number)) is not None:
         for part in aggregates.parts:
             click.echo(f"{part.source}: {_made(part.facts)}")

@@ -93,14 +93,14 @@ def window(command: F) -> F:
             "first",
             metavar="TIME",
             callback=time,
-            help="Only what happens from this time on.",
+            help="Only what begins at this time or later, as 1.5s.",
         ),
         click.option(
             "--to",
             "last",
             metavar="TIME",
             callback=time,
-            help="Only what happens before this time.",
+            help="Only what begins before this time.",
         ),
         click.option(
             "--step",
@@ -172,13 +172,13 @@ class RowOptions:
         Raises ValueError with a message for the user for a condition that is neither a step nor a
         range of steps.
         """
-        steps = [c for c in self.conditions if c.column == "step"]
+        steps = [c for c in self.conditions if c.column.lower() == "step"]
         if not steps:
             return self, None
         step = steps[0]
         if len(steps) > 1 or step.comparison != "=" or not STEPS.fullmatch(step.value):
             raise ValueError("steps are chosen as step=3 or step=3..5")
-        rest = tuple(c for c in self.conditions if c.column != "step")
+        rest = tuple(c for c in self.conditions if c not in steps)
         return replace(self, conditions=rest), first_and_last(step.value)
 
     def sorted_and_cut(self, table: DataFrame) -> DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import click
 from bridge.analyze.tables.views import ADVICE_DETAILS, QUALITY_DETAILS
 from bridge.cli import options, outputs, selection_options
 from bridge.cli.help import Command
+from bridge.cli.hints import with_report
 from bridge.cli.options import ReportInput, usage_errors
 from bridge.cli.outputs import Output
 from bridge.cli.selection_options import TimeRange
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "json")
 ROWS = 10
-NAMED = 3  # reports that a hint names
 
 
 @click.command(
@@ -46,6 +45,8 @@ def summary(source: ReportInput, time_range: TimeRange, output: Output) -> None:
 
     REPORTS are report files; without any, the newest run of the store is read.
     """
+    from bridge.render import quality
+
     output.check(source.reports)
     report = source.load(ADVICE_DETAILS | QUALITY_DETAILS)
     with usage_errors():
@@ -54,7 +55,7 @@ def summary(source: ReportInput, time_range: TimeRange, output: Output) -> None:
         text = _json(report)
     else:
         text = summary_text(report, options.look(to_terminal=output.to_terminal))
-        text += _quality_line(report, source)
+        text += quality_line(quality.line(report.quality))
     output.write(text, "summary")
 
 
@@ -67,13 +68,20 @@ def summary_text(report: Summarized, look: Look) -> str:
     lines = summary.lines(report.summary)
     head = options.wrapped([*lines, ""]) if lines else ""
     remedies = [remedy for remedy in look.remedies if remedy == table.WIDER]
-    look = replace(look, remedies=(*remedies, f"bridge report --by {by}"))
+    more = with_report(f"bridge report REPORT --by {by}")
+    look = replace(
+        look,
+        remedies=(*remedies, f"{more} --format csv"),
+        whole_names=f"{more} --kernel-names demangled",
+    )
     text = table.for_terminal(report.layout(by), rows.head(ROWS), look)
     below = []
     if len(rows) > ROWS:
-        below.append(f"… and {len(rows) - ROWS} more rows: bridge report --by {by}")
+        left = len(rows) - ROWS
+        below.append(f"… and {left} more row{'s' if left > 1 else ''}: {more}")
     if by == "op-kernel" and (moved := int(report.by("memcpy")["total_ns"].sum())):
-        below.append(f"memcpys and memsets take {units.time(moved)}: bridge report --by memcpy")
+        hint = with_report("bridge report REPORT --by memcpy")
+        below.append(f"memcpys and memsets take {units.time(moved)}: {hint}")
     if cycles := summaries.cycles_line(cycles_of(report)):
         below.append(cycles.rstrip())
     if graphs := table.graphs_line(by, report.graphs, report.totals["gpu_ns"]):
@@ -99,19 +107,6 @@ def _json(report: Report) -> str:
     return summary.as_json(report.source, report.totals, report.summary, rows.head(ROWS))
 
 
-def _quality_line(report: Report, source: ReportInput) -> str:
-    """Return the line on the quality of the capture, with the command that says more."""
-    from bridge.render import quality
-
-    line = quality.line(report.quality)
-    return f"{line} (bridge doctor {_named(source)})\n" if line else ""
-
-
-def _named(source: ReportInput) -> str:
-    """Return the words that name a report on a command line: its files, or its run."""
-    if source.reports:
-        few = shlex.join(str(path) for path in source.reports[:NAMED])
-        return few if len(source.reports) <= NAMED else f"{few} …"
-    from bridge import store
-
-    return f"--run {store.get_run(source.db, source.run).id}"
+def quality_line(line: str) -> str:
+    """Return the line on the quality of a capture with the command that explains it, '' without a line."""
+    return with_report(f"{line} → bridge doctor REPORT\n") if line else ""

@@ -8,6 +8,7 @@ import click
 
 from bridge.cli import options
 from bridge.cli.help import Command
+from bridge.cli.hints import with_report
 from bridge.cli.options import ReportInput
 
 if TYPE_CHECKING:
@@ -51,10 +52,10 @@ def why(
     explanation = _explained(source.load(False), what)
     from bridge.render import why as render
 
-    click.echo(
-        render.as_json(explanation) if form == "json" else render.for_terminal(explanation),
-        nl=False,
-    )
+    if form == "json":
+        click.echo(render.as_json(explanation), nl=False)
+    else:
+        click.echo(with_report(render.for_terminal(explanation)), nl=False)
 
 
 def _explained(report: Report, what: str) -> Why:

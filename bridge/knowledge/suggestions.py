@@ -8,6 +8,7 @@ MOST_LISTED = 72  # characters of a list of names in a message
 MOST_SUGGESTED = 3
 LIKENESS = 0.6  # as difflib measures it; 1 is the same
 MARGIN = 0.1  # names less like the given one than the nearest by this are not suggested
+IGNORED = str.maketrans("", "", " ,-_")
 LONGEST = 40  # characters of a name in a message
 
 
@@ -50,28 +51,29 @@ def near_names(
 ) -> list[str]:
     """Return the known names that are like a name, the nearest first.
 
-    Case, hyphens and underscores do not count, nor the ``_ns`` of columns.
+    What `plain` takes away does not count.
     """
     from difflib import get_close_matches
 
     meant = (synonyms or {}).get(name)
     if meant in known:
         return [str(meant)]
-    plain: dict[str, str] = {}
+    by_plain: dict[str, str] = {}
     for other in known:
-        plain.setdefault(_plain(other), other.removesuffix("_ns"))
-    if _plain(name) in plain:
-        return [plain[_plain(name)]]
-    near = get_close_matches(_plain(name), plain, MOST_SUGGESTED, LIKENESS)
+        by_plain.setdefault(plain(other), other.removesuffix("_ns"))
+    if plain(name) in by_plain:
+        return [by_plain[plain(name)]]
+    near = get_close_matches(plain(name), by_plain, MOST_SUGGESTED, LIKENESS)
     least = _likeness(name, near[0]) - MARGIN if near else 0.0
-    return [plain[other] for other in near if _likeness(name, other) >= least]
+    return [by_plain[other] for other in near if _likeness(name, other) >= least]
 
 
 def _likeness(name: str, other: str) -> float:
     from difflib import SequenceMatcher
 
-    return SequenceMatcher(a=_plain(name), b=other).ratio()
+    return SequenceMatcher(a=plain(name), b=other).ratio()
 
 
-def _plain(name: str) -> str:
-    return name.lower().removesuffix("_ns").replace("-", "").replace("_", "").replace(" ", "")
+def plain(name: str) -> str:
+    """Return what counts of a name: not its case, blanks, commas, hyphens and underscores, nor ``_ns``."""
+    return name.lower().removesuffix("_ns").translate(IGNORED)

@@ -39,12 +39,11 @@ def worth(advice: Advice) -> str:
     finding = advice.finding
     if finding.ceiling_ns < 0:
         return ""
-    limit = (
-        f"at most {units.time(finding.ceiling_ns)}, {units.percent(advice.share)} of {advice.whole}"
-    )
-    return (
-        limit if finding.saving_ns < 0 else f"saves about {units.time(finding.saving_ns)}, {limit}"
-    )
+    share = f"{units.percent(advice.share)} of {advice.whole}"
+    limit = f"at most {units.time(finding.ceiling_ns)} ({share})"
+    if finding.saving_ns < 0:
+        return f"could save {limit}"
+    return f"could save about {units.time(finding.saving_ns)}, {limit}"
 
 
 def for_terminal(advised: AdviceReport, look: Look, rows: int) -> str:
@@ -90,7 +89,7 @@ def for_page(advised: AdviceReport) -> dict[str, list[Any]]:
         for advice in advised.advice
     ]
     left = [
-        f"needs {missing}: {', '.join(rules)}; to record: {record}"
+        f"not checked (needs {missing}): {', '.join(rules)}; to record this: {record}"
         for (missing, record), rules in _by_need(advised.not_judged).items()
     ]
     return {"pieces": pieces, "left": left}
@@ -181,10 +180,10 @@ def rest(advised: AdviceReport) -> Iterator[str]:
         advice.rule.name for advice in advised.small if advice.rule.name not in listed
     )
     if small:
-        yield f"below the threshold (--over): {', '.join(small)}"
+        yield f"found, but below the threshold of --over: {', '.join(small)}"
     for (missing, record), rules in _by_need(advised.not_judged).items():
-        yield f"skipped, needs {missing}: {', '.join(rules)}"
-        yield f"{INDENT}to record: {record}"
+        yield f"not checked (needs {missing}): {', '.join(rules)}"
+        yield f"{INDENT}to record this: {record}"
 
 
 def _by_need(not_judged_rules: tuple[NotJudged, ...]) -> dict[tuple[str, str], list[str]]:
@@ -195,4 +194,4 @@ def _by_need(not_judged_rules: tuple[NotJudged, ...]) -> dict[tuple[str, str], l
 
 
 def _more(count: int) -> str:
-    return f"{INDENT}… and {count} more rows\n" if count > 0 else ""
+    return f"{INDENT}… and {count} more row{'s' if count > 1 else ''}\n" if count > 0 else ""

@@ -128,7 +128,9 @@ def _location(advice: Advice, source: tuple[str, ...]) -> dict[str, Any]:
 def _notification(not_judged: NotJudged) -> dict[str, Any]:
     return {
         "level": "note",
-        "message": {"text": f"skipped: needs {not_judged.missing}; to record: {not_judged.record}"},
+        "message": {
+            "text": f"not checked (needs {not_judged.missing}); to record this: {not_judged.record}"
+        },
         "associatedRule": {"id": not_judged.rule.name},
     }
 

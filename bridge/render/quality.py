@@ -12,7 +12,7 @@ from bridge.render.table import Look
 FORMAT = "bridge.quality/1"
 INDENT = "   "
 HOST_ALONE = "of the host alone: no work on a GPU was recorded"
-OVERHEAD = "The profiler's own work, all of it and what counts:"
+OVERHEAD = "Overhead of the profiler; only what falls into the work of the program (inside) lowers the score:"
 
 
 def sentence(deduction: Deduction) -> str:
@@ -25,7 +25,7 @@ def line(quality: Quality) -> str:
     if not quality.reasons:
         return ""
     more = len(quality.reasons) - 1
-    rest = f"; {more} more: bridge doctor REPORT" if more else ""
+    rest = f"; {more} more reason{'s' if more > 1 else ''}" if more else ""
     return f"{_score(quality)}: {sentence(quality.reasons[0])}{rest}"
 
 

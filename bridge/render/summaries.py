@@ -61,20 +61,20 @@ def cycles_line(cycles: ActiveCycles | None) -> str:
     return (
         f"{cycles.active} of {units.count(cycles.steps)} steps are active in the session's schedule."
         f" The others lack the ranges of {_count(cycles.ops, 'op')}{example}:"
-        " their time is in the ops around them. → --range capture\n"
+        " their time counts for the ops around them. To see the active steps alone: --range capture\n"
     )
 
 
 MIN_BETWEEN = 0.05  # share of a step from which on the time between two steps is reported
 NOTES = {"optimizer": ", each ended by the optimizer", "repetition": ", found by repetition"}
 ROLES = {
-    "kernel": "kernels",
-    "memcpy": "memcpys",
-    "memset": "memsets",
-    "runtime": "API calls",
+    "kernel": "kernel time",
+    "memcpy": "memcpy time",
+    "memset": "memset time",
+    "runtime": "time in API calls",
     "dataloader": "waiting for data",
-    "cpu": "the CPU",
-    "other": "nothing that is recorded",
+    "cpu": "CPU time",
+    "other": "time without recorded work",
 }
 
 
@@ -88,24 +88,23 @@ def _steps_line(pace: Pace, *, several: bool) -> str:
     pid, _, *file = pace.home
     process = f" of process {pid}{''.join(f' in {name}' for name in file)}" if several else ""
     note = NOTES.get(pace.found_by, "")
-    outliers = (
-        f", {units.count(pace.outliers)} of them out of the ordinary" if pace.outliers else ""
-    )
-    warm_up = f" ({units.count(pace.warm_up)} to warm up)" if pace.warm_up else ""
-    cause = f": {units.time(pace.excess_ns)} more of {ROLES.get(pace.slower_by, pace.slower_by)}"
+    outliers = f", {_count(pace.outliers, 'outlier')}" if pace.outliers else ""
+    warm_up = f" ({units.count(pace.warm_up)} of warm-up)" if pace.warm_up else ""
+    role = ROLES.get(pace.slower_by, pace.slower_by)
+    cause = f", with {units.time(pace.excess_ns)} more {role} than usual"
     excess = cause if pace.excess_ns > 0 else ""
     if pace.steps == 1:
         return f"1 step{process}{note}: {units.time(pace.slowest_ns)}"
     return (
         f"{units.count(pace.steps)} steps{process}{note}{warm_up}: median {units.time(pace.median_ns)},"
         f" mean {units.time(pace.mean_ns)}, p95 {units.time(pace.p95_ns)},"
-        f" varying by {units.percent(pace.variation)}{outliers};"
-        f" slowest is step {pace.slowest}, {units.time(pace.slowest_ns)}{excess}{_between(pace)}"
+        f" variation {units.percent(pace.variation)}{outliers};"
+        f" step {pace.slowest} is the slowest, {units.time(pace.slowest_ns)}{excess}{_between(pace)}"
     )
 
 
 def iteration_text(pace: Pace | Iteration) -> str:
-    """Return ``153.4 ms: 8.3 ms in the step, 145.1 ms between steps, of which 144.9 ms data loading``.
+    """Return ``153.4 ms (8.3 ms in the step, 145.1 ms between steps, of which 144.9 ms data loading)``.
 
     Without much time between steps it is the time of an iteration alone.
     """
@@ -113,15 +112,15 @@ def iteration_text(pace: Pace | Iteration) -> str:
         return units.time(pace.iteration_ns)
     loading = f", of which {units.time(pace.loading_ns)} data loading" if pace.loading_ns else ""
     return (
-        f"{units.time(pace.iteration_ns)}: {units.time(pace.median_ns)} in the step,"
-        f" {units.time(pace.between_ns)} between steps{loading}"
+        f"{units.time(pace.iteration_ns)} ({units.time(pace.median_ns)} in the step,"
+        f" {units.time(pace.between_ns)} between steps{loading})"
     )
 
 
 def _between(pace: Pace) -> str:
     if pace.between_ns <= MIN_BETWEEN * pace.median_ns:
         return ""
-    return f"\niteration, from start to start: {iteration_text(pace)}"
+    return f"\niteration, from the start of a step to the start of the next: {iteration_text(pace)}"
 
 
 # -- Primitives of oneDNN

@@ -43,8 +43,8 @@ def headline(use: Use, ranges: int) -> list[str]:
 def next_command(use: Use, ranges: int) -> str:
     """Return the command that helps most with this report."""
     if not ranges:
-        return "bridge run --auto train.py (records ops: this report has no NVTX ranges)"
-    return "bridge report --by kernel" if use.is_busy else "bridge advise"
+        return "bridge run --auto train.py (to record ops; this report has no NVTX ranges)"
+    return "bridge report REPORT --by kernel" if use.is_busy else "bridge advise REPORT"
 
 
 def use_lines(use: Use) -> list[str]:
@@ -72,9 +72,10 @@ def _cause_text(use: Use) -> str:
     cause = use.main_cause
     if cause is None or cause.cause == UNKNOWN:
         return ""
-    place = f", above all in {clean(cause.op)}" if cause.op and cause.cause in WITH_PLACE else ""
+    place = f" (mainly in {clean(cause.op)})" if cause.op and cause.cause in WITH_PLACE else ""
     part = units.percent(cause.idle_ns / use.idle_ns)
-    return f"Largest cause of idleness: {cause.cause}{place}, {units.time(cause.idle_ns)} ({part})."
+    time = units.time(cause.idle_ns)
+    return f"Largest cause of idleness: {cause.cause}{place}, {time}, {part} of the idle time."
 
 
 def _iteration_lines(iterations: Sequence[Iteration]) -> Iterator[str]:
@@ -107,12 +108,12 @@ def _op_lines(summary: Summary) -> Iterator[str]:
             / summary.gpu_ns
         )
         if share >= MIN_UNATTRIBUTED:
-            yield f"{units.percent(share)} of the GPU time is in no op. → bridge report --by kernel"
+            yield f"{units.percent(share)} of the GPU time is in no op. → bridge report REPORT --by kernel"
 
 
 def _advice_lines(summary: Summary) -> Iterator[str]:
     if summary.advice:
-        yield f"{summary.advice.title}: {summary.advice.remedy}. → bridge advise"
+        yield f"{summary.advice.title}. Remedy: {summary.advice.remedy}. → bridge advise REPORT"
     elif summary.use.gpus:
         found = "No bottleneck found. " if summary.is_judged else ""
         yield f"{found}→ {next_command(summary.use, summary.ranges)}"

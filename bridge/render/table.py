@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from bridge.knowledge.kernels.readable import checksum_of
 from bridge.render import units
 from bridge.render.names import fitted
 from bridge.render.table_columns import displayed, writer
+from bridge.render.wrapping import wrap
 
 # -- Tables in the terminal and in Markdown
 
@@ -80,7 +80,7 @@ def for_terminal(by: str, table: pd.DataFrame, look: Look, *, every: bool = Fals
     lines = [_paint(head, HEAD_STYLE, look), rule, *map(_line, rows)]
     names = [name for column in columns if column.is_name for name in cells[column]]
     notes = [_columns_note(hidden, look), _checksum_note(names, look)]
-    lines += [line for note in notes for line in textwrap.wrap(note, look.width)]
+    lines += [line for note in notes for line in wrap(note, look.width)]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
@@ -242,7 +242,8 @@ def accounting_line(totals: Mapping[str, Any], ops: int) -> str:
     if not totals["activities"]:
         return "no work on a GPU in the report"
     time = totals["gpu_ns"]
-    head = f"{units.count(totals['activities'])} activities, {units.time(time)}"
+    noun = "activity" if totals["activities"] == 1 else "activities"
+    head = f"{units.count(totals['activities'])} {noun}, {units.time(time)}"
     inside = f"{_percent(totals['attributed_ns'], time)} in {units.count(ops)} ops"
     rest = totals["unattributed"]
     if not rest:

@@ -120,14 +120,14 @@ def _hint(hint: Hint) -> str:
 def _others(others: Others) -> Iterator[str]:
     if not others.count:
         return
-    names = "with that name" if others.names == 1 else f"with such a name ({others.names} names)"
+    names = "that name" if others.names == 1 else f"such a name ({others.names} different names)"
     yield (
-        f"the longest of {units.count(others.count + 1)} {names}, next {_rows(others.longest)};"
-        " any one: bridge why REPORT '#ROW'"
+        f"this is the longest of {units.count(others.count + 1)} activities with {names};"
+        f" next: {_rows(others.longest)} (bridge why REPORT '#{others.longest[0]}')"
     )
     if others.without_op:
         count = units.count(others.without_op_count)
-        yield f"  without an op of these: {count}, the longest {_rows(others.without_op)}"
+        yield f"  {count} of them have no op; the longest of these: {_rows(others.without_op)}"
 
 
 def _rows(rows: Sequence[int]) -> str:

@@ -206,7 +206,9 @@ def to_capture(name: str, schema: str, kernels: Sequence[Kernel], text: str = ""
 
 
 def _warnings(name: str, kernels: Sequence[Kernel], file_warning: str) -> tuple[str, ...]:
-    lines = ["of Nsight Compute: each kernel ran alone; no timeline and no times of the CPU"]
+    lines = [
+        "a report of Nsight Compute, in which each kernel ran alone: it has no timeline and no CPU times"
+    ]
     timeless = sum(kernel.duration == MISSING for kernel in kernels)
     if timeless:
         lines.append(

@@ -468,7 +468,7 @@ NO_GPU = "no GPU on the recorded machine, so CPU times of ops are shown"
 def _warnings(name: str, rows: Sequence[int], opaque: int, *, no_gpu: bool) -> tuple[str, ...]:
     """Return the warnings; ``rows`` counts ranges, launches and activities."""
     advice = (
-        "no NVTX ranges: nothing to attribute kernels to; was it recorded with --trace=nvtx?",
+        "no NVTX ranges, so no work belongs to an op; was it recorded with --trace=nvtx?",
         "no CUDA API calls: kernels cannot be attributed to ops",
         "no kernels, memcpys or memsets; was it recorded with --trace=cuda?",
     )

@@ -376,7 +376,7 @@ def test_nothing_is_said_of_a_lawful_report():
         ),
         (
             {"ranges": [opened(30, 25, "d"), opened(31, 3, "e"), opened(7, 7, "f")]},
-            "one: 2 ranges end before they start: never open, so they own nothing (first: #3 d, 30 to 25 ns)",
+            "one: 2 ranges end before they start: ignored, so they own nothing (first: #3 d, 30 to 25 ns)",
         ),
         (
             {"calls": [called(2, 7, end=6)]},

@@ -68,7 +68,8 @@ def test_the_whole_chain(path):
         "          range #3 ncclAllReduce, 135 ns at 55 ns (not an op: domain NCCL is a library's)\n"
         "op: gemm, by launch: the innermost op open on the thread of its API call when the call began\n"
         "  module: step/gemm\n"
-        "the longest of 2 with that name, next #4; any one: bridge why REPORT '#ROW'\n"
+        "this is the longest of 2 activities with that name; next: #4"
+        f" (bridge why {path} '#4')\n"
     )
 
 
@@ -235,8 +236,11 @@ def test_the_longest_is_explained_and_the_others_counted(path, made, tmp_path):
     assert explained(made.written(tmp_path / "x.sqlite"), "o").activity.name == "longest"
     said = done("why", path, "kernel")
     assert said.startswith("kernel #0 gemm_kernel, ")
-    assert "\nthe longest of 8 with such a name (4 names), next #4, #1, #5; any one: " in said
-    assert said.endswith("  without an op of these: 4, the longest #2, #6, #3\n")
+    assert (
+        "\nthis is the longest of 8 activities with such a name (4 different names);"
+        " next: #4, #1, #5 (bridge why "
+    ) in said
+    assert said.endswith("  4 of them have no op; the longest of these: #2, #6, #3\n")
     assert "the longest of" not in done("why", path, "#4")
 
 
@@ -244,7 +248,7 @@ def test_the_longest_is_explained_and_the_others_counted(path, made, tmp_path):
 def test_what_is_not_there_is_refused_with_what_comes_near(path, tmp_path):
     assert_refused(asked_for("gem_kernel", path), "small.sqlite", "'gem_kernel'", "'gemm_kernel'")
     assert_refused(asked_for("last", path), "'lost_kernel'")  # like a word of the name
-    assert_refused(asked_for("x\ny", path), "bridge report --by kernel")
+    assert_refused(asked_for("x\ny", path), "bridge report", "--by kernel lists them")
     assert_refused(asked_for("#14", path), "no activity #14", "from #0 to #13")
     assert_refused(asked_for(f"#{'9' * 30}", path), "9999")
     device = "kernels copies fills graphs"
@@ -271,7 +275,7 @@ def test_a_wrong_command_line_is_a_usage_error(path, tmp_path, monkeypatch):
     assert_misused(asked_for(path), "name what to explain after the report")
     assert_misused(asked_for("", path), "name what to explain")
     assert_misused(bridge("why"), "Missing argument")
-    assert_misused(asked_for("#0", path, "--run", "1"), "--run reads the store")
+    assert_misused(asked_for("#0", path, "--run", "1"), "--run, which reads the store")
 
 
 @pytest.mark.slow
@@ -297,7 +301,7 @@ def test_what_was_annotated_around_a_call_without_an_op(path):
     )
     assert (
         "no op (no_range): no op was open on the thread of its API call when the call began\n"
-        "  the last op on that thread before the call, step (#0), had ended for 50 ns\n"
+        "  time from the end of the last op on that thread, step (#0), to the call: 50 ns\n"
         'to change that: annotate the code that makes this call: @nvtx_op, or with nvtx_op("…")'
         " around it\n"
     ) in said
@@ -318,7 +322,7 @@ def test_other_threads_may_have_had_ops_open(made, tmp_path):
         "thread 3 had inner 3 (#4) open",
         "thread 4 had inner 4 (#6) open",
         "2 more threads had ops open",
-        "the last op on that thread before the call, step (#0), had ended for",
+        "time from the end of the last op on that thread, step (#0), to the call:",
     ]
     assert found.hints[-1].ns == 100
     assert "emit_nvtx" in found.remedy
@@ -386,7 +390,7 @@ def test_the_capture_began_after_the_launch(tmp_path):
     assert kinds(explained(path, "queued")) == ["lower_id"]
     assert "cudaProfilerStart" in explained(path, "queued").remedy
     assert kinds(explained(path, "of nobody")) == ["no_calls"]
-    assert "came later by 400 ns\n" in done("why", path, "before")
+    assert "began later by 400 ns\n" in done("why", path, "before")
 
 
 @pytest.mark.slow
@@ -471,8 +475,9 @@ def test_the_store_tells_what_the_file_tells(tmp_path, monkeypatch):
     for asked in ("gemm_kernel", "late_kernel", "lost_kernel", "backwards", "#3"):
         for form in ("text", "json"):
             told = done("why", path, asked, "--format", form)
-            assert done("why", asked, "--format", form) == told
-            assert done("why", asked, "--run", "1", "--format", form) == told
+            by_run = done("why", asked, "--run", "1", "--format", form)
+            assert by_run.replace("(bridge why --run 1 ", f"(bridge why {path} ") == told
+            assert done("why", asked, "--format", form) == by_run.replace("why --run 1", "why")
 
 
 @pytest.mark.slow

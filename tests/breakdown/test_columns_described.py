@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import bridge
-from bridge.analyze.columns import TABLES
+from bridge.analyze.columns import TABLES, column_named
 from bridge.analyze.columns.breakdown import statistic_names
 from bridge.analyze.columns.column import FROM_TIMES, RATIO, WHOLES, Column
 from bridge.analyze.tables import dimensions, views
@@ -26,6 +26,37 @@ def columns() -> Iterator[tuple[str, Column]]:
 def report(tmp_path_factory: pytest.TempPathFactory) -> bridge.Report:
     path = made_reports.report(tmp_path_factory.mktemp("input") / "report.sqlite", steps=3)
     return bridge.load(path)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_column_goes_by_its_heading_in_any_case(name: str) -> None:
+    table = TABLES[name]
+    assert all(column_named(c, table.names) == c for c in table.names)
+    for column in table.columns:
+        heading, same = column.heading, [c for c in table.columns if c.heading == column.heading]
+        for text in (heading, heading.upper(), heading.replace(" ", "_"), heading.replace(",", "")):
+            taken = [c for c in (text, f"{text}_ns") if c in table.names]
+            assert column_named(text, table.names) == [*taken, *(c.name for c in same)][0]
+    assert column_named("no such heading", table.names) is None
+
+
+def test_tables_take_headings_where_they_take_columns(tmp_path, monkeypatch) -> None:
+    path = made_reports.small(tmp_path / "small.sqlite", steps=3)
+    monkeypatch.setenv("COLUMNS", "300")
+    for options, same in (
+        (["--columns", "GPU total,per_call"], ["--columns", "gpu_total_ns,gpu_mean"]),
+        (["--sort", "+gpu TOTAL"], ["--sort", "+gpu_total"]),
+        (["--filter", "GPU self>10ns, op=*"], ["--filter", "gpu_self_ns>10ns, op=*"]),
+        (["--columns", "bytes moved"], ["--columns", "moved_bytes"]),
+        (["--by", "step", "--sort", "since last"], ["--by", "step", "--sort", "since_last_ns"]),
+        (["--by", "gap", "--filter", "gpu idle>0"], ["--by", "gap", "--filter", "gap>0"]),
+    ):
+        if "since last" in options:
+            same[-1] = next(c.name for c in TABLES["step"].columns if c.heading == "since last")
+        words, plain = (["report", str(path), *w, "--format", "csv"] for w in (options, same))
+        shown, expected = (CliRunner().invoke(main, w) for w in (words, plain))
+        assert shown.exit_code == 0, shown.stderr
+        assert shown.stdout == expected.stdout
 
 
 @pytest.mark.parametrize("view", VIEWS)

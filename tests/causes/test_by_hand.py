@@ -349,7 +349,7 @@ def test_reports_share_no_clock():
 
 @pytest.mark.slow
 def test_a_gap_of_a_real_training(corpus):
-    """Worked out with `sqlite3`: docs/causes.md shows it."""
+    """Worked out with `sqlite3`."""
     joined = bridge.report.load(corpus / "nsys" / "mnist-training.sqlite")
     found = find_causes(joined.attributed)
     at = np.flatnonzero(found.gaps.start == 6217566194)

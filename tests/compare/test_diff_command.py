@@ -199,7 +199,7 @@ def test_the_table_says_where_the_change_went(grown):
     )
     assert "activity time 306 ns → 386 ns: +80 ns (+26.1 %); ops" in text
     assert text.endswith(
-        "no interval: it needs 4 steps on each side; there are 2 before, 2 after;"
+        "no interval: one needs at least 4 steps per report; there are 2 before, 2 after;"
         " without one a change is unclear\n"
     )
 
@@ -341,7 +341,19 @@ def test_a_run_of_the_store_goes_by_its_number_or_its_name(reports):
     newest = bridge("diff", reports[1])  # is the newest run itself
     assert "before: run 1 (baseline) of bridge.db, 2.sqlite" in newest.stderr
     assert newest.stdout == bridge("diff", "2").stdout == done("diff", *reports)
-    assert done("report", "--run", "baseline") == done("report", "--run", "1")
+    by_name, by_number = done("report", "--run", "baseline"), done("report", "--run", "1")
+    assert by_name.replace("--run baseline", "--run 1") == by_number
+
+
+@pytest.mark.slow
+def test_a_run_is_compared_with_the_newest_one_before_it(reports):
+    done("import", reports[0], "--quiet")
+    done("import", reports[1], "--quiet")
+    assert "before: run 1 of" in bridge("diff", "2").stderr
+    assert_refused(bridge("diff", "1"), "no run older than run 1 to compare with")
+    assert (
+        "before: run 2 of" in bridge("diff", reports[0]).stderr
+    )  # of a file, the newest other one
 
 
 @pytest.mark.slow

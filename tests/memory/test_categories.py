@@ -9,12 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import bridge
 from bridge.analyze.memory import MemoryUsage, by_category
 from bridge.analyze.memory.categories import CATEGORIES, Categories
-from bridge.cli import main
 from importers import frames
 
 DATA = Path(__file__).parent / "data"
@@ -187,16 +185,6 @@ def test_the_docs_know_every_category():
     named = [line.split("`")[1] for line in rules.splitlines()[2:]]
     assert set(named) == set(CATEGORIES)
     assert len(named) == 12  # rules, as many as `of_life` has, and the last
-
-
-@pytest.mark.slow
-def test_the_output_in_the_docs():
-    page = (Path(__file__).parents[2] / "docs" / "memory.md").read_text()
-    done = CliRunner(env={"COLUMNS": "110"}).invoke(
-        main, ["memory", str(TRAINING), "--by", "category"]
-    )
-    assert done.exit_code == 0, done.output
-    assert done.stdout.strip() in page
 
 
 @pytest.mark.slow

@@ -109,7 +109,7 @@ def test_of_the_counters_alone_it_is_a_share_of_kernel_time(made):
     text = done("advise", "rules.csv")
     assert "1 finding in kernels of 9.000 µs" in text
     assert "50.0 % of kernel time" in text
-    assert "skipped, needs a timeline: " in text
+    assert "not checked (needs a timeline): " in text
 
 
 @pytest.mark.slow

@@ -166,7 +166,7 @@ def test_the_summary_and_the_advice_of_a_real_report(corpus):
     html = read(advised)
     assert html.tags.count("li") == len(advised.advice) > 0
     assert all(advice.rule.title in html.text for advice in advised.advice)
-    assert re.search(r"at most [0-9.]+ m?s, [0-9.]+ % of the run", html.text)
+    assert re.search(r"at most [0-9.]+ m?s \([0-9.]+ % of the run\)", html.text)
     assert not re.search(r"[0-9]{9,}", html.text)  # no raw nanoseconds
     with gzip.open(corpus / "expected" / "mnist-training" / "cuda_gpu_kern_sum.csv.gz") as file:
         theirs = pd.read_csv(file)

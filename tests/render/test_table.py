@@ -283,10 +283,11 @@ def test_a_line_tells_how_many_columns_a_narrow_window_leaves_out(path, monkeypa
 def test_a_command_names_options_that_it_has(path, folder, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     for words, how in (
-        (["summary", path], "wider window or bridge report --by op-kernel"),
-        (["import", path], "wider window or bridge report --by op-kernel"),
+        (["summary", path], f"wider window or\nbridge report {path} --by op-kernel --format csv"),
+        (["import", path], "wider window or\nbridge report --by op-kernel --format csv"),
         (["diff", path, path], "wider window or --format csv"),
         (["advise", path], "wider window or --format json"),
+        (["report", path, "--columns", "all"], "wider window or --format csv"),
     ):
         assert f"more columns: {how}\n" in done(*words)
 
@@ -306,6 +307,7 @@ def test_a_checksum_in_a_name_is_explained_where_it_is_shown(path, monkeypatch):
         assert "checksum" not in done("report", path, "--by", "op")
         monkeypatch.setenv("COLUMNS", "300")
         said = done("summary", path)
-        assert "checksum of arguments that do not fit (bridge report --kernel-names dem" in said
+        assert "checksum of arguments that do not fit (bridge report " in said
+        assert "--by op-kernel --kernel-names demangled)\n" in said
         whole = done("report", path, "--by", "kernel", "--kernel-names", "demangled")
         assert "checksum" not in whole

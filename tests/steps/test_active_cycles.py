@@ -53,7 +53,7 @@ def test_steps_outside_of_the_cycles_lack_the_ops_of_the_session(tmp_path):
     assert report.cycles == ActiveCycles(steps=10, active=3, ops=1, example="aten::mm")
     assert cycles_line(report.cycles) == (
         "3 of 10 steps are active in the session's schedule. The others lack the ranges of 1 op"
-        " (aten::mm): their time is in the ops around them. → --range capture\n"
+        " (aten::mm): their time counts for the ops around them. To see the active steps alone: --range capture\n"
     )
     selected = report.within(range_name="capture")
     assert selected.cycles is None

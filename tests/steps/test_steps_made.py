@@ -219,10 +219,10 @@ def test_the_pace_names_what_the_slowest_step_spent_more_on():
     assert (pace.slowest, pace.slowest_ns, pace.slower_by, pace.excess_ns) == (15, 150, "cpu", 48)
     assert (pace.iteration_ns, pace.between_ns, pace.loading_ns) == (150, 50, 40)
     said = step_lines([pace])
-    assert "6 steps, found by repetition (1 to warm up): median 100 ns, mean 110 ns" in said
-    assert "1 of them out of the ordinary" in said
-    assert "slowest is step 15, 150 ns: 48 ns more of the CPU" in said
+    assert "6 steps, found by repetition (1 of warm-up): median 100 ns, mean 110 ns" in said
+    assert "1 outlier;" in said
+    assert "step 15 is the slowest, 150 ns, with 48 ns more CPU time than usual" in said
     assert (
-        "iteration, from start to start: 150 ns: 100 ns in the step, 50 ns between steps,"
+        "iteration, from the start of a step to the start of the next: 150 ns (100 ns in the step, 50 ns between steps,"
         " of which 40 ns data loading"
     ) in said

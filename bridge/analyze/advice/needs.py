@@ -195,7 +195,7 @@ RULES = (
         "Much work is outside of ops",
         f"more than {MIN_OUTSIDE:.0%} of the time of all work was launched outside ops",
         "{work_share} of GPU time was launched outside of ops",
-        "annotate it: @nvtx_op, bridge.torch.annotate(model); bridge why shows what is missing",
+        "annotate it: @nvtx_op, bridge.torch.annotate(model); the command why explains an example",
         NOT_ESTIMATED,
         NSIGHT_BRIDGE,
         ("work", "calls", "ops"),

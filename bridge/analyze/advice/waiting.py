@@ -318,7 +318,7 @@ MULTI_GPU_RULES = (
         "Ranks wait for a slow rank",
         f"waiting for other ranks is more than {MIN_WAITING:.0%} of the time of collectives",
         "waiting for other ranks takes {waiting_share} of collective time, most of it for {straggler}",
-        "find out what takes longer on the slow rank: bridge report --by op with its report; balance data and layers",
+        "find out what takes longer on the slow rank (bridge report REPORT --by rank,op); balance data and layers",
         NOT_ESTIMATED,
         NSIGHT_BRIDGE,
         ("kernels",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from bridge.analyze.columns import breakdown, tables
 from bridge.analyze.columns.column import (
@@ -20,8 +20,9 @@ from bridge.analyze.columns.column import (
     TableColumns,
 )
 from bridge.analyze.columns.memory import MEMORY
+from bridge.knowledge.suggestions import plain
 
-__all__ = ["TABLES", "Column", "TableColumns", "describe"]
+__all__ = ["TABLES", "Column", "TableColumns", "column_named", "describe"]
 
 TABLES: Mapping[str, TableColumns] = {
     "op": breakdown.OP_COLUMNS,
@@ -65,6 +66,23 @@ _UPPER = {"gpu": "GPU", "cpu": "CPU", "api": "API", "ns": ""}
 _OF_LITTLE_USE = frozenset(
     ["context", "registers", "shared_bytes"]
 )  # if other columns name the row
+
+
+def column_named(word: str, names: Iterable[str]) -> str | None:
+    """Return the column of a table that a user means, None if there is none.
+
+    ``names`` are the table's columns. A word is the name of a column, with or without ``_ns``, or
+    its heading; of the latter two the case, blanks, commas, hyphens and underscores do not count.
+    """
+    known = dict.fromkeys(names)
+    exact = next((name for name in (word, f"{word}_ns") if name in known), None)
+    if exact is not None:
+        return exact
+    # Several tables may use one heading: the table with most of these columns is the one meant.
+    likely = sorted(TABLES.values(), key=lambda table: -len(known.keys() & table.by_name.keys()))
+    columns = (c for table in likely for c in table.columns if c.name in known)
+    by_heading = next((c.name for c in columns if plain(c.heading) == plain(word)), None)
+    return by_heading or next((name for name in known if plain(name) == plain(word)), None)
 
 
 def describe(name: str, *, is_number: bool, is_float: bool = False) -> Column:

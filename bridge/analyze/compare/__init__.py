@@ -276,4 +276,7 @@ def _reason_untested(steps: tuple[int, int]) -> str:
         return ""
     if not any(steps):
         return "no interval: neither report has steps"
-    return f"no interval: it needs {MIN_STEPS} steps on each side; there are {steps[0]} before, {steps[1]} after"
+    return (
+        f"no interval: one needs at least {MIN_STEPS} steps per report;"
+        f" there are {steps[0]} before, {steps[1]} after"
+    )

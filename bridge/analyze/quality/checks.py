@@ -344,7 +344,7 @@ CONTENT_REASONS = (
         needs.MIN_OUTSIDE,
         1.0,
         30,
-        "Annotate this work with @nvtx_op or bridge.torch.annotate(model). bridge why shows what is missing.",
+        "Annotate this work with @nvtx_op or bridge.torch.annotate(model). The command why explains an example.",
         outside_ops,
     ),
     Reason(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from bridge.analyze.columns import column_named
 from bridge.analyze.columns.breakdown import COST_NAMES
 from bridge.analyze.columns.tables import STEP_COSTS
 from bridge.analyze.tables.views import (
@@ -64,7 +65,7 @@ class TableRequest:
 
     Attributes:
         by: one of `VIEWS`, or one or several `DIMENSIONS` with commas: ``op,shape``.
-        columns: the requested columns or sets, by name, with or without ``_ns``; empty for the
+        columns: the requested columns or sets, by name or heading; empty for the
             default columns.
         also: columns that rows are sorted or filtered by; they are added if the table has them.
         inclusive: op-kernel: count a kernel for every op on its stack.
@@ -128,7 +129,9 @@ class TableRequest:
     @property
     def needs_costs(self) -> bool:
         """Whether a requested column is computed from FLOPs or bytes of calls."""
-        names = {word.removesuffix("_ns") for word in (*self.columns, *self.also)}
+        words = (*self.columns, *self.also)
+        known = columns_of(self.by).names
+        names = {(column_named(word, known) or word).removesuffix("_ns") for word in words}
         if self.by == "step":
             return not names.isdisjoint((FLOPS, *STEP_COST_NAMES))
         if not columns_are_chosen(self.by) or rows_of(self.by) != RANGES:
@@ -157,9 +160,7 @@ class TableRequest:
 
     def besides(self, every: Sequence[str], columns: Sequence[str]) -> list[str]:
         """Return the columns of ``every`` to sort or filter by that ``columns`` lacks."""
-        names = (
-            next((c for c in column_candidates(name) if c in every), None) for name in self.also
-        )
+        names = (column_meant(name, every) for name in self.also)
         return [c for c in dict.fromkeys(names) if c is not None and c not in columns]
 
 
@@ -169,9 +170,11 @@ def words(columns: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
-def column_candidates(name: str) -> tuple[str, ...]:
-    """Return the columns that a short name may stand for; the first that a table has is taken."""
-    return (name, f"{name}_ns", *SYNONYMS.get(name, ()))
+def column_meant(word: str, names: Sequence[str]) -> str | None:
+    """Return the column of a table to sort or filter by: as `column_named`, or of a short name."""
+    candidates = (word, f"{word}_ns", *SYNONYMS.get(word, ()))
+    short = next((name for name in candidates if name in names), None)
+    return short or column_named(word, names)
 
 
 def chosen(
@@ -182,7 +185,7 @@ def chosen(
 ) -> list[str]:
     """Return the requested columns, each once, in the order of ``columns``.
 
-    A word is a column, a set, "default", "all", or a column without its ``_ns``. Raises ValueError
+    A word is a set, "default", "all", or a column as `column_named` takes it. Raises ValueError
     with a message for the user for any other word.
     """
     sets_by_name = {
@@ -195,7 +198,7 @@ def chosen(
         if word in sets_by_name and word not in every:
             result += sets_by_name[word]
             continue
-        column = next((c for c in (word, f"{word}_ns") if c in every or c in default), None)
+        column = column_named(word, [*every, *default])
         if column is None:
             raise ValueError(unknown_name("column", word, [*every, *sets_by_name], COLUMN_LIST))
         result.append(column)

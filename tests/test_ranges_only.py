@@ -19,7 +19,7 @@ import bridge as public
 from bridge.analyze.tables.views import DIMENSIONS, ON_GPU, VIEWS, host_tables
 
 ON_DEVICE = "kernels copies fills graphs launches"
-HINT = "bridge report --by op (or module, step) shows CPU times"
+HINT = "--by op (or module, step) shows CPU times"
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def real(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
 )
 def test_a_table_of_device_work_says_which_table_helps(made: Path, by: str, form: str) -> None:
     text = done("report", made, "--by", by, "--format", form)
-    message = f"no kernels, memcpys or memsets; {HINT}"
+    message = f"no kernels, memcpys or memsets; bridge report {made} {HINT}"
     assert " ".join(text.split()) == f"{message} no work on a GPU in the report"
 
 
@@ -73,10 +73,10 @@ def test_without_ranges_too_the_hint_is_at_cuda_calls(tmp_path: Path) -> None:
         ("kernel", "no kernels, memcpys or memsets"),
     ):
         text = " ".join(done("report", path, "--by", by).split())
-        assert text.startswith(f"{message}; {host_tables(0)}")
+        assert text.startswith(f"{message}; {host_tables(0).replace('REPORT', str(path))}")
     assert "--by api" in host_tables(0)
     assert len(done("report", path, "--by", "api").splitlines()) > 3
-    assert_refused(bridge("why", path, "gemm"), host_tables(0))
+    assert_refused(bridge("why", path, "gemm"), host_tables(0).replace("REPORT", str(path)))
 
 
 def test_a_condition_that_no_row_meets_is_named(made: Path, tmp_path: Path) -> None:

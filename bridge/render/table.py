@@ -276,7 +276,7 @@ def graphs_line(by: str, graphs: Mapping[str, Any], whole_ns: int) -> str:
     view = "op,kind" if by != "op" and graphs["attributed_ns"] else "kind"
     return (
         f"{units.count(graphs['activities'])} CUDA graphs recorded as a whole take {units.time(time)}"
-        f" ({_percent(time, whole_ns)} of GPU time): {shares} → bridge report --by {view}"
+        f" ({_percent(time, whole_ns)} of GPU time): {shares} → bridge report REPORT --by {view}"
     )
 
 

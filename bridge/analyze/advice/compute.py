@@ -271,7 +271,7 @@ NSIGHT_COMPUTE_RULES = (
         "Nsight Compute recommends changes of kernels",
         "a rule of Nsight Compute estimates how much of its time a measured kernel would save; each such rule is one piece of advice",
         "rule {rule} applies to kernels: {kernels}; on the kernel that would gain most it says: {says}",
-        "bridge report --by rule lists all results; Nsight Compute shows the place in the kernel",
+        "bridge report REPORT --by rule lists all results; Nsight Compute shows the place in the kernel",
         ESTIMATE,
         NSIGHT_COMPUTE,
         ("kernels", "counters"),

@@ -343,7 +343,7 @@ NO_ITERATION = "a report has no two steps that follow each other"
 NO_GPU = "a report has no timeline of work on a GPU"
 NO_OP = (
     f"no op above {100 * MIN_SHARE:.0f} % of the total",
-    "was the report after recorded with NVTX? bridge report --by op lists its ops",
+    "was the report after recorded with NVTX? bridge report REPORT --by op lists its ops",
 )
 
 

@@ -33,7 +33,7 @@ GEOMETRY = tuple(
 # Columns of a capture that importers read only for advice, and only for the quality of a capture.
 ADVICE_DETAILS = frozenset(["json", "category", "source_kind", "target_kind", *GEOMETRY])
 QUALITY_DETAILS = frozenset(["overhead", "diagnostics"])
-WHAT_RAN = "bridge report --by kind shows what ran on a GPU"
+WHAT_RAN = "bridge report REPORT --by kind shows what ran on a GPU"
 NO_GAP = "no GPU was idle for longer than --idle-over, which is 10 µs by default"
 VIEWS = {
     "op": View(
@@ -44,7 +44,7 @@ VIEWS = {
     "op-kernel": View(
         ("total_ns",),
         directed=True,
-        nothing="no kernel belongs to an op; bridge report --by kernel lists all kernels",
+        nothing="no kernel belongs to an op; bridge report REPORT --by kernel lists all kernels",
     ),
     "kernel": View(
         ("total_ns",),
@@ -204,5 +204,5 @@ def needs_activities(by: str) -> bool:
 def host_tables(ranges: int) -> str:
     """Return a hint at the tables that show the host, for a report with so many ranges and no activities."""
     if not ranges:
-        return "bridge report --by api shows the time of CUDA calls"
-    return "bridge report --by op (or module, step) shows CPU times"
+        return "bridge report REPORT --by api shows the time of CUDA calls"
+    return "bridge report REPORT --by op (or module, step) shows CPU times"

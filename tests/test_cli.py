@@ -401,13 +401,13 @@ def test_filter_and_sort_work_on_no_rows(by: str, bare: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--filter", "speed>3"], ["no column 'speed'", "--filter list shows all"]),
+        (["--filter", "pace>3"], ["no column 'pace'", "--filter list shows all"]),
         (["--filter", "calls"], ["cannot read 'calls'", "COLUMN=NAME"]),
         (["--filter", "calls>many"], ["'many' is no number", "us"]),
         (["--filter", "calls>"], ["cannot read 'calls>'"]),
         (["--filter", "op>3"], ["op is a name", "=, != or ~"]),
         (["--filter", ","], ["cannot read"]),
-        (["--sort", "speed"], ["no column 'speed'", "--sort list shows all"]),
+        (["--sort", "pace"], ["no column 'pace'", "--sort list shows all"]),
         (["--sort", "-calls"], ["no column '-calls'"]),
         (["--top", "0"], ["0"]),
         (["--top", "ten"], ["ten"]),
@@ -599,7 +599,7 @@ def test_refusals_do_not_depend_on_the_command(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_filter_on_what_is_no_column_is_refused(report: Path) -> None:
-    for conditions in ("op=aten::*, gpu_total>10us", "op=a*, nothing=b"):
+    for conditions in ("op=aten::*, gpu_self>10us", "op=a*, nothing=b"):
         assert_misused(
             bridge("report", report, "--by", "op-kernel", "--filter", conditions), "no column"
         )

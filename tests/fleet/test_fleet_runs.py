@@ -72,9 +72,8 @@ def test_a_run_of_aggregates_is_asked_as_the_reports_are(stored):
     ):
         command = ("report", "--by", by, "--format", "json")
         assert done(*command) == done(*command, "node*/*.sqlite")
-    assert done("report", "--by", "memcpy", "--memory-kinds") == done(
-        "report", "node*/*.sqlite", "--by", "memcpy", "--memory-kinds"
-    )
+    command = ("report", "--by", "memcpy", "--memory-kinds", "--format", "csv")
+    assert done(*command) == done(*command, "node*/*.sqlite")
 
 
 @pytest.mark.slow

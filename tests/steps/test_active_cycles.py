@@ -102,6 +102,6 @@ def test_a_run_without_a_schedule_says_which_steps_have_ops(nsys: str, tmp_path:
         command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
     )
     assert "2 of 6 steps are active in the session's schedule." in done.stdout
-    assert "→ --range capture" in done.stdout
+    assert "--range capture" in done.stdout
     calls = bridge.load(tmp_path / "made.nsys-rep").by("op").set_index("op")["calls"]
     assert calls["aten::addmm"] == 2

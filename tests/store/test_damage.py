@@ -76,7 +76,7 @@ def outputs(db: Path) -> list[str | None]:
 def output(db: Path, *words: str) -> str | None:
     ran = bridge(*words, "--db", db)
     if not ran.exit_code:
-        return ran.stdout
+        return " ".join(ran.stdout.replace(f"--db {db}", "--db DB").split())
     [line] = ran.stderr.splitlines()
     assert (ran.exit_code, line[:7]) == (1, "Error: ")
     return None

@@ -76,10 +76,11 @@ def column_named(word: str, names: Iterable[str]) -> str | None:
     """
     known = dict.fromkeys(names)
     exact = next((name for name in (word, f"{word}_ns") if name in known), None)
-    if exact is not None:
+    if exact is not None or word.startswith("-"):
         return exact
-    # Several tables may use one heading: the table with most of these columns is the one meant.
-    likely = sorted(TABLES.values(), key=lambda table: -len(known.keys() & table.by_name.keys()))
+    # Tables use one heading for different columns: those that describe most of these are meant.
+    described = [len(known.keys() & table.by_name.keys()) for table in TABLES.values()]
+    likely = (t for t, n in zip(TABLES.values(), described, strict=True) if n == max(described))
     columns = (c for table in likely for c in table.columns if c.name in known)
     by_heading = next((c.name for c in columns if plain(c.heading) == plain(word)), None)
     return by_heading or next((name for name in known if plain(name) == plain(word)), None)

@@ -64,6 +64,7 @@ class PageFile:
     @classmethod
     def open(cls, path: Path) -> Self:
         """Open a file. Raises `Unreadable` for an invalid header, OSError if it cannot be opened."""
+        _require(hasattr(os, "preadv"), "this operating system")
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             head = os.pread(descriptor, HEADER_BYTES, 0)

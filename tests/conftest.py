@@ -224,7 +224,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if captures(item):
         item.add_marker(pytest.mark.flaky(reruns=CAPTURES - 1))
     elif item.get_closest_marker("racy"):
-        item.add_marker(pytest.mark.flaky(reruns=2))
+        item.add_marker(pytest.mark.flaky(reruns=1))
     if not (item.get_closest_marker("slow") or MORE_THAN_PYTHON & fixtures(item)):
         item.add_marker(pytest.mark.quick)
 

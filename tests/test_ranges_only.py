@@ -107,7 +107,7 @@ def test_a_report_of_calls_alone_has_no_stacks(tmp_path: Path) -> None:
 def test_advice_says_that_nothing_ran_on_a_gpu(made: Path) -> None:
     text = done("advise", made)
     assert text.startswith("nothing ran on a GPU: 0 findings (")
-    assert HINT in text
+    assert f"; bridge report {made} {HINT}" in " ".join(text.split())
     assert "0 ns" not in text
     [skipped] = [line for line in text.splitlines() if "needs work on a GPU" in line]
     assert {"pageable-memcpys", "launch-bound", "small-grids"} <= set(

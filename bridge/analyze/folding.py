@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.columns import TABLES, Column
+from bridge.analyze.columns import TABLES
 from bridge.analyze.columns.column import INSTANT
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
@@ -48,16 +48,10 @@ def with_gpu_time(table: pd.DataFrame) -> pd.DataFrame:
     return table[table[column] > 0]
 
 
-def instants(by: str, rows: pd.DataFrame) -> list[Column]:
-    """Return the columns of a table that are times on the clock of the report."""
-    described = TABLES.get(by)
-    columns = described.columns if described else ()
-    return [column for column in columns if column.unit == INSTANT and column.name in rows]
-
-
 def moved(by: str, rows: pd.DataFrame, ns: int) -> pd.DataFrame:
     """Return the rows with times on the clock of the report moved by ``ns``; missing ones stay -1."""
-    columns = instants(by, rows)
+    described = TABLES[by].columns if by in TABLES else ()
+    columns = [column for column in described if column.unit == INSTANT and column.name in rows]
     if not columns:
         return rows
     times = {column.name: rows[column.name] + ns for column in columns}

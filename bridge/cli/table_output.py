@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from bridge.analyze.folding import instants, with_gpu_time
+from bridge.analyze.folding import with_gpu_time
 from bridge.analyze.tables.request import TableRequest
 from bridge.analyze.tables.views import needs_activities
 from bridge.cli import options
@@ -137,8 +137,7 @@ class TableOutput:
         source = self.source
         if form == "json":
             beside = {"ranks": self.ranks.rows} if self.ranks else {}
-            base = source.began if instants(self.by, table) else None
-            return document.as_json(self.by, source.source, source.totals, table, beside, base)
+            return document.as_json(self.by, source.source, source.totals, table, beside)
         if form == "csv":
             return document.as_csv(table)
         accounting = tables.accounting_line(source.totals, source.op_count)

@@ -31,16 +31,12 @@ def as_json(
     totals: Mapping[str, Any],
     table: pd.DataFrame,
     beside: Mapping[str, pd.DataFrame] = MappingProxyType({}),
-    base_ns: int | None = None,
 ) -> str:
     """Return one JSON object, a line per row; integers stay integers.
 
-    ``beside`` are other tables by name, which stand before the rows. ``base_ns`` is the time of the
-    first event, for tables with times on the clock of the report.
+    ``beside`` are other tables by name, which stand before the rows.
     """
-    head: dict[str, Any] = {"format": FORMAT, "by": by, "source": list(source), "totals": totals}
-    if base_ns is not None:
-        head["base_ns"] = base_ns
+    head = {"format": FORMAT, "by": by, "source": list(source), "totals": totals}
     units = table.attrs.get("units")  # of metrics
     return with_rows({**head, "units": units} if units else head, table, beside)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from bridge.analyze.columns import breakdown, tables
@@ -20,7 +21,6 @@ from bridge.analyze.columns.column import (
     TableColumns,
 )
 from bridge.analyze.columns.memory import MEMORY
-from bridge.knowledge.suggestions import plain
 
 __all__ = ["TABLES", "Column", "TableColumns", "column_named", "describe"]
 
@@ -72,7 +72,8 @@ def column_named(word: str, names: Iterable[str]) -> str | None:
     """Return the column of a table that a user means, None if there is none.
 
     ``names`` are the table's columns. A word is the name of a column, with or without ``_ns``, or
-    its heading; of the latter two the case, blanks, commas, hyphens and underscores do not count.
+    its heading; of the latter two the case does not count, nor whether words are divided by blanks,
+    commas, hyphens or underscores.
     """
     known = dict.fromkeys(names)
     exact = next((name for name in (word, f"{word}_ns") if name in known), None)
@@ -82,8 +83,13 @@ def column_named(word: str, names: Iterable[str]) -> str | None:
     described = [len(known.keys() & table.by_name.keys()) for table in TABLES.values()]
     likely = (t for t, n in zip(TABLES.values(), described, strict=True) if n == max(described))
     columns = (c for table in likely for c in table.columns if c.name in known)
-    by_heading = next((c.name for c in columns if plain(c.heading) == plain(word)), None)
-    return by_heading or next((name for name in known if plain(name) == plain(word)), None)
+    words = _words(word)
+    by_heading = next((c.name for c in columns if _words(c.heading) == words), None)
+    return by_heading or next((name for name in known if _words(name) == words), None)
+
+
+def _words(text: str) -> list[str]:
+    return re.split(r"[\s,_-]+", text.casefold())
 
 
 def describe(name: str, *, is_number: bool, is_float: bool = False) -> Column:

@@ -383,8 +383,10 @@ def _stored(db: Path, run: int | str | None, details: Details) -> tuple[Capture,
     """Read a run, and the rules that it was imported with."""
     from bridge import store  # sqlite-utils takes a while, and a report needs none of it
     from bridge.join import options as labels
+    from bridge.scale import malloc
     from importers.nsys.schema import has_detail
 
+    malloc.keep_for([db])
     stored_run = store.get_run(db, run)
     with doing(f"reading run {stored_run.id} of {db}"):
         capture = store.load(db, stored_run.id, metrics=has_detail(details, "metrics"))

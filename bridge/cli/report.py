@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bridge.analyze.ranks.table import Run
     from bridge.analyze.tables.source import TableSource
     from bridge.report import Report
+    from bridge.store import StoredReport
 
 
 STEP_VIEWS = ("step", "gap")  # views with a column of steps
@@ -159,7 +160,8 @@ def report(
         attribution=replace(source.attribution_options, raw=names == "raw", rank_from=rank_from),
     )
     output.check(source.reports)
-    answer = _combined(workers, request, source, time_range, ncu)
+    needs_rows = _options_on_rows(time_range, request, ncu)
+    request, answer = _without_rows(workers, request, source, needs_rows, fold=fold, output=output)
     if answer is None:
         report = ncu_option.with_ncu(source.load(details), ncu, source.attribution_options)
         request = _fitting(request, report)
@@ -171,8 +173,7 @@ def report(
         answer = _folded(report, fold=fold and not rows.conditions, output=output)
     with usage_errors():
         table = _rows(answer, request, rows, output.format, running=running)
-    if RANK_TABLES.intersection(request.by.split(",")):  # doubts about ranks
-        options.warn(answer.rank_warnings)
+    _warn_of_ranks(request, answer)
     from bridge.cli.table_output import TableOutput, cycles_of
 
     printed = TableOutput(
@@ -220,7 +221,7 @@ def _folded(report: Report, *, fold: bool, output: Output) -> Report:
     return replace(report, attributed=folded.attributed) if folded.ops else report
 
 
-def _fitting(request: TableRequest, report: Report) -> TableRequest:
+def _fitting(request: TableRequest, report: Report | StoredReport) -> TableRequest:
     """Return the request; where none was given and a report has no ranges, that for its kernels."""
     context = click.get_current_context()
     given = (context.get_parameter_source(name) for name in SELECTING)
@@ -229,6 +230,12 @@ def _fitting(request: TableRequest, report: Report) -> TableRequest:
         return request
     kernels = len(report.by("kernel"))
     return replace(request, by="kernel" if kernels else "memcpy")
+
+
+def _warn_of_ranks(request: TableRequest, answer: TableSource) -> None:
+    """Print doubts about ranks, for a table that depends on them."""
+    if RANK_TABLES.intersection(request.by.split(",")):
+        options.warn(answer.rank_warnings)
 
 
 def _ranks(request: TableRequest, answer: TableSource) -> Run | None:
@@ -243,21 +250,60 @@ def _ranks(request: TableRequest, answer: TableSource) -> Run | None:
     return Run.of(answer.attributed) if no_timeline.has_timeline(answer.capture) else None
 
 
-def _combined(
+def _options_on_rows(
+    time_range: TimeRange, request: TableRequest, ncu: tuple[Path, ...]
+) -> list[str]:
+    """Return the given options that need the rows of a report."""
+    metrics = ["--metrics"] if request.metrics else []
+    return [*time_range.options, *(["--ncu"] if ncu else []), *metrics]
+
+
+def _without_rows(
     workers: WorkerOptions,
     request: TableRequest,
     source: ReportInput,
-    time_range: TimeRange,
-    ncu: tuple[Path, ...],
-) -> TableSource | None:
-    """Return the report that answers without reading rows into this process, None if rows are read."""
-    needs_rows = [
-        *time_range.options,
-        *(["--ncu"] if ncu else []),
-        *(["--metrics"] if request.metrics else []),
-    ]
+    needs_rows: list[str],
+    *,
+    fold: bool,
+    output: Output,
+) -> tuple[TableRequest, TableSource | None]:
+    """Return the request, and the report that answers it without reading rows into this process, if any."""
     with usage_errors():
-        return worker_options.combined(workers, request, source, needs_rows)
+        combined = worker_options.combined(workers, request, source, needs_rows)
+    if combined is not None or needs_rows:
+        return request, combined
+    return _from_stored_tables(source, request, fold=fold, output=output)
+
+
+def _from_stored_tables(
+    source: ReportInput, request: TableRequest, *, fold: bool, output: Output
+) -> tuple[TableRequest, TableSource | None]:
+    """Return the request, and the run of the store whose stored tables answer it, None if none does.
+
+    Its warnings are printed. Ops of numbered steps, which people see folded, need the rows.
+    """
+    from bridge.join.options import AttributionOptions
+
+    if source.reports or source.sidecar or source.attribution_options != AttributionOptions():
+        return request, None
+    from bridge import store
+    from bridge.join.steps import without_number
+
+    stored = store.load_stored_report(source.db, source.run)
+    if stored is None:
+        return request, None
+    fitting = _fitting(request, stored)
+    is_folded = (
+        fold
+        and output.format == FORMATS[0]
+        and options.is_on_terminal(to_terminal=output.to_terminal)
+    )
+    if not stored.answers(fitting) or (
+        is_folded and any(without_number(op) != op for op in stored.by("op")["op"])
+    ):
+        return request, None
+    options.warn((*stored.warnings, *stored.defects))
+    return fitting, stored
 
 
 def _steps(

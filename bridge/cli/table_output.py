@@ -96,9 +96,7 @@ class ListedTable:
 
 def cycles_of(source: object) -> ActiveCycles | None:
     """Return the active cycles of a session in a report; aggregates of reports do not know them."""
-    from bridge.report import Report
-
-    return source.cycles if isinstance(source, Report) else None
+    return getattr(source, "cycles", None)
 
 
 FORMAT = "table"  # for people

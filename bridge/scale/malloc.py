@@ -1,9 +1,9 @@
-"""Settings of the C library's heap for large reports: freed memory is kept for the next array.
+"""Settings of the C library's heap for reports of some size: freed memory is kept for the next array.
 
-glibc maps each array over 32 MB (4 million rows) anew and unmaps it when it is freed. A command on
-ten million kernels then spends a third of its CPU time on page faults. For smaller reports glibc
-adapts by itself, and keeping more would cost memory. The module stands alone because it changes the
-whole process.
+glibc maps each large array anew and unmaps it when it is freed, and gives each thread a heap of its
+own, which it shrinks as soon as it can. A command then spends a third of its CPU time on page
+faults. One heap that keeps what is freed takes no more memory at its peak. The module stands alone
+because it changes the whole process.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import ctypes
 from collections.abc import Sequence
 from pathlib import Path
 
-LARGE = 512 << 20  # bytes of reports: about 4 million kernels with their API calls
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+LARGE = 16 << 20  # bytes of reports: about a hundred thousand kernels with their API calls
 KEPT = 1 << 30  # bytes: larger arrays are mapped; as much may stay unused at the end of the heap
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # malloc.h
+SETTINGS = {M_ARENA_MAX: 1, M_TRIM_THRESHOLD: KEPT, M_MMAP_THRESHOLD: KEPT}
 
 
 def keep_for(reports: Sequence[Path]) -> bool:
@@ -23,5 +24,5 @@ def keep_for(reports: Sequence[Path]) -> bool:
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and all(
-        mallopt(what, KEPT) for what in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD)
+        mallopt(parameter, value) for parameter, value in SETTINGS.items()
     )

@@ -1,4 +1,4 @@
-"""Runs of aggregates, and the tables that an import prints: read without a row of any report.
+"""Runs of aggregates, and the common tables of other runs: read without a row of any report.
 
 The invariant: the tables of each report are stored separately, as workers sent them, so that they
 can be merged again.
@@ -15,35 +15,40 @@ from typing import Any
 import pandas as pd
 from sqlite_utils import Database
 
+from bridge.analyze.cycles import ActiveCycles
 from bridge.analyze.gpu_use import Use
 from bridge.analyze.summary import Summary
-from bridge.analyze.tables.views import columns_of, labels_of, layout
+from bridge.analyze.tables.request import TableRequest, column_meant
+from bridge.analyze.tables.views import columns_of, labels_of, layout, nothing
 from bridge.analyze.totals import Totals, add_totals
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.combined import CombinedReport, combine
 from bridge.store.checksums import check_small_rows, refusing_damage, seal
 from bridge.store.loading import facts_of
-from bridge.store.runs import Run, delete_orphans, get_row, get_run
+from bridge.store.runs import Run, delete_orphans, get_row
 from bridge.store.saving import facts_row, next_run, run_row, save_once, summaries
 from bridge.store.tables import SUMMARIES, open_store
 from importers.capture import NSIGHT_COMPUTE
 
-# -- The tables that an import prints
+# -- Runs whose common tables are stored: read without a row of the run
 
 
 @dataclass(frozen=True)
 class StoredReport:
-    """The accounting and the tables (`SUMMARIES`) of a stored run, which an import of the same files prints.
+    """The accounting and the tables (`SUMMARIES`) of a stored run: a source of tables without its rows.
 
     ``worth`` is the line on the quality of the capture, "" if there is nothing to say; ``warnings``
-    are those of the files.
+    are those of the files. ``printed`` is what a command prints with a table: the `defects` and the
+    `cycles` of the report; None for a run of an older version.
     """
 
+    source: tuple[str, ...]
     totals: Totals
     op_count: int
     summary: Summary
     worth: str
     warnings: tuple[str, ...]
+    printed: Mapping[str, Any] | None
     tables: Mapping[str, pd.DataFrame]
 
     @property
@@ -56,38 +61,87 @@ class StoredReport:
         """The accounting of the CUDA graphs that were recorded as a whole."""
         return self.summary.graphs or add_totals([])
 
+    @property
+    def use(self) -> Use:
+        """The use of the GPUs."""
+        return self.summary.use
+
+    @property
+    def began(self) -> int:
+        """0, as none of the tables holds times."""
+        return 0
+
+    @property
+    def rank_warnings(self) -> list[str]:
+        """No warning: none of the tables has ranks."""
+        return []
+
+    @property
+    def defects(self) -> tuple[str, ...]:
+        """A line for each defect of the report, as `bridge.Report.warnings`."""
+        return tuple((self.printed or {}).get("warnings", ()))
+
+    @property
+    def cycles(self) -> ActiveCycles | None:
+        """The active cycles of a session, if the report holds other steps, too."""
+        values = (self.printed or {}).get("cycles")
+        return ActiveCycles(**values) if values else None
+
+    def answers(self, request: TableRequest) -> bool:
+        """Return whether a stored table is the requested one, in its columns and in what it counts."""
+        stored = self.tables.get(request.by)
+        if self.printed is None or stored is None:
+            return False
+        columns_are_stored = all(column_meant(name, [*stored.columns]) for name in request.also)
+        return columns_are_stored and request == TableRequest(request.by, also=request.also)
+
     def by(self, view: str) -> pd.DataFrame:
         """Return one of the stored tables."""
         return self.tables[view]
+
+    def table(self, request: TableRequest) -> pd.DataFrame:
+        """Return the table of a request that is one of those that this report `answers`."""
+        return self.tables[request.by]
 
     def layout(self, by: str) -> str:
         """Return the name of the columns that people see of a table."""
         return layout(by, activities=self.totals["activities"])
 
+    def nothing(self, by: str) -> str:
+        """Return the message for a table without rows, "" for none."""
+        return nothing(by, activities=self.totals["activities"], ranges=self.ranges)
 
-def load_stored_report(path: Path, run: int) -> StoredReport | None:
+
+def load_stored_report(path: Path, run: int | str | None) -> StoredReport | None:
     """Return the stored tables of a run; None for a run without a timeline or of an older version.
 
     Raises StoreError if there is no such run.
     """
-    stored_run = get_run(path, run)
-    with open_store(path) as database, refusing_damage(path, stored_run.id):
-        check_small_rows(database, path, stored_run.id)
-        row = database.table("runs").get(stored_run.id)
-        reports = [*database.table("reports").rows_where("run = ?", [run], order_by="report")]
-        timed = all(report["product"] != NSIGHT_COMPUTE for report in reports)
-        is_complete = row["totals"] is not None and row["summary"] is not None
-        if not is_complete or stored_run.tables or not timed:
-            return None
-        tables = {view: _table(database.conn, view, run) for view in SUMMARIES}
-        return StoredReport(
-            json.loads(row["totals"]),
-            stored_run.ops,
-            Summary.from_dict(json.loads(row["summary"])),
-            row["worth"] or "",
-            tuple(line for report in reports for line in json.loads(report["warnings"])),
-            tables,
-        )
+    with open_store(path) as database:
+        stored_run = get_row(database, path, run)
+        with refusing_damage(path, stored_run.id):
+            check_small_rows(database, path, stored_run.id)
+            row = database.table("runs").get(stored_run.id)
+            rows = database.table("reports").rows_where(
+                "run = ?", [stored_run.id], order_by="report"
+            )
+            reports = [*rows]
+            timed = all(report["product"] != NSIGHT_COMPUTE for report in reports)
+            is_complete = row["totals"] is not None and row["summary"] is not None
+            if not is_complete or stored_run.tables or not timed:
+                return None
+            summary = json.loads(row["summary"])
+            tables = {view: _table(database.conn, view, stored_run.id) for view in SUMMARIES}
+            return StoredReport(
+                stored_run.source,
+                json.loads(row["totals"]),
+                stored_run.ops,
+                Summary.from_dict(summary),
+                row["worth"] or "",
+                tuple(line for report in reports for line in json.loads(report["warnings"])),
+                summary.get("printed") if row["checksum"] is not None else None,
+                tables,
+            )
 
 
 def _table(connection: Any, view: str, run: int) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -175,8 +176,8 @@ def _saved(report: Report, path: Path, identity: str, rules: str, worth: str) ->
                 for t in ORDER
             )  # fmt: skip
             row = _run(report, run, identity, rules)
-            told = {"worth": worth, "summary": json.dumps(report.summary.as_dict())}
-            database.table("runs").insert(row | told)
+            texts = {"worth": worth, "summary": json.dumps(_summary(report))}
+            database.table("runs").insert(row | texts)
             seal(database, run)
     finally:
         worker.shutdown(cancel_futures=True)
@@ -201,6 +202,13 @@ def summaries(by: Callable[[str], pd.DataFrame], run: int) -> dict[str, list[dic
             dict(zip(rows.columns, row, strict=True)) for row in zip(*columns, strict=True)
         ]
     return result
+
+
+def _summary(report: Report) -> dict[str, Any]:
+    """Return the summary of a report, and what commands print with its tables."""
+    cycles = asdict(report.cycles) if report.cycles else None
+    printed = {"warnings": report.warnings, "cycles": cycles}
+    return {**report.summary.as_dict(), "printed": printed}
 
 
 def _reports(report: Report, run: int) -> list[dict[str, Any]]:

@@ -114,7 +114,9 @@ class Nesting:
         limit = MAX_PIECES[0] * len(rows) + MAX_PIECES[1]
         while len(crossed) < MAX_ROUNDS and len(rows) <= limit:
             parent = parents(stack, start, end)
-            crossing = np.flatnonzero((parent != NONE) & (end > end[parent]))
+            # A piece that follows a cut lies in ranges that started after its own: these are cut first.
+            is_outer = (parent != NONE) & (rank[parent] < rank)
+            crossing = np.flatnonzero(is_outer & (end > end[parent]))
             if not len(crossing):
                 cut = np.unique(np.concatenate([*crossed, np.empty(0, np.int64)]))
                 return cls(stack, start, end, rows, parent, cut)

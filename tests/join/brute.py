@@ -23,6 +23,7 @@ LIBRARY_OP = re.compile(
     r"autograd::engine::evaluate_function: .+|\w+Backward\d*|[a-z_]\w*::[a-z_]\w*|nccl\w+"
 )
 BACKWARD_OP = re.compile(r"(?<![a-z])backward(?![a-z])", re.IGNORECASE)
+MODULE_OP = re.compile(r"(nn\.Module: |module:|layer:).+")  # a module may have any name
 LIBRARIES = {"nccl", "cublas", "cccl", "mpi"}  # domains in which libraries annotate themselves
 
 
@@ -68,6 +69,10 @@ class Activity:
 
 
 # -- the rules
+
+
+def is_backward(op: str) -> bool:
+    return bool(BACKWARD_OP.search(op)) and not MODULE_OP.fullmatch(op)
 
 
 def is_open(one: Range, report: int, thread: int, instant: int) -> bool:
@@ -212,7 +217,7 @@ class Brute:
             stack = self._around(one.report, thread, start, one.end)
             if stack and not any(LIBRARY_OP.fullmatch(op) for op in self.ops_on(stack)):
                 offers.append(stack)
-        named = [stack for stack in offers if any(map(BACKWARD_OP.search, self.ops_on(stack)))]
+        named = [stack for stack in offers if any(map(is_backward, self.ops_on(stack)))]
         chosen = offers if len(offers) == 1 else named
         return self.whole(chosen[0]) if len(chosen) == 1 else ()
 

@@ -89,6 +89,17 @@ def test_only_ranges_that_cross_are_cut(intervals):
 
 
 @given(intervals)
+@example([(0, 4, 8), (0, 10, 3), (0, 6, 12)])
+def test_a_range_is_cut_only_at_the_ends_of_ranges_around_it(intervals):
+    nesting, ranges = nested(intervals), as_ranges(intervals)
+    for row, start in zip(nesting.range.tolist(), nesting.start.tolist(), strict=True):
+        inner = ranges[row]
+        assert start == inner.start or any(
+            a.thread == inner.thread and a.start < inner.start < a.end == start for a in ranges
+        )
+
+
+@given(intervals)
 def test_nodes_come_in_the_order_of_stacks_then_outer_first(intervals):
     nesting, ranges = nested(intervals), as_ranges(intervals)
     keys = list(zip(nesting.stack.tolist(), nesting.start.tolist(), strict=True))

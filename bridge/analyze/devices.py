@@ -14,7 +14,7 @@ import numpy as np
 
 from bridge.analyze.names import file_names
 from bridge.join.arrays import NONE, Ints, number_groups
-from bridge.join.attributed import AttributedCapture
+from bridge.join.attributed import AttributedCapture, once
 from importers import frames
 from importers.capture import Capture
 
@@ -39,20 +39,25 @@ class Devices:
 
         A GPU is identified by its number where the capture has it, else by process and device.
         """
-        columns = (frames.ints(attributed.capture.activities, c) for c in KEY)
-        report, process, device = columns
-        used, rows = number_groups(report, process, device)
-        gpu_of = _gpus_by_device(attributed.capture)
-        gpus = []
-        for row in rows.tolist():  # one iteration per device of a process
-            key = int(report[row]), int(process[row]), int(device[row])
-            gpu_number, name = gpu_of.get(key, (NONE, ""))
-            identity = (key[0], NONE, gpu_number) if gpu_number != NONE else key
-            gpus.append((identity, _gpu_name(identity[2], name)))
-        names = dict(gpus[::-1])  # a GPU of several processes has its first name
-        keys = list(dict.fromkeys(key for key, _ in gpus))
-        position = np.array([keys.index(key) for key, _ in gpus], np.int64)
-        return cls(position[used], _device_names(attributed, names, keys), [key[0] for key in keys])
+        return _devices(attributed)
+
+
+@once
+def _devices(attributed: AttributedCapture) -> Devices:
+    columns = (frames.ints(attributed.capture.activities, c) for c in KEY)
+    report, process, device = columns
+    used, rows = number_groups(report, process, device)
+    gpu_of = _gpus_by_device(attributed.capture)
+    gpus = []
+    for row in rows.tolist():  # one iteration per device of a process
+        key = int(report[row]), int(process[row]), int(device[row])
+        gpu_number, name = gpu_of.get(key, (NONE, ""))
+        identity = (key[0], NONE, gpu_number) if gpu_number != NONE else key
+        gpus.append((identity, _gpu_name(identity[2], name)))
+    names = dict(gpus[::-1])  # a GPU of several processes has its first name
+    keys = list(dict.fromkeys(key for key, _ in gpus))
+    position = np.array([keys.index(key) for key, _ in gpus], np.int64)
+    return Devices(position[used], _device_names(attributed, names, keys), [key[0] for key in keys])
 
 
 def _device_names(

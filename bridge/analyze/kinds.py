@@ -16,7 +16,7 @@ import pandas as pd
 
 from bridge.analyze.groups import ratio, sums
 from bridge.join.arrays import NONE, Flags, Ints
-from bridge.join.attributed import AttributedCapture
+from bridge.join.attributed import AttributedCapture, once
 from bridge.join.grammar import parse
 from bridge.knowledge import kernels
 from bridge.knowledge.kernels import UNKNOWN, YES, Kernel
@@ -26,6 +26,7 @@ OTHERS = (frames.MEMCPY, frames.MEMSET, frames.GRAPH)  # activities other than k
 KINDS = (*kernels.KINDS, *OTHERS)
 
 
+@once
 def kind(attributed: AttributedCapture) -> tuple[Ints, tuple[str, ...]]:
     """Return the kind of each activity as a code, and the names of the kinds."""
     code, classes = _kernels(attributed)
@@ -74,8 +75,9 @@ def tensor_cores(attributed: AttributedCapture) -> Ints:
 def is_kind(attributed: AttributedCapture, *kinds: str) -> Flags:
     """Return whether each activity is of one of these kinds."""
     code, names = kind(attributed)
-    is_selected: Flags = np.array([name in kinds for name in names])
-    return is_selected[code]
+    is_selected = np.array([name in kinds for name in names])
+    flags: Flags = is_selected[code]
+    return flags
 
 
 def eligible(attributed: AttributedCapture) -> Flags:
@@ -92,6 +94,7 @@ def eligible_activities(attributed: AttributedCapture) -> Flags:
     return flags & frames.is_kind(attributed.capture.activities, frames.KERNEL)
 
 
+@once
 def _kernels(attributed: AttributedCapture) -> tuple[Ints, list[Kernel]]:
     """Return the class of each activity as a code, NONE for other than kernels, and the classes."""
     code, names = _names(attributed)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import Self, TypeVar
+from functools import cached_property, update_wrapper
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -104,6 +104,7 @@ def _through(values: Ints, codes: Ints) -> Ints:
 
 
 T = TypeVar("T")
+Options = ParamSpec("Options")
 DEFAULT = AttributionOptions()
 KEY = ("report", "process", "correlation")
 DIRECTIONS = FORWARD, BACKWARD, BOTH = ("forward", "backward", "both")
@@ -185,6 +186,11 @@ class AttributedCapture:
         if direction not in DIRECTIONS:
             raise ValueError(unknown_name("direction", direction, DIRECTIONS))
         return replace(self, direction=direction)
+
+    @cached_property
+    def results(self) -> dict[tuple[object, ...], Any]:
+        """What functions marked with `once` returned for this capture, by function and arguments."""
+        return {}
 
     @cached_property
     def duration(self) -> Ints:
@@ -430,6 +436,27 @@ class AttributedCapture:
     def node_path(self) -> tuple[Ints, list[str]]:
         """The path of ops of each node as a code, and the distinct paths."""
         return paths(self.hierarchy, *self.hierarchy_names)
+
+
+def once(
+    function: Callable[Concatenate[AttributedCapture, Options], T],
+) -> Callable[Concatenate[AttributedCapture, Options], T]:
+    """Return the function with a memory: what it returns of a capture is computed once.
+
+    Arguments besides the capture must be hashable. Callers share the result and must not change it.
+    """
+
+    def remembering(
+        attributed: AttributedCapture, /, *args: Options.args, **kwargs: Options.kwargs
+    ) -> T:
+        key = (function, args, tuple(kwargs.items()))
+        if key not in attributed.results:
+            attributed.results[key] = function(attributed, *args, **kwargs)
+        result: T = attributed.results[key]
+        return result
+
+    update_wrapper(remembering, function)
+    return remembering
 
 
 def _creations(capture: Capture) -> Ints:

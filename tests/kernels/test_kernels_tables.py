@@ -6,6 +6,7 @@ import json
 import zipfile
 from collections import defaultdict
 from pathlib import Path
+from typing import ClassVar
 
 import made_reports
 import numpy as np
@@ -153,6 +154,7 @@ def test_names_that_are_not_recorded_are_no_kernel_s_library():
 
     class Bare:
         kernel_rules = None
+        results: ClassVar[dict] = {}
 
         class capture:  # noqa: N801
             activities = frames.frame(

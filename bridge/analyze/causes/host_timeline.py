@@ -13,7 +13,7 @@ from bridge.analyze.devices import Devices
 from bridge.analyze.groups import texts
 from bridge.analyze.kinds import BLOCKING, COMPILING, COPYING, LAUNCHING, WAITING, calls_matching
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, stable_order, unions
-from bridge.join.attributed import AttributedCapture
+from bridge.join.attributed import AttributedCapture, once
 from bridge.join.attribution import INVALID_TIME
 from bridge.join.nesting import Nesting
 from importers import frames
@@ -306,22 +306,29 @@ class Gaps:
         one that began first (or the first row) began it. Activities with invalid times are left
         out.
         """
-        devices = Devices.of_report(attributed)
-        rows = np.flatnonzero(attributed.attribution.reason != INVALID_TIME)
-        start = frames.ints(attributed.capture.activities, "start")
-        rows = rows[order_by(devices.gpu[rows], start[rows])]
-        device, start = devices.gpu[rows], start[rows]
-        latest_end, leader = _latest_ends(device, attributed.end[rows])
-        later = np.flatnonzero(device[1:] == device[:-1]) + 1
-        idle = later[start[later] - latest_end[later - 1] > longer_than]
-        return cls(
-            start=latest_end[idle - 1],
-            end=start[idle],
-            device=device[idle],
-            ended_by=rows[idle],
-            before=rows[leader[idle - 1]],
-            devices=devices.names,
-        )
+        gaps = _gaps(attributed)
+        return gaps.take(gaps.length > longer_than) if longer_than else gaps
+
+
+@once
+def _gaps(attributed: AttributedCapture) -> Gaps:
+    """Return all gaps of a capture."""
+    devices = Devices.of_report(attributed)
+    rows = np.flatnonzero(attributed.attribution.reason != INVALID_TIME)
+    start = frames.ints(attributed.capture.activities, "start")
+    rows = rows[order_by(devices.gpu[rows], start[rows])]
+    device, start = devices.gpu[rows], start[rows]
+    latest_end, leader = _latest_ends(device, attributed.end[rows])
+    later = np.flatnonzero(device[1:] == device[:-1]) + 1
+    idle = later[start[later] - latest_end[later - 1] > 0]
+    return Gaps(
+        start=latest_end[idle - 1],
+        end=start[idle],
+        device=device[idle],
+        ended_by=rows[idle],
+        before=rows[leader[idle - 1]],
+        devices=devices.names,
+    )
 
 
 def _latest_ends(device: Ints, end: Ints) -> tuple[Ints, Ints]:

@@ -17,7 +17,7 @@ from bridge.analyze.groups import Floats, counts, highest, lowest, sums, texts
 from bridge.analyze.kinds import is_communication, is_data_loading
 from bridge.analyze.names import file_names
 from bridge.join.arrays import NONE, Flags, Ints, busy_time, run_edges, stable_order, unions
-from bridge.join.attributed import AttributedCapture
+from bridge.join.attributed import AttributedCapture, once
 from bridge.join.steps import FOUND, Steps
 from importers import frames
 from importers.frames import key_codes
@@ -34,13 +34,22 @@ def by_step(attributed: AttributedCapture, costs: Costs | None = None) -> pd.Dat
     selection of time, only steps with selected ranges or work are listed. With ``costs`` the table
     has the columns of `of_steps`, too.
     """
+    table = _all_steps(attributed)
+    if costs:
+        table = table.assign(**step_costs(attributed, table["wall_ns"].to_numpy(), costs))
+    return table[_is_counted(attributed)].reset_index(drop=True)
+
+
+@once
+def _all_steps(attributed: AttributedCapture) -> pd.DataFrame:
+    """Return the table of steps, the ones that are not counted included."""
     steps, walls = attributed.iterations, Walls.of(attributed)
     step, size = attributed.activity_iteration, len(attributed.iterations)
     has_step = np.flatnonzero((step != NONE) & attributed.counted)
     start = attributed.capture.activities["start"].to_numpy()
     change, state = judge_steps(steps, walls.length)
     within, between = breakdown(attributed, (walls.start, walls.end), (walls.before, walls.start))
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {
             "step": steps.number,
             **_process_columns(attributed),
@@ -57,10 +66,8 @@ def by_step(attributed: AttributedCapture, costs: Costs | None = None) -> pd.Dat
             ),
             "change": change,
             "state": state,
-            **(step_costs(attributed, walls.length, costs) if costs else {}),
         }
     )
-    return table[_is_counted(attributed)].reset_index(drop=True)
 
 
 def _process_columns(attributed: AttributedCapture) -> dict[str, Ints | np.ndarray]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from bridge.analyze.groups import texts
 from bridge.join.arrays import NONE, Ints
-from bridge.join.attributed import AttributedCapture
+from bridge.join.attributed import AttributedCapture, once
 from bridge.join.grammar import parse
 from importers import frames
 from importers.range_texts import INPUT_OP_IDS, OP_ID, SEQ, SIZES, numbers
@@ -21,6 +21,7 @@ from importers.texts import Texts
 # -- Shapes and dtypes
 
 
+@once
 def input_shapes(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
     """Return a code per range and the distinct input shapes, ``[[2, 3], [3, 4]]``, or ''.
 

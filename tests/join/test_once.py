@@ -1,0 +1,56 @@
+"""What is computed once of a capture: for the same options, and not for another selection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bridge
+from bridge.analyze.causes.host_timeline import Gaps
+from bridge.analyze.devices import Devices
+from bridge.analyze.steps import by_step
+from bridge.cli.demo_report import make
+from bridge.join.attributed import AttributedCapture, once
+from bridge.report import Report
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Report:
+    make(tmp_path / "demo.sqlite")
+    return bridge.load(tmp_path / "demo.sqlite")
+
+
+def test_it_is_computed_once_for_each_capture_and_options(report):
+    calls = []
+
+    @once
+    def longer(attributed: AttributedCapture, than: int = 0) -> int:
+        """Count activities."""
+        calls.append(than)
+        return int((attributed.duration > than).sum())
+
+    whole, part = report.attributed, report.within(steps=(1, 1)).attributed
+    assert [longer(whole), longer(whole), longer(whole, 5), longer(whole, 5)] == [
+        longer(whole)
+    ] * 2 + [longer(whole, 5)] * 2
+    assert calls == [0, 5]
+    longer(part)
+    longer(whole.only("forward"))
+    assert calls == [0, 5, 0, 0]
+    assert longer.__doc__ == "Count activities."
+
+
+def test_a_caller_may_add_columns_to_the_steps(report):
+    by_step(report.attributed).insert(0, "run", 1)
+    assert "run" not in by_step(report.attributed)
+
+
+def test_gaps_are_those_longer_than_a_time(report):
+    every = Gaps.of(report.attributed)
+    for longer_than in (0, 1, int(np.median(every.length)), int(every.length.max())):
+        some, mask = Gaps.of(report.attributed, longer_than), every.length > longer_than
+        assert some.start.tolist() == every.start[mask].tolist()
+        assert some.ended_by.tolist() == every.ended_by[mask].tolist()
+    assert Devices.of_report(report.attributed) is Devices.of_report(report.attributed)

@@ -27,14 +27,8 @@ from nanoarrow.c_array import allocate_c_array
 from numpy.typing import NDArray
 
 from importers.errors import NotAReport
-from importers.sqlite_pages import (
-    PageFile,
-    StoredTable,
-    TablePages,
-    TablesReader,
-    Unreadable,
-    pages_of,
-)
+from importers.sqlite_file import PageFile, Unreadable
+from importers.sqlite_pages import StoredTable, TablePages, TablesReader, pages_of
 from importers.sqlite_query import Query
 from importers.sqlite_sources import Source, Sources, quoted
 from importers.texts import Ints, Texts
@@ -275,7 +269,8 @@ class Database:
 
         Rows come in the order of their rowids, or of the table's primary key.
         """
-        from_pages = self._read_pages(queries) if self.immutable else {}
+        with self._report_errors(), self._without_writers():
+            from_pages = self._read_pages(queries)
         rest = {name: query for name, query in queries.items() if name not in from_pages}
         result = from_pages | (self._run(rest) if rest else {})
         return {name: result[name] for name in queries}
@@ -287,6 +282,8 @@ class Database:
         except (Unreadable, OSError):
             return {}
         try:
+            if file.has_log and not self.immutable:
+                return {}
             tables = {n: t for n, query in queries.items() if (t := self._pages(file, query))}
             reader = TablesReader(file, tables)
             spans = reader.spans
@@ -308,10 +305,10 @@ class Database:
     def _pages(self, file: PageFile, query: Query) -> TablePages | None:
         """Return the pages of a query's table, None if SQLite must read it."""
         stored = self.stored.get(query.table)
-        if stored is None or query.rows or set(query.values) != set(query.columns):
+        if stored is None or set(query.values) != set(query.columns):
             return None
         try:
-            return pages_of(file, stored, [*query.values.values()])
+            return pages_of(file, stored, [*query.values.values()], query.rows)
         except Unreadable:
             return None
 
@@ -391,14 +388,35 @@ class Database:
     @contextmanager
     def _statement(self) -> Iterator[Any]:
         with (
+            self._connection() as connection,
+            adbc_driver_manager.AdbcStatement(connection) as statement,
+        ):
+            yield statement
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        with (
             adbc_driver_manager.AdbcDatabase(
                 driver=adbc_driver_sqlite._driver_path(),  # noqa: SLF001 - as in its dbapi
                 uri=self.path.absolute().as_uri() + f"?mode=ro&immutable={self.immutable:d}",
             ) as database,
             adbc_driver_manager.AdbcConnection(database) as connection,
-            adbc_driver_manager.AdbcStatement(connection) as statement,
         ):
-            yield statement
+            yield connection
+
+    @contextmanager
+    def _without_writers(self) -> Iterator[None]:
+        """Keep the file as it is within the block: a transaction that has read holds SQLite's lock."""
+        if self.immutable:
+            yield
+            return
+        with self._connection() as connection:
+            connection.set_autocommit(False)
+            with adbc_driver_manager.AdbcStatement(connection) as statement:
+                statement.set_sql_query("SELECT count(*) FROM sqlite_master")
+                for _ in batches(statement.execute_query()[0]):
+                    pass
+            yield
 
     @contextmanager
     def _report_errors(self) -> Iterator[None]:

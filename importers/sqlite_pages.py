@@ -1,8 +1,8 @@
 """Read columns of an SQLite table from the pages of its file, with NumPy alone.
 
-SQLite's virtual machine takes several times as long for the same columns. The format is that of
-sqlite.org/fileformat.html. `Unreadable` is raised for whatever is not known here and for any sign of
-damage; SQLite then reads the table, and tells what is wrong with it.
+SQLite's virtual machine takes several times as long for the same columns. `Unreadable` is raised
+for whatever is not known here and for any sign of damage; SQLite then reads the table, and tells
+what is wrong with it.
 
 All rows of some pages are decoded together. The header of a record holds the types of its values:
 the few distinct headers of a table are decoded once, and tell the place of each value in its row.
@@ -10,148 +10,28 @@ the few distinct headers of a table are decoded once, and tell the place of each
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from threading import Lock, local
-from typing import NamedTuple, Self
+from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from importers.sqlite_file import (
+    UTF8,
+    Bytes,
+    PageFile,
+    Pages,
+    Unreadable,
+    Words,
+    pairs_of,
+    quads_of,
+    require,
+    words_of,
+)
 from importers.sqlite_query import Value
 from importers.texts import MIX, Ints, Texts
-
-Bytes = NDArray[np.uint8]
-Words = NDArray[np.uint64]
-
-
-class Unreadable(Exception):  # noqa: N818 - it says what the file is, not that anything failed
-    """The file has something that this module does not read; the message says what."""
-
-
-def _require(condition: object, what: str) -> None:
-    if not condition:
-        raise Unreadable(what)
-
-
-# -- The file
-
-
-HEADER_BYTES = 100
-UTF8 = 1
-MIN_PAGE, MIN_USABLE = 512, 480  # bytes
-PADDING = 32  # bytes after pages, so that words at their end can be read
-MAX_SPREAD = 8  # pages that are read for each one that is needed, rather than that one alone
-
-
-@dataclass(frozen=True)
-class PageFile:
-    """An open SQLite file; ``usable`` are the bytes of a page that hold data.
-
-    Bytes are copied from the file: a file that is cut off meanwhile raises an error, where mapped
-    memory would end the process.
-    """
-
-    descriptor: int
-    page_size: int
-    usable: int
-    pages: int
-    encoding: int
-
-    @classmethod
-    def open(cls, path: Path) -> Self:
-        """Open a file. Raises `Unreadable` for an invalid header, OSError if it cannot be opened."""
-        _require(hasattr(os, "preadv"), "this operating system")
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            head = os.pread(descriptor, HEADER_BYTES, 0)
-            _require(len(head) == HEADER_BYTES and head[:16] == b"SQLite format 3\0", "header")
-            size = int.from_bytes(head[16:18], "big")
-            size = 65536 if size == 1 else size
-            _require(size >= MIN_PAGE and size & (size - 1) == 0, "page size")
-            _require(size - head[20] >= MIN_USABLE, "reserved bytes")
-            pages = os.fstat(descriptor).st_size // size
-            return cls(descriptor, size, size - head[20], pages, int.from_bytes(head[56:60], "big"))
-        except BaseException:
-            os.close(descriptor)
-            raise
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self.descriptor)
-
-    def read(self, numbers: Ints) -> Pages:
-        """Return pages in the order of their numbers, until the next call on the same thread.
-
-        The memory is used again.
-        """
-        _require(len(numbers) and numbers.min() >= 1 and numbers.max() <= self.pages, "page number")
-        first, count = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
-        if count <= MAX_SPREAD * len(numbers):  # with the pages of other tables between them
-            data = _scratch(count * self.page_size)
-            self._fill(data[:-PADDING], first)
-            return Pages(numbers, data, (numbers - first) * self.page_size)
-        base = np.arange(len(numbers)) * self.page_size
-        data = _scratch(len(numbers) * self.page_size)
-        for place, number in zip(base.tolist(), numbers.tolist(), strict=True):
-            self._fill(data[place : place + self.page_size], number)
-        return Pages(numbers, data, base)
-
-    def _fill(self, data: Bytes, first: int) -> None:
-        buffer, place = memoryview(data.data), (first - 1) * self.page_size
-        while buffer:
-            count = os.preadv(self.descriptor, [buffer], place)
-            _require(count > 0, "the end of the file")
-            buffer, place = buffer[count:], place + count
-
-
-class Pages(NamedTuple):
-    """Pages of a file: their numbers, bytes that hold them, and where each begins in these."""
-
-    number: Ints
-    data: Bytes
-    base: Ints
-
-    def take(self, number: Ints) -> Pages:
-        """Return some of the pages, whose numbers are sorted."""
-        return Pages(number, self.data, self.base[np.searchsorted(self.number, number)])
-
-    @property
-    def head(self) -> Ints:
-        """Where the header of each page begins: on the first page behind that of the file."""
-        return self.base + np.where(self.number == 1, HEADER_BYTES, 0)
-
-
-_MEMORY = local()  # of each thread: fresh memory costs more time than what is read into it
-
-
-def _scratch(size: int) -> Bytes:
-    """Return memory of the thread for some bytes, with zeros behind them."""
-    memory = getattr(_MEMORY, "bytes", None)
-    if memory is None or len(memory) < size + PADDING:
-        memory = _MEMORY.bytes = np.empty(size + PADDING, np.uint8)
-    memory[size : size + PADDING] = 0
-    result: Bytes = memory[: size + PADDING]
-    return result
-
-
-def _words(pages: Bytes) -> Words:
-    """Return the 8 bytes from every position on, as little-endian words."""
-    return np.ndarray((len(pages) - 7,), "<u8", pages, strides=(1,))
-
-
-def _pairs(pages: Bytes) -> NDArray[np.uint16]:
-    """Return the 2 bytes from every position on, as big-endian numbers."""
-    return np.ndarray((len(pages) - 1,), ">u2", pages, strides=(1,))
-
-
-def _quads(pages: Bytes) -> NDArray[np.uint32]:
-    """Return the 4 bytes from every position on, as big-endian numbers."""
-    return np.ndarray((len(pages) - 3,), ">u4", pages, strides=(1,))
-
 
 # -- The tree of a table
 
@@ -174,17 +54,17 @@ class Cells(NamedTuple):
 
 def _cells(file: PageFile, pages: Pages, kind: int) -> Cells:
     """Return the cells of pages of one kind, in order."""
-    _require((pages.data[pages.head] == kind).all(), "kinds of pages")
-    count = _pairs(pages.data)[pages.head + 3].astype(np.int64)
+    require((pages.data[pages.head] == kind).all(), "kinds of pages")
+    count = pairs_of(pages.data)[pages.head + 3].astype(np.int64)
     pointers = pages.head + (12 if kind == INTERIOR else 8)
     after = pointers + 2 * count - pages.base
-    _require((after <= file.usable).all(), "number of cells")
+    require((after <= file.usable).all(), "number of cells")
     page = np.repeat(np.arange(len(count)), count)
     before = np.repeat(pointers - 2 * (np.cumsum(count) - count), count)
-    offset = _pairs(pages.data)[before + 2 * np.arange(len(page))].astype(np.int64)
+    offset = pairs_of(pages.data)[before + 2 * np.arange(len(page))].astype(np.int64)
     lowest = np.minimum.reduceat(offset, (np.cumsum(count) - count)[count > 0]) if len(page) else 0
     is_inside = (lowest >= after[count > 0]).all() and offset.max(initial=0) <= file.usable - 4
-    _require(is_inside, "place of a cell")
+    require(is_inside, "place of a cell")
     return Cells(page, np.repeat(pages.base, count) + offset)
 
 
@@ -202,10 +82,10 @@ def leaves_of(file: PageFile, root: int) -> Leaves:
     visited = 0
     for _ in range(MAX_DEPTH):
         visited += len(level.number)
-        _require(visited <= file.pages, "a page twice")
+        require(visited <= file.pages, "a page twice")
         pages = file.read(level.number)
         if (pages.data[pages.head] == LEAF).all():
-            _require(len(np.unique(level.number)) == len(level.number), "a page twice")
+            require(len(np.unique(level.number)) == len(level.number), "a page twice")
             return level
         level = _children(file, level, pages)
     raise Unreadable("depth")
@@ -213,8 +93,8 @@ def leaves_of(file: PageFile, root: int) -> Leaves:
 
 def _children(file: PageFile, level: Leaves, pages: Pages) -> Leaves:
     """Return the children of interior pages."""
-    cells, rightmost = _cells(file, pages, INTERIOR), _quads(pages.data)[pages.head + 8]
-    child = _quads(pages.data)[cells.position].astype(np.int64)
+    cells, rightmost = _cells(file, pages, INTERIOR), quads_of(pages.data)[pages.head + 8]
+    child = quads_of(pages.data)[cells.position].astype(np.int64)
     key, _ = _varints(pages.data, cells.position + 4)
     count = np.bincount(cells.page, minlength=len(level.number))
     place = np.arange(len(child)) + cells.page
@@ -225,7 +105,7 @@ def _children(file: PageFile, level: Leaves, pages: Pages) -> Leaves:
     high[place], high[last] = key, level.high
     low[1:] = high[:-1]
     low[last - count] = level.low
-    _require((low[place] < high[place]).all() and (low[last] <= high[last]).all(), "order of keys")
+    require((low[place] < high[place]).all() and (low[last] <= high[last]).all(), "order of keys")
     return Leaves(number, low, high)
 
 
@@ -236,14 +116,14 @@ def _varints(data: Bytes, position: Ints) -> tuple[Ints, Ints]:
     while len(byte) and (byte > LOW_BITS).all():  # most numbers of some pages are equally long
         byte, size = data[position + size], size + 1
         value = value << 7 | (byte & LOW_BITS)
-        _require(size <= MAX_NUMBER_BYTES, "a long number")
+        require(size <= MAX_NUMBER_BYTES, "a long number")
     sizes = np.full(len(position), size)
     more = np.flatnonzero(byte > LOW_BITS)
     while len(more):
         byte = data[position[more] + sizes[more]]
         value[more] = value[more] << 7 | (byte & LOW_BITS)
         sizes[more] += 1
-        _require((sizes[more] <= MAX_NUMBER_BYTES).all(), "a long number")
+        require((sizes[more] <= MAX_NUMBER_BYTES).all(), "a long number")
         more = more[byte > LOW_BITS]
     return value, sizes
 
@@ -316,7 +196,7 @@ class Layouts:
     def parsed(self, header: bytes) -> tuple[list[int], list[int], int]:
         """Return the type and the offset of each column, and the size of all values."""
         types = [*_numbers(header)]
-        _require(len(types) <= len(self.table.columns), "number of columns")
+        require(len(types) <= len(self.table.columns), "number of columns")
         sizes = [_size(kind) for kind in types]
         offsets = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
         absent = len(self.table.columns) - len(types)
@@ -338,8 +218,8 @@ class Layouts:
                 raise Unreadable("a real number")
             if is_text if value.is_text else is_integer:
                 return Place(offsets[position], _size(kind), added + (kind == ONE))
-            _require(value.mixed, "the type of a value")
-        _require(value.missing is not None, "nothing where a value belongs")
+            require(value.mixed, "the type of a value")
+        require(value.missing is not None, "nothing where a value belongs")
         return Place(0, 0, added + (0 if value.is_text else int(value.missing or 0)))
 
     def _type(self, name: str, types: Sequence[int]) -> int:
@@ -349,7 +229,7 @@ class Layouts:
             return ONE
         if types[position] != ABSENT:
             return types[position]
-        _require(name not in self.table.filled, "a default value")
+        require(name not in self.table.filled, "a default value")
         return NULL
 
 
@@ -358,19 +238,19 @@ def _numbers(data: bytes) -> Iterator[int]:
     value = length = 0
     for byte in data:
         length += 1
-        _require(length <= MAX_NUMBER_BYTES, "a long number")
+        require(length <= MAX_NUMBER_BYTES, "a long number")
         value = value << 7 | byte & LOW_BITS
         if byte <= LOW_BITS:
             yield value
             value = length = 0
-    _require(not length, "header of a record")
+    require(not length, "header of a record")
 
 
 def _size(kind: int) -> int:
     """Return the number of bytes of a value by its type."""
     if kind < len(SIZES):
         return SIZES[kind]
-    _require(kind >= FIRST_BLOB, "the type of a value")
+    require(kind >= FIRST_BLOB, "the type of a value")
     return (kind - FIRST_BLOB) // 2
 
 
@@ -398,21 +278,21 @@ def records(file: PageFile, pages: Pages, leaves: Leaves, layouts: Layouts) -> R
     data, cells = pages.data, _cells(file, pages, LEAF)
     payload, payload_bytes = _varints(data, cells.position)
     rowid, rowid_bytes = _varints(data, cells.position + payload_bytes)
-    _require(payload.max(initial=0) <= file.usable - 35, "a record of several pages")
+    require(payload.max(initial=0) <= file.usable - 35, "a record of several pages")
     start = cells.position + payload_bytes + rowid_bytes
     ends = pages.base + file.usable
-    _require((start + payload <= ends[cells.page]).all(), "end of a record")
+    require((start + payload <= ends[cells.page]).all(), "end of a record")
     _check_order(rowid, cells.page, leaves)
     header = data[start].astype(np.int64)
-    _require((header <= LOW_BITS).all() and (header >= 1).all(), "a long header")
-    _require((header <= payload).all(), "length of a header")
-    code, examples = _distinct_headers(_words(data), start, header)
+    require((header <= LOW_BITS).all() and (header >= 1).all(), "a long header")
+    require((header <= payload).all(), "length of a header")
+    code, examples = _distinct_headers(words_of(data), start, header)
     numbers = [
         layouts.number(data[start[row] + 1 : start[row] + header[row]].tobytes())
         for row in examples.tolist()
     ]
     size = np.array([layouts.bodies[number] for number in numbers], np.int64)
-    _require((header + size[code] == payload).all(), "length of a record")
+    require((header + size[code] == payload).all(), "length of a record")
     return Records(data, rowid, start + header, code, np.array(numbers, np.int64))
 
 
@@ -420,7 +300,7 @@ def _check_order(rowid: Ints, page: Ints, leaves: Leaves) -> None:
     """Check that rows are in order, and where the tree says."""
     is_ordered = (rowid[1:] > rowid[:-1]).all()
     is_placed = (rowid > leaves.low[page]).all() and (rowid <= leaves.high[page]).all()
-    _require(is_ordered and is_placed, "order of rows")
+    require(is_ordered and is_placed, "order of rows")
 
 
 MASKS = np.array([(1 << 8 * count) - 1 for count in range(8)] + [(1 << 64) - 1], np.uint64)
@@ -443,7 +323,7 @@ def _distinct_headers(words: Words, start: Ints, length: Ints) -> tuple[Ints, In
     code = code.astype(np.int64)
     example = np.full(len(distinct), len(start), np.int64)
     np.minimum.at(example, code, np.arange(len(start)))
-    _require(all((part == part[example][code]).all() for part in parts), "equal hashes")
+    require(all((part == part[example][code]).all() for part in parts), "equal hashes")
     return code, example
 
 
@@ -472,7 +352,7 @@ def integers(rows: Records, places: Sequence[Place]) -> Ints:
 
 
 def _big_endian(data: Bytes, at: Ints) -> Ints:
-    words = _words(data)[at].byteswap(inplace=True)
+    words = words_of(data)[at].byteswap(inplace=True)
     value: Ints = words.view(np.int64)
     return value
 
@@ -495,10 +375,14 @@ SPAN_BYTES = 1 << 22  # of the file that are read at once, with the pages of all
 
 @dataclass(frozen=True)
 class TablePages:
-    """The leaf pages of a table, and how its records are decoded."""
+    """The leaf pages of a table, and how its records are decoded.
+
+    ``rows`` are the first and the last rowid of the rows that are wanted.
+    """
 
     layouts: Layouts
     leaves: Leaves
+    rows: tuple[int, int] = NO_LIMIT.min + 1, NO_LIMIT.max
 
     def within(self, first: int, last: int) -> Leaves:
         """Return the pages with first <= number < last; the numbers ascend."""
@@ -508,7 +392,20 @@ class TablePages:
     def row_numbers(self, first: int, last: int) -> int:
         """Return how many row numbers the rows may have that the pages first <= number < last hold."""
         of = self.within(first, last)
-        return int(of.high[-1]) - int(of.low[0]) if len(of.number) else 0
+        if not len(of.number):
+            return 0
+        last_row, before = (
+            min(int(of.high[-1]), self.rows[1]),
+            max(int(of.low[0]), self.rows[0] - 1),
+        )
+        return max(0, last_row - before)
+
+    def wanted(self, rows: Records) -> Records:
+        """Return the records of the rows that are wanted."""
+        mask = (rows.rowid >= self.rows[0]) & (rows.rowid <= self.rows[1])
+        if mask.all():
+            return rows
+        return rows._replace(rowid=rows.rowid[mask], body=rows.body[mask], code=rows.code[mask])
 
     def columns(self, rows: Records) -> list[Ints | Texts]:
         """Return the columns of some rows."""
@@ -552,28 +449,38 @@ class TablesReader:
         table = self.tables[name]
         try:
             rows = records(self.file, pages.take(leaves.number), leaves, table.layouts)
-            return table.columns(rows)
+            return table.columns(table.wanted(rows))
         except Unreadable as error:
             return error
         except (IndexError, OverflowError) as error:
             return Unreadable(str(error))
 
 
-def pages_of(file: PageFile, table: StoredTable, columns: Sequence[Value]) -> TablePages:
-    """Find the pages of a table. Raises `Unreadable` if they cannot be read here."""
+def pages_of(
+    file: PageFile,
+    table: StoredTable,
+    columns: Sequence[Value],
+    rows: tuple[int, int] | None = None,
+) -> TablePages:
+    """Find the pages of a table, or of its rows from a first to a last rowid.
+
+    Raises `Unreadable` if they cannot be read here.
+    """
     if any(column.is_text for column in columns):
-        _require(file.encoding == UTF8, "UTF-16")
+        require(file.encoding == UTF8, "UTF-16")
     used = {name for column in columns for name in (*column.sources, *column.flags)}
-    _require(used <= {*table.columns}, "an unknown column")
+    require(used <= {*table.columns}, "an unknown column")
     try:
         leaves = leaves_of(file, table.root)
         leaves.low[0], leaves.high[-1] = _ends(file, leaves)
     except (IndexError, OSError) as error:
         raise Unreadable(str(error)) from error
-    _require((np.diff(leaves.number) > 0).all(), "pages out of order")
-    result = TablePages(Layouts(table, columns), leaves)
+    if rows:
+        leaves = Leaves(*(c[(leaves.high >= rows[0]) & (leaves.low < rows[1])] for c in leaves))
+    require((np.diff(leaves.number) > 0).all(), "pages out of order")
+    result = TablePages(Layouts(table, columns), leaves, *([rows] if rows else []))
     most_rows = len(leaves.number) * file.usable // SMALLEST_CELL
-    _require(0 <= result.row_numbers(0, file.pages + 1) <= most_rows, "row numbers far apart")
+    require(0 <= result.row_numbers(0, file.pages + 1) <= most_rows, "row numbers far apart")
     return result
 
 
@@ -586,7 +493,7 @@ def _ends(file: PageFile, leaves: Leaves) -> tuple[int, int]:
         _, size = _varints(pages.data, cells.position)
         numbers.append(_varints(pages.data, cells.position + size)[0])
     if not len(numbers[0]):
-        _require(len(leaves.number) == 1, "an empty page")
+        require(len(leaves.number) == 1, "an empty page")
         return 0, 0
-    _require(len(numbers[1]), "an empty page")
+    require(len(numbers[1]), "an empty page")
     return int(numbers[0][0]) - 1, int(numbers[1][-1])

@@ -27,7 +27,7 @@ from importers.capture import Capture, Facts
 from importers.ncu.metrics import Metrics
 from importers.nsys.annotations import Strings, pool_texts
 from importers.sqlite_columns import Columns, Database, ints_of, texts_of
-from importers.sqlite_query import Query
+from importers.sqlite_query import Query, Value
 from importers.texts import Ints, Texts
 
 Extents = dict[str, tuple[int, int]]
@@ -79,6 +79,7 @@ def _capture(
     nothing = (0, -1)  # the table is newer than the run
     queries = {kind: _query(kind, extents.get(kind, nothing)) for kind in (*frames.FRAMES, "names")}
     with Database(path, immutable=False) as columns:
+        columns.tables()
         read = columns.read(queries)
         for kind, table in read.items():
             first, last = extents.get(kind, nothing)
@@ -114,8 +115,8 @@ def _check_reports(path: Path, run: Run, kind: str, table: Columns) -> None:
 def _query(kind: str, rows: tuple[int, int]) -> Query:
     columns = ("text", *SYMBOL) if kind == "names" else _columns(kind)
     texts = frozenset({"text", *SYMBOL} & set(columns))
-    missing = {c: "''" if c in texts else "-1" for c in columns}
-    return Query(kind, {c: f'coalesce("{c}", {missing[c]})' for c in columns}, texts, rows=rows)
+    values = {c: Value((c,), "" if c in texts else -1, is_text=c in texts) for c in columns}
+    return Query(kind, {c: value.sql for c, value in values.items()}, texts, rows, values)
 
 
 def _columns(kind: str) -> list[str]:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +47,11 @@ def query(table: str, **values: Value) -> Query:
         frozenset(name for name, value in values.items() if value.is_text),
         values=values,
     )
+
+
+def within(one: Query, first: int, last: int) -> Query:
+    """Ask for rows of a query."""
+    return replace(one, rows=(first, last))
 
 
 def both(path: Path, queries: Mapping[str, Query]) -> tuple[dict[str, Columns], dict[str, Columns]]:
@@ -179,6 +188,55 @@ def test_tables_that_lie_between_each_other(tmp_path: Path) -> None:
             made.run(f"INSERT INTO {table} VALUES (?, ?)", rows)
     path = made.done()
     assert agree(path, {"e": query("e", t=TEXT, n=NUMBER), "b": query("b", n=NUMBER)}) == {"e", "b"}
+
+
+@pytest.mark.parametrize("size", [512, 4096])
+def test_rows_from_a_first_to_a_last_one(size: int, tmp_path: Path) -> None:
+    """Within a page, over pages, over gaps between row numbers, outside of all rows, and none."""
+    made = Made(tmp_path / "a.sqlite", f"page_size={size}")
+    made.run("CREATE TABLE a (id INTEGER PRIMARY KEY, n INTEGER, t TEXT)")
+    rows = [
+        (i, INTEGERS[i % len(INTEGERS)], "x" * (i % 9)) for i in range(10, 3000) if i % 500 < 300
+    ]
+    path = made.run("INSERT INTO a VALUES (?, ?, ?)", rows).done()
+    whole = query("a", id=Value(("id",)), n=NUMBER, t=TEXT)
+    ends = (-5, 0, 10, 11, 57, 58, 299, 300, 499, 500, 1234, 2799, 2999, 5000)
+    parts = {f"{a} {b}": within(whole, a, b) for a in ends for b in ends}
+    found = agree(path, parts)
+    assert {"-5 5000", "57 299", "11 58", "300 299", "-5 -5", "2799 2999"} <= found
+    assert len(found) > len(parts) * 0.8  # where few rows have numbers far apart, SQLite reads
+
+
+def write(path: Path) -> str:
+    """Add a row in another process, as locks are between processes; give its error."""
+    program = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], timeout=0); c.execute('INSERT INTO a VALUES (8)'); c.commit()"
+    return subprocess.run([sys.executable, "-c", program, path], check=False, capture_output=True, text=True).stderr  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_store_that_others_may_write_to_is_read_from_pages_too(tmp_path: Path) -> None:
+    """No one writes meanwhile; pages in a write-ahead log are SQLite's business."""
+    path = (
+        Made(tmp_path / "a.sqlite")
+        .run("CREATE TABLE a (n INTEGER)")
+        .run("INSERT INTO a VALUES (7)")
+        .done()
+    )
+    queries = {"a": query("a", n=NUMBER)}
+    with Database(path, immutable=False) as database:
+        database.tables()
+        with database._without_writers():
+            assert "database is locked" in write(path)
+        assert not write(path)
+        assert database._read_pages(queries)["a"]["n"].tolist() == [7, 8]
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("PRAGMA journal_mode=WAL")
+        writer.execute("INSERT INTO a VALUES (9)")
+        writer.commit()
+        with Database(path, immutable=False) as database:
+            database.tables()
+            assert database._read_pages(queries) == {}
+            assert database.read(queries)["a"]["n"].tolist() == [7, 8, 9]
 
 
 def test_rows_removed_and_added_again(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from main_job import jobs, measured
+from main_job import measured_jobs
 
 HISTORY = Path(__file__).with_name("history.csv")
 COLUMNS = ["date", "kernels", "job", "ratio", "peak_mb", "what"]
@@ -24,11 +24,9 @@ GROWTH = 0.15
 PATIENCE = 5  # times as many rounds before a job fails
 
 
-def one_round(commands, least, folder):
+def one_round(report, folder, least):
     """Run every command once, and keep the least CPU seconds and peak bytes of each."""
-    for job, command in commands.items():
-        (folder / "bridge.db").unlink(missing_ok=True)
-        _, *used = measured(command)
+    for job, (_, *used) in measured_jobs(report, folder):
         least[job] = [min(pair) for pair in zip(used, least.get(job, used))]
 
 
@@ -64,11 +62,11 @@ def measure(kernels, rounds, enough):
         folder = Path(name)
         report = folder / "report.sqlite"
         make(report, kernels, per_call_text=True, threads=2, processes=2)
-        commands, least = jobs(report, folder), {}
+        least = {}
         for turn in range(PATIENCE * rounds):
             if turn >= rounds and enough(ratios(least)):
                 break
-            one_round(commands, least, folder)
+            one_round(report, folder, least)
         return ratios(least)
 
 

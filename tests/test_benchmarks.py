@@ -59,6 +59,9 @@ def test_the_benchmark_prints_its_ratios(monkeypatch, capsys):
         "import",
         "trace .json.gz",
         "trace .pftrace",
+        "report from the store",
+        "page",
+        "advice",
     ):
         assert printed.count(f"| {command} |") == 2
 
@@ -85,8 +88,11 @@ def test_a_job_over_its_limit_is_measured_again(monkeypatch):
     import history
 
     ratio = iter([1.0, 4.0, 1.0, 2.0])  # seconds of the bare read and of a job, in turn
-    monkeypatch.setattr(history, "jobs", lambda *_: {history.BARE: [], "import": []})
-    monkeypatch.setattr(history, "measured", lambda _: (0.0, next(ratio), 1e6))
+    monkeypatch.setattr(
+        history,
+        "measured_jobs",
+        lambda *_: [(job, (0.0, next(ratio), 1e6)) for job in (history.BARE, "import")],
+    )
     found = history.measure(100, 1, lambda found: found["import"][0] <= 2)
     assert found == {"import": (2.0, 1e6)}
 

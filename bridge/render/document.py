@@ -25,6 +25,9 @@ FORMULA = (
 )  # a cell that begins so is a formula to spreadsheets
 
 
+BETWEEN = "\n"
+
+
 def as_json(
     by: str,
     source: Sequence[str],
@@ -92,4 +95,6 @@ def _rows(table: pd.DataFrame) -> Iterator[str]:
 
 
 def _encoded(column: pd.Series) -> list[str]:
-    return [json.dumps(value, ensure_ascii=False) for value in column.tolist()]
+    """Return each value as JSON; a text in JSON has no line break, so one stands between values."""
+    text = json.dumps(column.tolist(), ensure_ascii=False, separators=(BETWEEN, ": "))
+    return text[1:-1].split(BETWEEN) if len(column) else []

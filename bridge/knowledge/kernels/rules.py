@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from bridge.knowledge.expressions import Expression
@@ -31,14 +32,22 @@ class Pattern:
     """
 
     def __init__(self, text: str, origin: str = "") -> None:
-        def compiled(part: str) -> Expression | re.Pattern[str]:
-            return Expression(part, origin) if origin else re.compile(part)
-
-        compiled(text)
-        self.text = text
+        self.text, self.origin = text, origin
+        if origin:
+            self._compiled(text)
         parts = [text] if INDIVISIBLE.search(text) else list(_alternatives(text))
         self.words = tuple(part for part in parts if WORD.fullmatch(part))
-        self.rest = tuple(compiled(part) for part in parts if not WORD.fullmatch(part))
+        self._expressions = tuple(part for part in parts if not WORD.fullmatch(part))
+        if origin:
+            self.rest  # noqa: B018 - raises for an invalid part
+
+    @cached_property
+    def rest(self) -> tuple[Expression | re.Pattern[str], ...]:
+        """The parts that are not plain words; those of this package are compiled when a name needs them."""
+        return tuple(self._compiled(part) for part in self._expressions)
+
+    def _compiled(self, part: str) -> Expression | re.Pattern[str]:
+        return Expression(part, self.origin) if self.origin else re.compile(part)
 
     def matches(self, name: str) -> bool:
         """Return whether the pattern occurs in a name."""

@@ -75,8 +75,7 @@ def stacks(nesting: Nesting, node: Ints) -> tuple[Ints, Ints]:
 
 def _deepest_first(nesting: Nesting) -> list[Ints]:
     """Return the nodes of each level except the top level, deepest level first."""
-    level = nesting.levels()
-    return [np.flatnonzero(level == depth) for depth in range(int(level.max(initial=0)), 0, -1)]
+    return nesting.by_level[:0:-1]
 
 
 # -- Paths, and a tree to which paths are added

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -45,9 +46,7 @@ def paths(
     """
     code = np.full(len(nesting), NONE)
     result: list[str] = []
-    level = nesting.levels()
-    for depth in range(int(level.max(initial=-1)) + 1):
-        nodes = np.flatnonzero(level == depth)
+    for depth, nodes in enumerate(nesting.by_level):
         above = np.where(depth > 0, code[nesting.parent[nodes]], NONE)
         keys, distinct = pd.factorize((above + 1) * len(names) + op[nodes])
         code[nodes] = keys + len(result)
@@ -169,8 +168,16 @@ class Nesting:
         result[self.range[::-1]] = np.arange(len(self))[::-1]
         return result
 
-    def levels(self) -> Ints:
-        """Return the depth of each node; 0 is outermost."""
+    @cached_property
+    def by_level(self) -> list[Ints]:
+        """The nodes of each level, the outermost level first."""
+        return [
+            np.flatnonzero(self.level == n) for n in range(int(self.level.max(initial=NONE)) + 1)
+        ]
+
+    @cached_property
+    def level(self) -> Ints:
+        """The depth of each node; 0 is outermost."""
         depth = np.zeros(len(self), np.int64)
         ancestor = self.parent.copy()
         pending = np.flatnonzero(ancestor != NONE)

@@ -58,7 +58,7 @@ def test_nodes_lie_inside_their_parents(intervals):
     assert (nesting.end > nesting.start).all()
     assert [
         len(chain(nesting, node)) - 1 for node in range(len(nesting))
-    ] == nesting.levels().tolist()
+    ] == nesting.level.tolist()
 
 
 @given(intervals)

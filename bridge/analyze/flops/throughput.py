@@ -69,12 +69,10 @@ class CostTree:
     def __init__(self, nesting: Nesting) -> None:
         self.nesting = nesting
 
-    @cached_property
+    @property
     def levels(self) -> list[Ints]:
         """The nodes of each level except the top one, deepest first."""
-        level = self.nesting.levels()
-        deepest = int(level.max(initial=0))
-        return [np.flatnonzero(level == depth) for depth in range(deepest, 0, -1)]
+        return self.nesting.by_level[:0:-1]
 
     def totals(self, is_known: Flags, value: Floats) -> Floats:
         """Return the value of each node where it is known, else the sum of its children."""

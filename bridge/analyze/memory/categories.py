@@ -102,7 +102,7 @@ def _inherited_flags(nesting: Nesting, flags: Flags) -> Flags:
 
 def _outermost(nesting: Nesting, flags: Flags) -> Ints:
     """Return the outermost flagged node among each node and its ancestors, NONE for none."""
-    result, level = np.full(len(nesting), NONE), nesting.levels()
+    result, level = np.full(len(nesting), NONE), nesting.level
     for depth in range(int(level.max(initial=-1)) + 1):
         nodes = np.flatnonzero(level == depth)
         of_parent = np.append(result, NONE)[nesting.parent[nodes]]

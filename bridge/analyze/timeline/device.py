@@ -170,9 +170,7 @@ class _Projections:
         )
         remaining = remaining.take(remaining.node != NONE)
         result, parents = [], remaining.take(np.zeros(0, np.int64))
-        for level_projections in reversed(
-            remaining.split_by_level(nesting.levels()[remaining.node])
-        ):
+        for level_projections in reversed(remaining.split_by_level(nesting.level[remaining.node])):
             grouped_level = _concatenate([level_projections, parents]).combine()
             result.append(grouped_level.take(grouped_level.activities >= MIN_ACTIVITIES))
             parents = cls(nesting.parent[grouped_level.node], *grouped_level.columns)

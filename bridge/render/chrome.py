@@ -26,6 +26,7 @@ from bridge.render.text_columns import (
     Micros,
     Names,
     Number,
+    NumberText,
     OptionalNumber,
     Path,
     Piece,
@@ -69,7 +70,7 @@ class Style:
 
     def tid(self, track: Track) -> bytes:
         """Return the thread id of a track in JSON."""
-        return b'"' + escaped(track.name) + b'"' if self.tracks_by_name else b"%d" % track.tid
+        return quoted([track.name])[0] if self.tracks_by_name else b"%d" % track.tid
 
 
 NATIVE = Style()
@@ -114,13 +115,11 @@ class Events:
     def _pairs(self, s: Slices) -> Lines:
         """Return begin and end events, in order of time per track; both have the arguments."""
         row, is_end = s.boundaries()
-        name = Names(s.name.codes, list(map(escaped, s.name.names)))
         time = s.start[row] + np.where(is_end, s.duration[row], 0)
         pieces: list[Piece] = [
             Names(is_end.astype(np.int64), [b',\n{"ph":"B"', b',\n{"ph":"E"']),
-            Text(f',"cat":"{s.kind}","name":"'.encode()),
-            Through(name, row),
-            Text(b'"'),
+            Text(f',"cat":"{s.kind}","name":'.encode()),
+            Through(self._name(s), row),
             Through(Names(s.track, self.places), row),
             self._time(time),
             *(p if isinstance(p, Text) else Through(p, row) for p in self._args(s)),
@@ -131,9 +130,9 @@ class Events:
     def _phases(self, s: Slices) -> list[Lines]:
         """Return asynchronous events, for phases may overlap and are on no stack."""
         ident: list[Piece] = [
-            Text(b',"id2":{"local":"'),
-            Number(np.arange(len(s.start))),
-            Text(b'"}'),
+            Text(b',"id2":{"local":'),
+            NumberText(np.arange(len(s.start))),
+            Text(b"}"),
         ]
         begin, end = s.start, s.start + s.duration
         return [
@@ -202,9 +201,11 @@ class Events:
         ]
 
     def _head(self, ph: str, s: Slices, time: Ints) -> list[Piece]:
-        name = Names(s.name.codes, list(map(escaped, s.name.names)))
-        head = f',\n{{"ph":"{ph}","cat":"{s.kind}","name":"'
-        return [Text(head.encode()), name, Text(b'"'), *self._at(s, time)]
+        head = f',\n{{"ph":"{ph}","cat":"{s.kind}","name":'
+        return [Text(head.encode()), self._name(s), *self._at(s, time)]
+
+    def _name(self, s: Slices) -> Names:
+        return Names(s.name.codes, quoted(s.name.names))
 
     def _at(self, s: Slices, time: Ints) -> tuple[Names, Micros | Number]:
         return Names(s.track, self.places), self._time(time)
@@ -230,12 +231,10 @@ def _arg(name: str, column: object, comma: bytes = b",") -> list[Piece]:
     key = comma + f'"{name}":'.encode()
     match column:
         case Chain():
-            names = Names(column.name.codes, list(map(escaped, column.name.names)))
+            names = Names(column.name.codes, [text[1:-1] for text in quoted(column.name.names)], 1)
             return [Path(column.node, column.parent, names, key + b'"', b'"')]
         case NameColumn():
-            return _name_pieces(
-                column.codes, [key + b'"' + escaped(text) + b'"' for text in column.names]
-            )
+            return _name_pieces(column.codes, [key + text for text in quoted(column.names)])
         case Json():
             return _name_pieces(column.codes, [key + text.encode() for text in column.texts])
         case ListColumn():
@@ -265,9 +264,10 @@ def _end(
     return Lines([Text(event.encode()), number, *at, Text(b"}")], rows)
 
 
-def escaped(text: str) -> bytes:
-    """Return a text as JSON without its quotes, in UTF-8."""
-    return json.dumps(text, ensure_ascii=False)[1:-1].encode(errors="replace")
+def quoted(texts: Sequence[str]) -> list[bytes]:
+    """Return texts as JSON, in UTF-8; characters that cannot be encoded become question marks."""
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    return [encode(text).encode(errors="replace") for text in texts]
 
 
 # -- The document around the events

@@ -162,7 +162,7 @@ class InternTable:
         """Number the distinct paths of some rows, as `column` does for names."""
         paths = Paths.of(chain, rows)
         first = self._next(use, len(paths.name))
-        names = Names(paths.name, list(map(encoded, chain.name.names)))
+        names = Names(paths.name, list(map(encoded, chain.name.names)), word=1)
         text = Message(2, [PathText(paths.parent, names)])
         entry = Message(use, [Integers(IID, lambda some: some + first), text])
         packet = Message(PACKET, [Fixed(ON_SEQUENCE), Message(INTERNED_DATA, [entry])])

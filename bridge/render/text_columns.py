@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
+Flags = NDArray[np.bool_]
 
 CHUNK = 8_192  # rows at a time: twice as many exceed the cache and take longer
 MAX_MATRIX = 1 << 25  # bytes: the largest matrix of padded texts

@@ -106,13 +106,12 @@ class OptionalNumber:
         if missing.all():
             return np.empty((1, 0), np.uint8)
         number = Number(self.values).at(rows)
-        row_count = 1 if len(number) == 1 and not missing.any() else len(rows)
-        first = len(self.head)
-        width = first + number.shape[1]
-        printed = np.full((row_count, _rounded_up(width)), SPACE, np.uint8)
-        printed[:, :first] = np.frombuffer(self.head, np.uint8)
-        printed[:, first:width] = number
-        if row_count > 1:
+        fields = [Text(self.head).at(rows), number]
+        if missing.any() and len(number) == 1:
+            fields[1] = np.broadcast_to(number, (len(rows), number.shape[1]))
+        template, columns = _layout(fields, [False, False])
+        printed = _lines(len(rows) if columns else 1, template, columns)
+        if missing.any():
             printed[missing] = 0
         return printed
 
@@ -235,11 +234,7 @@ class Lines:
         kinds = [type(p.piece if isinstance(p, Through) else p) for p in self.pieces]
         fields = [piece.at(self.rows) for piece in self.pieces]
         template, columns = _layout(fields, [kind not in WITHOUT_NULS for kind in kinds])
-        width = len(template)
-        lines = np.empty((len(self.rows), width), np.uint8)
-        lines.view(f"V{width}")[:] = template.view(f"V{width}")
-        for place, column in columns:
-            _put(lines, place, column)
+        lines = _lines(len(self.rows), template, columns)
         words = lines.view(np.uint32).ravel()
         printed: bytes = words[words != 0].tobytes()
         return printed.replace(b"\0", b"") if Path in kinds else printed
@@ -265,11 +260,18 @@ def _layout(
     return np.frombuffer(template, np.uint8), columns
 
 
-def _put(lines: Bytes, place: int, column: Bytes) -> None:
-    """Write a column into lines; as one item per line, which NumPy copies fastest."""
-    width = column.shape[1]
-    item = np.ndarray(len(lines), f"V{width}", lines, place, lines.strides[:1])
-    item[:] = column.view(f"V{width}")[:, 0]
+def _lines(count: int, template: Bytes, columns: Sequence[tuple[int, Bytes]]) -> Bytes:
+    """Return lines with columns in their places.
+
+    What is written into a line is one item to NumPy, which it copies fastest.
+    """
+    width = len(template)
+    lines = np.empty((count, width), np.uint8)
+    lines.view(f"V{width}")[:] = template.view(f"V{width}")
+    for place, column in columns:
+        item = f"V{column.shape[1]}"
+        np.ndarray(count, item, lines, place, lines.strides[:1])[:] = column.view(item)[:, 0]
+    return lines
 
 
 def _side_by_side(blocks: Sequence[Bytes]) -> Bytes:

@@ -110,7 +110,7 @@ class OptionalNumber:
         if missing.any() and len(number) == 1:
             fields[1] = np.broadcast_to(number, (len(rows), number.shape[1]))
         template, columns = _layout(fields, [False, False])
-        printed = _lines(len(rows) if columns else 1, template, columns)
+        printed = filled_lines(len(rows) if columns else 1, template, columns)
         if missing.any():
             printed[missing] = 0
         return printed
@@ -234,7 +234,7 @@ class Lines:
         kinds = [type(p.piece if isinstance(p, Through) else p) for p in self.pieces]
         fields = [piece.at(self.rows) for piece in self.pieces]
         template, columns = _layout(fields, [kind not in WITHOUT_NULS for kind in kinds])
-        lines = _lines(len(self.rows), template, columns)
+        lines = filled_lines(len(self.rows), template, columns)
         words = lines.view(np.uint32).ravel()
         printed: bytes = words[words != 0].tobytes()
         return printed.replace(b"\0", b"") if Path in kinds else printed
@@ -260,7 +260,7 @@ def _layout(
     return np.frombuffer(template, np.uint8), columns
 
 
-def _lines(count: int, template: Bytes, columns: Sequence[tuple[int, Bytes]]) -> Bytes:
+def filled_lines(count: int, template: Bytes, columns: Sequence[tuple[int, Bytes]]) -> Bytes:
     """Return lines with columns in their places.
 
     What is written into a line is one item to NumPy, which it copies fastest.

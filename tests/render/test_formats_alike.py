@@ -111,3 +111,15 @@ def test_events_of_arrows_are_written_only_where_a_number_does_not_do(launches, 
         e["ts"] for e in events if e["cat" if "cat" in e else "ph"] == "kernel" and "bind_id" in e
     ]
     assert bound == [1.0, 5.0, 5.5, 6.5, 30.0, 31.0]
+
+
+def test_the_ui_opens_the_compressed_trace(launches, perfetto_ui, tmp_path):
+    path = tmp_path / "t.pftrace"
+    launches.export_trace(path)
+    assert path.read_bytes()[:2] == b"\x1f\x8b"  # gzip
+    perfetto_ui.open(path)
+    assert not perfetto_ui.errors
+    assert perfetto_ui.sql("select count(*) as n from flow") == [{"n": 13}]
+    [kernel] = perfetto_ui.sql("select id from slice where name = 'k3000'")
+    perfetto_ui.select("slice", kernel["id"])
+    assert {"8x2x1", "128x1x1", "two calls"} <= {*perfetto_ui.text().split("\n")}

@@ -106,8 +106,8 @@ def _levels(chain: Chain, rows: Ints) -> list[Ints]:
         below, above = below[above != MISSING], above[above != MISSING]
         level[below] += 1
         above = chain.parent[above]
-    order = np.argsort(level, kind="stable")
-    return np.split(nodes[order], np.cumsum(np.bincount(level))[:-1])
+    narrow = level.astype(np.min_scalar_type(level.max(initial=0)))  # NumPy sorts it by radix
+    return np.split(nodes[np.argsort(narrow, kind="stable")], np.cumsum(np.bincount(level))[:-1])
 
 
 def _reached(chain: Chain, rows: Ints) -> Ints:

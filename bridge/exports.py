@@ -143,9 +143,13 @@ def _worker_file(attributed: AttributedCapture, report: int, process: int) -> st
 
 
 def _write(output: Path, pieces: Iterable[bytes], *, force: bool) -> None:
-    with whole(output, force=force) as draft, compressed(draft, output.suffix == ".gz") as file:
+    with whole(output, force=force) as draft, compressed(draft, _is_compressed(output)) as file:
         for piece in pieces:
             file.write(piece)
+
+
+def _is_compressed(output: Path) -> bool:
+    return output.suffix in (".gz", PERFETTO_SUFFIX)  # Perfetto opens both forms of its traces
 
 
 # -- The format of a trace, by suffix and dialect

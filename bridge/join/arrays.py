@@ -49,7 +49,8 @@ def is_sorted(*keys: Ints) -> bool:
 def outer_first_order(track: Ints, start: Ints, end: Ints) -> Ints:
     """Return the order by track, then start, then descending end, then row."""
     order = order_by(track, start)
-    same = (track[order][1:] == track[order][:-1]) & (start[order][1:] == start[order][:-1])
+    track_sorted, start_sorted = track[order], start[order]
+    same = (track_sorted[1:] == track_sorted[:-1]) & (start_sorted[1:] == start_sorted[:-1])
     return order_by(track, start, -end) if same.any() else order
 
 
@@ -67,6 +68,9 @@ def number_groups(*keys: Ints) -> tuple[Ints, Ints]:
     """
     if not len(keys[0]):
         return np.empty(0, np.int64), np.empty(0, np.int64)
+    combination = _few_combinations(*keys)
+    if combination is not None:
+        return _number_few(combination)
     order = order_by(*keys)
     new = np.zeros(len(order), bool)
     for key in keys:
@@ -75,6 +79,33 @@ def number_groups(*keys: Ints) -> tuple[Ints, Ints]:
     numbers[order] = np.cumsum(new)
     new[0] = True
     return numbers, order[new]
+
+
+FEW = 1 << 18  # combinations that are counted in a table instead of sorted
+
+
+def _few_combinations(*keys: Ints) -> Ints | None:
+    """Return the combination of keys of each row as one number, in their order; None if it may be large."""
+    combination, size = np.zeros(len(keys[0]), np.int64), 1
+    for key in keys:
+        smallest = int(key.min())
+        values = int(key.max()) - smallest + 1
+        size *= values
+        if size > FEW:
+            return None
+        if values > 1:  # a key with a single value distinguishes nothing
+            combination = combination * values + (key - smallest)
+    return combination
+
+
+def _number_few(combination: Ints) -> tuple[Ints, Ints]:
+    """Return what `number_groups` does, for combinations that are small numbers."""
+    occurs = np.zeros(int(combination.max()) + 1, bool)
+    occurs[combination] = True
+    numbers = (np.cumsum(occurs) - 1)[combination]
+    first_row = np.empty(np.count_nonzero(occurs), np.int64)
+    first_row[numbers[::-1]] = np.arange(len(numbers))[::-1]  # the last assignment stays
+    return numbers, first_row
 
 
 # -- Unions of intervals per group

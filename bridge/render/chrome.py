@@ -21,11 +21,13 @@ from bridge.analyze.timeline import (
 )
 from bridge.analyze.tracks import Group, Track, rank_of
 from bridge.render.text_columns import (
+    Flags,
     Ints,
     Lines,
     Micros,
     Names,
     Number,
+    NumberText,
     OptionalNumber,
     Path,
     Piece,
@@ -41,7 +43,6 @@ from importers.capture import Capture
 
 MISSING = -1
 END = Text(b"}}")
-FIRST_BIND_ID = 1 << 40  # above the numbers of the other arrows
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Style:
         tracks_by_name: whether the id of a track is its name.
         arrow_category: the category of arrows from API calls to activities.
         arrow_name: the name of these arrows.
+        binds: whether a number that slices share may stand for these arrows.
 
     """
 
@@ -66,13 +68,72 @@ class Style:
 
     arrow_category: str = "api"
     arrow_name: str = "launch"
+    binds: bool = False
 
     def tid(self, track: Track) -> bytes:
         """Return the thread id of a track in JSON."""
-        return b'"' + escaped(track.name) + b'"' if self.tracks_by_name else b"%d" % track.tid
+        return quoted([track.name])[0] if self.tracks_by_name else b"%d" % track.tid
 
 
-NATIVE = Style()
+NATIVE = Style(binds=True)
+
+
+# -- Arrows as numbers that slices share
+
+
+BIND_ID = b',"bind_id":'
+# Of an API call: no arrow, from its op, from its op and on to activities, to activities.
+DIRECTIONS = [b"", *(b',"flow_in":true', b',"flow_in":true,"flow_out":true', b',"flow_out":true')]
+INCOMING, BOTH, OUTGOING = 1, 2, 3
+
+
+def bindings(a: Arrows, *, to_activities: bool) -> tuple[Mapping[str, list[Piece]], Ints]:
+    """Return the pieces that bind slices by a number, per role, and the rows of other arrows.
+
+    An op shares its number with its API calls, because viewers attach a flow event to the slice
+    that began last, even if that slice has ended. With ``to_activities``, a call shares it with
+    the activities that it launched, if it is the only call of its op: viewers continue the arrow.
+    A call without op has a number of its own.
+    """
+    rows = a.rows
+    if not len(rows):
+        return {}, rows
+    call, op = a.call[rows], a.op[rows]
+    is_bound = _single_calls(a)[call] if to_activities else np.zeros(len(rows), bool)
+    first = 1 + len(a.call)  # above the numbers of the other arrows
+    shared = np.where(op != MISSING, first + op, first + len(a.ops.start) + call)
+    direction = np.where(is_bound, np.where(op != MISSING, BOTH, OUTGOING), INCOMING)
+    has_number = is_bound | (op != MISSING)
+    of_op = _numbers(len(a.ops.start), op[op != MISSING], shared[op != MISSING])
+    of_call = _numbers(len(a.calls.start), call[has_number], shared[has_number])
+    code = _numbers(len(a.calls.start), call[has_number], direction[has_number])
+    of_activity = _numbers(len(a.call), rows[is_bound], shared[is_bound])
+    return {
+        a.ops.role: [OptionalNumber(b',"flow_out":true' + BIND_ID, of_op)],
+        a.calls.role: [Names(np.maximum(code, 0), DIRECTIONS), OptionalNumber(BIND_ID, of_call)],
+        a.activities.role: [OptionalNumber(b',"flow_in":true' + BIND_ID, of_activity)],
+    }, rows[~is_bound]
+
+
+def _single_calls(a: Arrows) -> Flags:
+    """Return which calls are the only one of their op, or have none, and precede what they launched."""
+    rows = a.rows
+    call, op = a.call[rows], a.op[rows]
+    last_call = np.full(len(a.ops.start) + 1, MISSING)  # the last entry is of calls without op
+    last_call[op] = call
+    is_other = (op != MISSING) & (call != last_call[op])
+    has_others = np.zeros(len(last_call), bool)
+    has_others[op[is_other]] = True
+    result = np.ones(len(a.calls.start), bool)
+    result[call[has_others[op] | (a.activities.start[rows] < a.calls.start[call])]] = False
+    return result
+
+
+def _numbers(count: int, rows: Ints, values: Ints) -> Ints:
+    """Return the values in their rows, `MISSING` in others."""
+    result = np.full(count, MISSING)
+    result[rows] = values
+    return result
 
 
 class Events:
@@ -80,6 +141,7 @@ class Events:
 
     def __init__(self, timeline: Timeline, style: Style = NATIVE) -> None:
         self.timeline, self.style, self.base = timeline, style, timeline.base
+        self.bindings, self.unbound = bindings(timeline.arrows, to_activities=style.binds)
         # The process and track of an event are one of few texts: one lookup instead of two numbers.
         self.places = [
             f',"pid":{t.group.pid},"tid":'.encode() + style.tid(t) + b',"ts":'
@@ -114,13 +176,11 @@ class Events:
     def _pairs(self, s: Slices) -> Lines:
         """Return begin and end events, in order of time per track; both have the arguments."""
         row, is_end = s.boundaries()
-        name = Names(s.name.codes, list(map(escaped, s.name.names)))
         time = s.start[row] + np.where(is_end, s.duration[row], 0)
         pieces: list[Piece] = [
             Names(is_end.astype(np.int64), [b',\n{"ph":"B"', b',\n{"ph":"E"']),
-            Text(f',"cat":"{s.kind}","name":"'.encode()),
-            Through(name, row),
-            Text(b'"'),
+            Text(f',"cat":"{s.kind}","name":'.encode()),
+            Through(self._name(s), row),
             Through(Names(s.track, self.places), row),
             self._time(time),
             *(p if isinstance(p, Text) else Through(p, row) for p in self._args(s)),
@@ -131,9 +191,9 @@ class Events:
     def _phases(self, s: Slices) -> list[Lines]:
         """Return asynchronous events, for phases may overlap and are on no stack."""
         ident: list[Piece] = [
-            Text(b',"id2":{"local":"'),
-            Number(np.arange(len(s.start))),
-            Text(b'"}'),
+            Text(b',"id2":{"local":'),
+            NumberText(np.arange(len(s.start))),
+            Text(b"}"),
         ]
         begin, end = s.start, s.start + s.duration
         return [
@@ -162,7 +222,7 @@ class Events:
         return Lines([*self._head("C", s, s.start), Text(b',"args":{"value":'), piece, END], s.rows)
 
     def _arrows(self, a: Arrows) -> list[Lines]:
-        """Return both ends of the arrows from API calls to activities.
+        """Return both ends of the arrows from API calls to activities that no number binds.
 
         They are numbered from 1, because correlation ids repeat across processes.
         """
@@ -171,26 +231,13 @@ class Events:
         to = self._at(a.activities, a.activities.start)
         category, name = self.style.arrow_category, self.style.arrow_name
         return [
-            _end(category, name, "s", number, call, a.rows),
-            _end(category, name, "f", number, to, a.rows),
+            _end(category, name, "s", number, call, self.unbound),
+            _end(category, name, "f", number, to, self.unbound),
         ]
 
     def _binding(self, s: Slices) -> list[Piece]:
-        """Return the pieces that bind an op to its API calls: a number that they share.
-
-        A flow event of its own would not do: viewers attach it to the slice that began last, even
-        if that slice has ended.
-        """
-        a = self.timeline.arrows
-        rows = a.rows[a.op[a.rows] != MISSING]
-        number = np.full(len(s.start), MISSING)
-        if s.role == a.ops.role:
-            number[a.op[rows]] = a.op[rows] + FIRST_BIND_ID
-            return [OptionalNumber(b',"flow_out":true,"bind_id":', number)] if len(rows) else []
-        if s.role == a.calls.role:
-            number[a.call[rows]] = a.op[rows] + FIRST_BIND_ID
-            return [OptionalNumber(b',"flow_in":true,"bind_id":', number)] if len(rows) else []
-        return []
+        """Return the pieces that bind slices to those at the other end of their arrows."""
+        return self.bindings.get(s.role, [])
 
     def _links(self, links: Links) -> list[Lines]:
         rows = np.arange(len(links.first))
@@ -202,9 +249,11 @@ class Events:
         ]
 
     def _head(self, ph: str, s: Slices, time: Ints) -> list[Piece]:
-        name = Names(s.name.codes, list(map(escaped, s.name.names)))
-        head = f',\n{{"ph":"{ph}","cat":"{s.kind}","name":"'
-        return [Text(head.encode()), name, Text(b'"'), *self._at(s, time)]
+        head = f',\n{{"ph":"{ph}","cat":"{s.kind}","name":'
+        return [Text(head.encode()), self._name(s), *self._at(s, time)]
+
+    def _name(self, s: Slices) -> Names:
+        return Names(s.name.codes, quoted(s.name.names))
 
     def _at(self, s: Slices, time: Ints) -> tuple[Names, Micros | Number]:
         return Names(s.track, self.places), self._time(time)
@@ -230,12 +279,10 @@ def _arg(name: str, column: object, comma: bytes = b",") -> list[Piece]:
     key = comma + f'"{name}":'.encode()
     match column:
         case Chain():
-            names = Names(column.name.codes, list(map(escaped, column.name.names)))
+            names = Names(column.name.codes, [text[1:-1] for text in quoted(column.name.names)], 1)
             return [Path(column.node, column.parent, names, key + b'"', b'"')]
         case NameColumn():
-            return _name_pieces(
-                column.codes, [key + b'"' + escaped(text) + b'"' for text in column.names]
-            )
+            return _name_pieces(column.codes, [key + text for text in quoted(column.names)])
         case Json():
             return _name_pieces(column.codes, [key + text.encode() for text in column.texts])
         case ListColumn():
@@ -265,9 +312,10 @@ def _end(
     return Lines([Text(event.encode()), number, *at, Text(b"}")], rows)
 
 
-def escaped(text: str) -> bytes:
-    """Return a text as JSON without its quotes, in UTF-8."""
-    return json.dumps(text, ensure_ascii=False)[1:-1].encode(errors="replace")
+def quoted(texts: Sequence[str]) -> list[bytes]:
+    """Return texts as JSON, in UTF-8; characters that cannot be encoded become question marks."""
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    return [encode(text).encode(errors="replace") for text in texts]
 
 
 # -- The document around the events

@@ -106,8 +106,8 @@ def _levels(chain: Chain, rows: Ints) -> list[Ints]:
         below, above = below[above != MISSING], above[above != MISSING]
         level[below] += 1
         above = chain.parent[above]
-    order = np.argsort(level, kind="stable")
-    return np.split(nodes[order], np.cumsum(np.bincount(level))[:-1])
+    narrow = level.astype(np.min_scalar_type(level.max(initial=0)))  # NumPy sorts it by radix
+    return np.split(nodes[np.argsort(narrow, kind="stable")], np.cumsum(np.bincount(level))[:-1])
 
 
 def _reached(chain: Chain, rows: Ints) -> Ints:
@@ -162,7 +162,7 @@ class InternTable:
         """Number the distinct paths of some rows, as `column` does for names."""
         paths = Paths.of(chain, rows)
         first = self._next(use, len(paths.name))
-        names = Names(paths.name, list(map(encoded, chain.name.names)))
+        names = Names(paths.name, list(map(encoded, chain.name.names)), word=1)
         text = Message(2, [PathText(paths.parent, names)])
         entry = Message(use, [Integers(IID, lambda some: some + first), text])
         packet = Message(PACKET, [Fixed(ON_SEQUENCE), Message(INTERNED_DATA, [entry])])

@@ -13,6 +13,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from bridge.render.text_columns import filled_lines
+
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
@@ -185,21 +187,26 @@ class Message:
 
 @dataclass(frozen=True)
 class Packets:
-    """The pieces of a row, and the rows to write, in order; ``size`` rows per chunk."""
+    """The pieces of a row, and the rows to write, in order; ``size`` rows per chunk.
+
+    ``head`` stands before the first row.
+    """
 
     pieces: Sequence[Piece]
     rows: Ints
     size: int = CHUNK
+    head: bytes = b""
 
     def chunks(self) -> Iterator[Packets]:
         """Split the rows into chunks that are printed separately."""
         for first in range(0, len(self.rows), self.size):
-            yield Packets(self.pieces, self.rows[first : first + self.size])
+            rows, head = self.rows[first : first + self.size], b"" if first else self.head
+            yield Packets(self.pieces, rows, head=head)
 
     def print(self) -> bytes:
         """Return the bytes; to be called for a chunk, not for a whole table."""
         parts = [part for piece in self.pieces for part in piece.parts(self.rows)]
-        return _side_by_side(parts, len(self.rows))
+        return self.head + _side_by_side(parts, len(self.rows))
 
 
 def _same_in_all_rows(data: bytes) -> Part:
@@ -217,12 +224,13 @@ def _present_values(values: Ints, smallest: int, missing: int | None) -> tuple[F
 def _side_by_side(parts: Sequence[Part], count: int) -> bytes:
     """Return the rows, each row's parts one after another."""
     edges = np.cumsum([0, *(part.width for part in parts)]).tolist()
-    rows = np.empty((count, edges[-1]), np.uint8)
-    # Fills in the parts that are the same in all rows.
-    rows[:] = np.concatenate([part.data[0] for part in parts])
-    for part, first, last in zip(parts, edges, edges[1:], strict=False):
-        if len(part.data) == count:
-            rows[:, first:last] = part.data
+    template = np.concatenate([part.data[0] for part in parts])
+    columns = [
+        (first, part.data)
+        for part, first in zip(parts, edges, strict=False)
+        if len(part.data) == count and part.width
+    ]
+    rows = filled_lines(count, template, columns)
     if all(part.size is None for part in parts):
         return rows.tobytes()
     is_used = np.ones(rows.shape, bool)

@@ -2,7 +2,7 @@
 
 Messages of protos/perfetto/trace. Readers sort packets by time and keep the file's order among
 equal times; an end closes the last begin on its track. So all ends come first in the file, and the
-end of an event of no length follows its begin.
+end of an event of no length follows its begin. A time stamp is the difference to the one before.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,49 @@ def _incoming(flow: Ints) -> Piece:
     return Message(LEGACY_EVENT, [Integers(tag(BIND_ID), column_of(flow)), incoming], strict=True)
 
 
+# -- Time stamps
+
+
+# Fields of TracePacket, ClockSnapshot, Clock and TracePacketDefaults
+CLOCK_SNAPSHOT, TRACE_PACKET_DEFAULTS, CLOCKS, TIMESTAMP_CLOCK_ID = 6, 59, 1, 58
+CLOCK_ID, CLOCK_TIME, IS_INCREMENTAL = 1, 2, 3
+BOOT_TIME, OWN_CLOCK = 6, 64  # ids: the clock of a trace, the first id of a sequence's own clocks
+
+
+class IncrementalClock:
+    """A clock of which each time stamp is the difference to the one before in the file."""
+
+    def __init__(self, time: int) -> None:
+        self.time = time
+        boot_time = message(CLOCKS, integer(CLOCK_ID, BOOT_TIME), integer(CLOCK_TIME, time))
+        own = integer(CLOCK_ID, OWN_CLOCK) + integer(CLOCK_TIME, time) + integer(IS_INCREMENTAL, 1)
+        self.snapshot = message(CLOCK_SNAPSHOT, boot_time, message(CLOCKS, own)) + message(
+            TRACE_PACKET_DEFAULTS, integer(TIMESTAMP_CLOCK_ID, OWN_CLOCK)
+        )
+
+    def stamps(self, time: Ints, rows: Ints) -> tuple[Ints, list[tuple[bytes, Ints]]]:
+        """Return the time stamps of rows, which follow those of the last call.
+
+        The rows come in parts in which time does not run back, as on a track, each with a packet
+        before it that sets the clock to its first time. ``time`` is that of all rows of the frame.
+        """
+        times = time[rows]
+        steps = np.diff(times, prepend=times[:1])
+        edges = [0, *np.flatnonzero(steps < 0).tolist(), len(rows)]
+        steps[edges[:-1]] = 0
+        stamps = np.zeros(len(time), np.int64)
+        stamps[rows] = steps
+        return stamps, [
+            (self._set(int(times[first]), int(times[last - 1])), rows[first:last])
+            for first, last in pairwise(edges)
+        ]
+
+    def _set(self, first: int, last: int) -> bytes:
+        """Return a packet that sets the clock to ``first``; packets until ``last`` follow."""
+        step, self.time = first - self.time, last
+        return message(PACKET, ON_SEQUENCE, integer(TIMESTAMP, step))
+
+
 # -- Packets
 
 
@@ -120,8 +164,11 @@ def pftrace(
     if any(metadata):
         metadata_entries["metadata"] = list(metadata)
     writer = _Writer(timeline, base)
+    first_packet = message(
+        PACKET, ON_SEQUENCE, integer(SEQUENCE_FLAGS, CLEARED), writer.clock.snapshot
+    )
     packets = writer.packets(timeline)
-    yield message(PACKET, ON_SEQUENCE, integer(SEQUENCE_FLAGS, CLEARED))
+    yield first_packet
     yield message(PACKET, ON_SEQUENCE, message(CHROME_EVENTS, *_metadata(metadata_entries)))
     for descriptor in writer.tracks.descriptors:
         yield message(PACKET, ON_SEQUENCE, descriptor)
@@ -138,44 +185,43 @@ class _Writer:
         self.tracks = Descriptors(timeline.tracks)
         self.texts = InternTable()
         self.flows = flows(timeline.arrows)
+        self.clock = IncrementalClock(timeline.base - base)
 
     def packets(self, timeline: Timeline) -> list[Packets]:
         """Return all packets, in an order that is right among equal times."""
         uuid, phases = self.tracks.phases(timeline.phases)
         drawn = [(s, self.tracks.slices(s)) for s in timeline.slices if len(s)]
-        drawn.append((timeline.phases, uuid))
-        return [
-            phases,
+        if len(timeline.phases):
+            drawn.append((timeline.phases, uuid))
+        sections = [
             *(self.ends(s, track) for s, track in drawn),
             *(self.begins(s, track) for s, track in drawn),
             self.marks(timeline.marks),
             *map(self.counters, timeline.counters),
         ]
+        return [phases, *chain.from_iterable(sections)]
 
-    def begins(self, s: Slices, track: Column) -> Packets:
+    def begins(self, s: Slices, track: Column) -> list[Packets]:
         """Return begins with arguments and arrows; after an event of no length follows its end."""
         details = [*self._args(s), *self.flows.get(s.kind, [])]
-        begin = self._packet(self._start(s), [*self._event(BEGIN, track), *self._name(s), *details])
+        event = [*self._event(BEGIN, track), *self._name(s), *details]
 
         def at_once(rows: Ints) -> Ints:
-            return np.where(s.duration[rows] > 0, MISSING, s.start[rows] - self.base)
+            return np.where(s.duration[rows] > 0, MISSING, 0)
 
-        return Packets([begin, self._packet(at_once, self._event(END, track), strict=True)], s.rows)
+        end = self._packet(at_once, self._event(END, track), strict=True)
+        return self._stamped(s.start, s.rows, event, end)
 
-    def ends(self, s: Slices, track: Column) -> Packets:
+    def ends(self, s: Slices, track: Column) -> list[Packets]:
         """Return the ends of events that have a length."""
+        return self._stamped(s.start + s.duration, s.rows_by_end(), self._event(END, track))
 
-        def end(rows: Ints) -> Ints:
-            return s.start[rows] + s.duration[rows] - self.base
-
-        return Packets([self._packet(end, self._event(END, track))], s.rows[s.duration[s.rows] > 0])
-
-    def marks(self, s: Slices) -> Packets:
+    def marks(self, s: Slices) -> list[Packets]:
         """Return instant events of a thread."""
         event = [*self._event(INSTANT, self.tracks.slices(s)), *self._name(s), *self._args(s)]
-        return Packets([self._packet(self._start(s), event)], s.rows)
+        return self._stamped(s.start, s.rows, event)
 
-    def counters(self, s: Slices) -> Packets:
+    def counters(self, s: Slices) -> list[Packets]:
         """Return samples of numbers: integers, or real numbers as JSON texts.
 
         A text that is no finite number is left out.
@@ -190,16 +236,22 @@ class _Writer:
         else:
             assert isinstance(value, np.ndarray)  # by the definition of Timeline.counters
             sample = Integers(tag(COUNTER_VALUE), column_of(value), None)
-        event = [*self._event(COUNTER, self.tracks.samples(s)), sample]
-        return Packets([self._packet(self._start(s), event)], rows)
+        return self._stamped(s.start, rows, [*self._event(COUNTER, self.tracks.samples(s)), sample])
 
-    def _start(self, s: Slices) -> Column:
-        return lambda rows: s.start[rows] - self.base
+    def _stamped(
+        self, time: Ints, rows: Ints, event: Sequence[Piece], *following: Piece
+    ) -> list[Packets]:
+        """Return packets of events at these times, and the pieces that follow each of them."""
+        if not len(rows):
+            return []
+        stamps, parts = self.clock.stamps(time - self.base, rows)
+        pieces = [self._packet(column_of(stamps), event), *following]
+        return [Packets(pieces, part, head=head) for head, part in parts]
 
-    def _packet(self, time: Column, event: Sequence[Piece], *, strict: bool = False) -> Message:
-        """Return a packet; with ``strict``, it is left out for rows without a time."""
-        stamp = Integers(tag(TIMESTAMP), time)
-        return Message(PACKET, [stamp, Fixed(AFTER_STATE), Message(TRACK_EVENT, event)], strict)
+    def _packet(self, stamp: Column, event: Sequence[Piece], *, strict: bool = False) -> Message:
+        """Return a packet; with ``strict``, it is left out for rows without a time stamp."""
+        stamped = Integers(tag(TIMESTAMP), stamp)
+        return Message(PACKET, [stamped, Fixed(AFTER_STATE), Message(TRACK_EVENT, event)], strict)
 
     def _event(self, kind: int, track: Column) -> list[Piece]:
         return [Fixed(integer(TYPE, kind)), Integers(tag(TRACK_UUID), track)]

@@ -1,7 +1,9 @@
-"""Lines of text printed from whole columns: exact, without a Python object per line.
+"""Lines of JSON printed from whole columns: exact, without a Python object per line.
 
-A piece prints one field for a chunk of rows as a matrix of bytes, with short fields padded by NUL.
-The matrices side by side, without their NULs, are the lines. Chunks are small enough for the cache.
+A piece prints one field for a chunk of rows as a matrix of bytes, in which short fields are padded.
+Between its pieces a line may have spaces, which mean nothing in JSON: numbers are padded in front,
+texts to whole words of `WORD` bytes. Words that a line does not need are NUL; the matrices side by
+side, without these words, are the lines. Chunks are small enough for the cache.
 """
 
 from __future__ import annotations
@@ -10,26 +12,28 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
+Flags = NDArray[np.bool_]
 
-CHUNK = 8_192  # rows at a time: twice as many exceed the cache and take twice as long
+CHUNK = 8_192  # rows at a time: twice as many exceed the cache and take longer
 MAX_MATRIX = 1 << 25  # bytes: the largest matrix of padded texts
-GROUP = 10_000  # four digits are printed at a time
+GROUP_DIGITS, GROUP = 4, 10_000  # digits are printed in groups of four
+WORD = 4  # bytes
 MISSING = -1
-POINT, ZERO, MINUS, SLASH = b".0-/"
+POINT, ZERO, MINUS, SLASH, SPACE, QUOTE = b'.0-/ "'
 
 
 def _four_digits() -> tuple[Bytes, Bytes]:
-    """Return the digits of all numbers below `GROUP`: with leading zeros, and without (0 as '')."""
+    """Return the digits of all numbers below `GROUP`: with leading zeros, and with spaces (0 as four)."""
     whole = np.char.zfill(np.arange(GROUP).astype("S4"), 4).view(np.uint8).reshape(GROUP, 4)
     is_leading = np.logical_and.accumulate(whole == ZERO, axis=1)
-    return whole, np.where(is_leading, np.uint8(0), whole)
+    return whole, np.where(is_leading, np.uint8(SPACE), whole)
 
 
 DIGITS, _LEADING = _four_digits()
@@ -39,16 +43,23 @@ LAST_WORDS = WORDS.copy()
 LAST_WORDS[:1].view(np.uint8)[3] = ZERO  # the number zero keeps one digit
 
 
+Sizes = TypeVar("Sizes", int, Ints)
+
+
+def _rounded_up(size: Sizes, word: int = WORD) -> Sizes:
+    """Return sizes in bytes, rounded up to whole words."""
+    return -(-size // word) * word
+
+
 @dataclass(frozen=True)
 class Text:
     """The same bytes in every line."""
 
     text: bytes
 
-    def at(self, rows: Ints) -> Bytes:
-        """Return the field's bytes for some rows."""
-        text_bytes = np.frombuffer(self.text, np.uint8)
-        return np.broadcast_to(text_bytes, (len(rows), len(text_bytes)))
+    def at(self, _rows: Ints) -> Bytes:
+        """Return the field's bytes, once for all rows."""
+        return np.frombuffer(self.text, np.uint8)[None]
 
 
 @dataclass(frozen=True)
@@ -58,13 +69,28 @@ class Number:
     values: Ints
 
     def at(self, rows: Ints) -> Bytes:
-        """Return the field's bytes for some rows."""
+        """Return the field's bytes for some rows; once if all are the same."""
         values = self.values[rows]
-        if values.min() >= 0:
+        smallest, largest = int(values.min()), int(values.max())
+        if smallest == largest:
+            return np.frombuffer(str(smallest).encode(), np.uint8)[None]
+        if smallest >= 0:
             return _digits(values)
-        sign = np.where(values < 0, np.uint8(MINUS), np.uint8(0))[:, None]
         # Unsigned, because the smallest integer has no positive counterpart.
-        return np.hstack((sign, _digits(np.abs(values).view(np.uint64))))
+        digits = _digits(np.abs(values).view(np.uint64))
+        return _preceded(digits, MINUS, np.flatnonzero(values < 0))
+
+
+@dataclass(frozen=True)
+class NumberText:
+    """The digits of an integer per line, which must not be negative, as a text."""
+
+    values: Ints
+
+    def at(self, rows: Ints) -> Bytes:
+        """Return the field's bytes for some rows."""
+        quoted = _preceded(_digits(self.values[rows]), QUOTE, np.arange(len(rows)))
+        return np.hstack((quoted, np.full((len(rows), 1), QUOTE, np.uint8)))
 
 
 @dataclass(frozen=True)
@@ -75,9 +101,19 @@ class OptionalNumber:
     values: Ints
 
     def at(self, rows: Ints) -> Bytes:
-        """Return the field's bytes for some rows."""
-        printed = np.hstack((Text(self.head).at(rows), Number(self.values).at(rows)))
-        return np.where((self.values[rows] == MISSING)[:, None], np.uint8(0), printed)
+        """Return the field's bytes for some rows, in whole words."""
+        missing = self.values[rows] == MISSING
+        if missing.all():
+            return np.empty((1, 0), np.uint8)
+        number = Number(self.values).at(rows)
+        fields = [Text(self.head).at(rows), number]
+        if missing.any() and len(number) == 1:
+            fields[1] = np.broadcast_to(number, (len(rows), number.shape[1]))
+        template, columns = _layout(fields, [False, False])
+        printed = filled_lines(len(rows) if columns else 1, template, columns)
+        if missing.any():
+            printed[missing] = 0
+        return printed
 
 
 @dataclass(frozen=True)
@@ -92,36 +128,51 @@ class Micros:
         values = (self.values[rows] - self.base).view(np.uint64)
         whole = values // np.uint64(1_000)
         rest = values - whole * np.uint64(1_000)
-        point = np.full((len(whole), 1), POINT, np.uint8)
-        return np.hstack((_digits(whole), point, DIGITS[rest, 1:]))
+        digits = _digits(whole)
+        printed = np.empty((len(whole), digits.shape[1] + WORD), np.uint8)
+        printed[:, :-WORD] = digits
+        printed[:, -WORD:] = DIGITS[rest]
+        printed[:, -WORD] = POINT  # in place of the first of four digits, which is zero
+        return printed
 
 
 class Names:
-    """One of some texts per line, by code; the texts must not contain NUL."""
+    """One of some texts per line, by code; the texts must not contain NUL.
 
-    def __init__(self, codes: Ints, texts: Sequence[bytes]) -> None:
+    The texts are padded by spaces to a multiple of ``word`` bytes, and by NUL to the longest.
+    """
+
+    def __init__(self, codes: Ints, texts: Sequence[bytes], word: int = WORD) -> None:
         self.codes = codes
-        self.size = np.array([len(text) for text in texts], np.int64)
+        self.length = np.array([len(text) for text in texts], np.int64)
+        self.size = _rounded_up(self.length, word)
         self.first = np.cumsum(self.size) - self.size
+        if word > 1:
+            texts = list(map(bytes.ljust, texts, self.size.tolist()))
         self.data = np.frombuffer(b"".join(texts), np.uint8)
-        self.matrix = self._padded(texts)
+        self.matrix = self._matrix(texts)
 
     def at(self, rows: Ints) -> Bytes:
-        """Return the field's bytes for some rows."""
+        """Return the field's bytes for some rows; once, without padding, if all are the same."""
         codes = self.codes[rows]
+        code = int(codes[0])
+        if (codes == code).all():
+            start = self.first[code]
+            return self.data[None, start : start + self.length[code]]
         size = self.size[codes]
         width = int(size.max())
         if self.matrix is not None:
-            return self.matrix[codes, :width]
+            whole_texts = self.matrix[:, :width].view(f"V{width}")[:, 0]  # a lookup moves one item
+            return whole_texts[codes].view(np.uint8).reshape(len(codes), width)
         place = np.arange(width)
         source = np.minimum(self.first[codes][:, None] + place, len(self.data) - 1)
         return np.where(place < size[:, None], self.data[source], np.uint8(0))
 
-    def _padded(self, texts: Sequence[bytes]) -> Bytes | None:
+    def _matrix(self, texts: Sequence[bytes]) -> Bytes | None:
         """Return the texts as a matrix for fast lookups; None if the matrix would be too large."""
         width = int(self.size.max(initial=0))
         if not width or width * len(texts) > MAX_MATRIX:
-            return None if width else np.empty((len(texts), 0), np.uint8)
+            return None
         return np.array(texts, f"S{width}").view(np.uint8).reshape(len(texts), width)
 
 
@@ -138,29 +189,31 @@ class Through:
 
 
 class Path:
-    """The texts from the root of a tree to a node, between ``head`` and ``tail``; or nothing."""
+    """The texts from the root of a tree to a node, between ``head`` and ``tail``; or nothing.
+
+    Unlike the other pieces, it leaves single NULs within and between its texts.
+    """
 
     def __init__(self, node: Ints, parent: Ints, names: Names, head: bytes, tail: bytes) -> None:
         self.node, self.parent, self.names = node, parent, names
-        self.head, self.tail = (np.frombuffer(text, np.uint8) for text in (head, tail))
+        self.head, self.tail = (np.frombuffer(text, np.uint8)[None] for text in (head, tail))
 
     def at(self, rows: Ints) -> Bytes:
         """Return the field's bytes for some rows."""
         node = self.node[rows]
-        none = node < 0
-        pieces = [np.where(none[:, None], np.uint8(0), self.tail)]
-        while not none.all():
-            text = self.names.at(np.maximum(node, 0))
-            pieces.append(np.where(none[:, None], np.uint8(0), text))
-            node = np.where(none, node, self.parent[node])
-            none = node < 0
-            slash = np.where(none, np.uint8(0), np.uint8(SLASH))
-            pieces.append(slash[:, None])
-        pieces.append(np.where(self.node[rows][:, None] < 0, np.uint8(0), self.head))
-        return np.hstack(pieces[::-1])
+        present = node >= 0
+        blocks = [self.tail * present[:, None]]
+        while present.any():
+            blocks.append(self.names.at(np.maximum(node, 0)) * present[:, None])
+            node = np.where(present, self.parent[node], MISSING)
+            present = node >= 0
+            blocks.append((present * np.uint8(SLASH))[:, None])
+        blocks.append(self.head * (self.node[rows] >= 0)[:, None])
+        return _side_by_side(blocks[::-1])
 
 
-Piece = Text | Number | OptionalNumber | Micros | Names | Through | Path
+Piece = Text | Number | NumberText | OptionalNumber | Micros | Names | Through | Path
+WITHOUT_NULS = Number, NumberText, Micros  # pieces that need not begin with a word
 
 
 @dataclass(frozen=True)
@@ -178,9 +231,54 @@ class Lines:
 
     def print(self) -> bytes:
         """Return the lines; to be called for a chunk, not for a whole table."""
-        flat = np.hstack([piece.at(self.rows) for piece in self.pieces]).ravel()
-        squeezed: bytes = flat[flat != 0].tobytes()
-        return squeezed
+        kinds = [type(p.piece if isinstance(p, Through) else p) for p in self.pieces]
+        fields = [piece.at(self.rows) for piece in self.pieces]
+        template, columns = _layout(fields, [kind not in WITHOUT_NULS for kind in kinds])
+        lines = filled_lines(len(self.rows), template, columns)
+        words = lines.view(np.uint32).ravel()
+        printed: bytes = words[words != 0].tobytes()
+        return printed.replace(b"\0", b"") if Path in kinds else printed
+
+
+def _layout(
+    fields: Sequence[Bytes], in_words: Sequence[bool]
+) -> tuple[Bytes, list[tuple[int, Bytes]]]:
+    """Return a line with what is the same in all of them, and the columns with their places in it.
+
+    Columns ``in_words`` begin with a word, and so does the next line.
+    """
+    template, columns = bytearray(), []
+    for field, begins_with_word in zip(fields, in_words, strict=True):
+        if len(field) == 1:
+            template += field.tobytes()
+            continue
+        if begins_with_word:
+            template += b" " * (-len(template) % WORD)
+        columns.append((len(template), field))
+        template += bytes(field.shape[1])
+    template += b" " * (-len(template) % WORD)
+    return np.frombuffer(template, np.uint8), columns
+
+
+def filled_lines(count: int, template: Bytes, columns: Sequence[tuple[int, Bytes]]) -> Bytes:
+    """Return lines with columns in their places.
+
+    What is written into a line is one item to NumPy, which it copies fastest.
+    """
+    width = len(template)
+    lines = np.empty((count, width), np.uint8)
+    lines.view(f"V{width}")[:] = template.view(f"V{width}")
+    for place, column in columns:
+        item = f"V{column.shape[1]}"
+        np.ndarray(count, item, lines, place, lines.strides[:1])[:] = column.view(item)[:, 0]
+    return lines
+
+
+def _side_by_side(blocks: Sequence[Bytes]) -> Bytes:
+    """Return blocks of bytes beside each other, padded by NUL to whole words."""
+    width = sum(block.shape[1] for block in blocks)
+    padding = np.zeros((len(blocks[0]), _rounded_up(width) - width), np.uint8)
+    return np.hstack((*blocks, padding))
 
 
 def _merged(pieces: Sequence[Piece]) -> list[Piece]:
@@ -205,9 +303,10 @@ def numbers(head: bytes, values: Ints) -> list[Piece]:
 
 
 def _digits(values: Ints | NDArray[np.uint64]) -> Bytes:
-    """Return the digits of numbers that are not negative, padded in front with NUL."""
+    """Return the digits of numbers that are not negative, padded in front with spaces."""
+    largest = len(str(values.max()))
     groups = [values.view(np.uint64)]
-    while groups[0].any() and groups[0].max() >= GROUP:
+    for _ in range(GROUP_DIGITS, largest, GROUP_DIGITS):
         above = groups[0] // np.uint64(GROUP)  # much faster than divmod
         groups[:1] = [above, groups[0] - above * np.uint64(GROUP)]
     printed = np.empty((len(values), len(groups)), np.uint32)
@@ -216,7 +315,15 @@ def _digits(values: Ints | NDArray[np.uint64]) -> Bytes:
         words = LAST_WORDS if index == len(groups) - 1 else WORDS
         printed[:, index] = words[group + has_started * np.uint64(GROUP)]
         has_started |= group != 0
-    return printed.view(np.uint8)
+    return printed.view(np.uint8)[:, -largest:]
+
+
+def _preceded(digits: Bytes, sign: int, rows: Ints) -> Bytes:
+    """Return numbers with a sign directly before the first digit in some rows."""
+    printed = np.hstack((np.full((len(digits), 1), SPACE, np.uint8), digits))
+    spaces = np.count_nonzero(printed[rows] == SPACE, axis=1)
+    printed[rows, spaces - 1] = sign
+    return printed
 
 
 # -- Chunks printed on several threads, in order

@@ -70,7 +70,7 @@ def test_some_ranks_are_drawn(folder, right):
     shown = [name for name in names.values() if name.startswith("python")]
     assert sorted(shown) == [f"python rank {n} on h1 in report-{n}.sqlite" for n in (1, 3)]
     assert len(gemms(found)) == 2 * len(truth.arrived)
-    arrows = [sum(e.get("ph") in "sf" for e in of) for of in (found, everything)]
+    arrows = [sum("bind_id" in e for e in of) for of in (found, everything)]
     assert 2 * arrows[0] == arrows[1] > 0
     both = [drawn(folder, paths, "--ranks", ranks)[0] for ranks in ("0-1", "2,3")]
     slices = [sum(e.get("ph") == "X" for e in of) for of in (*both, everything)]

@@ -207,6 +207,7 @@ def test_times_are_exact_decimals(awkward):
     base = -5000
     text = b"".join(chrome(timeline(awkward.attributed), ["x"])).decode()
     assert json.loads(text)["otherData"]["base_ns"] == str(base)
+    text = text.replace(" ", "")  # numbers are padded by spaces
     kernels = [line for line in text.splitlines() if '"cat":"kernel"' in line]
     assert '"ts":8.000,"dur":1.000,' in kernels[0]
     assert any('"ts":9.600,"dur":0.000,' in line for line in kernels)
@@ -249,7 +250,9 @@ def test_arrows_and_phases_are_numbered_apart(awkward):
     starts = [e for e in events if e["ph"] == "s"]
     ends = [e for e in events if e["ph"] == "f"]
     assert sorted(e["id"] for e in starts) == [e["id"] for e in ends]
-    assert len({e["id"] for e in starts}) == len(starts) == 8
+    bound = [e for e in events if e.get("cat") == "kernel" and "bind_id" in e]
+    assert len({e["id"] for e in starts}) == len(starts)
+    assert (len(starts), len(bound)) == (7, 1)  # one is the only call of its op
     leaving = {e["bind_id"] for e in events if e.get("flow_out")}
     arriving = [e["bind_id"] for e in events if e.get("flow_in")]
     assert set(arriving) == leaving

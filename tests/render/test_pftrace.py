@@ -84,7 +84,18 @@ def bytes_of(drawing, source=("x.sqlite",), metadata=()):
 
 
 def decoded(drawing):
-    return pb.Trace.FromString(bytes_of(drawing)).packet
+    """Return the packets, with times in place of the differences that the trace's clock counts."""
+    found = pb.Trace.FromString(bytes_of(drawing)).packet
+    boot_time, own = found[0].clock_snapshot.clocks
+    assert (boot_time.clock_id, own.clock_id, own.is_incremental) == (6, 64, True)
+    assert found[0].trace_packet_defaults.timestamp_clock_id == own.clock_id
+    now = own.timestamp
+    assert now == boot_time.timestamp
+    for p in found:
+        if p.HasField("timestamp"):
+            now = (now + p.timestamp) % 2**64
+            p.timestamp = now
+    return found
 
 
 def texts(decoded_packets, field):

@@ -234,6 +234,11 @@ class Slices:
         """Return the slices whose row has the flag; there is a flag per row of the frame."""
         return replace(self, rows=self.rows[has_flag[self.rows]])
 
+    def rows_by_end(self) -> Ints:
+        """Return the rows that have a length, in order of their ends per track."""
+        rows = self.rows[self.duration[self.rows] > 0]
+        return rows[order_by(self.track[rows], self.start[rows] + self.duration[rows])]
+
     def boundaries(self) -> tuple[Ints, Flags]:
         """Return the rows at each begin and end, in order per track, and whether each is an end.
 

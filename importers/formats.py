@@ -1,6 +1,7 @@
 """Find the importer of a file by its first bytes and its name.
 
-Most files are SQLite exports of Nsight Systems. The other importers are loaded at their first use.
+Most files are SQLite exports of Nsight Systems; a folder is a columnar one. The other importers are
+loaded at their first use.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
+from importers.arrow_messages import is_arrow
 from importers.capture import Capture
 from importers.nsys import export
 from importers.nsys.read import read as read_nsys
@@ -22,9 +24,12 @@ AddRecordings = Callable[[Capture, Path, Sequence[Path]], Capture]
 
 
 def read(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
-    """Read an existing file; raises `ReportError` or OSError."""
+    """Read an existing file or folder; raises `ReportError` or OSError."""
+    if path.is_dir():
+        return _read_nsys_with_recordings(path, details, sidecar)
     with path.open("rb") as file:
-        if file.read(len(SQLITE)) == SQLITE:
+        head = file.read(len(SQLITE))
+        if head == SQLITE or is_arrow(head):
             return _read_nsys_with_recordings(path, details, sidecar)
     return _read_other(path, details) or _read_nsys_with_recordings(path, details, sidecar)
 

@@ -20,6 +20,7 @@ from importers.sqlite_columns import batches
 
 ARROW, PARQUET = ".arrow", ".parquet"
 SUFFIXES = (ARROW, PARQUET)
+FOLDERS = ("_arwdir", "_pqtdir")  # ends of the names that nsys gives the folders
 HEAD_BYTES = 8
 PARQUET_HEAD = b"PAR1"
 TABLE_NAME = "table_name"  # in the metadata of a stream's schema
@@ -65,6 +66,11 @@ def files_of(path: Path) -> list[Path]:
         return [path]
     files = (file for file in path.iterdir() if file.suffix in SUFFIXES)
     return sorted(file for file in files if not file.name.startswith(".") and file.is_file())
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes of an export, which is a folder or a file."""
+    return sum(file.stat().st_size for file in files_of(path))
 
 
 def open_tables(path: Path) -> dict[str, TableFile]:

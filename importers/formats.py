@@ -26,6 +26,7 @@ AddRecordings = Callable[[Capture, Path, Sequence[Path]], Capture]
 def read(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
     """Read an existing file or folder; raises `ReportError` or OSError."""
     if path.is_dir():
+        path = path if path.name else path.resolve()  # the folder "." has no name
         return _read_nsys_with_recordings(path, details, sidecar)
     with path.open("rb") as file:
         head = file.read(len(SQLITE))

@@ -207,6 +207,11 @@ def _state(path: Path) -> list[tuple[str, int, int]]:
 
 def check_file(path: Path) -> os.stat_result:
     """Check, without SQLite, that the file is a complete database that nobody writes to."""
+    if is_columnar(path):
+        raise NotAReport(
+            f"{path.name}: an export as Arrow or Parquet, where only SQLite can be read;"
+            " give the .nsys-rep, or export it with nsys export --type sqlite"
+        )
     with path.open("rb") as file:
         head = file.read(HEADER_BYTES)
     if len(head) < HEADER_BYTES or not head.startswith(HEADER):

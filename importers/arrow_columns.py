@@ -7,10 +7,8 @@ in SQLite, Arrow or Parquet.
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -18,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from importers.column_files import Batch, Present, TableFile, damaged, open_tables
-from importers.sqlite_columns import THREADS, Columns
+from importers.sqlite_columns import THREADS, Columns, texts_of_numbers
 from importers.sqlite_query import Query, Value
-from importers.sqlite_sources import quoted
 from importers.texts import Ints, Texts
 
 Flags = NDArray[np.bool_]
@@ -137,25 +134,37 @@ def _stored_texts(view: Any) -> Stored | None:
         if index is None or words is None:
             return None
         rows = index.values if index.valid is None else np.where(index.valid, index.values, 0)
+        if rows.min(initial=0) < 0 or rows.max(initial=0) > len(words.values):
+            raise TypeError("a text that is not in its dictionary")
         empty = Texts.concat([words.values, _empty_texts(1)])  # for a dictionary without words
         return Stored(empty.take(rows), index.valid)
     if view.storage_type not in TEXTS:
         return None
     if not view.length:
         return Stored(Texts.of([]), None)
-    offsets = np.asarray(view.buffer(1))[view.offset : view.offset + view.length + 1]
-    data = np.frombuffer(view.buffer(2), np.uint8)[offsets[0] : offsets[-1]]
-    return Stored(Texts(data.copy(), offsets.astype(np.int64) - offsets[0]), _valid(view))
+    offsets = _values(view, 1, more=1).astype(np.int64)
+    data = np.frombuffer(view.buffer(2), np.uint8)
+    if offsets[0] < 0 or offsets[-1] > len(data) or (np.diff(offsets) < 0).any():
+        raise TypeError("texts outside of their block")
+    return Stored(Texts(data[offsets[0] : offsets[-1]].copy(), offsets - offsets[0]), _valid(view))
 
 
-def _values(view: Any, buffer: int) -> NDArray[Any]:
-    """Return the values in a buffer of numbers; they share its memory."""
-    return np.asarray(view.buffer(buffer))[view.offset : view.offset + view.length]
+def _values(view: Any, buffer: int, *, more: int = 0) -> NDArray[Any]:
+    """Return the values in a buffer of numbers, ``more`` than there are rows; they share its memory."""
+    return _rows(np.asarray(view.buffer(buffer)), view, more)
 
 
 def _bits(view: Any, buffer: int) -> Flags:
-    bits = np.unpackbits(np.frombuffer(view.buffer(buffer), np.uint8), bitorder="little")
-    return bits[view.offset : view.offset + view.length].astype(bool)
+    data = np.frombuffer(view.buffer(buffer), np.uint8)
+    return _rows(np.unpackbits(data, bitorder="little"), view, 0).astype(bool)
+
+
+def _rows(values: NDArray[Any], view: Any, more: int) -> NDArray[Any]:
+    """Return the values of a column's rows; raises TypeError if there are fewer."""
+    end = view.offset + view.length + more
+    if len(values) < end:
+        raise TypeError("fewer values than rows")
+    return values[view.offset : end]
 
 
 def _valid(view: Any) -> Flags | None:
@@ -250,18 +259,7 @@ def _number_texts(sql: str, names: Sequence[str], batch: Batch) -> Texts:
             values = np.where(known, values, np.where(valid, source.values, 0.0))
             known = known | valid
     numbers, codes = np.unique(values[known], return_inverse=True)
-    texts = Texts.of([*_run_expression(sql, names, numbers.tolist()), ""])
+    texts = Texts.concat([texts_of_numbers(sql, names, numbers), _empty_texts(1)])
     code = np.full(rows, len(numbers))
     code[known] = codes
     return texts.take(code)
-
-
-def _run_expression(sql: str, names: Sequence[str], numbers: Sequence[float]) -> list[str]:
-    """Return what an expression of SQL makes of numbers in the first of some columns."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        columns = ", ".join(f"{quoted(name)} REAL" for name in names)
-        connection.execute(f"CREATE TABLE numbers ({columns})")
-        statement = f"INSERT INTO numbers ({quoted(names[0])}) VALUES (?)"
-        connection.executemany(statement, ((number,) for number in numbers))
-        rows = connection.execute(f"SELECT {sql} FROM numbers ORDER BY rowid")
-        return [text for (text,) in rows]

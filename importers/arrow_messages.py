@@ -1,8 +1,9 @@
-"""Find the streams in a file of Apache Arrow: where each begins, and how many rows it has.
+"""Find the streams in a file of Apache Arrow, and the bytes of the columns of each.
 
 A stream is a sequence of messages, of which each says how long it is, up to a mark that ends it
 (arrow.apache.org/docs/format/Columnar.html, "Encapsulated message format"). A file may hold several
-streams, one after another. Only the messages' headers are read.
+streams, one after another. Only the messages' headers are read; what they say is checked against
+the size of the file, so that a damaged one raises an error and nothing worse.
 """
 
 from __future__ import annotations
@@ -10,15 +11,20 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from importers.texts import Ints
 
 CONTINUATION = b"\xff\xff\xff\xff"
 MAGIC = b"ARROW1\0\0"  # before the stream in Arrow's file format, which has an index behind it
 SCHEMA, RECORD_BATCH = 1, 3  # kinds of messages
 KIND, HEADER, BODY_LENGTH = 1, 2, 3  # fields of a message
-LENGTH = 0  # field of a record batch
+LENGTH, NODES, BUFFERS, COMPRESSION = 0, 1, 2, 3  # fields of a record batch
+PREFIX_BYTES = 8  # before a message: the mark, and its length
 ALIGNMENT = 8
 
 
@@ -26,20 +32,42 @@ class DamagedStream(Exception):  # noqa: N818 - it says what the file is, not th
     """The file is no sequence of whole streams; the message says what is wrong."""
 
 
+class Place(NamedTuple):
+    """Where a message is in its file: its first byte, its length, and the position behind its body."""
+
+    position: int
+    length: int
+    end: int
+
+
+class RecordBatch(NamedTuple):
+    """The rows of a batch, and where its columns are.
+
+    ``nodes`` holds for each column its rows and how many of them are NULL; ``buffers`` for each of
+    its buffers the position in the file and the length.
+    """
+
+    rows: int
+    nodes: Ints
+    buffers: Ints
+    is_compressed: bool
+
+
 @dataclass(frozen=True)
 class Stream:
-    """A stream: the position of its first byte, and the number of its rows."""
+    """A stream: the position of its first byte, the number of its rows, and its record batches."""
 
     position: int
     rows: int
+    batches: tuple[Place, ...] = field(default=(), compare=False)
 
 
 class _Message(NamedTuple):
-    """A message: its kind, its rows if it is a batch, and the position behind it."""
+    """A message: its kind, its rows if it is a batch, and its place."""
 
     kind: int
     rows: int
-    end: int
+    place: Place
 
 
 def is_arrow(head: bytes) -> bool:
@@ -63,56 +91,101 @@ def streams_of(path: Path) -> list[Stream]:
         return result
 
 
+def record_batch(file: BinaryIO, place: Place) -> RecordBatch:
+    """Return the columns of a record batch; raises `DamagedStream` if they are outside of it."""
+    file.seek(place.position)
+    data = file.read(place.length)
+    try:
+        header, body = _record_batch_header(data), place.position + place.length
+        nodes = _pairs(data, header, NODES)
+        buffers = _pairs(data, header, BUFFERS)
+        rows = _number(data, header, LENGTH, "<q")
+        is_compressed = bool(_field(data, header, COMPRESSION))
+    except (struct.error, ValueError) as error:
+        raise DamagedStream(OUTSIDE) from error
+    ends = buffers.sum(axis=1)
+    if buffers.min(initial=0) < 0 or (ends < 0).any() or ends.max(initial=0) > place.end - body:
+        raise DamagedStream("columns outside of their batch")
+    buffers[:, 0] += body
+    return RecordBatch(rows, nodes, buffers, is_compressed)
+
+
 def _stream(file: BinaryIO, position: int, size: int) -> tuple[Stream, int]:
     """Return the stream at a position, and the position behind it."""
-    first, rows, end = position, 0, position
+    first, rows, end, batches = position, 0, position, []
     for number, message in enumerate(_messages(file, position, size)):
         if (message.kind == SCHEMA) != (number == 0):
             raise DamagedStream("a stream without its schema")
-        rows += message.rows
-        end = message.end
+        rows, end = rows + message.rows, message.place.end
+        batches += [message.place] * (message.kind == RECORD_BATCH)
     if end == first:
         raise DamagedStream("a stream without its schema")
-    return Stream(first, rows), end + len(CONTINUATION) + 4
+    return Stream(first, rows, tuple(batches)), end + PREFIX_BYTES
+
+
+TRUNCATED = "it ends within a table: truncated or still being written"
+OUTSIDE = "a message whose parts lie outside of it"
 
 
 def _messages(file: BinaryIO, position: int, size: int) -> Iterator[_Message]:
     """Yield the messages of the stream at a position, without the mark that ends it."""
     while True:
         file.seek(position)
-        prefix = file.read(8)
-        if len(prefix) < len(CONTINUATION) + 4:
-            raise DamagedStream("it ends within a table: truncated or still being written")
+        prefix = file.read(PREFIX_BYTES)
+        if len(prefix) < PREFIX_BYTES:
+            raise DamagedStream(TRUNCATED)
         if not prefix.startswith(CONTINUATION):
             raise DamagedStream("something other than Arrow's messages in it")
         length = int.from_bytes(prefix[4:], "little")
         if not length:
             return
+        position += PREFIX_BYTES
         if length > size - position:
-            raise DamagedStream("it ends within a table: truncated or still being written")
-        message = _message(file.read(length), position + len(prefix) + length)
-        if message.end > size or message.end % ALIGNMENT:
-            raise DamagedStream("it ends within a table: truncated or still being written")
+            raise DamagedStream(TRUNCATED)
+        message = _message(file.read(length), position)
+        position = message.place.end
+        if position > size or position % ALIGNMENT:
+            raise DamagedStream(TRUNCATED)
         yield message
-        position = message.end
 
 
-def _message(metadata: bytes, position: int) -> _Message:
-    """Return a message whose body begins at a position."""
+def _message(data: bytes, position: int) -> _Message:
+    """Return a message at a position."""
     try:
-        (root,) = struct.unpack_from("<I", metadata)
-        kind = _number(metadata, root, KIND, "<B")
-        header = _field(metadata, root, HEADER)
-        body = _number(metadata, root, BODY_LENGTH, "<q")
-        rows = 0
-        if kind == RECORD_BATCH and header:
-            (offset,) = struct.unpack_from("<I", metadata, header)
-            rows = _number(metadata, header + offset, LENGTH, "<q")
+        (root,) = struct.unpack_from("<I", data)
+        kind, body = _number(data, root, KIND, "<B"), _number(data, root, BODY_LENGTH, "<q")
+        is_batch = kind == RECORD_BATCH
+        rows = _number(data, _record_batch_header(data), LENGTH, "<q") if is_batch else 0
     except struct.error as error:
-        raise DamagedStream("a message whose parts lie outside of it") from error
+        raise DamagedStream(OUTSIDE) from error
     if body < 0 or rows < 0:
         raise DamagedStream("a message of negative length")
-    return _Message(kind, rows, position + body)
+    return _Message(kind, rows, Place(position, len(data), position + len(data) + body))
+
+
+# -- Tables of FlatBuffers, as flatbuffers.dev/internals describes them
+
+
+def _record_batch_header(data: bytes) -> int:
+    """Return the position of the table of a record batch in its message."""
+    (root,) = struct.unpack_from("<I", data)
+    return _target(data, _field(data, root, HEADER))
+
+
+def _target(data: bytes, position: int) -> int:
+    """Return the position to which a field refers."""
+    (offset,) = struct.unpack_from("<I", data, position)
+    return position + int(offset)
+
+
+def _pairs(data: bytes, table: int, number: int) -> Ints:
+    """Return a vector of pairs of numbers."""
+    position = _field(data, table, number)
+    if not position:
+        return np.empty((0, 2), np.int64)
+    start = _target(data, position)
+    (count,) = struct.unpack_from("<I", data, start)
+    return np.frombuffer(data, "<i8", 2 * count, start + 4).astype(np.int64).reshape(-1, 2)
 
 
 def _field(data: bytes, table: int, number: int) -> int:

@@ -1,7 +1,8 @@
-"""Open the tables of a columnar export: streams of Apache Arrow, or files of Apache Parquet.
+"""Read and write the tables of a columnar export: streams of Apache Arrow, or files of Apache Parquet.
 
-Every table gives its columns in batches, as views of nanoarrow. nanoarrow reads Arrow; pyarrow, which
-need not be installed, reads Parquet, and Arrow where nanoarrow cannot (compressed, in older versions).
+Every table gives its columns in batches. Of a stream of plain columns, as nsys writes it, nanoarrow reads
+the schema, and only the bytes of the columns that are wanted are read. pyarrow, which need not be
+installed, reads Parquet, and streams that are compressed or have columns of other types.
 """
 
 from __future__ import annotations
@@ -9,14 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import nanoarrow
-from nanoarrow.ipc import InputStream
+import numpy as np
+from nanoarrow.ipc import InputStream, StreamWriter
+from numpy.typing import NDArray
 
-from importers.arrow_messages import DamagedStream, Stream, is_arrow, streams_of
+from importers.arrow_messages import (
+    TRUNCATED,
+    DamagedStream,
+    RecordBatch,
+    Stream,
+    is_arrow,
+    record_batch,
+    streams_of,
+)
 from importers.errors import NotAReport
 from importers.sqlite_columns import batches
+from importers.texts import Ints
 
 ARROW, PARQUET = ".arrow", ".parquet"
 SUFFIXES = (ARROW, PARQUET)
@@ -24,11 +36,10 @@ FOLDERS = ("_arwdir", "_pqtdir")  # ends of the names that nsys gives the folder
 HEAD_BYTES = 8
 PARQUET_HEAD = b"PAR1"
 TABLE_NAME = "table_name"  # in the metadata of a stream's schema
-NOT_NULLABLE = 0  # flags of a column of the C data interface
-NULLABLE = 2
+NULLABLE = 2  # flag of a column of the C data interface
 MAX_REASON = 300  # characters
 
-Batch = Mapping[str, Any]  # views of columns, by name
+Batch = Mapping[str, Any]  # columns by name: `Column`, or views of nanoarrow
 Present = Mapping[str, bool]  # columns: whether each is never NULL
 
 
@@ -98,6 +109,57 @@ def open_tables(path: Path) -> dict[str, TableFile]:
 # -- Arrow
 
 
+# Formats of columns in the C data interface, and what nanoarrow calls their types.
+NUMBERS = {
+    "c": "int8", "C": "uint8", "s": "int16", "S": "uint16", "i": "int32", "I": "uint32",
+    "l": "int64", "L": "uint64", "e": "half_float", "f": "float", "g": "double",
+}  # fmt: skip
+DTYPES = {"half_float": "float16", "float": "float32", "double": "float64"}
+TEXTS = {"u": "string", "U": "large_string", "z": "binary", "Z": "large_binary"}
+OFFSETS = {"u": "int32", "z": "int32", "U": "int64", "Z": "int64"}
+
+
+class Kind(NamedTuple):
+    """What a column of a stream is: its type, and the types of its buffers; none if it is not read here."""
+
+    name: str
+    buffers: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, column: Any) -> Kind:
+        """Return the kind of a column of a schema."""
+        form = column.format
+        if column.dictionary is not None:
+            return cls("dictionary", None)
+        if form in NUMBERS:
+            return cls(NUMBERS[form], ("uint8", DTYPES.get(NUMBERS[form], NUMBERS[form])))
+        if form in TEXTS:
+            return cls(TEXTS[form], ("uint8", OFFSETS[form], "uint8"))
+        return (
+            cls("bool", ("uint8",) * 2)
+            if form == "b"
+            else cls("null", ())
+            if form == "n"
+            else cls(form, None)
+        )
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a batch; it is called as in a view of nanoarrow, of which it has what is used."""
+
+    storage_type: str
+    length: int
+    null_count: int
+    buffers: tuple[NDArray[Any], ...]
+    offset: int = 0
+    dictionary: None = None
+
+    def buffer(self, number: int) -> NDArray[Any]:
+        """Return a buffer."""
+        return self.buffers[number]
+
+
 @dataclass(frozen=True)
 class ArrowTable:
     """A table in a stream of Arrow."""
@@ -106,6 +168,7 @@ class ArrowTable:
     label: str
     stream: Stream
     columns: Present
+    kinds: tuple[Kind, ...]
 
     @property
     def rows(self) -> int:
@@ -114,31 +177,65 @@ class ArrowTable:
 
     def batches(self, names: Sequence[str]) -> Iterator[Batch]:
         """Yield some columns of all rows; raises NotAReport if the file is damaged."""
-        position = {name: place for place, name in enumerate(self.columns)}
-        with self.path.open("rb") as file:
-            file.seek(self.stream.position)
-            try:
-                for batch in batches(InputStream.from_readable(file)):
-                    yield {name: batch.child(position[name]) for name in names}
-            except RuntimeError as error:
-                reason = str(error)
-            else:
-                return
-        yield from self._with_pyarrow(names, reason)
+        odd = [kind.name for kind in self.kinds if kind.buffers is None]
+        try:
+            with self.path.open("rb", buffering=0) as file:
+                batches = [record_batch(file, place) for place in self.stream.batches]
+                if odd or any(batch.is_compressed for batch in batches):
+                    yield from self._with_pyarrow(names, odd[0] if odd else "compressed")
+                else:
+                    yield from (self._batch(file, batch, names) for batch in batches)
+        except DamagedStream as error:
+            raise damaged(self.label, str(error)) from error
 
-    def _with_pyarrow(self, names: Sequence[str], reason: str) -> Iterator[Batch]:
-        """Yield the columns of a stream that nanoarrow cannot read."""
+    def _batch(self, file: BinaryIO, batch: RecordBatch, names: Sequence[str]) -> Batch:
+        """Read some columns of a batch."""
+        counts = [len(kind.buffers or ()) for kind in self.kinds]
+        if len(batch.nodes) != len(counts) or len(batch.buffers) != sum(counts):
+            raise DamagedStream("a batch that has other columns than its table")
+        first = dict(zip(self.columns, np.cumsum([0, *counts]).tolist(), strict=False))
+        places = {name: place for place, name in enumerate(self.columns)}
+        result = {}
+        for name in names:
+            kind, (rows, nulls) = self.kinds[places[name]], batch.nodes[places[name]].tolist()
+            if rows != batch.rows:
+                raise DamagedStream("columns of different lengths")
+            types = enumerate(kind.buffers or (), first[name])
+            buffers = tuple(_read(file, batch.buffers[n], type_) for n, type_ in types)
+            result[name] = Column(kind.name, rows, nulls, buffers)
+        return result
+
+    def _with_pyarrow(self, names: Sequence[str], what: str) -> Iterator[Batch]:
+        """Yield the columns of a stream that has something that is not read here."""
         try:
             import pyarrow as pa
         except ImportError:
-            raise damaged(self.label, f"{reason}; if it is compressed, install pyarrow") from None
+            raise NotAReport(
+                f"{self.label}: {what} columns, which pyarrow reads; pip install pyarrow"
+            ) from None
         with self.path.open("rb") as file:
             file.seek(self.stream.position)
             try:
                 table = pa.ipc.open_stream(file).read_all().select([*names])
-            except (pa.ArrowException, OSError):
-                raise damaged(self.label, reason) from None
+                table.validate(full=True)
+            except (pa.ArrowException, OSError) as error:
+                raise damaged(self.label, str(error)) from error
         yield from _views(table, names)
+
+
+def _read(file: BinaryIO, place: Ints, type_: str) -> NDArray[Any]:
+    """Return the bytes of a buffer as numbers; ``place`` is its position and its length."""
+    position, length = place.tolist()
+    data = np.empty(length, np.uint8)
+    view, done = memoryview(data.data), 0
+    file.seek(position)
+    while done < length:
+        count = file.readinto(view[done:])  # type: ignore[attr-defined]
+        if not count:
+            raise DamagedStream(TRUNCATED)
+        done += count
+    dtype = np.dtype(type_)
+    return data[: length - length % dtype.itemsize].view(dtype)
 
 
 def _arrow_tables(path: Path, label: str) -> dict[str, TableFile]:
@@ -148,8 +245,8 @@ def _arrow_tables(path: Path, label: str) -> dict[str, TableFile]:
         streams = streams_of(path)
         with path.open("rb", buffering=0) as file:
             for stream in streams:
-                name, columns = _schema(file, stream.position)
-                tables[name or path.stem] = ArrowTable(path, label, stream, columns)
+                name, columns, kinds = _schema(file, stream.position)
+                tables[name or path.stem] = ArrowTable(path, label, stream, columns, kinds)
     except (DamagedStream, RuntimeError, ValueError) as error:
         raise damaged(label, str(error)) from error
     if not tables:
@@ -157,15 +254,29 @@ def _arrow_tables(path: Path, label: str) -> dict[str, TableFile]:
     return tables
 
 
-def _schema(file: BinaryIO, position: int) -> tuple[str, Present]:
-    """Return the name of the table in a stream, "" if it is not said, and its columns."""
+def _schema(file: BinaryIO, position: int) -> tuple[str, Present, tuple[Kind, ...]]:
+    """Return the name of the table in a stream, "" if it is not said, its columns and their kinds."""
     file.seek(position)
     with nanoarrow.c_array_stream(InputStream.from_readable(file)) as stream:
         schema = stream.get_schema()
     metadata = dict(schema.metadata or {})
     name = metadata.get(TABLE_NAME) or metadata.get(TABLE_NAME.encode()) or b""
     columns = {column.name: not column.flags & NULLABLE for column in schema.children}
-    return name.decode(errors="replace"), columns
+    kinds = tuple(Kind.of(column) for column in schema.children)
+    if len(columns) != len(kinds):
+        raise DamagedStream("two columns of one name")
+    return name.decode(errors="replace"), columns, kinds
+
+
+def write_texts(path: Path, table: str, columns: Mapping[str, Sequence[str | None]]) -> None:
+    """Append a table of texts to a file of streams."""
+    children = [nanoarrow.c_array(values, nanoarrow.string()) for values in columns.values()]
+    struct = nanoarrow.c_schema(nanoarrow.struct(dict.fromkeys(columns, nanoarrow.string())))
+    schema = struct.modify(metadata={TABLE_NAME: table})
+    rows = len(next(iter(columns.values())))
+    batch = nanoarrow.c_array_from_buffers(schema, rows, [None], children=children)
+    with path.open("ab") as file, StreamWriter.from_writable(file) as writer:
+        writer.write_stream(batch)
 
 
 # -- Parquet

@@ -7,11 +7,13 @@ loaded at their first use.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from importers.arrow_messages import is_arrow
 from importers.capture import Capture
+from importers.errors import ExportFailed, NotAReport
 from importers.nsys import export
 from importers.nsys.read import read as read_nsys
 from importers.nsys.schema import JSON, Details, has_detail
@@ -60,6 +62,10 @@ def _read_nsys_with_recordings(path: Path, details: Details, sidecar: Sequence[P
 def _read_nsys(path: Path, details: Details) -> Capture:
     if path.suffix not in export.SUFFIXES:
         return read_nsys(path, details=details)
+    if (form := export.fastest_form()) != export.SQLITE:
+        with suppress(NotAReport, ExportFailed), export.exported(path, form) as tables:
+            return read_nsys(tables, details=details)
+    # Also after a failure: SQLite may work where columns do not, and else it gives the message.
     with export.exported(path) as sqlite:
         return read_nsys(sqlite, details=details)
 

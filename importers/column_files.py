@@ -1,8 +1,9 @@
 """Read and write the tables of a columnar export: streams of Apache Arrow, or files of Apache Parquet.
 
-Every table gives its columns in batches. Of a stream of plain columns, as nsys writes it, nanoarrow reads
-the schema, and only the bytes of the columns that are wanted are read. pyarrow, which need not be
-installed, reads Parquet, and streams that are compressed or have columns of other types.
+Every table gives its columns in batches. Of a stream of plain columns, as nsys writes it, only the
+bytes of the wanted columns are read; nanoarrow would read all of them, and a damaged stream may end
+the process there. pyarrow, which need not be installed, reads Parquet, and streams that are
+compressed or have columns of other types.
 """
 
 from __future__ import annotations
@@ -10,20 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import nanoarrow
 import numpy as np
-from nanoarrow.ipc import InputStream, StreamWriter
+from nanoarrow.ipc import StreamWriter
 from numpy.typing import NDArray
 
 from importers.arrow_messages import (
+    TABLE_NAME,
     TRUNCATED,
     DamagedStream,
+    Field,
     RecordBatch,
     Stream,
     is_arrow,
     record_batch,
+    schema,
     streams_of,
 )
 from importers.errors import NotAReport
@@ -35,8 +39,6 @@ SUFFIXES = (ARROW, PARQUET)
 FOLDERS = ("_arwdir", "_pqtdir")  # ends of the names that nsys gives the folders
 HEAD_BYTES = 8
 PARQUET_HEAD = b"PAR1"
-TABLE_NAME = "table_name"  # in the metadata of a stream's schema
-NULLABLE = 2  # flag of a column of the C data interface
 MAX_REASON = 300  # characters
 
 Batch = Mapping[str, Any]  # columns by name: `Column`, or views of nanoarrow
@@ -109,39 +111,26 @@ def open_tables(path: Path) -> dict[str, TableFile]:
 # -- Arrow
 
 
-# Formats of columns in the C data interface, and what nanoarrow calls their types.
-NUMBERS = {
-    "c": "int8", "C": "uint8", "s": "int16", "S": "uint16", "i": "int32", "I": "uint32",
-    "l": "int64", "L": "uint64", "e": "half_float", "f": "float", "g": "double",
-}  # fmt: skip
 DTYPES = {"half_float": "float16", "float": "float32", "double": "float64"}
-TEXTS = {"u": "string", "U": "large_string", "z": "binary", "Z": "large_binary"}
-OFFSETS = {"u": "int32", "z": "int32", "U": "int64", "Z": "int64"}
+TEXTS = ("uint8", "int32", "uint8")  # the validity of rows, offsets, bytes
+LARGE_TEXTS = ("uint8", "int64", "uint8")
+BUFFERS = {  # the types of the buffers of a column
+    "null": (),
+    "bool": ("uint8", "uint8"),
+    "string": TEXTS,
+    "binary": TEXTS,
+    "large_string": LARGE_TEXTS,
+    "large_binary": LARGE_TEXTS,
+}
 
 
-class Kind(NamedTuple):
-    """What a column of a stream is: its type, and the types of its buffers; none if it is not read here."""
-
-    name: str
-    buffers: tuple[str, ...] | None
-
-    @classmethod
-    def of(cls, column: Any) -> Kind:
-        """Return the kind of a column of a schema."""
-        form = column.format
-        if column.dictionary is not None:
-            return cls("dictionary", None)
-        if form in NUMBERS:
-            return cls(NUMBERS[form], ("uint8", DTYPES.get(NUMBERS[form], NUMBERS[form])))
-        if form in TEXTS:
-            return cls(TEXTS[form], ("uint8", OFFSETS[form], "uint8"))
-        return (
-            cls("bool", ("uint8",) * 2)
-            if form == "b"
-            else cls("null", ())
-            if form == "n"
-            else cls(form, None)
-        )
+def _buffer_types(field: Field) -> tuple[str, ...]:
+    """Return the types of the buffers of a plain column."""
+    return (
+        BUFFERS[field.type]
+        if field.type in BUFFERS
+        else ("uint8", DTYPES.get(field.type, field.type))
+    )
 
 
 @dataclass(frozen=True)
@@ -167,8 +156,12 @@ class ArrowTable:
     path: Path
     label: str
     stream: Stream
-    columns: Present
-    kinds: tuple[Kind, ...]
+    fields: tuple[Field, ...]
+
+    @property
+    def columns(self) -> Present:
+        """The columns, and for each whether it is never NULL."""
+        return {field.name: not field.nullable for field in self.fields}
 
     @property
     def rows(self) -> int:
@@ -177,7 +170,7 @@ class ArrowTable:
 
     def batches(self, names: Sequence[str]) -> Iterator[Batch]:
         """Yield some columns of all rows; raises NotAReport if the file is damaged."""
-        odd = [kind.name for kind in self.kinds if kind.buffers is None]
+        odd = [field.type for field in self.fields if not field.is_plain]
         try:
             with self.path.open("rb", buffering=0) as file:
                 batches = [record_batch(file, place) for place in self.stream.batches]
@@ -190,19 +183,21 @@ class ArrowTable:
 
     def _batch(self, file: BinaryIO, batch: RecordBatch, names: Sequence[str]) -> Batch:
         """Read some columns of a batch."""
-        counts = [len(kind.buffers or ()) for kind in self.kinds]
+        types = [_buffer_types(field) for field in self.fields]
+        counts = [len(of) for of in types]
         if len(batch.nodes) != len(counts) or len(batch.buffers) != sum(counts):
             raise DamagedStream("a batch that has other columns than its table")
-        first = dict(zip(self.columns, np.cumsum([0, *counts]).tolist(), strict=False))
-        places = {name: place for place, name in enumerate(self.columns)}
+        if (batch.nodes[:, 0] != batch.rows).any():
+            raise DamagedStream("columns of different lengths")
+        first = np.cumsum([0, *counts]).tolist()
+        places = {field.name: place for place, field in enumerate(self.fields)}
         result = {}
         for name in names:
-            kind, (rows, nulls) = self.kinds[places[name]], batch.nodes[places[name]].tolist()
-            if rows != batch.rows:
-                raise DamagedStream("columns of different lengths")
-            types = enumerate(kind.buffers or (), first[name])
-            buffers = tuple(_read(file, batch.buffers[n], type_) for n, type_ in types)
-            result[name] = Column(kind.name, rows, nulls, buffers)
+            place = places[name]
+            numbered = enumerate(types[place], first[place])
+            buffers = tuple(_read(file, batch.buffers[n], type_) for n, type_ in numbered)
+            nulls = int(batch.nodes[place, 1])
+            result[name] = Column(self.fields[place].type, batch.rows, nulls, buffers)
         return result
 
     def _with_pyarrow(self, names: Sequence[str], what: str) -> Iterator[Batch]:
@@ -218,7 +213,7 @@ class ArrowTable:
             try:
                 table = pa.ipc.open_stream(file).read_all().select([*names])
                 table.validate(full=True)
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, ValueError) as error:
                 raise damaged(self.label, str(error)) from error
         yield from _views(table, names)
 
@@ -245,36 +240,22 @@ def _arrow_tables(path: Path, label: str) -> dict[str, TableFile]:
         streams = streams_of(path)
         with path.open("rb", buffering=0) as file:
             for stream in streams:
-                name, columns, kinds = _schema(file, stream.position)
-                tables[name or path.stem] = ArrowTable(path, label, stream, columns, kinds)
-    except (DamagedStream, RuntimeError, ValueError) as error:
+                table = schema(file, stream.schema)
+                tables[table.table or path.stem] = ArrowTable(path, label, stream, table.fields)
+    except DamagedStream as error:
         raise damaged(label, str(error)) from error
     if not tables:
         raise damaged(label, "it is empty")
     return tables
 
 
-def _schema(file: BinaryIO, position: int) -> tuple[str, Present, tuple[Kind, ...]]:
-    """Return the name of the table in a stream, "" if it is not said, its columns and their kinds."""
-    file.seek(position)
-    with nanoarrow.c_array_stream(InputStream.from_readable(file)) as stream:
-        schema = stream.get_schema()
-    metadata = dict(schema.metadata or {})
-    name = metadata.get(TABLE_NAME) or metadata.get(TABLE_NAME.encode()) or b""
-    columns = {column.name: not column.flags & NULLABLE for column in schema.children}
-    kinds = tuple(Kind.of(column) for column in schema.children)
-    if len(columns) != len(kinds):
-        raise DamagedStream("two columns of one name")
-    return name.decode(errors="replace"), columns, kinds
-
-
 def write_texts(path: Path, table: str, columns: Mapping[str, Sequence[str | None]]) -> None:
     """Append a table of texts to a file of streams."""
     children = [nanoarrow.c_array(values, nanoarrow.string()) for values in columns.values()]
     struct = nanoarrow.c_schema(nanoarrow.struct(dict.fromkeys(columns, nanoarrow.string())))
-    schema = struct.modify(metadata={TABLE_NAME: table})
+    named = struct.modify(metadata={TABLE_NAME.decode(): table})
     rows = len(next(iter(columns.values())))
-    batch = nanoarrow.c_array_from_buffers(schema, rows, [None], children=children)
+    batch = nanoarrow.c_array_from_buffers(named, rows, [None], children=children)
     with path.open("ab") as file, StreamWriter.from_writable(file) as writer:
         writer.write_stream(batch)
 
@@ -306,7 +287,7 @@ class ParquetTable:
             with parquet.ParquetFile(path) as file:
                 columns = {column.name: not column.nullable for column in file.schema_arrow}
                 return cls(path, label, columns, file.metadata.num_rows)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise damaged(label, str(error)) from error
 
     def batches(self, names: Sequence[str]) -> Iterator[Batch]:
@@ -317,7 +298,7 @@ class ParquetTable:
         try:
             with parquet.ParquetFile(self.path) as file:
                 table = file.read([*names], use_threads=False).combine_chunks()
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise damaged(self.label, str(error)) from error
         yield from _views(table, names)
 

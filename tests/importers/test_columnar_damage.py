@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import importers
-from importers.arrow_messages import CONTINUATION, DamagedStream, Stream, streams_of
+from importers.arrow_messages import CONTINUATION, DamagedStream, schema, streams_of
 from importers.errors import NotAReport, ReportError
 
 
@@ -45,14 +45,36 @@ def test_streams_are_found_with_their_rows(tables, folder, tmp_path):
         len(table) for table in tables.values()
     ]
     for name, table in tables.items():
-        assert streams_of(folder / f"{name}.arrow") == [Stream(0, len(table))]
+        (stream,) = streams_of(folder / f"{name}.arrow")
+        assert (stream.position, stream.rows) == (0, len(table))
 
 
 def test_a_file_with_an_index_has_one_stream_behind_its_head(tmp_path):
     table = pa.table({"a": [1, 2, 3]})
     with pa.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
         writer.write_table(table)
-    assert streams_of(tmp_path / "a.arrow") == [Stream(8, 3)]
+    (stream,) = streams_of(tmp_path / "a.arrow")
+    assert (stream.position, stream.rows) == (8, 3)
+
+
+PLAIN = "null bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 binary string large_binary large_string"
+TYPES = {name.rstrip("_"): getattr(pa, name)() for name in PLAIN.split()}
+TYPES |= {"half_float": pa.float16(), "float": pa.float32(), "double": pa.float64()}
+OTHERS = {"timestamp": pa.timestamp("ns"), "list": pa.list_(pa.int8())}
+OTHERS |= {"dictionary": pa.dictionary(pa.int8(), pa.string())}
+
+
+def test_the_schema_of_a_stream_is_what_pyarrow_wrote(tmp_path):
+    kinds = enumerate((TYPES | OTHERS).items())
+    fields = [pa.field(f"ü {name}", kind, n % 2 == 0) for n, (name, kind) in kinds]
+    path, metadata = tmp_path / "a.arrow", {"other": "x", "table_name": "T"}
+    with pa.OSFile(str(path), "wb") as file:
+        columnar.write_stream(file, pa.schema(fields, metadata).empty_table())
+    with path.open("rb") as file:
+        found = schema(file, streams_of(path)[0].schema)
+    assert found.table == "T"
+    for number, (field, name) in enumerate(zip(found.fields, TYPES | OTHERS, strict=True)):
+        assert field == (f"ü {name}", number % 2 == 0, name, name in TYPES)
 
 
 def test_every_cut_is_seen(folder, tmp_path):

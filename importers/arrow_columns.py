@@ -86,7 +86,7 @@ def _column(query: Query, name: str, batch: Batch) -> Ints | Texts:
 def _joined(parts: Sequence[Ints | Texts], *, is_text: bool) -> Ints | Texts:
     """Return a column from its batches; a broadcast if all of its integers are equal."""
     if is_text:
-        return Texts.concat([Texts.of([]), *(part for part in parts if isinstance(part, Texts))])
+        return Texts.concat([part for part in parts if isinstance(part, Texts)] or [Texts.of([])])
     ints = [part for part in parts if isinstance(part, np.ndarray) and len(part)]
     if ints and all((part == ints[0][0]).all() for part in ints):
         return np.broadcast_to(np.int64(ints[0][0]), (sum(map(len, ints)),))
@@ -134,7 +134,7 @@ def _stored_texts(view: Any) -> Stored | None:
         if index is None or words is None:
             return None
         rows = index.values if index.valid is None else np.where(index.valid, index.values, 0)
-        if rows.min(initial=0) < 0 or rows.max(initial=0) > len(words.values):
+        if rows.min(initial=0) < 0 or rows.max(initial=0) >= max(1, len(words.values)):
             raise TypeError("a text that is not in its dictionary")
         empty = Texts.concat([words.values, _empty_texts(1)])  # for a dictionary without words
         return Stored(empty.take(rows), index.valid)

@@ -40,6 +40,7 @@ FOLDERS = ("_arwdir", "_pqtdir")  # ends of the names that nsys gives the folder
 HEAD_BYTES = 8
 PARQUET_HEAD = b"PAR1"
 MAX_REASON = 300  # characters
+MAX_ROWS_PER_BYTE = 200  # no table of events has as many: each has its own time
 
 Batch = Mapping[str, Any]  # columns by name: `Column`, or views of nanoarrow
 Present = Mapping[str, bool]  # columns: whether each is never NULL
@@ -126,11 +127,7 @@ BUFFERS = {  # the types of the buffers of a column
 
 def _buffer_types(field: Field) -> tuple[str, ...]:
     """Return the types of the buffers of a plain column."""
-    return (
-        BUFFERS[field.type]
-        if field.type in BUFFERS
-        else ("uint8", DTYPES.get(field.type, field.type))
-    )
+    return BUFFERS.get(field.type, ("uint8", DTYPES.get(field.type, field.type)))
 
 
 @dataclass(frozen=True)
@@ -240,6 +237,7 @@ def _arrow_tables(path: Path, label: str) -> dict[str, TableFile]:
         streams = streams_of(path)
         with path.open("rb", buffering=0) as file:
             for stream in streams:
+                check_rows(path, label, stream.rows)
                 table = schema(file, stream.schema)
                 tables[table.table or path.stem] = ArrowTable(path, label, stream, table.fields)
     except DamagedStream as error:
@@ -286,9 +284,11 @@ class ParquetTable:
         try:
             with parquet.ParquetFile(path) as file:
                 columns = {column.name: not column.nullable for column in file.schema_arrow}
-                return cls(path, label, columns, file.metadata.num_rows)
+                rows = file.metadata.num_rows
         except (pa.ArrowException, OSError, ValueError) as error:
             raise damaged(label, str(error)) from error
+        check_rows(path, label, rows)
+        return cls(path, label, columns, rows)
 
     def batches(self, names: Sequence[str]) -> Iterator[Batch]:
         """Yield some columns of all rows; raises NotAReport if the file is damaged."""
@@ -308,6 +308,12 @@ def _views(table: Any, names: Sequence[str]) -> Iterator[Batch]:
     place = {name: place for place, name in enumerate(table.column_names)}
     for batch in batches(table):
         yield {name: batch.child(place[name]) for name in names}
+
+
+def check_rows(path: Path, label: str, rows: int) -> None:
+    """Raise NotAReport if a table has more rows than a file of its size may expand to."""
+    if rows > MAX_ROWS_PER_BYTE * path.stat().st_size:
+        raise damaged(label, f"{rows} rows in {path.stat().st_size} bytes")
 
 
 def damaged(label: str, reason: str) -> NotAReport:

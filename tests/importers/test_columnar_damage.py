@@ -9,6 +9,7 @@ import columnar
 import made_reports
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import importers
 from importers.arrow_messages import CONTINUATION, DamagedStream, schema, streams_of
@@ -163,6 +164,31 @@ def test_foreign_folders_and_single_tables_are_refused(folder, tables, tmp_path)
     assert "Arrow and as Parquet in one folder" in refusal(folder)
     (tmp_path / "plain").mkdir()
     assert refusal(tmp_path / "plain").endswith("plain: a folder; name the report inside it")
+
+
+def test_more_rows_than_a_file_can_hold_are_damage(folder, tables):
+    """Columns without values take no bytes: a small file could ask for all memory."""
+    nothing = pa.table({name: pa.nulls(10**7) for name in tables["NVTX_EVENTS"].column_names})
+    with pa.OSFile(str(folder / "NVTX_EVENTS.arrow"), "wb") as file:
+        columnar.write_stream(file, nothing)
+    assert refusal(folder).startswith("run_arwdir/NVTX_EVENTS.arrow: damaged (10000000 rows in ")
+
+
+def test_more_rows_than_a_parquet_file_may_hold_are_damage(tables, tmp_path, monkeypatch):
+    constant = pa.table({"start": pa.array([1]).take(pa.array([0] * 10**5))})
+    folder = columnar.as_parquetdir(tables, tmp_path / "run_pqtdir")
+    parquet.write_table(constant, folder / "NVTX_EVENTS.parquet", row_group_size=10**5)
+    monkeypatch.setattr("importers.column_files.MAX_ROWS_PER_BYTE", 8)
+    assert refusal(folder).startswith("run_pqtdir/NVTX_EVENTS.parquet: damaged (100000 rows in ")
+
+
+def test_a_text_that_its_dictionary_lacks_is_damage(folder, tables):
+    table = tables["StringIds"]
+    beyond = pa.DictionaryArray.from_arrays(pa.array([9] * len(table)), pa.array(["a"]), safe=False)
+    table = table.set_column(table.column_names.index("value"), "value", beyond)
+    with pa.OSFile(str(folder / "StringIds.arrow"), "wb") as file:
+        columnar.write_stream(file, table)
+    assert refusal(folder).startswith("run_arwdir/StringIds.arrow: damaged (")
 
 
 def test_a_file_of_foreign_tables_is_refused(tmp_path):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from importers.capture import Capture, Facts, concat
+from importers.column_files import is_columnar
 from importers.errors import NoSuchReport, NotAReport, ReportError
 from importers.formats import read
 from importers.nsys.schema import Details
@@ -20,11 +21,11 @@ def load(
 ) -> Capture:
     """Read one report, or several as one `Capture`.
 
-    Formats: SQLite exports of Nsight Systems of any version; ``.nsys-rep`` and ``.qdrep`` files
-    where nsys is installed; reports of Nsight Compute (``.ncu-rep``, and the output of ``ncu
-    --csv``); traces of PyTorch's profiler (``.json``, ``.json.gz``); snapshots of
-    torch.cuda.memory (``.pickle``, ``.json``); recordings of sessions without a profiler
-    (``.jsonl``).
+    Formats: exports of Nsight Systems of any version as SQLite, Arrow or Parquet, of which a folder of
+    tables is one report; ``.nsys-rep`` and ``.qdrep`` files where nsys is installed; reports of
+    Nsight Compute (``.ncu-rep``, and the output of ``ncu --csv``); traces of PyTorch's profiler
+    (``.json``, ``.json.gz``); snapshots of torch.cuda.memory (``.pickle``, ``.json``); recordings of
+    sessions without a profiler (``.jsonl``).
 
     ``details=False`` omits the columns and frames that docs/frames.md marks as details, which
     describe single rows only; it takes half the time. A collection of names reads only these
@@ -85,6 +86,8 @@ def _check_same_profiler(captures: Sequence[Capture]) -> None:
 
 def _check_readable(path: Path) -> None:
     if path.is_dir():
+        if is_columnar(path):
+            return
         raise NotAReport(f"{path}: a folder; name the report inside it")
     if not path.exists():
         raise NoSuchReport(path)

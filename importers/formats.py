@@ -1,15 +1,19 @@
 """Find the importer of a file by its first bytes and its name.
 
-Most files are SQLite exports of Nsight Systems. The other importers are loaded at their first use.
+Most files are SQLite exports of Nsight Systems; a folder is a columnar one. The other importers are
+loaded at their first use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from importers.arrow_messages import is_arrow
 from importers.capture import Capture
+from importers.errors import ExportFailed, NotAReport
 from importers.nsys import export
 from importers.nsys.read import read as read_nsys
 from importers.nsys.schema import JSON, Details, has_detail
@@ -22,9 +26,13 @@ AddRecordings = Callable[[Capture, Path, Sequence[Path]], Capture]
 
 
 def read(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
-    """Read an existing file; raises `ReportError` or OSError."""
+    """Read an existing file or folder; raises `ReportError` or OSError."""
+    if path.is_dir():
+        path = path if path.name else path.resolve()  # the folder "." has no name
+        return _read_nsys_with_recordings(path, details, sidecar)
     with path.open("rb") as file:
-        if file.read(len(SQLITE)) == SQLITE:
+        head = file.read(len(SQLITE))
+        if head == SQLITE or is_arrow(head):
             return _read_nsys_with_recordings(path, details, sidecar)
     return _read_other(path, details) or _read_nsys_with_recordings(path, details, sidecar)
 
@@ -54,6 +62,10 @@ def _read_nsys_with_recordings(path: Path, details: Details, sidecar: Sequence[P
 def _read_nsys(path: Path, details: Details) -> Capture:
     if path.suffix not in export.SUFFIXES:
         return read_nsys(path, details=details)
+    if (form := export.fastest_form()) != export.SQLITE:
+        with suppress(NotAReport, ExportFailed), export.exported(path, form) as tables:
+            return read_nsys(tables, details=details)
+    # Also after a failure: SQLite may work where columns do not, and else it gives the message.
     with export.exported(path) as sqlite:
         return read_nsys(sqlite, details=details)
 

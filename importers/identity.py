@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from importers.column_files import files_of, size_of
+
 PAGE = 4096  # bytes
 SAMPLES = 256  # pages
 AGGREGATES_PREFIX = "aggregates:"  # of runs of aggregated tables; a hash of the tables follows
@@ -13,7 +15,7 @@ NCU_PREFIX = "ncu:"  # of matched reports of Nsight Compute
 
 
 def identity(paths: Sequence[Path], *, ncu: Sequence[Path] = (), whole: bool = False) -> str:
-    """Return a text that identifies the contents of these files, whatever their names are.
+    """Return a text that identifies the contents of these files or folders, whatever their names are.
 
     Of a large file 256 pages of 4 KiB are hashed, spread evenly from the first to the last;
     ``whole`` hashes every byte. ``ncu`` are the reports of Nsight Compute that were matched to the
@@ -35,6 +37,13 @@ def aggregates_identity(parts: Iterable[str], tables: Iterable[str]) -> str:
 
 
 def _file_identity(path: Path, *, whole: bool) -> str:
+    """Return the identity of a file, or of a folder: of its tables and their names."""
+    if path.is_dir():
+        parts = {file.name: _file_identity(file, whole=whole) for file in files_of(path)}
+        listed = "\n".join(f"{name} {part}" for name, part in parts.items())
+        digest = hashlib.blake2b(listed.encode(), digest_size=16)
+        is_whole = all(part.startswith("all:") for part in parts.values())
+        return f"{'all' if is_whole else 'pages'}:{size_of(path)}:{digest.hexdigest()}"
     size = path.stat().st_size
     digest = hashlib.blake2b(digest_size=16)
     last = max(0, size - PAGE)

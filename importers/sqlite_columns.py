@@ -127,6 +127,7 @@ def _is_constant(batch: Ints, value: int) -> bool:
 # -- SQLite files
 
 
+DRIVER = adbc_driver_sqlite._driver_path()  # noqa: SLF001 - as in its dbapi
 PART_ROWS = 150_000  # fewer rows are not worth another connection
 BATCH_ROWS = 16_384  # buffers of this size are reused, not mapped again
 MIN_ROW_BYTES = 4  # of the file
@@ -397,7 +398,7 @@ class Database:
     def _connection(self) -> Iterator[Any]:
         with (
             adbc_driver_manager.AdbcDatabase(
-                driver=adbc_driver_sqlite._driver_path(),  # noqa: SLF001 - as in its dbapi
+                driver=DRIVER,
                 uri=self.path.absolute().as_uri() + f"?mode=ro&immutable={self.immutable:d}",
             ) as database,
             adbc_driver_manager.AdbcConnection(database) as connection,
@@ -488,6 +489,28 @@ class _RunningQuery:
         }
         ints = {name: buffer.column() for name, buffer in self.ints.items()}
         return {name: texts[name] if name in texts else ints[name] for name in self.query.columns}
+
+
+def texts_of_numbers(sql: str, names: Sequence[str], numbers: NDArray[np.float64]) -> Texts:
+    """Return what an SQL expression of some columns makes of numbers in the first of them.
+
+    No file is read: columns of other files become the texts that SQLite makes of its own.
+    """
+    if not len(numbers):
+        return Texts.of([])
+    columns = ", ".join(f"{'NULL' if n else '?'} AS {quoted(name)}" for n, name in enumerate(names))
+    column = nanoarrow.c_array(numbers)
+    struct = nanoarrow.struct({"number": nanoarrow.float64()})
+    rows = nanoarrow.c_array_from_buffers(struct, len(numbers), [None], children=[column])
+    schema, array = rows.__arrow_c_array__()
+    with (
+        adbc_driver_manager.AdbcDatabase(driver=DRIVER, uri=":memory:") as database,
+        adbc_driver_manager.AdbcConnection(database) as connection,
+        adbc_driver_manager.AdbcStatement(connection) as statement,
+    ):
+        statement.set_sql_query(f"SELECT {sql} FROM (SELECT {columns})")
+        statement.bind(array, schema)
+        return Texts.concat([_text(b.child(0)) for b in batches(statement.execute_query()[0])])
 
 
 def ints_of(columns: Columns, name: str) -> Ints:

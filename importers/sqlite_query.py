@@ -1,4 +1,4 @@
-"""Describe what is read from a table of an SQLite file."""
+"""Describe what is read from a table of an export: in SQL, and for readers of other files."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ class Value:
 class Query:
     """The columns to read from one table: our names, and the SQL expressions that give them.
 
-    ``values`` describe the columns whose expressions are known. ``rows`` are the first and the last
-    rowid; None: all rows.
+    ``values`` describe the columns whose expressions are known; ``numbers`` are the sources of those
+    that are texts of the first number that is not NULL. ``rows`` are the first and the last rowid;
+    None: all rows.
     """
 
     table: str
@@ -58,6 +59,7 @@ class Query:
     texts: frozenset[str] = frozenset()
     rows: tuple[int, int] | None = None
     values: Mapping[str, Value] = field(default_factory=dict)
+    numbers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def sql(self, source: str, first: int | None, last: int | None) -> str:
         """Return the statement for first <= rowid < last; None stands for no limit.

@@ -507,7 +507,8 @@ def test_an_nsys_that_is_gone_after_its_failure_is_one_line(
     rep: Path, fake_nsys: Callable[..., Path]
 ) -> None:
     for command in COMMANDS:
-        fake_nsys(None).write_text('#!/bin/sh\nrm "$0"; exit 1\n')
+        gone = '#!/bin/sh\n[ "$2" = --help ] || rm "$0"; exit 1\n'
+        fake_nsys(None).write_text(gone)
         assert_refused(on(command, rep), rep.name, "nsys export failed", "unknown version")
 
 

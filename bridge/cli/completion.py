@@ -10,9 +10,10 @@ import click
 from click.shell_completion import CompletionItem, FishComplete, add_completion_class
 
 REPORTS = (
-    *(".sqlite", ".nsys-rep", ".qdrep", ".ncu-rep", ".jsonl", ".json", ".json.gz"),
+    *(".sqlite", ".nsys-rep", ".qdrep", ".arrows", ".ncu-rep", ".jsonl", ".json", ".json.gz"),
     *(".pftrace", ".pickle"),
 )
+FOLDERS = ("_arwdir", "_pqtdir")  # of columnar exports, as in `importers.column_files`
 
 # The rules of `bridge advise`: loading them loads pandas.
 RULES = (
@@ -99,19 +100,22 @@ def reports(
         if not entry.name.startswith(name) or (entry.name.startswith(".") and not name):
             continue
         path = os.path.join(folder, entry.name)  # noqa: PTH118 - as it was begun: ./ and // stay
-        if entry.is_dir():
-            folders.append(f"{path}/")
-        elif entry.name.endswith(REPORTS):
+        if _is_report(entry):
             files.append(path)
+        elif entry.is_dir():
+            folders.append(f"{path}/")
     if not files:  # a shell adds no space after a folder that it completes itself
         return [CompletionItem(incomplete, type="dir")] if folders else []
     return [CompletionItem(path) for path in sorted([*files, *folders])]
 
 
 def report_names(folder: Path) -> list[str]:
-    """Return the names of the files of a folder that are reports by their suffixes."""
-    names = (entry.name for entry in _entries(str(folder)) if entry.is_file())
-    return sorted(name for name in names if name.endswith(REPORTS))
+    """Return the names of the files and folders in a folder that are reports by their suffixes."""
+    return sorted(entry.name for entry in _entries(str(folder)) if _is_report(entry))
+
+
+def _is_report(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(FOLDERS if entry.is_dir() else REPORTS)
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:

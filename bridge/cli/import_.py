@@ -84,7 +84,7 @@ def _run(
 
     if (
         not db.exists()
-        or not all(path.is_file() for path in paths)
+        or not all(path.exists() for path in paths)
         or any(map(has_candidates, paths))
     ):
         return None

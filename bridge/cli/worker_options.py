@@ -120,7 +120,7 @@ class WorkerOptions:
             return False
         from bridge.scale.windows.window import BASE, MANY, memory_needed
 
-        sizes = [memory_needed(path, tables, raw=raw) for path in reports if path.is_file()]
+        sizes = [memory_needed(path, tables, raw=raw) for path in reports if path.exists()]
         most = max(sizes, default=0) if self.given else sum(sizes)
         return BASE + MANY * (len(tables) > 1) + most > self.memory
 

@@ -16,21 +16,31 @@ from bridge.scale.combined import CombinedReport, combine
 from bridge.scale.requests import whole_tables
 from bridge.scale.task import FailedTask, Task, Work
 from bridge.scale.worker import run_task
+from importers.column_files import FOLDERS, is_columnar
 from importers.errors import ReportError
 
 # -- Files that names, patterns and folders stand for
 
 
 # A report and its export are one capture: the first suffix that exists counts.
-SUFFIXES = (".sqlite", ".nsys-rep", ".qdrep", ".pt.trace.json", ".pt.trace.json.gz")
+SUFFIXES = (
+    ".sqlite",
+    *FOLDERS,
+    ".arrows",
+    ".nsys-rep",
+    ".qdrep",
+    ".pt.trace.json",
+    ".pt.trace.json.gz",
+)
 MARKS = frozenset("*?[")
 
 
 def expand_paths(paths: Iterable[str | Path]) -> list[Path]:
-    """Return the files that names, patterns and folders stand for; those of one pattern or folder sorted by name.
+    """Return the reports that names, patterns and folders stand for; those of one pattern or folder sorted by name.
 
     An existing file is taken by its name, even if it contains ``*``. ``**`` searches folders
-    recursively; a folder stands for the reports directly in it. A folder without reports and a
+    recursively; a folder stands for the reports directly in it, or is a report itself, of one file
+    per table. A folder without reports and a
     pattern without matches are returned unchanged, so that reading them fails with a message.
     """
     return [file for path in paths for file in _expand_path(Path(path))]
@@ -43,18 +53,28 @@ def _expand_path(path: Path) -> Iterator[Path]:
         yield path
     else:
         values = sorted(Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207 - any path, absolute too
-        yield from [file for file in values if file.is_file()] or [path]
+        yield from _without_tables([file for file in values if _is_report(file)]) or [path]
 
 
 def _reports(folder: Path) -> list[Path]:
     """Return the reports in a folder, one per capture."""
     captures: dict[str, Path] = {}
-    names = sorted(path for path in folder.iterdir() if path.is_file())
+    names = sorted(path for path in folder.iterdir() if _is_report(path))
     for suffix in SUFFIXES:
         for path in names:
             if path.name.endswith(suffix) and not path.name.startswith("."):
                 captures.setdefault(path.name.removesuffix(suffix), path)
     return sorted(captures.values())
+
+
+def _is_report(path: Path) -> bool:
+    """Return whether a path is a file, or a folder called like one of nsys that has tables."""
+    return path.is_file() or (path.name.endswith(FOLDERS) and is_columnar(path))
+
+
+def _without_tables(paths: Sequence[Path]) -> list[Path]:
+    """Return the paths without files of which the folder is one of them."""
+    return [path for path in paths if path.parent not in paths]
 
 
 # -- Running the tasks

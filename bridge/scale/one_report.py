@@ -71,7 +71,7 @@ def _threads(most: int) -> Iterator[None]:
 
 def in_windows(task: Task) -> Aggregates | None:
     """Aggregate a report within ``task.work.memory`` bytes; None if it fits without windows."""
-    if not task.path.is_file():
+    if not task.path.exists():
         raise NoSuchReport(task.path)
     with _export(task.path) as path:
         raw = task.work.attribution_options.raw

@@ -1,4 +1,4 @@
-"""Make SQLite exports of Nsight Systems: from .nsys-rep files with nsys, or from rows.
+"""Make exports of Nsight Systems: from .nsys-rep files with nsys, or from rows.
 
 `exported` runs the ``nsys export`` of this machine into a temporary folder, which is deleted
 afterwards; the folder of the input does not change. `write_export` writes small exports for the
@@ -7,13 +7,17 @@ demonstration and for tests without a GPU.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
+from importers.column_files import ARROW, open_tables, write_texts
 from importers.errors import ExportFailed
 from importers.nsys import schema
 from importers.nsys.schema import Table
@@ -21,11 +25,45 @@ from importers.programs import find_program
 
 SUFFIXES = (".nsys-rep", ".qdrep")
 TIME_LIMIT_S = 3600
+HELP_LIMIT_S = 60
+SQLITE = "sqlite"
+FASTER = ("arrowdir", "arrow")  # forms that are exported and read faster, the best first
+
+
+# -- Exports by nsys
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The forms of exports that an nsys offers, and whether it exports single tables."""
+
+    forms: frozenset[str]
+    single_tables: bool
+
+    @classmethod
+    def of(cls, nsys: str) -> Self:
+        """Return what the help of an nsys says; no forms if it is not understood."""
+        done = _run([nsys, "export", "--help"], HELP_LIMIT_S)
+        text = done.stdout + done.stderr if isinstance(done, subprocess.CompletedProcess) else ""
+        listed = re.search(r"--type=\s*Possible values are:([^.]*)\.", text)
+        forms = frozenset(re.findall(r"\w+", listed[1])) if listed else frozenset()
+        return cls(forms, "--tables=" in text)
+
+
+def fastest_form() -> str:
+    """Return the fastest form that the nsys of this machine exports and that is read here."""
+    nsys = find_program("nsys")
+    forms = Offer.of(nsys).forms if nsys else frozenset()
+    return next((form for form in FASTER if form in forms), SQLITE)
 
 
 @contextmanager
-def exported(path: Path) -> Iterator[Path]:
-    """Yield the SQLite export of a report under the report's name; it is deleted afterwards."""
+def exported(path: Path, form: str = SQLITE) -> Iterator[Path]:
+    """Yield the export of a report under the report's name; it is deleted afterwards.
+
+    ``form`` is a type of ``nsys export``. A columnar export gets the table that nsys writes only
+    into SQLite exports. Raises ExportFailed.
+    """
     nsys = find_program("nsys")
     if nsys is None:
         raise ExportFailed(
@@ -33,30 +71,67 @@ def exported(path: Path) -> Iterator[Path]:
             f" or run 'nsys export --type sqlite {path.name}' where it was recorded"
         )
     with tempfile.TemporaryDirectory(prefix="bridge-export-") as folder:
-        target = Path(folder) / "export.sqlite"
-        _export(nsys, path, target)
+        target = Path(folder) / f"export.{form}"
+        _export(nsys, path, target, form)
+        if form != SQLITE:
+            _add_capture(nsys, path, target)
         yield target.rename(target.with_name(path.name))
 
 
-def _export(nsys: str, path: Path, target: Path) -> None:
-    command = [nsys, "export", "--type", "sqlite", "--output", str(target), str(path.resolve())]
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=TIME_LIMIT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ExportFailed(f"{path.name}: nsys export did not run: {error}") from error
+def _export(nsys: str, path: Path, target: Path, form: str, *options: str) -> None:
+    command = [nsys, "export", "--type", form, *options, "--output", str(target)]
+    done = _run([*command, str(path.resolve())], TIME_LIMIT_S)
+    if not isinstance(done, subprocess.CompletedProcess):
+        raise ExportFailed(f"{path.name}: nsys export did not run: {done}") from done
     # A failed export leaves a readable database without rows: check the exit status.
     if done.returncode or not target.exists():
         raise ExportFailed(
             f"{path.name}: nsys export failed ({_error_line(done.stdout + done.stderr)});"
             f" is {nsys} ({_version(nsys)}) older than the nsys that recorded it?"
         )
+
+
+def _run(
+    command: Sequence[str], limit: int
+) -> subprocess.CompletedProcess[str] | OSError | subprocess.TimeoutExpired:
+    """Run a command; return its output, or why it did not run."""
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=limit, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return error
+
+
+def _add_capture(nsys: str, path: Path, target: Path) -> None:
+    """Add to a columnar export the table of the capture's settings, with ranks, if nsys left it out.
+
+    Raises ExportFailed if this nsys cannot export the table alone.
+    """
+    tables, name = open_tables(target), schema.CAPTURE.name
+    if name in tables or schema.VERSIONS[0].name not in tables:  # older exports have none
+        return
+    if not Offer.of(nsys).single_tables:
+        raise ExportFailed(f"{path.name}: {nsys} exports no single tables")
+    database = target.with_name("capture.sqlite")
+    _export(nsys, path, database, SQLITE, "--tables", name)
+    columns = _texts(database, schema.CAPTURE)
+    if target.is_dir():
+        write_texts(target / f"{name}{ARROW}", name, columns)
+    else:
+        write_texts(target, name, columns)
+
+
+def _texts(database: Path, table: Table) -> dict[str, list[str | None]]:
+    """Return the columns of a table of texts; none if the export has no such table."""
+    names = [column.sources[0] for column in table.columns.values()]
+    with closing(sqlite3.connect(database)) as connection:
+        connection.text_factory = lambda data: data.decode(errors="replace")
+        listed = "SELECT 1 FROM sqlite_master WHERE name = ?"
+        if not connection.execute(listed, [table.name]).fetchall():
+            return {name: [] for name in names}
+        rows = connection.execute(f"SELECT {', '.join(names)} FROM {table.name}").fetchall()
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
 def _error_line(output: str) -> str:
@@ -66,14 +141,9 @@ def _error_line(output: str) -> str:
 
 
 def _version(nsys: str) -> str:
-    command = [nsys, "--version"]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown version"
-    return (done.stdout.split() or ["unknown version"])[-1]
+    done = _run([nsys, "--version"], HELP_LIMIT_S)
+    words = done.stdout.split() if isinstance(done, subprocess.CompletedProcess) else []
+    return words[-1] if words else "unknown version"
 
 
 # -- Exports from rows

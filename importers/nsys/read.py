@@ -1,9 +1,10 @@
-"""Read an SQLite export of Nsight Systems into a `Capture`. The file is never written to."""
+"""Read an export of Nsight Systems into a `Capture`. Its files are never written to."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
+from importers.arrow_columns import ColumnarExport
 from importers.capture import MAX_SPAN_NS, Capture, Facts
+from importers.column_files import files_of, is_columnar
 from importers.errors import NotAReport, NothingRecorded
 from importers.frames import MISSING
 from importers.nsys import schema
@@ -139,7 +142,10 @@ def diagnostics(columns: Columns, strings: Strings) -> pd.DataFrame:
     )
 
 
-def count_other_records(database: Database, tables: Mapping[str, Present]) -> dict[str, int]:
+Export = Database | ColumnarExport
+
+
+def count_other_records(database: Export, tables: Mapping[str, Present]) -> dict[str, int]:
     """Return the number of other records by name; names without any are left out."""
     present = {
         kind: table.name for kind, table in schema.COUNTED_TABLES.items() if table.name in tables
@@ -170,19 +176,42 @@ def read(path: Path, *, details: Details = True) -> Capture:
 
     Columns that only describe single rows are missing, except for the requested ``details``.
     """
-    before = check_file(path)
-    with Database(path) as database:
+    with open_export(path) as database:
         columns = _columns(path, database, details=details)
         is_requested = has_detail(details, schema.OVERHEAD.detail)
         other_records = count_other_records(database, database.tables()) if is_requested else {}
-    after = path.stat()
-    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-        raise NotAReport(f"{path.name}: changed while it was read; wait until nsys has finished")
     return to_capture(path, columns, other_records)
+
+
+@contextmanager
+def open_export(path: Path) -> Iterator[Export]:
+    """Open an export of any form: SQLite, a folder of tables, a file of Arrow's.
+
+    Raises NotAReport if it is damaged, or is written to meanwhile.
+    """
+    columnar = is_columnar(path)
+    if not columnar:
+        check_file(path)
+    before = _state(path)
+    with ColumnarExport(path) if columnar else Database(path) as export:
+        yield export
+    if _state(path) != before:
+        raise NotAReport(f"{path.name}: changed while it was read; wait until nsys has finished")
+
+
+def _state(path: Path) -> list[tuple[str, int, int]]:
+    """Return what changes when somebody writes to the files of an export."""
+    stats = [(file.name, file.stat()) for file in files_of(path)]
+    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
 
 
 def check_file(path: Path) -> os.stat_result:
     """Check, without SQLite, that the file is a complete database that nobody writes to."""
+    if is_columnar(path):
+        raise NotAReport(
+            f"{path.name}: an export as Arrow or Parquet, where only SQLite can be read;"
+            " give the .nsys-rep, or export it with nsys export --type sqlite"
+        )
     with path.open("rb") as file:
         head = file.read(HEADER_BYTES)
     if len(head) < HEADER_BYTES or not head.startswith(HEADER):
@@ -216,7 +245,7 @@ def _check_size(path: Path, head: bytes) -> None:
         )
 
 
-def readable_tables(path: Path, database: Database) -> Mapping[str, Present]:
+def readable_tables(path: Path, database: Export) -> Mapping[str, Present]:
     """Return the tables of an export; raises NotAReport if one of them is a computed view."""
     tables = database.tables()
     needed = {table.name for table in schema.READ.values()}
@@ -236,7 +265,9 @@ def export_queries(
     Raises NotAReport if the database is no export of Nsight Systems, or has an unknown schema.
     """
     if schema.STRINGS.name not in tables:
-        raise NotAReport(f"{path.name}: an SQLite database, but not an Nsight Systems export")
+        form = "a folder of tables" if path.is_dir() else "a file of tables"
+        form = "an SQLite database" if not is_columnar(path) else form
+        raise NotAReport(f"{path.name}: {form}, but not an Nsight Systems export")
     try:
         queries = {
             name: table.query(tables, details=details) for name, table in schema.READ.items()
@@ -246,7 +277,7 @@ def export_queries(
     return {name: query for name, query in queries.items() if query}
 
 
-def _columns(path: Path, database: Database, *, details: Details) -> dict[str, Columns]:
+def _columns(path: Path, database: Export, *, details: Details) -> dict[str, Columns]:
     tables = readable_tables(path, database)
     result = database.read(export_queries(path, tables, details=details))
     if take_flags(result.get("annotations", {})) and (rest := schema.ANNOTATIONS.rest(tables)):

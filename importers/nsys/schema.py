@@ -144,14 +144,16 @@ def _query(
     table: str, columns: Mapping[str, Column], present: Present, *, details: Details
 ) -> Query:
     """Return the query for those of the columns that are present."""
-    values, sql = {}, {}
+    values, sql, numbers = {}, {}, {}
     for name, column in columns.items():
         if column.real:
             if expression := column.number_sql(present):
                 sql[name] = expression
+                numbers[name] = tuple(source for source in column.sources if source in present)
         elif value := column.value(present, details=details):
             values[name], sql[name] = value, value.sql
-    return Query(table, sql, frozenset(name for name in sql if columns[name].text), values=values)
+    texts = frozenset(name for name in sql if columns[name].text)
+    return Query(table, sql, texts, values=values, numbers=numbers)
 
 
 # -- The tables

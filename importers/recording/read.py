@@ -19,6 +19,7 @@ import pandas as pd
 
 from importers import frames
 from importers.capture import Capture, Facts
+from importers.column_files import FOLDERS
 from importers.errors import NotAReport, NothingRecorded
 from importers.frames import key_codes
 from importers.range_texts import name_lengths
@@ -316,7 +317,8 @@ def _files(path: Path, sidecar: Sequence[Path]) -> Iterator[Path]:
 
 def _folders_of(path: Path) -> list[Path]:
     """Return the folders of a report's recordings; captures of one program, numbered by nsys, share one."""
-    stems = {path.stem, re.sub(r"\.\d+$", "", path.stem)}
+    stem = re.sub(rf"({'|'.join(FOLDERS)})$", "", path.name) if path.is_dir() else path.stem
+    stems = {stem, re.sub(r"\.\d+$", "", stem)}
     folders = (path.with_name(f"{stem}{OF_REPORT}") for stem in sorted(stems))
     return [folder for folder in folders if folder.is_dir()]
 

@@ -56,9 +56,7 @@ def test_nodes_lie_inside_their_parents(intervals):
     assert (nesting.start[above] <= nesting.start[has]).all()
     assert (nesting.end[above] >= nesting.end[has]).all()
     assert (nesting.end > nesting.start).all()
-    assert [
-        len(chain(nesting, node)) - 1 for node in range(len(nesting))
-    ] == nesting.level.tolist()
+    assert [len(chain(nesting, node)) - 1 for node in range(len(nesting))] == nesting.level.tolist()
 
 
 @given(intervals)

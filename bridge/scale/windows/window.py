@@ -22,6 +22,7 @@ from bridge.join.grammar import parse
 from bridge.join.nesting import Nesting, TangledError
 from bridge.join.options import AttributionOptions
 from bridge.scale.requests import PartRequest, needed, part_request, stored_columns
+from importers.column_files import size_of
 from importers.errors import ReportError
 from importers.formats import SQLITE
 from importers.nsys import windows
@@ -86,7 +87,9 @@ def parse_memory(text: str) -> int:
 
 
 def is_export(path: Path) -> bool:
-    """Tell whether a file is an SQLite database; windows can be read only from those."""
+    """Tell whether a report is an SQLite database; windows can be read only from those."""
+    if path.is_dir():
+        return False
     with path.open("rb") as file:
         return file.read(len(SQLITE)) == SQLITE
 
@@ -97,7 +100,7 @@ def memory_needed(path: Path, tables: Collection[PartRequest], *, raw: bool = Fa
     ``raw`` says that ranges are called by their whole texts.
     """
     if not is_export(path):
-        return BYTES_PER_BYTE * path.stat().st_size
+        return BYTES_PER_BYTE * size_of(path)
     many = windows.row_counts(path)
     rows = many.launches + many.activities + many.annotations
     return rows * _per_row(tables) + _of_names(path, tables, raw=raw)[0]
@@ -159,7 +162,9 @@ def count(path: Path, tables: Collection[PartRequest], limit: int, *, raw: bool 
     if base + rows <= limit:
         return 1
     if not is_export(path):
-        raise WindowsError(path.name, "windows are read of exports of Nsight Systems alone")
+        raise WindowsError(
+            path.name, "windows are read of exports of Nsight Systems as SQLite alone"
+        )
     kept = _of_names(path, tables, raw=raw)[1]
     fixed = base + PER_CALL * windows.row_counts(path).launches + kept
     room = limit - fixed

@@ -96,5 +96,8 @@ def _rows(table: pd.DataFrame) -> Iterator[str]:
 
 def _encoded(column: pd.Series) -> list[str]:
     """Return each value as JSON; a text in JSON has no line break, so one stands between values."""
-    text = json.dumps(column.tolist(), ensure_ascii=False, separators=(BETWEEN, ": "))
-    return text[1:-1].split(BETWEEN) if len(column) else []
+    values = column.tolist()
+    texts = json.dumps(values, ensure_ascii=False, separators=(BETWEEN, ": "))[1:-1].split(BETWEEN)
+    if len(texts) != len(values):  # no rows, or lists in cells
+        return [json.dumps(value, ensure_ascii=False) for value in values]
+    return texts

@@ -36,7 +36,8 @@ from importers.texts import Ints
 
 ARROW, PARQUET = ".arrow", ".parquet"
 SUFFIXES = (ARROW, PARQUET)
-FOLDERS = ("_arwdir", "_pqtdir")  # ends of the names that nsys gives the folders
+# Ends of the names that nsys gives the folders.
+FOLDERS = ARROW_FOLDER, PARQUET_FOLDER = ("_arwdir", "_pqtdir")
 HEAD_BYTES = 8
 PARQUET_HEAD = b"PAR1"
 MAX_REASON = 300  # characters
@@ -105,7 +106,9 @@ def open_tables(path: Path) -> dict[str, TableFile]:
         if file.suffix == PARQUET:
             tables[file.stem] = ParquetTable.open(file, label)
         else:
-            tables[file.stem] = next(iter(_arrow_tables(file, label).values()))
+            [tables[file.stem], *others] = _arrow_tables(file, label).values()
+            if others:
+                raise damaged(label, "it holds several tables")
     return tables
 
 
@@ -239,7 +242,10 @@ def _arrow_tables(path: Path, label: str) -> dict[str, TableFile]:
             for stream in streams:
                 check_rows(path, label, stream.rows)
                 table = schema(file, stream.schema)
-                tables[table.table or path.stem] = ArrowTable(path, label, stream, table.fields)
+                name = table.table or path.stem
+                if name in tables:
+                    raise damaged(label, f"it holds the table {name} twice")
+                tables[name] = ArrowTable(path, label, stream, table.fields)
     except DamagedStream as error:
         raise damaged(label, str(error)) from error
     if not tables:

@@ -49,9 +49,9 @@ class Value:
 class Query:
     """The columns to read from one table: our names, and the SQL expressions that give them.
 
-    ``values`` describe the columns whose expressions are known; ``numbers`` are the sources of those
-    that are texts of the first number that is not NULL. ``rows`` are the first and the last rowid;
-    None: all rows.
+    ``values`` describe the columns whose expressions are known. ``numbers`` are for columns that
+    hold a number as text: the columns of the table it comes from, of which the first that is not
+    NULL counts. ``rows`` are the first and the last rowid; None: all rows.
     """
 
     table: str

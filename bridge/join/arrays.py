@@ -94,7 +94,7 @@ def _few_combinations(*keys: Ints) -> Ints | None:
         if size > FEW:
             return None
         if values > 1:  # a key with a single value distinguishes nothing
-            combination = combination * values + (key - smallest)
+            combination = combination * values + (key.astype(np.int64) - smallest)
     return combination
 
 

@@ -169,6 +169,10 @@ class AttributedCapture:
             backward_under=CALLER if options.raw else options.backward_under,
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for pickle: without `results`, whose functions another process does not know."""
+        return {name: value for name, value in vars(self).items() if name != "results"}
+
     def within(self, selection: RowSelection) -> AttributedCapture:
         """Return the capture with only the rows of ``selection`` counted.
 
@@ -185,7 +189,7 @@ class AttributedCapture:
         """
         if direction not in DIRECTIONS:
             raise ValueError(unknown_name("direction", direction, DIRECTIONS))
-        return replace(self, direction=direction)
+        return self if direction == self.direction else replace(self, direction=direction)
 
     @cached_property
     def results(self) -> dict[tuple[object, ...], Any]:

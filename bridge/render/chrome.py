@@ -21,7 +21,6 @@ from bridge.analyze.timeline import (
 )
 from bridge.analyze.tracks import Group, Track, rank_of
 from bridge.render.text_columns import (
-    Flags,
     Ints,
     Lines,
     Micros,
@@ -99,7 +98,7 @@ def bindings(a: Arrows, *, to_activities: bool) -> tuple[Mapping[str, list[Piece
     if not len(rows):
         return {}, rows
     call, op = a.call[rows], a.op[rows]
-    is_bound = _single_calls(a)[call] if to_activities else np.zeros(len(rows), bool)
+    is_bound = a.single_calls[call] if to_activities else np.zeros(len(rows), bool)
     first = 1 + len(a.call)  # above the numbers of the other arrows
     shared = np.where(op != MISSING, first + op, first + len(a.ops.start) + call)
     direction = np.where(is_bound, np.where(op != MISSING, BOTH, OUTGOING), INCOMING)
@@ -113,20 +112,6 @@ def bindings(a: Arrows, *, to_activities: bool) -> tuple[Mapping[str, list[Piece
         a.calls.role: [Names(np.maximum(code, 0), DIRECTIONS), OptionalNumber(BIND_ID, of_call)],
         a.activities.role: [OptionalNumber(b',"flow_in":true' + BIND_ID, of_activity)],
     }, rows[~is_bound]
-
-
-def _single_calls(a: Arrows) -> Flags:
-    """Return which calls are the only one of their op, or have none, and precede what they launched."""
-    rows = a.rows
-    call, op = a.call[rows], a.op[rows]
-    last_call = np.full(len(a.ops.start) + 1, MISSING)  # the last entry is of calls without op
-    last_call[op] = call
-    is_other = (op != MISSING) & (call != last_call[op])
-    has_others = np.zeros(len(last_call), bool)
-    has_others[op[is_other]] = True
-    result = np.ones(len(a.calls.start), bool)
-    result[call[has_others[op] | (a.activities.start[rows] < a.calls.start[call])]] = False
-    return result
 
 
 def _numbers(count: int, rows: Ints, values: Ints) -> Ints:

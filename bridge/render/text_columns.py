@@ -161,6 +161,8 @@ class Names:
             return self.data[None, start : start + self.length[code]]
         size = self.size[codes]
         width = int(size.max())
+        if not width:  # different texts, all empty
+            return np.empty((1, 0), np.uint8)
         if self.matrix is not None:
             whole_texts = self.matrix[:, :width].view(f"V{width}")[:, 0]  # a lookup moves one item
             return whole_texts[codes].view(np.uint8).reshape(len(codes), width)

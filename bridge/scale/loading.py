@@ -16,19 +16,20 @@ from bridge.scale.combined import CombinedReport, combine
 from bridge.scale.requests import whole_tables
 from bridge.scale.task import FailedTask, Task, Work
 from bridge.scale.worker import run_task
-from importers.column_files import FOLDERS, is_columnar
+from importers.column_files import ARROW_FOLDER, FOLDERS, PARQUET_FOLDER, is_columnar
 from importers.errors import ReportError
 
 # -- Files that names, patterns and folders stand for
 
 
-# A report and its export are one capture: the first suffix that exists counts.
+# A report and its export are one capture: the first suffix that exists counts. Parquet needs a further package.
 SUFFIXES = (
     ".sqlite",
-    *FOLDERS,
+    ARROW_FOLDER,
     ".arrows",
     ".nsys-rep",
     ".qdrep",
+    PARQUET_FOLDER,
     ".pt.trace.json",
     ".pt.trace.json.gz",
 )
@@ -40,8 +41,8 @@ def expand_paths(paths: Iterable[str | Path]) -> list[Path]:
 
     An existing file is taken by its name, even if it contains ``*``. ``**`` searches folders
     recursively; a folder stands for the reports directly in it, or is a report itself, of one file
-    per table. A folder without reports and a
-    pattern without matches are returned unchanged, so that reading them fails with a message.
+    per table. A folder without reports and a pattern without matches are returned unchanged, so
+    that reading them fails with a message.
     """
     return [file for path in paths for file in _expand_path(Path(path))]
 

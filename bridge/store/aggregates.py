@@ -21,6 +21,7 @@ from bridge.analyze.summary import Summary
 from bridge.analyze.tables.request import TableRequest, column_meant
 from bridge.analyze.tables.views import columns_of, labels_of, layout, nothing
 from bridge.analyze.totals import Totals, add_totals
+from bridge.package import VERSION
 from bridge.scale.aggregates import Aggregates
 from bridge.scale.combined import CombinedReport, combine
 from bridge.store.checksums import check_small_rows, refusing_damage, seal
@@ -38,8 +39,8 @@ class StoredReport:
     """The accounting and the tables (`SUMMARIES`) of a stored run: a source of tables without its rows.
 
     ``worth`` is the line on the quality of the capture, "" if there is nothing to say; ``warnings``
-    are those of the files. ``printed`` is what a command prints with a table: the `defects` and the
-    `cycles` of the report; None for a run of an older version.
+    are those of the files. ``notes`` are what commands print with a table, the `defects` and the
+    `cycles` of the report; None for a run of another version, whose tables may have other columns.
     """
 
     source: tuple[str, ...]
@@ -48,7 +49,7 @@ class StoredReport:
     summary: Summary
     worth: str
     warnings: tuple[str, ...]
-    printed: Mapping[str, Any] | None
+    notes: Mapping[str, Any] | None
     tables: Mapping[str, pd.DataFrame]
 
     @property
@@ -79,18 +80,18 @@ class StoredReport:
     @property
     def defects(self) -> tuple[str, ...]:
         """A line for each defect of the report, as `bridge.Report.warnings`."""
-        return tuple((self.printed or {}).get("warnings", ()))
+        return tuple((self.notes or {}).get("warnings", ()))
 
     @property
     def cycles(self) -> ActiveCycles | None:
         """The active cycles of a session, if the report holds other steps, too."""
-        values = (self.printed or {}).get("cycles")
+        values = (self.notes or {}).get("cycles")
         return ActiveCycles(**values) if values else None
 
     def answers(self, request: TableRequest) -> bool:
         """Return whether a stored table is the requested one, in its columns and in what it counts."""
         stored = self.tables.get(request.by)
-        if self.printed is None or stored is None:
+        if self.notes is None or stored is None or not len(stored):  # no rows, no types of columns
             return False
         columns_are_stored = all(column_meant(name, [*stored.columns]) for name in request.also)
         return columns_are_stored and request == TableRequest(request.by, also=request.also)
@@ -131,6 +132,7 @@ def load_stored_report(path: Path, run: int | str | None) -> StoredReport | None
             if not is_complete or stored_run.tables or not timed:
                 return None
             summary = json.loads(row["summary"])
+            is_current = row["checksum"] is not None and row["version"] == VERSION
             tables = {view: _table(database.conn, view, stored_run.id) for view in SUMMARIES}
             return StoredReport(
                 stored_run.source,
@@ -139,7 +141,7 @@ def load_stored_report(path: Path, run: int | str | None) -> StoredReport | None
                 Summary.from_dict(summary),
                 row["worth"] or "",
                 tuple(line for report in reports for line in json.loads(report["warnings"])),
-                summary.get("printed") if row["checksum"] is not None else None,
+                summary.get("notes") if is_current else None,
                 tables,
             )
 

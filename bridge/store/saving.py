@@ -207,8 +207,8 @@ def summaries(by: Callable[[str], pd.DataFrame], run: int) -> dict[str, list[dic
 def _summary(report: Report) -> dict[str, Any]:
     """Return the summary of a report, and what commands print with its tables."""
     cycles = asdict(report.cycles) if report.cycles else None
-    printed = {"warnings": report.warnings, "cycles": cycles}
-    return {**report.summary.as_dict(), "printed": printed}
+    notes = {"warnings": report.warnings, "cycles": cycles}
+    return {**report.summary.as_dict(), "notes": notes}
 
 
 def _reports(report: Report, run: int) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ demonstration and for tests without a GPU.
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 import subprocess
@@ -26,7 +27,7 @@ from importers.programs import find_program
 SUFFIXES = (".nsys-rep", ".qdrep")
 TIME_LIMIT_S = 3600
 HELP_LIMIT_S = 60
-SQLITE = "sqlite"
+SQLITE, CHOICE = "sqlite", "BRIDGE_NSYS_EXPORT"
 FASTER = ("arrowdir", "arrow")  # forms that are exported and read faster, the best first
 
 
@@ -51,8 +52,11 @@ class Offer:
 
 
 def fastest_form() -> str:
-    """Return the fastest form that the nsys of this machine exports and that is read here."""
-    nsys = find_program("nsys")
+    """Return the fastest form that the nsys of this machine exports and that is read here.
+
+    ``$BRIDGE_NSYS_EXPORT`` set to ``sqlite`` rules out the others.
+    """
+    nsys = None if os.environ.get(CHOICE) == SQLITE else find_program("nsys")
     forms = Offer.of(nsys).forms if nsys else frozenset()
     return next((form for form in FASTER if form in forms), SQLITE)
 

@@ -192,15 +192,15 @@ def open_export(path: Path) -> Iterator[Export]:
     columnar = is_columnar(path)
     if not columnar:
         check_file(path)
-    before = _state(path)
+    before = _sizes_and_times(path)
     with ColumnarExport(path) if columnar else Database(path) as export:
         yield export
-    if _state(path) != before:
+    if _sizes_and_times(path) != before:
         raise NotAReport(f"{path.name}: changed while it was read; wait until nsys has finished")
 
 
-def _state(path: Path) -> list[tuple[str, int, int]]:
-    """Return what changes when somebody writes to the files of an export."""
+def _sizes_and_times(path: Path) -> list[tuple[str, int, int]]:
+    """Return the name, the size and the time of the last change of each file of an export."""
     stats = [(file.name, file.stat()) for file in files_of(path)]
     return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
 

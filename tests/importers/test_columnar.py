@@ -100,11 +100,8 @@ def test_a_report_of_nsys_is_the_same_capture_however_it_is_exported(nsys, recor
     assert fastest_form() in Offer.of(nsys).forms - {"sqlite"}
 
 
-@pytest.fixture(scope="session", params=[
-    pytest.param(path, id=path.stem)
-    for path in real_parts.sampled(sorted((real_parts.CORPUS / "nsys").glob("*.sqlite")))
-])  # fmt: skip
-def profile(request, corpus):
+@pytest.fixture(scope="session", params=real_parts.corpus_reports("nsys/*.sqlite"))
+def profile(request):
     return request.param
 
 

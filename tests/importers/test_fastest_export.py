@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import replace
 
 import columnar
 import made_reports
@@ -110,6 +109,13 @@ def offer(nsys, version):
     (nsys / "help").write_text(QUIET + HELP[version] + QUIET)
 
 
+def test_sqlite_may_be_demanded(nsys, report, made, monkeypatch):
+    monkeypatch.setenv("BRIDGE_NSYS_EXPORT", "sqlite")
+    assert export.fastest_form() == "sqlite"
+    assert_equal(importers.load(report), importers.load(made))
+    assert calls(nsys) == ["sqlite"]
+
+
 @pytest.mark.parametrize(
     ("version", "form"), [("2022.4", "arrow"), ("2023.4", "arrowdir"), ("unknown", "sqlite")]
 )
@@ -171,7 +177,7 @@ def test_exports_of_2022_have_no_settings_to_add(nsys, report):
     tables[older] = tables.pop(newer).replace_schema_metadata({"table_name": older})
     columnar.as_arrows(tables, nsys / "arrow")
     capture, expected = importers.load(report), importers.load(made)
-    assert_equal(capture, replace(expected, source=expected.source))
+    assert_equal(capture, expected)
     assert calls(nsys) == ["arrow"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -32,9 +33,8 @@ def test_it_is_computed_once_for_each_capture_and_options(report):
         return int((attributed.duration > than).sum())
 
     whole, part = report.attributed, report.within(steps=(1, 1)).attributed
-    assert [longer(whole), longer(whole), longer(whole, 5), longer(whole, 5)] == [
-        longer(whole)
-    ] * 2 + [longer(whole, 5)] * 2
+    for than in (0, 5, 0, 5):
+        assert longer(whole, than) == sum(ns > than for ns in whole.duration.tolist())
     assert calls == [0, 5]
     longer(part)
     longer(whole.only("forward"))
@@ -54,3 +54,9 @@ def test_gaps_are_those_longer_than_a_time(report):
         assert some.start.tolist() == every.start[mask].tolist()
         assert some.ended_by.tolist() == every.ended_by[mask].tolist()
     assert Devices.of_report(report.attributed) is Devices.of_report(report.attributed)
+
+
+def test_a_report_may_be_pickled_after_it_was_looked_at(report):
+    expected, _ = report.by("op"), report.summary
+    assert report.attributed.results
+    assert pickle.loads(pickle.dumps(report)).by("op").equals(expected)

@@ -274,6 +274,20 @@ class Arrows:
         op = np.full(len(call), NONE)
         return cls(np.flatnonzero(call != NONE), op, call, ops, calls, activities)
 
+    @property
+    def single_calls(self) -> Flags:
+        """Which calls are the only one of their op, or have none, and precede what they launched."""
+        call, op = self.call[self.rows], self.op[self.rows]
+        last_call = np.full(len(self.ops.start) + 1, NONE)  # the last entry is of calls without op
+        last_call[op] = call
+        is_other = (op != NONE) & (call != last_call[op])
+        has_others = np.zeros(len(last_call), bool)
+        has_others[op[is_other]] = True
+        runs_back = self.activities.start[self.rows] < self.calls.start[call]
+        result = np.ones(len(self.calls.start), bool)
+        result[call[has_others[op] | runs_back]] = False
+        return result
+
 
 @dataclass(frozen=True)
 class Links:

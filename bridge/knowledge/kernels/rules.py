@@ -33,17 +33,20 @@ class Pattern:
 
     def __init__(self, text: str, origin: str = "") -> None:
         self.text, self.origin = text, origin
-        if origin:
+        if origin:  # an invalid expression of the user is an error now
             self._compiled(text)
         parts = [text] if INDIVISIBLE.search(text) else list(_alternatives(text))
         self.words = tuple(part for part in parts if WORD.fullmatch(part))
         self._expressions = tuple(part for part in parts if not WORD.fullmatch(part))
         if origin:
-            self.rest  # noqa: B018 - raises for an invalid part
+            self.rest = self._rest()
 
     @cached_property
     def rest(self) -> tuple[Expression | re.Pattern[str], ...]:
         """The parts that are not plain words; those of this package are compiled when a name needs them."""
+        return self._rest()
+
+    def _rest(self) -> tuple[Expression | re.Pattern[str], ...]:
         return tuple(self._compiled(part) for part in self._expressions)
 
     def _compiled(self, part: str) -> Expression | re.Pattern[str]:

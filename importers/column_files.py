@@ -253,7 +253,7 @@ def _arrow_tables(path: Path, label: str) -> dict[str, TableFile]:
     return tables
 
 
-def write_texts(path: Path, table: str, columns: Mapping[str, Sequence[str | None]]) -> None:
+def write_texts(path: Path, table: str, columns: Mapping[str, Sequence[str]]) -> None:
     """Append a table of texts to a file of streams."""
     children = [nanoarrow.c_array(values, nanoarrow.string()) for values in columns.values()]
     struct = nanoarrow.c_schema(nanoarrow.struct(dict.fromkeys(columns, nanoarrow.string())))

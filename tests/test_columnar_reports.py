@@ -113,7 +113,7 @@ def test_workers_read_folders(here, made):
 
 def test_what_only_sqlite_can_do_says_so(here):
     words = (
-        "run_arwdir: larger than --memory, and windows are read of exports of Nsight Systems as SQLite alone",
+        "run_arwdir: larger than --memory, and only SQLite exports of Nsight Systems can be read in windows",
     )
     assert_refused(bridge("report", "run_arwdir", "--memory", "1KB"), *words)
     done("report", "run_arwdir", "--memory", "1GB")

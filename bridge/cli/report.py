@@ -174,12 +174,12 @@ def report(
     with usage_errors():
         table = _rows(answer, request, rows, output.format, running=running)
     _warn_of_ranks(request, answer)
-    from bridge.cli.table_output import TableOutput, cycles_of
+    from bridge.cli.table_output import TableOutput
 
     printed = TableOutput(
         answer, request.by, rows.unit, every=bool(request.columns), top=rows.top,
         filtered=bool(rows.conditions), fold=fold and not (rows.conditions or rows.sort or request.columns),
-        ranks=_ranks(request, answer), cycles=cycles_of(answer),
+        ranks=_ranks(request, answer), cycles=answer.cycles,
     )  # fmt: skip
     workers.check_output(answer.source, table, output.format)
     text = printed.text(table, output.format, to_terminal=output.to_terminal)

@@ -61,7 +61,6 @@ def summary(source: ReportInput, time_range: TimeRange, output: Output) -> None:
 
 def summary_text(report: Summarized, look: Look) -> str:
     """Return the summary of a report, its largest rows, and the accounting of all activities."""
-    from bridge.cli.table_output import cycles_of
     from bridge.render import summaries, summary, table, units
 
     by, rows = _largest(report)
@@ -82,7 +81,7 @@ def summary_text(report: Summarized, look: Look) -> str:
     if by == "op-kernel" and (moved := int(report.by("memcpy")["total_ns"].sum())):
         hint = with_report("bridge report REPORT --by memcpy")
         below.append(f"memcpys and memsets take {units.time(moved)}: {hint}")
-    if cycles := summaries.cycles_line(cycles_of(report)):
+    if cycles := summaries.cycles_line(report.cycles):
         below.append(cycles.rstrip())
     if graphs := table.graphs_line(by, report.graphs, report.totals["gpu_ns"]):
         below.append(options.wrapped([graphs]).rstrip())

@@ -94,11 +94,6 @@ class ListedTable:
 # -- Tables of `bridge report`
 
 
-def cycles_of(source: object) -> ActiveCycles | None:
-    """Return the active cycles of a session in a report; aggregates of reports do not know them."""
-    return getattr(source, "cycles", None)
-
-
 FORMAT = "table"  # for people
 CONDITION = "no row meets the condition"
 

@@ -50,6 +50,10 @@ class CombinedReport:
         return 0
 
     @property
+    def cycles(self) -> None:
+        """None: aggregates do not know the cycles of a session."""
+
+    @property
     def rank_warnings(self) -> list[str]:
         """A warning if several processes have one rank."""
         files = zip(self._files, self.parts, strict=True)

@@ -13,7 +13,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -23,6 +23,7 @@ from importers.errors import ExportFailed
 from importers.nsys import schema
 from importers.nsys.schema import Table
 from importers.programs import find_program
+from importers.sqlite_columns import Database, texts_of
 
 SUFFIXES = (".nsys-rep", ".qdrep")
 TIME_LIMIT_S = 3600
@@ -126,16 +127,15 @@ def _add_capture(nsys: str, path: Path, target: Path) -> None:
         write_texts(target, name, columns)
 
 
-def _texts(database: Path, table: Table) -> dict[str, list[str | None]]:
+def _texts(database: Path, table: Table) -> dict[str, list[str]]:
     """Return the columns of a table of texts; none if the export has no such table."""
-    names = [column.sources[0] for column in table.columns.values()]
-    with closing(sqlite3.connect(database)) as connection:
-        connection.text_factory = lambda data: data.decode(errors="replace")
-        listed = "SELECT 1 FROM sqlite_master WHERE name = ?"
-        if not connection.execute(listed, [table.name]).fetchall():
-            return {name: [] for name in names}
-        rows = connection.execute(f"SELECT {', '.join(names)} FROM {table.name}").fetchall()
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    with Database(database) as export:
+        query = table.query(export.tables())
+        columns = export.read({table.name: query})[table.name] if query else {}
+    return {
+        column.sources[0]: texts_of(columns, name).decode() if columns else []
+        for name, column in table.columns.items()
+    }
 
 
 def _error_line(output: str) -> str:

@@ -141,7 +141,8 @@ def test_a_file_that_is_no_export_is_refused(path, tmp_path):
     trace.write_text('{"traceEvents": []}', encoding="utf-8")
     assert path.exists()
     assert_refused(
-        bridge("report", trace, "--memory", "1KB"), "windows are read of exports of Nsight Systems"
+        bridge("report", trace, "--memory", "1KB"),
+        "only SQLite exports of Nsight Systems can be read in windows",
     )
 
 

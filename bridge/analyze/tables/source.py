@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bridge.analyze.cycles import ActiveCycles
     from bridge.analyze.gpu_use import Use
     from bridge.analyze.tables.request import TableRequest
     from bridge.analyze.totals import Totals
@@ -46,6 +47,10 @@ class TableSource(Protocol):
     @property
     def began(self) -> int:
         """The time of the first event in ns, 0 where no table holds times."""
+
+    @property
+    def cycles(self) -> ActiveCycles | None:
+        """The active cycles of a session, if the report holds other steps, too; None where unknown."""
 
     @property
     def rank_warnings(self) -> list[str]:

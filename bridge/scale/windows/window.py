@@ -163,7 +163,7 @@ def count(path: Path, tables: Collection[PartRequest], limit: int, *, raw: bool 
         return 1
     if not is_export(path):
         raise WindowsError(
-            path.name, "windows are read of exports of Nsight Systems as SQLite alone"
+            path.name, "only SQLite exports of Nsight Systems can be read in windows"
         )
     kept = _of_names(path, tables, raw=raw)[1]
     fixed = base + PER_CALL * windows.row_counts(path).launches + kept

@@ -6,7 +6,7 @@ The facts are those of other tables: `--by device`, `--by idle`, `--by step`, `-
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -49,11 +49,13 @@ class OpTime:
 
 @dataclass(frozen=True)
 class FirstAdvice:
-    """The advice with the largest saving: name and title of its rule, and what to do."""
+    """The first advice: name, title and sentence of its rule, the figures of both texts, and what to do."""
 
     rule: str
     title: str
     remedy: str
+    text: str = ""
+    figures: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -155,5 +157,6 @@ def _largest_ops(attributed: AttributedCapture) -> tuple[OpTime, ...]:
 def _first_advice(advised: AdviceReport) -> FirstAdvice | None:
     if not advised.advice:
         return None
-    rule = advised.advice[0].rule
-    return FirstAdvice(rule.name, rule.title, rule.remedy)
+    first = advised.advice[0]
+    rule, figures = first.rule, dict(first.finding.figures)
+    return FirstAdvice(rule.name, rule.title, first.remedy, rule.text, figures)

@@ -48,7 +48,7 @@ def summary(source: ReportInput, time_range: TimeRange, output: Output) -> None:
     from bridge.render import quality
 
     output.check(source.reports)
-    report = source.load(ADVICE_DETAILS | QUALITY_DETAILS)
+    report = source.load(ADVICE_DETAILS | QUALITY_DETAILS | {"metrics"})
     with usage_errors():
         report = time_range.of(report)
     if output.format == "json":

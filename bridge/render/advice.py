@@ -23,6 +23,11 @@ def sentence(advice: Advice) -> str:
     return with_figures(advice.rule.text, advice.finding.figures)
 
 
+def remedy(advice: Advice) -> str:
+    """Return what to do."""
+    return with_figures(advice.remedy, advice.finding.figures)
+
+
 def with_figures(text: str, figures: Mapping[str, object]) -> str:
     """Return a text with its figures filled in, each written by its name."""
     return text.format_map({name: _figure(name, figures[name]) for name in figures})
@@ -46,6 +51,11 @@ def worth(advice: Advice) -> str:
     return f"could save about {units.time(finding.saving_ns)}, {limit}"
 
 
+def same_time(advice: Advice) -> str:
+    """Return which other rules tell of the same time, '' if none does."""
+    return f"the same time: {', '.join(advice.same_time)}" if advice.same_time else ""
+
+
 def for_terminal(advised: AdviceReport, look: Look, rows: int) -> str:
     """Return each advice with the first rows of its evidence, then the rules not judged."""
     parts = [f"{head(advised)}\n"]
@@ -55,7 +65,8 @@ def for_terminal(advised: AdviceReport, look: Look, rows: int) -> str:
             f"{number}. {advice.rule.title} ({advice.rule.name})",
             f"{INDENT}{sentence(advice)}",
         ]
-        lines += [f"{INDENT}{text}" for text in (worth(advice), f"→ {advice.rule.remedy}") if text]
+        texts = (worth(advice), f"→ {remedy(advice)}", same_time(advice))
+        lines += [f"{INDENT}{text}" for text in texts if text]
         evidence = tables.for_terminal("", table, look) if rows else ""
         more = _more(len(advice.finding.evidence) - len(table)) if rows else ""
         parts.append("".join(f"{line}\n" for line in lines) + evidence + more)
@@ -68,7 +79,7 @@ def as_markdown(advised: AdviceReport, rows: int) -> str:
     parts = [f"{head(advised)}\n"]
     for advice in advised.advice:
         message = tables.escaped("; ".join(filter(None, (sentence(advice), worth(advice)))))
-        text = f"### {advice.rule.title}\n\n{message}.\n\n**Do:** {advice.rule.remedy}. (`{advice.rule.name}`)\n"
+        text = f"### {advice.rule.title}\n\n{message}.\n\n**Do:** {remedy(advice)}. (`{advice.rule.name}`)\n"
         table = tables.as_markdown("", advice.finding.evidence.head(rows)) if rows else ""
         parts.append(f"{text}\n{table}" if table else text)
     parts += ["".join(f"- {line.strip()}\n" for line in rest(advised))]
@@ -82,7 +93,7 @@ def for_page(advised: AdviceReport) -> dict[str, list[Any]]:
             "title": advice.rule.title,
             "text": sentence(advice),
             "worth": worth(advice),
-            "remedy": advice.rule.remedy,
+            "remedy": remedy(advice),
             "share": advice.share,
             "place": _place(advice.finding.evidence),
         }
@@ -128,7 +139,8 @@ def _as_object(advice: Advice, rows: int) -> dict[str, Any]:
         "title": advice.rule.title,
         "text": sentence(advice),
         "figures": dict(finding.figures),
-        "remedy": advice.rule.remedy,
+        "remedy": remedy(advice),
+        "same_time": list(advice.same_time),
         "estimate": advice.rule.estimate,
         "saving_ns": finding.saving_ns,
         "ceiling_ns": finding.ceiling_ns,

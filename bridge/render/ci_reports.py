@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 from bridge.analyze.advice import RULES, Advice, AdviceReport, NotJudged
 from bridge.analyze.compare.gates import Verdict
 from bridge.package import VERSION
-from bridge.render.advice import records, sentence, worth
+from bridge.render.advice import records, remedy, sentence, worth
 
 SUITE = "bridge diff"
 UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML 1.0
@@ -94,7 +94,7 @@ def _driver() -> dict[str, Any]:
 
 def _result(advice: Advice, source: tuple[str, ...], rows: int) -> dict[str, Any]:
     finding = advice.finding
-    text = ". ".join(filter(None, (sentence(advice), worth(advice), advice.rule.remedy)))
+    text = ". ".join(filter(None, (sentence(advice), worth(advice), remedy(advice))))
     return {
         "ruleId": advice.rule.name,
         "ruleIndex": [rule.name for rule in RULES].index(advice.rule.name),

@@ -139,7 +139,9 @@ class ShownAdvice(AdviceReport):
 
 def _advice_parts(piece: Advice) -> Iterator[str]:
     yield f"<b>{text(piece.rule.title)}</b> ({text(piece.rule.name)})"
-    yield from paragraphs((advice.sentence(piece), advice.worth(piece), f"→ {piece.rule.remedy}"))
+    yield from paragraphs(
+        (advice.sentence(piece), advice.worth(piece), f"→ {advice.remedy(piece)}")
+    )
     evidence = piece.finding.evidence
     if len(evidence):
         yield rows_as_html("", evidence.head(EVIDENCE_ROWS))

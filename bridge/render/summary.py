@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 
 from bridge.analyze.gpu_use import GpuUse, Use
-from bridge.analyze.summary import Iteration, Summary
+from bridge.analyze.summary import FirstAdvice, Iteration, Summary
 from bridge.render import document, units
+from bridge.render.advice import with_figures
 from bridge.render.summaries import iteration_text
 from bridge.render.table import clean
 
@@ -113,10 +114,16 @@ def _op_lines(summary: Summary) -> Iterator[str]:
 
 def _advice_lines(summary: Summary) -> Iterator[str]:
     if summary.advice:
-        yield f"{summary.advice.title}. Remedy: {summary.advice.remedy}. → bridge advise REPORT"
+        yield f"{summary.advice.title}: {_first_advice(summary.advice)}. → bridge advise REPORT"
     elif summary.use.gpus:
         found = "No bottleneck found. " if summary.is_judged else ""
         yield f"{found}→ {next_command(summary.use, summary.ranges)}"
+
+
+def _first_advice(advice: FirstAdvice) -> str:
+    """Return the sentence of the first advice and its remedy, with their figures."""
+    texts = (advice.text, f"Remedy: {advice.remedy}")
+    return ". ".join(with_figures(text, advice.figures) for text in texts if text)
 
 
 def for_page(summary: Summary) -> dict[str, Any]:

@@ -129,6 +129,34 @@ def filling(api: str) -> Story:
     return story
 
 
+def warming(op: str) -> Story:
+    story = Story()
+    with story.op(op):
+        story.kernel(us=100)
+        story.rest(5_000)
+        story.kernel(us=100)
+    for _ in range(10):
+        story.kernel(us=100)
+    return story
+
+
+def hot(*names: str) -> Story:
+    story = Story()
+    for _ in range(20):
+        for name in names:
+            story.kernel(name, us=100)
+        story.kernel("small", us=20)
+    return story
+
+
+def copying(us: int, computing: int) -> Story:
+    story = Story()
+    for _ in range(20):
+        story.copy(us, host=PINNED)
+        story.kernel(us=computing)
+    return story
+
+
 def waiting(*, waits: bool) -> Story:
     story = Story()
     with story.op("loop"):
@@ -326,9 +354,9 @@ def outside(kernels: int) -> Story:
 class Measured(Story):
     """A GPU whose kernels Nsight Compute looked at: it estimates so much of a scope."""
 
-    def __init__(self, scope: str, speedup: float) -> None:
+    def __init__(self, scope: str, speedup: float, kind: str) -> None:
         super().__init__()
-        self.rule = Rule("Launch", "LaunchConfiguration", "OPT", "Too few blocks.", scope, speedup)
+        self.rule = Rule("Launch", "LaunchConfiguration", kind, "Too few blocks.", scope, speedup)
 
     def load(self, folder: Path) -> Report:
         """Give the report with what was measured."""
@@ -340,8 +368,8 @@ class Measured(Story):
         return Report(replace(joined.attributed, capture=report))
 
 
-def measured(scope: str, speedup: float) -> Story:
-    story = Measured(scope, speedup)
+def measured(scope: str, speedup: float, kind: str = "OPT") -> Story:
+    story = Measured(scope, speedup, kind)
     with story.op("work"):
         for _ in range(20):
             story.kernel(us=50)
@@ -350,6 +378,9 @@ def measured(scope: str, speedup: float) -> Story:
 
 BATCHES = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 FIRES: Mapping[str, Telling] = {
+    "start-up": lambda: warming("warm-up"),
+    "kernel-hotspot": lambda: hot("big"),
+    "memcpy-bound": lambda: copying(100, 10),
     "low-gpu-use": lambda: used(0.4),
     "low-use-stretches": lambda: low_for_a_while(300),
     "long-gaps": lambda: gap(5_000),
@@ -386,6 +417,9 @@ FIRES: Mapping[str, Telling] = {
     "outside-ops": lambda: outside(100),
 }
 QUIET: Mapping[str, Telling] = {
+    "start-up": lambda: warming("work"),
+    "kernel-hotspot": lambda: hot("one", "other"),
+    "memcpy-bound": lambda: copying(10, 100),
     "low-gpu-use": lambda: used(0.6),
     "low-use-stretches": steady,
     "long-gaps": lambda: gap(500),
@@ -418,6 +452,6 @@ QUIET: Mapping[str, Telling] = {
     "indexing-in-a-loop": lambda: indexing(9),
     "memory-nearly-full": lambda: allocating(0.85),
     "opaque-graphs": steady,
-    "nsight-compute": lambda: measured("local", 40),
+    "nsight-compute": lambda: measured("global", 40, "INF"),
     "outside-ops": lambda: outside(10),
 }

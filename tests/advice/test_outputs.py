@@ -40,7 +40,7 @@ def ask(tmp_path: Path) -> Ask:
 def test_text(ask):
     said = ask().stdout
     assert re.fullmatch(
-        r"\d+ findings in a run of 28\.065 ms \(\d+ rules checked\)", said.splitlines()[0]
+        r"1 finding in a run of 28\.065 ms \(\d+ rules checked\)", said.splitlines()[0]
     )
     assert (
         "1. Training waits for data (data-loading)\n   a thread loads data for 18.018 ms; " in said
@@ -55,6 +55,7 @@ def test_json_says_all_of_it(ask):
     assert document["format"] == "bridge.advice/1"
     assert document["source"] == ["a report.sqlite"]
     listed = [one["rule"] for part in ("advice", "small", "not_judged") for one in document[part]]
+    listed += [rule for one in document["advice"] for rule in one["same_time"]]
     assert sorted([*listed, *document["passed"]]) == sorted(rule.name for rule in RULES)
     first = document["advice"][0]
     assert first["rule"] == "data-loading"
@@ -99,8 +100,8 @@ def test_the_form_is_told_by_the_suffix(ask, tmp_path):
     for name, begins in (
         ("a.json", "{"),
         ("a.sarif", "{"),
-        ("a.md", "3 findings"),
-        ("a.txt", "3 findings"),
+        ("a.md", "1 finding"),
+        ("a.txt", "1 finding"),
     ):
         ask("-o", str(tmp_path / name))
         assert (tmp_path / name).read_text().startswith(begins)

@@ -58,6 +58,10 @@ def test_fires(name, fired):
 # A call takes 2 µs, an op 1 µs on entry and 1 µs on exit; work begins when its call has returned and the GPU is free.
 BY_HAND: dict[str, tuple[float | None, float | None]] = {
     # 300 kernels of 100; the host goes on 150 after each, and its next call takes 2.
+    # The first kernel ends after 1 + 2 + 100, the second begins after 1 + 2 + 5000 + 2.
+    "start-up": (5_000 + 2 - 100, None),
+    "kernel-hotspot": (20 * 100, None),
+    "memcpy-bound": (20 * 100, None),
     "low-gpu-use": (299 * (150 + 2), None),
     # The span is 200 * 50 + (303 + 9 * 302 + 10 * 10 idle and busy) + 3 + 200 * 50 = 23 124, a thirtieth 770.8.
     # Parts 13 to 16 are low: they lie from 10 020.4 to 13 103.6, with nine kernels of 10.
@@ -77,8 +81,11 @@ BY_HAND: dict[str, tuple[float | None, float | None]] = {
     # The copy ends 152 after the kernel's call began. The host is held for 2 + 160, rests for 40, and calls for 2.
     "synchronous-memcpys": (19 * (2 + 160 + 40 + 2 - 152), 19 * (2 + 160 + 40 + 2 - 152)),
     # The kernel ends after 2 + 100; the fill begins when its call has returned, after 2 + 110.
-    # The gap after the fill began when the call had returned: it does not count.
-    "synchronous-memsets": (20 * (112 - 102), 20 * (112 - 102)),
+    # After the fill of 5 the host rests for 20 and calls for 2: without the wait it would be 110 ahead.
+    "synchronous-memsets": (
+        20 * (112 - 102) + 19 * (20 + 2 - 5),
+        20 * (112 - 102) + 19 * (20 + 2 - 5),
+    ),
     # The wait ends 1 after the kernel; then 40 of rest and a call.
     "synchronisation": (49 * (1 + 40 + 2), 49 * (1 + 40 + 2)),
     # The wait ends 1 after the copy; then 1 to leave the op, 40 of rest and a call.

@@ -8,9 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bridge.analyze.advice import compute, copies, idle, needs, patterns, waiting
+from bridge.analyze.advice import (
+    compute,
+    copies,
+    hotspots,
+    idle,
+    needs,
+    patterns,
+    start_up,
+    waiting,
+)
 from bridge.analyze.advice.facts import Evidence
 from bridge.analyze.advice.needs import NEEDS, ON_GPU, TIMELINE, WORK
+from bridge.analyze.advice.ranking import by_cause, in_order
 from bridge.analyze.advice.rule import KERNEL_TIME, RUN, UNKNOWN, Advice, Finding, NotJudged, Rule
 from bridge.analyze.metrics import no_timeline
 from bridge.join.attributed import AttributedCapture
@@ -21,9 +31,11 @@ from bridge.knowledge.suggestions import unknown_name
 
 RULES = (
     *waiting.RULES,
+    *start_up.RULES,
     *idle.RULES,
     *copies.RULES,
     *compute.RULES,
+    *hotspots.RULES,
     *waiting.MULTI_GPU_RULES,
     *patterns.RULES,
     *copies.MEMORY_RULES,
@@ -40,7 +52,7 @@ MIN_SHARE = 0.01  # of the run; advice below is counted, but not listed
 
 @dataclass(frozen=True)
 class AdviceReport:
-    """The advice about a capture, sorted by the estimated saving; unknown savings are last.
+    """The advice about a capture, sorted by what a remedy may be expected to save.
 
     ``small`` is advice that saves less than ``worth`` at most. ``passed`` are rules without a
     finding, ``not_judged`` rules without data. Shares are relative to ``wall_ns``, the run, or in a
@@ -63,7 +75,10 @@ class AdviceReport:
 def advise(
     attributed: AttributedCapture, rules: Sequence[Rule] = RULES, worth: float = MIN_SHARE
 ) -> AdviceReport:
-    """Apply rules to a capture; ``worth`` is the share of the run from which advice is listed."""
+    """Apply rules to a capture; ``worth`` is the share of the run from which advice is listed.
+
+    Of several rules that tell of one cause the first is listed, unless the rules were chosen.
+    """
     evidence, timeline = Evidence(attributed), no_timeline.has_timeline(attributed.capture)
     is_met = {name: need.is_met(evidence) for name, need in NEEDS.items()}
     values: list[Advice] = []
@@ -79,9 +94,9 @@ def advise(
             values += findings
         else:
             passed.append(rule)
-    values.sort(key=_order)
-    listed = [advice for advice in values if advice.share < 0 or advice.share >= worth]
-    small = [advice for advice in values if advice not in listed]
+    small = [advice for advice in values if 0 <= advice.share < worth]
+    listed = [advice for advice in values if not 0 <= advice.share < worth]
+    listed = by_cause(listed, evidence) if rules == RULES else in_order(listed)
     return AdviceReport(
         attributed.capture.source,
         evidence.wall_ns,
@@ -110,7 +125,12 @@ def _findings(rule: Rule, evidence: Evidence) -> list[Advice]:
     findings = [result] if isinstance(result, Finding) else result or ()
     bounded = [_bounded(finding, evidence.wall_ns) for finding in findings]
     whole = RUN if no_timeline.has_timeline(evidence.capture) else KERNEL_TIME
-    return [Advice(rule, finding, _share(finding, evidence.wall_ns), whole) for finding in bounded]
+    elsewhere = rule.remedy_elsewhere and not evidence.uses_pytorch
+    remedy = rule.remedy_elsewhere if elsewhere else rule.remedy
+    return [
+        Advice(rule, finding, _share(finding, evidence.wall_ns), whole, remedy)
+        for finding in bounded
+    ]
 
 
 def rules_by_name(names: Sequence[str]) -> tuple[Rule, ...]:
@@ -134,10 +154,6 @@ def _bounded(finding: Finding, wall_ns: int) -> Finding:
 def _share(finding: Finding, wall_ns: int) -> float:
     unknown = finding.ceiling_ns == UNKNOWN or not wall_ns
     return float(UNKNOWN) if unknown else finding.ceiling_ns / wall_ns
-
-
-def _order(advice: Advice) -> tuple[int, int]:
-    return -advice.finding.saving_ns, -advice.finding.ceiling_ns
 
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from bridge.analyze.advice.rule import (
     TENSORBOARD,
     TORCH_TIDY,
     Finding,
+    LostTime,
     Rule,
     activity_table,
 )
@@ -54,7 +55,11 @@ def small_grids(evidence: Evidence) -> Finding | None:
         "empty_share": int(empty_time.sum()) / spent,
     }
     return Finding(
-        figures, rule.activity_table(evidence, rows), evidence.max_work_over_gpus(rows, empty_time)
+        figures,
+        rule.activity_table(evidence, rows),
+        evidence.max_work_over_gpus(rows, empty_time),
+        lost=LostTime(activities=rows, work_ns=evidence.time[rows]),
+        is_named=True,
     )
 
 
@@ -76,10 +81,12 @@ def no_tensor_cores(evidence: Evidence) -> Finding | None:
     is_used = (evidence.computing & (usage == kernels.YES)).any()
     if is_used or not len(rows) or evidence.time[unknown].sum() > evidence.time[rows].sum():
         return None
-    spent = evidence.max_work_over_gpus(rows)
     kernel_time = int(evidence.time[evidence.kernels].sum())
-    figures = {"eligible_share": int(evidence.time[rows].sum()) / max(1, kernel_time)}
-    return Finding(figures, rule.activity_table(evidence, rows), spent, spent - spent // SPEED_UP)
+    figures = {
+        "eligible_share": int(evidence.time[rows].sum()) / max(1, kernel_time),
+        "dtype": "bfloat16" if evidence.capability[rows].min() >= TF32_CAPABILITY else "float16",
+    }
+    return _faster(evidence, rows, figures)
 
 
 def tensor_cores_left(evidence: Evidence) -> Finding | None:
@@ -94,8 +101,7 @@ def tensor_cores_left(evidence: Evidence) -> Finding | None:
     if not len(rows) or not (evidence.computing & (usage == kernels.YES)).any():
         return None
     spent = evidence.max_work_over_gpus(rows)
-    figures = {"kernels": len(rows), "kernels_ns": spent}
-    return Finding(figures, rule.activity_table(evidence, rows), spent, spent - spent // SPEED_UP)
+    return _faster(evidence, rows, {"kernels": len(rows), "kernels_ns": spent})
 
 
 def single_precision(evidence: Evidence) -> Finding | None:
@@ -113,7 +119,15 @@ def single_precision(evidence: Evidence) -> Finding | None:
         "kernels_ns": spent,
         "time_share": spent / max(1, evidence.span_ns),
     }
-    return Finding(figures, rule.activity_table(evidence, rows), spent, spent - spent // SPEED_UP)
+    return _faster(evidence, rows, figures)
+
+
+def _faster(evidence: Evidence, rows: Ints, figures: Mapping[str, object]) -> Finding:
+    """Return the finding of kernels that take half the time on Tensor Cores."""
+    spent = evidence.max_work_over_gpus(rows)
+    table = rule.activity_table(evidence, rows)
+    lost = LostTime(activities=rows, work_ns=evidence.time[rows])
+    return Finding(figures, table, spent, spent - spent // SPEED_UP, lost)
 
 
 def _is_single_precision(names: Iterable[str]) -> Flags:
@@ -141,7 +155,8 @@ def casts(evidence: Evidence) -> Finding | None:
         "again": _ranges_with_casts(evidence, rows),
     }
     ceiling = evidence.max_work_over_gpus(rows)
-    return Finding(figures, rule.activity_table(evidence, rows), ceiling, ceiling // 2)
+    lost = LostTime(activities=rows, work_ns=evidence.time[rows])
+    return Finding(figures, rule.activity_table(evidence, rows), ceiling, ceiling // 2, lost)
 
 
 def _ranges_with_casts(evidence: Evidence, rows: np.ndarray) -> int:
@@ -168,13 +183,14 @@ RULES = (
         NSIGHT_BRIDGE,
         ("kernels", "geometry"),
         small_grids,
+        "launch them with more blocks, or run several at once on separate streams",
     ),
     Rule(
         "no-tensor-cores",
         "Tensor Cores are not used",
         "no kernel uses Tensor Cores, and most of those of eligible ops are known not to, on compute capability 7.0 or newer",
         "no kernel name shows Tensor Cores; kernels of ops that could use them take {eligible_share} of kernel time",
-        "use mixed precision: torch.autocast('cuda', dtype=torch.bfloat16)",
+        "use mixed precision: torch.autocast('cuda', dtype=torch.{dtype})",
         "half the time of these kernels, at most all",
         TENSORBOARD,
         ("kernels", "ops", "capability"),
@@ -201,6 +217,7 @@ RULES = (
         TORCH_TIDY,
         ("kernels", "capability"),
         single_precision,
+        "allow TF32: cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH)",
     ),
     Rule(
         "casts",
@@ -220,7 +237,7 @@ RULES = (
 
 
 ESTIMATE = "none; at most the estimate of Nsight Compute"
-OPTIMISATION = "OPT"  # kind of results that recommend an optimisation
+RECOMMENDATIONS = ("OPT", "WRN")  # kinds of results that recommend a change
 SAME_LAUNCH = MATCH_LEVELS.index("geometry")  # required match: other grids have other problems
 PERCENT = 100.0
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
@@ -228,18 +245,24 @@ MAX_QUOTED = 240  # characters of a quoted text
 
 
 def nsight_compute_findings(evidence: Evidence) -> Iterator[Finding]:
-    """Yield each rule of Nsight Compute with an estimate for whole kernels, and these kernels."""
+    """Yield each rule of Nsight Compute with an estimate for whole kernels, and these kernels.
+
+    For kernels without such an estimate it yields the rules that estimate a part, or warn.
+    """
     rules, sure = evidence.capture.metrics.rules, evidence.capture.metrics.sure
     activity, place = rule_results(evidence.attributed)
     estimate = np.where(is_named(rules["scope"], KERNEL_SCOPE), rules["speedup"].to_numpy(), 0.0)[
         place
     ]
-    is_selected = evidence.is_kind(frames.KERNEL, frames.GRAPH)[activity] & (estimate > 0)
-    is_selected &= is_named(rules["kind"], OPTIMISATION)[place]
+    is_selected = evidence.is_kind(frames.KERNEL, frames.GRAPH)[activity]
+    is_selected &= np.isin(rules["kind"], RECOMMENDATIONS)[place]
     if len(sure):
         is_selected &= sure[activity] <= SAME_LAUNCH
+    has_estimate = np.zeros(len(evidence.time), bool)
+    has_estimate[activity[is_selected & (estimate > 0)]] = True
+    is_selected &= (estimate > 0) | ~has_estimate[activity]
     activity, place = activity[is_selected], place[is_selected]
-    share = np.minimum(estimate[is_selected] / PERCENT, 1.0)
+    share = np.clip(estimate[is_selected] / PERCENT, 0.0, 1.0)
     savings = np.rint(evidence.time[activity] * share).astype(np.int64)
     rule, names = frames.codes(rules["rule"])[place], rules["rule"].cat.categories
     for code in np.unique(rule).tolist():  # one iteration per rule
@@ -251,8 +274,20 @@ def nsight_compute_findings(evidence: Evidence) -> Iterator[Finding]:
 def _finding(evidence: Evidence, name: str, text: str, activity: Ints, saved: Ints) -> Finding:
     """Return the finding of a rule of Nsight Compute about kernels, with its estimates."""
     table = activity_table(evidence, activity, saved).rename(columns={"total_ns": "saves_ns"})
-    figures = {"rule": name, "kernels": len(activity), "says": shortened(text)}
-    return Finding(figures, table, evidence.max_work_over_gpus(activity, saved))
+    figures = {
+        "rule": name,
+        "kernels": len(activity),
+        "kernel": str(table["activity"].iloc[0]),
+        "says": shortened(text).removesuffix("."),
+    }
+    if not saved.any():
+        table = activity_table(evidence, activity)
+        return Finding(
+            figures, table, lost=LostTime(activities=activity, work_ns=evidence.time[activity])
+        )
+    lost = LostTime(activities=activity, work_ns=saved)
+    ceiling = evidence.max_work_over_gpus(activity, saved)
+    return Finding(figures, table, ceiling, lost=lost, is_named=True)
 
 
 def shortened(text: str) -> str:
@@ -270,7 +305,7 @@ NSIGHT_COMPUTE_RULES = (
         "nsight-compute",
         "Nsight Compute recommends changes of kernels",
         "a rule of Nsight Compute estimates how much of its time a measured kernel would save; each such rule is one piece of advice",
-        "rule {rule} applies to kernels: {kernels}; on the kernel that would gain most it says: {says}",
+        "rule {rule} applies to kernels: {kernels}; of {kernel} it says: {says}",
         "bridge report REPORT --by rule lists all results; Nsight Compute shows the place in the kernel",
         ESTIMATE,
         NSIGHT_COMPUTE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,19 +16,22 @@ from bridge.analyze.advice.rule import (
     TENSORBOARD,
     UNKNOWN,
     Finding,
+    LostTime,
     Rule,
 )
-from bridge.analyze.causes.host_timeline import TO_HOST, call_ends
+from bridge.analyze.causes.host_timeline import TO_HOST
 from bridge.analyze.groups import sums
 from bridge.analyze.kinds import BLOCKING, WAITING
-from bridge.join.arrays import NONE, Flags, Ints
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from importers import frames
 
 ASYNC_COPY = re.compile(r"cu(?:da)?Memcpy\w*Async\w*")
 SYNC_FILL = re.compile(r"cu(?:da)?Memset(?!\w*Async)\w*")
 PAGEABLE, PINNED = (frames.MEMORY_KINDS.index(kind) for kind in ("pageable", "pinned"))
 TO_DEVICE = 1  # copy kind of nsys
-ESTIMATE = "for each gap that began in such a call, the time that the host had waited in it; at most all waits"
+ESTIMATE = (
+    "for each wait, the idle time after it until the next, at most the time that the host waited"
+)
 MAX_NUMBER_BYTES = 16  # bytes of a value that a program may read to decide
 
 
@@ -49,12 +53,14 @@ def pageable_copies(evidence: Evidence) -> Finding | None:
         "held_ns": int(blocked.sum()),
     }
     saving = _saving_if_pinned(evidence, rows, pageable)
-    max_saving, _ = _bounds(evidence, np.unique(attributed.attribution.launch[rows]))
+    _, max_saving = _bounds(evidence, np.unique(attributed.attribution.launch[rows]))
     ceiling = min(
         evidence.max_over_gpus(rows, blocked), max_saving + evidence.max_work_over_gpus(rows)
     )
     table = rule.activity_table(evidence, rows, blocked)
-    return Finding(figures, table, ceiling, min(saving, ceiling))
+    calls = np.unique(attributed.attribution.launch[rows])
+    lost = replace(_lost_after(evidence, calls), activities=rows, work_ns=evidence.time[rows])
+    return Finding(figures, table, ceiling, min(saving, ceiling), lost)
 
 
 def _saving_if_pinned(evidence: Evidence, rows: Ints, pageable: Flags) -> int:
@@ -103,7 +109,8 @@ def _blocking_finding(evidence: Evidence, calls: Flags) -> Finding | None:
     thread = evidence.attributed.attribution.stack[rows]
     total = evidence.max_over_threads(thread, spent)
     figures = {"calls": len(rows), "held_ns": total, "held_share": total / max(1, evidence.wall_ns)}
-    return Finding(figures, rule.call_table(evidence, rows), *_bounds(evidence, rows))
+    lost = _lost_after(evidence, rows)
+    return Finding(figures, rule.call_table(evidence, rows), *_bounds(evidence, rows), lost)
 
 
 def synchronisations(evidence: Evidence) -> Finding | None:
@@ -119,78 +126,70 @@ def synchronisations(evidence: Evidence) -> Finding | None:
         "idle_ns": idle,
         "idle_share": idle / max(1, evidence.span_ns),
     }
-    return Finding(figures, rule.call_table(evidence, rows), *_bounds(evidence, rows))
+    lost = _lost_after(evidence, rows)
+    return Finding(figures, rule.call_table(evidence, rows), *_bounds(evidence, rows), lost)
 
 
-def _gaps_in_waits(evidence: Evidence, calls: Ints) -> tuple[Ints, Ints]:
-    """Return the gaps of GPUs that began while a call of their process waited, and the call."""
+def _gaps_after(evidence: Evidence, calls: Ints) -> tuple[Ints, Ints]:
+    """Return the gaps of GPUs since each of some calls, until the next of them in its process, and the call.
+
+    A gap counts if it began while the call waited, or later, and if a launch ended it.
+    """
     gaps, launches = evidence.idle.gaps, evidence.capture.launches
-    activities = evidence.capture.activities
-    result, sorted_calls = (
-        np.full(len(gaps), NONE),
-        calls[np.argsort(frames.ints(launches, "start")[calls], kind="stable")],
-    )
-    for report, process in sorted(
-        set(
-            zip(
-                *(frames.ints(launches, c)[calls].tolist() for c in ("report", "process")),
-                strict=True,
-            )
-        )
-    ):
-        is_of_process = (frames.ints(launches, "report")[sorted_calls] == report) & (
-            frames.ints(launches, "process")[sorted_calls] == process
-        )
-        calls_of_process = sorted_calls[is_of_process]
-        before = gaps.before
-        gaps_of_process = np.flatnonzero(
-            (frames.ints(activities, "report")[before] == report)
-            & (frames.ints(activities, "process")[before] == process)
-        )
-        position = (
-            np.searchsorted(
-                frames.ints(launches, "start")[calls_of_process],
-                gaps.start[gaps_of_process],
-                side="right",
-            )
-            - 1
-        )
-        call = calls_of_process[np.maximum(position, 0)]
-        is_inside = (position >= 0) & (
-            gaps.start[gaps_of_process] <= call_ends(evidence.attributed)[call]
-        )
-        result[gaps_of_process[is_inside]] = call[is_inside]
-    found_gaps = np.flatnonzero(result != NONE)
-    return found_gaps, result[found_gaps]
+    activities, before = evidence.capture.activities, evidence.idle.gaps.before
+    homes = [
+        np.concatenate((frames.ints(launches, c)[calls], frames.ints(activities, c)[before]))
+        for c in ("report", "process")
+    ]
+    home, _ = number_groups(*homes)
+    start = np.concatenate((frames.ints(launches, "start")[calls], gaps.start))
+    is_gap = np.repeat([0, 1], [len(calls), len(gaps)])
+    order = order_by(home, start, is_gap)
+    # The last call before each gap in this order, if it is one of the same process.
+    position = np.maximum.accumulate(np.where(is_gap[order] == 0, np.arange(len(order)), NONE))
+    place = np.flatnonzero(is_gap[order] == 1)
+    place = place[position[place] != NONE]
+    place = place[home[order[place]] == home[order[position[place]]]]
+    rows, call = order[place] - len(calls), calls[order[position[place]]]
+    is_launched = evidence.attributed.attribution.launch[gaps.ended_by[rows]] != NONE
+    return rows[is_launched], call[is_launched]
 
 
 def _bounds(evidence: Evidence, calls: Ints) -> tuple[int, int]:
-    """Return the maximum and the estimated saving if the host did not wait.
-
-    The host runs ahead by the time that it waited: all gaps after waits shrink by no more than
-    that, and each gap by at most the wait right before it.
-    """
+    """Return the maximum and the estimated saving if the host did not wait in these calls."""
     threads = evidence.attributed.attribution.stack[calls]
     waited = evidence.max_over_threads(threads, evidence.call_time[calls])
     ceiling = min(waited, _idle_after(evidence, calls))
-    return ceiling, min(ceiling, _usable_idle(evidence, calls))
+    return ceiling, min(ceiling, _max_over_gpus(evidence, _lost_after(evidence, calls)))
 
 
 def _idle_after(evidence: Evidence, calls: Ints) -> int:
-    """Return the maximum over GPUs of the idle time in gaps that began in such waits."""
-    gaps_found, _ = _gaps_in_waits(evidence, calls)
-    gaps = evidence.idle.gaps
-    return int(
-        sums(gaps.device[gaps_found], gaps.length[gaps_found], len(gaps.devices)).max(initial=0)
-    )
+    """Return the maximum over GPUs of the idle time after such waits."""
+    rows, _ = _gaps_after(evidence, calls)
+    return _max_over_gpus(evidence, LostTime(rows, evidence.idle.gaps.length[rows]))
 
 
-def _usable_idle(evidence: Evidence, calls: Ints) -> int:
-    """Return the same with each gap limited to the time that the host had waited."""
-    gaps_found, call = _gaps_in_waits(evidence, calls)
+def _lost_after(evidence: Evidence, calls: Ints) -> LostTime:
+    """Return the idle time that waits cost.
+
+    Without a wait the host would be ahead by the time that it took. So the gaps after it shrink by
+    that time in all, the first gaps first.
+    """
     gaps = evidence.idle.gaps
-    usable = np.minimum(gaps.length[gaps_found], evidence.call_time[call])
-    return int(sums(gaps.device[gaps_found], usable, len(gaps.devices)).max(initial=0))
+    rows, call = _gaps_after(evidence, calls)
+    order = order_by(gaps.device[rows], call, gaps.start[rows])
+    rows, call = rows[order], call[order]
+    length = gaps.length[rows]
+    group, first = number_groups(gaps.device[rows], call)
+    earlier = np.cumsum(length) - length
+    earlier -= earlier[first][group]
+    cost = np.clip(evidence.call_time[call] - earlier, 0, length)
+    return LostTime(rows[cost > 0], cost[cost > 0])
+
+
+def _max_over_gpus(evidence: Evidence, lost: LostTime) -> int:
+    gaps = evidence.idle.gaps
+    return int(sums(gaps.device[lost.gaps], lost.idle_ns, len(gaps.devices)).max(initial=0))
 
 
 def numbers_read(evidence: Evidence) -> Finding | None:
@@ -212,7 +211,12 @@ def numbers_read(evidence: Evidence) -> Finding | None:
         "held_share": total / max(1, evidence.wall_ns),
     }
     calls = np.unique(np.concatenate((launch[rows], _following_wait(evidence, rows))))
-    return Finding(figures, rule.activity_table(evidence, rows, blocked), *_bounds(evidence, calls))
+    return Finding(
+        figures,
+        rule.activity_table(evidence, rows, blocked),
+        *_bounds(evidence, calls),
+        _lost_after(evidence, calls),
+    )
 
 
 def _blocked_times(evidence: Evidence, rows: Ints) -> Ints:
@@ -245,6 +249,7 @@ RULES = (
         NSYS,
         ("calls", "memory kinds"),
         pageable_copies,
+        "pin host memory: cudaHostAlloc, or cudaHostRegister for memory that is there already",
     ),
     Rule(
         "synchronous-memcpys",
@@ -256,6 +261,7 @@ RULES = (
         NSYS,
         ("calls",),
         blocking_copies,
+        "use cudaMemcpyAsync on a stream with pinned memory",
     ),
     Rule(
         "synchronous-memsets",
@@ -278,6 +284,7 @@ RULES = (
         NSYS,
         ("work", "calls"),
         synchronisations,
+        "synchronize less: order work by streams and events instead of cudaDeviceSynchronize",
     ),
     Rule(
         "numbers-read-back",
@@ -289,6 +296,7 @@ RULES = (
         NSIGHT_BRIDGE,
         ("work", "calls"),
         numbers_read,
+        "keep them on the GPU: read them every n steps, or let the GPU decide (conditional nodes of a CUDA graph)",
     ),
 )
 

@@ -27,6 +27,8 @@ from bridge.join.nesting import paths
 from importers import frames
 from importers.capture import Capture
 
+PYTORCH_OP = re.compile(r"aten::|torch|c10|nccl:|ProfilerStep|Optimizer\.|autograd::|DataLoader")
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -61,6 +63,13 @@ class Evidence:
         """Return whether each activity is counted and of one of these kinds."""
         flags: Flags = frames.is_kind(self.capture.activities, *names) & self.counted
         return flags
+
+    @cached_property
+    def uses_pytorch(self) -> bool:
+        """Whether ops or kernels are those of PyTorch."""
+        kernels = self.capture.activities["full_name"].cat.categories
+        ops = any(PYTORCH_OP.match(op) for op in self.attributed.ops)
+        return ops or any("at::native" in name for name in kernels)
 
     @cached_property
     def kernels(self) -> Flags:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 
@@ -11,8 +13,10 @@ from bridge.analyze.advice.rule import (
     NOT_ESTIMATED,
     NSIGHT_BRIDGE,
     NSYS,
+    SYMPTOM,
     TENSORBOARD,
     Finding,
+    LostTime,
     Rule,
 )
 from bridge.analyze.causes.gaps import WORDS, by_gap, find_causes
@@ -30,6 +34,8 @@ MAX_LAUNCH_NS = 100_000  # longer gaps have other causes than a launch
 HOST_CAUSES = [
     WORDS.index(cause) for cause in ("host code", "host code outside ops", "other CUDA calls")
 ]
+NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")  # of one of many similar ranges
+MIN_NAMED = 0.5  # of the time of a cause, to be called by the op that has it
 HOST_SHARE = 0.05  # of a GPU's time
 GRAPH_LAUNCH_NS = 1_500  # between two kernels of a CUDA graph
 SHORT_NS = 5_000
@@ -50,7 +56,11 @@ def low_use(evidence: Evidence) -> Finding | None:
         "busy_share": float(worst["busy_share"]),
         "span_ns": int(worst["span_ns"]),
     }
-    return Finding(figures, table, int(table["idle_ns"].max()))
+    gaps = evidence.idle.gaps
+    lost = np.flatnonzero(np.isin(texts(gaps.devices)[gaps.device], table["device"]))
+    return Finding(
+        figures, table, int(table["idle_ns"].max()), lost=LostTime(lost, gaps.length[lost])
+    )
 
 
 def low_intervals(evidence: Evidence) -> Finding | None:
@@ -81,7 +91,22 @@ def low_intervals(evidence: Evidence) -> Finding | None:
         "length_ns": int(row["length_ns"]),
         "busy_share": row["busy_ns"] / row["length_ns"],
     }
-    return Finding(figures, table, int(table.groupby("device")["idle_ns"].sum().max()))
+    ceiling = int(table.groupby("device")["idle_ns"].sum().max())
+    return Finding(figures, table, ceiling, lost=_gaps_within(evidence, table))
+
+
+def _gaps_within(evidence: Evidence, intervals: pd.DataFrame) -> LostTime:
+    """Return the gaps that began within some intervals of their GPU."""
+    gaps = evidence.idle.gaps
+    device = texts(gaps.devices)[gaps.device]
+    is_inside = np.zeros(len(gaps), bool)
+    starts, lengths = (frames.ints(intervals, column) for column in ("start_ns", "length_ns"))
+    # At most `INTERVALS` per GPU.
+    for name, start, length in zip(intervals["device"], starts, lengths, strict=True):
+        since = gaps.start - start - evidence.capture.began
+        is_inside |= (since >= 0) & (since < length) & (device == name)
+    rows = np.flatnonzero(is_inside)
+    return LostTime(rows, gaps.length[rows])
 
 
 def _merge_intervals(device: str, edges: Ints, spent: Ints, low: Flags) -> pd.DataFrame:
@@ -120,7 +145,10 @@ def long_gaps(evidence: Evidence) -> Finding | None:
         "longest_ns": int(row["gap_ns"]),
         "cause": " in ".join(filter(None, (row["cause"], row["op"]))),
     }
-    return Finding(figures, table, int(table.groupby("device")["gap_ns"].sum().max()))
+    gaps = evidence.idle.gaps
+    rows = np.flatnonzero(gaps.length > limit)
+    ceiling = int(table.groupby("device")["gap_ns"].sum().max())
+    return Finding(figures, table, ceiling, lost=LostTime(rows, gaps.length[rows]))
 
 
 def launch_bound(evidence: Evidence) -> Finding | None:
@@ -144,7 +172,8 @@ def launch_bound(evidence: Evidence) -> Finding | None:
     }
     saving = np.maximum(launching[rows] - GRAPH_LAUNCH_NS, 0)
     table = rule.activity_table(evidence, rows, launching[rows])
-    return Finding(figures, table, total, evidence.max_over_gpus(rows, saving))
+    lost = rule.idle_before(evidence, rows, launching[rows])
+    return Finding(figures, table, total, evidence.max_over_gpus(rows, saving), lost)
 
 
 def _launch_idle(evidence: Evidence) -> Ints:
@@ -164,7 +193,7 @@ def host_bound(evidence: Evidence) -> Finding | None:
     table = rule.group_rows(
         {
             "cause": (idle.cause[is_selected], WORDS),
-            "op": (idle.op[is_selected], evidence.attributed.ops),
+            "op": (idle.op[is_selected], [NUMBER.sub("N", op) for op in evidence.attributed.ops]),
         },
         length,
         idle.gaps.ended_by[gap],
@@ -173,8 +202,11 @@ def host_bound(evidence: Evidence) -> Finding | None:
         "gaps": len(np.unique(gap)),
         "idle_ns": total,
         "idle_share": total / evidence.span_ns,
+        "cause": " in ".join(filter(None, (table["cause"].iloc[0], table["op"].iloc[0]))),
     }
-    return Finding(figures, table, total)
+    lost = rule.idle_pieces(evidence, is_selected)
+    is_named = bool(table["op"].iloc[0]) and table["total_ns"].iloc[0] > MIN_NAMED * length.sum()
+    return Finding(figures, table, total, lost=lost, is_named=is_named)
 
 
 def short_kernels(evidence: Evidence) -> Finding | None:
@@ -196,6 +228,7 @@ def short_kernels(evidence: Evidence) -> Finding | None:
         rule.activity_table(evidence, rows),
         ceiling,
         evidence.max_over_gpus(rows, idle_before),
+        rule.idle_before(evidence, rows, idle_before),
     )
 
 
@@ -210,6 +243,8 @@ RULES = (
         TENSORBOARD,
         ("work",),
         low_use,
+        "find out what the GPU waits for (bridge report REPORT --by idle)",
+        SYMPTOM,
     ),
     Rule(
         "low-use-stretches",
@@ -221,6 +256,7 @@ RULES = (
         NSYS,
         ("work",),
         low_intervals,
+        certainty=SYMPTOM,
     ),
     Rule(
         "long-gaps",
@@ -232,6 +268,7 @@ RULES = (
         NSYS,
         ("work", "calls"),
         long_gaps,
+        certainty=SYMPTOM,
     ),
     Rule(
         "launch-bound",
@@ -243,12 +280,13 @@ RULES = (
         NSIGHT_BRIDGE,
         ("work", "calls", "ops"),
         launch_bound,
+        "launch less often: CUDA graphs, fewer and larger kernels, a loop on the GPU instead of on the host",
     ),
     Rule(
         "host-bound",
         "CPU-bound: the GPU waits while the host runs other code",
         f"gaps over {MAX_LAUNCH_NS / 1e3:.0f} us, in which the host is in an op, in none or in an API call that does not wait, are more than {HOST_SHARE:.0%} of the span",
-        "in {gaps} gaps the host runs other code, for {idle_ns} in total, {idle_share} of the GPU's time",
+        "in {gaps} gaps the host runs other code, for {idle_ns} in total, {idle_share} of the GPU's time; most of it: {cause}",
         "profile this host code; move it to other processes, or run it while the GPU has enough work queued",
         NOT_ESTIMATED,
         NSIGHT_BRIDGE,
@@ -265,5 +303,6 @@ RULES = (
         NSIGHT_BRIDGE,
         ("kernels", "calls"),
         short_kernels,
+        "fuse them, or launch them together as a CUDA graph",
     ),
 )

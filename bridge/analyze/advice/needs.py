@@ -164,7 +164,8 @@ def opaque_graphs(evidence: Evidence) -> Finding | None:
     rows = opaque_graph_rows(evidence)
     if not len(rows):
         return None
-    figures = {"graphs": len(rows), "work_share": time_share(evidence, rows)}
+    share = time_share(evidence, rows)
+    figures = {"graphs": len(rows), "work_share": share, "hidden_share": share}
     return Finding(figures, rule.activity_table(evidence, rows))
 
 
@@ -200,5 +201,6 @@ RULES = (
         NSIGHT_BRIDGE,
         ("work", "calls", "ops"),
         outside_ops,
+        "annotate it: @nvtx_op in Python, NVTX ranges elsewhere; the command why explains an example",
     ),
 )

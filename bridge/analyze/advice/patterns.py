@@ -73,7 +73,8 @@ def single_tensor_optimizer(evidence: Evidence) -> Finding | None:
     nesting = evidence.attributed.attribution.nesting
     ceiling = evidence.max_work_over_gpus(work) + idle
     table = rule.node_table(evidence, rows, (nesting.end - nesting.start)[rows])
-    return Finding(figures, table, ceiling, idle)
+    lost = rule.idle_before(evidence, work, evidence.idle_before[0][work])
+    return Finding(figures, table, ceiling, idle, lost)
 
 
 def _has_multi_tensor(evidence: Evidence) -> Flags:
@@ -192,7 +193,8 @@ def _removable_ranges(evidence: Evidence, rows: Ints, *, estimated: bool = True)
         work, evidence.idle_before[0][work]
     )
     table = rule.node_table(evidence, rows, spent)
-    return Finding(figures, table, saving, saving if estimated else UNKNOWN)
+    lost = rule.idle_before(evidence, work, evidence.idle_before[0][work], with_work=True)
+    return Finding(figures, table, saving, saving if estimated else UNKNOWN, lost)
 
 
 RULES = (

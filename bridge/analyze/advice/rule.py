@@ -6,7 +6,7 @@ A rule judges only what the capture can tell; ``needs`` names the data that it r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,7 @@ import pandas as pd
 from bridge.analyze.advice.facts import Evidence
 from bridge.analyze.causes.host_timeline import call_ends
 from bridge.analyze.groups import counts, sums, texts
-from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
 from importers import frames
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def node_table(evidence: Evidence, nodes: Ints, time: Ints) -> pd.DataFrame:
 
 def group_rows(by_names: Mapping[str, Named], time: Ints, rows: Ints) -> pd.DataFrame:
     """Return one row per combination of names: total_ns, count, and the row of the longest."""
+    by_names = {name: _distinct(*named) for name, named in by_names.items()}
     group, first = number_groups(*(code for code, _ in by_names.values()))
     size = len(first)
     order = order_by(group, -time, rows)
@@ -84,6 +85,14 @@ def group_rows(by_names: Mapping[str, Named], time: Ints, rows: Ints) -> pd.Data
     )
 
 
+def _distinct(codes: Ints, names: Sequence[str]) -> Named:
+    """Return codes of which each stands for another name."""
+    number = {name: code for code, name in enumerate(dict.fromkeys(names))}
+    if len(number) == len(names):
+        return codes, names
+    return np.array([*(number[name] for name in names), NONE])[codes], list(number)
+
+
 def _op_and_path(evidence: Evidence, node: Ints) -> dict[str, Named]:
     """Return op and path of each node, with names for no op."""
     attributed = evidence.attributed
@@ -98,6 +107,9 @@ def _op_and_path(evidence: Evidence, node: Ints) -> dict[str, Named]:
 UNKNOWN = -1  # ns, where no estimate is sound
 NOT_ESTIMATED = "none"
 RUN, KERNEL_TIME = "the run", "kernel time"
+# What a remedy may save of the ceiling of a finding: of a cause with a name (a range, a call, a
+# kernel), of one without, and of a symptom, which has other causes.
+NAMED, UNNAMED, SYMPTOM = 0.5, 0.25, 0.1
 # Sources of rules.
 TENSORBOARD = "PyTorch's TensorBoard plugin"
 TORCH_TIDY = "TorchTidy"
@@ -107,19 +119,54 @@ NSIGHT_COMPUTE = "Nsight Compute"
 
 
 @dataclass(frozen=True)
+class LostTime:
+    """The time of GPUs that a finding is about: parts of gaps and of activities, in ns.
+
+    ``gaps`` are rows of the gaps of `Evidence.idle`, each once, with ``idle_ns`` of each;
+    ``activities`` are rows of activities, with ``work_ns`` of each.
+    """
+
+    gaps: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    idle_ns: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    activities: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    work_ns: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+def idle_pieces(evidence: Evidence, pieces: Flags) -> LostTime:
+    """Return the time of some pieces of gaps, which are rows of `Evidence.idle`."""
+    idle = evidence.idle
+    total = sums(idle.gap[pieces], idle.length[pieces], len(idle.gaps))
+    gaps = np.flatnonzero(total)
+    return LostTime(gaps, total[gaps])
+
+
+def idle_before(evidence: Evidence, rows: Ints, time: Ints, *, with_work: bool = False) -> LostTime:
+    """Return the time that GPUs were idle right before some activities, and on request their own time."""
+    gaps = evidence.idle.gaps
+    ended = np.full(len(evidence.time), NONE)
+    ended[gaps.ended_by] = np.arange(len(gaps))
+    gap = ended[rows]
+    is_known = gap != NONE
+    work = (rows, evidence.time[rows]) if with_work else ()
+    return LostTime(gap[is_known], time[is_known], *work)
+
+
+@dataclass(frozen=True)
 class Finding:
     """The result of a rule: the figures of its text, and rows as evidence, largest first.
 
     Suffixes of figures are units: ``_ns``, ``_share`` (of 1), ``_bytes``; others are counts or
     texts. A change saves about ``saving_ns`` of the run and at most ``ceiling_ns``, for the GPU or
     process with the most of it, as they wait for one another. They are -1 where no estimate is
-    sound.
+    sound. ``lost`` is the time that the finding explains, None if it explains none.
     """
 
     figures: Mapping[str, object]
     evidence: pd.DataFrame
     ceiling_ns: int = UNKNOWN
     saving_ns: int = UNKNOWN
+    lost: LostTime | None = None
+    is_named: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,7 +176,8 @@ class Rule:
     ``when`` says when it applies, ``text`` is the sentence with placeholders for figures,
     ``remedy`` what to do, ``estimate`` how the saving is estimated, and ``source`` where the rule
     comes from. ``needs`` are names in `needs.NEEDS`. ``find`` returns None or no finding if all is
-    well.
+    well. ``remedy_elsewhere`` is the remedy for programs without PyTorch, if it differs.
+    ``certainty`` is the part of the ceiling that a remedy without an estimate may save.
     """
 
     name: str
@@ -141,6 +189,8 @@ class Rule:
     source: str
     needs: tuple[str, ...]
     find: Callable[[Evidence], Finding | Iterable[Finding] | None]
+    remedy_elsewhere: str = ""
+    certainty: float = UNNAMED
 
 
 @dataclass(frozen=True)
@@ -148,13 +198,24 @@ class Advice:
     """A rule that applies.
 
     ``share`` is its ceiling as a fraction of ``whole``, a name: the run, or kernel time in a
-    capture without a timeline. It is -1 if unknown.
+    capture without a timeline. It is -1 if unknown. ``remedy`` is what to do in this program, and
+    ``same_time`` are rules that explain the same time less well.
     """
 
     rule: Rule
     finding: Finding
     share: float
     whole: str = RUN
+    remedy: str = ""
+    same_time: tuple[str, ...] = ()
+
+    @property
+    def expected_ns(self) -> float:
+        """What a remedy may be expected to save: the estimate, else a part of the ceiling."""
+        if self.finding.saving_ns >= 0:
+            return self.finding.saving_ns
+        is_cause = self.finding.is_named and self.rule.certainty == UNNAMED
+        return max(self.finding.ceiling_ns, 0) * (NAMED if is_cause else self.rule.certainty)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from bridge.analyze.advice.rule import (
     TENSORBOARD,
     TORCH_TIDY,
     Finding,
+    LostTime,
     Rule,
 )
 from bridge.analyze.causes.gaps import WORDS
@@ -38,6 +39,13 @@ def _idle_time(evidence: Evidence, *causes: str) -> int:
     is_selected = np.isin(idle.cause, [WORDS.index(cause) for cause in causes])
     device = idle.gaps.device[idle.gap[is_selected]]
     return int(sums(device, idle.length[is_selected], len(idle.gaps.devices)).max(initial=0))
+
+
+def _idle_lost(evidence: Evidence, *causes: str) -> LostTime:
+    """Return the idle time with these causes."""
+    return rule.idle_pieces(
+        evidence, np.isin(evidence.idle.cause, [WORDS.index(cause) for cause in causes])
+    )
 
 
 def _outermost_times(evidence: Evidence, nodes: Flags) -> tuple[Ints, Ints]:
@@ -67,7 +75,8 @@ def waits_for_data(evidence: Evidence) -> Finding | None:
         "idle_share": idle / max(1, evidence.span_ns),
         "steps_share": loading_share,
     }
-    return Finding(figures, rule.node_table(evidence, rows, spent), max(total, idle), idle)
+    table, lost = rule.node_table(evidence, rows, spent), _idle_lost(evidence, "data loading")
+    return Finding(figures, table, max(total, idle), idle, lost)
 
 
 def _loading_share(evidence: Evidence) -> float:
@@ -90,7 +99,8 @@ def single_process_loader(evidence: Evidence) -> Finding | None:
     idle = _idle_time(evidence, "data loading")
     total = evidence.max_over_threads(thread, spent)
     figures = {"batches": len(rows), "loading_ns": total}
-    return Finding(figures, rule.node_table(evidence, rows, spent), total, min(idle, total))
+    table, lost = rule.node_table(evidence, rows, spent), _idle_lost(evidence, "data loading")
+    return Finding(figures, table, total, min(idle, total), lost)
 
 
 def recompilation(evidence: Evidence) -> Finding | None:
@@ -128,7 +138,8 @@ def recompilation(evidence: Evidence) -> Finding | None:
         "steps": len(steps),
         "compiling_ns": total,
     }
-    return Finding(figures, table, total, min(total, _idle_time(evidence, "compilation")))
+    saving = min(total, _idle_time(evidence, "compilation"))
+    return Finding(figures, table, total, saving, _idle_lost(evidence, "compilation"))
 
 
 def _is_settled(evidence: Evidence) -> Flags:
@@ -230,7 +241,10 @@ def much_communication(evidence: Evidence) -> Finding | None:
     worst = evidence.gpus.iloc[int(part.argmax())]
     figures = {"device": str(worst["device"]), "communication_share": float(part.max())}
     return Finding(
-        figures, rule.activity_table(evidence, rows), int(evidence.gpus["communication_ns"].max())
+        figures,
+        rule.activity_table(evidence, rows),
+        int(evidence.gpus["communication_ns"].max()),
+        lost=LostTime(activities=rows, work_ns=evidence.time[rows]),
     )
 
 
@@ -241,16 +255,21 @@ def exposed_communication(evidence: Evidence) -> Finding | None:
         return None
     rows = np.flatnonzero(evidence.communication)
     exposed = exposed_times(evidence.attributed)[rows]
+    matched, waited = waits(evidence.attributed)
+    waiting = np.zeros(len(evidence.time), np.int64)
+    waiting[matched] = waited
+    transfer = np.maximum(exposed - waiting[rows], 0)  # the rest is that of another rank
     worst = evidence.gpus.iloc[int(part.argmax())]
     figures = {
         "device": str(worst["device"]),
         "exposed_ns": int(worst["exposed_ns"]),
         "exposed_share": float(part.max()),
     }
-    ceiling = int(evidence.gpus["exposed_ns"].max())
+    ceiling = min(int(evidence.gpus["exposed_ns"].max()), evidence.max_over_gpus(rows, transfer))
     hideable = int((evidence.gpus["compute_ns"] - evidence.gpus["overlap_ns"]).max())
     table = rule.activity_table(evidence, rows, exposed)
-    return Finding(figures, table, ceiling, min(ceiling, hideable))
+    lost = LostTime(activities=rows, work_ns=evidence.time[rows])
+    return Finding(figures, table, ceiling, min(ceiling, hideable), lost)
 
 
 def stragglers(evidence: Evidence) -> Finding | None:
@@ -264,8 +283,10 @@ def stragglers(evidence: Evidence) -> Finding | None:
     table = table.sort_values("wait_ns", ascending=False, ignore_index=True, kind="stable")[columns]
     by_rank = table.groupby("straggler")["wait_ns"].sum()
     figures = {"waiting_share": waited / total, "straggler": str(by_rank.idxmax())}
-    ceiling = evidence.max_over_gpus(*waits(evidence.attributed))
-    return Finding(figures, table, ceiling)
+    rows, waiting = waits(evidence.attributed)
+    ceiling = evidence.max_over_gpus(rows, waiting)
+    lost = LostTime(activities=rows, work_ns=evidence.time[rows])
+    return Finding(figures, table, ceiling, lost=lost)
 
 
 MULTI_GPU_RULES = (
@@ -312,6 +333,7 @@ MULTI_GPU_RULES = (
         NSIGHT_BRIDGE,
         ("kernels",),
         exposed_communication,
+        "overlap it with computation: start it earlier, on a separate stream",
     ),
     Rule(
         "stragglers",

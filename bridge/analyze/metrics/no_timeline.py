@@ -20,7 +20,7 @@ COMMANDS = frozenset(
 PLOTS = frozenset("breakdown roofline histogram".split())
 WEIGHTS = frozenset("gpu calls".split())  # weights of stacks
 RULES = frozenset(  # rules of advice that judge single kernels
-    "small-grids no-tensor-cores tensor-cores-left single-precision casts nsight-compute".split()
+    "small-grids no-tensor-cores tensor-cores-left single-precision casts kernel-hotspot nsight-compute".split()
 )
 VIEWS = frozenset(
     "op op-kernel kernel memcpy module forward-op rule skew".split()

@@ -1,0 +1,92 @@
+"""The rule about what happens once: compilation, loading of modules, the first iteration."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from bridge.analyze.advice import rule
+from bridge.analyze.advice.facts import Evidence
+from bridge.analyze.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, Rule
+from bridge.analyze.causes.gaps import WORDS
+from bridge.analyze.groups import sums
+from bridge.join.arrays import NONE, Flags, Ints
+
+MIN_START_UP = 0.2  # of the idle time, and of the span
+ONCE = 0.75  # of the ceiling, which a longer or later run saves
+FIRST = 3  # times the idle time of a usual iteration
+MIN_ITERATIONS = 3
+WARM_UP = re.compile(r".*(?:\bwarm[-_ ]?up|\binitiali[sz]|\binit\b|start[-_ ]?up)", re.IGNORECASE)
+
+
+def start_up(evidence: Evidence) -> Finding | None:
+    """Find idle time of compilation, warm-up and the first iteration."""
+    idle = evidence.idle
+    warm_up = _warm_up_ops(evidence)
+    is_start = (idle.cause == WORDS.index("compilation")) | (warm_up != NONE)
+    is_start |= _before_second_iteration(evidence)
+    op = np.where(warm_up != NONE, warm_up, idle.op)
+    time = sums(idle.gaps.device[idle.gap[is_start]], idle.length[is_start], len(idle.gaps.devices))
+    total = int(time.max(initial=0))
+    if not total or total <= MIN_START_UP * max(
+        int(evidence.gpus["idle_ns"].max()), evidence.span_ns
+    ):
+        return None
+    table = rule.group_rows(
+        {
+            "cause": (idle.cause[is_start], WORDS),
+            "op": (op[is_start], evidence.attributed.ops),
+        },
+        idle.length[is_start],
+        idle.gaps.ended_by[idle.gap[is_start]],
+    )
+    figures = {
+        "idle_ns": total,
+        "idle_share": total / evidence.span_ns,
+        "cause": " in ".join(filter(None, (table["cause"].iloc[0], table["op"].iloc[0]))),
+    }
+    return Finding(figures, table, total, lost=rule.idle_pieces(evidence, is_start))
+
+
+def _warm_up_ops(evidence: Evidence) -> Ints:
+    """Return the op that is called warm-up and in which each piece of a gap began, else NONE."""
+    idle, nesting = evidence.idle, evidence.attributed.attribution.nesting
+    nodes = np.flatnonzero(evidence.outermost(evidence.nodes_with_op(WARM_UP.match)))
+    nodes = nodes[np.argsort(nesting.start[nodes], kind="stable")]
+    if not len(nodes):
+        return np.full(len(idle.gap), NONE)
+    node = nodes[np.searchsorted(nesting.start[nodes], idle.first, side="right") - 1]
+    is_inside = (nesting.start[node] <= idle.first) & (idle.first < nesting.end[node])
+    return np.where(is_inside, evidence.attributed.node_op[node], NONE)
+
+
+def _before_second_iteration(evidence: Evidence) -> Flags:
+    """Return whether each piece of a gap is before the second iteration, if the first takes much longer than others."""
+    idle, steps = evidence.idle, evidence.attributed.iterations
+    result = np.zeros(len(idle.gap), bool)
+    for first, last in steps.by_process():
+        if last - first < MIN_ITERATIONS:
+            continue
+        edges = steps.start[first:last]
+        number = np.searchsorted(edges, idle.first, side="right")  # 1: before the second
+        lost = sums(np.maximum(number, 1), idle.length, len(edges) + 1)[1:]
+        if lost[0] > FIRST * np.median(lost[1:-1]) and lost[0] > 0:
+            result |= number <= 1
+    return result
+
+
+RULES = (
+    Rule(
+        "start-up",
+        "The GPU waits for what happens once: compilation, loading, the first iteration",
+        f"compilation, ranges called warm-up and the first iteration are more than {MIN_START_UP:.0%} of the GPU's span, idle",
+        "the GPU is idle for {idle_ns}, {idle_share} of its time, while code is compiled and loaded, or the first iteration runs; most of it: {cause}",
+        "record after the warm-up (bridge.profile(schedule=…), nsys --capture-range); keep compiled code in a cache; run long enough that it does not matter",
+        NOT_ESTIMATED,
+        NSIGHT_BRIDGE,
+        ("work",),
+        start_up,
+        certainty=ONCE,
+    ),
+)

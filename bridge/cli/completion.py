@@ -17,10 +17,10 @@ FOLDERS = ("_arwdir", "_pqtdir")  # of columnar exports, as in `importers.column
 
 # The rules of `bridge advise`: loading them loads pandas.
 RULES = (
-    "data-loading single-process-loader recompilation low-gpu-use low-use-stretches long-gaps "
+    "data-loading single-process-loader recompilation start-up low-gpu-use low-use-stretches long-gaps "
     "launch-bound host-bound short-kernels pageable-memcpys synchronous-memcpys "
     "synchronous-memsets synchronisation numbers-read-back small-grids no-tensor-cores "
-    "tensor-cores-left single-precision casts data-parallel slow-backend communication "
+    "tensor-cores-left single-precision casts kernel-hotspot memcpy-bound data-parallel slow-backend communication "
     "exposed-communication stragglers made-on-host gradients-set-to-zero "
     "single-tensor-optimizer bias-before-norm misaligned-products indexing-in-a-loop "
     "memory-nearly-full nsight-compute opaque-graphs outside-ops"

@@ -199,7 +199,7 @@ def test_the_table_says_where_the_change_went(grown):
     )
     assert "activity time 306 ns → 386 ns: +80 ns (+26.1 %); ops" in text
     assert text.endswith(
-        "no interval: one needs at least 4 steps per report; there are 2 before, 2 after;"
+        "no interval and no p-value: they need at least 4 steps per report; there are 2 before, 2 after;"
         " without one a change is unclear\n"
     )
 

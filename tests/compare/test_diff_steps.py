@@ -108,7 +108,7 @@ def test_too_few_steps_judge_nothing(tmp_path):
     gemm = row(found, "gemm")
     assert (
         found.untested
-        == "no interval: one needs at least 4 steps per report; there are 2 before, 2 after"
+        == "no interval and no p-value: they need at least 4 steps per report; there are 2 before, 2 after"
     )
     assert (gemm["p"], gemm["q"], gemm["step_ratio"], gemm["state"]) == (-1, -1, 1.1, "unclear")
     assert (gemm["step_ratio_low"], gemm["step_ratio_high"]) == (-1, -1)

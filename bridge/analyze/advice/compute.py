@@ -304,7 +304,7 @@ NSIGHT_COMPUTE_RULES = (
     Rule(
         "nsight-compute",
         "Nsight Compute recommends changes of kernels",
-        "a rule of Nsight Compute estimates how much of its time a measured kernel would save; each such rule is one piece of advice",
+        "a rule of Nsight Compute estimates how much of its time a measured kernel would save, or, if none does, estimates a part of it or warns; each such rule is one piece of advice",
         "rule {rule} applies to kernels: {kernels}; of {kernel} it says: {says}",
         "bridge report REPORT --by rule lists all results; Nsight Compute shows the place in the kernel",
         ESTIMATE,

@@ -275,8 +275,8 @@ def _reason_untested(steps: tuple[int, int]) -> str:
     if min(steps) >= MIN_STEPS:
         return ""
     if not any(steps):
-        return "no interval: neither report has steps"
+        return "no interval and no p-value: neither report has steps"
     return (
-        f"no interval: one needs at least {MIN_STEPS} steps per report;"
+        f"no interval and no p-value: they need at least {MIN_STEPS} steps per report;"
         f" there are {steps[0]} before, {steps[1]} after"
     )

@@ -156,7 +156,7 @@ def report(
         details = request.details | (NCU_DETAILS if ncu else frozenset())
     source = replace(
         source,
-        reports=worker_options.expand_reports(source.reports),
+        reports=worker_options.expand_reports(source.reports, workers),
         attribution=replace(source.attribution_options, raw=names == "raw", rank_from=rank_from),
     )
     output.check(source.reports)

@@ -7,11 +7,14 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
+from command import done
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.analyze.tables.statistics import times_of
-from bridge.scale.merging import PartialTable, Times, merge_tables, packed, unpacked
+from bridge.scale import merging
+from bridge.scale.merging import PartialTable, Times, merge_all, merge_tables, packed, unpacked
+from fleet.reports import several
 
 NAMES = st.sampled_from(["", "mm", "add", "ü", "a,b", "\ud800", "x" * 300])
 INTS = st.integers(-(2**62), 2**62)
@@ -136,3 +139,25 @@ def test_times_of_a_group_are_all_of_them_in_order(pairs):
 def test_nothing_is_no_table():
     with pytest.raises(ValueError, match="nothing"):
         merge_tables([])
+
+
+@given(st.lists(tables(), min_size=1, max_size=8), st.integers(0, 60))
+def test_tables_that_are_merged_as_they_come_are_those_that_are_merged_at_once(rows, most):
+    parts = [made(of) for of in rows]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(merging, "BATCH", most)
+        assert plain(merge_all(iter(parts))) == plain(merge_tables(parts))
+        batches = [*merging.batches(iter(parts))]
+    assert [id(part) for batch in batches for part in batch] == [*map(id, parts)]
+    assert all(len(batch) == 1 or sum(part.size for part in batch) <= most for batch in batches)
+
+
+@pytest.mark.slow
+def test_batches_change_no_table(tmp_path, monkeypatch):
+    reports = several(tmp_path, 3)
+    for by in ("op,shape", "report,op"):
+        command = ("report", *reports, "--by", by, "--format", "json", "--workers", "1")
+        once = done(*command)
+        with monkeypatch.context() as patched:
+            patched.setattr(merging, "BATCH", 1)
+            assert done(*command) == once

@@ -55,10 +55,6 @@ class Times:
         new[1:] = (row[1:] != row[:-1]) | (value[1:] != value[:-1])
         return cls(row[new], value[new], np.add.reduceat(times, np.flatnonzero(new)))
 
-    def every(self) -> tuple[Ints, Ints]:
-        """Return row and value of every single time."""
-        return np.repeat(self.row, self.times), np.repeat(self.value, self.times)
-
 
 @dataclass(frozen=True)
 class PartialTable:

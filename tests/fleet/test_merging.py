@@ -11,7 +11,7 @@ from command import done
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze.tables.statistics import times_of
+from bridge.analyze.tables.statistics import spread, spread_of_counted, times_of
 from bridge.scale import merging
 from bridge.scale.merging import PartialTable, Times, merge_all, merge_tables, packed, unpacked
 from fleet.reports import several
@@ -38,9 +38,14 @@ def made(rows: list[tuple[str, int, int, list[int]]]) -> PartialTable:
     return PartialTable(labels, {"total_ns": total}, {"times": Times.of(times)})
 
 
+def every(times: Times) -> tuple[np.ndarray, np.ndarray]:
+    """Give row and value of every single time."""
+    return np.repeat(times.row, times.times), np.repeat(times.value, times.times)
+
+
 def plain(table: PartialTable) -> dict[tuple[str, int], tuple[int, list[int]]]:
     """Give a table as a dictionary, one Python value at a time."""
-    row, value = (column.tolist() for column in table.times["times"].every())
+    row, value = (column.tolist() for column in every(table.times["times"]))
     of_row: dict[int, list[int]] = defaultdict(list)
     for r, v in zip(row, value, strict=True):
         of_row[r].append(v)
@@ -86,7 +91,7 @@ def test_rows_that_are_apart_stay_apart(reports):
     assert merged.rows == sum(part.rows for part in parts)
     assert merged.labels["op"].tolist() == [row[0] for rows in reports for row in rows]
     assert merged.sums["total_ns"].tolist() == [row[2] for rows in reports for row in rows]
-    row, value = merged.times["times"].every()
+    row, value = every(merged.times["times"])
     assert value.tolist() == [v for rows in reports for one in rows for v in sorted(one[3])]
     counts = [len(one[3]) for rows in reports for one in rows]
     assert np.bincount(row, minlength=merged.rows).tolist() == (counts or [])
@@ -139,6 +144,17 @@ def test_times_of_a_group_are_all_of_them_in_order(pairs):
 def test_nothing_is_no_table():
     with pytest.raises(ValueError, match="nothing"):
         merge_tables([])
+
+
+@given(st.lists(st.lists(st.integers(0, 9) | st.integers(0, 2**40), max_size=9), max_size=5))
+def test_statistics_of_counted_times_are_those_of_every_time(rows):
+    times = Times.of([np.array(sorted(row), np.int64) for row in rows])
+    group, value = every(times)
+    counted = spread_of_counted("", times.row, times.value, times.times, len(rows))
+    at_once = spread("", group, value, len(rows))
+    assert {name: column.tolist() for name, column in counted.items()} == {
+        name: column.tolist() for name, column in at_once.items()
+    }
 
 
 @given(st.lists(tables(), min_size=1, max_size=8), st.integers(0, 60))

@@ -9,7 +9,15 @@ from typing import TypeVar
 import numpy as np
 
 from bridge.analyze.columns.breakdown import QUANTILES
-from bridge.analyze.groups import counts, highest, lowest, quantiles, ratio, sums
+from bridge.analyze.groups import (
+    counts,
+    highest,
+    lowest,
+    quantiles,
+    quantiles_of_counted,
+    ratio,
+    sums,
+)
 from bridge.join.arrays import NONE, Ints, order_by, unions
 
 Rows = TypeVar("Rows")
@@ -42,6 +50,18 @@ def spread(prefix: str, group: Ints, values: Ints, groups: int) -> Columns:
     }
     result |= zip(QUANTILES, quantiles(group, values, groups, *QUANTILES.values()), strict=True)
     result["max"] = highest(group, values, groups, empty=0)
+    return {f"{prefix}{name}_ns": column for name, column in result.items()}
+
+
+def spread_of_counted(prefix: str, group: Ints, values: Ints, times: Ints, groups: int) -> Columns:
+    """Return what `spread` does where a value occurs ``times`` times; the rows are in the order of group and value."""
+    shares = quantiles_of_counted(group, values, times, groups, *QUANTILES.values())
+    result: Columns = {
+        "mean": ratio(sums(group, values * times, groups), sums(group, times, groups)),
+        "min": lowest(group, values, groups, empty=0),
+        **dict(zip(QUANTILES, shares, strict=True)),
+        "max": highest(group, values, groups, empty=0),
+    }
     return {f"{prefix}{name}_ns": column for name, column in result.items()}
 
 

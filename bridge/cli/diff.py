@@ -172,7 +172,7 @@ def diff(
 ) -> None:
     """Compare report AFTER with BEFORE, row by row, and fail where it got worse than allowed.
 
-    Each is a report file (several with commas), or a run of the store by number or name. Without
+    Each is a report file or URL (several with commas), or a run of the store by number or name. Without
     BEFORE, a run is compared with the newest run before it, and a file with the newest run of
     another report. With AFTER and --budget alone, nothing is compared.
     """

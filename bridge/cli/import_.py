@@ -258,7 +258,8 @@ def import_(
 ) -> None:
     """Join REPORTS (.sqlite, .nsys-rep, .ncu-rep, .jsonl), store them as one run, and print the breakdown.
 
-    With --workers, aggregates of all reports together are stored, and no rows.
+    A report may be a URL, as s3://bucket/report.sqlite. With --workers, aggregates of all reports
+    together are stored, and no rows.
     """
     from bridge import store
 

@@ -12,12 +12,13 @@ from importers.column_files import is_columnar
 from importers.errors import NoSuchReport, NotAReport, ReportError
 from importers.formats import read
 from importers.nsys.schema import Details
+from importers.remote import Downloads, Location, Url, errors_name_urls, location, origin
 
 __all__ = ["Capture", "Facts", "ReportError", "load"]
 
 
 def load(
-    *paths: str | Path, details: Details = True, sidecar: Sequence[str | Path] = ()
+    *paths: str | Path | Url, details: Details = True, sidecar: Sequence[str | Path] = ()
 ) -> Capture:
     """Read one report, or several as one `Capture`.
 
@@ -25,7 +26,8 @@ def load(
     tables is one report; ``.nsys-rep`` and ``.qdrep`` files where nsys is installed; reports of
     Nsight Compute (``.ncu-rep``, and the output of ``ncu --csv``); traces of PyTorch's profiler
     (``.json``, ``.json.gz``); snapshots of torch.cuda.memory (``.pickle``, ``.json``); recordings of
-    sessions without a profiler (``.jsonl``).
+    sessions without a profiler (``.jsonl``). A text with a protocol, as ``s3://bucket/report.sqlite``,
+    is a URL: the report is fetched into a temporary folder and deleted after it is read.
 
     ``details=False`` omits the columns and frames that docs/frames.md marks as details, which
     describe single rows only; it takes half the time. A collection of names reads only these
@@ -36,20 +38,30 @@ def load(
     """
     if not paths:
         raise ReportError("no report given")
-    _check_distinct([Path(path) for path in paths])
+    places = [location(path) for path in paths]
+    check_distinct(places)
     # Checked first, even if no detail that they hold is read.
     recordings = [_existing(Path(path)) for path in sidecar]
-    captures = [_with_path(path, _load(Path(path), details, recordings)) for path in paths]
+    captures = [
+        _load(place, str(path), details, recordings)
+        for place, path in zip(places, paths, strict=True)
+    ]
     _check_same_profiler(captures)
     return concat(captures)
 
 
-def _with_path(path: str | Path, capture: Capture) -> Capture:
-    """Return the capture with the path of its file in its facts."""
-    return replace(capture, facts=tuple(replace(f, path=str(path)) for f in capture.facts))
+def _load(report: Location, given: str, details: Details, sidecar: Sequence[Path]) -> Capture:
+    """Read a report, which is fetched first if it is at a URL; its facts get its path as it was given."""
+    if isinstance(report, Url):
+        with Downloads() as downloads:
+            return _load(downloads.path(report), str(report), details, sidecar)
+    with errors_name_urls(report):
+        capture = _load_file(report, details, sidecar)
+    given = origin(report) or given
+    return replace(capture, facts=tuple(replace(f, path=given) for f in capture.facts))
 
 
-def _load(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
+def _load_file(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
     try:
         _check_readable(path)
         return read(path, details, sidecar)
@@ -65,12 +77,15 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _check_distinct(paths: list[Path]) -> None:
-    seen: set[str] = set()
+def check_distinct(paths: Sequence[Location]) -> None:
+    """Raise ReportError for a report that is given twice."""
+    seen: set[str | Url] = set()
     for path in paths:
-        real = os.path.realpath(path)  # Path.resolve raises for a link to itself
+        # Path.resolve raises for a link to itself.
+        real = path if isinstance(path, Url) else os.path.realpath(path)
         if real in seen:
-            raise ReportError(f"{path.name}: given twice; it would be counted twice")
+            name = path if isinstance(path, Url) else path.name
+            raise ReportError(f"{name}: given twice; it would be counted twice")
         seen.add(real)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,14 +46,33 @@ def highest(group: Ints, values: Ints, groups: int, *, empty: int = -1) -> Ints:
 def quantiles(group: Ints, values: Ints, groups: int, *shares: float) -> list[Floats]:
     """Return quantiles of each group, linearly interpolated; 0 for a group without rows."""
     ordered = values[order_by(group, values)]
-    size = counts(group, groups)
+    return _interpolated(ordered, counts(group, groups), None, shares)
+
+
+def quantiles_of_counted(
+    group: Ints, values: Ints, times: Ints, groups: int, *shares: float
+) -> list[Floats]:
+    """Return the same where a value occurs ``times`` times; the rows are in the order of group and value."""
+    return _interpolated(values, sums(group, times, groups), np.cumsum(times), shares)
+
+
+def _interpolated(
+    ordered: Ints, size: Ints, ends: Ints | None, shares: Sequence[float]
+) -> list[Floats]:
+    """Return quantiles of groups of some sizes that follow each other; value i occurs up to place ``ends[i]``."""
     first = np.cumsum(size) - size
+
+    def at(place: Ints) -> Ints:
+        positions = first + place
+        if ends is not None:
+            positions = np.searchsorted(ends, positions, side="right")
+        return _at(ordered, positions, size > 0)
+
     result = []
     for share in shares:
         position = share * np.maximum(size - 1, 0)
         below = np.floor(position).astype(np.int64)
-        low = _at(ordered, first + below, size > 0)
-        high = _at(ordered, first + np.minimum(below + 1, np.maximum(size - 1, 0)), size > 0)
+        low, high = at(below), at(np.minimum(below + 1, np.maximum(size - 1, 0)))
         result.append(low + (high - low) * (position - below))
     return result
 

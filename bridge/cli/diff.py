@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bridge.join.options import AttributionOptions
     from bridge.render.diff import DiffView
     from bridge.report import Report
+    from importers.remote import Location
 
 
 # -- The two sides: report files, or runs of the store
@@ -48,12 +49,16 @@ class DiffRequest:
 class Side:
     """One side: report files, or without files a run of the store by number or name."""
 
-    reports: tuple[Path, ...] = ()
+    reports: tuple[Location, ...] = ()
     run: int | str | None = None
 
     @classmethod
     def of(cls, text: str, db: Path) -> Side:
-        """Read an argument: an existing file, else a run; a text that looks like a file is a file."""
+        """Read an argument: an existing file, else a run; a text that looks like a file or a URL is one."""
+        if options.PROTOCOL in text:
+            from importers.remote import location
+
+            return cls(tuple(map(location, text.split(","))))
         paths = tuple(Path(part) for part in text.split(","))
         if Path(text).exists():
             return cls((Path(text),))
@@ -70,8 +75,9 @@ class Side:
         """Return the newest run before this one, or of another report than this file, and print which it is."""
         from bridge import store
 
+        local = options.local_reports(self.reports)
         recordings = [path for facts in report.capture.facts for path in facts.recordings]
-        own = store.identity((*self.reports, *recordings)) if self.reports else ""
+        own = store.identity((*local, *recordings)) if local else ""
         run = store.get_run(db, self.run).id if not self.reports else None
         others = [
             r
@@ -166,7 +172,7 @@ def diff(
 ) -> None:
     """Compare report AFTER with BEFORE, row by row, and fail where it got worse than allowed.
 
-    Each is a report file (several with commas), or a run of the store by number or name. Without
+    Each is a report file or URL (several with commas), or a run of the store by number or name. Without
     BEFORE, a run is compared with the newest run before it, and a file with the newest run of
     another report. With AFTER and --budget alone, nothing is compared.
     """

@@ -61,7 +61,7 @@ def _check_capture(source: ReportInput, output: Output) -> None:
     try:
         report = source.load(QUALITY_DETAILS)
     except ReportError as error:
-        if any(path.suffix == ".nsys-rep" for path in source.reports):
+        if any(path.name.endswith(".nsys-rep") for path in source.reports):
             raise ReportError(f"{error}; {_remedy()}") from error
         raise
     result = report.quality

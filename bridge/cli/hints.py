@@ -51,9 +51,16 @@ def _words(name: str, option: click.Parameter, value: Any) -> list[str]:
 
 def _texts(value: Any) -> list[str]:
     """Return what a user wrote: nothing, a text, or several; click has its own values for nothing."""
-    if isinstance(value, list | tuple):
-        return [str(text) for text in value]
-    return [value] if isinstance(value, str) else []
+    texts = value if isinstance(value, list | tuple) else [value]
+    return [_without_credentials(str(text)) for text in texts if isinstance(text, str)]
+
+
+def _without_credentials(text: str) -> str:
+    if "://" not in text:
+        return text
+    from importers.remote import Url
+
+    return str(Url(text))
 
 
 def select_file(path: Path) -> None:

@@ -15,7 +15,7 @@ from bridge.cli.options import ReportInput, doing
 from bridge.cli.outputs import Output
 
 if TYPE_CHECKING:
-    pass
+    from importers.remote import Location
 
 MOST = 2
 
@@ -65,7 +65,7 @@ def write_page(
     output: Path, source: ReportInput, ncu: tuple[Path, ...] = (), *, force: bool = False
 ) -> None:
     """Load the report, or two as two sides, and write the page of it."""
-    sides: list[tuple[Path, ...]] = [(report,) for report in source.reports] or [()]
+    sides: list[tuple[Location, ...]] = [(report,) for report in source.reports] or [()]
     details = ADVICE_DETAILS | QUALITY_DETAILS | {"memory", "metrics"}
     values = [replace(source, reports=side).load(details) for side in sides]
     values = [ncu_option.with_ncu(report, ncu, source.attribution_options) for report in values]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bridge.scale.combined import CombinedReport
     from bridge.scale.requests import PartRequest
     from bridge.store import Run, StoredReport
+    from importers.remote import Location
 
 
 # -- Reports that are in the store: recognized by their bytes and shown without reading them
@@ -47,7 +48,7 @@ def known_run(
 
 
 def known_aggregates(
-    reports: Sequence[Path],
+    reports: Sequence[Location],
     db: Path,
     rules: str,
     tables: Sequence[str],
@@ -55,20 +56,24 @@ def known_aggregates(
     whole: bool,
     ranks: str | None,
 ) -> tuple[Run, CombinedReport] | None:
-    """Return the stored run of aggregates of these reports, None if there is none."""
+    """Return the stored run of aggregates of these reports, None if there is none, or if workers fetch some."""
     from bridge import store
+
+    paths = [path for path in reports if isinstance(path, Path)]
+    if len(paths) < len(reports):
+        return None
 
     def identity() -> str:
         return store.aggregates_identity(
-            [store.identity([path], whole=whole) for path in reports], tables
+            [store.identity([path], whole=whole) for path in paths], tables
         )
 
-    run = _run(reports, db, rules, ranks, identity)
+    run = _run(paths, db, rules, ranks, identity)
     report = store.load_aggregates(db, run.id) if run else None
     return (run, report) if run and report else None
 
 
-def say_known(run: Run, db: Path, reports: Sequence[Path]) -> None:
+def say_known(run: Run, db: Path, reports: Sequence[Location]) -> None:
     """Print that the reports are stored already, and their stored names if those differ."""
     names = tuple(path.name for path in reports)
     elsewhere = "" if names == run.source else f", where they are called {', '.join(run.source)}"
@@ -100,7 +105,7 @@ def _run(
 
 def import_many(
     workers: WorkerOptions,
-    reports: Sequence[Path],
+    reports: Sequence[Location],
     db: Path,
     rules: Path | None,
     keep: Sequence[str],
@@ -112,9 +117,10 @@ def import_many(
     """Aggregate reports on workers and store the aggregates; return the run's number and the report."""
     from bridge import store
     from bridge.join.options import AttributionOptions
+    from importers.remote import given
 
     tables = _tables(workers, reports, keep)
-    options.check_ranks(rank_from, list(map(str, reports)))
+    options.check_ranks(rank_from, list(map(given, reports)))
     attribution_options = AttributionOptions(options.read_rules(rules), rank_from=rank_from)
     grouped = rules.read_text(encoding="utf-8") if rules else ""
     names = [request.name for request in tables]
@@ -139,7 +145,7 @@ def import_many(
 
 
 def _tables(
-    workers: WorkerOptions, reports: Sequence[Path], keep: Sequence[str]
+    workers: WorkerOptions, reports: Sequence[Location], keep: Sequence[str]
 ) -> tuple[PartRequest, ...]:
     """Return the tables to store: for reports that are read in windows, those that windows can make."""
     from bridge.scale.requests import key, stored_tables
@@ -176,13 +182,18 @@ TRACE = "bridge trace REPORT -o trace.json.gz"
 class ImportRequest:
     """The files to import and the options; ``whole`` hashes every byte."""
 
-    reports: tuple[Path, ...]
+    reports: tuple[Location, ...]
     db: Path
     rules: Path | None
     rank_from: str | None
     sidecar: tuple[Path, ...]
     ncu: tuple[Path, ...]
     whole: bool
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The reports on this machine."""
+        return options.local_reports(self.reports)
 
     def attribution_options(self) -> AttributionOptions:
         """Return the options of the attribution; invalid rules are a usage error."""
@@ -233,7 +244,7 @@ class ImportResult(NamedTuple):
 )
 @partial(options.reports_argument, required=True)
 def import_(
-    reports: tuple[Path, ...],
+    reports: tuple[Location, ...],
     db: Path,
     rules: Path | None,
     sidecar: tuple[Path, ...],
@@ -247,14 +258,15 @@ def import_(
 ) -> None:
     """Join REPORTS (.sqlite, .nsys-rep, .ncu-rep, .jsonl), store them as one run, and print the breakdown.
 
-    With --workers, aggregates of all reports together are stored, and no rows.
+    A report may be a URL, as s3://bucket/report.sqlite. With --workers, aggregates of all reports
+    together are stored, and no rows.
     """
     from bridge import store
 
     if name is not None:
         store.check_name(name)
     request = ImportRequest(
-        worker_options.expand_reports(reports), db, rules, rank_from, sidecar, ncu, verify
+        worker_options.expand_reports(reports, workers), db, rules, rank_from, sidecar, ncu, verify
     )
     workers = replace(workers, quiet=quiet).within(request.reports)
     imported = _in_workers(request, workers, keep) if workers.given else _whole(request, keep)
@@ -288,7 +300,7 @@ def _whole(request: ImportRequest, keep: tuple[str, ...]) -> ImportResult:
     attribution_options, grouped = request.attribution_options(), request.grouped()
     if not request.sidecar:
         known = known_run(
-            request.reports,
+            request.files,
             request.db,
             grouped,
             request.ncu,
@@ -314,7 +326,7 @@ def _read(
     report = source.load()
     report = ncu_option.with_ncu(report, request.ncu, attribution_options)
     recordings = [path for facts in report.capture.facts for path in facts.recordings]
-    identity = store.identity((*request.reports, *recordings), ncu=request.ncu, whole=request.whole)
+    identity = store.identity((*request.files, *recordings), ncu=request.ncu, whole=request.whole)
     identity = options.identity_with_ranks(identity, request.rank_from)
     run, worth = store.find_run(request.db, identity, grouped), quality.line(report.quality)
     if run:

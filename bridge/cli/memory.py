@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bridge.analyze.memory.samples import Samples
     from bridge.join.attributed import AttributedCapture
     from bridge.report import Report
+    from importers.remote import Location
 
 
 # -- Reports without allocations: samples that the program took of its memory
@@ -156,7 +157,7 @@ def memory(
     _print(usage, by, table, top, output)
 
 
-def _check_outputs(paths: list[Path], reports: tuple[Path, ...], *, force: bool) -> None:
+def _check_outputs(paths: list[Path], reports: tuple[Location, ...], *, force: bool) -> None:
     if len({path.absolute() for path in paths}) < len(paths):
         raise click.UsageError(f"{paths[0].name}: given twice; name a file for each output")
     for path in paths:

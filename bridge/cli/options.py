@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from bridge.report import Report
     from importers import Capture
     from importers.nsys.schema import Details
+    from importers.remote import Location
 
 
 # -- Progress on a terminal
@@ -107,7 +109,38 @@ def identity_with_ranks(known: str, expression: str | None) -> str:
 # -- Options
 
 
-FILE = click.Path(path_type=Path)
+PROTOCOL = "://"  # of URLs
+DOWNLOADS = "bridge.downloads"  # key in the meta data of a context
+
+
+class File(click.Path):
+    """The path of a file on this machine."""
+
+    def convert(
+        self, value: Any, option: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """Return the path. Raises `click.BadParameter` for a URL."""
+        if isinstance(value, str) and PROTOCOL in value:
+            self.fail("a URL: only REPORTS are fetched; name a file of this machine")
+        return super().convert(value, option, context)
+
+
+class ReportLocation(click.Path):
+    """The path or the URL of a report."""
+
+    def convert(
+        self, value: Any, option: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """Return the path, or the URL."""
+        if isinstance(value, str) and PROTOCOL in value:
+            from importers.remote import location
+
+            return location(value)
+        return super().convert(value, option, context)
+
+
+FILE = File(path_type=Path)
+REPORT = ReportLocation(path_type=Path)
 FILE_WIDTH = 160
 SHOWN = {
     "html": "page",
@@ -131,9 +164,9 @@ def store_option(command: F) -> F:
 
 
 def reports_argument(command: F, *, required: bool = False) -> F:
-    """Add the argument ``reports``: files, which the shell completes by their suffixes."""
+    """Add the argument ``reports``: files, which the shell completes by their suffixes, or URLs."""
     return click.argument(
-        "reports", nargs=-1, required=required, type=FILE, shell_complete=completion.reports
+        "reports", nargs=-1, required=required, type=REPORT, shell_complete=completion.reports
     )(command)
 
 
@@ -244,7 +277,7 @@ def report_input(command: F) -> F:
 
 def _report_input(
     *,
-    reports: tuple[Path, ...],
+    reports: tuple[Location, ...],
     db: Path,
     run: int | str | None,
     sidecar: tuple[Path, ...],
@@ -312,7 +345,7 @@ ATTRIBUTION_OPTIONS = (
 class ReportInput:
     """The report that a command reads: files or a run of the store, the attribution, and recordings."""
 
-    reports: tuple[Path, ...]
+    reports: tuple[Location, ...]
     db: Path
     run: int | str | None = None
     attribution: AttributionOptions | None = None
@@ -332,6 +365,7 @@ class ReportInput:
     def load(self, details: Details = True) -> Report:
         """Load the report and print its warnings on stderr; ``details`` are the optional columns that are read."""
         from bridge.report import join
+        from importers.remote import given
 
         if self.reports and self.run is not None:
             raise click.UsageError("give either report files or --run, which reads the store")
@@ -339,8 +373,8 @@ class ReportInput:
             raise click.UsageError("--sidecar goes with report files: name them")
         attribution = self.attribution_options
         if self.reports:
-            check_ranks(attribution.rank_from, list(map(str, self.reports)))
-            capture = read_files(self.reports, details, self.sidecar)
+            check_ranks(attribution.rank_from, list(map(given, self.reports)))
+            capture = read_files(local_reports(self.reports), details, self.sidecar)
         else:
             capture, stored_rules = _stored(self.db, self.run, details)
             check_ranks(attribution.rank_from, capture.source)
@@ -366,6 +400,30 @@ def _with_timeline(capture: Capture) -> None:
 
     command = click.get_current_context().command.name or ""
     no_timeline.refuse(capture, SHOWN.get(command, command), fits=command in no_timeline.COMMANDS)
+
+
+def local_reports(reports: Sequence[Location]) -> tuple[Path, ...]:
+    """Return the paths of reports; those at URLs are fetched until the command ends."""
+    paths = tuple(report for report in reports if isinstance(report, Path))
+    if len(paths) == len(reports):
+        return paths
+    from bridge.scale.loading import expand_paths
+    from importers import check_distinct
+    from importers.remote import Downloads, Url
+
+    context = click.get_current_context()
+    if DOWNLOADS not in context.meta:
+        context.meta[DOWNLOADS] = context.with_resource(Downloads())
+    expanded = (
+        expand_paths([report]) if isinstance(report, Url) else [report] for report in reports
+    )
+    files = list(chain.from_iterable(expanded))
+    check_distinct(files)
+    result = []
+    for file in files:
+        with doing(f"fetching {file}"):
+            result.append(context.meta[DOWNLOADS].path(file))
+    return tuple(result)
 
 
 def read_files(reports: Sequence[Path], details: Details, sidecar: Sequence[Path]) -> Capture:

@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from bridge.cli import options
+
+if TYPE_CHECKING:
+    from importers.remote import Location
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,7 +46,7 @@ class Output:
         known = suffix if suffix in self.formats else self.formats[0]
         return self.suffixes.get(suffix, known)
 
-    def check(self, inputs: Sequence[Path]) -> None:
+    def check(self, inputs: Sequence[Location]) -> None:
         """Refuse, before any work, a file that cannot be written, and one of the inputs even with --force."""
         check(self.path, inputs, force=self.force)
 
@@ -58,13 +61,14 @@ class Output:
         click.echo(f"{self.path}: {message}", err=True)
 
 
-def check(output: Path | None, inputs: Sequence[Path], *, force: bool) -> None:
+def check(output: Path | None, inputs: Sequence[Location], *, force: bool) -> None:
     """Refuse, before any work, a file that cannot be written, and an input even with --force."""
     from bridge.output import check
 
     if output is None:
         return
-    if output.exists() and any(path.exists() and path.samefile(output) for path in inputs):
+    files = [path for path in inputs if isinstance(path, Path)]
+    if output.exists() and any(path.exists() and path.samefile(output) for path in files):
         raise click.UsageError(f"{output}: the report itself; name another output")
     check(output, force=force)
 

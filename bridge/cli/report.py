@@ -142,9 +142,9 @@ def report(
 ) -> None:
     """Print a table of REPORTS, or of a run of the store.
 
-    Times are on the GPU unless the heading says CPU. 'self' is of the innermost op only, 'total' of
-    the op and everything under it, 'busy' the union of its intervals, 'span' first start to last
-    end.
+    A report is a file, a folder of reports, or a URL, as s3://bucket/report.sqlite. Times are on
+    the GPU unless the heading says CPU. 'self' is of the innermost op only, 'total' of the op and
+    everything under it, 'busy' the union of its intervals, 'span' first start to last end.
     """
     if LIST in (request.by, rows.sort) or request.columns == (LIST,):
         click.echo(_names(request), nl=False)
@@ -156,7 +156,7 @@ def report(
         details = request.details | (NCU_DETAILS if ncu else frozenset())
     source = replace(
         source,
-        reports=worker_options.expand_reports(source.reports),
+        reports=worker_options.expand_reports(source.reports, workers),
         attribution=replace(source.attribution_options, raw=names == "raw", rank_from=rank_from),
     )
     output.check(source.reports)

@@ -43,7 +43,7 @@ ROWS = 10
 def summary(source: ReportInput, time_range: TimeRange, output: Output) -> None:
     """Print how busy the GPUs were, why they were idle, what to do, and the largest ops.
 
-    REPORTS are report files; without any, the newest run of the store is read.
+    REPORTS are report files or URLs; without any, the newest run of the store is read.
     """
     from bridge.render import quality
 

@@ -31,7 +31,7 @@ from bridge.cli.options import ReportInput, doing
 from bridge.cli.trace import DRAWN
 
 if TYPE_CHECKING:
-    pass
+    from importers.remote import Location
 
 
 # -- A server for one file, on this machine only, until the file is fetched
@@ -238,20 +238,21 @@ def view(
         _hand_over(server, keep=keep, browser=not no_browser)
 
 
-def _ready(reports: tuple[Path, ...]) -> Path | None:
+def _ready(reports: tuple[Location, ...]) -> Path | None:
     """Return the report if it is a trace already."""
     if len(reports) != 1 or not reports[0].name.endswith(READY):
         return None
-    if not reports[0].is_file():
+    [path] = options.local_reports(reports)
+    if not path.is_file():
         from importers.errors import NoSuchReport
 
-        raise NoSuchReport(reports[0])
-    return reports[0]
+        raise NoSuchReport(path)
+    return path
 
 
 def _name(source: ReportInput) -> str:
     if source.reports:
-        return source.reports[0].stem
+        return Path(source.reports[0].name).stem
     return "newest run" if source.run is None else f"run {source.run}"
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bridge.scale.combined import CombinedReport
     from bridge.scale.requests import PartRequest
     from bridge.scale.task import FailedTask
+    from importers.remote import Location
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -110,17 +111,20 @@ class WorkerOptions:
         return bool(self.workers)
 
     def larger(
-        self, reports: Sequence[Path], tables: Sequence[PartRequest], *, raw: bool = False
+        self, reports: Sequence[Location], tables: Sequence[PartRequest], *, raw: bool = False
     ) -> bool:
         """Tell whether reports need more than --memory: any of them if workers read one each, else all together.
 
-        ``raw`` says that ranges are called by their whole texts.
+        Reports that workers fetch may. ``raw`` says that ranges are called by their whole texts.
         """
         if not self.memory:
             return False
+        paths = [path for path in reports if isinstance(path, Path)]
+        if len(paths) < len(reports):
+            return True
         from bridge.scale.windows.window import BASE, MANY, memory_needed
 
-        sizes = [memory_needed(path, tables, raw=raw) for path in reports if path.exists()]
+        sizes = [memory_needed(path, tables, raw=raw) for path in paths if path.exists()]
         most = max(sizes, default=0) if self.given else sum(sizes)
         return BASE + MANY * (len(tables) > 1) + most > self.memory
 
@@ -131,7 +135,7 @@ class WorkerOptions:
 
             check_output(source, self.memory, table.size, form)
 
-    def within(self, reports: Sequence[Path]) -> WorkerOptions:
+    def within(self, reports: Sequence[Location]) -> WorkerOptions:
         """Return the workers for an import: this process in windows if the reports need more than --memory."""
         if not self.memory or self.given:
             return self
@@ -143,7 +147,7 @@ class WorkerOptions:
         """Return this process as the only worker, which stops at the first broken report."""
         return replace(self, workers=1, strict=True, quiet=True)
 
-    def run(self, reports: Sequence[Path], plan: Plan) -> CombinedReport:
+    def run(self, reports: Sequence[Location], plan: Plan) -> CombinedReport:
         """Return the report that workers make; print warnings and failures on stderr."""
         from bridge.scale.loading import Workers, run, tasks_of
         from bridge.scale.task import Work
@@ -204,18 +208,19 @@ class WorkerProgress:
 
 def _with_folder(broken: FailedTask) -> str:
     """Return the message for a broken report with its folder: many files have the same name."""
-    if str(broken.path) in broken.line:
+    if not isinstance(broken.path, Path) or str(broken.path) in broken.line:
         return broken.line
     return f"{broken.path.parent}: {broken.line}"
 
 
-def expand_reports(reports: Sequence[Path]) -> tuple[Path, ...]:
-    """Return the files of names, patterns and folders."""
-    if all(path.is_file() for path in reports):  # no patterns: nothing to load
+def expand_reports(reports: Sequence[Location], workers: WorkerOptions) -> tuple[Location, ...]:
+    """Return the files of names, patterns and folders; those at URLs are fetched unless workers do it."""
+    if all(isinstance(path, Path) and path.is_file() for path in reports):  # nothing to load
         return tuple(reports)
     from bridge.scale.loading import expand_paths as files
 
-    return tuple(files(reports))
+    expanded = files(reports)
+    return tuple(expanded) if workers.given else options.local_reports(expanded)
 
 
 def combined(

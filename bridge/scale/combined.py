@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Unpack
@@ -20,7 +20,7 @@ from bridge.analyze.tables.views import LABELS, VIEWS, dimensions_of, layout, no
 from bridge.analyze.totals import Totals, add_totals
 from bridge.join.options import UnknownDomainError
 from bridge.scale.aggregates import Aggregates
-from bridge.scale.merging import PartialTable, Wholes, merge_tables, unpacked
+from bridge.scale.merging import PartialTable, Wholes, batches, merge_all, merge_tables, unpacked
 from bridge.scale.requests import OF_ONE_REPORT, REPORT, check, figures, needed, part_name
 
 
@@ -131,17 +131,23 @@ class CombinedReport:
     def table(self, request: TableRequest) -> pd.DataFrame:
         """Return the table that a request asks for; raises ValueError as `by` does."""
         check(request)
-        merged, whole = self._merged(request), self._whole
+        whole = self._whole
 
         def make(wanted: Sequence[str]) -> pd.DataFrame:
-            for column in needed(request.by, wanted):
-                if column not in merged.sums and column not in merged.times:
-                    raise ValueError(
-                        f"{self.called}: no {column} is kept; give the reports themselves"
-                    )
-            return pd.DataFrame({**merged.labels, **figures(request.by, merged, whole, wanted)})
+            tables = [
+                self._figures(request, merged, whole, wanted) for merged in self._merged(request)
+            ]
+            return tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
 
         return arranged(request, make)
+
+    def _figures(
+        self, request: TableRequest, merged: PartialTable, whole: Wholes, wanted: Sequence[str]
+    ) -> pd.DataFrame:
+        for column in needed(request.by, wanted):
+            if column not in merged.sums and column not in merged.times:
+                raise ValueError(f"{self.called}: no {column} is kept; give the reports themselves")
+        return pd.DataFrame({**merged.labels, **figures(request.by, merged, whole, wanted)})
 
     @property
     def _whole(self) -> Wholes:
@@ -151,17 +157,23 @@ class CombinedReport:
             sums.update(part.wholes)
         return dict(sums)
 
-    def _merged(self, request: TableRequest) -> PartialTable:
+    def _merged(self, request: TableRequest) -> Iterator[PartialTable]:
+        """Yield the merged table; where rows are of one report each, those of some reports at a time."""
         by, name = request.by, part_name(request)
         if any(name not in part.tables for part in self.parts):
             raise ValueError(f"{self.called}: no table {name!r} is kept; {HINT}")
         files = self._files
-        parts = [
+        parts = (
             _placed(unpacked(part.tables[name]), by, file, several=len(files) > 1)
             for part, file in zip(self.parts, files, strict=True)
-        ]
-        of_one = by not in VIEWS and not OF_ONE_REPORT.isdisjoint(dimensions_of(by))
-        return merge_tables(parts, apart=of_one)
+        )
+        dimensions = () if by in VIEWS else dimensions_of(by)
+        of_one = not OF_ONE_REPORT.isdisjoint(dimensions)
+        if of_one or REPORT in dimensions:
+            for batch in batches(parts):
+                yield merge_tables(batch, apart=of_one)
+        else:
+            yield merge_all(parts)
 
     @property
     def _files(self) -> list[str]:

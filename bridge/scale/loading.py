@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from bridge.join.options import AttributionOptions
 from bridge.scale import pool
@@ -16,8 +17,10 @@ from bridge.scale.combined import CombinedReport, combine
 from bridge.scale.requests import whole_tables
 from bridge.scale.task import FailedTask, Task, Work
 from bridge.scale.worker import run_task
+from importers import check_distinct, remote
 from importers.column_files import ARROW_FOLDER, FOLDERS, PARQUET_FOLDER, is_columnar
 from importers.errors import ReportError
+from importers.remote import Location, Url, location
 
 # -- Files that names, patterns and folders stand for
 
@@ -36,15 +39,29 @@ SUFFIXES = (
 MARKS = frozenset("*?[")
 
 
-def expand_paths(paths: Iterable[str | Path]) -> list[Path]:
+def expand_paths(paths: Iterable[str | Location]) -> list[Location]:
     """Return the reports that names, patterns and folders stand for; those of one pattern or folder sorted by name.
 
     An existing file is taken by its name, even if it contains ``*``. ``**`` searches folders
     recursively; a folder stands for the reports directly in it, or is a report itself, of one file
     per table. A folder without reports and a pattern without matches are returned unchanged, so
-    that reading them fails with a message.
+    that reading them fails with a message. URLs are taken in the same way.
     """
-    return [file for path in paths for file in _expand_path(Path(path))]
+    return [file for path in map(location, paths) for file in _expand(path)]
+
+
+def _expand(report: Location) -> Iterator[Location]:
+    yield from _expand_url(report) if isinstance(report, Url) else _expand_path(report)
+
+
+def _expand_url(url: Url) -> Sequence[Url]:
+    """Return the reports of a URL. The name of a file or of a folder of tables is not looked up."""
+    if url.is_pattern:
+        found = remote.matches(url)
+        tables = tuple(f"{file.path}/" for file in found if file.is_columnar)
+        return [file for file in found if not file.path.startswith(tables)] or [url]
+    inside = None if url.name.endswith(SUFFIXES) else remote.listed(url)
+    return [url] if inside is None else _one_per_capture(inside) or [url]
 
 
 def _expand_path(path: Path) -> Iterator[Path]:
@@ -59,13 +76,20 @@ def _expand_path(path: Path) -> Iterator[Path]:
 
 def _reports(folder: Path) -> list[Path]:
     """Return the reports in a folder, one per capture."""
-    captures: dict[str, Path] = {}
-    names = sorted(path for path in folder.iterdir() if _is_report(path))
+    return _one_per_capture(sorted(path for path in folder.iterdir() if _is_report(path)))
+
+
+File = TypeVar("File", Path, Url)
+
+
+def _one_per_capture(files: Sequence[File]) -> list[File]:
+    """Return those of the files that are reports, one per capture, in their order."""
+    captures: dict[str, File] = {}
     for suffix in SUFFIXES:
-        for path in names:
-            if path.name.endswith(suffix) and not path.name.startswith("."):
-                captures.setdefault(path.name.removesuffix(suffix), path)
-    return sorted(captures.values())
+        for file in files:
+            if file.name.endswith(suffix) and not file.name.startswith("."):
+                captures.setdefault(file.name.removesuffix(suffix), file)
+    return sorted(captures.values(), key=lambda file: file.name)
 
 
 def _is_report(path: Path) -> bool:
@@ -105,15 +129,13 @@ class Workers:
         return pool.in_processes(tasks, self.count)
 
 
-def tasks_of(paths: Sequence[Path], work: Work) -> list[Task]:
+def tasks_of(paths: Sequence[Location], work: Work) -> list[Task]:
     """Return one task per report. Raises ReportError for a report that is given twice."""
-    seen: set[str] = set()
-    for path in paths:
-        real = os.path.realpath(path)  # Path.resolve raises for a link to itself
-        if real in seen:
-            raise ReportError(f"{path.name}: given twice; it would be counted twice")
-        seen.add(real)
-    return [Task(place, path.absolute(), str(path), work) for place, path in enumerate(paths)]
+    check_distinct(paths)
+    return [
+        Task(place, path if isinstance(path, Url) else path.absolute(), remote.given(path), work)
+        for place, path in enumerate(paths)
+    ]
 
 
 def run(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -55,10 +55,6 @@ class Times:
         new[1:] = (row[1:] != row[:-1]) | (value[1:] != value[:-1])
         return cls(row[new], value[new], np.add.reduceat(times, np.flatnonzero(new)))
 
-    def every(self) -> tuple[Ints, Ints]:
-        """Return row and value of every single time."""
-        return np.repeat(self.row, self.times), np.repeat(self.value, self.times)
-
 
 @dataclass(frozen=True)
 class PartialTable:
@@ -72,6 +68,48 @@ class PartialTable:
     def rows(self) -> int:
         """The number of rows."""
         return len(next(iter(self.labels.values())))
+
+    @property
+    def size(self) -> int:
+        """The number of values: what the table takes in memory."""
+        columns = len(self.labels) + len(self.sums)
+        return self.rows * columns + sum(3 * len(times.row) for times in self.times.values())
+
+
+# Values of tables that are merged at once: 64 MB, and three times that to sort them.
+BATCH = 8_000_000
+
+
+def batches(parts: Iterable[PartialTable]) -> Iterator[list[PartialTable]]:
+    """Yield tables together as long as they have few values."""
+    batch: list[PartialTable] = []
+    values = 0
+    for part in parts:
+        if batch and values + part.size > BATCH:
+            yield batch
+            batch, values = [], 0
+        batch.append(part)
+        values += part.size
+    if batch:
+        yield batch
+
+
+def merge_all(parts: Iterable[PartialTable]) -> PartialTable:
+    """Merge tables as they come: of any number, no more are in memory than one batch and the result.
+
+    The result is merged again only when as much has come as it holds. Raises ValueError without
+    any table.
+    """
+    waiting: list[PartialTable] = []
+    values, most = 0, BATCH
+    for part in parts:
+        waiting.append(part)
+        values += part.size
+        if values > most:
+            waiting = [merge_tables(waiting)]
+            values = waiting[0].size
+            most = max(BATCH, 2 * values)
+    return merge_tables(waiting)
 
 
 def merge_tables(parts: Sequence[PartialTable], *, apart: bool = False) -> PartialTable:

@@ -18,18 +18,24 @@ from bridge.scale.windows.window import WindowsError, why_not
 from importers.errors import NoSuchReport, ReportError
 from importers.identity import identity
 from importers.nsys import export
+from importers.remote import Downloads, errors_name_urls
 from importers.sqlite_columns import THREADS
 
 
-def aggregate_report(task: Task) -> Aggregates | FailedTask:
-    """Load, join and aggregate one report; return a FailedTask if it cannot be read."""
+def aggregate_report(task: Task, folder: str | None = None) -> Aggregates | FailedTask:
+    """Load, join and aggregate one report; return a FailedTask if it cannot be read.
+
+    A report at a URL is fetched into a new folder in ``folder``.
+    """
     try:
-        with _threads(task.work.threads):
-            return _aggregate(task)
+        with _threads(task.work.threads), Downloads(folder) as downloads:
+            fetched = replace(task, path=downloads.path(task.path))
+            with errors_name_urls(fetched.file):
+                return _aggregate(fetched)
     except ReportError as error:
         return FailedTask(task.place, task.path, str(error))
     except MemoryError:
-        return FailedTask(task.place, task.path, f"{task.path.name}: not enough memory to read it")
+        return FailedTask(task.place, task.path, f"{task.called}: not enough memory to read it")
 
 
 def _aggregate(task: Task) -> Aggregates:
@@ -37,7 +43,7 @@ def _aggregate(task: Task) -> Aggregates:
         result = in_windows(task)
         if result is not None:
             return replace(result, known_by=_known_by(task)) if task.work.identify else result
-    capture = importers.load(task.path, details=task.work.details, sidecar=task.work.sidecar)
+    capture = importers.load(task.file, details=task.work.details, sidecar=task.work.sidecar)
     if not no_timeline.has_timeline(capture):
         raise ReportError(f"{capture.source[0]}: of Nsight Compute; give it without --workers")
     capture = replace(capture, facts=(replace(capture.facts[0], path=task.given),))
@@ -53,7 +59,7 @@ def _aggregate(task: Task) -> Aggregates:
 
 
 def _known_by(task: Task, *recordings: Path) -> str:
-    return identity([task.path, *recordings], whole=task.work.whole)
+    return identity([task.file, *recordings], whole=task.work.whole)
 
 
 @contextmanager
@@ -71,16 +77,16 @@ def _threads(most: int) -> Iterator[None]:
 
 def in_windows(task: Task) -> Aggregates | None:
     """Aggregate a report within ``task.work.memory`` bytes; None if it fits without windows."""
-    if not task.path.exists():
-        raise NoSuchReport(task.path)
-    with _export(task.path) as path:
+    if not task.file.exists():
+        raise NoSuchReport(task.file)
+    with _export(task.file) as path:
         raw = task.work.attribution_options.raw
         count = window.count(path, task.work.tables, task.work.memory, raw=raw)
         if count == 1:
             return None
         for request in task.work.tables:
             if why := why_not(request):
-                raise WindowsError(task.path.name, why)
+                raise WindowsError(task.file.name, why)
         return aggregated(task, path, count)
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import connection, get_context, parent_process
@@ -23,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.package import VERSION
 from bridge.scale.task import FailedTask, Task
-from bridge.scale.worker import run_task, version
+from bridge.scale.worker import run_on_dask, run_task, version
 from importers.errors import ReportError
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ def _computed(dask: Any, tasks: Sequence[Task], cluster: Any) -> Iterator[Aggreg
         raise NoClusterError(f"{cluster}: no scheduler answers there") from error
     with client:  # at whose end the scheduler drops what is not done
         _ready(client)
-        of = dict(zip(client.map(run_task, tasks, pure=False), tasks, strict=True))
+        of = dict(zip(client.map(run_on_dask, tasks, pure=False), tasks, strict=True))
         for future in dask.as_completed(list(of)):
             yield _found(dask, future, of[future])
 
@@ -126,10 +128,10 @@ PATIENCE_S = 5.0  # for a worker to end
 class Worker:
     """A process that runs one task after the other until it is told to end or its parent ends."""
 
-    def __init__(self, context: SpawnContext) -> None:
+    def __init__(self, context: SpawnContext, folder: str | None = None) -> None:
         self.connection, other = context.Pipe()
         self.process: SpawnProcess = context.Process(
-            target=serve, args=(other,), name=NAME, daemon=True
+            target=serve, args=(other, folder), name=NAME, daemon=True
         )
         with _uninterrupted():
             self.process.start()
@@ -167,10 +169,18 @@ class Worker:
 
 def in_processes(tasks: Iterable[Task], workers: int) -> Iterator[Aggregates | FailedTask]:
     """Yield the outcome of each task as it ends; leaves no process behind, however the iteration ends."""
-    context = get_context("spawn")
-    waiting, died = deque(tasks), dict[int, int]()
+    # The folder for what workers fetch is deleted here: a worker may be killed while it fetches.
+    with tempfile.TemporaryDirectory(prefix="bridge-workers-") as folder:
+        start = partial(Worker, get_context("spawn"), folder)
+        yield from _outcomes(deque(tasks), workers, start)
+
+
+def _outcomes(
+    waiting: deque[Task], workers: int, start: Callable[[], Worker]
+) -> Iterator[Aggregates | FailedTask]:
+    died = dict[int, int]()
     busy: dict[object, Worker] = {}  # by their ends of the pipe
-    idle = [Worker(context) for _ in range(min(workers, len(waiting)))]
+    idle = [start() for _ in range(min(workers, len(waiting)))]
     try:
         while waiting or busy:
             while waiting and idle:
@@ -190,10 +200,10 @@ def in_processes(tasks: Iterable[Task], workers: int) -> Iterator[Aggregates | F
                 died[task.place] = died.get(task.place, 0) + 1
                 if died[task.place] < TRIES:
                     waiting.append(task)
-                    idle.append(Worker(context))
+                    idle.append(start())
                 else:
                     yield FailedTask(task.place, task.path, lost_worker_message(task, ending))
-                    idle += [Worker(context)] if waiting else []
+                    idle += [start()] if waiting else []
     finally:
         for worker in (*idle, *busy.values()):
             worker.end()
@@ -212,13 +222,13 @@ def _uninterrupted() -> Iterator[None]:
 def lost_worker_message(task: Task, ending: str, times: int = TRIES) -> str:
     """Return the message for a report that makes its worker die every time."""
     return (
-        f"{task.path.name}: its worker died {times} times ({ending}); is there memory enough?"
+        f"{task.called}: its worker died {times} times ({ending}); is there memory enough?"
         " Fewer --workers leave each more"
     )
 
 
-def serve(tasks: Connection) -> None:
-    """Run the tasks that arrive, in a worker process; the parent handles interrupts."""
+def serve(tasks: Connection, folder: str | None = None) -> None:
+    """Run the tasks that arrive, in a worker process; the parent handles interrupts, and deletes ``folder``."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -226,7 +236,7 @@ def serve(tasks: Connection) -> None:
         while True:
             task = tasks.recv()
             try:
-                result: Aggregates | FailedTask | Exception = run_task(task)
+                result: Aggregates | FailedTask | Exception = run_task(task, folder)
             except Exception as error:  # noqa: BLE001 - raised again by the parent
                 result = error
             tasks.send(result)

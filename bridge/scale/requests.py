@@ -10,10 +10,10 @@ import numpy as np
 from bridge.analyze.columns import TABLES
 from bridge.analyze.columns.breakdown import statistic_names
 from bridge.analyze.columns.column import FROM_TIMES, RATIO, REPORTS, WINDOWS
-from bridge.analyze.groups import quantiles, ratio
+from bridge.analyze.groups import quantiles_of_counted, ratio
 from bridge.analyze.tables import statistics
 from bridge.analyze.tables.request import BOTH, TableRequest
-from bridge.analyze.tables.statistics import Columns, spread
+from bridge.analyze.tables.statistics import Columns, spread_of_counted
 from bridge.analyze.tables.views import (
     ROWS,
     VIEWS,
@@ -66,9 +66,9 @@ def figures(by: str, merged: PartialTable, whole: Wholes, columns: Iterable[str]
     result: Columns = {**merged.sums}
     for prefix in PREFIXES:
         if (times := merged.times.get(f"{prefix}{statistics.TIMES}")) is not None:
-            group, values = times.every()
-            result |= spread(prefix, group, values, merged.rows)
-            (result[MEDIAN],) = quantiles(group, values, merged.rows, 0.5)
+            counted = (times.row, times.value, times.times, merged.rows)
+            result |= spread_of_counted(prefix, *counted)
+            (result[MEDIAN],) = quantiles_of_counted(*counted, 0.5)
     for name, part, of in columns_of(by).ratios():
         if part in result and (of in whole or of in result):
             total: np.ndarray | int = whole[of] if of in whole else result[of]

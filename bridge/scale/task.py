@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from importers.remote import Location, Url
+
 if TYPE_CHECKING:
     from bridge.join.options import AttributionOptions
     from bridge.scale.requests import PartRequest
@@ -41,12 +43,27 @@ class Work:
 
 @dataclass(frozen=True)
 class Task:
-    """One report for a worker: ``place`` is its index among all, ``given`` its path as the user wrote it."""
+    """One report for a worker: ``place`` is its index among all, ``given`` its path as the user wrote it.
+
+    A report at a URL is fetched by the worker.
+    """
 
     place: int
-    path: Path
+    path: Location
     given: str
     work: Work
+
+    @property
+    def called(self) -> str:
+        """The name of the report in messages: its base name, or its URL."""
+        return str(self.path) if isinstance(self.path, Url) else self.path.name
+
+    @property
+    def file(self) -> Path:
+        """The file on this machine. Raises TypeError for a report that is not fetched yet."""
+        if isinstance(self.path, Url):
+            raise TypeError(f"{self.path} is not fetched")
+        return self.path
 
 
 @dataclass(frozen=True)
@@ -54,5 +71,5 @@ class FailedTask:
     """A report that could not be aggregated; ``line`` is the message for the user and names the report."""
 
     place: int
-    path: Path
+    path: Location
     line: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from bridge.package import VERSION, importers_are_ours
@@ -16,9 +17,18 @@ def version() -> str:
     return VERSION
 
 
-def run_task(task: Task) -> Aggregates | FailedTask:
-    """Load, join and aggregate one report; return a FailedTask if it cannot be read."""
+def run_task(task: Task, folder: str | None = None) -> Aggregates | FailedTask:
+    """Load, join and aggregate one report; return a FailedTask if it cannot be read.
+
+    A report at a URL is fetched into a new folder in ``folder``, by default that of temporary files.
+    """
     with importers_are_ours():
         from bridge.scale.one_report import aggregate_report  # in the worker alone
 
-        return aggregate_report(task)
+        return aggregate_report(task, folder)
+
+
+def run_on_dask(task: Task) -> Aggregates | FailedTask:
+    """Do the same in a worker of Dask, which fetches into its own folder: Dask deletes that if the worker dies."""
+    worker = import_module("distributed").get_worker()
+    return run_task(task, worker.local_directory)

@@ -7,11 +7,14 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
+from command import done
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze.tables.statistics import times_of
-from bridge.scale.merging import PartialTable, Times, merge_tables, packed, unpacked
+from bridge.analyze.tables.statistics import spread, spread_of_counted, times_of
+from bridge.scale import merging
+from bridge.scale.merging import PartialTable, Times, merge_all, merge_tables, packed, unpacked
+from fleet.reports import several
 
 NAMES = st.sampled_from(["", "mm", "add", "ü", "a,b", "\ud800", "x" * 300])
 INTS = st.integers(-(2**62), 2**62)
@@ -35,9 +38,14 @@ def made(rows: list[tuple[str, int, int, list[int]]]) -> PartialTable:
     return PartialTable(labels, {"total_ns": total}, {"times": Times.of(times)})
 
 
+def every(times: Times) -> tuple[np.ndarray, np.ndarray]:
+    """Give row and value of every single time."""
+    return np.repeat(times.row, times.times), np.repeat(times.value, times.times)
+
+
 def plain(table: PartialTable) -> dict[tuple[str, int], tuple[int, list[int]]]:
     """Give a table as a dictionary, one Python value at a time."""
-    row, value = (column.tolist() for column in table.times["times"].every())
+    row, value = (column.tolist() for column in every(table.times["times"]))
     of_row: dict[int, list[int]] = defaultdict(list)
     for r, v in zip(row, value, strict=True):
         of_row[r].append(v)
@@ -83,7 +91,7 @@ def test_rows_that_are_apart_stay_apart(reports):
     assert merged.rows == sum(part.rows for part in parts)
     assert merged.labels["op"].tolist() == [row[0] for rows in reports for row in rows]
     assert merged.sums["total_ns"].tolist() == [row[2] for rows in reports for row in rows]
-    row, value = merged.times["times"].every()
+    row, value = every(merged.times["times"])
     assert value.tolist() == [v for rows in reports for one in rows for v in sorted(one[3])]
     counts = [len(one[3]) for rows in reports for one in rows]
     assert np.bincount(row, minlength=merged.rows).tolist() == (counts or [])
@@ -136,3 +144,36 @@ def test_times_of_a_group_are_all_of_them_in_order(pairs):
 def test_nothing_is_no_table():
     with pytest.raises(ValueError, match="nothing"):
         merge_tables([])
+
+
+@given(st.lists(st.lists(st.integers(0, 9) | st.integers(0, 2**40), max_size=9), max_size=5))
+def test_statistics_of_counted_times_are_those_of_every_time(rows):
+    times = Times.of([np.array(sorted(row), np.int64) for row in rows])
+    group, value = every(times)
+    counted = spread_of_counted("", times.row, times.value, times.times, len(rows))
+    at_once = spread("", group, value, len(rows))
+    assert {name: column.tolist() for name, column in counted.items()} == {
+        name: column.tolist() for name, column in at_once.items()
+    }
+
+
+@given(st.lists(tables(), min_size=1, max_size=8), st.integers(0, 60))
+def test_tables_that_are_merged_as_they_come_are_those_that_are_merged_at_once(rows, most):
+    parts = [made(of) for of in rows]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(merging, "BATCH", most)
+        assert plain(merge_all(iter(parts))) == plain(merge_tables(parts))
+        batches = [*merging.batches(iter(parts))]
+    assert [id(part) for batch in batches for part in batch] == [*map(id, parts)]
+    assert all(len(batch) == 1 or sum(part.size for part in batch) <= most for batch in batches)
+
+
+@pytest.mark.slow
+def test_batches_change_no_table(tmp_path, monkeypatch):
+    reports = several(tmp_path, 3)
+    for by in ("op,shape", "report,op"):
+        command = ("report", *reports, "--by", by, "--format", "json", "--workers", "1")
+        once = done(*command)
+        with monkeypatch.context() as patched:
+            patched.setattr(merging, "BATCH", 1)
+            assert done(*command) == once

@@ -35,8 +35,8 @@ class Pretended:
 
     exitcode = -signal.SIGKILL
 
-    def __init__(self, of: OfThreads, theirs: Connection) -> None:
-        self.of, self.theirs = of, theirs
+    def __init__(self, of: OfThreads, theirs: Connection, folder: str | None) -> None:
+        self.of, self.theirs, self.folder = of, theirs, folder
         self.thread = Thread(target=self.works, daemon=True)
 
     def start(self) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -19,6 +20,7 @@ import pytest
 from command import bridge, done
 from made_reports import small
 from real_parts import need
+from served import served
 
 from bridge.join.options import AttributionOptions
 from bridge.scale import pool
@@ -86,6 +88,31 @@ def test_a_cluster_of_two_workers_says_what_one_process_says(reports, scheduler,
     assert result.exit_code == 0, result.stderr
     assert result.stdout == one_process
     assert f"{REPORTS} of {REPORTS}: rank" in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.racy("a cluster that shares a busy machine")
+def test_workers_fetch_reports_themselves_and_leave_nothing(
+    reports, scheduler, one_process, tmp_path, monkeypatch
+):
+    left = set(Path(tempfile.gettempdir()).rglob("bridge-fetch-*"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with served(reports) as place:
+        names = sorted(str(path.relative_to(reports)) for path in reports.rglob("*.sqlite"))
+        urls = [f"http://u:hidden@{place}/{name}" for name in names]
+        command = ("report", *urls, "--by", "op-kernel", "--format", "json", "--workers")
+        none = f"http://u:hidden@{place}/none.sqlite"
+        on_cluster = bridge(*command, scheduler)
+        broken = bridge(*command, scheduler, "--strict", none)
+        monkeypatch.setattr(pool, "available", lambda: False)
+        in_pool = bridge(*command, 2)
+    assert on_cluster.stdout == in_pool.stdout == one_process
+    assert broken.exit_code == 1
+    assert f"http://{place}/none.sqlite: no such file" in broken.stderr
+    assert "hidden" not in on_cluster.output + in_pool.output + broken.output
+    assert not [*tmp_path.iterdir()]
+    monkeypatch.undo()
+    assert set(Path(tempfile.gettempdir()).rglob("bridge-fetch-*")) <= left
 
 
 @pytest.mark.slow

@@ -273,5 +273,5 @@ def _refuse(task: Task, series: Windows, skeleton: Capture) -> None:
         raise WindowsError(name, "API calls of two of its windows have one correlation id")
     if survey.phases > windows.MAX_PHASES:
         raise WindowsError(name, f"{survey.phases} start/end ranges are too many")
-    if sidecar.with_recordings(skeleton, task.path, task.work.sidecar).facts != skeleton.facts:
+    if sidecar.with_recordings(skeleton, task.file, task.work.sidecar).facts != skeleton.facts:
         raise WindowsError(name, "recordings lie beside it")

@@ -124,8 +124,6 @@ class Workers:
             return pool.on_cluster(tasks, self.scheduler)
         if self.count == 1 or len(tasks) == 1:
             return (run_task(task) for task in tasks)
-        if pool.available():
-            return pool.on_workers(tasks, self.count)
         return pool.in_processes(tasks, self.count)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import importers
 from bridge.analyze.metrics import no_timeline
 from bridge.report import join
+from bridge.scale import malloc
 from bridge.scale.aggregates import Aggregates, aggregates, undeclared_domains, without_domains
 from bridge.scale.task import FailedTask, Task
 from bridge.scale.windows import window
@@ -30,6 +31,7 @@ def aggregate_report(task: Task, folder: str | None = None) -> Aggregates | Fail
     try:
         with _threads(task.work.threads), Downloads(folder) as downloads:
             fetched = replace(task, path=downloads.path(task.path))
+            malloc.keep_for([fetched.file])
             with errors_name_urls(fetched.file):
                 return _aggregate(fetched)
     except ReportError as error:

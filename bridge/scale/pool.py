@@ -6,7 +6,6 @@ are spawned: a forked process whose parent has threads may deadlock.
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import tempfile
@@ -32,12 +31,11 @@ if TYPE_CHECKING:
     from bridge.scale.aggregates import Aggregates
 
 
-# -- Workers of a Dask cluster, one that is started here or one that runs already
+# -- Workers of a Dask cluster that runs already
 
 
 NEEDED = "pip install 'nsight-bridge[cluster]'"
 CLUSTER_PATIENCE_S = 60.0  # for the first answer: workers may still be starting
-LOOPBACK = "127.0.0.1:0"  # any free port, and for nobody else
 DASK = "distributed"  # loaded at use: it takes a second, and few have it
 
 
@@ -48,23 +46,6 @@ class NoClusterError(ReportError):
 def available() -> bool:
     """Tell whether Dask's distributed is installed."""
     return find_spec(DASK) is not None
-
-
-def on_workers(tasks: Sequence[Task], workers: int) -> Iterator[Aggregates | FailedTask]:
-    """Yield the outcome of each task as it ends, from Dask workers started here with one thread each."""
-    dask: Any = import_module(DASK)
-    try:
-        started = dask.LocalCluster(
-            n_workers=min(workers, len(tasks)),
-            threads_per_worker=1,
-            dashboard_address=LOOPBACK,
-            security=find_spec("cryptography") is not None,  # TLS: workers run what they are sent
-            silence_logs=logging.CRITICAL,
-        )
-    except (OSError, RuntimeError) as error:
-        raise NoClusterError(f"Dask could not start {workers} workers: {error}") from error
-    with started as cluster:
-        yield from _computed(dask, tasks, cluster)
 
 
 def on_cluster(tasks: Sequence[Task], address: str) -> Iterator[Aggregates | FailedTask]:

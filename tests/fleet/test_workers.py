@@ -55,7 +55,7 @@ def scheduler() -> Iterator[str]:
     from distributed import LocalCluster
 
     with LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=pool.LOOPBACK, silence_logs=50
+        n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50
     ) as running:
         yield running.scheduler_address
 
@@ -104,7 +104,6 @@ def test_workers_fetch_reports_themselves_and_leave_nothing(
         none = f"http://u:hidden@{place}/none.sqlite"
         on_cluster = bridge(*command, scheduler)
         broken = bridge(*command, scheduler, "--strict", none)
-        monkeypatch.setattr(pool, "available", lambda: False)
         in_pool = bridge(*command, 2)
     assert on_cluster.stdout == in_pool.stdout == one_process
     assert broken.exit_code == 1
@@ -116,29 +115,10 @@ def test_workers_fetch_reports_themselves_and_leave_nothing(
 
 
 @pytest.mark.slow
-def test_a_pool_of_two_workers_says_what_one_process_says(reports, monkeypatch, one_process):
-    monkeypatch.setattr(pool, "available", lambda: False)
+def test_a_pool_of_two_workers_says_what_one_process_says(reports, one_process):
     command = ("report", pattern(reports), "--by", "op-kernel", "--format", "json")
     assert done(*command, "--workers", 2) == one_process
     assert not workers_of_ours()
-
-
-@pytest.mark.slow
-def test_workers_of_dask_that_are_started_here_take_work_from_us_alone(reports, monkeypatch):
-    need("dask", find_spec("distributed"), "Dask's distributed is not installed")
-    import distributed
-
-    addresses = []
-
-    class Watched(distributed.LocalCluster):
-        def __enter__(self):
-            addresses.append(self.scheduler_address)
-            return super().__enter__()
-
-    monkeypatch.setattr(distributed, "LocalCluster", Watched)
-    work = tasks(reports)[:2]
-    assert_complete([*pool.on_workers(work, 1)], work)
-    assert addresses[0].startswith("tls://127.0.0.1:")
 
 
 def after_a_kill(

@@ -19,7 +19,7 @@ from bridge.analyze.metrics import no_timeline
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, stable_order
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
-from bridge.join.nesting import SEPARATOR, Nesting, inherited
+from bridge.join.nesting import SEPARATOR, Nesting, inherited, levels
 from importers import frames
 from importers.texts import unique_names
 
@@ -103,7 +103,7 @@ class Paths:
 
         It is NONE where the path is shorter.
         """
-        depth, begin = depths(self.parent), np.arange(len(self.parent))
+        depth, begin = levels(self.parent), np.arange(len(self.parent))
         result = []
         for level in range(int(depth.max(initial=NONE)), NONE, -1):
             result.append(where_or_none(begin, depth >= level))
@@ -162,7 +162,7 @@ def filtered_paths(
     position[included] = np.arange(len(included))
     visible = inherited(nesting, position[:-1])
     outer = np.append(visible, NONE)[nesting.parent[included]]
-    path, size, depth = np.full(len(included) + 1, NONE), 0, depths(outer)
+    path, size, depth = np.full(len(included) + 1, NONE), 0, levels(outer)
     columns = [(np.empty(0, np.int64), np.empty(0, np.int64))]
     for level in range(int(depth.max(initial=NONE)) + 1):
         rows = np.flatnonzero(depth == level)
@@ -183,17 +183,6 @@ def pairs(first: Ints, second: Ints) -> tuple[tuple[Ints, Ints], Ints]:
     key, distinct = pd.factorize((first + 1) * width + second + 1)
     firsts, seconds = np.divmod(distinct, width)
     return (firsts - 1, seconds - 1), key.astype(np.int64)
-
-
-def depths(parent: Ints) -> Ints:
-    """Return the number of ancestors of each row."""
-    depth, ancestor = np.zeros(len(parent), np.int64), parent.copy()
-    rows = np.flatnonzero(ancestor != NONE)
-    while len(rows):
-        depth[rows] += 1
-        ancestor[rows] = parent[ancestor[rows]]
-        rows = rows[ancestor[rows] != NONE]
-    return depth
 
 
 def where_or_none(values: Ints, mask: Flags) -> Ints:
@@ -234,7 +223,7 @@ class CallTree:
     @cached_property
     def depth(self) -> Ints:
         """Number of frames above each frame."""
-        return depths(self.parent)
+        return levels(self.parent)
 
     @cached_property
     def place(self) -> Ints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -48,10 +49,12 @@ def is_sorted(*keys: Ints) -> bool:
 
 def outer_first_order(track: Ints, start: Ints, end: Ints) -> Ints:
     """Return the order by track, then start, then descending end, then row."""
-    order = order_by(track, start)
-    track_sorted, start_sorted = track[order], start[order]
+    order = None if is_sorted(track, start) else order_by(track, start)
+    track_sorted, start_sorted = (key if order is None else key[order] for key in (track, start))
     same = (track_sorted[1:] == track_sorted[:-1]) & (start_sorted[1:] == start_sorted[:-1])
-    return order_by(track, start, -end) if same.any() else order
+    if same.any():
+        return order_by(track, start, -end)
+    return np.arange(len(start)) if order is None else order
 
 
 def run_edges(key: Ints) -> Ints:
@@ -71,13 +74,17 @@ def number_groups(*keys: Ints) -> tuple[Ints, Ints]:
     combination = _few_combinations(*keys)
     if combination is not None:
         return _number_few(combination)
-    order = order_by(*keys)
-    new = np.zeros(len(order), bool)
+    order = None if is_sorted(*keys) else order_by(*keys)
+    new = np.zeros(len(keys[0]), bool)
     for key in keys:
-        new[1:] |= key[order][1:] != key[order][:-1]
-    numbers = np.empty(len(order), np.int64)
-    numbers[order] = np.cumsum(new)
+        ordered = key if order is None else key[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
+    number = np.cumsum(new)
     new[0] = True
+    if order is None:
+        return number, np.flatnonzero(new)
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = number
     return numbers, order[new]
 
 
@@ -106,6 +113,26 @@ def _number_few(combination: Ints) -> tuple[Ints, Ints]:
     first_row = np.empty(np.count_nonzero(occurs), np.int64)
     first_row[numbers[::-1]] = np.arange(len(numbers))[::-1]  # the last assignment stays
     return numbers, first_row
+
+
+# -- Columns with the same value in every row, which take the memory of one
+
+
+def is_single_value(column: Ints) -> bool:
+    """Return whether a column repeats one place in memory."""
+    return column.strides == (0,)
+
+
+def repeated(value: int, count: int) -> Ints:
+    """Return a column with the same value in every row; it cannot be written to."""
+    return np.broadcast_to(np.int64(value), count)
+
+
+def each(function: Callable[[Ints], Ints], column: Ints) -> Ints:
+    """Apply an elementwise function to a column; what repeats one value still does."""
+    if is_single_value(column) and len(column):
+        return np.broadcast_to(function(column[:1]), column.shape)
+    return function(column)
 
 
 # -- Unions of intervals per group

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from bridge.analyze.calltree import depths
 from bridge.analyze.groups import sums
 from bridge.analyze.overview.axis import Axis, Names, grouped_sums, largest_mask
 from bridge.analyze.timeline import device, host
@@ -15,7 +14,7 @@ from bridge.analyze.timeline.parts import Slices
 from bridge.analyze.tracks import Track, Tracks
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
-from bridge.join.nesting import parents
+from bridge.join.nesting import levels, parents
 
 MAX_ROWS = 48
 MAX_SLICES = 8_000  # the longest overall; each row has some more
@@ -161,5 +160,5 @@ def _slice_columns(slices: Slices, owner: Ints, names: Names) -> tuple[Ints, ...
     name = np.array(names.of_codes(slices.name.codes[rows], slices.name.names), np.int64)
     depth = np.zeros(len(rows), np.int64)
     if KINDS[kind] == OPS:
-        depth = depths(parents(slices.track[rows], start, end))
+        depth = levels(parents(slices.track[rows], start, end))
     return np.full(len(rows), kind), slices.track[rows], depth, start, end, name, owner[rows]

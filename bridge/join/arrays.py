@@ -71,6 +71,9 @@ def number_groups(*keys: Ints) -> tuple[Ints, Ints]:
     """
     if not len(keys[0]):
         return np.empty(0, np.int64), np.empty(0, np.int64)
+    if all(map(is_single_value, keys)):
+        return repeated(0, len(keys[0])), np.zeros(1, np.int64)
+    keys = tuple(key for key in keys if not is_single_value(key))  # others distinguish nothing
     combination = _few_combinations(*keys)
     if combination is not None:
         return _number_few(combination)
@@ -133,6 +136,24 @@ def each(function: Callable[[Ints], Ints], column: Ints) -> Ints:
     if is_single_value(column) and len(column):
         return np.broadcast_to(function(column[:1]), column.shape)
     return function(column)
+
+
+def taken(column: Ints, rows: Ints) -> Ints:
+    """Return a column's values at some rows; what repeats one value still does."""
+    return (
+        repeated(int(column[0]), len(rows))
+        if is_single_value(column) and len(column)
+        else column[rows]
+    )
+
+
+def at_rows(values: Ints, rows: Ints, count: int) -> Ints:
+    """Return a column of ``count`` rows with values at distinct rows, NONE at others."""
+    if is_single_value(values) and len(rows) == count:
+        return values
+    column = np.full(count, NONE)
+    column[rows] = values
+    return column
 
 
 # -- Unions of intervals per group

@@ -172,7 +172,9 @@ class Nesting:
     def by_level(self) -> list[Ints]:
         """The nodes of each level, the outermost level first."""
         order = stable_order(self.level)
-        return [order[first:last] for first, last in pairwise(run_edges(self.level[order]).tolist())]
+        return [
+            order[first:last] for first, last in pairwise(run_edges(self.level[order]).tolist())
+        ]
 
     @cached_property
     def level(self) -> Ints:

@@ -91,7 +91,7 @@ def number_groups(*keys: Ints) -> tuple[Ints, Ints]:
     return numbers, order[new]
 
 
-FEW = 1 << 18  # combinations that are counted in a table instead of sorted
+FEW = 1 << 18  # combinations that are counted in a table instead of sorted, or twice the rows
 
 
 def _few_combinations(*keys: Ints) -> Ints | None:
@@ -101,7 +101,7 @@ def _few_combinations(*keys: Ints) -> Ints | None:
         smallest = int(key.min())
         values = int(key.max()) - smallest + 1
         size *= values
-        if size > FEW:
+        if size > max(FEW, 2 * len(key)):
             return None
         if values > 1:  # a key with a single value distinguishes nothing
             combination = combination * values + (key.astype(np.int64) - smallest)
@@ -202,15 +202,26 @@ def unions(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     lasting = np.flatnonzero(end > start)
     order = lasting[order_by(group[lasting], start[lasting])]
     group, start, end = group[order], start[order], end[order]
-    reached = end.copy()
-    edges = run_edges(group).tolist()
-    for first, last in pairwise(edges):  # one iteration per group
-        reached[first:last] = np.maximum.accumulate(end[first:last])
+    reached = _running_maximum(group, start, end)
     new = np.ones(len(start), bool)
     new[1:] = (group[1:] != group[:-1]) | (start[1:] > reached[:-1])
     begin = np.flatnonzero(new)
     stop = np.append(begin[1:], len(start))[: len(begin)] - 1
     return group[begin], start[begin], reached[stop]
+
+
+def _running_maximum(group: Ints, start: Ints, end: Ints) -> Ints:
+    """Return the latest end so far in each group; rows are sorted by group, then start."""
+    edges = run_edges(group)
+    span = int(end.max(initial=0)) - int(start.min(initial=0)) + 1
+    if len(edges) * span < 1 << 62:  # the groups one after another on one time axis
+        shift = np.repeat(np.arange(len(edges) - 1) * span, np.diff(edges))
+        latest: Ints = np.maximum.accumulate(end + shift) - shift
+        return latest
+    latest = end.copy()
+    for first, last in pairwise(edges.tolist()):
+        latest[first:last] = np.maximum.accumulate(end[first:last])
+    return latest
 
 
 def _added_lengths(start: Ints, end: Ints, covered_until: int) -> tuple[Ints, int]:

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.analyze.groups import sums
-from bridge.analyze.overview.axis import Axis, Names, grouped_sums, largest_mask
+from bridge.analyze.overview.axis import Axis, Bins, Names, grouped_sums, largest_mask
 from bridge.analyze.timeline import device, host
 from bridge.analyze.timeline.parts import Slices
 from bridge.analyze.tracks import Track, Tracks
 from bridge.join.arrays import (
+    BLOCK,
     NONE,
     Flags,
     Ints,
@@ -64,8 +65,6 @@ def timeline_columns(
     bins = axis.bins(min(MAX_BINS, max(100, MAX_TOTAL_BINS // len(rows))))
     is_listed = _listed_slices(slices, [row["kind"] == REST for row in rows])
     merged = np.flatnonzero(~is_listed)
-    piece, bin_number, length = bins.spread(slices.start[merged], slices.end[merged])
-    row, op = slices.row[merged][piece], slices.op[merged][piece]
     listed = np.flatnonzero(is_listed)
     listed = listed[order_by(slices.row[listed], slices.start[listed])]
     return {
@@ -79,16 +78,32 @@ def timeline_columns(
             "op": names.of_codes(slices.op[listed], attributed.ops),
         },
         "bin_ns": bins.width,
-        "bins": _bins(row, bin_number, op, length, attributed.ops, names),
+        "bins": _bin_columns(_binned(slices, merged, bins), attributed.ops, names),
         "merged": len(merged),
     }
 
 
-def _bins(
-    row: Ints, bin_number: Ints, op: Ints, length: Ints, ops: tuple[str, ...], names: Names
+def _binned(slices: SliceRows, merged: Ints, bins: Bins) -> tuple[Ints, ...]:
+    """Return time, count, row, bin and op of the pieces of slices, summed by row, bin and op."""
+    none = np.empty(0, np.int64)
+    parts: list[tuple[Ints, ...]] = [(none,) * 5]
+    for first in range(0, len(merged), BLOCK):
+        of_block = merged[first : first + BLOCK]
+        piece, bin_number, length = bins.spread(slices.start[of_block], slices.end[of_block])
+        row, op = slices.row[of_block][piece], slices.op[of_block][piece]
+        time, keys, count = grouped_sums(length, row, bin_number, op)
+        parts.append((time, count, *keys))
+    time, count, *keys = (np.concatenate(column) for column in zip(*parts, strict=True))
+    group, rows = number_groups(*keys)
+    totals = (sums(group, values, len(rows)) for values in (time, count))
+    return *totals, *(key[rows] for key in keys)
+
+
+def _bin_columns(
+    binned: tuple[Ints, ...], ops: tuple[str, ...], names: Names
 ) -> dict[str, list[int]]:
     """Return per row and bin the time, the number of pieces, and the op with the most time."""
-    time, (row, bin_number, op), count = grouped_sums(length, row, bin_number, op)
+    time, count, row, bin_number, op = binned
     by_time = order_by(row, bin_number, -time)
     first = np.ones(len(by_time), bool)
     first[1:] = (row[by_time][1:] != row[by_time][:-1]) | (

@@ -6,7 +6,7 @@ The module also sums values over the tree of ranges, and writes stacks as text f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,6 +21,7 @@ from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.nesting import SEPARATOR, Nesting, inherited, levels
 from importers import frames
+from importers.frames import pick
 from importers.texts import unique_names
 
 # -- Sums over the tree of ranges
@@ -62,15 +63,20 @@ def outermost(nesting: Nesting, op: Ints, is_listed: Flags) -> Flags:
 
 def stacks(nesting: Nesting, node: Ints) -> tuple[Ints, Ints]:
     """Return (row, node) for every node on the stack of each row, including the row's own node."""
-    rows, nodes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    remaining = np.flatnonzero(node != NONE)
-    current = node[remaining]
-    while len(remaining):
-        rows.append(remaining)
-        nodes.append(current)
-        current = nesting.parent[current]
-        remaining, current = remaining[current != NONE], current[current != NONE]
+    none = np.empty(0, np.int64)
+    rows, nodes = zip((none, none), *stack_levels(nesting, node), strict=True)
     return np.concatenate(rows), np.concatenate(nodes)
+
+
+def stack_levels(nesting: Nesting, node: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Yield (row, node) of `stacks` level by level, from each row's own node upwards."""
+    rows = np.flatnonzero(node != NONE)
+    nodes = pick(node, rows)
+    while len(rows):
+        yield rows, nodes
+        nodes = nesting.parent[nodes]
+        has_node = nodes != NONE
+        rows, nodes = rows[has_node], nodes[has_node]
 
 
 def _deepest_first(nesting: Nesting) -> list[Ints]:

@@ -213,9 +213,12 @@ def unions(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
 def _running_maximum(group: Ints, start: Ints, end: Ints) -> Ints:
     """Return the latest end so far in each group; rows are sorted by group, then start."""
     edges = run_edges(group)
-    span = int(end.max(initial=0)) - int(start.min(initial=0)) + 1
+    if not len(group):
+        return end
+    earliest = int(start.min())
+    span = int(end.max()) - earliest + 1
     if len(edges) * span < 1 << 62:  # the groups one after another on one time axis
-        shift = np.repeat(np.arange(len(edges) - 1) * span, np.diff(edges))
+        shift = np.repeat(np.arange(len(edges) - 1) * span - earliest, np.diff(edges))
         latest: Ints = np.maximum.accumulate(end + shift) - shift
         return latest
     latest = end.copy()

@@ -6,7 +6,7 @@ The module also sums values over the tree of ranges, and writes stacks as text f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,8 +19,9 @@ from bridge.analyze.metrics import no_timeline
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, stable_order
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
-from bridge.join.nesting import SEPARATOR, Nesting, inherited
+from bridge.join.nesting import SEPARATOR, Nesting, inherited, levels
 from importers import frames
+from importers.frames import pick
 from importers.texts import unique_names
 
 # -- Sums over the tree of ranges
@@ -62,15 +63,20 @@ def outermost(nesting: Nesting, op: Ints, is_listed: Flags) -> Flags:
 
 def stacks(nesting: Nesting, node: Ints) -> tuple[Ints, Ints]:
     """Return (row, node) for every node on the stack of each row, including the row's own node."""
-    rows, nodes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    remaining = np.flatnonzero(node != NONE)
-    current = node[remaining]
-    while len(remaining):
-        rows.append(remaining)
-        nodes.append(current)
-        current = nesting.parent[current]
-        remaining, current = remaining[current != NONE], current[current != NONE]
+    none = np.empty(0, np.int64)
+    rows, nodes = zip((none, none), *stack_levels(nesting, node), strict=True)
     return np.concatenate(rows), np.concatenate(nodes)
+
+
+def stack_levels(nesting: Nesting, node: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Yield (row, node) of `stacks` level by level, from each row's own node upwards."""
+    rows = np.flatnonzero(node != NONE)
+    nodes = pick(node, rows)
+    while len(rows):
+        yield rows, nodes
+        nodes = nesting.parent[nodes]
+        has_node = nodes != NONE
+        rows, nodes = rows[has_node], nodes[has_node]
 
 
 def _deepest_first(nesting: Nesting) -> list[Ints]:
@@ -103,7 +109,7 @@ class Paths:
 
         It is NONE where the path is shorter.
         """
-        depth, begin = depths(self.parent), np.arange(len(self.parent))
+        depth, begin = levels(self.parent), np.arange(len(self.parent))
         result = []
         for level in range(int(depth.max(initial=NONE)), NONE, -1):
             result.append(where_or_none(begin, depth >= level))
@@ -162,7 +168,7 @@ def filtered_paths(
     position[included] = np.arange(len(included))
     visible = inherited(nesting, position[:-1])
     outer = np.append(visible, NONE)[nesting.parent[included]]
-    path, size, depth = np.full(len(included) + 1, NONE), 0, depths(outer)
+    path, size, depth = np.full(len(included) + 1, NONE), 0, levels(outer)
     columns = [(np.empty(0, np.int64), np.empty(0, np.int64))]
     for level in range(int(depth.max(initial=NONE)) + 1):
         rows = np.flatnonzero(depth == level)
@@ -183,17 +189,6 @@ def pairs(first: Ints, second: Ints) -> tuple[tuple[Ints, Ints], Ints]:
     key, distinct = pd.factorize((first + 1) * width + second + 1)
     firsts, seconds = np.divmod(distinct, width)
     return (firsts - 1, seconds - 1), key.astype(np.int64)
-
-
-def depths(parent: Ints) -> Ints:
-    """Return the number of ancestors of each row."""
-    depth, ancestor = np.zeros(len(parent), np.int64), parent.copy()
-    rows = np.flatnonzero(ancestor != NONE)
-    while len(rows):
-        depth[rows] += 1
-        ancestor[rows] = parent[ancestor[rows]]
-        rows = rows[ancestor[rows] != NONE]
-    return depth
 
 
 def where_or_none(values: Ints, mask: Flags) -> Ints:
@@ -234,7 +229,7 @@ class CallTree:
     @cached_property
     def depth(self) -> Ints:
         """Number of frames above each frame."""
-        return depths(self.parent)
+        return levels(self.parent)
 
     @cached_property
     def place(self) -> Ints:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -181,16 +180,17 @@ def calls_matching(attributed: AttributedCapture, pattern: re.Pattern[str]) -> F
     return _matching(named.cat.categories, pattern)[frames.codes(named)]
 
 
+@once
 def is_data_loading(attributed: AttributedCapture) -> Flags:
     """Return whether each op of ``attributed.ops`` waits for data; the last entry is for no op."""
     return _flags_by_name(attributed.ops, _is_data_loading_op)
 
 
-@lru_cache(maxsize=1 << 14)  # several tables need the same ops
 def _is_data_loading_op(op: str) -> bool:
     return bool(DATA_LOADING.fullmatch(op)) or parse(op).kind == "dataloader"
 
 
+@once
 def is_compilation(attributed: AttributedCapture) -> Flags:
     """Return whether each op of ``attributed.ops`` compiles code; the last entry is for no op."""
     return _flags_by_name(attributed.ops, lambda op: bool(COMPILATION.match(op)))

@@ -21,9 +21,11 @@ from bridge.join.arrays import (
     NONE,
     Flags,
     Ints,
+    is_sorted,
     number_groups,
     order_by,
     outer_first_order,
+    repeated,
     run_edges,
 )
 from bridge.join.nesting import parents
@@ -161,6 +163,8 @@ class Tracks:
             if key not in self.known:
                 self.known[key] = make(*key[1])
             result.append(self.known[key])
+        if len(result) == 1:
+            return repeated(result[0], len(codes))
         return np.array(result, np.int64)[codes]
 
     def _track(self, home: int, lane: int, kind: str) -> int:
@@ -260,6 +264,8 @@ def _names(table: pd.DataFrame, *keys: str) -> dict[tuple[int, ...], str]:
 
 def disjoint_lanes(track: Ints, start: Ints, end: Ints) -> Ints:
     """Return a lane per slice so that slices of a lane do not overlap; lanes are few."""
+    if is_sorted(track, start, end) and not _overlapping(track, start, end).any():
+        return repeated(0, len(track))
     order = order_by(track, start, end)  # slices of length 0 first: they block no lane
     overlaps = _overlapping(track[order], start[order], end[order])
     return _lanes(track, order, overlaps, lambda rows: _first_fit(start[rows], end[rows]))
@@ -270,9 +276,9 @@ def nested_lanes(track: Ints, start: Ints, end: Ints) -> Ints:
 
     The given order is that of outer before inner slices.
     """
+    if is_sorted(track, start) and not _overlapping(track, start, end).any():
+        return repeated(0, len(track))  # the usual case for API calls
     order = outer_first_order(track, start, end)
-    if not _overlapping(track[order], start[order], end[order]).any():
-        return np.zeros(len(order), np.int64)  # the usual case for API calls
     parent = parents(track[order], start[order], end[order])
     crosses = (parent != NONE) & (end[order] > end[order][parent])
     return _lanes(track, order, crosses, lambda rows: _nesting_slices(start[rows], end[rows]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -48,10 +49,12 @@ def is_sorted(*keys: Ints) -> bool:
 
 def outer_first_order(track: Ints, start: Ints, end: Ints) -> Ints:
     """Return the order by track, then start, then descending end, then row."""
-    order = order_by(track, start)
-    track_sorted, start_sorted = track[order], start[order]
+    order = None if is_sorted(track, start) else order_by(track, start)
+    track_sorted, start_sorted = (key if order is None else key[order] for key in (track, start))
     same = (track_sorted[1:] == track_sorted[:-1]) & (start_sorted[1:] == start_sorted[:-1])
-    return order_by(track, start, -end) if same.any() else order
+    if same.any():
+        return order_by(track, start, -end)
+    return np.arange(len(start)) if order is None else order
 
 
 def run_edges(key: Ints) -> Ints:
@@ -68,20 +71,27 @@ def number_groups(*keys: Ints) -> tuple[Ints, Ints]:
     """
     if not len(keys[0]):
         return np.empty(0, np.int64), np.empty(0, np.int64)
+    if all(map(is_single_value, keys)):
+        return repeated(0, len(keys[0])), np.zeros(1, np.int64)
+    keys = tuple(key for key in keys if not is_single_value(key))  # others distinguish nothing
     combination = _few_combinations(*keys)
     if combination is not None:
         return _number_few(combination)
-    order = order_by(*keys)
-    new = np.zeros(len(order), bool)
+    order = None if is_sorted(*keys) else order_by(*keys)
+    new = np.zeros(len(keys[0]), bool)
     for key in keys:
-        new[1:] |= key[order][1:] != key[order][:-1]
-    numbers = np.empty(len(order), np.int64)
-    numbers[order] = np.cumsum(new)
+        ordered = key if order is None else key[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
+    number = np.cumsum(new)
     new[0] = True
+    if order is None:
+        return number, np.flatnonzero(new)
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = number
     return numbers, order[new]
 
 
-FEW = 1 << 18  # combinations that are counted in a table instead of sorted
+FEW = 1 << 18  # combinations that are counted in a table instead of sorted, or twice the rows
 
 
 def _few_combinations(*keys: Ints) -> Ints | None:
@@ -91,7 +101,7 @@ def _few_combinations(*keys: Ints) -> Ints | None:
         smallest = int(key.min())
         values = int(key.max()) - smallest + 1
         size *= values
-        if size > FEW:
+        if size > max(FEW, 2 * len(key)):
             return None
         if values > 1:  # a key with a single value distinguishes nothing
             combination = combination * values + (key.astype(np.int64) - smallest)
@@ -106,6 +116,44 @@ def _number_few(combination: Ints) -> tuple[Ints, Ints]:
     first_row = np.empty(np.count_nonzero(occurs), np.int64)
     first_row[numbers[::-1]] = np.arange(len(numbers))[::-1]  # the last assignment stays
     return numbers, first_row
+
+
+# -- Columns with the same value in every row, which take the memory of one
+
+
+def is_single_value(column: Ints) -> bool:
+    """Return whether a column repeats one place in memory."""
+    return column.strides == (0,)
+
+
+def repeated(value: int, count: int) -> Ints:
+    """Return a column with the same value in every row; it cannot be written to."""
+    return np.broadcast_to(np.int64(value), count)
+
+
+def each(function: Callable[[Ints], Ints], column: Ints) -> Ints:
+    """Apply an elementwise function to a column; what repeats one value still does."""
+    if is_single_value(column) and len(column):
+        return np.broadcast_to(function(column[:1]), column.shape)
+    return function(column)
+
+
+def taken(column: Ints, rows: Ints) -> Ints:
+    """Return a column's values at some rows; what repeats one value still does."""
+    return (
+        repeated(int(column[0]), len(rows))
+        if is_single_value(column) and len(column)
+        else column[rows]
+    )
+
+
+def at_rows(values: Ints, rows: Ints, count: int) -> Ints:
+    """Return a column of ``count`` rows with values at distinct rows, NONE at others."""
+    if is_single_value(values) and len(rows) == count:
+        return values
+    column = np.full(count, NONE)
+    column[rows] = values
+    return column
 
 
 # -- Unions of intervals per group
@@ -154,15 +202,29 @@ def unions(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     lasting = np.flatnonzero(end > start)
     order = lasting[order_by(group[lasting], start[lasting])]
     group, start, end = group[order], start[order], end[order]
-    reached = end.copy()
-    edges = run_edges(group).tolist()
-    for first, last in pairwise(edges):  # one iteration per group
-        reached[first:last] = np.maximum.accumulate(end[first:last])
+    reached = _running_maximum(group, start, end)
     new = np.ones(len(start), bool)
     new[1:] = (group[1:] != group[:-1]) | (start[1:] > reached[:-1])
     begin = np.flatnonzero(new)
     stop = np.append(begin[1:], len(start))[: len(begin)] - 1
     return group[begin], start[begin], reached[stop]
+
+
+def _running_maximum(group: Ints, start: Ints, end: Ints) -> Ints:
+    """Return the latest end so far in each group; rows are sorted by group, then start."""
+    edges = run_edges(group)
+    if not len(group):
+        return end
+    earliest = int(start.min())
+    span = int(end.max()) - earliest + 1
+    if len(edges) * span < 1 << 62:  # the groups one after another on one time axis
+        shift = np.repeat(np.arange(len(edges) - 1) * span - earliest, np.diff(edges))
+        latest: Ints = np.maximum.accumulate(end + shift) - shift
+        return latest
+    latest = end.copy()
+    for first, last in pairwise(edges.tolist()):
+        latest[first:last] = np.maximum.accumulate(end[first:last])
+    return latest
 
 
 def _added_lengths(start: Ints, end: Ints, covered_until: int) -> tuple[Ints, int]:

@@ -231,9 +231,12 @@ class AttributedCapture:
 
         With ``backward_under`` "forward" it is under the range around its forward range.
         """
+        nesting = self.attribution.nesting
+        if self.backward_under == CALLER and self.parent is nesting.parent:
+            return nesting
         of_forward = self._of_forward
         parent = np.where(of_forward == NONE, self.parent, of_forward)
-        return replace(self.attribution.nesting, parent=parent)
+        return replace(nesting, parent=parent)
 
     @cached_property
     def hierarchy_names(self) -> tuple[Ints, Sequence[str]]:

@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 # -- Dialects: how libraries write the names of their ranges
 
@@ -294,6 +294,7 @@ class Label:
     dialect: str
 
 
+@lru_cache(maxsize=1 << 16)  # many analyses parse the names of one report
 def parse(text: str) -> Label:
     """Return the label of a text; every text can be parsed."""
     name, call = _split_call(text)

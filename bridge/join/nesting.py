@@ -171,21 +171,15 @@ class Nesting:
     @cached_property
     def by_level(self) -> list[Ints]:
         """The nodes of each level, the outermost level first."""
+        order = stable_order(self.level)
         return [
-            np.flatnonzero(self.level == n) for n in range(int(self.level.max(initial=NONE)) + 1)
+            order[first:last] for first, last in pairwise(run_edges(self.level[order]).tolist())
         ]
 
     @cached_property
     def level(self) -> Ints:
         """The depth of each node; 0 is outermost."""
-        depth = np.zeros(len(self), np.int64)
-        ancestor = self.parent.copy()
-        pending = np.flatnonzero(ancestor != NONE)
-        while len(pending):
-            depth[pending] += 1
-            ancestor[pending] = self.parent[ancestor[pending]]
-            pending = pending[ancestor[pending] != NONE]
-        return depth
+        return levels(self.parent)
 
     def _last_started(self, stack: Ints, instant: Ints) -> Ints:
         """Return the last node of the stack with start <= instant, or NONE."""
@@ -218,15 +212,35 @@ def parents(stack: Ints, start: Ints, end: Ints) -> Ints:
     return candidate
 
 
+def levels(parent: Ints) -> Ints:
+    """Return the number of nodes around each node of a forest; ``parent`` is a node or NONE.
+
+    Most nodes are leaves: they are counted from the level of their parent. For the others the
+    known distance doubles in each round.
+    """
+    is_inner = np.zeros(len(parent) + 1, bool)
+    is_inner[parent] = True  # the last entry is that of roots
+    inner = np.flatnonzero(is_inner[:-1])
+    position = np.full(len(parent) + 1, NONE)
+    position[inner] = np.arange(len(inner))
+    ancestor = np.append(position[parent[inner]], NONE)
+    level = (ancestor != NONE).astype(np.int64)
+    pending = np.flatnonzero(level)
+    while len(pending):
+        level[pending] += level[ancestor[pending]]
+        ancestor[pending] = ancestor[ancestor[pending]]
+        pending = pending[ancestor[pending] != NONE]
+    level[-1] = NONE
+    result: Ints = level[position[parent]] + 1
+    return result
+
+
 def inherited(nesting: Nesting, own: Ints) -> Ints:
     """Return each node's own value, or the value of the nearest enclosing node that has one."""
     value = own.copy()
-    ancestor = nesting.parent.copy()
-    pending = np.flatnonzero((value == NONE) & (ancestor != NONE))
-    while len(pending):
-        value[pending] = own[ancestor[pending]]
-        ancestor[pending] = nesting.parent[ancestor[pending]]
-        pending = pending[(value[pending] == NONE) & (ancestor[pending] != NONE)]
+    for nodes in nesting.by_level[1:]:
+        without = nodes[value[nodes] == NONE]
+        value[without] = value[nesting.parent[without]]
     return value
 
 

@@ -83,7 +83,7 @@ NATIVE = Style(binds=True)
 BIND_ID = b',"bind_id":'
 # Of an API call: no arrow, from its op, from its op and on to activities, to activities.
 DIRECTIONS = [b"", *(b',"flow_in":true', b',"flow_in":true,"flow_out":true', b',"flow_out":true')]
-INCOMING, BOTH, OUTGOING = 1, 2, 3
+INCOMING, BOTH, OUTGOING = np.arange(1, 4, dtype=np.int8)
 
 
 def bindings(a: Arrows, *, to_activities: bool) -> tuple[Mapping[str, list[Piece]], Ints]:
@@ -105,11 +105,12 @@ def bindings(a: Arrows, *, to_activities: bool) -> tuple[Mapping[str, list[Piece
     has_number = is_bound | (op != MISSING)
     of_op = _numbers(len(a.ops.start), op[op != MISSING], shared[op != MISSING])
     of_call = _numbers(len(a.calls.start), call[has_number], shared[has_number])
-    code = _numbers(len(a.calls.start), call[has_number], direction[has_number])
+    code = np.zeros(len(a.calls.start), np.int8)
+    code[call[has_number]] = direction[has_number]
     of_activity = _numbers(len(a.call), rows[is_bound], shared[is_bound])
     return {
         a.ops.role: [OptionalNumber(b',"flow_out":true' + BIND_ID, of_op)],
-        a.calls.role: [Names(np.maximum(code, 0), DIRECTIONS), OptionalNumber(BIND_ID, of_call)],
+        a.calls.role: [Names(code, DIRECTIONS), OptionalNumber(BIND_ID, of_call)],
         a.activities.role: [OptionalNumber(b',"flow_in":true' + BIND_ID, of_activity)],
     }, rows[~is_bound]
 
@@ -211,6 +212,8 @@ class Events:
 
         They are numbered from 1, because correlation ids repeat across processes.
         """
+        if not len(self.unbound):
+            return []
         number = Number(np.arange(1, len(a.call) + 1))
         call = [Through(p, a.call) for p in self._at(a.calls, a.calls.start)]
         to = self._at(a.activities, a.activities.start)
@@ -285,7 +288,8 @@ def _integers(key: bytes, column: Ints, *, always: bool) -> list[Piece]:
 
 
 def _name_pieces(codes: Ints, texts: Sequence[bytes]) -> list[Piece]:
-    return [Names(codes + 1, [b"", *texts])] if (codes != MISSING).any() else []
+    # MISSING is the last text.
+    return [Names(codes, [*texts, b""])] if (codes != MISSING).any() else []
 
 
 def _end(

@@ -16,6 +16,8 @@ import numpy as np
 
 from bridge.analyze.timeline import Chain, NameColumn, Slices
 from bridge.analyze.tracks import FIRST_NUMBER, Group, Track
+from bridge.join.arrays import run_edges
+from bridge.join.nesting import levels
 from bridge.render.packets import (
     LENGTH,
     MISSING,
@@ -100,26 +102,23 @@ class PathText:
 def _levels(chain: Chain, rows: Ints) -> list[Ints]:
     """Return the nodes on the paths of these rows, level by level from the roots down."""
     nodes = _reached(chain, rows)
-    level = np.zeros(len(nodes), np.int64)
-    below, above = np.arange(len(nodes)), chain.parent[nodes]
-    while len(below):
-        below, above = below[above != MISSING], above[above != MISSING]
-        level[below] += 1
-        above = chain.parent[above]
+    level = levels(chain.parent)[nodes]
     narrow = level.astype(np.min_scalar_type(level.max(initial=0)))  # NumPy sorts it by radix
     return np.split(nodes[np.argsort(narrow, kind="stable")], np.cumsum(np.bincount(level))[:-1])
 
 
 def _reached(chain: Chain, rows: Ints) -> Ints:
     """Return the nodes of these rows and their ancestors, in order."""
-    reached = np.zeros(len(chain.parent), bool)
-    nodes = chain.node[rows]
+    reached = np.zeros(len(chain.parent) + 1, bool)
+    reached[chain.node[rows]] = True  # the last entry is for rows without a node
+    nodes = np.flatnonzero(reached[:-1])
+    reached[-1] = True
     while len(nodes):
-        nodes = nodes[nodes != MISSING]
-        nodes = nodes[~reached[nodes]]
+        above = chain.parent[nodes]
+        above = above[~reached[above]]
+        nodes = above[run_edges(above)[:-1]]  # those of siblings, which are beside each other, once
         reached[nodes] = True
-        nodes = chain.parent[nodes]
-    return np.flatnonzero(reached)
+    return np.flatnonzero(reached[:-1])
 
 
 # -- Interned texts: written once, then referred to by number

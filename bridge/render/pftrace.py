@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
@@ -34,6 +34,7 @@ from bridge.render.packets import (
     MISSING,
     Column,
     Fixed,
+    Flags,
     Integers,
     Ints,
     Message,
@@ -58,14 +59,13 @@ FLOW_IN = 1
 
 def flows(arrows: Arrows) -> Mapping[str, list[Piece]]:
     """Return the fields with which slices of each kind start and end arrows."""
-    rows, calls, ops = arrows.rows, len(arrows.calls.start), len(arrows.ops.start)
-    call, op = arrows.call[rows], arrows.op[rows]
-    from_op = op != MISSING
-    call_number, op_number = 1 + call, 1 + calls + op  # distinct numbers, none of them 0
-    from_call = _flow(calls, call, call_number)
-    to_activity = _flow(len(arrows.call), rows, call_number)
-    out_of_op = _flow(ops, op[from_op], op_number[from_op])
-    to_call = _flow(calls, call[from_op], op_number[from_op])
+    calls, call, op = len(arrows.calls.start), arrows.call[arrows.rows], arrows.op[arrows.rows]
+    op_of_call = np.full(calls, MISSING)
+    op_of_call[call[op != MISSING]] = op[op != MISSING]
+    from_call = _numbers(_is_among(call, calls), 1)
+    to_activity = _numbers(_is_among(arrows.rows, len(arrows.call)), 1, arrows.call)
+    out_of_op = _numbers(_is_among(op[op != MISSING], len(arrows.ops.start)), 1 + calls)
+    to_call = _numbers(op_of_call != MISSING, 1 + calls, op_of_call)
     return {
         "op": [_outgoing(out_of_op)],
         "api": [_outgoing(from_call), _incoming(to_call)],
@@ -73,20 +73,32 @@ def flows(arrows: Arrows) -> Mapping[str, list[Piece]]:
     }
 
 
-def _flow(count: int, rows: Ints, number: Ints) -> Ints:
-    """Return the number of the flow of each row, MISSING for none."""
-    flow = np.full(count, MISSING)
-    flow[rows] = number
-    return flow
+def _is_among(rows: Ints, count: int) -> Flags:
+    """Return whether each of ``count`` rows is one of these."""
+    flags = np.zeros(count, bool)
+    flags[rows] = True
+    return flags
 
 
-def _outgoing(flow: Ints) -> Piece:
-    return Words(tag(FLOW_IDS, FIXED64), column_of(flow))
+def _numbers(has_flow: Flags, first: int, origin: Ints | None = None) -> Column:
+    """Return the number of the flow of each row, MISSING for none.
+
+    It is ``first`` (not 0) plus the row that the flow comes from: ``origin``, or the row itself.
+    """
+
+    def column(rows: Ints) -> Ints:
+        return np.where(has_flow[rows], first + (rows if origin is None else origin[rows]), MISSING)
+
+    return column
 
 
-def _incoming(flow: Ints) -> Piece:
+def _outgoing(flow: Column) -> Piece:
+    return Words(tag(FLOW_IDS, FIXED64), flow)
+
+
+def _incoming(flow: Column) -> Piece:
     incoming = Fixed(integer(FLOW_DIRECTION, FLOW_IN))
-    return Message(LEGACY_EVENT, [Integers(tag(BIND_ID), column_of(flow)), incoming], strict=True)
+    return Message(LEGACY_EVENT, [Integers(tag(BIND_ID), flow), incoming], strict=True)
 
 
 # -- Time stamps
@@ -173,7 +185,7 @@ def pftrace(
     for descriptor in writer.tracks.descriptors:
         yield message(PACKET, ON_SEQUENCE, descriptor)
     yield from writer.texts.packets()
-    sections = [*writer.texts.paths, *packets]
+    sections = chain(writer.texts.paths, packets)
     yield from printed_chunks(chunk for section in sections for chunk in section.chunks())
 
 
@@ -187,8 +199,12 @@ class _Writer:
         self.flows = flows(timeline.arrows)
         self.clock = IncrementalClock(timeline.base - base)
 
-    def packets(self, timeline: Timeline) -> list[Packets]:
-        """Return all packets, in an order that is right among equal times."""
+    def packets(self, timeline: Timeline) -> Iterator[Packets]:
+        """Yield all packets, in an order that is right among equal times.
+
+        All texts have numbers before the first packet; time stamps are computed when they are
+        written.
+        """
         uuid, phases = self.tracks.phases(timeline.phases)
         drawn = [(s, self.tracks.slices(s)) for s in timeline.slices if len(s)]
         if len(timeline.phases):
@@ -199,10 +215,10 @@ class _Writer:
             self.marks(timeline.marks),
             *map(self.counters, timeline.counters),
         ]
-        return [phases, *chain.from_iterable(sections)]
+        return chain([phases], *sections)
 
-    def begins(self, s: Slices, track: Column) -> list[Packets]:
-        """Return begins with arguments and arrows; after an event of no length follows its end."""
+    def begins(self, s: Slices, track: Column) -> Iterator[Packets]:
+        """Yield begins with arguments and arrows; after an event of no length follows its end."""
         details = [*self._args(s), *self.flows.get(s.kind, [])]
         event = [*self._event(BEGIN, track), *self._name(s), *details]
 
@@ -210,19 +226,20 @@ class _Writer:
             return np.where(s.duration[rows] > 0, MISSING, 0)
 
         end = self._packet(at_once, self._event(END, track), strict=True)
-        return self._stamped(s.start, s.rows, event, end)
+        return self._stamped(lambda: (s.start, s.rows), event, end)
 
-    def ends(self, s: Slices, track: Column) -> list[Packets]:
-        """Return the ends of events that have a length."""
-        return self._stamped(s.start + s.duration, s.rows_by_end(), self._event(END, track))
+    def ends(self, s: Slices, track: Column) -> Iterator[Packets]:
+        """Yield the ends of events that have a length."""
+        event = self._event(END, track)
+        return self._stamped(lambda: (s.start + s.duration, s.rows_by_end()), event)
 
-    def marks(self, s: Slices) -> list[Packets]:
-        """Return instant events of a thread."""
+    def marks(self, s: Slices) -> Iterator[Packets]:
+        """Yield instant events of a thread."""
         event = [*self._event(INSTANT, self.tracks.slices(s)), *self._name(s), *self._args(s)]
-        return self._stamped(s.start, s.rows, event)
+        return self._stamped(lambda: (s.start, s.rows), event)
 
-    def counters(self, s: Slices) -> list[Packets]:
-        """Return samples of numbers: integers, or real numbers as JSON texts.
+    def counters(self, s: Slices) -> Iterator[Packets]:
+        """Yield samples of numbers: integers, or real numbers as JSON texts.
 
         A text that is no finite number is left out.
         """
@@ -236,17 +253,20 @@ class _Writer:
         else:
             assert isinstance(value, np.ndarray)  # by the definition of Timeline.counters
             sample = Integers(tag(COUNTER_VALUE), column_of(value), None)
-        return self._stamped(s.start, rows, [*self._event(COUNTER, self.tracks.samples(s)), sample])
+        event = [*self._event(COUNTER, self.tracks.samples(s)), sample]
+        return self._stamped(lambda: (s.start, rows), event)
 
     def _stamped(
-        self, time: Ints, rows: Ints, event: Sequence[Piece], *following: Piece
-    ) -> list[Packets]:
-        """Return packets of events at these times, and the pieces that follow each of them."""
+        self, times: Callable[[], tuple[Ints, Ints]], event: Sequence[Piece], *following: Piece
+    ) -> Iterator[Packets]:
+        """Yield packets of events at these times, in these rows, and the pieces after each of them."""
+        time, rows = times()
         if not len(rows):
-            return []
-        stamps, parts = self.clock.stamps(time - self.base, rows)
+            return
+        stamps, parts = self.clock.stamps(time - self.base if self.base else time, rows)
         pieces = [self._packet(column_of(stamps), event), *following]
-        return [Packets(pieces, part, head=head) for head, part in parts]
+        for head, part in parts:
+            yield Packets(pieces, part, head=head)
 
     def _packet(self, stamp: Column, event: Sequence[Piece], *, strict: bool = False) -> Message:
         """Return a packet; with ``strict``, it is left out for rows without a time stamp."""

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
+Codes = NDArray[np.signedinteger[Any]]
 
 CHUNK = 8_192  # rows at a time: twice as many exceed the cache and take longer
 MAX_MATRIX = 1 << 25  # bytes: the largest matrix of padded texts
@@ -137,12 +138,12 @@ class Micros:
 
 
 class Names:
-    """One of some texts per line, by code; the texts must not contain NUL.
+    """One of some texts per line, by code (-1: the last); the texts must not contain NUL.
 
     The texts are padded by spaces to a multiple of ``word`` bytes, and by NUL to the longest.
     """
 
-    def __init__(self, codes: Ints, texts: Sequence[bytes], word: int = WORD) -> None:
+    def __init__(self, codes: Codes, texts: Sequence[bytes], word: int = WORD) -> None:
         self.codes = codes
         self.length = np.array([len(text) for text in texts], np.int64)
         self.size = _rounded_up(self.length, word)

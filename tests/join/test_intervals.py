@@ -51,6 +51,15 @@ def test_a_union_goes_on_from_block_to_block(rows, block):
         assert busy_time(*columns(rows), GROUPS).tolist() == expected
 
 
+@pytest.mark.parametrize("far", [0, 1 << 60, -(1 << 61)])
+def test_unions_of_groups_far_apart(far):
+    """Shifted beside each other, so far groups would not fit into 64 bits."""
+    rows = [(0, 5, 9), (0, 6, 7), (1, far, far + 4), (1, far + 4, far + 6), (2, 5, 6), (2, 8, 9)]
+    found = arrays.unions(*np.array(rows, np.int64).T.copy())
+    one_by_one = [*zip(*(column.tolist() for column in found), strict=True)]
+    assert one_by_one == [(0, 5, 9), (1, far, far + 6), (2, 5, 6), (2, 8, 9)]
+
+
 def test_many_groups_with_huge_spans():
     generator = np.random.default_rng(3)
     count, groups = 4_000, 1_000

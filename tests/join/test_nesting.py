@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import bridge
 from bridge.join.arrays import NONE
-from bridge.join.nesting import Nesting, TangledError, paths
+from bridge.join.nesting import Nesting, TangledError, inherited, levels, paths
 from importers.errors import ReportError
 from importers.nsys import schema
 from join.brute import Range, outer_first, stack_at, union
@@ -43,6 +43,30 @@ def test_the_chain_of_parents_is_what_is_open_at_every_instant(intervals):
     nodes = nesting.innermost(*np.array(asked, np.int64).T.copy())
     for (stack, instant), node in zip(asked, nodes, strict=True):
         assert chain(nesting, node) == stack_at(ranges, 0, stack, instant)
+
+
+@given(st.lists(st.integers(0, 9), max_size=40), st.randoms(use_true_random=False))
+def test_levels_count_the_nodes_around_each_in_any_order(distances, random):
+    above = [max(NONE, row - 1 - distance) for row, distance in enumerate(distances)]
+    place = random.sample(range(len(above)), len(above))  # a moved node may come before its parent
+    parent = np.full(len(above), NONE)
+    for row, node in enumerate(above):
+        parent[place[row]] = place[node] if node != NONE else NONE
+    expected = [0] * len(above)
+    for row, node in enumerate(above):
+        expected[place[row]] = expected[place[node]] + 1 if node != NONE else 0
+    assert levels(parent).tolist() == expected
+
+
+@given(intervals, st.lists(st.integers(NONE, 2), min_size=40, max_size=40))
+@example(CROSSING, [NONE, 1] * 20)
+def test_the_nearest_value_around_a_node_is_inherited(intervals, values):
+    nesting = nested(intervals)
+    own = np.array((values * (len(nesting) // 40 + 1))[: len(nesting)], np.int64)
+    expected = []
+    for value, parent in zip(own.tolist(), nesting.parent.tolist(), strict=True):
+        expected.append(expected[parent] if value == NONE and parent != NONE else value)
+    assert inherited(nesting, own).tolist() == expected
 
 
 @given(intervals)

@@ -122,6 +122,8 @@ def test_unions_are_the_moments_at_which_anything_is_open(rows):
 @given(st.lists(st.integers(0, 5), max_size=30), st.integers(0, 10))
 def test_the_largest_are_chosen(values, most):
     chosen = largest_mask(np.array(values, np.int64), most)
+    in_order = sorted(range(len(values)), key=lambda row: (-values[row], row))
+    assert np.flatnonzero(chosen).tolist() == sorted(in_order[:most])  # of equal ones the first
     assert (
         sorted(np.array(values, np.int64)[chosen].tolist())
         == sorted(values)[max(0, len(values) - most) :]
@@ -265,7 +267,8 @@ def test_few_rows_and_slices_keep_all_time(drawn_path, drawn, monkeypatch):
 
 
 @pytest.mark.slow
-def test_bins_hold_what_is_not_listed_one_by_one(tmp_path, monkeypatch):
+@pytest.mark.parametrize("block", [1 << 18, 7])
+def test_bins_hold_what_is_not_listed_one_by_one(tmp_path, monkeypatch, block):
     made = made_reports.Made()
     made.names_of(100)
     lengths = np.random.default_rng(1).integers(1, 60, 300).tolist()
@@ -274,6 +277,7 @@ def test_bins_hold_what_is_not_listed_one_by_one(tmp_path, monkeypatch):
         made.kernel("k", 1, 100, at, at + length)
         spans.append((at, at + length))
         at += length + 7
+    monkeypatch.setattr(windowed_module, "BLOCK", block)
     monkeypatch.setattr(windowed_module, "MAX_SLICES", 30)
     monkeypatch.setattr(windowed_module, "MIN_SLICES_PER_ROW", 5)
     monkeypatch.setattr(windowed_module, "MAX_BINS", 100)

@@ -211,12 +211,9 @@ class Evidence:
     def is_inside(self, nodes: Flags) -> Flags:
         """Return whether each node is one of these nodes or inside one."""
         nesting, result = self.attributed.attribution.nesting, nodes.copy()
-        ancestor = nesting.parent.copy()
-        remaining = np.flatnonzero(ancestor != NONE)
-        while len(remaining):
-            result[remaining] |= nodes[ancestor[remaining]]
-            ancestor[remaining] = nesting.parent[ancestor[remaining]]
-            remaining = remaining[(ancestor[remaining] != NONE) & ~result[remaining]]
+        if nodes.any():
+            for of_level in nesting.by_level[1:]:
+                result[of_level] |= result[nesting.parent[of_level]]
         return result
 
     def with_ancestors(self, nodes: Flags) -> Ints:

@@ -107,12 +107,13 @@ def recompilation(evidence: Evidence) -> Finding | None:
     """Find compilation and module loading in steps after the first ones."""
     attributed = evidence.attributed
     steps = attributed.iterations
-    is_settled = np.append(_is_settled(evidence), False)
     calls = np.flatnonzero((call_states(attributed) == IN_COMPILER) & attributed.counted_launches)
     ranges = np.flatnonzero(
         evidence.outermost(is_compilation(attributed)[attributed.node_op] & attributed.listed)
     )
-    nesting = attributed.attribution.nesting
+    if not len(calls) + len(ranges):
+        return None
+    is_settled, nesting = np.append(_is_settled(evidence), False), attributed.attribution.nesting
     row = nesting.range[ranges]
     step = _step_at(
         evidence,

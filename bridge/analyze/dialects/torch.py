@@ -380,7 +380,7 @@ def _names(attributed: AttributedCapture) -> tuple[NameColumn, Flags]:
     steps = attributed.steps
     annotated[steps.range] = True
     numbers_of, code = np.unique(steps.number, return_inverse=True)
-    codes = name.codes.copy()
+    codes = name.codes.astype(np.int64)
     codes[steps.range] = len(name.names) + code
     step_names = [f"ProfilerStep#{number}" for number in numbers_of.tolist()]
     return NameColumn(codes, [*name.names, *step_names]), annotated

@@ -166,9 +166,11 @@ def convolution_outputs(
     gradient_position = np.array([*(_gradient_position(op) for op in ops), NONE])[
         frames.codes(column)
     ]
-    forward = np.array([*(_is_convolution(op) for op in ops), False])[frames.codes(column)]
     result = np.full(len(shape), NONE)
-    if not ((gradient_position != NONE).any() and forward.any()):
+    if not (gradient_position != NONE).any():
+        return result, []
+    forward = np.array([*(_is_convolution(op) for op in ops), False])[frames.codes(column)]
+    if not forward.any():
         return result, []
     nesting, forward_range = attributed.attribution.nesting, attributed.directions.forward
     node = np.flatnonzero((gradient_position[nesting.range] != NONE) & (forward_range != NONE))

@@ -12,7 +12,7 @@ from bridge.analyze.groups import counts, sums
 from bridge.analyze.summary import Summary
 from bridge.analyze.totals import totals
 from bridge.analyze.why import why
-from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
+from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import REASONS
 from importers import frames
@@ -37,9 +37,13 @@ class Names:
 
     def of_codes(self, codes: Ints, texts: Sequence[str]) -> list[int]:
         """Return the number of each row's name, a code into ``texts``; -1 for NONE."""
-        used, code = np.unique(codes, return_inverse=True)
-        numbers = [NONE if u == NONE else self._number(str(texts[u])) for u in used.tolist()]
-        return np.array(numbers, np.int64)[code].tolist() if numbers else []
+        is_used = np.zeros(len(texts) + 1, bool)  # the last entry is for NONE
+        is_used[codes] = True
+        number = np.full(len(is_used), NONE)
+        used = np.flatnonzero(is_used[:-1])
+        number[used] = [self._number(str(texts[code])) for code in used.tolist()]
+        result: list[int] = number[codes].tolist()
+        return result
 
     def _number(self, text: str) -> int:
         if text not in self._known:
@@ -141,12 +145,20 @@ class Bins:
         The pieces of an interval add up to its length; an interval of length 0 has one piece.
         """
         first, last = self.at(start), self.at(np.maximum(end - 1, start))
-        size = last - first + 1
-        row = np.repeat(np.arange(len(start)), size)
-        bin_number = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size) + first[row]
+        is_cut = first != last
+        if not is_cut.any():
+            return np.arange(len(start)), first, end - start
+        whole, cut = np.flatnonzero(~is_cut), np.flatnonzero(is_cut)
+        first_of_cut, size = first[cut], (last - first)[cut] + 1
+        row = np.repeat(cut, size)
+        bin_number = np.arange(size.sum()) + np.repeat(first_of_cut - np.cumsum(size) + size, size)
         edge = self.start + bin_number * self.width
         length = np.minimum(end[row], edge + self.width) - np.maximum(start[row], edge)
-        return row, bin_number, length
+        return (
+            np.concatenate((whole, row)),
+            np.concatenate((first[whole], bin_number)),
+            np.concatenate(((end - start)[whole], length)),
+        )
 
 
 def grouped_sums(values: Ints, *keys: Ints) -> tuple[Ints, list[Ints], Ints]:
@@ -157,6 +169,11 @@ def grouped_sums(values: Ints, *keys: Ints) -> tuple[Ints, list[Ints], Ints]:
 
 def largest_mask(values: Ints, limit: int) -> Flags:
     """Return a mask of the ``limit`` largest values; of equal ones the first."""
-    mask = np.zeros(len(values), bool)
-    mask[order_by(-values)[:limit]] = True
+    if len(values) <= limit:
+        return np.ones(len(values), bool)
+    if not limit:
+        return np.zeros(len(values), bool)
+    smallest = np.partition(values, len(values) - limit)[len(values) - limit]
+    mask: Flags = values > smallest
+    mask[np.flatnonzero(values == smallest)[: limit - np.count_nonzero(mask)]] = True
     return mask

@@ -176,13 +176,11 @@ def _work(attributed: AttributedCapture, table: pd.DataFrame) -> dict[str, Any]:
 
 def _rows(attributed: AttributedCapture, table: pd.DataFrame) -> Ints:
     """Return the row of the table of each activity."""
-    ops = table["kind"] == "op"
-    row_of_name = {name: at for at, name in enumerate(table["op"]) if ops.iloc[at]}
-    other = int(np.argmax(table["kind"] == "other"))
+    rows = [*zip(table["op"].tolist(), table["kind"].tolist(), range(len(table)), strict=True)]
+    row_of_name = {name: at for name, kind, at in rows if kind == "op"}
+    other = next((at for _, kind, at in rows if kind == "other"), 0)
     of_op = np.array([*(row_of_name.get(name, other) for name in attributed.ops), NONE], np.int64)
-    reasons = {
-        name: at for at, name in enumerate(table["op"]) if table["kind"].iloc[at] == "reason"
-    }
+    reasons = {name: at for name, kind, at in rows if kind == "reason"}
     of_reason = np.array([reasons.get(name, NONE) for name in REASONS], np.int64)
     row = of_op[attributed.activity_op]
     return np.where(row == NONE, of_reason[attributed.attribution.reason], row)

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bridge.analyze.calltree import depths
 from bridge.analyze.groups import sums
-from bridge.analyze.overview.axis import Axis, Names, grouped_sums, largest_mask
+from bridge.analyze.overview.axis import Axis, Bins, Names, grouped_sums, largest_mask
 from bridge.analyze.timeline import device, host
 from bridge.analyze.timeline.parts import Slices
 from bridge.analyze.tracks import Track, Tracks
-from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
+from bridge.join.arrays import (
+    BLOCK,
+    NONE,
+    Flags,
+    Ints,
+    number_groups,
+    order_by,
+    repeated,
+    run_edges,
+    stable_order,
+)
 from bridge.join.attributed import AttributedCapture
-from bridge.join.nesting import parents
+from bridge.join.nesting import levels, parents
 
 MAX_ROWS = 48
 MAX_SLICES = 8_000  # the longest overall; each row has some more
@@ -23,19 +34,19 @@ MIN_SLICES_PER_ROW = 50
 MAX_BINS = 1_000
 MAX_TOTAL_BINS = 24_000
 KINDS = STEPS, OPS, STREAM = ("steps", "ops", "stream")
-KIND_OF_SLICES = {"step": STEPS, "op": OPS, "kernel": STREAM}  # kinds of slices of the timeline
 REST = "rest"
 
 
 @dataclass(frozen=True)
 class SliceRows:
-    """Slices of all kinds: the row, times in ns, name and op (or NONE) of each."""
+    """Slices of all kinds: row, times in ns, name (a code into ``names``) and op (or NONE) of each."""
 
     row: Ints
     start: Ints
     end: Ints
     name: Ints
     op: Ints
+    names: list[str]
 
 
 def timeline_columns(
@@ -48,14 +59,12 @@ def timeline_columns(
     Every slice is either listed or in the bins, so that the times of a row add up exactly. Rows
     with little time are merged into one, ``rest``. ``op`` is the op with the most time of a bin.
     """
-    slices, rows = _slice_rows(attributed, names)
+    slices, rows = _slice_rows(attributed)
     if not len(slices.row):
         return None
     bins = axis.bins(min(MAX_BINS, max(100, MAX_TOTAL_BINS // len(rows))))
     is_listed = _listed_slices(slices, [row["kind"] == REST for row in rows])
     merged = np.flatnonzero(~is_listed)
-    piece, bin_number, length = bins.spread(slices.start[merged], slices.end[merged])
-    row, op = slices.row[merged][piece], slices.op[merged][piece]
     listed = np.flatnonzero(is_listed)
     listed = listed[order_by(slices.row[listed], slices.start[listed])]
     return {
@@ -64,21 +73,37 @@ def timeline_columns(
         "slices": {
             "row": slices.row[listed].tolist(),
             "start": (slices.start[listed] - axis.start).tolist(),
-            "length": (slices.end - slices.start)[listed].tolist(),
-            "name": slices.name[listed].tolist(),
+            "length": (slices.end[listed] - slices.start[listed]).tolist(),
+            "name": names.of_codes(slices.name[listed], slices.names),
             "op": names.of_codes(slices.op[listed], attributed.ops),
         },
         "bin_ns": bins.width,
-        "bins": _bins(row, bin_number, op, length, attributed.ops, names),
+        "bins": _bin_columns(_binned(slices, merged, bins), attributed.ops, names),
         "merged": len(merged),
     }
 
 
-def _bins(
-    row: Ints, bin_number: Ints, op: Ints, length: Ints, ops: tuple[str, ...], names: Names
+def _binned(slices: SliceRows, merged: Ints, bins: Bins) -> tuple[Ints, ...]:
+    """Return time, count, row, bin and op of the pieces of slices, summed by row, bin and op."""
+    none = np.empty(0, np.int64)
+    parts: list[tuple[Ints, ...]] = [(none,) * 5]
+    for first in range(0, len(merged), BLOCK):
+        of_block = merged[first : first + BLOCK]
+        piece, bin_number, length = bins.spread(slices.start[of_block], slices.end[of_block])
+        row, op = slices.row[of_block][piece], slices.op[of_block][piece]
+        time, keys, count = grouped_sums(length, row, bin_number, op)
+        parts.append((time, count, *keys))
+    time, count, *keys = (np.concatenate(column) for column in zip(*parts, strict=True))
+    group, rows = number_groups(*keys)
+    totals = (sums(group, values, len(rows)) for values in (time, count))
+    return *totals, *(key[rows] for key in keys)
+
+
+def _bin_columns(
+    binned: tuple[Ints, ...], ops: tuple[str, ...], names: Names
 ) -> dict[str, list[int]]:
     """Return per row and bin the time, the number of pieces, and the op with the most time."""
-    time, (row, bin_number, op), count = grouped_sums(length, row, bin_number, op)
+    time, count, row, bin_number, op = binned
     by_time = order_by(row, bin_number, -time)
     first = np.ones(len(by_time), bool)
     first[1:] = (row[by_time][1:] != row[by_time][:-1]) | (
@@ -98,11 +123,11 @@ def _bins(
 def _listed_slices(slices: SliceRows, is_rest: list[bool]) -> Flags:
     """Return a mask of the longest slices overall and per row, without the row ``rest``."""
     length = slices.end - slices.start
-    order = order_by(slices.row, -length)
-    row = slices.row[order]
-    first = np.searchsorted(row, row)
     is_kept = largest_mask(length, MAX_SLICES)
-    is_kept[order[np.arange(len(order)) - first < MIN_SLICES_PER_ROW]] = True
+    order = stable_order(slices.row)
+    for first, last in pairwise(run_edges(slices.row[order]).tolist()):  # one iteration per row
+        of_row = order[first:last]
+        is_kept[of_row[largest_mask(length[of_row], MIN_SLICES_PER_ROW)]] = True
     result: Flags = is_kept & ~np.array(is_rest, bool)[slices.row]
     return result
 
@@ -110,22 +135,29 @@ def _listed_slices(slices: SliceRows, is_rest: list[bool]) -> Flags:
 # -- Rows
 
 
-def _slice_rows(
-    attributed: AttributedCapture, names: Names
-) -> tuple[SliceRows, list[dict[str, Any]]]:
+def _slice_rows(attributed: AttributedCapture) -> tuple[SliceRows, list[dict[str, Any]]]:
     """Assign steps, ranges and activities to rows, in the order of the tracks of a trace."""
     tracks = Tracks(attributed.capture)
-    none = np.full(len(attributed.steps), NONE)
-    parts = [
-        _slice_columns(host.steps(attributed, tracks), none, names),
-        _slice_columns(host.ops(attributed, tracks), attributed.op, names),
-        _slice_columns(device.activities(attributed, tracks), attributed.activity_op, names),
-    ]
-    kind, track, depth, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.array([(t.group.order, t.order) for t in tracks.made] or [(0, 0)], np.int64)[track]
-    row, first = number_groups(order[:, 0], order[:, 1], track, depth)
-    rows = [_row(tracks.made[track[at]], KINDS[kind[at]], int(depth[at])) for at in first.tolist()]
-    return _merge_small_rows(SliceRows(row, *columns), rows)
+    none = repeated(NONE, len(attributed.steps))
+    drawn = (  # in the order of KINDS
+        (host.steps(attributed, tracks), none),
+        (host.ops(attributed, tracks), attributed.op),
+        (device.activities(attributed, tracks), attributed.activity_op),
+    )
+    listed = sorted(
+        range(len(tracks.made)), key=lambda n: (tracks.made[n].group.order, tracks.made[n].order)
+    )
+    place = np.argsort(np.array(listed, np.int64)).astype(np.int32)
+    columns, names = [], list[str]()
+    for slices, owner in drawn:
+        columns.append(_slice_columns(slices, owner, place, len(names)))
+        names += slices.name.names
+    track, depth, start, end, name, op = (np.concatenate(c) for c in zip(*columns, strict=True))
+    row, first = number_groups(track, depth)
+    kind = np.searchsorted(np.cumsum([len(slices) for slices, _ in drawn]), first, side="right")
+    found = zip(track[first].tolist(), kind.tolist(), depth[first].tolist(), strict=True)
+    rows = [_row(tracks.made[listed[t]], KINDS[k], d) for t, k, d in found]
+    return _merge_small_rows(SliceRows(row, start, end, name, op, names), rows)
 
 
 def _row(track: Track, kind: str, depth: int) -> dict[str, Any]:
@@ -148,18 +180,22 @@ def _merge_small_rows(
     merged_count = len(rows) - int(is_kept.sum())
     rest_row = {"name": f"{merged_count} more rows", "group": "", "kind": REST, "depth": 0}
     kept_rows = [row for row, stays in zip(rows, is_kept.tolist(), strict=True) if stays]
-    columns = (slices.start, slices.end, slices.name, slices.op)
-    return SliceRows(new_row[slices.row], *columns), [*kept_rows, rest_row]
+    return replace(slices, row=new_row[slices.row]), [*kept_rows, rest_row]
 
 
-def _slice_columns(slices: Slices, owner: Ints, names: Names) -> tuple[Ints, ...]:
-    """Return kind, track, depth, start, end, name and op of slices, in drawing order."""
-    rows = slices.rows
-    kind = KINDS.index(KIND_OF_SLICES[slices.kind])
-    start = slices.start[rows]
+def _slice_columns(
+    slices: Slices, owner: Ints, place: NDArray[np.int32], first_name: int
+) -> tuple[NDArray[Any], ...]:
+    """Return place of the track, depth, start, end, name and op of slices, in drawing order.
+
+    All but times are narrow; the codes of names begin with ``first_name``.
+    """
+    rows, narrow = slices.rows, np.int32
+    track, start = place[slices.track[rows]], slices.start[rows]
     end = start + slices.duration[rows]
-    name = np.array(names.of_codes(slices.name.codes[rows], slices.name.names), np.int64)
-    depth = np.zeros(len(rows), np.int64)
-    if KINDS[kind] == OPS:
-        depth = depths(parents(slices.track[rows], start, end))
-    return np.full(len(rows), kind), slices.track[rows], depth, start, end, name, owner[rows]
+    code = slices.name.codes[rows].astype(narrow)
+    code[code != NONE] += first_name
+    depth = np.zeros(len(rows), narrow)
+    if slices.kind == "op":
+        depth = levels(parents(slices.track[rows], start, end)).astype(narrow)
+    return track, depth, start, end, code, owner[rows].astype(narrow)

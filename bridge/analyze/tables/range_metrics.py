@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bridge.analyze.calltree import outermost, self_times, stacks, subtree_sums
+from bridge.analyze.calltree import outermost, self_times, stack_levels, subtree_sums
 from bridge.analyze.columns.breakdown import (
     ACTIVITY_COUNTS,
     BYTE_NAMES,
@@ -133,11 +133,12 @@ class Groups:
     @cached_property
     def under(self) -> tuple[Ints, Ints]:
         """(activity, group) for each group that an activity is under or in."""
-        row, node = stacks(self.attributed.hierarchy, self.attributed.node)
-        listed = self.outer[node]
-        row, group = row[listed], self.of_node[node[listed]]
-        free_rows, free_groups = self.free
-        return np.concatenate((row, free_rows)), np.concatenate((group, free_groups))
+        parts = [self.free]
+        for row, node in stack_levels(self.attributed.hierarchy, self.attributed.node):
+            listed = self.outer[node]
+            parts.append((row[listed], self.of_node[node[listed]]))
+        rows, groups = zip(*parts, strict=True)
+        return np.concatenate(rows), np.concatenate(groups)
 
 
 def _counts(groups: Groups) -> Columns:

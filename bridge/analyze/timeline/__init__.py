@@ -206,11 +206,12 @@ def timeline(attributed: AttributedCapture, selection: Selection = WHOLE) -> Tim
         )
         phases = host.phases(attributed, tracks)
         marks, counters = host.marks(attributed, tracks)
-        everything, on_devices, samples = started.result()
+        everything, projections, samples = started.result()
     overhead = [] if selection.slim else [host.overhead(attributed, tracks)]
     memory = [] if selection.slim else _memory_curves(attributed, tracks, of_devices, selection)
     after_host = partial(parts.shift_tracks, by=len(tracks.made))
-    everything, on_devices = after_host(everything), [after_host(s) for s in on_devices]
+    everything, projections = after_host(everything), [after_host(s) for s in projections]
+    on_devices = [*device.activities_by_kind(attributed, everything), *projections]
     whole = Timeline(
         base=attributed.capture.began,
         tracks=[*tracks.made, *of_devices.made],
@@ -259,13 +260,12 @@ def filter_ranks(attributed: AttributedCapture, whole: Timeline, selection: Sele
 def _device_slices(
     attributed: AttributedCapture, tracks: Tracks, selection: Selection
 ) -> tuple[Slices, list[Slices], list[Slices]]:
-    """Return all activities, then these by kind with projections, and the curves of devices."""
+    """Return all activities; projections and the curves of devices, where they are drawn."""
     everything = device.activities(attributed, tracks)
-    kinds = device.activities_by_kind(attributed, everything)
     if selection.slim:
-        return everything, kinds, []
-    kinds.append(device.projections(attributed, tracks))
-    return everything, kinds, parts.device_curves(attributed, tracks, selection.span)
+        return everything, [], []
+    projections = device.projections(attributed, tracks)
+    return everything, [projections], parts.device_curves(attributed, tracks, selection.span)
 
 
 def _memory_curves(

@@ -21,10 +21,18 @@ from bridge.analyze.timeline.parts import (
 )
 from bridge.analyze.timeline.parts import name_column as named
 from bridge.analyze.tracks import Tracks, disjoint_lanes, nested_lanes
-from bridge.join.arrays import NONE, Ints, number_groups, stable_order
+from bridge.join.arrays import (
+    NONE,
+    Ints,
+    is_single_value,
+    number_groups,
+    repeated,
+    stable_order,
+)
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from importers import frames
+from importers.frames import pick
 
 # -- Metrics of Nsight Compute as arguments
 
@@ -91,20 +99,27 @@ def activities(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     stream = tracks.of_activities
     start, duration = times(table)
     track = tracks.lane(stream, disjoint_lanes(stream, start, start + duration), "stream")
-    node, reason = attributed.attribution.node, attributed.attribution.reason
+    node = attributed.attribution.node
     ops = list(attributed.ops)
     args: dict[str, Column] = {
         "op": NameColumn(attributed.activity_op, ops),
         "path": Chain(
             node, attributed.attribution.nesting.parent, NameColumn(attributed.node_op, ops)
         ),
-        "reason": NameColumn(np.where(reason == ATTRIBUTED, NONE, reason), list(REASONS)),
+        "reason": NameColumn(_reason_codes(attributed.attribution.reason), list(REASONS)),
         "correlation": frames.ints(table, "correlation"),
     }
     rows = np.arange(len(table))
     return make_slices(
         "kernel", rows, track, (start, duration), named(attributed.activity_name), args
     )
+
+
+def _reason_codes(reason: Ints) -> Ints:
+    has_none = reason == ATTRIBUTED
+    if has_none.all():
+        return repeated(NONE, len(reason))
+    return np.where(has_none, NONE, reason)
 
 
 def activities_by_kind(attributed: AttributedCapture, all_activities: Slices) -> list[Slices]:
@@ -152,23 +167,16 @@ class _Projections:
     @classmethod
     def of(cls, attributed: AttributedCapture, tracks: Tracks) -> _Projections:
         """Project all ranges, level by level from the innermost one."""
-        rows = np.flatnonzero(attributed.node != NONE)
-        start = frames.ints(attributed.capture.activities, "start")[rows]
-        stream = tracks.of_activities[rows]
-        ones = np.ones(len(rows), np.int64)
         nesting = attributed.attribution.nesting
-        nodes = attributed.node[rows]
-        # A single activity is projected from the parent of its range on, as it names the range.
-        is_single = counts(nodes, len(nesting))[nodes] == 1
-        is_single &= ~np.isin(nodes, nesting.parent)
+        node = cls._first_nodes(attributed)
+        rows = np.flatnonzero(node != NONE)
         remaining = cls(
-            np.where(is_single, nesting.parent[nodes], nodes),
-            stream,
-            start,
-            attributed.end[rows],
-            ones,
-        )
-        remaining = remaining.take(remaining.node != NONE)
+            pick(node, rows),
+            pick(tracks.of_activities, rows),
+            pick(frames.ints(attributed.capture.activities, "start"), rows),
+            pick(attributed.end, rows),
+            repeated(1, len(rows)),
+        ).combine()
         result, parents = [], remaining.take(np.zeros(0, np.int64))
         for level_projections in reversed(remaining.split_by_level(nesting.level[remaining.node])):
             grouped_level = _concatenate([level_projections, parents]).combine()
@@ -176,6 +184,18 @@ class _Projections:
             parents = cls(nesting.parent[grouped_level.node], *grouped_level.columns)
         # Outer projections first: of equal intervals the first is drawn as the outer one.
         return _concatenate(result[::-1] or [remaining])
+
+    @staticmethod
+    def _first_nodes(attributed: AttributedCapture) -> Ints:
+        """Return the innermost node that is projected for each activity, or NONE.
+
+        A single activity is projected from the parent of its range on, as it names the range.
+        """
+        parent, node = attributed.attribution.nesting.parent, attributed.node
+        size = counts(node + 1, len(parent) + 1)[1:]
+        is_single = np.append(size == 1, False)  # the last entry is for activities without a node
+        is_single[parent] = False
+        return np.where(is_single[node], np.append(parent, NONE)[node], node)
 
     @property
     def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
@@ -222,4 +242,6 @@ def _extents(*sizes: Ints) -> NameColumn:
     code, rows = number_groups(*sizes)
     distinct: list[list[int]] = np.stack([column[rows] for column in sizes], axis=1).tolist()
     texts = ["x".join(str(size) for size in extent if size != NONE) for extent in distinct]
+    if all(map(is_single_value, (code, sizes[0]))):
+        return NameColumn(repeated(NONE if sizes[0][:1] == NONE else 0, len(code)), texts)
     return NameColumn(np.where(sizes[0] == NONE, NONE, code), texts)

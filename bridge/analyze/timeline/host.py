@@ -22,7 +22,17 @@ from bridge.analyze.timeline.parts import (
     times,
 )
 from bridge.analyze.tracks import Track, Tracks, nested_lanes
-from bridge.join.arrays import NONE, Flags, Ints, number_groups, outer_first_order
+from bridge.join.arrays import (
+    NONE,
+    Flags,
+    Ints,
+    at_rows,
+    each,
+    number_groups,
+    outer_first_order,
+    repeated,
+    taken,
+)
 from bridge.join.attributed import AttributedCapture
 from importers import frames
 from importers.frames import CALL_ID, CALL_ID_SHIFT, COUNTER
@@ -32,9 +42,8 @@ def ops(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     """Draw push/pop ranges on the threads that pushed them."""
     ranges = attributed.capture.ranges
     rows, lane = _ranges_with_lanes(attributed)
-    host = tracks.host(*(frames.ints(ranges, c)[rows] for c in ("report", "thread")))
-    track = np.full(len(ranges), NONE)
-    track[rows] = tracks.lane(host, lane, "ops")
+    host = tracks.host(*(taken(frames.ints(ranges, c), rows) for c in ("report", "thread")))
+    track = at_rows(tracks.lane(host, lane, "ops"), rows, len(ranges))
     args: dict[str, Column] = {
         "domain": name_column(ranges["domain_name"], empty=""),
         "category": name_column(ranges["category"], empty=""),
@@ -50,9 +59,7 @@ def _ranges_with_lanes(attributed: AttributedCapture) -> tuple[Ints, Ints]:
     ranges, nesting = attributed.capture.ranges, attributed.attribution.nesting
     rows = np.flatnonzero(frames.is_kind(ranges, frames.PUSH_POP))
     if len(nesting) == len(rows) and not len(nesting.crossed):
-        return nesting.range, np.zeros(
-            len(rows), np.int64
-        )  # the join has already nested all of them
+        return nesting.range, repeated(0, len(rows))  # the join has already nested all of them
     start, duration = times(ranges)
     report, thread = (frames.ints(ranges, c)[rows] for c in ("report", "thread"))
     home = number_groups(report, thread)[0]
@@ -94,8 +101,7 @@ def overhead(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     host = tracks.host(*(frames.ints(table, c)[rows] for c in ("report", "thread")))
     starts, duration = times(table)
     lane = nested_lanes(host, starts[rows], (starts + duration)[rows])
-    track = np.full(len(table), NONE)
-    track[rows] = tracks.lane(host, lane, "overhead")
+    track = at_rows(tracks.lane(host, lane, "overhead"), rows, len(table))
     return make_slices("overhead", rows, track, (starts, duration), name_column(table["name"]), {})
 
 
@@ -103,9 +109,8 @@ def phases(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     """Draw start/end ranges, which may end on any thread and may overlap."""
     ranges = attributed.capture.ranges
     rows = np.flatnonzero(frames.is_kind(ranges, frames.START_END))
-    track = np.full(len(ranges), NONE)
     host = tracks.host(*(frames.ints(ranges, c)[rows] for c in ("report", "thread")))
-    track[rows] = tracks.lane(host, np.zeros(len(rows), np.int64), "ops")
+    track = at_rows(tracks.lane(host, repeated(0, len(rows)), "ops"), rows, len(ranges))
     return make_slices(
         "phase", rows, track, times(ranges), name_column(ranges["name"]), _open_args(ranges)
     )
@@ -133,14 +138,21 @@ def _detail_args(ranges: pd.DataFrame) -> dict[str, Column]:
 
 def _payload_args(payload: Ints) -> dict[str, Column]:
     """Separate the call ids that bridge's annotations store as payloads from other payloads."""
-    is_call = payload >> CALL_ID_SHIFT == CALL_ID
-    number = payload & ((1 << CALL_ID_SHIFT) - 1)
-    return {"payload": np.where(is_call, NONE, payload), "call id": np.where(is_call, number, NONE)}
+
+    def other(payload: Ints) -> Ints:
+        return np.where(payload >> CALL_ID_SHIFT == CALL_ID, NONE, payload)
+
+    def call_id(payload: Ints) -> Ints:
+        number = payload & ((1 << CALL_ID_SHIFT) - 1)
+        return np.where(payload >> CALL_ID_SHIFT == CALL_ID, number, NONE)
+
+    return {"payload": each(other, payload), "call id": each(call_id, payload)}
 
 
 def _open_args(ranges: pd.DataFrame) -> dict[str, Column]:
     """Mark ranges that never ended, which are drawn to the end of the capture."""
-    return {"open": np.where(ranges["open"].to_numpy(), 1, NONE)}
+    is_open = ranges["open"].to_numpy()
+    return {"open": np.where(is_open, 1, NONE) if is_open.any() else repeated(NONE, len(is_open))}
 
 
 def _is_counter(marks: pd.DataFrame) -> Flags:

@@ -11,7 +11,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.tracks import Track, Tracks
-from bridge.join.arrays import NONE, Flags, Ints, order_by, outer_first_order, run_edges
+from bridge.join.arrays import (
+    NONE,
+    Flags,
+    Ints,
+    each,
+    is_sorted,
+    order_by,
+    outer_first_order,
+    repeated,
+    run_edges,
+)
 from bridge.join.attributed import AttributedCapture
 from importers import frames
 
@@ -93,10 +103,12 @@ def _filter_curve(curve: Curve, span: Span) -> Curve:
 def open_counts(start: Ints, end: Ints) -> Curve:
     """Return the number of open intervals as a curve."""
     has_length = end > start
-    time = np.concatenate((start[has_length], end[has_length]))
-    change = np.concatenate((np.ones(has_length.sum(), np.int64), np.full(has_length.sum(), -1)))
+    if not has_length.all():
+        start, end = start[has_length], end[has_length]
+    time = np.concatenate((start, end))
     order = order_by(time)
-    time, value = time[order], np.cumsum(change[order])
+    time, change = time[order], np.where(order < len(start), np.int8(1), np.int8(-1))
+    value = np.cumsum(change, dtype=np.int64)
     is_last = np.append(time[1:] != time[:-1], True)[: len(time)]
     return time[is_last], value[is_last]
 
@@ -162,7 +174,10 @@ DEVICE = ("kernel", "memcpy", "memset", "graph")  # kinds of slices on devices
 
 @dataclass(frozen=True)
 class NameColumn:
-    """A column of names: a code per row of a frame, NONE for no name."""
+    """A column of names: a code per row of a frame, NONE for no name.
+
+    The codes are of any integer type that has room for the names and NONE.
+    """
 
     codes: Ints
     names: list[str]
@@ -232,6 +247,8 @@ class Slices:
 
     def only(self, has_flag: Flags) -> Slices:
         """Return the slices whose row has the flag; there is a flag per row of the frame."""
+        if has_flag.all():
+            return self
         return replace(self, rows=self.rows[has_flag[self.rows]])
 
     def rows_by_end(self) -> Ints:
@@ -271,7 +288,7 @@ class Arrows:
     @classmethod
     def to_launched(cls, call: Ints, ops: Slices, calls: Slices, activities: Slices) -> Arrows:
         """Return arrows from calls to all activities that they launched, without ops."""
-        op = np.full(len(call), NONE)
+        op = repeated(NONE, len(call))
         return cls(np.flatnonzero(call != NONE), op, call, ops, calls, activities)
 
     @property
@@ -399,24 +416,31 @@ def make_slices(
 ) -> Slices:
     """Return slices with rows in drawing order; their role is their kind."""
     start, duration = times
-    rows = rows[outer_first_order(track[rows], start[rows], (start + duration)[rows])]
+    if is_sorted(rows) and len(rows) == len(start):  # all rows: what follows needs no copies
+        rows = outer_first_order(track, start, start + duration)
+    else:
+        rows = rows[outer_first_order(track[rows], start[rows], (start + duration)[rows])]
     return Slices(kind, rows, track, start, duration, name, args or {}, kind)
 
 
 def shift_tracks(s: Slices, *, by: int) -> Slices:
     """Return slices with track numbers shifted by ``by``."""
-    return replace(s, track=np.where(s.track == NONE, NONE, s.track + by))
+    return replace(s, track=each(lambda track: np.where(track == NONE, NONE, track + by), s.track))
 
 
 def times(table: pd.DataFrame) -> tuple[Ints, Ints]:
     """Return starts and durations; the duration is 0 where the end is before the start."""
     start, end = frames.ints(table, "start"), frames.ints(table, "end")
-    return start, np.maximum(end - start, 0)
+    duration = end - start
+    return start, np.maximum(duration, 0, out=duration)
 
 
 def name_column(column: pd.Series, empty: str | None = None) -> NameColumn:
-    """Return a column of names of a frame; the name ``empty`` counts as no name."""
-    names, codes = list(column.cat.categories), frames.codes(column)
+    """Return a column of names of a frame; the name ``empty`` counts as no name.
+
+    The codes are as narrow as those of the frame, and not copied.
+    """
+    names, codes = list(column.cat.categories), column.array.codes
     if empty in names:
         codes = np.where(codes == names.index(empty), NONE, codes)
     return NameColumn(codes, names)

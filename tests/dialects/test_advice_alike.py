@@ -47,5 +47,6 @@ def test_tensorboard_recommends_the_same(name, corpus, tool_says):
 )
 def test_we_say_what_tensorboard_does(name, corpus):
     advised = bridge.load(corpus / "kineto" / f"{name}.pt.trace.json.gz").advise(worth=0)
-    ours = {one.rule.name for one in advised.advice} & set(OURS.values())
+    ours = {name for one in advised.advice for name in (one.rule.name, *one.same_time)}
+    ours &= set(OURS.values())
     assert ours - WE_SAY_MORE.get(name, set()) == set(TRACES[name])

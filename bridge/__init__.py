@@ -1,6 +1,6 @@
 """Join deep-learning ops to the CUDA kernels that they launch, in reports of NVIDIA's profilers.
 
-Importing this package loads neither pandas nor click nor SQLite; other names are loaded at first
+Importing this package loads neither pandas nor click nor SQLite: each name is loaded at its first
 use.
 """
 
@@ -9,22 +9,22 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from bridge.annotate import (
-    Domain,
-    backend,
-    counter,
-    mark,
-    nvtx_op,
-    nvtx_range,
-    pop,
-    push,
-    scope,
-    wrap,
-)
 from bridge.package import VERSION as __version__  # noqa: N811 (the conventional name)
 
 if TYPE_CHECKING:
     from bridge import bench, memory
+    from bridge.annotate import (
+        Domain,
+        backend,
+        counter,
+        mark,
+        nvtx_op,
+        nvtx_range,
+        pop,
+        push,
+        scope,
+        wrap,
+    )
     from bridge.capture.session.profile import Session, is_profiling, profile
     from bridge.capture.session.schedule import Action, schedule
     from bridge.comparison import diff
@@ -56,6 +56,10 @@ __all__ = [
 
 
 _LAZY_NAMES = {  # name: the module that defines it
+    **dict.fromkeys(
+        "Domain backend counter mark nvtx_op nvtx_range pop push scope wrap".split(),
+        "bridge.annotate",
+    ),
     **dict.fromkeys(("Report", "load"), "bridge.report"),
     "diff": "bridge.comparison",
     **dict.fromkeys(("Session", "is_profiling", "profile"), "bridge.capture.session.profile"),

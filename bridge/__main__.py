@@ -7,8 +7,7 @@ import gc
 import os
 import sys
 
-from bridge.cli import main
-from bridge.cli.terminal import make_stdout_harmless
+from bridge.package import VERSION
 
 GC_THRESHOLD = 50_000  # objects between garbage collections; objects of libraries stay alive anyway
 
@@ -16,10 +15,25 @@ GC_THRESHOLD = 50_000  # objects between garbage collections; objects of librari
 def command(name: str | None = None) -> None:
     """Run the command line; does not return."""
     _open_standard_streams()
+    if sys.argv[1:] == ["--version"] and _prints_version():
+        sys.exit()
+    from bridge.cli import main
+    from bridge.cli.terminal import make_stdout_harmless
+
     make_stdout_harmless()
     gc.set_threshold(GC_THRESHOLD)
     atexit.register(gc.disable)  # avoids a last collection at exit
     main(prog_name=name)
+
+
+def _prints_version() -> bool:
+    """Print what `bridge --version` prints, without click, which doubles the time; False if that fails."""
+    try:
+        sys.stdout.write(f"nsight-bridge, version {VERSION}\n")
+        sys.stdout.flush()
+    except OSError:
+        return False
+    return True
 
 
 def _open_standard_streams() -> None:

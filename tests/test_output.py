@@ -520,8 +520,8 @@ WHILE_IT_TRACES = {
 }
 WHILE_IT_IMPORTS = {
     "reads": ("importers.sqlite_columns:Database.read", 1),
-    "begins to store": ("bridge.store.saving:_append", 1),
-    "stores": ("bridge.store.saving:_append", 4),
+    "begins to store": ("bridge.store.bulk:_append", 1),
+    "stores": ("bridge.store.bulk:_append", 4),
     "stores the summaries": ("bridge.store.saving:_reports", 1),
     "is about to finish": ("bridge.store.saving:_run", 1),
 }

@@ -18,7 +18,8 @@ import numpy as np
 import sqlite_utils
 
 from bridge.join.arrays import NONE
-from bridge.store.columns import NO_NUMBER, Column
+from bridge.store.columns import NO_NUMBER
+from bridge.store.images import Column
 from bridge.store.tables import SUMMARIES, damaged, open_store, stored_columns
 from importers.errors import NotAReport
 from importers.sqlite_columns import Columns, Database

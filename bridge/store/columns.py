@@ -13,6 +13,7 @@ from bridge.join.arrays import NONE, Ints
 from bridge.join.attribution import ATTRIBUTED, REASONS
 from bridge.join.nesting import Nesting
 from bridge.report import Report
+from bridge.store.images import Column, Floats
 from bridge.store.tables import MEASURED, NAMED, SYMBOL, TEXTS, UNSAID, frame_columns
 from importers import frames
 from importers.ncu.metrics import Metrics
@@ -24,7 +25,6 @@ from importers.texts import Texts
 # -- Metrics of Nsight Compute: long tables with a row per metric of a kernel
 
 
-Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 Naming = Callable[[Ints, Iterable[str]], Ints]
 NO_NUMBER = "9e999"  # stands for NULL: no metric is infinite
 
@@ -118,9 +118,6 @@ def _frame(
 
 
 # -- Frames of a run
-
-
-Column = Ints | Texts | Floats
 
 
 class RunColumns:

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import adbc_driver_manager
-import adbc_driver_sqlite
-import nanoarrow
-import numpy as np
 import pandas as pd
 from sqlite_utils import Database
 
 from bridge.analyze.totals import Totals
-from bridge.join.arrays import NONE
-from bridge.output import OutputError
 from bridge.package import VERSION
 from bridge.report import Report
+from bridge.store import bulk
 from bridge.store.checksums import Sums, column_sums, seal
-from bridge.store.columns import Column, RunColumns
+from bridge.store.columns import RunColumns
+from bridge.store.images import Column
 from bridge.store.runs import delete_orphans, find_run
 from bridge.store.tables import (
     MEASURED,
-    PATIENCE_S,
     SUMMARIES,
     exclusive_writer,
     open_store,
@@ -35,81 +30,6 @@ from bridge.store.tables import (
 )
 from importers import frames
 from importers.capture import Facts
-from importers.texts import Texts
-
-# -- Bulk ingest through the ADBC driver: no Python object per row
-
-
-def ingest(path: Path, tables: Iterable[tuple[str, dict[str, Column]]]) -> dict[str, int]:
-    """Append columns to tables in one transaction; return the number of rows per table.
-
-    Raises OutputError if the file cannot be written.
-    """
-    rows: dict[str, int] = {}
-    try:
-        with (
-            adbc_driver_manager.AdbcDatabase(
-                driver=adbc_driver_sqlite._driver_path(),  # noqa: SLF001 - as its dbapi does
-                uri=path.absolute().as_uri() + "?mode=rw",
-            ) as database,
-            adbc_driver_manager.AdbcConnection(database) as connection,
-        ):
-            _wait_for_readers(connection)
-            connection.set_autocommit(False)
-            for table, columns in tables:
-                rows[table] = len(columns["run"])
-                if rows[table]:
-                    _append(connection, table, columns)
-            connection.commit()
-    except adbc_driver_manager.Error as error:
-        reason = " ".join(str(error).split()).partition(" query was: ")[0].rpartition(": ")[2]
-        raise OutputError(f"{path}: {reason}; nothing was stored") from error
-    return rows
-
-
-def _wait_for_readers(connection: adbc_driver_manager.AdbcConnection) -> None:
-    with adbc_driver_manager.AdbcStatement(connection) as statement:
-        statement.set_sql_query(f"PRAGMA busy_timeout = {PATIENCE_S * 1000}")
-        statement.execute_update()
-
-
-def _append(
-    connection: adbc_driver_manager.AdbcConnection, table: str, columns: dict[str, Column]
-) -> None:
-    options = {"adbc.ingest.target_table": table, "adbc.ingest.mode": "adbc.ingest.mode.append"}
-    with adbc_driver_manager.AdbcStatement(connection) as statement:
-        statement.set_options(**options)
-        statement.bind_stream(nanoarrow.c_array_stream(_arrow(columns)))
-        statement.execute_update()
-
-
-def _arrow(columns: dict[str, Column]) -> Any:
-    kinds = {name: _kind(column) for name, column in columns.items()}
-    children = [_child(kinds[name], column) for name, column in columns.items()]
-    schema = nanoarrow.struct(kinds)
-    return nanoarrow.c_array_from_buffers(schema, len(columns["run"]), [None], children=children)
-
-
-def _kind(column: Column) -> Any:
-    if isinstance(column, Texts):
-        return nanoarrow.string()
-    return nanoarrow.int64() if column.dtype == np.int64 else nanoarrow.float64()
-
-
-def _child(kind: Any, column: Column) -> Any:
-    """Return a column for ADBC; missing values (-1, empty bytes, NaN) become NULL."""
-    if not isinstance(column, Texts):
-        missing = column == NONE if column.dtype == np.int64 else np.isnan(column)
-        rows = np.packbits(~missing, bitorder="little")
-        values = np.ascontiguousarray(column)
-        return nanoarrow.c_array_from_buffers(kind, len(column), [rows, values])
-    rows = np.packbits(column.sizes > 0, bitorder="little")
-    offsets = column.offsets.astype(np.int32)
-    return nanoarrow.c_array_from_buffers(kind, len(column), [rows, offsets, column.data])
-
-
-# -- Writing a run
-
 
 Made = dict[str, Column]
 
@@ -163,7 +83,8 @@ def _saved(report: Report, path: Path, identity: str, rules: str, worth: str) ->
     try:
         tables = [(table, worker.submit(made, table)) for table in ORDER]
         small = worker.submit(summaries, report.by, run)
-        rows = ingest(path, _made(tables))
+        summary = worker.submit(_summary, report)
+        rows = bulk.append(path, _made(tables))
         with open_store(path) as database:
             for table, values in small.result().items():
                 database.table(table).insert_all(values)
@@ -176,7 +97,7 @@ def _saved(report: Report, path: Path, identity: str, rules: str, worth: str) ->
                 for t in ORDER
             )  # fmt: skip
             row = _run(report, run, identity, rules)
-            texts = {"worth": worth, "summary": json.dumps(_summary(report))}
+            texts = {"worth": worth, "summary": json.dumps(summary.result())}
             database.table("runs").insert(row | texts)
             seal(database, run)
     finally:

@@ -20,8 +20,9 @@ from command import inside
 import importers
 from bridge import store
 from bridge.report import join
+from bridge.store import bulk
 from bridge.store.loading import facts_of
-from bridge.store.saving import facts_row, ingest, save_once
+from bridge.store.saving import facts_row, save_once
 from importers import frames
 from importers.capture import NSIGHT_COMPUTE, Facts
 from importers.ncu.metrics import RULES, Metrics
@@ -110,7 +111,7 @@ def test_what_is_missing_is_null_to_others(tmp_path: Path) -> None:
         "speedup": np.array([0.5, np.nan]),
         "text": Texts.of(["ü", ""]),
     }
-    assert ingest(db, [("t", columns)]) == {"t": 2}
+    assert bulk.append(db, [("t", columns)]) == {"t": 2}
     assert ask(db, "SELECT * FROM t") == [(1, 7, 0.5, "ü"), (1, None, None, None)]
 
 

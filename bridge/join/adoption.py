@@ -64,8 +64,8 @@ def with_autograd_work(
 
     That is the innermost range open on the one other thread of the process that is neither in an
     operator of a library nor autograd's. If several threads qualify, the reason is `AMBIGUOUS`.
-    A thread is autograd's by its name. A thread with another name, which is not the first of its
-    process, is autograd's if all it launches falls into backward ranges of such callers, and if it
+    A thread is autograd's by its name. In a process without such a name, a thread that is not the
+    first one is autograd's if all it launches falls into backward ranges of such callers, and if it
     launches more than copies. ``is_window`` says that the capture is a part of a report. Raises
     NeedsWholeReportError if other parts decide on the latter.
     """
@@ -109,15 +109,20 @@ class _Waiting:
 
     def is_autograd(self, call: Ints) -> Flags:
         """Return whether each API call was made on a thread with a name of autograd's."""
-        return self._has_name(self.launches.report[call], self.launches.thread[call])
+        return self._has_name("thread", self.launches.report[call], self.launches.thread[call])
 
-    def _has_name(self, report: Ints, thread: Ints) -> Flags:
+    def has_autograd(self, call: Ints) -> Flags:
+        """Return whether the process of each API call has a thread with a name of autograd's."""
+        return self._has_name("process", self.launches.report[call], self.launches.process[call])
+
+    def _has_name(self, key: str, report: Ints, number: Ints) -> Flags:
+        """Return whether each thread, or process, is one with a name of autograd's."""
         threads = self.capture.threads
         names = threads["name"].cat.categories
         is_name = np.array([*(bool(AUTOGRAD.search(name)) for name in names), False], bool)
         rows = np.flatnonzero(is_name[frames.codes(threads["name"])])
-        keys = [frames.ints(threads, c)[rows] for c in ("report", "thread")]
-        of_rows, of_threads = key_codes((report, thread), keys)
+        keys = [frames.ints(threads, c)[rows] for c in ("report", key)]
+        of_rows, of_threads = key_codes((report, number), keys)
         result: Flags = np.isin(of_rows, of_threads)
         return result
 
@@ -131,7 +136,7 @@ class _Waiting:
         first_range = nesting.range[edges[:-1]]
         process = self.range_process[first_range]
         place = (frames.ints(self.capture.ranges, c)[first_range] for c in ("report", "thread"))
-        may_wait = ~self._has_name(*place) & np.isin(process, self.call_process[call])
+        may_wait = ~self._has_name("thread", *place) & np.isin(process, self.call_process[call])
         for n in np.flatnonzero(may_wait).tolist():  # one iteration per stack
             stack = nesting.stack[edges[n]]
             is_other = self.attribution.stack[call] != stack
@@ -173,7 +178,8 @@ def _by_pattern(waiting: _Waiting, call: Ints, *, is_window: bool) -> Callers:
     """Return the callers of those API calls whose threads are autograd's by what they launch."""
     launches, stack = waiting.launches, waiting.attribution.stack
     process = launches.process[call] >> PID_SHIFT & frames.ID_BITS
-    call = call[launches.thread[call] & frames.ID_BITS != process]  # not the first thread
+    is_first = launches.thread[call] & frames.ID_BITS == process  # thread of its process
+    call = call[~is_first & ~waiting.has_autograd(call)]
     names = "\n".join(waiting.capture.ranges["name"].cat.categories) if len(call) else ""
     if not MAY_BE_BACKWARD.search(names):
         return waiting.callers(call[:0])

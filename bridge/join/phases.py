@@ -29,7 +29,7 @@ from importers.capture import Capture
 # The phase that a session opens in its active steps, which is no work of the program;
 # `bridge.capture.session.control` names it, too.
 SESSION_DOMAIN, SESSION_NAME = "nsight-bridge", "capture"
-AS_OPS = "only start/end ranges: shown as ops (--names raw keeps them as phases)"
+AS_OPS = "only start/end ranges: shown as ops (bridge report --names raw keeps them as phases)"
 TOO_MANY = (
     "only start/end ranges, which overlap too often to be shown as ops:"
     " bridge report REPORT --by phase lists them"

@@ -403,7 +403,9 @@ class AutogradWork:
         ]
 
     def _is_like_autograd(self, report: int, process: int, thread: int) -> bool:
-        if thread & 0xFFFFFF == process >> 24 & 0xFFFFFF:
+        if thread & 0xFFFFFF == process >> 24 & 0xFFFFFF or any(
+            (report, process) == (other, home & -(1 << 24)) for other, home in self.named
+        ):
             return False
         kinds = set()
         for activity, found in zip(self.brute.activities, self.brute.found, strict=True):

@@ -121,6 +121,7 @@ def test_a_thread_without_a_name_is_autograds_if_it_only_works_in_backward_range
     twice = (ENGINE, 20), (ENGINE, 130)
     assert owners(ranges, *twice, names={}) == [HERE, HERE]
     assert owners(ranges, *twice, names={ENGINE: "python3"}) == [HERE, HERE]
+    assert owners(ranges, *twice, names={ENGINE_1: "pt_autograd_1"}) == ["no_range"] * 2
     for elsewhere in (5, 105, 195):
         assert owners(ranges, *twice, (ENGINE, elsewhere), names={}) == ["no_range"] * 3
     assert owners(ranges, *twice, names={}, kinds=["memcpy", "memset"]) == ["no_range"] * 2

@@ -18,7 +18,7 @@ from join.compare import found_of, keyed, only, said, same
 from join.programs import Program, attributed, phase_programs
 
 P, Q = 7 << 24, 8 << 24
-NOTE = "one: only start/end ranges: shown as ops (--names raw keeps them as phases)"
+NOTE = "one: only start/end ranges: shown as ops (bridge report --names raw keeps them as phases)"
 
 
 def program(phases, *launched, pushed=()):

@@ -46,6 +46,10 @@ def test_backward_has_the_work_of_autograd(idiom):
     assert rows == {"step": (0, 1_200), "forward": (300, 300), "backward": (900, 900)}
     assert accounted["adopted"] == {"activities": 3, "gpu_ns": 900}
     assert accounted["unattributed"] == {"no_range": {"activities": 3, "gpu_ns": 150}}
+    command = "report", idiom, "--by", "op", "--columns", "gpu_self,adopted", "--format", "json"
+    adopted = {row["op"]: row["adopted_ns"] for row in json.loads(done(*command))["rows"]}
+    assert adopted == {"step": 0, "forward": 0, "backward": 900}
+    assert done(*command, "--workers", "2") == done(*command)
     assert "88.9 % in 2 ops (66.7 % adopted from other threads)" in done(
         "report", idiom, "--by", "op"
     )

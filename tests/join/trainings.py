@@ -100,7 +100,7 @@ class Training:
         return replace(made, ranges=ranges, waits=waits, texts=Texts.of(self.texts))
 
     def attributed(self, **how) -> AttributedCapture:
-        return AttributedCapture.of(self.capture(), AttributionOptions(**how))
+        return AttributedCapture.of(self.capture(), AttributionOptions(**{"adopt": False, **how}))
 
 
 def training(ranges: Sequence[tuple[Range, str]], calls=(), activities=(), waits=(), module=()):

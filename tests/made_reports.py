@@ -45,14 +45,16 @@ class Made:
         write_export(path, {**kept, "strings": self.string.rows()}, VERSIONS)
         return path
 
-    def launched(self, table: str, at: int, pid: int, start: int, end: int, **more: int) -> None:
-        """Add an activity and, unless `at` is negative, the API call that issued it."""
+    def launched(
+        self, table: str, at: int, pid: int, start: int, end: int, *, by: int = 1, **more: int
+    ) -> None:
+        """Add an activity and, unless `at` is negative, the API call that issued it, on thread `by`."""
         self.correlation += 1
         if at >= 0:
             called = {
                 "start": at,
                 "end": at + 5,
-                "thread": thread(pid),
+                "thread": thread(pid, by),
                 "correlation": self.correlation,
             }
             self.tables["launches"].append(
@@ -62,7 +64,7 @@ class Made:
         timed = {"start": start, "end": end, "correlation": self.correlation}
         self.tables[table].append({**where, **timed, **more})
 
-    def kernel(self, name: str, at: int, pid: int, start: int, end: int) -> None:
+    def kernel(self, name: str, at: int, pid: int, start: int, end: int, by: int = 1) -> None:
         names = {
             "name": self.string(name),
             "full_name": self.string(f"void {name}<float>(float *)"),
@@ -70,7 +72,7 @@ class Made:
         }
         grid = {"grid_x": 8, "grid_y": 2, "grid_z": 1, "block_x": 128, "block_y": 1, "block_z": 1}
         memory = {"registers": 32, "shared_static": 1024, "shared_dynamic": 0}
-        self.launched("kernels", at, pid, start, end, **names, **grid, **memory)
+        self.launched("kernels", at, pid, start, end, by=by, **names, **grid, **memory)
 
     def step(self, number: int, pid: int) -> None:
         """Add one step: seven activities, of which op mm has a kernel and a copy, op gemm a kernel."""
@@ -162,6 +164,53 @@ def small(path: Path, *, steps: int = 2, without: str = "") -> Path:
     for number in range(steps):
         made.step(number, 100)
     return made.written(path, without)
+
+
+def hand_annotated(
+    path: Path,
+    *,
+    steps: int = 3,
+    engines: Iterable[int] = (2,),
+    named: bool = True,
+    other: str = "",
+) -> Path:
+    """Write a training of the idiom ``with nvtx.range("backward"): loss.backward()``.
+
+    Of each step the first thread launches 100 ns in `forward`; each of the threads `engines` launches 300 ns while it
+    waits in `backward`; and a thread that is not autograd's launches 50 ns all over the step, in a range of the name
+    `other` if it has one.
+    """
+    made = Made()
+    for pid in (100,):
+        made.tables["processes"].append({"process": process(pid), "name": "python"})
+        for number, by in enumerate(engines if named else ()):
+            name = made.string(f"pt_autograd_{number}")
+            made.tables["threads"].append({"thread": thread(pid, by), "name": name, "priority": 1})
+        for number in range(steps):
+            t = STEP_NS * (number + 1)
+            for text, first, last in (
+                ("step", 0, 950),
+                ("forward", 10, 300),
+                ("backward", 350, 900),
+            ):
+                made.annotation(PUSH_POP, t + first, t + last, text=text, thread=thread(pid))
+            made.kernel("forward_kernel", t + 20, pid, t + 30, t + 130)
+            for by in engines:
+                made.kernel("backward_kernel", t + 400 + by, pid, t + 500, t + 800, by)
+            made.kernel("worker_kernel", t + (5, 410, 940)[number % 3], pid, t + 820, t + 870, 9)
+            if other:
+                made.annotation(PUSH_POP, t + 1, t + 940, text=other, thread=thread(pid, 9))
+    return made.written(path)
+
+
+def phases_alone(path: Path) -> Path:
+    """Write an export whose ranges are start/end ranges: 100 ns in `epoch`, 30 ns in `request` within it."""
+    made = Made()
+    made.annotation(START_END, 1_000, 9_000, text="epoch", thread=thread(100))
+    made.annotation(START_END, 2_000, 5_000, text="request", thread=thread(100, 2))
+    made.kernel("outer_kernel", 1_500, 100, 1_600, 1_700, 3)
+    made.kernel("inner_kernel", 3_000, 100, 3_100, 3_130)
+    return made.written(path)
 
 
 def strings_only(path: Path) -> Path:

@@ -10,11 +10,11 @@ from bridge.analyze.groups import counts
 from bridge.analyze.time_range import Windows
 from bridge.join.arrays import NONE, Flags
 from bridge.join.attributed import AttributedCapture
+from bridge.join.phases import SESSION_DOMAIN, SESSION_NAME, is_session
 from importers import frames
 from importers.frames import key_codes
 
-# The phase that a session opens in its active steps; `bridge.capture.session.control` names it, too.
-DOMAIN, NAME = "nsight-bridge", "capture"
+DOMAIN, NAME = SESSION_DOMAIN, SESSION_NAME
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ActiveCycles:
         """
         if attributed.selection is not None:
             return None
-        phases = _phases(attributed)
+        phases = is_session(attributed.capture)
         if not phases.any():  # most reports: their steps need not be found for this
             return None
         steps = attributed.iterations
@@ -51,13 +51,6 @@ class ActiveCycles:
             return None
         example = attributed.ops[int(np.argmax(only_inside))]
         return cls(len(steps), int(is_active.sum()), int(np.count_nonzero(only_inside)), example)
-
-
-def _phases(attributed: AttributedCapture) -> Flags:
-    """Return which ranges are the phases of a session's active steps."""
-    ranges = attributed.capture.ranges
-    is_named: Flags = ((ranges["name"] == NAME) & (ranges["domain_name"] == DOMAIN)).to_numpy(bool)
-    return is_named
 
 
 def _in_phases(attributed: AttributedCapture, phases: Flags) -> tuple[Flags, Flags]:

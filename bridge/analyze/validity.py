@@ -11,7 +11,7 @@ import pandas as pd
 from bridge.analyze import correlation
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import KEY, AttributedCapture
-from bridge.join.attribution import BY_ADOPTION, INVALID_TIME
+from bridge.join.attribution import BY_GUESS, INVALID_TIME
 from bridge.join.nesting import Nesting
 from importers import frames
 from importers.frames import key_codes
@@ -33,10 +33,10 @@ class Finding:
 def warnings(attributed: AttributedCapture) -> tuple[str, ...]:
     """Return a line for each rule and file with invalid rows, with the first row as an example.
 
-    A line for each file with wrong correlation ids follows.
+    What the ops are comes first. A line for each file with wrong correlation ids follows.
     """
     invalid = (line for finding in findings(attributed) for line in _lines(attributed, finding))
-    return (*invalid, *correlation.warnings(attributed))
+    return (*attributed.notes, *invalid, *correlation.warnings(attributed))
 
 
 def findings(attributed: AttributedCapture) -> Iterator[Finding]:
@@ -55,7 +55,7 @@ def findings(attributed: AttributedCapture) -> Iterator[Finding]:
     repeated = np.flatnonzero(_repeated(attributed))
     text = "have the process and correlation id of an earlier one"
     yield Finding(repeated, "launches", text, "the earliest owns what they issued")
-    guessed = np.flatnonzero(attributed.attribution.rule == BY_ADOPTION)
+    guessed = np.flatnonzero(attributed.attribution.rule == BY_GUESS)
     text = "have their op from another thread by time alone"
     yield Finding(guessed, "activities", text, "confidence is low; without --adopt they have none")
     text = "count for a range of another thread by time alone"

@@ -47,6 +47,8 @@ REMEDIES = {  # by kind of hint, else by reason
     "no_calls": f"record the API calls of its process: {RECORD}",
     "begin_later": BEGIN_EARLIER,
     "lower_id": BEGIN_EARLIER,
+    "ambiguous": "run PyTorch under torch.autograd.profiler.emit_nvtx(), or leave only the range open that calls"
+    " the backward pass",
     "no_launch": "a kernel that launched it has no API call; if calls were lost, record less at a time:"
     " nsys profile --capture-range=cudaProfilerApi, or --duration",
     "no_range": f"annotate the code that makes this call: {ANNOTATE}",
@@ -89,6 +91,8 @@ def hints(
 
 def remedy(reason: str, hints_found: Sequence[Hint]) -> str:
     """Return what to change in the capture or the program so that the activity gets an op."""
+    if reason == "ambiguous":
+        return REMEDIES[reason]
     kinds = [kind for kind in (*(hint.kind for hint in hints_found), reason) if kind in REMEDIES]
     return REMEDIES[kinds[0]] if kinds else GENERAL
 

@@ -320,9 +320,10 @@ ATTRIBUTION_OPTIONS = (
         "--exclude-domain", "without", multiple=True, help="Ranges of this domain are no ops."
     ),
     click.option(
-        "--adopt",
-        is_flag=True,
-        help="Give work of threads without ranges to the op that another thread waits in: a guess.",
+        "--adopt/--no-adopt",
+        default=None,
+        help="Give work launched outside of ranges to the op that another thread waits in: --adopt that"
+        " of all threads, a guess; --no-adopt none. [default: that of PyTorch's autograd]",
     ),
     click.option(
         "--backward-under",

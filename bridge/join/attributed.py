@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import numpy as np
 import pandas as pd
 
-from bridge.join.adoption import with_adoption
+from bridge.join.adoption import with_autograd_work, with_guesses
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attribution import (
     INVALID_TIME,
@@ -20,7 +20,6 @@ from bridge.join.attribution import (
     Launches,
     NodeEvents,
     Ranges,
-    attribute,
     calls_of,
     creation_of,
 )
@@ -36,6 +35,7 @@ from bridge.join.options import (
     with_domain_prefix,
     with_ranks,
 )
+from bridge.join.phases import Records, attribute_with_phases
 from bridge.join.repeats import with_repetition
 from bridge.join.steps import Steps
 from bridge.knowledge.kernels import Rules, readable_names
@@ -115,10 +115,10 @@ class AttributedCapture:
     """A capture, its attribution, and the op of every range.
 
     ``ops`` are the distinct ops; ``op`` is a code into them per range, NONE for a range that is not
-    an op (a phase, or a range of a library). Analyses count only the rows of one ``direction`` and
-    of the ``selection``. ``kernel_rules`` are the user's rules for classes of kernels. ``place`` is
-    the index of the first report in the whole run. ``parent`` is the node around each node in the
-    `hierarchy`.
+    an op (a phase beside push/pop ranges, or a range of a library). Analyses count only the rows of
+    one ``direction`` and of the ``selection``. ``kernel_rules`` are the user's rules for classes of
+    kernels. ``place`` is the index of the first report in the whole run. ``parent`` is the node
+    around each node in the `hierarchy`. ``notes`` are lines for the user about what the ops are.
     """
 
     capture: Capture
@@ -131,30 +131,34 @@ class AttributedCapture:
     kernel_rules: Rules | None = None
     place: int = 0
     backward_under: str = CALLER
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, capture: Capture, options: AttributionOptions = DEFAULT) -> Self:
         """Attribute the activities of a capture to ops, or to raw texts (``options.raw``)."""
         capture = with_ranks(capture, options.rank_from)
         names, codes = raw_names(capture) if options.raw else op_names(capture, options.rules)
-        stacked = frames.is_kind(
-            capture.ranges, frames.PUSH_POP
-        )  # phases (start/end ranges) do not nest
-        is_op = stacked & accepted_ranges(capture.ranges, options.only, options.without)
         launches = _filled(Launches, capture.launches)
-        attribution = attribute(
+        accepted = accepted_ranges(capture.ranges, options.only, options.without)
+        records = Records(
             _filled(Activities, capture.activities),
             launches,
-            _filled(Ranges, capture.ranges, is_op=is_op),
+            _filled(Ranges, capture.ranges, is_op=accepted),
             _filled(Creations, capture.graph_nodes, event=_creations(capture)),
-            prefer_capture=options.prefer_capture,
         )
-        if options.adopt:
-            range_keys = (
-                frames.ints(capture.ranges, "report"),
-                frames.ints(capture.ranges, "process"),
+        result = attribute_with_phases(
+            capture,
+            records,
+            prefer_capture=options.prefer_capture,
+            phases=not (options.raw or options.is_window),
+        )
+        attribution, is_op = result.attribution, result.is_op
+        if options.adopts_autograd:
+            attribution = with_autograd_work(
+                capture, attribution, launches, is_window=options.is_window
             )
-            attribution = with_adoption(attribution, range_keys, launches)
+        if options.adopt:
+            attribution = with_guesses(attribution, capture, launches)
         op = np.where(is_op, codes, NONE)
         return cls(
             capture,
@@ -167,6 +171,7 @@ class AttributedCapture:
             kernel_rules=options.kernel_rules,
             place=options.place,
             backward_under=CALLER if options.raw else options.backward_under,
+            notes=result.notes,
         )
 
     def __getstate__(self) -> dict[str, Any]:

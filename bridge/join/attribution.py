@@ -72,16 +72,20 @@ REASONS = {
     "": "it has an op",
     "no_launch": "no API call with its process and correlation id is in the report",
     "no_range": "no op was open on the thread of its API call when the call began",
+    "ambiguous": "autograd launched it while several other threads had a range open",
     "invalid_time": "it ends before it starts, or at 0, so it counts no time",
 }
 RULES = {
     "": "it has no op",
     "launch": "the innermost op open on the thread of its API call when the call began",
     "capture": "the innermost op open where its node of a CUDA graph was captured",
-    "adopted": "the op that the one other thread of its process was waiting in: a guess by time",
+    "adopted": "autograd launched it, and one other thread of its process waited in this op",
+    "guessed": "the op that the one other thread of its process was waiting in: a guess by time",
+    "phase": "the start/end range that started last of those open in its process when the call began",
 }
-NO_RULE, BY_LAUNCH, BY_CAPTURE, BY_ADOPTION = range(len(RULES))
-ATTRIBUTED, NO_LAUNCH, NO_RANGE, INVALID_TIME = range(len(REASONS))
+NO_RULE, BY_LAUNCH, BY_CAPTURE, BY_ADOPTION, BY_GUESS, BY_PHASE = range(len(RULES))
+OF_ANOTHER_THREAD = (BY_ADOPTION, BY_GUESS)  # rules that look at another thread than the call's
+ATTRIBUTED, NO_LAUNCH, NO_RANGE, AMBIGUOUS, INVALID_TIME = range(len(REASONS))
 
 
 @dataclass(frozen=True)

@@ -138,11 +138,26 @@ class Nesting:
     def innermost(self, stack: Ints, instant: Ints) -> Ints:
         """Return the innermost node open at each (stack, instant), or NONE."""
         result = self._last_started(stack, instant)
-        pending = np.flatnonzero(result != NONE)
+        self._leave_ended(result, instant)
+        return result
+
+    def _leave_ended(self, nodes: Ints, instant: Ints) -> None:
+        """Replace each node that has ended at its instant by the innermost one around it that has not."""
+        pending = np.flatnonzero(nodes != NONE)
         while len(pending):
-            pending = pending[self.end[result[pending]] <= instant[pending]]
-            result[pending] = self.parent[result[pending]]
-            pending = pending[result[pending] != NONE]
+            pending = pending[self.end[nodes[pending]] <= instant[pending]]
+            nodes[pending] = self.parent[nodes[pending]]
+            pending = pending[nodes[pending] != NONE]
+
+    def innermost_of(self, nodes: tuple[int, int], instant: Ints) -> Ints:
+        """Return the innermost node open at each instant on the stack of these nodes, or NONE.
+
+        ``nodes`` are the first node of the stack and the first one after it.
+        """
+        first, last = nodes
+        place = first - 1 + np.searchsorted(self.start[first:last], instant, side="right")
+        result = np.where(place >= first, place, NONE)
+        self._leave_ended(result, instant)
         return result
 
     def enclosing(self, stack: Ints, start: Ints, end: Ints) -> Ints:

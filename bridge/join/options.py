@@ -238,7 +238,7 @@ class AttributionFields(TypedDict, total=False):
     graphs: str | None
     domains: Sequence[str]
     without: Sequence[str]
-    adopt: bool
+    adopt: bool | None
     kernel_rules: Rules | None
     rank_from: str | None
     place: int
@@ -256,14 +256,16 @@ class AttributionOptions:
     and "launch" with ``raw``, as in NVIDIA's reports.
 
     ``domains`` are the domains whose ranges are ops ("all" for every domain; if empty, all but
-    those of libraries); the domains in ``without`` are excluded. ``adopt`` assigns the work of
-    threads without ranges to the range in which one other thread waits, which is a guess by time.
+    those of libraries); the domains in ``without`` are excluded. ``adopt`` assigns work
+    launched outside of ranges to the range in which one other thread waits: by default the work of
+    PyTorch's autograd, with True that of all threads, which is a guess by time, with False none.
     ``kernel_rules`` classify kernels before the built-in rules do. ``rank_from`` is a regular
     expression that finds the rank in the path of a file. ``place`` is the index of the first report
     in the whole run, whose other reports may be read elsewhere. ``backward_under`` is the range
     that the backward work of PyTorch's engine is under: "caller", the one open on the thread that
     called the backward pass, or "forward", the one around the forward op. With ``raw`` it is under
-    neither.
+    neither. ``raw`` is the strict view: no work is adopted, and start/end ranges are never ops.
+    ``is_window`` says that the capture is a part of a report.
     """
 
     rules: Sequence[Rule] = ()
@@ -271,11 +273,17 @@ class AttributionOptions:
     graphs: str | None = None
     domains: Sequence[str] = ()
     without: Sequence[str] = ()
-    adopt: bool = False
+    adopt: bool | None = None
     kernel_rules: Rules | None = None
     rank_from: str | None = None
     place: int = 0
     backward_under: str = "caller"
+    is_window: bool = False
+
+    @property
+    def adopts_autograd(self) -> bool:
+        """Whether work that autograd launches outside of ranges belongs to the range of its caller."""
+        return not self.raw if self.adopt is None else self.adopt
 
     @property
     def only(self) -> Sequence[str]:

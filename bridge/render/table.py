@@ -245,6 +245,8 @@ def accounting_line(totals: Mapping[str, Any], ops: int) -> str:
     noun = "activity" if totals["activities"] == 1 else "activities"
     head = f"{units.count(totals['activities'])} {noun}, {units.time(time)}"
     inside = f"{_percent(totals['attributed_ns'], time)} in {units.count(ops)} ops"
+    if "adopted" in totals:
+        inside += f" ({_percent(totals['adopted']['gpu_ns'], time)} adopted from other threads)"
     rest = totals["unattributed"]
     if not rest:
         return f"{head}: {inside}; all attributed"

@@ -429,6 +429,7 @@ class _OfRanges:
             "memsets": kinds.count("memset"),
             "graphs": kinds.count("graph"),
             "gpu_self_ns": of.time(own),
+            "adopted_ns": 0,
             "gpu_total_ns": of.time(under),
             "gpu_busy_ns": times["busy_ns"],
             "gpu_span_ns": times["span_ns"],

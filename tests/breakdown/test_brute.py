@@ -38,6 +38,7 @@ from bridge.analyze.columns.breakdown import COST_NAMES
 from bridge.analyze.tables.breakdown import breakdown
 from bridge.analyze.tables.views import rows_of_dimensions
 from bridge.join.attributed import AttributedCapture
+from bridge.join.options import AttributionOptions
 from bridge.report import Report
 from importers import frames
 from importers.capture import Capture, Facts
@@ -83,6 +84,9 @@ PROGRAMS = {(0, PROCESSES[0]): "/usr/bin/python", (1, PROCESSES[0]): "train"}
 WORDS = NAMES | FURTHER | {"ProfilerStep#2": Said("step", False, "ProfilerStep")}
 
 
+STRICT = AttributionOptions(adopt=False)  # the truth adopts nothing
+
+
 @dataclass(frozen=True)
 class Made:
     """A training, and what its records leave out."""
@@ -91,7 +95,7 @@ class Made:
     details: Details
 
     def report(self) -> Report:
-        return Report(AttributedCapture.of(self.capture()))
+        return Report(AttributedCapture.of(self.capture(), STRICT))
 
     def capture(self) -> Capture:
         report, d = self.training.capture(), self.details

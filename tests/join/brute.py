@@ -75,10 +75,20 @@ def is_backward(op: str) -> bool:
     return bool(BACKWARD_OP.search(op)) and not MODULE_OP.fullmatch(op)
 
 
+def only_phases(ranges: Sequence[Range], report: int) -> bool:
+    """Tell whether a report has no push/pop range at all: then its phases are ops, on a stack per process."""
+    return all(one.phase for one in ranges if one.report == report)
+
+
 def is_open(one: Range, report: int, thread: int, instant: int) -> bool:
     on_stack = bool(one.op) and not one.phase
     here = (one.report, one.thread) == (report, thread)
     return on_stack and here and one.start <= instant < one.end
+
+
+def is_open_phase(one: Range, report: int, thread: int, instant: int) -> bool:
+    here = (one.report, one.process) == (report, thread & -(1 << 24))
+    return bool(one.op) and here and one.start <= instant < one.end
 
 
 def outer_first(ranges: Sequence[Range], rows: Iterable[int]) -> list[int]:
@@ -88,7 +98,8 @@ def outer_first(ranges: Sequence[Range], rows: Iterable[int]) -> list[int]:
 
 def stack_at(ranges: Sequence[Range], report: int, thread: int, instant: int) -> tuple[int, ...]:
     """Return the rows of the ranges open at an instant, outermost first."""
-    rows = [row for row, one in enumerate(ranges) if is_open(one, report, thread, instant)]
+    opens = is_open_phase if only_phases(ranges, report) else is_open
+    rows = [row for row, one in enumerate(ranges) if opens(one, report, thread, instant)]
     return tuple(outer_first(ranges, rows))
 
 
@@ -263,7 +274,11 @@ class Brute:
     # -- per op
 
     def op_rows(self) -> list[int]:
-        return [row for row, one in enumerate(self.ranges) if one.op and not one.phase]
+        return [
+            row
+            for row, one in enumerate(self.ranges)
+            if one.op and (not one.phase or only_phases(self.ranges, one.report))
+        ]
 
     def by_op(self) -> dict[str, dict[str, float]]:
         own, under = defaultdict(list), defaultdict(list)
@@ -323,7 +338,8 @@ class Brute:
         time: dict[str, dict[str, int]] = defaultdict(lambda: {"cpu_self_ns": 0, "cpu_total_ns": 0})
         cuts: dict[tuple[int, int], set[int]] = defaultdict(set)
         for one in self.ranges:
-            cuts[one.report, one.thread] |= {one.start, one.end}
+            home = one.process if only_phases(self.ranges, one.report) else one.thread
+            cuts[one.report, home] |= {one.start, one.end}
         for (report, thread), instants in cuts.items():
             edges = sorted(instants)
             for first, last in pairwise(edges):

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import mean
 
-from join.brute import Brute, Found, is_valid, outer_first, union
+from join.brute import LIBRARY_OP, Brute, Found, is_backward, is_valid, outer_first, union
 
 ENGINE = "autograd::engine::evaluate_function: "
 SEQ = re.compile(r", seq = (\d+)")
@@ -357,14 +357,86 @@ def _union_each(records, *keys: str) -> int:
     return sum(map(union, groups.values()))
 
 
+# -- what autograd's threads launch outside of ranges
+
+
+@dataclass(frozen=True)
+class AutogradWork:
+    """A profile in which the range that waits for autograd has what autograd launches outside of ranges.
+
+    ``named`` are the (report, thread) with autograd's name.
+    """
+
+    brute: Brute
+    named: frozenset[tuple[int, int]]
+
+    @cached_property
+    def found(self) -> list[tuple[tuple[int, ...], str, bool]]:
+        """Return stack, reason, and whether it is adopted, of each activity."""
+        return [self._found(row) for row in range(len(self.brute.activities))]
+
+    def _found(self, activity: int) -> tuple[tuple[int, ...], str, bool]:
+        found = self.brute.found[activity]
+        if found.reason != "no_range":
+            return found.stack, found.reason, False
+        call = self.brute.calls[found.launch]
+        offers = self._offers(call)
+        if (call.report, call.thread) in self.named:
+            if len(offers) == 1:
+                return offers[0], "", True
+            return (), "ambiguous" if offers else "no_range", False
+        if self._is_like_autograd(call.report, call.process, call.thread):
+            return offers[0], "", True
+        return (), "no_range", False
+
+    def _offers(self, call) -> list[tuple[int, ...]]:
+        """Return the stacks in which other threads wait when a call begins."""
+        stacks = [
+            self.brute.stack(self.brute.ranges, call.report, thread, call.start)
+            for thread in self._threads(call.report, call.process)
+            if thread != call.thread and (call.report, thread) not in self.named
+        ]
+        return [
+            stack
+            for stack in stacks
+            if stack and not any(LIBRARY_OP.fullmatch(op) for op in self.brute.ops_on(stack))
+        ]
+
+    def _is_like_autograd(self, report: int, process: int, thread: int) -> bool:
+        if thread & 0xFFFFFF == process >> 24 & 0xFFFFFF or any(
+            (report, process) == (other, home & -(1 << 24)) for other, home in self.named
+        ):
+            return False
+        kinds = set()
+        for activity, found in zip(self.brute.activities, self.brute.found, strict=True):
+            call = self.brute.calls[found.launch] if found.launch != -1 else None
+            if call is None or (call.report, call.thread) != (report, thread):
+                continue
+            kinds.add(activity.kind)
+            offers = self._offers(call)
+            if len(offers) != 1 or not any(map(is_backward, self.brute.ops_on(offers[0]))):
+                return False
+        return bool(kinds & {"kernel", "graph"})
+
+    def _threads(self, report: int, process: int) -> set[int]:
+        return {r.thread for r in self.brute.ranges if (r.report, r.process) == (report, process)}
+
+
 # -- adoption, where the ranges of each thread nest
 
 
 @dataclass(frozen=True)
 class Adopting:
-    """A profile in which the range that another thread waits in takes what stands outside all ranges."""
+    """A profile in which the range that another thread waits in takes what stands outside all ranges.
+
+    What autograd launches is its range's before.
+    """
 
     brute: Brute
+
+    @cached_property
+    def of_autograd(self) -> list[tuple[tuple[int, ...], str, bool]]:
+        return AutogradWork(self.brute, frozenset()).found
 
     @cached_property
     def stacks(self) -> list[tuple[int, ...]]:
@@ -373,8 +445,9 @@ class Adopting:
 
     def _stack_of(self, activity: int) -> tuple[int, ...]:
         found = self.brute.found[activity]
-        if found.stack:
-            return self.above(found.stack[0])[:-1] + found.stack
+        stack = self.of_autograd[activity][0]
+        if stack:
+            return self.above(stack[0])[:-1] + stack
         return self._adopted(activity) if found.reason == "no_range" else ()
 
     def above(self, row: int) -> tuple[int, ...]:
@@ -405,7 +478,7 @@ class Adopting:
 
     def _burst(self, call, thread: int, inner: int) -> tuple[int, int]:
         """Return when a call's thread launched first and last from outside all ranges within a range."""
-        bare = [row for row, found in enumerate(self.brute.found) if found.reason == "no_range"]
+        bare = [row for row, found in enumerate(self.of_autograd) if found[1] == "no_range"]
         times = [
             other.start
             for other in map(self._call, bare)

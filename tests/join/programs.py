@@ -60,9 +60,24 @@ def programs(draw) -> Program:
         if not _inside_its_own_call(one, ranges):
             ranges.append(one)
             texts.append(text)
+    ranges = not_only_phases(ranges)
     calls = draw(_some(_calls(ranges)))
     activities = draw(_some(_activities(calls)))
     return without_libraries(Program(ranges, calls, activities, texts))
+
+
+def not_only_phases(ranges: Sequence[Range]) -> list[Range]:
+    """Let the ranges of a report that are all phases be push/pop ranges: phases alone are ops."""
+    pushed = {one.report for one in ranges if not one.phase}
+    return [replace(one, phase=one.phase and one.report in pushed) for one in ranges]
+
+
+@st.composite
+def phase_programs(draw) -> Program:
+    """Draw a program in which all ranges of the first report are phases."""
+    program = draw(programs())
+    ranges = [replace(one, phase=one.phase or one.report == 0) for one in program.ranges]
+    return replace(program, ranges=ranges)
 
 
 def _some(of):

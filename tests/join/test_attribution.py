@@ -102,12 +102,14 @@ def one_kernel(at, ranges, **activity):
 
 def test_the_rules_are_as_written_down():
     outer, inner = {"start": 0, "end": 10}, {"start": 2, "end": 5}
+    elsewhere = {"start": 20, "end": 21}
     assert one_kernel(0, [outer]) == (0,)  # the start belongs to a range
     assert one_kernel(9, [outer]) == (0,)  # even if the call outlasts it
     assert one_kernel(10, [outer]) == "no_range"  # the end does not
     assert one_kernel(3, [inner, outer]) == (1, 0)  # not the order of rows
     assert one_kernel(3, [outer, outer]) == (0, 1)  # but that of twins
-    assert one_kernel(3, [{**outer, "phase": True}]) == "no_range"
+    assert one_kernel(3, [{**outer, "phase": True}, elsewhere]) == "no_range"
+    assert one_kernel(3, [{**outer, "phase": True, "thread": MAIN + 1}]) == (0,)
     assert one_kernel(3, [{**outer, "thread": MAIN + 1}]) == "no_range"
     assert one_kernel(3, [{**outer, "report": 1}]) == "no_range"
     assert one_kernel(-3, [{"start": -5, "end": 0}]) == (0,)

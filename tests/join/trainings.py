@@ -16,7 +16,15 @@ from importers.texts import Texts
 from join.brute import Activity, Call, Range
 from join.brute_more import BruteMore, Said, Wait
 from join.plain_export import without_per_call_part
-from join.programs import KERNELS, KINDS, PROCESSES, Program, op_of, report_of
+from join.programs import (
+    KERNELS,
+    KINDS,
+    PROCESSES,
+    Program,
+    not_only_phases,
+    op_of,
+    report_of,
+)
 
 HERE, THERE = PROCESSES[:2]
 # Most on three threads of one process, whose work belongs together; the rest goes by the same numbers.
@@ -92,7 +100,7 @@ class Training:
         return replace(made, ranges=ranges, waits=waits, texts=Texts.of(self.texts))
 
     def attributed(self, **how) -> AttributedCapture:
-        return AttributedCapture.of(self.capture(), AttributionOptions(**how))
+        return AttributedCapture.of(self.capture(), AttributionOptions(**{"adopt": False, **how}))
 
 
 def training(ranges: Sequence[tuple[Range, str]], calls=(), activities=(), waits=(), module=()):
@@ -113,6 +121,9 @@ def trainings(draw, *, nested: bool = False, phases: int = 1) -> Training:
     """
     names = draw(st.sampled_from([list(PLAIN), list(NAMES)]))
     ranges = draw(_some(_ranges(names, phases)))
+    ranges = list(
+        zip(not_only_phases([one for one, _ in ranges]), [text for _, text in ranges], strict=True)
+    )
     if nested:
         ranges = _nested(ranges)
     calls = draw(_some(_calls([one for one, _ in ranges])))

@@ -98,6 +98,15 @@ def test_a_session_without_a_profiler(browser, folder):
 
 
 @pytest.mark.slow
+def test_the_accounting_tells_what_is_adopted(browser, tmp_path):
+    report = made_reports.hand_annotated(tmp_path / "idiom.sqlite")
+    done("html", report, "-o", tmp_path / "p.html")
+    page = browser.open(tmp_path / "p.html")
+    assert "66.7 % of GPU time is adopted: launched outside" in page.inner_text("#accounting")
+    assert page.locator("#accounting i.adopted").count() == 1
+
+
+@pytest.mark.slow
 def test_panels_without_data_are_absent(browser, page_of):
     page = browser.open(page_of(REAL))
     assert page.inner_text("#accounted").endswith("activities on the GPU are attributed to ops.")

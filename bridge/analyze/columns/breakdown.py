@@ -250,6 +250,13 @@ _RANGE_COLUMNS = (
     _on_request(
         "exposed_ns", "exposed", NS, "communication that no computation hid", merge=REPORTS
     ),
+    _on_request(
+        "adopted_ns",
+        "adopted",
+        NS,
+        "part of the GPU self time that was launched by another thread, which the op waited for",
+        merge=WINDOWS,
+    ),
     *COSTS,
     *TENSOR_CORES,
     Column(

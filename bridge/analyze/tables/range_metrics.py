@@ -38,6 +38,7 @@ from bridge.analyze.tables.statistics import (
 )
 from bridge.join.arrays import NONE, Flags, Ints, busy_time_by_clock, order_by
 from bridge.join.attributed import AttributedCapture
+from bridge.join.attribution import OF_ANOTHER_THREAD
 from importers import frames
 
 if TYPE_CHECKING:
@@ -154,6 +155,13 @@ def _gpu_self(groups: Groups) -> Columns:
     rows, group = groups.own
     self_time = sums(group, groups.attributed.duration[rows], groups.count)
     return {"gpu_self_ns": self_time, "share": ratio(self_time, groups.attributed.whole_ns)}
+
+
+def _adopted(groups: Groups) -> Columns:
+    rows, group = groups.own
+    adopted = np.isin(groups.attributed.attribution.rule[rows], OF_ANOTHER_THREAD)
+    time = groups.attributed.duration[rows[adopted]]
+    return {"adopted_ns": sums(group[adopted], time, groups.count)}
 
 
 def _gpu_total(groups: Groups) -> Columns:
@@ -290,6 +298,7 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     (statistics.THERE,): _presence,
     (statistics.CALLS_OF,): _call_ranges,
     (statistics.FIRST, statistics.LAST, statistics.UNION): _gpu_intervals,
+    ("adopted_ns",): _adopted,
     CAUSES: _causes,
     EXPOSED: _communication,
     TENSOR_CORE_NAMES: _tensor_cores,

@@ -30,7 +30,7 @@ from bridge.join.arrays import (
     stable_order,
 )
 from bridge.join.attributed import AttributedCapture
-from bridge.join.attribution import ATTRIBUTED, REASONS
+from bridge.join.attribution import ATTRIBUTED, BY_PHASE, OF_ANOTHER_THREAD, REASONS, RULES
 from importers import frames
 from importers.frames import pick
 
@@ -90,6 +90,7 @@ ARGS_OF_KIND: dict[
 }
 KINDS_WITH_METRICS = ("kernel", "graph")  # kinds with metrics of Nsight Compute
 MEMORY_KINDS = ("source_kind", "target_kind")  # columns
+MARKED_RULES = (*OF_ANOTHER_THREAD, BY_PHASE)  # rules that an activity is marked with
 MIN_ACTIVITIES = 2  # activities of a projected op; a single one names its op itself
 
 
@@ -101,6 +102,7 @@ def activities(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     track = tracks.lane(stream, disjoint_lanes(stream, start, start + duration), "stream")
     node = attributed.attribution.node
     ops = list(attributed.ops)
+    is_marked = np.isin(attributed.attribution.rule, MARKED_RULES)
     args: dict[str, Column] = {
         "op": NameColumn(attributed.activity_op, ops),
         "path": Chain(
@@ -109,6 +111,10 @@ def activities(attributed: AttributedCapture, tracks: Tracks) -> Slices:
         "reason": NameColumn(_reason_codes(attributed.attribution.reason), list(REASONS)),
         "correlation": frames.ints(table, "correlation"),
     }
+    if is_marked.any():
+        args["rule"] = NameColumn(
+            np.where(is_marked, attributed.attribution.rule, NONE), list(RULES)
+        )
     rows = np.arange(len(table))
     return make_slices(
         "kernel", rows, track, (start, duration), named(attributed.activity_name), args

@@ -269,6 +269,11 @@ def _refuse(task: Task, series: Windows, skeleton: Capture) -> None:
         raise WindowsError(name, "--adopt needs the whole report at once")
     if task.work.attribution_options.backward_under != CALLER:
         raise WindowsError(name, "--backward-under forward needs the whole report at once")
+    options = task.work.attribution_options
+    if 0 < survey.phases == survey.counts["ranges"] and not options.raw:
+        raise WindowsError(
+            name, "its start/end ranges are ops, which need the whole report at once"
+        )
     if survey.has_repeated_calls:
         raise WindowsError(name, "API calls of two of its windows have one correlation id")
     if survey.phases > windows.MAX_PHASES:

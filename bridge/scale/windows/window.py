@@ -16,6 +16,7 @@ from bridge.analyze.columns.column import WINDOWS
 from bridge.analyze.ranks.members import Ranks
 from bridge.analyze.tables.request import TableRequest
 from bridge.analyze.tables.views import RANGES, VIEWS, columns_are_chosen, dimensions_of, rows_of
+from bridge.join.adoption import NeedsWholeReportError
 from bridge.join.arrays import NONE, Flags
 from bridge.join.attributed import AttributedCapture
 from bridge.join.grammar import parse
@@ -248,14 +249,20 @@ class WindowCapture(AttributedCapture):
         return listed if self.begun is None else listed & self.begun
 
 
+UNNAMED_THREADS = "only all of it tells which threads without a name are PyTorch's autograd (--no-adopt adopts none)"
+
+
 def attribute_window(
     window: Window, attribution_options: AttributionOptions, ranks: Ranks
 ) -> WindowCapture:
     """Attribute the activities of a window; its ranges are cut to the window."""
+    name = window.capture.source[0]
     try:
-        attributed = WindowCapture.of(window.capture, attribution_options)
+        attributed = WindowCapture.of(window.capture, replace(attribution_options, is_window=True))
     except TangledError as error:
-        raise ReportError(f"{window.capture.source[0]}: {error}") from error
+        raise ReportError(f"{name}: {error}") from error
+    except NeedsWholeReportError as error:
+        raise WindowsError(name, UNNAMED_THREADS) from error
     attribution = attributed.attribution
     within = replace(attribution, nesting=_within(attribution.nesting, *window.edges))
     return replace(attributed, attribution=within, begun=window.begun, ranks=ranks)

@@ -1,9 +1,18 @@
 // Where all time on the GPU went: into ops, or to a reason, with what to do about that.
 
+// Work that a thread launched outside of ranges, and that the range waiting for it has.
+const adoptedTime = (totals) => totals.adopted?.gpu_ns ?? 0;
+
+function adoptedText({ totals }) {
+  if (!totals.adopted) return "";
+  return ` ${percent(share(adoptedTime(totals), totals.gpu_ns))} of GPU time is adopted: launched outside of ranges by a thread that another waited for.`;
+}
+
 function accountBar(report, side) {
   const { totals } = report.figures;
   const parts = [
-    { name: "in ops", ns: totals.attributed_ns, class: "in-ops" },
+    { name: "in ops", ns: totals.attributed_ns - adoptedTime(totals), class: "in-ops" },
+    ...(totals.adopted ? [{ name: "adopted", ns: adoptedTime(totals), class: "adopted" }] : []),
     ...report.reasons.map(({ reason, gpu_ns: ns }) => ({ name: words(reason), ns, class: reason })),
   ];
   const said = parts.map(({ name, ns }) => `${name} ${percent(share(ns, totals.gpu_ns))}`).join(", ");
@@ -29,10 +38,10 @@ function drawAccounting(reports) {
   if (there.every((report) => !report.reasons.length)) {
     const activities = there.reduce((sum, report) => sum + report.figures.totals.activities, 0);
     document.getElementById("panels").append(make("p", { id: "accounted", class: "about" },
-      `All ${count(activities)} activities on the GPU are attributed to ops.`));
+      `All ${count(activities)} activities on the GPU are attributed to ops.${there.map((report) => adoptedText(report.figures)).join("")}`));
     return;
   }
   const reasons = there.flatMap((report) => report.reasons.map((one) => reasonRow(report, one, side(report))));
-  panel("accounting", "Accounting", "Every activity counts once: in the op that launched it, or under the reason why it has none.",
+  panel("accounting", "Accounting", `Every activity counts once: in the op that launched it, or under the reason why it has none.${there.map((report) => adoptedText(report.figures)).join("")}`,
     ...there.map((report) => accountBar(report, side(report))), make("dl", {}, ...reasons));
 }

@@ -1,0 +1,141 @@
+"""Phases as ops: a report whose ranges are all start/end ranges has nothing else to call its work by.
+
+Any thread may end a start/end range, so the phases of a process are one stack, whatever thread they
+began on. The innermost one is that which started last of those open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from bridge.join.arrays import Flags, Ints
+from bridge.join.attribution import (
+    BY_LAUNCH,
+    BY_PHASE,
+    Activities,
+    Attribution,
+    Creations,
+    Launches,
+    Ranges,
+    attribute,
+)
+from bridge.join.nesting import TangledError
+from importers import frames
+from importers.capture import Capture
+
+# The phase that a session opens in its active steps, which is no work of the program;
+# `bridge.capture.session.control` names it, too.
+SESSION_DOMAIN, SESSION_NAME = "nsight-bridge", "capture"
+AS_OPS = "only start/end ranges: shown as ops (bridge report --names raw keeps them as phases)"
+TOO_MANY = (
+    "only start/end ranges, which overlap too often to be shown as ops:"
+    " bridge report REPORT --by phase lists them"
+)
+
+
+@dataclass(frozen=True)
+class Records:
+    """What `attribute` reads of a capture."""
+
+    activities: Activities
+    launches: Launches
+    ranges: Ranges
+    creations: Creations
+
+
+@dataclass(frozen=True)
+class Attributed:
+    """An attribution, which ranges are its ops, and lines for the user about phases."""
+
+    attribution: Attribution
+    is_op: Flags
+    notes: tuple[str, ...] = ()
+
+
+def reports_of_phases(capture: Capture) -> Flags:
+    """Return for each report whether it has ranges that are all start/end ranges."""
+    pushed = frames.is_kind(capture.ranges, frames.PUSH_POP)
+    if pushed.all():
+        return np.zeros(len(capture.facts), bool)
+    report, size = frames.ints(capture.ranges, "report"), len(capture.facts)
+    has_phases = np.bincount(report[~pushed], minlength=size) > 0
+    result: Flags = has_phases & (np.bincount(report[pushed], minlength=size) == 0)
+    return result
+
+
+def is_session(capture: Capture) -> Flags:
+    """Return which ranges are the phases of a session's active steps."""
+    ranges = capture.ranges
+    is_named: Flags = (
+        (ranges["name"] == SESSION_NAME) & (ranges["domain_name"] == SESSION_DOMAIN)
+    ).to_numpy(bool)
+    return is_named
+
+
+def attribute_with_phases(
+    capture: Capture, records: Records, *, prefer_capture: bool, phases: bool
+) -> Attributed:
+    """Attribute the activities to ops: those push/pop ranges that may be ops.
+
+    With ``phases``, start/end ranges are ops in reports that hold no push/pop range. If these
+    overlap so often that they cannot be nested, they are no ops. Raises TangledError if push/pop
+    ranges cross too often.
+    """
+    accepted = records.ranges.is_op
+    is_op = accepted & frames.is_kind(capture.ranges, frames.PUSH_POP)
+    ranges = replace(records.ranges, is_op=is_op)
+    of_phases = reports_of_phases(capture) if phases else np.zeros(len(capture.facts), bool)
+    as_ops = accepted & of_phases[ranges.report]
+    if as_ops.any():
+        as_ops &= ~is_session(capture)
+    if not as_ops.any():
+        return Attributed(_attribute(replace(records, ranges=ranges), prefer_capture), is_op)
+    by_process = _by_process(capture, replace(records, ranges=ranges), of_phases, as_ops)
+    concerned = np.bincount(ranges.report[as_ops], minlength=len(of_phases)) > 0
+    try:
+        attribution = _attribute(by_process, prefer_capture)
+    except TangledError:
+        attribution = _attribute(replace(records, ranges=ranges), prefer_capture)
+        return Attributed(attribution, is_op, _notes(capture, concerned, TOO_MANY))
+    by_phase = of_phases[records.activities.report] & (attribution.rule == BY_LAUNCH)
+    rule = np.where(by_phase, BY_PHASE, attribution.rule)
+    notes = _notes(capture, concerned, AS_OPS)
+    return Attributed(replace(attribution, rule=rule), is_op | as_ops, notes)
+
+
+def _attribute(records: Records, prefer_capture: bool) -> Attribution:
+    return attribute(
+        records.activities,
+        records.launches,
+        records.ranges,
+        records.creations,
+        prefer_capture=prefer_capture,
+    )
+
+
+def _by_process(capture: Capture, records: Records, of_phases: Flags, as_ops: Flags) -> Records:
+    """Return the records with processes in place of threads in reports of phases, which are ops."""
+
+    def home(table: pd.DataFrame, report: Ints, thread: Ints) -> Ints:
+        return np.where(of_phases[report], frames.ints(table, "process"), thread)
+
+    launches, ranges, creations = records.launches, records.ranges, records.creations
+    return replace(
+        records,
+        launches=replace(launches, thread=home(capture.launches, launches.report, launches.thread)),
+        ranges=replace(
+            ranges,
+            thread=home(capture.ranges, ranges.report, ranges.thread),
+            is_op=ranges.is_op | as_ops,
+        ),
+        creations=replace(
+            creations, thread=home(capture.graph_nodes, creations.report, creations.thread)
+        ),
+    )
+
+
+def _notes(capture: Capture, reports: Flags, text: str) -> tuple[str, ...]:
+    return tuple(f"{capture.source[n]}: {text}" for n in np.flatnonzero(reports).tolist())

@@ -96,17 +96,18 @@ def low_intervals(evidence: Evidence) -> Finding | None:
 
 
 def _gaps_within(evidence: Evidence, intervals: pd.DataFrame) -> LostTime:
-    """Return the gaps that began within some intervals of their GPU."""
+    """Return the parts of gaps that lie within some intervals of their GPU."""
     gaps = evidence.idle.gaps
     device = texts(gaps.devices)[gaps.device]
-    is_inside = np.zeros(len(gaps), bool)
+    inside = np.zeros(len(gaps), np.int64)
     starts, lengths = (frames.ints(intervals, column) for column in ("start_ns", "length_ns"))
+    starts = starts + evidence.capture.began
     # At most `INTERVALS` per GPU.
-    for name, start, length in zip(intervals["device"], starts, lengths, strict=True):
-        since = gaps.start - start - evidence.capture.began
-        is_inside |= (since >= 0) & (since < length) & (device == name)
-    rows = np.flatnonzero(is_inside)
-    return LostTime(rows, gaps.length[rows])
+    for name, start, end in zip(intervals["device"], starts, starts + lengths, strict=True):
+        part = np.minimum(gaps.end, end) - np.maximum(gaps.start, start)
+        inside += np.where(device == name, np.maximum(part, 0), 0)
+    rows = np.flatnonzero(inside)
+    return LostTime(rows, inside[rows])
 
 
 def _merge_intervals(device: str, edges: Ints, spent: Ints, low: Flags) -> pd.DataFrame:

@@ -25,6 +25,7 @@ from bridge.join.attribution import (
     creation_of,
 )
 from bridge.join.autograd import Directions
+from bridge.join.families import marked_steps
 from bridge.join.hierarchy import CALLER, with_callers, with_forward_ranges
 from bridge.join.iterations import with_loop_ends, with_optimizer_steps
 from bridge.join.nesting import Modules, Nesting, paths
@@ -275,7 +276,7 @@ class AttributedCapture:
     @cached_property
     def steps(self) -> Steps:
         """The steps that ranges mark."""
-        return Steps.of(self.capture)
+        return marked_steps(self.capture, self.attribution.launch, self.duration)
 
     @cached_property
     def iterations(self) -> Steps:

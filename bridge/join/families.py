@@ -6,6 +6,7 @@ numbers start again in each of them, numbers parts of a step, such as layers.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,15 @@ import numpy as np
 import pandas as pd
 
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
-from bridge.join.steps import KINDS, RANGE, Steps, in_order, numbered
+from bridge.join.steps import (
+    KINDS,
+    RANGE,
+    Steps,
+    in_order,
+    is_on_main_thread,
+    numbered,
+    outermost,
+)
 from importers import frames
 from importers.capture import Capture
 
@@ -405,4 +414,71 @@ def _steps_of(marks: list[Marks], key: tuple[int, int]) -> Steps:
                 first=np.full(count, NONE),
             )
         )
+    )
+
+
+# -- Steps that the user chooses by name (``--steps``)
+
+
+NAMELESS = " _#:=-./"  # what separates a number from the name of a family
+
+
+def chosen_names(names: Sequence[str], wanted: str) -> Flags:
+    """Return which names ``wanted`` chooses.
+
+    It is a name, which may hold ``*`` and ``?``, or a family: ``Batch``, ``Batch N`` or ``Batch *``.
+    """
+    pattern = re.compile(fnmatch.translate(wanted.replace("[", "[[]")))
+    families = Families.of(names)
+    is_family = [*(wanted.lower() in _called(text) for text in families.text), False]
+    by_family: Flags = np.array(is_family, bool)[families.family]
+    by_name = np.array([pattern.match(name) is not None for name in names], bool)
+    return by_name if by_name.any() else by_family
+
+
+def _called(text: str) -> tuple[str, ...]:
+    """Return what a family may be called."""
+    text = text.lower()
+    return text, text.replace("*", "n"), text.replace("*", "").strip(NAMELESS)
+
+
+def chosen_steps(capture: Capture, wanted: str) -> Steps:
+    """Return the ranges of a name or a family as steps: in each process the outermost, on one thread."""
+    ranges = capture.ranges
+    names = list(ranges["name"].cat.categories)
+    code = frames.codes(ranges["name"])
+    rows = np.flatnonzero(np.append(chosen_names(names, wanted), False)[code])
+    rows = rows[is_on_main_thread(capture, rows, np.zeros(len(rows), np.int64))]
+    number = np.append(Families.of(names).number, NONE)[code[rows]]
+    report, process, start, end = (
+        frames.ints(ranges, c)[rows] for c in ("report", "process", "start", "end")
+    )
+    found_by, unknown = np.full(len(rows), RANGE), np.full(len(rows), NONE)
+    loop = np.zeros(len(rows), np.int64)
+    steps = Steps(rows, number, report, process, start, end, found_by, loop, unknown)
+    return numbered(outermost(in_order(steps)))
+
+
+# -- Why ranges mark no steps
+
+
+def why_no_marks(capture: Capture, launch: Ints, duration: Ints) -> str:
+    """Return in one clause why no ranges mark steps."""
+    names = list(capture.ranges["name"].cat.categories)
+    families = Families.of(names)
+    groups = _counting_groups(capture, families)
+    if not groups:
+        is_part = families.rank == NONE
+        if is_part.any():
+            text = families.text[int(np.argmax(is_part))]
+            return f"the numbers of the ranges {text} tell parts of a step apart"
+        return "no range family counts up" if names else "there are no ranges"
+    work = WorkTimes.of(capture, launch, duration)
+    start, end = (frames.ints(capture.ranges, c) for c in ("start", "end"))
+    apart = [(key, family, _apart(rows, start, end)) for key, family, rows in groups[:MAX_FAMILIES]]
+    shares = [work.shares(key, [(start[rows], end[rows])])[0] for key, _, rows in apart]
+    best = int(np.argmax(shares))
+    return (
+        f"the ranges {families.text[apart[best][1]]} count up, but cover only"
+        f" {100 * shares[best]:.0f} % of the process's time on the GPU"
     )

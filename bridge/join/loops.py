@@ -29,9 +29,13 @@ MIN_ITERATIONS = 5  # of each of several loops
 MIN_EQUAL = 0.9  # share of sections as long as the one before, where a single name recurs
 MIN_HOST = 0.9  # share of the sections in which the host takes part, if these are no layers
 MAX_ENCLOSED = 0.5  # share of the sections that begin within a range, if these are no layers
+MAX_WITH_OWN = (
+    0.75  # share of the layers next to kernels of the longer period; else these alternate
+)
 MOST_LAYERS = 100  # more sections are iterations, even if the host only issues them
 MAX_EPILOGUE = 0.25  # share of a section: a pass ends with more than that, a loop does not
 MAX_CUT = 2  # a section with this much more work than usual is cut where that begins
+MAX_INTERRUPTED = 0.1  # share of the sections that are cut
 SAME_NUMBER = 1.5  # numbers of sections within this factor are of the same iterations
 SAME_PAUSE = np.log(1.5)  # pauses within this factor are alike
 MOST_ANCHORS = 12  # that are tried
@@ -102,7 +106,7 @@ def _alike(loop: Loop) -> list[Loop]:
     edges = run_edges(length)
     edges[-1] += 1  # the last iteration has no next one
     enough = max(MIN_ITERATIONS, MIN_LOOP * len(loop.row))
-    if len(edges) <= 2 or (np.diff(edges) < enough).any():  # noqa: PLR2004 # a run, its begin and end
+    if (np.diff(edges) < enough).any():
         return [loop]
     return [Loop(loop.row[a:b], loop.end[a:b]) for a, b in pairwise(edges.tolist())]
 
@@ -122,7 +126,7 @@ NO_RECURRENCE = "no kernel recurs at regular distance"
 ONE_RANGE = (
     "work recurs, but within one range and without a wait or a copy by the host, as layers do"
 )
-ONE_PASS = (
+ENDS_OTHERWISE = (
     "work recurs, but other kernels follow and the host neither waits nor copies in between, as for"
     " the layers of one pass"
 )
@@ -236,7 +240,8 @@ class _Search:
         place = np.searchsorted(-self.count[order], -MIN_PRESENT * count, side="right")
         shares = (np.append(0, np.cumsum(c)) / max(1, c.sum()) for c in (weight, spent))
         kernels, time = (share[place] for share in shares)
-        return np.minimum(kernels, time)
+        bound: Floats = np.minimum(kernels, time)
+        return bound
 
     def _division(self, name: int) -> Division | None:
         """Return the division by a name, None if too little recurs from section to section."""
@@ -249,15 +254,25 @@ class _Search:
         row = self._best_border(row, once)
         last = min(int(row[-1]) + int(np.median(np.diff(row))), len(self.order))
         recurs = present >= MIN_PRESENT * sections
-        kernels, time = (total[last] - total[row[0]] for total in (self.weights, self.times))
-        part = self.work.name[row[0] : last]
-        of_recurring = recurs[part]
-        weight = self.work.weight[row[0] : last][of_recurring].sum() / max(1, kernels)
-        spent = self.work.spent[row[0] : last][of_recurring].sum() / max(1, time)
+        part = slice(int(row[0]), last)
+        of_recurring = recurs[self.work.name[part]]
+        counted = of_recurring | ~self._interrupts(row, part, of_recurring)
+        kernels, time = (c[part][counted].sum() for c in (self.work.weight, self.work.spent))
+        weight = self.work.weight[part][of_recurring].sum() / max(1, kernels)
+        spent = self.work.spent[part][of_recurring].sum() / max(1, time)
         if weight < MIN_RECURRING or spent < MIN_RECURRING_TIME:
             return None
         covered = min(kernels / max(1, self.weights[-1]), time / max(1, self.times[-1]))
         return Division(row, last, recurs, once, float(covered))
+
+    def _interrupts(self, row: Ints, part: slice, of_recurring: Flags) -> Flags:
+        """Return which rows of a part are in sections that other work interrupts: in few, and in these long."""
+        border = np.append(row, part.stop) - part.start
+        others = np.diff(np.append(0, np.cumsum(~of_recurring))[border])
+        is_long = others > MAX_CUT * np.median(np.diff(row))
+        if is_long.sum() > max(1, MAX_INTERRUPTED * len(row)):
+            is_long[:] = False
+        return np.repeat(is_long, np.diff(border))
 
     def _presence(self, row: Ints) -> tuple[Ints, Ints]:
         """Return per name the number of sections that contain it, and how often it is in any."""
@@ -279,7 +294,7 @@ class _Search:
     def _is_regular(self, row: Ints, once: Flags) -> bool:
         """Return whether several names recur in turn, or one with the same work after it each time."""
         length = np.diff(row)
-        if np.median(length) < 2 and not self.work.is_graph[row].all():  # noqa: PLR2004 # one activity again and again
+        if np.median(length) <= 1 and not self.work.is_graph[row].all():
             return False
         if np.count_nonzero(once) > 1:
             return True
@@ -315,7 +330,7 @@ class _Search:
         if self._is_enclosed(division):
             return ONE_RANGE
         is_many = len(division.row) >= MOST_LAYERS
-        return "" if is_many or (is_alone and not self._has_epilogue(division)) else ONE_PASS
+        return "" if is_many or (is_alone and not self._has_epilogue(division)) else ENDS_OTHERWISE
 
     def _is_enclosed(self, division: Division) -> bool:
         """Return whether sections begin within a range that holds more than equal sections."""
@@ -337,14 +352,17 @@ class _Search:
         held = np.diff(np.searchsorted(inner.row, outer.row))
         is_same = (held == np.median(held)).mean() >= MIN_HOST
         part = slice(outer.first, outer.last)
-        own = (outer.recurs & ~inner.recurs)[self.work.name[part]]
-        has_kernels = bool(self.work.weight[part][own].any())
-        return bool(is_same and 1 < np.median(held) < MOST_LAYERS and has_kernels)
+        is_own = (outer.recurs & ~inner.recurs)[self.work.name[part]]
+        rows = np.flatnonzero(is_own & (self.work.weight[part] > 0)) + outer.first
+        with_own = np.unique(np.searchsorted(inner.row, rows, side="right"))
+        is_between = 0 < len(with_own) <= MAX_WITH_OWN * len(inner.row)
+        return bool(is_same and 1 < np.median(held) < MOST_LAYERS and is_between)
 
     def _is_in_longer_period(self, division: Division) -> bool:
         """Return whether kernels recur that are in every k-th section alone: in two, too few to be found."""
         part = slice(division.first, int(division.row[-1]))
-        others = ~division.recurs[self.work.name[part]] & (self.work.weight[part] > 0)
+        name = self.work.name[part]
+        others = ~division.recurs[name] & (self.work.weight[part] > 0) & (self.count[name] > 1)
         rows = np.flatnonzero(others) + division.first
         if not len(rows):
             return False
@@ -379,10 +397,11 @@ class _Search:
         """Return where the last section ends: after what is issued once in each, before other work."""
         begin = int(division.row[-1])
         longest = int(np.diff(division.row).max())
+        usual = int(np.diff(division.row)[-MIN_SECTIONS:].max())
         name = self.work.name[begin : min(begin + longest, len(self.order))]
         last_once = int(np.flatnonzero(division.once[name])[-1]) if division.once[name].any() else 0
         others = np.flatnonzero(~division.recurs[name[last_once:]])
         limit = last_once + int(others[0]) if len(others) else len(name)
         again = np.flatnonzero(name[1:] == name[0])
         limit = min(limit, int(again[0]) + 1 if len(again) else limit)
-        return begin + max(last_once + 1, min(limit, max(division.length, last_once + 1)))
+        return begin + max(last_once + 1, min(limit, max(usual, last_once + 1)))

@@ -243,6 +243,7 @@ class AttributionFields(TypedDict, total=False):
     rank_from: str | None
     place: int
     backward_under: str
+    steps: str | None
 
 
 @dataclass(frozen=True)
@@ -263,7 +264,7 @@ class AttributionOptions:
     in the whole run, whose other reports may be read elsewhere. ``backward_under`` is the range
     that the backward work of PyTorch's engine is under: "caller", the one open on the thread that
     called the backward pass, or "forward", the one around the forward op. With ``raw`` it is under
-    neither.
+    neither. ``steps`` names the ranges that are steps: a name, or a family as ``Batch N``.
     """
 
     rules: Sequence[Rule] = ()
@@ -276,6 +277,7 @@ class AttributionOptions:
     rank_from: str | None = None
     place: int = 0
     backward_under: str = "caller"
+    steps: str | None = None
 
     @property
     def only(self) -> Sequence[str]:

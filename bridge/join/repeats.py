@@ -9,7 +9,7 @@ the host takes part: it copies, waits, or queries. Layers repeat too, but the ho
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import TypeVar
@@ -51,14 +51,10 @@ def with_repetition(
     ``launch`` and ``duration`` (ns) are per activity. Steps found by repetition have no range.
     """
     with_steps = set(zip(steps.report.tolist(), steps.process.tolist(), strict=True))
-    columns = [frames.ints(capture.activities, c) for c in ("report", "process")]
-    process, _ = number_groups(*columns)
-    order = stable_order(process) if len(process) else process
     result = [steps]
-    for a, b in pairwise(run_edges(process[order]).tolist()):  # one iteration per process
-        key = int(columns[0][order[a]]), int(columns[1][order[a]])
+    for key, activities in _processes(capture):
         if key not in with_steps:
-            rows, work = _process_work(capture, order[a:b], key, launch, duration)
+            rows, work = _process_work(capture, activities, key, launch, duration)
             issued = _issued(capture, nesting, key, (rows, launch), work)
             start, end = repeated_steps(work, *_recurring_ranges(capture, nesting, key))
             loops = find_loops(issued).loops
@@ -68,6 +64,22 @@ def with_repetition(
                 else _steps(key, start, end, rows[np.searchsorted(work.issued, start)])
             )
     return steps if len(result) == 1 else Steps.concatenate(result)
+
+
+def why_no_repetition(capture: Capture, launch: Ints, duration: Ints, nesting: Nesting) -> str:
+    """Return in one clause why the work of the process with most activities does not repeat."""
+    key, activities = max(_processes(capture), key=lambda one: len(one[1]))
+    rows, work = _process_work(capture, activities, key, launch, duration)
+    return find_loops(_issued(capture, nesting, key, (rows, launch), work)).why
+
+
+def _processes(capture: Capture) -> Iterator[tuple[tuple[int, int], Ints]]:
+    """Yield the processes, (report, process), with the rows of their activities."""
+    report, process = (frames.ints(capture.activities, c) for c in ("report", "process"))
+    group, _ = number_groups(report, process)
+    order = stable_order(group) if len(group) else group
+    for a, b in pairwise(run_edges(group[order]).tolist()):
+        yield (int(report[order[a]]), int(process[order[a]])), order[a:b]
 
 
 MIN_FINER = 1.5  # times as many iterations as steps that are equal

@@ -341,7 +341,9 @@ class _Search:
         return bool(outside.any() or (length != length[0]).any())
 
     def _host_share(self, division: Division) -> float:
-        """Return the share of the sections in which the host takes part."""
+        """Return the share of the sections in which the host takes part; 0 if it does after each activity."""
+        if (np.diff(self.host) > 0).mean() >= MIN_HOST:
+            return 0.0
         border = np.append(division.row, division.last)
         return float((np.diff(self.host[border]) > 0)[:-1].mean())
 

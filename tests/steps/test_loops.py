@@ -1,8 +1,10 @@
 """Steps found by what each iteration issues once, on made programs whose iterations are known."""
 
 import random
+from dataclasses import replace
 from itertools import chain
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,8 @@ from join.programs import Program, attributed
 
 from bridge.analyze.steps import by_step, paces
 from bridge.analyze.summary import Summary
+from bridge.join.attributed import AttributedCapture
+from importers import frames
 
 PROCESS = 7 << 24
 MAIN = PROCESS | 1
@@ -18,12 +22,18 @@ COPY = "[CUDA memcpy Device-to-Host]"
 APART = 100  # ns from call to call
 
 
+WAIT = "cudaDeviceSynchronize"
+
+
 def kind_of(name):
     return "memcpy" if name == COPY else "graph" if name.startswith("graph") else "kernel"
 
 
-def made(names, ranges=()):
-    """Make a program that issues work of these names; ranges are pairs of rows, with a name."""
+def made(names, ranges=(), *, waits=()):
+    """Make a program that issues work of these names, and waits after some.
+
+    ``ranges`` are pairs of rows, with a name; ``waits`` are rows.
+    """
     calls = [Call(0, PROCESS, MAIN, n + 1, APART * n, APART * n + 50) for n in range(len(names))]
     work = [
         Activity(0, PROCESS, n + 1, APART * n + 60, APART * n + 100, kind_of(name), name)
@@ -32,12 +42,20 @@ def made(names, ranges=()):
     opened = [
         Range(0, PROCESS, MAIN, APART * a - 10, APART * b - 20, name) for a, b, name in ranges
     ]
-    return attributed(Program(opened, calls, work, [one.op for one in opened]))
+    calls += [
+        Call(0, PROCESS, MAIN, len(names) + n + 1, APART * n + 60, APART * n + 90) for n in waits
+    ]
+    joined = attributed(Program(opened, calls, work, [one.op for one in opened]))
+    launches = joined.capture.launches
+    is_wait = launches["correlation"].to_numpy() > len(names)
+    column = frames.names(is_wait.astype(np.int64), ["cudaLaunchKernel", WAIT])
+    capture = replace(joined.capture, launches=launches.assign(name=column))
+    return AttributedCapture.of(capture)
 
 
-def found(names, ranges=()):
+def found(names, ranges=(), *, waits=()):
     """Give the names that each step issues."""
-    steps = made(names, ranges).iterations
+    steps = made(names, ranges, waits=waits).iterations
     times = zip(steps.start.tolist(), steps.end.tolist(), strict=True)
     return [
         [name for n, name in enumerate(names) if start <= APART * n < end] for start, end in times
@@ -115,7 +133,7 @@ def test_layers_are_no_steps_where_they_are_all_that_repeats(times):
 
 
 def test_layers_of_a_pass_within_a_range():
-    assert found([*LAYERS, *["add"] * 0]) == [["attention", "mlp", "add"]] * 12
+    assert found(LAYERS) == [["attention", "mlp", "add"]] * 12  # nothing tells them from iterations
     names = ["embed", *LAYERS]  # nothing follows them, but the range holds other work, too
     assert not found(names, [(0, len(names), "forward")])
     assert "within one range" in made(names, [(0, len(names), "forward")]).why_no_iterations()
@@ -126,6 +144,14 @@ def test_forward_and_backward_layers_of_one_pass():
     assert not found(["embed", *LAYERS, "loss", *backward, "adam", "adam"])
     training = ["embed", *LAYERS, "loss", *backward, "adam", "adam"]
     assert found(training * 5) == [training] * 5
+
+
+def test_layers_in_each_of_which_the_host_takes_part_are_taken_for_steps():
+    """Nothing tells them from iterations; a wait after each activity tells nothing either."""
+    waits = [at for at, name in enumerate(LAYERS) if name == "add"]
+    after = ["loss"] * 5
+    assert len(found([*LAYERS, *after], waits=waits)) in {11, 12}
+    assert not found([*LAYERS, *after], waits=range(len(LAYERS) + 5))
 
 
 def test_many_sections_are_no_layers_whatever_follows():

@@ -89,9 +89,10 @@ def _is_finer(loops: Sequence[Loop], work: Work, start: Ints) -> bool:
     """Return whether loops are the steps, rather than the equal stretches that begin at ``start``.
 
     They are if there are no such stretches, if a stretch is but one of several loops, or if it holds
-    several iterations, in each of which the host takes part.
+    several iterations, in each of which the host takes part; also if the host takes part after nearly
+    every activity, so that stretches may be layers.
     """
-    if not len(loops) or not len(start):
+    if not len(loops) or not len(start) or (work.host_parts > 0).mean() >= MIN_HOST:
         return len(loops) > 0
     host = np.append(0, np.cumsum(work.host_parts))
     takes_part = np.concatenate([host[loop.end] > host[loop.row] for loop in loops])

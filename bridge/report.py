@@ -17,7 +17,7 @@ from bridge.analyze.metrics import no_timeline
 from bridge.analyze.ranks import Ranks
 from bridge.analyze.tables.request import TableOptions, TableRequest
 from bridge.analyze.tables.table import table
-from bridge.analyze.tables.views import layout, nothing
+from bridge.analyze.tables.views import MARK_STEPS, layout, nothing
 from bridge.analyze.totals import Totals, graph_totals, totals
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import DEFAULT, DIRECTIONS, AttributedCapture
@@ -319,8 +319,11 @@ class Report:
 
     def nothing(self, by: str) -> str:
         """Return the message for a table without rows, "" for none."""
-        if by == "step" and len(self.attributed.iterations):
-            return "no steps in the selected part of the report"
+        if by == "step":
+            if len(self.attributed.iterations):
+                return "no steps in the selected part of the report"
+            if all(facts.timeline for facts in self.capture.facts):
+                return f"no steps: {self.attributed.why_no_iterations()}; {MARK_STEPS}"
         return nothing(by, activities=len(self.capture.activities), ranges=self.ranges)
 
     def export_trace(self, path: str | Path, **options: Unpack[TraceOptions]) -> Timeline:
@@ -360,7 +363,8 @@ def load(*paths: str | Path, **options: Unpack[AttributionFields]) -> Report:
     each whole text of a range an op, in all domains; ``graphs`` ("capture" or "launch") is which op
     owns the work of a CUDA graph; ``domains`` and ``without`` select the domains whose ranges are
     ops; ``adopt`` guesses ops for threads without ranges; ``backward_under`` ("caller" or
-    "forward") is the range that PyTorch's backward work is under. Raises `importers.ReportError`,
+    "forward") is the range that PyTorch's backward work is under; ``steps`` names the ranges that are
+    steps. Raises `importers.ReportError`,
     whose message is one line for the user.
     """
     return join(importers.load(*paths), AttributionOptions(**options))

@@ -178,6 +178,7 @@ WRONG: dict[tuple[str, str], tuple[list[str], str]] = {
     ("report", "--sort"): (["--sort", "+gpuself"], "no column 'gpuself'; did you mean gpu_self?"),
     ("report", "--filter"): (["--filter", "kernls>5"], "no column 'kernls'; did you mean kernels?"),
     ("report", "--range"): (["--range", "gem"], "no range 'gem'; did you mean gemm?"),
+    ("report", "--steps"): (["--steps", "gem"], "no range 'gem'; did you mean gemm?"),
     ("report", "--domain"): (["--domain", "Mnie"], "no domain in the report 'mnie'"),
     ("report", "--exclude-domain"): (["--exclude-domain", "Mnie"], "no domain in the report 'mnie'"),
     ("report", "--metrics"): (["--metrics", "x"], "no metrics in the report"),

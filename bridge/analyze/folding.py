@@ -1,7 +1,8 @@
-"""Prepare tables for people: fold ops of numbered steps, leave out rows without GPU time, move times."""
+"""Prepare tables for people: fold ops that differ in a number, leave out rows without GPU time, move times."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from bridge.analyze.columns import TABLES
 from bridge.analyze.columns.column import INSTANT
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
+from bridge.join.families import folded_names
 from bridge.join.steps import without_number
 
 GPU_TIMES = ("gpu_total_ns", "gpu_self_ns")  # columns that tell whether a row has GPU time
@@ -18,7 +20,7 @@ GPU_TIMES = ("gpu_total_ns", "gpu_self_ns")  # columns that tell whether a row h
 
 @dataclass(frozen=True)
 class Folded:
-    """A capture in which the ops of numbered steps are one op, such as ``Batch *``.
+    """A capture in which ops whose names differ in a number that counts up are one, such as ``Batch *``.
 
     ``ops`` are the names of these ops, each with the number of ops that it stands for.
     """
@@ -28,10 +30,10 @@ class Folded:
 
     @classmethod
     def of(cls, attributed: AttributedCapture) -> Folded:
-        """Fold the ops of steps whose names differ in the number only; two or more are folded."""
-        names = [without_number(op) for op in attributed.ops]
-        number_of = {name: names.count(name) for name in set(names) - {*attributed.ops}}
-        folded = {name: number for name, number in number_of.items() if number > 1}
+        """Fold the ops of numbered steps, two or more, and those of other families, eight or more."""
+        names = [without_number(name) for name in folded_names(attributed.ops)]
+        number_of, own = Counter(names), {*attributed.ops}
+        folded = {name: n for name, n in number_of.items() if n > 1 and name not in own}
         if not folded:
             return cls(attributed, {})
         pairs = zip(names, attributed.ops, strict=True)

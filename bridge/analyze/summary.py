@@ -5,7 +5,7 @@ The facts are those of other tables: `--by device`, `--by idle`, `--by step`, `-
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from bridge.analyze.advice import AdviceReport, advise
 from bridge.analyze.gpu_use import Use
 from bridge.analyze.groups import sums
-from bridge.analyze.steps import by_step, paces
+from bridge.analyze.steps import Pace, by_step, paces
 from bridge.analyze.totals import Totals, graph_totals
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
@@ -133,6 +133,13 @@ class Summary:
 def _iterations(attributed: AttributedCapture) -> tuple[Iteration, ...]:
     if not len(attributed.iterations):
         return ()
+    largest: dict[tuple[Hashable, ...], Pace] = {}
+    for pace in paces(
+        by_step(attributed)
+    ):  # of several loops of a process, the one that takes longest
+        home = tuple(part for part in pace.home if part != pace.loop)
+        if home not in largest or _length(pace) > _length(largest[home]):
+            largest[home] = pace
     return tuple(
         Iteration(
             int(str(pace.home[0])),
@@ -142,8 +149,12 @@ def _iterations(attributed: AttributedCapture) -> tuple[Iteration, ...]:
             pace.between_ns,
             pace.loading_ns,
         )
-        for pace in paces(by_step(attributed))
+        for pace in largest.values()
     )
+
+
+def _length(pace: Pace) -> float:
+    return pace.steps * pace.mean_ns
 
 
 def _largest_ops(attributed: AttributedCapture) -> tuple[OpTime, ...]:

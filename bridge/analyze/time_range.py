@@ -129,7 +129,8 @@ def steps_numbered(steps: Steps, first: int, last: int) -> Ints:
     """
     if not len(steps):
         raise ValueError(
-            "no steps in the report: they are ranges called step N, iteration N, batch N, ProfilerStep#N"
+            "no steps in the report that ranges mark: they are called step N, iteration N, batch N, ProfilerStep#N,"
+            " or have another number that counts up"
         )
     positions = np.flatnonzero((steps.number >= first) & (steps.number <= last))
     if not len(positions):

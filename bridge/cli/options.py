@@ -82,6 +82,16 @@ def rank_from_option(command: F) -> F:
     )(command)
 
 
+def steps_option(command: F) -> F:
+    """Add the option ``--steps``, which names the ranges of steps."""
+    return click.option(
+        "--steps",
+        "step_name",
+        metavar="NAME",
+        help="The ranges that are steps: a name, or a family as 'Batch N'. [default: they are found]",
+    )(command)
+
+
 def _expression(context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
     if text is None or context.resilient_parsing:
         return None
@@ -355,6 +365,10 @@ class ReportInput:
     def with_ranks(self, rank_from: str | None) -> ReportInput:
         """Return the input with an expression that finds ranks in paths."""
         return replace(self, attribution=replace(self.attribution_options, rank_from=rank_from))
+
+    def with_steps(self, name: str | None) -> ReportInput:
+        """Return the input with the name of the ranges that are steps."""
+        return replace(self, attribution=replace(self.attribution_options, steps=name))
 
     @property
     def attribution_options(self) -> AttributionOptions:

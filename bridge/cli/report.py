@@ -117,13 +117,15 @@ def _request(*, by: str, columns: str, **fields: Any) -> TableRequest:
     "--fold/--no-fold",
     default=True,
     show_default=True,
-    help="On a terminal: show Batch 0, Batch 1 … as Batch *, and no rows without GPU time.",
+    help="On a terminal: show Batch 0, Batch 1 … as Batch * (and other names that differ in a number"
+    " that counts up, from eight on), and no rows without GPU time.",
 )
 @click.option(
     "--running", is_flag=True, help="Add the running sum of the column that is sorted by."
 )
 @costs
 @options.rank_from_option
+@options.steps_option
 @worker_options.workers
 @outputs.output(FORMATS)
 def report(
@@ -137,6 +139,7 @@ def report(
     running: bool,
     costs: Costs | None,
     rank_from: str | None,
+    step_name: str | None,
     workers: WorkerOptions,
     output: Output,
 ) -> None:
@@ -158,7 +161,7 @@ def report(
         source,
         reports=worker_options.expand_reports(source.reports, workers),
         attribution=replace(source.attribution_options, raw=names == "raw", rank_from=rank_from),
-    )
+    ).with_steps(step_name)
     output.check(source.reports)
     needs_rows = _options_on_rows(time_range, request, ncu)
     request, answer = _without_rows(workers, request, source, needs_rows, fold=fold, output=output)
@@ -287,7 +290,7 @@ def _from_stored_tables(
     if source.reports or source.sidecar or source.attribution_options != AttributionOptions():
         return request, None
     from bridge import store
-    from bridge.join.steps import without_number
+    from bridge.join.families import folded_names
 
     stored = store.load_stored_report(source.db, source.run)
     if stored is None:
@@ -299,7 +302,7 @@ def _from_stored_tables(
         and options.is_on_terminal(to_terminal=output.to_terminal)
     )
     if not stored.answers(fitting) or (
-        is_folded and any(without_number(op) != op for op in stored.by("op")["op"])
+        is_folded and folded_names(ops := list(stored.by("op")["op"])) != ops
     ):
         return request, None
     options.warn((*stored.warnings, *stored.defects))

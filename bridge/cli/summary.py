@@ -38,9 +38,12 @@ ROWS = 10
     ),
 )
 @options.report_input
+@options.steps_option
 @selection_options.window
 @outputs.output(FORMATS)
-def summary(source: ReportInput, time_range: TimeRange, output: Output) -> None:
+def summary(
+    source: ReportInput, step_name: str | None, time_range: TimeRange, output: Output
+) -> None:
     """Print how busy the GPUs were, why they were idle, what to do, and the largest ops.
 
     REPORTS are report files or URLs; without any, the newest run of the store is read.
@@ -48,7 +51,7 @@ def summary(source: ReportInput, time_range: TimeRange, output: Output) -> None:
     from bridge.render import quality
 
     output.check(source.reports)
-    report = source.load(ADVICE_DETAILS | QUALITY_DETAILS | {"metrics"})
+    report = source.with_steps(step_name).load(ADVICE_DETAILS | QUALITY_DETAILS | {"metrics"})
     with usage_errors():
         report = time_range.of(report)
     if output.format == "json":

@@ -24,6 +24,7 @@ from bridge.join.attribution import (
     creation_of,
 )
 from bridge.join.autograd import Directions
+from bridge.join.families import chosen_names, chosen_steps, marked_steps, why_no_marks
 from bridge.join.hierarchy import CALLER, with_callers, with_forward_ranges
 from bridge.join.iterations import with_loop_ends, with_optimizer_steps
 from bridge.join.nesting import Modules, Nesting, paths
@@ -36,7 +37,7 @@ from bridge.join.options import (
     with_ranks,
 )
 from bridge.join.phases import Records, attribute_with_phases
-from bridge.join.repeats import with_repetition
+from bridge.join.repeats import why_no_repetition, with_repetition
 from bridge.join.steps import Steps
 from bridge.knowledge.kernels import Rules, readable_names
 from bridge.knowledge.suggestions import unknown_name
@@ -69,6 +70,13 @@ class RowSelection:
 
 
 # -- The op of every range: its name without the per-call part, or its whole text
+
+
+def _check_steps(capture: Capture, wanted: str | None) -> None:
+    """Refuse a name of steps that no range has."""
+    names = list(capture.ranges["name"].cat.categories)
+    if wanted and not chosen_names(names, wanted).any():
+        raise ValueError(unknown_name("range", wanted, names, "bridge report REPORT --by op"))
 
 
 def op_names(capture: Capture, rules: Sequence[Rule]) -> tuple[Sequence[str], Ints]:
@@ -119,6 +127,7 @@ class AttributedCapture:
     one ``direction`` and of the ``selection``. ``kernel_rules`` are the user's rules for classes of
     kernels. ``place`` is the index of the first report in the whole run. ``parent`` is the node
     around each node in the `hierarchy`. ``notes`` are lines for the user about what the ops are.
+    ``step_name`` names the ranges that are steps, None if they are to be found.
     """
 
     capture: Capture
@@ -132,10 +141,15 @@ class AttributedCapture:
     place: int = 0
     backward_under: str = CALLER
     notes: tuple[str, ...] = ()
+    step_name: str | None = None
 
     @classmethod
     def of(cls, capture: Capture, options: AttributionOptions = DEFAULT) -> Self:
-        """Attribute the activities of a capture to ops, or to raw texts (``options.raw``)."""
+        """Attribute the activities of a capture to ops, or to raw texts (``options.raw``).
+
+        Raises ValueError with a message for the user if an option names nothing in the capture.
+        """
+        _check_steps(capture, options.steps)
         capture = with_ranks(capture, options.rank_from)
         names, codes = raw_names(capture) if options.raw else op_names(capture, options.rules)
         launches = _filled(Launches, capture.launches)
@@ -172,6 +186,7 @@ class AttributedCapture:
             place=options.place,
             backward_under=CALLER if options.raw else options.backward_under,
             notes=result.notes,
+            step_name=options.steps,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -283,15 +298,19 @@ class AttributedCapture:
     @cached_property
     def steps(self) -> Steps:
         """The steps that ranges mark."""
-        return Steps.of(self.capture)
+        if self.step_name:
+            return chosen_steps(self.capture, self.step_name)
+        return marked_steps(self.capture, self.attribution.launch, self.duration)
 
     @cached_property
     def iterations(self) -> Steps:
         """The steps, without what follows the last one.
 
         For a process without step ranges, they are those that optimizers end, or else those found
-        by repetition of its work.
+        by repetition of its work. If the user names the ranges of steps, they are those.
         """
+        if self.step_name:
+            return self.steps
         steps = with_loop_ends(self.steps, self.capture, self.op, self.ops)
         if not all(facts.timeline for facts in self.capture.facts):
             return steps  # repetitions would be replays of single kernels
@@ -300,6 +319,17 @@ class AttributedCapture:
         return with_repetition(
             steps, self.capture, attribution.launch, self.duration, attribution.nesting
         )
+
+    def why_no_iterations(self) -> str:
+        """Return, for a capture without iterations, which conditions were not met."""
+        of_ranges = why_no_marks(self.capture, self.attribution.launch, self.duration)
+        if not len(self.capture.activities):
+            return f"{of_ranges}, and there is no work on a GPU"
+        attribution = self.attribution
+        of_work = why_no_repetition(
+            self.capture, attribution.launch, self.duration, attribution.nesting
+        )
+        return f"{of_ranges}, no optimizer ends a step, and {of_work}"
 
     @cached_property
     def activity_step(self) -> Ints:

@@ -184,9 +184,11 @@ def with_optimizer_steps(steps: Steps, capture: Capture, op: Ints) -> Steps:
     )
     rows = np.flatnonzero(is_optimizer & frames.is_kind(ranges, frames.PUSH_POP))
     rows = rows[is_on_main_thread(capture, rows, np.zeros(len(rows), np.int64))]
-    calls = outermost(
-        in_order(Steps(rows, rows, report[rows], process[rows], start[rows], end[rows], rows * 0))
-    )
+    unknown = np.full(len(rows), NONE)
+    report, process, start, end = (column[rows] for column in (report, process, start, end))
+    none = np.zeros(len(rows), np.int64)
+    steps_of_calls = Steps(rows, rows, report, process, start, end, none, none, unknown)
+    calls = outermost(in_order(steps_of_calls))
     with_steps = set(zip(steps.report.tolist(), steps.process.tolist(), strict=True))
     found = [
         _iterations(calls.select(np.arange(first, last)), capture, op)

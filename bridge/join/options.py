@@ -243,6 +243,7 @@ class AttributionFields(TypedDict, total=False):
     rank_from: str | None
     place: int
     backward_under: str
+    steps: str | None
 
 
 @dataclass(frozen=True)
@@ -265,7 +266,8 @@ class AttributionOptions:
     that the backward work of PyTorch's engine is under: "caller", the one open on the thread that
     called the backward pass, or "forward", the one around the forward op. With ``raw`` it is under
     neither. ``raw`` is the strict view: no work is adopted, and start/end ranges are never ops.
-    ``is_window`` says that the capture is a part of a report.
+    ``is_window`` says that the capture is a part of a report. ``steps`` names the ranges that are
+    steps: a name, or a family as ``Batch N``.
     """
 
     rules: Sequence[Rule] = ()
@@ -279,6 +281,7 @@ class AttributionOptions:
     place: int = 0
     backward_under: str = "caller"
     is_window: bool = False
+    steps: str | None = None
 
     @property
     def adopts_autograd(self) -> bool:

@@ -9,7 +9,8 @@ the host takes part: it copies, waits, or queries. Layers repeat too, but the ho
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import TypeVar
 
@@ -17,7 +18,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges, stable_order
+from bridge.join.arrays import (
+    NONE,
+    Flags,
+    Ints,
+    number_groups,
+    order_by,
+    run_edges,
+    stable_order,
+    unions,
+)
+from bridge.join.loops import MIN_HOST, Issued, Loop, find_loops
 from bridge.join.nesting import Nesting
 from bridge.join.steps import REPETITION, Steps
 from importers import frames
@@ -40,31 +51,123 @@ def with_repetition(
     ``launch`` and ``duration`` (ns) are per activity. Steps found by repetition have no range.
     """
     with_steps = set(zip(steps.report.tolist(), steps.process.tolist(), strict=True))
-    columns = [frames.ints(capture.activities, c) for c in ("report", "process")]
-    process, _ = number_groups(*columns)
-    order = stable_order(process) if len(process) else process
     result = [steps]
-    for a, b in pairwise(run_edges(process[order]).tolist()):  # one iteration per process
-        key = int(columns[0][order[a]]), int(columns[1][order[a]])
+    for key, activities in _processes(capture):
         if key not in with_steps:
-            work = _process_work(capture, order[a:b], key, launch, duration)
+            rows, work = _process_work(capture, activities, key, launch, duration)
+            issued = _issued(capture, nesting, key, (rows, launch), work)
+            start, end = repeated_steps(work, *_recurring_ranges(capture, nesting, key))
+            loops = find_loops(issued).loops
             result.append(
-                _steps(key, *repeated_steps(work, *_recurring_ranges(capture, nesting, key)))
+                _of_loops(key, work, rows, loops)
+                if _is_finer(loops, work, start)
+                else _steps(key, start, end, rows[np.searchsorted(work.issued, start)])
             )
     return steps if len(result) == 1 else Steps.concatenate(result)
 
 
-def _steps(key: tuple[int, int], start: Ints, end: Ints) -> Steps:
+def why_no_repetition(capture: Capture, launch: Ints, duration: Ints, nesting: Nesting) -> str:
+    """Return in one clause why the work of the process with most activities does not repeat."""
+    key, activities = max(_processes(capture), key=lambda one: len(one[1]))
+    rows, work = _process_work(capture, activities, key, launch, duration)
+    return find_loops(_issued(capture, nesting, key, (rows, launch), work)).why
+
+
+def _processes(capture: Capture) -> Iterator[tuple[tuple[int, int], Ints]]:
+    """Yield the processes, (report, process), with the rows of their activities."""
+    report, process = (frames.ints(capture.activities, c) for c in ("report", "process"))
+    group, _ = number_groups(report, process)
+    order = stable_order(group) if len(group) else group
+    for a, b in pairwise(run_edges(group[order]).tolist()):
+        yield (int(report[order[a]]), int(process[order[a]])), order[a:b]
+
+
+MIN_FINER = 1.5  # times as many iterations as steps that are equal
+
+
+def _is_finer(loops: Sequence[Loop], work: Work, start: Ints) -> bool:
+    """Return whether loops are the steps, rather than the equal stretches that begin at ``start``.
+
+    They are if there are no such stretches, if a stretch is but one of several loops, or if it holds
+    several iterations, in each of which the host takes part; also if the host takes part after nearly
+    every activity, so that stretches may be layers.
+    """
+    if not len(loops) or not len(start) or (work.host_parts > 0).mean() >= MIN_HOST:
+        return len(loops) > 0
+    host = np.append(0, np.cumsum(work.host_parts))
+    takes_part = np.concatenate([host[loop.end] > host[loop.row] for loop in loops])
+    iterations = len(takes_part)
+    is_finer = iterations >= MIN_FINER * len(start) and takes_part.mean() >= MIN_HOST
+    return is_finer or (len(loops) > 1 and iterations > len(start))
+
+
+def _of_loops(key: tuple[int, int], work: Work, rows: Ints, loops: Sequence[Loop]) -> Steps:
+    """Return the steps of the loops of a process; ``rows`` are the activities of ``work``."""
+    row = np.concatenate([loop.row for loop in loops])
+    end_row = np.concatenate([loop.end for loop in loops])
+    start = _resume_times(work, row)
+    following = np.append(row[1:], len(work))
+    next_start = np.append(start[1:], np.iinfo(np.int64).max)
+    is_open = (end_row < following) | (following == len(work))
+    end = np.where(is_open, np.minimum(work.done[end_row - 1], next_start), next_start)
+    steps = _steps(key, start, end, rows[row])
+    loop = np.repeat(np.arange(len(loops)), [len(one.row) for one in loops])
+    return replace(steps, loop=loop)
+
+
+def _steps(key: tuple[int, int], start: Ints, end: Ints, first: Ints) -> Steps:
     report, process = (np.full(len(start), value) for value in key)
     number = np.arange(len(start))
     unknown = np.full(len(start), NONE)
-    return Steps(unknown, number, report, process, start, end, np.full(len(start), REPETITION))
+    found_by = np.full(len(start), REPETITION)
+    return Steps(unknown, number, report, process, start, end, found_by, number * 0, first)
+
+
+def _issued(
+    capture: Capture,
+    nesting: Nesting,
+    key: tuple[int, int],
+    of_activities: tuple[Ints, Ints],
+    work: Work,
+) -> Issued:
+    """Return the work of a process for the search of loops; its activities, and the launch of each."""
+    rows, launch = of_activities
+    table = capture.activities
+    own = launch[rows]
+    is_new = np.append(True, (own[1:] != own[:-1]) | (own[1:] == NONE))
+    is_whole = frames.is_kind(table, frames.GRAPH)[rows]
+    is_graph = is_whole | (is_new & np.append(~is_new[1:], False))  # or recorded node by node
+    is_kernel = frames.is_kind(table, frames.KERNEL)[rows]
+    return Issued(
+        name=work.name,
+        weight=(is_kernel | is_whole).astype(np.int64),
+        spent=work.spent,
+        begins=is_new,
+        is_graph=is_graph,
+        pause=work.pause,
+        host=work.host_parts,
+        enclosed=_enclosed(capture, nesting, key, work.issued),
+    )
+
+
+def _enclosed(capture: Capture, nesting: Nesting, key: tuple[int, int], issued: Ints) -> Flags:
+    """Return whether a range is open all the time from each row's predecessor to the row."""
+    outer = np.flatnonzero(
+        (nesting.parent == NONE) & _is_of_process(capture.ranges, key)[nesting.range]
+    )
+    _, start, end = unions(np.zeros(len(outer), np.int64), nesting.start[outer], nesting.end[outer])
+    if not len(start):
+        return np.zeros(len(issued), bool)
+    at = np.searchsorted(start, issued, side="right") - 1
+    at = np.where((at >= 0) & (issued < end[np.maximum(at, 0)]), at, NONE)
+    result: Flags = (at != NONE) & (at == np.append(NONE, at[:-1]))
+    return result
 
 
 def _process_work(
     capture: Capture, rows: Ints, key: tuple[int, int], launch: Ints, duration: Ints
-) -> Work:
-    """Return the work of one process, given as (report, process); ``rows`` are its activities."""
+) -> tuple[Ints, Work]:
+    """Return the activities of one process, (report, process), by issue, and the same as work."""
     table, launched = capture.activities, launch[rows] != NONE
     has_launches = bool(
         launched.any()
@@ -88,7 +191,7 @@ def _process_work(
     host_parts = np.bincount(
         np.concatenate((copies, waited_for[waited_for >= 0])), minlength=len(rows)
     )
-    return Work(
+    return rows, Work(
         name=_kernel_names(table, rows),
         issued=issued,
         returned=np.where(returned == NEVER, issued, returned) if has_launches else issued,

@@ -36,7 +36,9 @@ class Steps:
 
     ``range`` is the row of each step's range; of a step that an optimizer ends it is the range of
     that, of a step that was found by repetition NONE. ``number`` is the number in its name, or else
-    its index among the steps of its process, from 0. ``found_by`` is a position in `FOUND`.
+    its index among the steps of its process, from 0. ``found_by`` is a position in `FOUND`. Several
+    loops of a process follow one another: ``loop`` is the index of each step's. ``first`` is the
+    activity with which a step found by repetition begins, NONE for other steps.
     """
 
     range: Ints
@@ -46,6 +48,8 @@ class Steps:
     start: Ints
     end: Ints
     found_by: Ints
+    loop: Ints
+    first: Ints
 
     @classmethod
     def of(cls, capture: Capture) -> Steps:
@@ -59,8 +63,9 @@ class Steps:
             frames.ints(ranges, c)[rows] for c in ("report", "process", "start", "end")
         )
         number, found_by = step_number[code[rows]], np.full(len(rows), RANGE)
-        steps = cls(rows, number, report, process, start, end, found_by)
-        return _numbered(outermost(in_order(steps)))
+        loop, first = np.zeros(len(rows), np.int64), np.full(len(rows), NONE)
+        steps = cls(rows, number, report, process, start, end, found_by, loop, first)
+        return numbered(outermost(in_order(steps)))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Steps]) -> Steps:
@@ -89,6 +94,11 @@ class Steps:
         """Return the first and the end index of the steps of each process."""
         return pairwise(run_edges(number_groups(self.report, self.process)[0]).tolist())
 
+    def by_loop(self) -> Iterable[tuple[int, int]]:
+        """Return the first and the end index of the steps of each loop of a process."""
+        keys = self.report, self.process, self.loop
+        return pairwise(run_edges(number_groups(*keys)[0]).tolist())
+
     def select(self, rows: Ints | Flags) -> Steps:
         """Return the steps of ``rows``."""
         columns = (getattr(self, field.name) for field in fields(self))
@@ -108,7 +118,7 @@ def outermost(steps: Steps) -> Steps:
     return steps.select(steps.start >= ended)
 
 
-def _numbered(steps: Steps) -> Steps:
+def numbered(steps: Steps) -> Steps:
     """Number the steps of a process from 0 if names lack numbers or repeat them."""
     step_number = steps.number.copy()
     for first, last in steps.by_process():

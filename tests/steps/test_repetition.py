@@ -196,17 +196,17 @@ def test_a_loop_of_fewer_is_none():
 
 
 STEPS = {  # looked at: time steps, training steps, runs of a benchmark
-    "cloverleaf-no-nvtx": 4,
+    "cloverleaf-no-nvtx": 10,  # every second one sweeps in another direction
     "gaussian-no-nvtx": 4095,
     "transformer-annotated": 5,
     "vector-add": 4,
-    "simplex-streams": 0,  # rounds of one to dozens of searches
-    "gtls-no-nvtx": 0,  # the host only issues its 26 iterations
+    "simplex-streams": 258,  # with rounds of one to dozens of searches
+    "gtls-no-nvtx": 26,  # which the host only issues
     "two-processes": 0,
     "pytorch-forward": 0,  # one pass of twelve layers
     "pytorch-backward": 0,
     "pytorch-2gpu-window": 0,
-    "torch-compile-graphs": 0,
+    "torch-compile-graphs": 10,  # launches of a graph
     "nvfuser": 0,
     "memcpy-heavy": 0,
     "no-kernels-api": 0,

@@ -268,6 +268,10 @@ STEP = table(
     Column("process", "process", NAME, "name of the process", **HIDDEN),
     REPORT,
     Column("found_by", "found by", NAME, "how the steps were found", **HIDDEN),
+    Column("name", "name", NAME, "range of the step, or the work that it begins with", **HIDDEN),
+    Column(
+        "loop", "loop", NAME, "what the names of the loop's steps have in common", distinct=True
+    ),
     Column("start_ns", "start", INSTANT, "start of the step", **HIDDEN),
     Column("wall_ns", "wall", NS, "duration of the step"),
     Column("kernel_ns", "kernels", NS, "time with a kernel running"),
@@ -298,8 +302,8 @@ STEP = table(
     Column("change", "change", CHANGE, "wall time against the median of steady steps"),
     Column("state", "state", NAME, "warm-up, steady, or outlier"),
     *STEP_COSTS,
-    terminal="step pid report wall_ns kernel_ns memcpy_ns communication_ns runtime_ns dataloader_ns cpu_ns other_ns"
-    " memset_ns between_ns change state",
+    terminal="step pid report loop wall_ns kernel_ns memcpy_ns communication_ns runtime_ns dataloader_ns cpu_ns"
+    " other_ns memset_ns between_ns change state",
     sets={"flops": ("wall_ns", *(column.name for column in STEP_COSTS))},
 )
 RULE = table(

@@ -5,9 +5,10 @@ docs/steps.md defines every column.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from bridge.analyze.kinds import is_communication, is_data_loading
 from bridge.analyze.names import file_names
 from bridge.join.arrays import NONE, Flags, Ints, busy_time, run_edges, stable_order, unions
 from bridge.join.attributed import AttributedCapture, once
+from bridge.join.families import Families
 from bridge.join.steps import FOUND, Steps
 from importers import frames
 from importers.frames import key_codes
@@ -27,7 +29,9 @@ def by_step(attributed: AttributedCapture, costs: Costs | None = None) -> pd.Dat
     """Return one row per step of each process, in order of time.
 
     ``wall_ns`` is the time from ``start_ns`` to the end of the last work launched in the step; a
-    step starts where the step before ended, so that no time counts twice. The times of the roles
+    step starts where the step before ended, so that no time counts twice. ``name`` is the range of
+    the step, or the work that it begins with, ``loop`` what the names of its loop have in common,
+    with ``*`` for a number that differs. The times of the roles
     add up to it; of several roles at one instant the first of `ROLES` counts. ``between_ns`` is the
     time since the step before. ``activities`` and ``gpu_ns`` are those of the work launched in the
     step, whenever it ran. ``change`` is relative to the median of the steps after warm-up. With a
@@ -54,6 +58,7 @@ def _all_steps(attributed: AttributedCapture) -> pd.DataFrame:
             "step": steps.number,
             **_process_columns(attributed),
             "found_by": texts(FOUND)[steps.found_by],
+            **dict(zip(("name", "loop"), names_of_steps(attributed), strict=True)),
             "start_ns": walls.start,
             "wall_ns": walls.length,
             **{f"{role}_ns": time for role, time in within.items()},
@@ -82,6 +87,36 @@ def _process_columns(attributed: AttributedCapture) -> dict[str, Ints | np.ndarr
     }
     of_file = file_names(attributed.capture)
     return result | ({"report": texts(of_file)[steps.report]} if len(of_file) > 1 else {})
+
+
+def names_of_steps(attributed: AttributedCapture) -> tuple[np.ndarray, np.ndarray]:
+    """Return the name of each step, and that of its loop; loops of one process have different names."""
+    steps, ranges = attributed.iterations, attributed.capture.ranges
+    begins = _texts_of(attributed.activity_name, steps.first)
+    name = np.where(steps.range == NONE, begins, _texts_of(ranges["name"], steps.range))
+    loop = name.copy()
+    used: dict[tuple[int, int, str], int] = {}
+    for first, last in steps.by_loop():  # one iteration per loop
+        text = _common_name(dict.fromkeys(name[first:last].tolist()))
+        key = int(steps.report[first]), int(steps.process[first]), text
+        used[key] = used.get(key, 0) + 1
+        loop[first:last] = text if used[key] == 1 else f"{text} ({used[key]})"
+    return name, loop
+
+
+def _texts_of(column: pd.Series, rows: Ints) -> np.ndarray:
+    """Return the texts of a categorical in rows, "" for NONE."""
+    code = np.append(frames.codes(column), NONE)[rows]
+    result: np.ndarray = texts([*column.cat.categories, ""])[code]
+    return result
+
+
+def _common_name(names: Iterable[str]) -> str:
+    """Return what the names of the steps of a loop have in common, or the first one."""
+    distinct = list(names)
+    families = Families.of(distinct)
+    is_one = len(families.text) == 1 and (families.family != NONE).all()
+    return families.text[0] if is_one else distinct[0]
 
 
 def _is_counted(attributed: AttributedCapture) -> Flags:
@@ -304,13 +339,14 @@ MIN_DEVIATION = 0.1  # and than this fraction of the median
 
 @dataclass(frozen=True)
 class Pace:
-    """The pace of one process: figures over its steps after warm-up, outliers included; in ns.
+    """The pace of one loop: figures over its steps after warm-up, outliers included; in ns.
 
     ``slower_by`` is the role in which the slowest step exceeds the median the most, by
     ``excess_ns``. ``iteration_ns`` is the median time from the start of a step to the start of the
     next one, and ``between_ns`` that from its end, both 0 if no two steps follow each other;
     ``loading_ns`` is the median of the time between two steps that waited for data. ``home`` is the
-    process id, the process name and, with several files, the file.
+    process id, the process name and, with several files, the file; where a process has several
+    loops also the loop. ``loop`` is its name, ``names`` are those of its first and its last step.
     """
 
     home: tuple[Hashable, ...]
@@ -329,6 +365,8 @@ class Pace:
     iteration_ns: float
     between_ns: float
     loading_ns: float
+    loop: str = ""
+    names: tuple[str, str] = ("", "")
 
     @property
     def variation(self) -> float:
@@ -337,23 +375,27 @@ class Pace:
 
 
 def judge_steps(steps: Steps, wall: Ints) -> tuple[Floats, np.ndarray]:
-    """Return the change of each step against the median of its process, and its state.
+    """Return the change of each step against the median of its loop, and its state.
 
     The change is a fraction; the median is that of the steps after warm-up.
     """
     change, state = np.zeros(len(steps)), np.zeros(len(steps), np.int64)
-    for first, last in steps.by_process():
-        wall_of_process = wall[first:last]
-        state[first:last] = _states(wall_of_process)
-        median = float(np.median(wall_of_process[state[first:last] != STATES.index(WARM_UP)]))
+    for first, last in steps.by_loop():
+        wall_of_loop = wall[first:last]
+        state[first:last] = _states(wall_of_loop)
+        median = float(np.median(wall_of_loop[state[first:last] != STATES.index(WARM_UP)]))
         if median:
-            change[first:last] = wall_of_process / median - 1
+            change[first:last] = wall_of_loop / median - 1
     return change, texts(STATES)[state]
 
 
 def paces(table: pd.DataFrame) -> list[Pace]:
-    """Return the pace of each process in a table of steps, which may be in any order."""
+    """Return the pace of each loop in a table of steps, which may be in any order."""
     homes = [c for c in ("pid", "process", "report") if c in table]
+    if "loop" in table and len(table[[*homes, "loop"]].drop_duplicates()) > len(
+        table[homes].drop_duplicates()
+    ):
+        homes.append("loop")
     parts = table.groupby(homes, sort=False, observed=True)
     return [_pace(home, part) for home, part in parts]
 
@@ -382,7 +424,17 @@ def _pace(home: tuple[Hashable, ...], table: pd.DataFrame) -> Pace:
         iteration_ns=iteration,
         between_ns=between,
         loading_ns=float(np.median(steady["between_dataloader_ns"])),
+        **_names(table),
     )
+
+
+def _names(table: pd.DataFrame) -> dict[str, Any]:
+    """Return the name of the loop, and of its first and its last step."""
+    if "loop" not in table:
+        return {}
+    in_order = table.sort_values("start_ns", kind="stable")
+    first, last = (str(in_order["name"].iloc[at]) for at in (0, -1))
+    return {"loop": str(table["loop"].iloc[0]), "names": (first, last)}
 
 
 def _iteration(table: pd.DataFrame) -> tuple[float, float]:
@@ -412,9 +464,9 @@ def iteration_times(attributed: AttributedCapture) -> Ints:
     )
     is_selected = _is_counted(attributed)
     result = [np.empty(0, np.int64)]
-    for first, last in steps.by_process():
-        of_process = table[first:last][is_selected[first:last]].sort_values("step")
-        result.append(np.diff(of_process["start_ns"])[_is_followed(of_process)])
+    for first, last in steps.by_loop():
+        of_loop = table[first:last][is_selected[first:last]].sort_values("step")
+        result.append(np.diff(of_loop["start_ns"])[_is_followed(of_loop)])
     return np.concatenate(result)
 
 

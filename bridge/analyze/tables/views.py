@@ -34,6 +34,7 @@ GEOMETRY = tuple(
 ADVICE_DETAILS = frozenset(["json", "category", "source_kind", "target_kind", *GEOMETRY])
 QUALITY_DETAILS = frozenset(["overhead", "diagnostics"])
 WHAT_RAN = "bridge report REPORT --by kind shows what ran on a GPU"
+MARK_STEPS = "mark steps with ranges called step N, or name their ranges with --steps"
 NO_GAP = "no GPU was idle for longer than --idle-over, which is 10 µs by default"
 VIEWS = {
     "op": View(
@@ -66,8 +67,7 @@ VIEWS = {
     "idle": View(("total_ns",), nothing="no GPU was idle between its first work and its last"),
     "step": View(
         (),
-        nothing="no steps: no ranges called step N, iteration N, batch N, ProfilerStep#N, no steps of an optimizer,"
-        " and no work that repeats",
+        nothing=f"no steps: no range family counts up, no optimizer ends a step, and no work recurs; {MARK_STEPS}",
     ),
     "device": View(("busy_ns",), details=GEOMETRY),
     "rule": View(

@@ -26,7 +26,7 @@ from bridge.scale.aggregates import Aggregates
 from bridge.scale.combined import CombinedReport, combine
 from bridge.store.checksums import check_small_rows, refusing_damage, seal
 from bridge.store.loading import facts_of
-from bridge.store.runs import Run, delete_orphans, get_row
+from bridge.store.runs import Run, delete_unfinished, get_row
 from bridge.store.saving import facts_row, next_run, run_row, save_once, summaries
 from bridge.store.tables import SUMMARIES, open_store
 from importers.capture import NSIGHT_COMPUTE
@@ -188,7 +188,7 @@ def load_aggregates(path: Path, run: int | str | None = None) -> CombinedReport 
 
 def _saved(report: CombinedReport, path: Path, identity: str, tables: list[str], rules: str) -> int:
     with open_store(path) as database:
-        delete_orphans(database)
+        delete_unfinished(database)
         run = next_run(database)
         for part in report.parts:  # one row per report
             database.table("reports").insert(_report(part, run))

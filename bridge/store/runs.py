@@ -24,6 +24,7 @@ from importers.frames import FRAMES
 
 
 OTHERS = ("names", "extents", "reports", "aggregates")
+TABLES = (*FRAMES, *MEASURED, *OTHERS, *SUMMARIES.values())  # whose rows belong to a run
 LISTS = ("source", "ncu", "tables")  # of names, as JSON
 FIELDS = {  # types of the other columns; those that are not named are integers
     **dict.fromkeys(("created", "identity", "rules"), str),
@@ -156,8 +157,16 @@ def remove_run(path: Path, run: int | str) -> tuple[int, tuple[str, ...]]:
 
 def delete_orphans(database: Database) -> None:
     """Delete all rows that belong to no run."""
-    for table in (*FRAMES, *MEASURED, *OTHERS, *SUMMARIES.values()):
+    for table in TABLES:
         database.execute(f"DELETE FROM [{table}] WHERE run NOT IN (SELECT id FROM runs)")
+
+
+def delete_unfinished(database: Database) -> None:
+    """Delete the rows of an import that did not finish: they are the last of their tables."""
+    known = set(database.execute("SELECT id FROM runs").fetchall())
+    sql = "SELECT run FROM [{}] ORDER BY rowid DESC LIMIT 1"
+    if any(not known.issuperset(database.execute(sql.format(t)).fetchall()) for t in TABLES):
+        delete_orphans(database)
 
 
 def _run(row: Row, path: Path) -> Run:

@@ -20,7 +20,7 @@ from bridge.store import bulk
 from bridge.store.checksums import Sums, column_sums, seal
 from bridge.store.columns import RunColumns
 from bridge.store.images import Column
-from bridge.store.runs import delete_orphans, find_run
+from bridge.store.runs import delete_unfinished, find_run
 from bridge.store.tables import (
     MEASURED,
     SUMMARIES,
@@ -63,13 +63,13 @@ def save_once(path: Path, identity: str, rules: str, write: Callable[[], int]) -
                 journal.unlink(missing_ok=True)
             else:
                 with open_store(path) as database:
-                    delete_orphans(database)
+                    delete_unfinished(database)
             raise
 
 
 def _saved(report: Report, path: Path, identity: str, rules: str, worth: str) -> int:
     with open_store(path) as database:
-        delete_orphans(database)
+        delete_unfinished(database)
         run = next_run(database)
         last = {table: _last(database, table) for table in ORDER}
     columns, sums = RunColumns(report, run, last), dict[str, Sums]()

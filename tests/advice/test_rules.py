@@ -57,6 +57,7 @@ def test_fires(name, fired):
 # What each program of `FIRES` loses, in µs, worked out from its story: (ceiling, saving), None where the rule gives no figure.
 # A call takes 2 µs, an op 1 µs on entry and 1 µs on exit; work begins when its call has returned and the GPU is free.
 BY_HAND: dict[str, tuple[float | None, float | None]] = {
+    "no-device-work": (None, None),
     # 300 kernels of 100; the host goes on 150 after each, and its next call takes 2.
     "low-gpu-use": (299 * (150 + 2), None),
     # The span is 200 * 50 + (303 + 9 * 302 + 10 * 10 idle and busy) + 3 + 200 * 50 = 23 124, a thirtieth 770.8.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bridge.analyze.advice import compute, copies, idle, needs, patterns, waiting
+from bridge.analyze.advice import compute, copies, idle, needs, no_work, patterns, waiting
 from bridge.analyze.advice.facts import Evidence
 from bridge.analyze.advice.needs import NEEDS, ON_GPU, TIMELINE, WORK
 from bridge.analyze.advice.rule import KERNEL_TIME, RUN, UNKNOWN, Advice, Finding, NotJudged, Rule
@@ -20,6 +20,7 @@ from bridge.knowledge.suggestions import unknown_name
 
 
 RULES = (
+    *no_work.RULES,
     *waiting.RULES,
     *idle.RULES,
     *copies.RULES,
@@ -80,6 +81,8 @@ def advise(
         else:
             passed.append(rule)
     values.sort(key=_order)
+    if only := [advice for advice in values if advice.rule.name == no_work.NAME]:
+        values = only
     listed = [advice for advice in values if advice.share < 0 or advice.share >= worth]
     small = [advice for advice in values if advice not in listed]
     return AdviceReport(
@@ -92,7 +95,7 @@ def advise(
         timeline,
         max(1, len(evidence.gpus)),
         len(evidence.capture.ranges),
-        is_met[WORK],
+        is_met[WORK] and not only,
     )
 
 

@@ -245,7 +245,7 @@ def nothing_recorded(name: str, read: Mapping[str, Columns]) -> str:
 
 def is_unfinished(read: Mapping[str, Columns]) -> bool:
     """Return whether an export lacks all that every finished one has, besides the events."""
-    tables = ("versions", "versions_old", "processes", "epoch", "session", "system", "gpus")
+    tables = ("processes", "epoch", "session", "system", "gpus")
     return not any(len(next(iter(read[name].values()), ())) for name in tables)
 
 

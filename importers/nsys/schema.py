@@ -456,9 +456,10 @@ EMPTIED_TABLES = {  # table: its contents
     STREAMS.name: "what processes printed",
     "DIAGNOSTIC_EVENT": "what the profiler said, with paths and names of processes",
 }
-KEPT_FACTS = {
-    SYSTEM.name: (DRIVER, DISCRETE_GPU)
-}  # rows of emptied tables, where they hold numbers
+KEPT_FACTS = {  # rows of emptied tables, where they hold numbers or a switch; [0-9] stands for a digit
+    SYSTEM.name: (DRIVER, DISCRETE_GPU),
+    CAPTURE.name: (f"PROCESS_[0-9]:{CUDA_TRACE}", f"PROCESS_[0-9]:{NVTX_TRACE}"),
+}
 KEPT_TEXTS = {  # columns by table; a name that ends in * is a prefix
     "ENUM_*": ("name", "label"),
     "NVTX_EVENTS": ("text", "jsonText", "textId", "jsonTextId"),  # ids, or texts in their place

@@ -227,3 +227,20 @@ def test_a_failed_export_is_called_that(tmp_path: Path) -> None:
         database.execute("INSERT INTO StringIds VALUES (1, 'x')")
     assert_refused(bridge("summary", path), "the export failed or is incomplete", "nsys export")
     assert "--trace" not in bridge("summary", path).stderr
+
+
+def test_a_scrubbed_copy_knows_what_was_recorded_and_nothing_that_was_printed(
+    tmp_path: Path,
+) -> None:
+    story = started(ranges=False)
+    prints(story, f"{GONE}\n")
+    for name, value in (("NVTX", "true"), ("CUDA", "hunter2")):
+        row = {"name": f"PROCESS_0:COLLECT_{name}_TRACE", "value": value}
+        story.tables["capture"].append(row)
+    source, target = story.written(tmp_path / "x.sqlite"), tmp_path / "shared.sqlite"
+    done("scrub", source, target)
+    assert "NVTX was recorded" in importers.load(target).warnings[0]
+    assert not len(importers.load(target).diagnostics)
+    after = target.read_bytes()
+    assert b"train.py" not in after
+    assert b"hunter2" not in after

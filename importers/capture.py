@@ -20,6 +20,7 @@ from importers.ncu.metrics import concat as concat_metrics
 from importers.texts import Texts
 
 NSIGHT_COMPUTE = "Nsight Compute"
+UNREAD = "events of a device that are not read"  # their number in `Facts.beside`
 MAX_SPAN_NS = 1 << 62  # 146 years: sums and differences of times fit into 64 bits
 
 
@@ -31,9 +32,9 @@ class Facts:
     ns, at which the times of the capture are 0; -1 if unknown. ``metadata`` holds the properties
     of the program that recordings contain: host, rank, and what the program added. ``recordings``
     are the files with the details of its calls; a store does not keep them. ``beside`` counts the
-    other records of the file, by name. ``session_ns`` is the length of the capture in ns, as the
-    profiler states it; -1 if unknown. ``path`` is the path as the user gave it; it is neither
-    stored nor printed.
+    other records of the file, by name, and as `UNREAD` those of a device that are not read.
+    ``session_ns`` is the length of the capture in ns, as the profiler states it; -1 if unknown.
+    ``path`` is the path as the user gave it; it is neither stored nor printed.
     """
 
     product: str = ""

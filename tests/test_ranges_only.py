@@ -73,7 +73,10 @@ def test_without_ranges_too_the_hint_is_at_cuda_calls(tmp_path: Path) -> None:
         ("kernel", "no kernels, memcpys or memsets"),
     ):
         text = " ".join(done("report", path, "--by", by).split())
-        assert text.startswith(f"{message}; {host_tables(0).replace('REPORT', str(path))}")
+        assert f"{message}; {host_tables(0).replace('REPORT', str(path))}" in text
+        assert text.startswith(
+            "Nothing ran on a GPU: no kernels, memcpys or memsets; 12 CUDA calls"
+        )
     assert "--by api" in host_tables(0)
     assert len(done("report", path, "--by", "api").splitlines()) > 3
     assert_refused(bridge("why", path, "gemm"), host_tables(0).replace("REPORT", str(path)))
@@ -106,24 +109,31 @@ def test_a_report_of_calls_alone_has_no_stacks(tmp_path: Path) -> None:
 
 def test_advice_says_that_nothing_ran_on_a_gpu(made: Path) -> None:
     text = done("advise", made)
-    assert text.startswith("nothing ran on a GPU: 0 findings (")
+    assert text.startswith("nothing ran on a GPU: 1 finding (")
+    assert "1. Nothing, or next to nothing, ran on a GPU (no-device-work)" in text
     assert f"; bridge report {made} {HINT}" in " ".join(text.split())
     assert "0 ns" not in text
-    [skipped] = [line for line in text.splitlines() if "needs work on a GPU" in line]
-    assert {"pageable-memcpys", "launch-bound", "small-grids"} <= set(
-        skipped.replace(",", "").split()
-    )
+    assert "not checked" not in text  # what it would take is no news where nothing ran
+    found = json.loads(done("advise", made, "--format", "json"))
+    assert [one["rule"] for one in found["advice"]] == ["no-device-work"]
+    skipped = [one["rule"] for one in found["not_judged"] if one["missing"] == "work on a GPU"]
+    assert {"pageable-memcpys", "launch-bound", "small-grids"} <= set(skipped)
 
 
-def test_the_score_says_that_it_covers_the_host_alone(made: Path, folder: Path) -> None:
-    covers = "of the host alone: no work on a GPU was recorded"
-    assert covers in done("doctor", made)
-    assert json.loads(done("doctor", made, "--format", "json"))["covers"] == ["host"]
+def test_there_is_no_score_where_nothing_ran_on_a_gpu(made: Path, folder: Path) -> None:
+    why = "capture quality not rated: nothing ran on a GPU"
+    assert why in done("doctor", made)
+    document = json.loads(done("doctor", made, "--format", "json"))
+    assert (document["score"], document["covers"]) == (None, ["host"])
     with_work = made_reports.small(folder / "work.sqlite")
-    assert covers not in done("doctor", with_work)
-    assert json.loads(done("doctor", with_work, "--format", "json"))["covers"] == ["host", "gpu"]
+    assert why not in done("doctor", with_work)
+    document = json.loads(done("doctor", with_work, "--format", "json"))
+    assert document["score"] > 0
+    assert document["covers"] == ["host", "gpu"]
+    assert why in done("summary", made)
     done("import", made, "-q")
-    assert covers in done("runs", "show", "1")
+    assert "Nothing ran on a GPU" in done("runs", "show", "1")
+    assert "Nothing ran on a GPU" in done("summary", "--run", "1")
 
 
 def test_runs_are_listed_with_their_ops_and_cpu_time(made: Path, folder: Path) -> None:
@@ -133,9 +143,7 @@ def test_runs_are_listed_with_their_ops_and_cpu_time(made: Path, folder: Path) -
     ops = public.load(made).by("op")
     assert f" {len(ops)} ops " in host
     assert " on the CPU  quality" in host
-    assert "(host alone)" in host
     assert " activities " in work
-    assert "(host alone)" not in work
     assert host.index("quality") == work.index("quality")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from bridge.analyze.causes.gaps import WORDS, causes_in_span
 from bridge.analyze.concurrency.overlap import gpu_use
+from bridge.analyze.device_work import NoDeviceWork, hints
 from bridge.analyze.metrics import no_timeline
 from bridge.join.attributed import AttributedCapture
 
@@ -46,10 +47,16 @@ class IdleCause:
 
 @dataclass(frozen=True)
 class Use:
-    """How GPUs were used: each of them, and the causes of their idle time in each op."""
+    """How GPUs were used: each of them, and the causes of their idle time in each op.
+
+    Where next to nothing ran on them, ``nothing`` says so and why, and no GPU is listed. ``hints`` are lines in which
+    the program itself says what makes the GPU slow.
+    """
 
     gpus: tuple[GpuUse, ...] = ()
     idle: tuple[IdleCause, ...] = ()
+    nothing: NoDeviceWork | None = None
+    hints: tuple[str, ...] = ()
 
     @property
     def span_ns(self) -> int:
@@ -103,8 +110,10 @@ class Use:
     @classmethod
     def of(cls, attributed: AttributedCapture) -> Use:
         """Return the use of the GPUs of a capture; without a timeline it is unknown."""
-        gpus = used_gpus(attributed)
-        return cls(gpus, _idle_causes(attributed)) if gpus else cls()
+        if nothing := NoDeviceWork.of(attributed):
+            return cls(nothing=nothing)
+        gpus, said = used_gpus(attributed), hints(attributed.capture)
+        return cls(gpus, _idle_causes(attributed), hints=said) if gpus else cls()
 
     @classmethod
     def merged(cls, uses: Sequence[Use], files: Sequence[str]) -> Use:
@@ -117,7 +126,11 @@ class Use:
         time: Counter[tuple[str, str]] = Counter()
         for part in (part for use in uses for part in use.idle):
             time[part.cause, part.op] += part.idle_ns
-        return cls(tuple(gpus), tuple(IdleCause(*place, ns) for place, ns in time.items()))
+        return cls(
+            tuple(gpus),
+            tuple(IdleCause(*place, ns) for place, ns in time.items()),
+            hints=tuple(dict.fromkeys(line for use in uses for line in use.hints)),
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the use as values that JSON can hold; `from_dict` reads them back."""
@@ -129,6 +142,8 @@ class Use:
         return cls(
             tuple(GpuUse(**gpu) for gpu in values["gpus"]),
             tuple(IdleCause(**cause) for cause in values["idle"]),
+            NoDeviceWork.from_dict(values["nothing"]) if values.get("nothing") else None,
+            tuple(values.get("hints", ())),
         )
 
 

@@ -17,7 +17,8 @@ FOLDERS = ("_arwdir", "_pqtdir")  # of columnar exports, as in `importers.column
 
 # The rules of `bridge advise`: loading them loads pandas.
 RULES = (
-    "data-loading single-process-loader recompilation start-up low-gpu-use low-use-stretches long-gaps "
+    "no-device-work data-loading single-process-loader recompilation start-up low-gpu-use "
+    "low-use-stretches long-gaps "
     "launch-bound host-bound short-kernels pageable-memcpys synchronous-memcpys "
     "synchronous-memsets synchronisation numbers-read-back small-grids no-tensor-cores "
     "tensor-cores-left single-precision casts kernel-hotspot memcpy-bound data-parallel slow-backend communication "

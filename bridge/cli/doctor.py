@@ -42,7 +42,8 @@ def doctor(source: ReportInput, output: Output) -> None:
 
     With a report: check that this machine can read it, and print a score from 100 down to 0. Each
     reason has its cost, what was found, and what to do for the next capture. Reasons that do not
-    apply to a kind of report are left out.
+    apply to a kind of report are left out. Where nothing ran on a GPU there is no score, but what the
+    profiler and the program say of it.
     """
     output.check(source.reports)
     if source.reports or source.run is not None:
@@ -68,7 +69,7 @@ def _check_capture(source: ReportInput, output: Output) -> None:
     text = _quality_text(result, output.format, to_terminal=output.to_terminal)
     if output.format == FORMATS[0] and source.reports:
         text = f"{_readable(report)}\n{text}"
-    output.write(text, f"{result.score} of 100")
+    output.write(text, "not rated" if result.score is None else f"{result.score} of 100")
 
 
 def _remedy() -> str:

@@ -73,7 +73,7 @@ def show(db: Path, run: str) -> None:
         click.echo(f"{source}: {_made(facts)}")
     _echo(summary_text(report, options.look()))
     if worth is not None:
-        click.echo(score_text(worth, on_gpu=report.totals["activities"] > 0))
+        click.echo(score_text(worth))
 
 
 def _echo(text: str) -> None:
@@ -81,9 +81,8 @@ def _echo(text: str) -> None:
 
 
 def _worth(run: Run) -> str:
-    """Print the quality of the capture; nothing for runs of older versions."""
-    covers = "" if run.activities or run.quality is None else " (host alone)"
-    return f"quality {'' if run.quality is None else run.quality:>3}{covers}"
+    """Print the quality of the capture; nothing for runs that were not rated."""
+    return f"quality {'' if run.quality is None else run.quality:>3}"
 
 
 def _beside(run: Run) -> str:

@@ -175,7 +175,8 @@ def head(advised: AdviceReport) -> str:
     if not advised.has_work:
         return f"nothing ran on a GPU: {findings} ({rules} checked)"
     subject = "a run" if advised.timeline else "kernels"
-    line = f"{findings} in {subject} of {units.time(advised.wall_ns)} ({rules} checked)"
+    length = f" of {units.time(advised.wall_ns)}" if advised.wall_ns else ""
+    line = f"{findings} in {subject}{length} ({rules} checked)"
     if advised.gpus == 1:
         return line
     return (
@@ -193,7 +194,9 @@ def rest(advised: AdviceReport) -> Iterator[str]:
     )
     if small:
         yield f"found, but below the threshold of --over: {', '.join(small)}"
-    for (missing, record), rules in _by_need(advised.not_judged).items():
+    for (missing, record), rules in (
+        _by_need(advised.not_judged).items() if advised.has_work else ()
+    ):
         yield f"not checked (needs {missing}): {', '.join(rules)}"
         yield f"{INDENT}to record this: {record}"
 

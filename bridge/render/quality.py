@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 
 from bridge.analyze.quality import BEST, Deduction, Quality
-from bridge.render import advice
+from bridge.render import advice, device_work
 from bridge.render import table as tables
 from bridge.render.table import Look
 
 FORMAT = "bridge.quality/1"
 INDENT = "   "
-HOST_ALONE = "of the host alone: no work on a GPU was recorded"
+MOST_MESSAGES = 5  # of the profiler, and lines of the program
+NO_SCORE = "capture quality not rated: {} ran on a GPU"
 OVERHEAD = "Overhead of the profiler; only what falls into the work of the program (inside) lowers the score:"
 
 
@@ -22,6 +23,8 @@ def sentence(deduction: Deduction) -> str:
 
 def line(quality: Quality) -> str:
     """Return the score and the reason that costs most, '' if there is none."""
+    if quality.score is None:
+        return _score(quality)
     if not quality.reasons:
         return ""
     more = len(quality.reasons) - 1
@@ -35,20 +38,37 @@ def head(quality: Quality) -> str:
 
 
 def _score(quality: Quality) -> str:
-    return score_text(quality.score, on_gpu=quality.on_gpu)
+    if quality.score is None:
+        return NO_SCORE.format("next to nothing" if quality.on_gpu else "nothing")
+    return score_text(quality.score)
 
 
-def score_text(score: int, *, on_gpu: bool) -> str:
-    """Return the score; without work on a GPU, with what it covers."""
-    return f"capture quality {score} of {BEST}{'' if on_gpu else f', {HOST_ALONE}'}"
+def score_text(score: int) -> str:
+    """Return the score."""
+    return f"capture quality {score} of {BEST}"
+
+
+def words(quality: Quality) -> list[str]:
+    """Return the sentences on what ran if that is next to nothing, and what the program and the profiler say."""
+    nothing = quality.nothing
+    first = nothing.messages if nothing else ()
+    others = [text for text in quality.messages if not text.startswith(tuple(first))]
+    return [
+        *([device_work.what_ran(nothing)] if nothing else []),
+        *device_work.quoted(device_work.PROGRAM, quality.printed[:MOST_MESSAGES]),
+        *device_work.quoted(device_work.PROFILER, [*first, *others[:MOST_MESSAGES]]),
+    ]
 
 
 def for_terminal(quality: Quality, look: Look) -> str:
     """Return the score, the cost of each reason, and the profiler's overhead."""
     parts = [f"{head(quality)}\n"]
+    if said := words(quality):
+        parts.append("".join(f"{line}\n" for line in said))
     for deduction in quality.reasons:
+        points = "" if quality.score is None else f"−{deduction.cost} "
         lines = (
-            f"−{deduction.cost} {deduction.reason.name}",
+            f"{points}{deduction.reason.name}",
             f"{INDENT}{sentence(deduction)}",
             f"{INDENT}→ {deduction.reason.remedy}",
         )
@@ -61,6 +81,8 @@ def for_terminal(quality: Quality, look: Look) -> str:
 def as_markdown(quality: Quality) -> str:
     """Return what `for_terminal` shows as Markdown."""
     parts = [f"{tables.escaped(', '.join(quality.source))}: {head(quality)}\n"]
+    if said := words(quality):
+        parts.append("".join(f"- {tables.escaped(line)}\n" for line in said))
     if quality.reasons:
         rows = "".join(
             f"| {deduction.cost} | `{deduction.reason.name}` | {tables.escaped(sentence(deduction))} "
@@ -93,6 +115,8 @@ def as_json(quality: Quality) -> str:
             for deduction in quality.reasons
         ],
         "judged": list(quality.judged),
+        "messages": list(quality.messages),
+        "printed": list(quality.printed),
         "overhead": advice.records(quality.overhead),
     }
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
@@ -100,6 +124,8 @@ def as_json(quality: Quality) -> str:
 
 def for_page(quality: Quality) -> dict[str, object]:
     """Return the entries of the page's head: the score, and the reason that costs most."""
-    best = "nothing stands against it" if quality.on_gpu else HOST_ALONE
+    if quality.score is None:
+        return {"score": None, "first": _score(quality)}
+    best = "nothing stands against it"
     first = sentence(quality.reasons[0]) if quality.reasons else best
     return {"score": quality.score, "first": first}

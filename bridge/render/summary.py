@@ -10,7 +10,7 @@ import pandas as pd
 
 from bridge.analyze.gpu_use import GpuUse, Use
 from bridge.analyze.summary import FirstAdvice, Iteration, Summary
-from bridge.render import document, units
+from bridge.render import device_work, document, units
 from bridge.render.advice import with_figures
 from bridge.render.summaries import iteration_text
 from bridge.render.table import clean
@@ -36,20 +36,31 @@ def lines(summary: Summary) -> list[str]:
 def headline(use: Use, ranges: int) -> list[str]:
     """Return the lines on the use of GPUs, with the command that tells more."""
     written = use_lines(use)
-    if not written:
+    if not written or (use.nothing and not device_work.has_reason(use.nothing)):
         return []
     return [*written[:-1], f"{written[-1]} → {next_command(use, ranges)}"]
 
 
 def next_command(use: Use, ranges: int) -> str:
     """Return the command that helps most with this report."""
+    if use.nothing:
+        return "bridge doctor REPORT"
     if not ranges:
         return "bridge run --auto train.py (to record ops; this report has no NVTX ranges)"
     return "bridge report REPORT --by kernel" if use.is_busy else "bridge advise REPORT"
 
 
 def use_lines(use: Use) -> list[str]:
-    """Return a line per GPU with its busy time, and the largest cause of idleness."""
+    """Return a line per GPU with its busy time, the largest cause of idleness, and what the program says of them.
+
+    Where next to nothing ran, the lines say so and why.
+    """
+    if use.nothing:
+        return device_work.lines(use.nothing)
+    return [*_busy_lines(use), *device_work.quoted(device_work.WARNING, use.hints)]
+
+
+def _busy_lines(use: Use) -> list[str]:
     if not use.gpus:
         return []
     written = [_gpu_line(gpu) for gpu in use.gpus]
@@ -113,7 +124,9 @@ def _op_lines(summary: Summary) -> Iterator[str]:
 
 
 def _advice_lines(summary: Summary) -> Iterator[str]:
-    if summary.advice:
+    if summary.use.nothing:
+        yield f"→ {next_command(summary.use, summary.ranges)}"
+    elif summary.advice:
         yield f"{summary.advice.title}: {_first_advice(summary.advice)}. → bridge advise REPORT"
     elif summary.use.gpus:
         found = "No bottleneck found. " if summary.is_judged else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
-from importers.capture import Capture, Facts
+from importers.capture import UNREAD, Capture, Facts
 from importers.errors import NotAReport, NothingRecorded
 from importers.frames import MISSING
 from importers.kineto.device import activities, devices, owners, waits
@@ -297,14 +298,22 @@ def _capture(
     span = (min(int(t["start"].min()) for t in tables), max(int(t["end"].max()) for t in tables))
     epoch = int(integers([head.get(BASE)])[0]) if BASE in head else 0
     warnings = (
-        *_missing_warnings(name, range_frame, launch_frame, activity_frame),
+        *_missing_warnings(name, trace_events, range_frame, launch_frame, activity_frame),
         *_skipped_warnings(name, trace_events),
     )
     version = str(head.get(VERSION, ""))
     return Capture(
         source=(name,),
         facts=(
-            Facts(PRODUCT, version, span, warnings, epoch + trace_events.zero, _metadata(head)),
+            Facts(
+                PRODUCT,
+                version,
+                span,
+                warnings,
+                epoch + trace_events.zero,
+                _metadata(head),
+                beside=_unread(trace_events),
+            ),
         ),
         ranges=range_frame,
         launches=launch_frame,
@@ -334,12 +343,34 @@ def _metadata(head: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+# Kinds of events that ran on a device, as far as their names tell; MTIA and others write kinds of their own.
+ON_DEVICE = re.compile(
+    r"kernel|gpu|memcpy|memset|mtia|xpu|hpu|privateuse|device|collective", re.IGNORECASE
+)
+
+
+def _unread(events: TraceEvents) -> dict[str, int]:
+    """Return the number of events of a device that are not read, as `Facts.beside` has it."""
+    count = sum(n for kind, n in events.unknown.items() if ON_DEVICE.search(kind))
+    return {UNREAD: count} if count else {}
+
+
 def _missing_warnings(
-    name: str, ranges: pd.DataFrame, launches: pd.DataFrame, activities: pd.DataFrame
+    name: str,
+    events: TraceEvents,
+    ranges: pd.DataFrame,
+    launches: pd.DataFrame,
+    activities: pd.DataFrame,
 ) -> list[str]:
     """Return the warnings about missing kinds of records."""
     if not len(activities):
-        return [f"{name}: no kernels, memcpys or memsets; was ProfilerActivity.CUDA on?"]
+        unread = _unread(events).get(UNREAD)
+        why = (
+            f"the {unread} events of a device are of kinds that are not read"
+            if unread
+            else "was ProfilerActivity.CUDA on?"
+        )
+        return [f"{name}: no kernels, memcpys or memsets; {why}"]
     lines = [] if len(ranges) else ["no ops to attribute kernels to; was ProfilerActivity.CPU on?"]
     if not len(launches):
         lines.append("no CUDA API calls: kernels cannot be attributed to ops")

@@ -216,6 +216,10 @@ def _warnings(name: str, kernels: Sequence[Kernel], file_warning: str) -> tuple[
             " collect gpu__time_duration.sum, or the section SpeedOfLight"
         )
     lines += [file_warning] if file_warning else []
+    if not any(kernel.pushed or kernel.started for kernel in kernels):
+        lines.append(
+            "no ranges were recorded, so no work belongs to an op; ncu --nvtx records them"
+        )
     return tuple(f"{name}: {text}" for text in lines)
 
 

@@ -47,6 +47,12 @@ class Strings:
         names = [t if row >= 0 else UNNAMED for t, row in zip(texts, rows.tolist(), strict=True)]
         return frames.names(*unique_names(codes.astype(np.int64), names))
 
+    def texts(self, ids: Ints) -> list[str]:
+        """Return the string of each id, "" for unknown ids."""
+        rows = self.rows(ids)
+        known = iter(self.values.decode(rows[rows >= 0].tolist()))
+        return [next(known) if row >= 0 else "" for row in rows.tolist()]
+
 
 def api_name(name: str) -> str:
     """Return the name of an API call without the version of its entry point."""

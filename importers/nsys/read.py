@@ -16,9 +16,10 @@ from importers import frames
 from importers.arrow_columns import ColumnarExport
 from importers.capture import MAX_SPAN_NS, Capture, Facts
 from importers.column_files import files_of, is_columnar
+from importers.device_work import is_next_to_nothing
 from importers.errors import NotAReport, NothingRecorded
 from importers.frames import MISSING
-from importers.nsys import schema
+from importers.nsys import said, schema
 from importers.nsys.annotations import Annotations, Strings, api_name, pool_texts
 from importers.nsys.devices import activities, memory, waits, with_ends
 from importers.nsys.schema import FLAG, Column, Details, Present, Table, has_detail
@@ -140,6 +141,13 @@ def diagnostics(columns: Columns, strings: Strings) -> pd.DataFrame:
     return frames.frame(
         "diagnostics", {**ints, "severity": np.where(is_known, severity, 0), "name": name}
     )
+
+
+def _said(read: Mapping[str, Columns], strings: Strings, *, idle: bool) -> pd.DataFrame:
+    """Return the frame `diagnostics` with the quoted lines of the program below the messages of the profiler."""
+    messages = diagnostics(read["diagnostics"], strings)
+    lines = said.quotes(read["streams"], strings, idle=idle)
+    return frames.concat([messages, said.as_diagnostics(lines)]) if lines else messages
 
 
 Export = Database | ColumnarExport
@@ -354,6 +362,13 @@ def to_capture(
         if export
         else _facts(path, read, tables, (wait_frame, memory_frame, overhead_frame))
     )
+    length = facts.span[1] - facts.span[0]
+    # A part of an export is not judged: it may hold little work by chance.
+    messages = (
+        frames.frame("diagnostics", {})
+        if export
+        else _said(read, strings, idle=is_next_to_nothing(on_device, launches, length))
+    )
     return Capture(
         source=(file_name(path),),
         facts=(replace(facts, beside=other_records),),
@@ -365,7 +380,7 @@ def to_capture(
         waits=wait_frame,
         memory=memory_frame,
         overhead=overhead_frame,
-        diagnostics=diagnostics(read["diagnostics"], strings),
+        diagnostics=messages,
         threads=_threads(read["threads"], strings),
         processes=_processes(read["processes"]),
         devices=devices(read, on_device),
@@ -406,18 +421,13 @@ def export_facts(
     `ReportError` if there are no rows, or if times are centuries apart.
     """
     if not sum(rows):
-        raise NothingRecorded(
-            f"{path.name}: no ranges, no CUDA calls and no kernels;"
-            " was it recorded with --trace=cuda,nvtx, and did the export succeed?"
-            " For ranges of a program that has none: bridge run --auto train.py",
-            source=path.name,
-        )
+        raise NothingRecorded(said.nothing_recorded(path.name, read), source=path.name)
     name, (span, outer_span) = file_name(path), spans
     if outer_span[1] - outer_span[0] > MAX_SPAN_NS:
         raise NotAReport(
             f"{name}: damaged (its times are centuries apart); export or copy it again"
         )
-    warnings = _warnings(name, rows, opaque, no_gpu=has_no_gpu(read))
+    warnings = _warnings(name, read, rows, opaque)
     return Facts(
         *_versions(read),
         span,
@@ -493,19 +503,11 @@ def _processes(columns: Columns) -> pd.DataFrame:
     return frames.frame("processes", {"process": ints_of(columns, "process"), "name": name})
 
 
-NO_GPU = "no GPU on the recorded machine, so CPU times of ops are shown"
-
-
-def _warnings(name: str, rows: Sequence[int], opaque: int, *, no_gpu: bool) -> tuple[str, ...]:
+def _warnings(
+    name: str, read: Mapping[str, Columns], rows: Sequence[int], opaque: int
+) -> tuple[str, ...]:
     """Return the warnings; ``rows`` counts ranges, launches and activities."""
-    advice = (
-        "no NVTX ranges, so no work belongs to an op; was it recorded with --trace=nvtx?",
-        "no CUDA API calls: kernels cannot be attributed to ops",
-        "no kernels, memcpys or memsets; was it recorded with --trace=cuda?",
-    )
-    lines = [text for text, count in zip(advice, rows, strict=True) if not count]
-    if no_gpu and not rows[2]:  # then neither calls nor kernels can be there
-        lines = [*lines[: not rows[0]], NO_GPU]
+    lines = said.missing(read, rows, no_gpu=has_no_gpu(read))
     if opaque:
         lines.append(
             f"{opaque} CUDA graph launches are recorded as a whole;"

@@ -342,7 +342,16 @@ DIAGNOSTICS = Table(  # messages of the profiler; ids of strings in some version
         "text_id": Column(("textId",), mixed=True),
         "text": Column(("text", "textId"), text=True, mixed=True),
     },
-    detail="diagnostics",
+)
+STREAMS = (
+    Table(  # what processes printed: ids of the strings that hold a file's name and all of its text
+        "ProcessStreams",
+        {
+            "process": optional("globalPid"),
+            "file": optional("filenameId"),
+            "content": required("contentId"),
+        },
+    )
 )
 COUNTED_TABLES = {  # other records, which cost time in the program; only counted
     "calls of the OS runtime": Table("OSRT_API", {}),
@@ -392,6 +401,11 @@ CAPTURE = Table("META_DATA_CAPTURE", _NAME_VALUE)  # in newer exports
 PROGRAM_ENVIRONMENT = (
     "PROCESS_0:ENVIRONMENT_VARIABLE"  # rows of CAPTURE, of the program: NAME="value"
 )
+CUDA_TRACE, NVTX_TRACE = (  # rows of CAPTURE, after PROCESS_0: and the like
+    "COLLECT_CUDA_TRACE",
+    "COLLECT_NVTX_TRACE",
+)
+NO_GPU = "no GPU on the recorded machine, so CPU times of ops are shown"
 VERSIONS = (  # renamed after 3.1
     Table("META_DATA_EXPORT", _NAME_VALUE),
     Table("EXPORT_META_DATA", _NAME_VALUE),
@@ -414,6 +428,7 @@ READ = {  # every table that is read, by our name
     "graph_nodes_old": GRAPH_NODES[1],
     "overhead": OVERHEAD,
     "diagnostics": DIAGNOSTICS,
+    "streams": STREAMS,
     "processes": PROCESSES,
     "threads": THREADS,
     "gpus": GPUS,
@@ -438,12 +453,13 @@ COMMAND_ROWS = ("COMMAND", ":COMMAND")  # a path, or a whole command line
 EMPTIED_TABLES = {  # table: its contents
     "TARGET_INFO_SYSTEM_ENV": "facts of the machine and its environment variables",
     "META_DATA_CAPTURE": "settings of the capture: command line, environment, paths",
-    "ProcessStreams": "what processes printed",
+    STREAMS.name: "what processes printed",
     "DIAGNOSTIC_EVENT": "what the profiler said, with paths and names of processes",
 }
-KEPT_FACTS = {
-    SYSTEM.name: (DRIVER, DISCRETE_GPU)
-}  # rows of emptied tables, where they hold numbers
+KEPT_FACTS = {  # rows of emptied tables, where they hold numbers or a switch; [0-9] stands for a digit
+    SYSTEM.name: (DRIVER, DISCRETE_GPU),
+    CAPTURE.name: (f"PROCESS_[0-9]:{CUDA_TRACE}", f"PROCESS_[0-9]:{NVTX_TRACE}"),
+}
 KEPT_TEXTS = {  # columns by table; a name that ends in * is a prefix
     "ENUM_*": ("name", "label"),
     "NVTX_EVENTS": ("text", "jsonText", "textId", "jsonTextId"),  # ids, or texts in their place

@@ -303,10 +303,12 @@ def _kept_text_columns(table: str) -> tuple[str, ...]:
 
 
 def _is_kept_fact(table: str) -> str:
-    """Return the SQL condition of the rows of an emptied table that stay: known names, whose values are versions."""
-    names = ", ".join(f"'{name}'" for name in schema.KEPT_FACTS[table])
-    is_version = "typeof(value) = 'text' AND value GLOB '[0-9]*' AND value NOT GLOB '*[^0-9.]*'"
-    return f"coalesce(name IN ({names}) AND {is_version}, 0)"
+    """Return the SQL condition of the rows of an emptied table that stay: known names of versions and switches."""
+    is_known = " OR ".join(f"name GLOB '{name}'" for name in schema.KEPT_FACTS[table])
+    is_version = "value GLOB '[0-9]*' AND value NOT GLOB '*[^0-9.]*'"
+    is_switch = "lower(value) IN ('', 'true', 'false')"
+    is_harmless = is_switch if table == schema.CAPTURE.name else is_version
+    return f"coalesce(({is_known}) AND typeof(value) = 'text' AND {is_harmless}, 0)"
 
 
 def _quoted(name: str) -> str:

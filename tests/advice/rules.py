@@ -22,6 +22,16 @@ def steady(kernels: int = 200, us: int = 50) -> Story:
     return story
 
 
+def started(*, runs: bool) -> Story:
+    """A program that makes a context and fills a little memory, and ends there or runs one kernel."""
+    story = Story()
+    story.call("cudaFree_v3020", us=2_000)
+    story.fill(us=1)
+    if runs:
+        story.kernel(us=50)
+    return story
+
+
 def used(share: float) -> Story:
     """A GPU that is busy for a share of the time, evenly."""
     story = Story()
@@ -412,6 +422,7 @@ FIRES: Mapping[str, Telling] = {
     "misaligned-products": lambda: aligned("[[128, 100], [100, 257]]"),
     "indexing-in-a-loop": lambda: indexing(10),
     "memory-nearly-full": lambda: allocating(0.95),
+    "no-device-work": lambda: started(runs=False),
     "opaque-graphs": lambda: with_graphs(3),
     "nsight-compute": lambda: measured("global", 40),
     "outside-ops": lambda: outside(100),
@@ -420,6 +431,7 @@ QUIET: Mapping[str, Telling] = {
     "start-up": lambda: warming("work"),
     "kernel-hotspot": lambda: hot("one", "other"),
     "memcpy-bound": lambda: copying(10, 100),
+    "no-device-work": lambda: started(runs=True),
     "low-gpu-use": lambda: used(0.6),
     "low-use-stretches": steady,
     "long-gaps": lambda: gap(500),

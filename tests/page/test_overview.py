@@ -185,8 +185,10 @@ def test_work_is_that_of_each_op_one_by_one(drawn_path, drawn):
 def test_utilisation_is_the_union_of_each_device_and_kind(path, joined):
     result = shown(path)
     found = result["utilisation"]
-    if found is None:
-        assert not len(joined.capture.activities)
+    if found is None:  # next to nothing ran: no share of it is shown
+        assert not result["figures"]["devices"]
+        work = joined.capture.activities
+        assert sum(work["end"] - work["start"]) < 10_000
         return
     for device, figures in zip(found["devices"], result["figures"]["devices"], strict=True):
         assert sum(device["series"]["any"]) == figures["busy_ns"]

@@ -14,6 +14,7 @@ from bridge.analyze.advice import (
     hotspots,
     idle,
     needs,
+    no_work,
     patterns,
     start_up,
     waiting,
@@ -30,6 +31,7 @@ from bridge.knowledge.suggestions import unknown_name
 
 
 RULES = (
+    *no_work.RULES,
     *waiting.RULES,
     *start_up.RULES,
     *idle.RULES,
@@ -94,6 +96,8 @@ def advise(
             values += findings
         else:
             passed.append(rule)
+    if only := [advice for advice in values if advice.rule.name == no_work.NAME]:
+        values = only
     small = [advice for advice in values if 0 <= advice.share < worth]
     listed = [advice for advice in values if not 0 <= advice.share < worth]
     listed = by_cause(listed, evidence) if rules == RULES else in_order(listed)
@@ -107,7 +111,7 @@ def advise(
         timeline,
         max(1, len(evidence.gpus)),
         len(evidence.capture.ranges),
-        is_met[WORK],
+        is_met[WORK] and not only,
     )
 
 

@@ -93,7 +93,7 @@ def _device_memory(evidence: Evidence) -> bool:
 
 WORK = "work"
 ON_GPU = frozenset(
-    [WORK, "kernels", "calls", "geometry", "capability"]
+    [WORK, "kernels", "calls", "geometry", "capability", "device memory"]
 )  # needs that fail where nothing ran on a GPU
 TIMELINE = Need("a timeline", f"{TRACE}, and this report beside it with --ncu", lambda _: True)
 NEEDS: Mapping[str, Need] = {

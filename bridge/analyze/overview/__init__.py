@@ -37,7 +37,7 @@ def overview(attributed: AttributedCapture, summary: Summary | None = None) -> d
         "operators": table,
         "icicle": icicle(attributed, names),
         "timeline": timeline_columns(attributed, axis, names),
-        "utilisation": utilisation(attributed, axis),
+        "utilisation": None if summary.use.nothing else utilisation(attributed, axis),
         "memory": memory(attributed, axis),
         "roofline": roofline(attributed, names),
         "notes": [*attributed.capture.warnings, *validity.warnings(attributed)],

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from bridge.analyze.device_work import NoDeviceWork, printed
 from bridge.analyze.quality import checks, reasons
 from bridge.analyze.quality.reasons import CaptureEvidence, Deduction, Measurement, Reason
 from bridge.join.attributed import AttributedCapture
@@ -22,17 +23,25 @@ class Quality:
     """The quality of a capture: ``score`` is 100 less the costs of ``reasons``, at least 0.
 
     ``reasons`` are sorted by cost, largest first; ``judged`` are the names of all reasons that were
-    checked. ``on_gpu`` is whether anything ran on a GPU: otherwise the score is that of the host alone.
+    checked. There is no score where next to nothing ran on a device: ``nothing`` says why. ``messages`` are warnings
+    and errors of the profiler, ``printed`` what the program says of an error or of the GPU.
     ``overhead`` has a row per kind of the profiler's work: name, count, total_ns and
     inside_ns, the part that counts.
     """
 
     source: tuple[str, ...]
-    score: int
+    score: int | None
     reasons: tuple[Deduction, ...]
     judged: tuple[str, ...]
     overhead: pd.DataFrame
-    on_gpu: bool = True
+    nothing: NoDeviceWork | None = None
+    messages: tuple[str, ...] = ()
+    printed: tuple[str, ...] = ()
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether anything ran on a GPU."""
+        return self.nothing is None or self.nothing.activities > 0
 
 
 def quality(attributed: AttributedCapture) -> Quality:
@@ -47,13 +56,17 @@ def quality(attributed: AttributedCapture) -> Quality:
         Deduction(reason, m, cost) for reason, m in measured if (cost := reason.cost(m.value))
     ]
     result.sort(key=lambda deduction: -deduction.cost)  # equal costs are in the order of REASONS
+    nothing = NoDeviceWork.of(attributed)
+    score = max(0, BEST - sum(deduction.cost for deduction in result))
     return Quality(
         attributed.capture.source,
-        max(0, BEST - sum(deduction.cost for deduction in result)),
+        None if nothing else score,
         tuple(result),
         tuple(reason.name for reason, _ in measured),
         _overhead(evidence),
-        len(attributed.capture.activities) > 0,
+        nothing,
+        checks.messages(evidence),
+        printed(attributed.capture),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -15,12 +16,19 @@ from bridge.analyze.quality.reasons import COUNT, RATE, SHARE, CaptureEvidence, 
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attribution import NO_LAUNCH
 from importers import frames
+from importers.capture import UNREAD
 from importers.frames import key_codes
 
 RANGE_COST_NS = 1_000  # minimum time to record a range, see docs/annotate.md
 WARNING, ERROR = frames.SEVERITIES.index("warning"), frames.SEVERITIES.index("error")
 INCOMPLETE = re.compile(
     r"not all\b|might have not been started|dropped|\blost\b|overflow|truncated|incomplete",
+    re.IGNORECASE,
+)
+CONCERNED = re.compile(r"\bCUDA\b|\bCUPTI\b|\bNVTX\b|\bGPU\b")  # what the reports here rest on
+OTHERS = re.compile(
+    r"cudnn|cublas|os runtime|osrt|opengl|vulkan|direct ?x|dx1[12]|openmp|openacc|\bmpi\b|ucx|python|sampl|backtrace"
+    r"|context switch|perf\b|etw|wddm|network|nic\b|ftrace|video|opencl|openxr",
     re.IGNORECASE,
 )
 MIN_RANGES = 1_000  # ranges of a thread; the cost of fewer is not measured
@@ -66,6 +74,7 @@ def _warnings(evidence: CaptureEvidence) -> pd.DataFrame:
     capture = evidence.capture
     table = capture.diagnostics
     severity, process = (frames.ints(table, c) for c in ("severity", "process"))
+    severity = np.where(frames.ints(table, "source") == frames.PROGRAM, 0, severity)
     is_relevant = np.isin(process, _processes(evidence)) | (process == NONE)
     rows = np.flatnonzero(((severity == WARNING) & is_relevant) | (severity == ERROR))
     return table.iloc[rows]
@@ -78,11 +87,34 @@ def _processes(evidence: CaptureEvidence) -> Ints:
     return np.unique(np.concatenate([frames.ints(t, "process") for t in tables]))
 
 
+ELSEWHERE = "{} (of a process without ranges, CUDA calls and work)"
+
+
+def messages(evidence: CaptureEvidence) -> tuple[str, ...]:
+    """Return the distinct warnings and errors of the profiler: of recorded processes first, then on CUDA and NVTX."""
+    here = dict.fromkeys(_warnings(evidence)["name"].astype(object))
+    table = evidence.capture.diagnostics
+    is_warning = np.isin(frames.ints(table, "severity"), (WARNING, ERROR))
+    is_profilers = frames.ints(table, "source") != frames.PROGRAM
+    every = dict.fromkeys(table["name"][is_warning & is_profilers].astype(object))
+    order = sorted(every, key=lambda text: (text not in here, not CONCERNED.search(text)))
+    return tuple(text if text in here else ELSEWHERE.format(text) for text in order)
+
+
 def _is_incomplete(table: pd.DataFrame) -> Flags:
-    name_matches = np.array(
-        [*(bool(INCOMPLETE.search(n)) for n in table["name"].cat.categories), False]
-    )
-    flags: Flags = name_matches[frames.codes(table["name"])]
+    """Return whether each message tells of lost records of CUDA or NVTX, or does not say of what."""
+    return _matching(table, lambda text: bool(INCOMPLETE.search(text)) and not _is_of_others(text))
+
+
+def _is_of_others(text: str) -> bool:
+    """Return whether a message tells of lost records of other APIs alone, which no table needs."""
+    is_lost = INCOMPLETE.search(text) and OTHERS.search(text)
+    return bool(is_lost) and not CONCERNED.search(text)
+
+
+def _matching(table: pd.DataFrame, matches: Callable[[str], bool]) -> Flags:
+    of_name = np.array([*map(matches, table["name"].cat.categories), False], bool)
+    flags: Flags = of_name[frames.codes(table["name"])]
     return flags
 
 
@@ -106,7 +138,8 @@ def profiler_warnings(evidence: CaptureEvidence) -> Measurement | None:
     if not len(evidence.capture.diagnostics):
         return None
     table = _warnings(evidence)
-    table = table.iloc[np.flatnonzero(~_is_incomplete(table))]
+    is_other = ~_is_incomplete(table) & ~_matching(table, _is_of_others)
+    table = table.iloc[np.flatnonzero(is_other)]
     text = "the profiler warns {warnings} times: {message}"
     return Measurement(len(table), text, {"warnings": len(table), "message": _most_frequent(table)})
 
@@ -126,6 +159,7 @@ def host_tracing(evidence: CaptureEvidence) -> Measurement | None:
         (rows * SECOND / max(facts.session_ns, facts.span[1] - facts.span[0], 1), rows, name)
         for facts in evidence.capture.facts
         for name, rows in facts.beside.items()
+        if name != UNREAD
     ]
     if not rates:
         return None
@@ -200,8 +234,18 @@ def no_kernels(evidence: CaptureEvidence) -> Measurement | None:
     if not calls:
         return None
     kernels = int(evidence.is_kind(frames.KERNEL, frames.GRAPH).sum())
-    text = "{calls} API calls and no kernel: no work of the GPU was recorded"
+    text = "{calls} API calls and no kernel"
     return Measurement(float(not kernels), text, {"calls": calls})
+
+
+def unread_events(evidence: CaptureEvidence) -> Measurement | None:
+    """Measure the fraction of a device's events that are of kinds that are not read."""
+    unread = sum(facts.beside.get(UNREAD, 0) for facts in evidence.capture.facts)
+    if not unread:
+        return None
+    every = unread + len(evidence.capture.activities)
+    text = "{unread} of {every} events of a device are of kinds that are not read"
+    return Measurement(unread / every, text, {"unread": unread, "every": every})
 
 
 def opaque_graphs(evidence: CaptureEvidence) -> Measurement | None:
@@ -306,6 +350,16 @@ CONTENT_REASONS = (
         80,
         "Record the part that computes, to its end. bridge doctor shows what prevents the capture of kernels.",
         no_kernels,
+    ),
+    Reason(
+        "unread-events",
+        "events of a device that are of kinds that are not read",
+        SHARE,
+        0.0,
+        0.5,
+        40,
+        "Times of this device lack these events: the warning of the report names their kinds.",
+        unread_events,
     ),
     Reason(
         "opaque-graphs",

@@ -32,7 +32,7 @@ GEOMETRY = tuple(
 )
 # Columns of a capture that importers read only for advice, and only for the quality of a capture.
 ADVICE_DETAILS = frozenset(["json", "category", "source_kind", "target_kind", *GEOMETRY])
-QUALITY_DETAILS = frozenset(["overhead", "diagnostics"])
+QUALITY_DETAILS = frozenset(["overhead"])
 WHAT_RAN = "bridge report REPORT --by kind shows what ran on a GPU"
 MARK_STEPS = "mark steps with ranges called step N, or name their ranges with --steps"
 NO_GAP = "no GPU was idle for longer than --idle-over, which is 10 µs by default"

@@ -42,7 +42,8 @@ const CARDS = [
   ["Iteration", (r) => r.figures.iteration?.iteration_ns ?? null, time, (r) => iterationText(r.figures.iteration)],
   ["Steps", (r) => r.figures.steps || null, count, (r) => (r.figures.iteration ? `median ${time(r.figures.iteration.median_ns)}` : "")],
   [LARGEST, (r) => largest(r)?.share ?? null, percent, (r) => `of GPU time: ${largest(r).name}`],
-  ["GPU time", (r) => (r.figures.totals.activities ? r.figures.totals.gpu_ns : null), time, (r) => `of ${plural(r.figures.devices.length, "device")}, ${time(r.figures.span_ns)} of capture`],
+  ["GPU time", (r) => (r.figures.totals.activities ? r.figures.totals.gpu_ns : null), time, (r) =>
+    `of ${r.figures.devices.length ? `${plural(r.figures.devices.length, "device")}, ` : ""}${time(r.figures.span_ns)} of capture`],
   ["Activities", (r) => r.figures.totals.activities || null, count, kinds],
   ["In ops", (r) => (r.reasons.length && r.figures.totals.gpu_ns ? share(r.figures.totals.attributed_ns, r.figures.totals.gpu_ns) : null), percent,
     (r) => `of GPU time, in ${plural(r.figures.ops, "op")}`],

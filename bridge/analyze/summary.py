@@ -25,7 +25,7 @@ MAX_JUDGED = 200_000  # activities of a report whose advice a summary waits for
 
 @dataclass(frozen=True)
 class Iteration:
-    """The iterations of one process; times in ns as `bridge.analyze.steps.Pace` defines them."""
+    """The iterations of one process, with times in ns; see `bridge.analyze.steps.Pace`."""
 
     pid: int
     steps: int
@@ -33,10 +33,11 @@ class Iteration:
     median_ns: float
     between_ns: float
     loading_ns: float
+    found_by: str = ""
 
-    def as_dict(self) -> dict[str, float]:
+    def as_dict(self) -> dict[str, float | str]:
         """Return the fields by name; times in whole ns."""
-        return {name: round(value) for name, value in asdict(self).items()}
+        return {n: v if isinstance(v, str) else round(v) for n, v in asdict(self).items()}
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,7 @@ def _iterations(attributed: AttributedCapture) -> tuple[Iteration, ...]:
             pace.median_ns,
             pace.between_ns,
             pace.loading_ns,
+            pace.found_by,
         )
         for pace in largest.values()
     )

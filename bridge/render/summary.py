@@ -91,8 +91,10 @@ def _cause_text(use: Use) -> str:
 
 
 def _iteration_lines(iterations: Sequence[Iteration]) -> Iterator[str]:
+    # What repeats without ranges may be layers as well.
+    is_named = all(one.found_by != "repetition" for one in iterations)
     if len(iterations) == 1:
-        yield f"Iteration: {iteration_text(iterations[0])}."
+        yield f"{'Iteration' if is_named else 'Repeated work'}: {iteration_text(iterations[0])}."
     elif iterations:
         shortest, *_, longest = iterations
         # One process may have several captures; a process id alone does not tell ranks of containers apart.
@@ -103,7 +105,7 @@ def _iteration_lines(iterations: Sequence[Iteration]) -> Iterator[str]:
             else ("captures", "The longest")
         )
         yield (
-            f"Iterations of {len(iterations)} {of}: {units.time(shortest.iteration_ns)} to"
+            f"{'Iterations' if is_named else 'Repeated work'} of {len(iterations)} {of}: {units.time(shortest.iteration_ns)} to"
             f" {units.time(longest.iteration_ns)}. {last}: {iteration_text(longest)}."
         )
 

@@ -25,7 +25,7 @@ def start_up(evidence: Evidence) -> Finding | None:
     idle = evidence.idle
     warm_up = _warm_up_ops(evidence)
     is_start = (idle.cause == WORDS.index("compilation")) | (warm_up != NONE)
-    is_start |= _before_second_iteration(evidence)
+    is_start |= _in_first_iteration(evidence)
     op = np.where(warm_up != NONE, warm_up, idle.op)
     time = sums(idle.gaps.device[idle.gap[is_start]], idle.length[is_start], len(idle.gaps.devices))
     total = int(time.max(initial=0))
@@ -61,18 +61,18 @@ def _warm_up_ops(evidence: Evidence) -> Ints:
     return np.where(is_inside, evidence.attributed.node_op[node], NONE)
 
 
-def _before_second_iteration(evidence: Evidence) -> Flags:
-    """Return whether each piece of a gap is before the second iteration, if the first takes much longer than others."""
+def _in_first_iteration(evidence: Evidence) -> Flags:
+    """Return whether each piece of a gap is in the first iteration, if that takes much longer than others."""
     idle, steps = evidence.idle, evidence.attributed.iterations
     result = np.zeros(len(idle.gap), bool)
     for first, last in steps.by_process():
         if last - first < MIN_ITERATIONS:
             continue
         edges = steps.start[first:last]
-        number = np.searchsorted(edges, idle.first, side="right")  # 1: before the second
-        lost = sums(np.maximum(number, 1), idle.length, len(edges) + 1)[1:]
+        number = np.searchsorted(edges, idle.first, side="right")  # 0: before the first
+        lost = sums(number, idle.length, len(edges) + 1)[1:]
         if lost[0] > FIRST * np.median(lost[1:-1]) and lost[0] > 0:
-            result |= number <= 1
+            result |= number == 1
     return result
 
 

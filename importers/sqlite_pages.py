@@ -52,10 +52,11 @@ class Cells(NamedTuple):
     position: Ints
 
 
-def _cells(file: PageFile, pages: Pages, kind: int) -> Cells:
-    """Return the cells of pages of one kind, in order."""
+def _cells(file: PageFile, pages: Pages, kind: int, *, is_empty: bool = False) -> Cells:
+    """Return the cells of pages of one kind, in order; only the page of an empty table has none."""
     require((pages.data[pages.head] == kind).all(), "kinds of pages")
     count = pairs_of(pages.data)[pages.head + 3].astype(np.int64)
+    require(is_empty or count.all(), "an empty page")
     pointers = pages.head + (12 if kind == INTERIOR else 8)
     after = pointers + 2 * count - pages.base
     require((after <= file.usable).all(), "number of cells")
@@ -275,7 +276,8 @@ class Records(NamedTuple):
 
 def records(file: PageFile, pages: Pages, leaves: Leaves, layouts: Layouts) -> Records:
     """Return the records of leaf pages. Raises `Unreadable` if one of them goes on elsewhere."""
-    data, cells = pages.data, _cells(file, pages, LEAF)
+    is_empty = bool((leaves.low == leaves.high).all())
+    data, cells = pages.data, _cells(file, pages, LEAF, is_empty=is_empty)
     payload, payload_bytes = _varints(data, cells.position)
     rowid, rowid_bytes = _varints(data, cells.position + payload_bytes)
     require(payload.max(initial=0) <= file.usable - 35, "a record of several pages")
@@ -489,7 +491,7 @@ def _ends(file: PageFile, leaves: Leaves) -> tuple[int, int]:
     numbers = []
     for end in (leaves.number[:1], leaves.number[-1:]):
         pages = file.read(end)
-        cells = _cells(file, pages, LEAF)
+        cells = _cells(file, pages, LEAF, is_empty=len(leaves.number) == 1)
         _, size = _varints(pages.data, cells.position)
         numbers.append(_varints(pages.data, cells.position + size)[0])
     if not len(numbers[0]):

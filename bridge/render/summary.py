@@ -105,7 +105,8 @@ def _iteration_lines(iterations: Sequence[Iteration]) -> Iterator[str]:
             else ("captures", "The longest")
         )
         yield (
-            f"{'Iterations' if is_named else 'Repeated work'} of {len(iterations)} {of}: {units.time(shortest.iteration_ns)} to"
+            f"{'Iterations' if is_named else 'Repeated work'} of {len(iterations)} {of}:"
+            f" {units.time(shortest.iteration_ns)} to"
             f" {units.time(longest.iteration_ns)}. {last}: {iteration_text(longest)}."
         )
 

@@ -77,6 +77,7 @@ class Capture:
     waits: pd.DataFrame = field(default_factory=lambda: frames.frame("waits", {}))
     memory: pd.DataFrame = field(default_factory=lambda: frames.frame("memory", {}))
     overhead: pd.DataFrame = field(default_factory=lambda: frames.frame("overhead", {}))
+    system_calls: pd.DataFrame = field(default_factory=lambda: frames.frame("system_calls", {}))
     diagnostics: pd.DataFrame = field(default_factory=lambda: frames.frame("diagnostics", {}))
     texts: Texts = field(default_factory=lambda: Texts.of([]))
     metrics: Metrics = field(default_factory=Metrics)

@@ -72,6 +72,7 @@ FRAMES: Mapping[str, tuple[str, ...]] = {
     ),
     "graph_nodes": tuple("time thread process node original report".split()),
     "overhead": tuple("start end thread process correlation name report".split()),
+    "system_calls": tuple("start end thread process name report".split()),
     "diagnostics": tuple("time process source severity name report".split()),
     "threads": tuple("thread process name report".split()),
     "processes": tuple("process name report".split()),

@@ -131,6 +131,15 @@ def overhead(columns: Columns, strings: Strings) -> pd.DataFrame:
     )
 
 
+def system_calls(columns: Columns, strings: Strings) -> pd.DataFrame:
+    """Return the frame `system_calls`: a row per call of the operating system's runtime."""
+    ints = with_ends({name: ints_of(columns, name) for name in columns})
+    return frames.frame(
+        "system_calls",
+        {**ints, "process": _process(ints["thread"]), "name": strings.column(ints["name"])},
+    )
+
+
 def diagnostics(columns: Columns, strings: Strings) -> pd.DataFrame:
     """Return the frame `diagnostics`: a row per message; 0 stands for an unknown severity."""
     ints = {name: ints_of(columns, name) for name in columns if name != "text"}
@@ -380,6 +389,7 @@ def to_capture(
         waits=wait_frame,
         memory=memory_frame,
         overhead=overhead_frame,
+        system_calls=system_calls(read["system_calls"], strings),
         diagnostics=messages,
         threads=_threads(read["threads"], strings),
         processes=_processes(read["processes"]),

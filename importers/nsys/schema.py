@@ -332,6 +332,11 @@ OVERHEAD = Table(  # the profiler's own work; type and call are absent in some v
     },
     detail="overhead",
 )
+SYSTEM_CALLS = Table(  # calls of the operating system's runtime: read, poll, pthread_cond_wait …
+    "OSRT_API",
+    {**_TIMES, "thread": optional("globalTid"), "name": optional("nameId")},
+    detail="system_calls",
+)
 DIAGNOSTICS = Table(  # messages of the profiler; ids of strings in some versions
     "DIAGNOSTIC_EVENT",
     {
@@ -427,6 +432,7 @@ READ = {  # every table that is read, by our name
     "graph_nodes": GRAPH_NODES[0],
     "graph_nodes_old": GRAPH_NODES[1],
     "overhead": OVERHEAD,
+    "system_calls": SYSTEM_CALLS,
     "diagnostics": DIAGNOSTICS,
     "streams": STREAMS,
     "processes": PROCESSES,

@@ -50,8 +50,9 @@ def run(nsys: str, folder: Path) -> Run:
 
 
 def said(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Give what the program said; the bar of nsys may stand in front of it."""
-    return [line.partition("SAID ")[2] for line in done.stdout.splitlines() if "SAID " in line]
+    """Give what the program said; the bar of nsys may stand in front of it, and a summary quotes its last line."""
+    lines = done.stdout.partition("Generated:")[0].splitlines()
+    return [line.partition("SAID ")[2] for line in lines if "SAID " in line]
 
 
 def errors(done: subprocess.CompletedProcess[str]) -> list[str]:

@@ -20,6 +20,7 @@ from bridge.analyze.advice.rule import (
     Rule,
 )
 from bridge.analyze.causes.gaps import WORDS, by_gap, find_causes
+from bridge.analyze.causes.system_calls import system_time
 from bridge.analyze.concurrency.overlap import Running
 from bridge.analyze.groups import sums, texts
 from bridge.join.arrays import NONE, Flags, Ints
@@ -199,15 +200,31 @@ def host_bound(evidence: Evidence) -> Finding | None:
         length,
         idle.gaps.ended_by[gap],
     )
+    lost = rule.idle_pieces(evidence, is_selected)
+    is_named = bool(table["op"].iloc[0]) and table["total_ns"].iloc[0] > MIN_NAMED * length.sum()
+    cause = " in ".join(filter(None, (table["cause"].iloc[0], table["op"].iloc[0])))
+    if call := _main_system_call(evidence, lost):
+        cause, is_named = f"{cause}, in {call} of the operating system", True
     figures = {
         "gaps": len(np.unique(gap)),
         "idle_ns": total,
         "idle_share": total / evidence.span_ns,
-        "cause": " in ".join(filter(None, (table["cause"].iloc[0], table["op"].iloc[0]))),
+        "cause": cause,
     }
-    lost = rule.idle_pieces(evidence, is_selected)
-    is_named = bool(table["op"].iloc[0]) and table["total_ns"].iloc[0] > MIN_NAMED * length.sum()
     return Finding(figures, table, total, lost=lost, is_named=is_named)
+
+
+def _main_system_call(evidence: Evidence, lost: LostTime) -> str:
+    """Return the call of the operating system that the host is in for most of some idle time, '' if there is none."""
+    found = system_time(evidence.attributed, evidence.idle.gaps)
+    is_lost = np.isin(found.gap, lost.gaps)
+    names = evidence.capture.system_calls["name"]
+    time = sums(
+        frames.codes(names)[found.call[is_lost]], found.time[is_lost], len(names.cat.categories)
+    )
+    if not len(time) or time.max() <= MIN_NAMED * lost.idle_ns.sum():
+        return ""
+    return str(names.cat.categories[int(time.argmax())])
 
 
 def short_kernels(evidence: Evidence) -> Finding | None:

@@ -31,7 +31,9 @@ GEOMETRY = tuple(
     "grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic".split()
 )
 # Columns of a capture that importers read only for advice, and only for the quality of a capture.
-ADVICE_DETAILS = frozenset(["json", "category", "source_kind", "target_kind", *GEOMETRY])
+ADVICE_DETAILS = frozenset(
+    ["json", "system_calls", "category", "source_kind", "target_kind", *GEOMETRY]
+)
 QUALITY_DETAILS = frozenset(["overhead"])
 WHAT_RAN = "bridge report REPORT --by kind shows what ran on a GPU"
 MARK_STEPS = "mark steps with ranges called step N, or name their ranges with --steps"

@@ -337,7 +337,7 @@ def test_damaged_files_give_the_same_answer_or_the_same_error(size: int, tmp_pat
         for _ in range(drawn.choice([1, 1, 1, 2, 8])):
             place = drawn.randrange(100, len(data))
             data[place] = drawn.choice(
-                [drawn.randrange(256), data[place] ^ 1 << drawn.randrange(8), 0, 0x81, 0xFF]
+                [drawn.randrange(256), data[place] ^ 1 << drawn.randrange(8), 0]
             )
         path.write_bytes(data)
         mine, theirs = (outcome(path, queries, pages=pages) for pages in (True, False))

@@ -163,7 +163,7 @@ def test_work_is_that_of_each_op_one_by_one(drawn_path, drawn):
     table, names = result["operators"], result["names"]
     truth = defaultdict(list)
     reasons = drawn.attribution.reason
-    words = ("", "no_launch", "no_range", "invalid_time")
+    words = ("", "no_launch", "no_range", "ambiguous", "invalid_time")
     activities = drawn.capture.activities
     called = zip(*(activities[c].tolist() for c in ("kind", "name", "full_name")), strict=True)
     for row, (kind, name, full) in enumerate(called):

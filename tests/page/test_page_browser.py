@@ -49,7 +49,7 @@ def test_a_report_of_ranges_alone_is_of_the_cpu(browser, tmp_path):
     report = made_reports.report(tmp_path / "cpu.sqlite", without="kernels copies fills graphs")
     page = browser.open(make(tmp_path / "cpu.html", report))
     assert browser.wrong == []
-    assert panels(page)[:4] == ["notes", "operators", "icicle", "timeline"]
+    assert panels(page)[:5] == ["notes", "advice", "operators", "icicle", "timeline"]
     assert page.inner_text("#icicle h2") == "CPU time"
     assert "kernels" not in page.inner_text("#icicle .about")
     assert page.evaluate("() => page.table.getColumns().map(one => one.getField())") == [

@@ -17,6 +17,7 @@ from bridge.cli.selection_options import TimeRange
 
 if TYPE_CHECKING:
     from bridge.analyze.advice import AdviceReport
+    from bridge.report import Report
 
 FORMATS = ("text", "json", "md", "sarif")
 
@@ -82,8 +83,8 @@ def advise(
     """Find what slows down REPORTS (or a run of the store), and show the rows that prove it.
 
     "could save about" estimates the run time that a remedy saves, "at most" is its upper limit.
-    Savings of several pieces of advice may overlap. A rule that cannot be checked says what to
-    record for it.
+    Each cause is listed once; "the same time" names other rules that tell of it. A rule that
+    cannot be checked says what to record for it.
     """
     if listed:
         click.echo(_list(), nl=False)
@@ -92,12 +93,22 @@ def advise(
     report = source.load(ADVICE_DETAILS | {"metrics"})
     report = ncu_option.with_ncu(report, ncu, source.attribution_options)
     try:
-        advised = time_range.of(report).advise(names, least)
+        report = time_range.of(report)
+        advised = report.advise(names, least)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     form = output.format
     text = _text(advised, form, rows, to_terminal=output.to_terminal)
+    if form == "text" and not names:
+        text = _diagnosis(report) + text
     output.write(text, f"{len(advised.advice)} pieces of advice")
+
+
+def _diagnosis(report: Report) -> str:
+    """Return how busy the GPUs were and why they were idle, above the findings."""
+    from bridge.render.summary import use_lines
+
+    return options.wrapped(use_lines(report.use))
 
 
 def _list() -> str:

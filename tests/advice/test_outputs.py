@@ -39,8 +39,9 @@ def ask(tmp_path: Path) -> Ask:
 @pytest.mark.slow
 def test_text(ask):
     said = ask().stdout
-    assert re.fullmatch(
-        r"1 finding in a run of 28\.065 ms \(\d+ rules checked\)", said.splitlines()[0]
+    assert said.startswith("GPU 0 A100: busy ")
+    assert re.search(
+        r"^1 finding in a run of 28\.065 ms \(\d+ rules checked\)$", said, re.MULTILINE
     )
     assert (
         "1. Training waits for data (data-loading)\n   a thread loads data for 18.018 ms; " in said
@@ -101,7 +102,7 @@ def test_the_form_is_told_by_the_suffix(ask, tmp_path):
         ("a.json", "{"),
         ("a.sarif", "{"),
         ("a.md", "1 finding"),
-        ("a.txt", "1 finding"),
+        ("a.txt", "GPU 0 A100: busy"),
     ):
         ask("-o", str(tmp_path / name))
         assert (tmp_path / name).read_text().startswith(begins)

@@ -16,8 +16,6 @@ import numpy as np
 
 from bridge.analyze.timeline import Chain, NameColumn, Slices
 from bridge.analyze.tracks import FIRST_NUMBER, Group, Track
-from bridge.join.arrays import run_edges
-from bridge.join.nesting import levels
 from bridge.render.packets import (
     LENGTH,
     MISSING,
@@ -68,7 +66,7 @@ class Paths:
         name_count = len(chain.name.names)
         values = [np.empty(0, np.int64)]
         count = 0
-        for nodes in _levels(chain, rows):
+        for nodes in chain.levels(rows):
             keys = (of_node[chain.parent[nodes]] + 1) * name_count + chain.name.codes[nodes]
             distinct, code = np.unique(keys, return_inverse=True)
             of_node[nodes] = code + count
@@ -97,28 +95,6 @@ class PathText:
             rows = np.where(present, self.parent[rows], MISSING)
             present = rows != MISSING
             yield Part(SEPARATOR).only(present)
-
-
-def _levels(chain: Chain, rows: Ints) -> list[Ints]:
-    """Return the nodes on the paths of these rows, level by level from the roots down."""
-    nodes = _reached(chain, rows)
-    level = levels(chain.parent)[nodes]
-    narrow = level.astype(np.min_scalar_type(level.max(initial=0)))  # NumPy sorts it by radix
-    return np.split(nodes[np.argsort(narrow, kind="stable")], np.cumsum(np.bincount(level))[:-1])
-
-
-def _reached(chain: Chain, rows: Ints) -> Ints:
-    """Return the nodes of these rows and their ancestors, in order."""
-    reached = np.zeros(len(chain.parent) + 1, bool)
-    reached[chain.node[rows]] = True  # the last entry is for rows without a node
-    nodes = np.flatnonzero(reached[:-1])
-    reached[-1] = True
-    while len(nodes):
-        above = chain.parent[nodes]
-        above = above[~reached[above]]
-        nodes = above[run_edges(above)[:-1]]  # those of siblings, which are beside each other, once
-        reached[nodes] = True
-    return np.flatnonzero(reached[:-1])
 
 
 # -- Interned texts: written once, then referred to by number

@@ -18,6 +18,7 @@ from importers.frames import MISSING
 from importers.nsys import schema
 from importers.nsys.annotations import Strings
 from importers.sqlite_columns import Columns, ints_of, texts_of
+from importers.texts import Texts
 
 LONGEST = 160  # characters of a quoted line
 LAST_LINES = 20  # of an output, in which an error is looked for
@@ -199,7 +200,9 @@ class Recorded:
 
 def strings_of(read: Mapping[str, Columns]) -> Strings:
     """Return the table of strings of an export; empty where it was not read."""
-    columns = read.get("strings") or {"id": np.empty(0, np.int64)}
+    columns = read.get("strings", {})
+    if "value" not in columns:
+        return Strings(np.empty(0, np.int64), Texts.of([]))
     return Strings(ints_of(columns, "id"), texts_of(columns, "value"))
 
 

@@ -91,7 +91,7 @@ def test_rules_are_advice_of_nsight_compute(made):
     """An estimate of half of each kernel; one of a unit alone saves nothing of itself."""
     [one] = advice("t.sqlite", "--ncu", "rules.csv", "--over", "0")["advice"]
     assert one["text"].startswith("rule LaunchConfiguration applies to kernels: 6")
-    assert one["figures"]["says"] == "Too few blocks. Launch more of them."
+    assert one["figures"]["says"] == "Too few blocks. Launch more of them"
     taken = [3, 4, 5] * 2  # µs, of the timeline
     assert one["ceiling_ns"] == sum(taken) * 1_000 // 2
     assert one["saving_ns"] == -1

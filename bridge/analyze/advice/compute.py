@@ -16,6 +16,7 @@ from bridge.analyze.advice.rule import (
     NSIGHT_COMPUTE,
     TENSORBOARD,
     TORCH_TIDY,
+    UNKNOWN,
     Finding,
     LostTime,
     Rule,
@@ -264,6 +265,7 @@ def nsight_compute_findings(evidence: Evidence) -> Iterator[Finding]:
     activity, place = activity[is_selected], place[is_selected]
     share = np.clip(estimate[is_selected] / PERCENT, 0.0, 1.0)
     savings = np.rint(evidence.time[activity] * share).astype(np.int64)
+    savings[share == 0] = UNKNOWN
     rule, names = frames.codes(rules["rule"])[place], rules["rule"].cat.categories
     for code in np.unique(rule).tolist():  # one iteration per rule
         of_rule = np.flatnonzero(rule == code)
@@ -273,18 +275,21 @@ def nsight_compute_findings(evidence: Evidence) -> Iterator[Finding]:
 
 def _finding(evidence: Evidence, name: str, text: str, activity: Ints, saved: Ints) -> Finding:
     """Return the finding of a rule of Nsight Compute about kernels, with its estimates."""
-    table = activity_table(evidence, activity, saved).rename(columns={"total_ns": "saves_ns"})
+    table = activity_table(evidence, activity, np.maximum(saved, 0)).rename(
+        columns={"total_ns": "saves_ns"}
+    )
     figures = {
         "rule": name,
         "kernels": len(activity),
         "kernel": str(table["activity"].iloc[0]),
         "says": shortened(text).removesuffix("."),
     }
-    if not saved.any():
+    if saved.max() == UNKNOWN:
         table = activity_table(evidence, activity)
         return Finding(
             figures, table, lost=LostTime(activities=activity, work_ns=evidence.time[activity])
         )
+    saved = np.maximum(saved, 0)
     lost = LostTime(activities=activity, work_ns=saved)
     ceiling = evidence.max_work_over_gpus(activity, saved)
     return Finding(figures, table, ceiling, lost=lost, is_named=True)

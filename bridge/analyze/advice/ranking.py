@@ -1,8 +1,8 @@
 """Rank advice by what its remedies may save, and count each cause once.
 
 Every nanosecond in which a GPU is idle, or works in vain, has one cause. Findings are taken in the
-order of what they may save; each owns the time that it explains. A later one of which most time is
-owned already tells of the same cause, and is named with that of which it is a part.
+order of what they may save; each owns the time that it explains. A later one of which half the
+time is owned already tells of the same cause, and is named with that of which it is a part.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Owners:
         total = int(lost.idle_ns.sum() + lost.work_ns.sum())
         left = np.minimum(self.idle_left[lost.gaps], lost.idle_ns).sum()
         left += np.minimum(self.work_left[lost.activities], lost.work_ns).sum()
-        if not total or total - left <= MOST_SHARED * total:
+        if not total or total - left < MOST_SHARED * total:
             return NONE
         owner = np.concatenate((self.of_gap[lost.gaps], self.of_activity[lost.activities]))
         time = np.concatenate((lost.idle_ns, lost.work_ns))

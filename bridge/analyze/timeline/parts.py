@@ -23,6 +23,7 @@ from bridge.join.arrays import (
     run_edges,
 )
 from bridge.join.attributed import AttributedCapture
+from bridge.join.nesting import levels
 from importers import frames
 
 # -- Curves of devices
@@ -190,6 +191,28 @@ class Chain:
     node: Ints
     parent: Ints
     name: NameColumn
+
+    def levels(self, rows: Ints) -> list[Ints]:
+        """Return the nodes on the paths of some rows, level by level from the roots down."""
+        nodes = self._reached(rows)
+        level = levels(self.parent)[nodes]
+        narrow = level.astype(np.min_scalar_type(level.max(initial=0)))  # NumPy sorts it by radix
+        order = np.argsort(narrow, kind="stable")
+        return np.split(nodes[order], np.cumsum(np.bincount(level))[:-1])
+
+    def _reached(self, rows: Ints) -> Ints:
+        """Return the nodes of some rows and their ancestors, in order."""
+        reached = np.zeros(len(self.parent) + 1, bool)
+        reached[self.node[rows]] = True  # the last entry is for rows without a node
+        nodes = np.flatnonzero(reached[:-1])
+        reached[-1] = True
+        while len(nodes):
+            above = self.parent[nodes]
+            above = above[~reached[above]]
+            # Siblings are beside each other: those above them once.
+            nodes = above[run_edges(above)[:-1]]
+            reached[nodes] = True
+        return np.flatnonzero(reached[:-1])
 
 
 @dataclass(frozen=True)

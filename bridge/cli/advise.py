@@ -99,8 +99,8 @@ def advise(
         raise click.UsageError(str(error)) from error
     form = output.format
     text = _text(advised, form, rows, to_terminal=output.to_terminal)
-    if form == "text" and not names:
-        text = _diagnosis(report) + text
+    if form in ("text", "md") and not names:
+        text = _diagnosis(report) + ("\n" if form == "md" else "") + text
     output.write(text, f"{len(advised.advice)} pieces of advice")
 
 

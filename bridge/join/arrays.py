@@ -94,6 +94,18 @@ def number_groups(*keys: Ints) -> tuple[Ints, Ints]:
 FEW = 1 << 18  # combinations that are counted in a table instead of sorted, or twice the rows
 
 
+def search_groups(group: Ints, values: Ints, of: Ints, sought: Ints, *, side: str) -> Ints:
+    """Return where each sought value belongs among the values of its group, as `numpy.searchsorted` does.
+
+    ``values`` are sorted by ``group`` and then by themselves; ``of`` is the group of each sought value.
+    """
+    distinct, rank = np.unique(np.concatenate((values, sought)), return_inverse=True)
+    keys = group * len(distinct) + rank[: len(values)]
+    wanted = of * len(distinct) + rank[len(values) :]
+    result: Ints = np.searchsorted(keys, wanted, "left" if side == "left" else "right")
+    return result
+
+
 def _few_combinations(*keys: Ints) -> Ints | None:
     """Return the combination of keys of each row as one number, in their order; None if it may be large."""
     combination, size = np.zeros(len(keys[0]), np.int64), 1

@@ -78,7 +78,8 @@ def as_markdown(advised: AdviceReport, rows: int) -> str:
     """Return what `for_terminal` shows as Markdown."""
     parts = [f"{head(advised)}\n"]
     for advice in advised.advice:
-        message = tables.escaped("; ".join(filter(None, (sentence(advice), worth(advice)))))
+        told = (sentence(advice), worth(advice), same_time(advice))
+        message = tables.escaped("; ".join(filter(None, told)))
         text = f"### {advice.rule.title}\n\n{message}.\n\n**Do:** {remedy(advice)}. (`{advice.rule.name}`)\n"
         table = tables.as_markdown("", advice.finding.evidence.head(rows)) if rows else ""
         parts.append(f"{text}\n{table}" if table else text)
@@ -94,6 +95,7 @@ def for_page(advised: AdviceReport) -> dict[str, list[Any]]:
             "text": sentence(advice),
             "worth": worth(advice),
             "remedy": remedy(advice),
+            "same_time": same_time(advice),
             "share": advice.share,
             "place": _place(advice.finding.evidence),
         }
@@ -167,13 +169,14 @@ def head(advised: AdviceReport) -> str:
     advised_rules = {advice.rule.name for advice in advised.advice}
     judged = (
         advised_rules
+        | {name for advice in advised.advice for name in advice.same_time}
         | {advice.rule.name for advice in advised.small}
         | {rule.name for rule in advised.passed}
     )
     findings = "1 finding" if len(advised_rules) == 1 else f"{len(advised_rules)} findings"
     rules = "1 rule" if len(judged) == 1 else f"{len(judged)} rules"
     if not advised.has_work:
-        return f"nothing ran on a GPU: {findings} ({rules} checked)"
+        return f"no work on a GPU to judge: {findings} ({rules} checked)"
     subject = "a run" if advised.timeline else "kernels"
     length = f" of {units.time(advised.wall_ns)}" if advised.wall_ns else ""
     line = f"{findings} in {subject}{length} ({rules} checked)"

@@ -101,7 +101,7 @@ def test_the_form_is_told_by_the_suffix(ask, tmp_path):
     for name, begins in (
         ("a.json", "{"),
         ("a.sarif", "{"),
-        ("a.md", "1 finding"),
+        ("a.md", "GPU 0 A100: busy"),
         ("a.txt", "GPU 0 A100: busy"),
     ):
         ask("-o", str(tmp_path / name))

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from advice.rules import FIRES, gap, with_graphs
+import bridge
+from advice.rules import FIRES, gap, warming, with_graphs
 from advice.story import US, Story
 from bridge.analyze.advice import RULES
 from bridge.analyze.advice.rule import SYMPTOM
@@ -78,3 +79,35 @@ def test_no_time_is_explained_twice(name: str, tmp_path_factory: pytest.TempPath
 def test_a_capture_that_hides_the_work_comes_first(tmp_path: Path):
     advised = with_graphs(1_000).load(tmp_path).advise(worth=0)
     assert advised.advice[0].rule.name == "opaque-graphs"
+
+
+@pytest.mark.slow
+def test_savings_that_share_their_time_do_not_add_up_to_more(corpus: Path):
+    """Launches and copies of flags both keep this GPU idle; each saving is what the other leaves."""
+    report = bridge.load(corpus / "nsys" / "simplex-streams.sqlite")
+    advised = report.advise()
+    savings = [one.finding.saving_ns for one in advised.advice if one.finding.saving_ns > 0]
+    assert len(savings) > 1
+    assert sum(savings) <= report.use.idle_ns
+
+
+def test_what_is_called_again_and_again_is_no_start_up(tmp_path: Path):
+    """Twenty rests in a range called initialize: the program waits in each of its steps."""
+    story = Story()
+    for _ in range(20):
+        with story.op("initialize hidden state"):
+            story.kernel(us=100)
+            story.rest(1_000)
+    assert not story.load(tmp_path).advise(["start-up"]).advice
+
+
+def test_a_warm_up_is_that_of_its_own_report(tmp_path: Path):
+    """The other program, at the same time, rests in no range of that name."""
+    reports = []
+    for name in ("model_warmup", "forward"):
+        (tmp_path / name).mkdir()
+        reports.append(warming(name).written(tmp_path / name / f"{name}.sqlite"))
+    [one] = bridge.load(reports).advise(["start-up"]).advice
+    assert one.finding.lost is not None
+    assert len(one.finding.lost.gaps) == 1
+    assert set(one.finding.evidence["op"]) == {"model_warmup"}

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_reports import thread
 
-from bridge.analyze.causes.host_timeline import Gaps
 from bridge.analyze.causes.system_calls import system_time
 from importers import frames
 
@@ -28,7 +27,7 @@ REPORTS = st.integers(0, 1)
     launches=st.lists(st.tuples(THREADS, REPORTS), min_size=1, max_size=5),
     spans=st.lists(st.tuples(SPANS, st.integers(-1, 4)), max_size=8),
 )
-def test_every_call_of_the_launching_thread_that_meets_a_gap(
+def test_every_outer_call_of_the_launching_thread_that_meets_an_interval(
     calls: list[Any], launches: list[Any], spans: list[Any]
 ) -> None:
     column = lambda rows: np.array([*rows], np.int64)  # noqa: E731
@@ -52,29 +51,31 @@ def test_every_call_of_the_launching_thread_that_meets_a_gap(
         },
     )
     launch = column(min(n, len(launches) - 1) for _, n in spans)  # that of the activity after each
-    rows = np.arange(len(spans))
-    gaps = Gaps(
-        column(s[0][0] for s in spans),
-        column(s[0][1] for s in spans),
-        rows * 0,
-        rows,
-        rows,
-        ["GPU"],
-    )
     attributed: Any = SimpleNamespace(
         capture=SimpleNamespace(system_calls=table, launches=of_launch),
         attribution=SimpleNamespace(launch=launch),
     )
-    found = system_time(attributed, gaps)
+    starts, ends = (column(s[0][n] for s in spans) for n in (0, 1))
+    found = system_time(attributed, np.arange(len(spans)), starts, ends)
     expected = set()
     for number, ((start, end), _) in enumerate(spans):
         for call, ((begin, stop), on, report) in enumerate(calls):
             time = min(end, stop) - max(start, begin)
-            if launch[number] >= 0 and launches[launch[number]] == (on, report) and time > 0:
+            is_own = launch[number] >= 0 and launches[launch[number]] == (on, report)
+            if is_own and time > 0 and not is_within_another(calls, call):
                 expected.add((number, call, time))
     rows_found = list(zip(*(part.tolist() for part in found), strict=True))
     assert len(rows_found) == len(set(rows_found))
     assert set(rows_found) == expected
+
+
+def is_within_another(calls: list[Any], inner: int) -> bool:
+    """Return whether a call begins while another of its thread runs that began before it, or with it and ends later."""
+    order = sorted(range(len(calls)), key=lambda n: (calls[n][0][0], -calls[n][0][1], n))
+    before = order[: order.index(inner)]
+    return any(
+        calls[n][1:] == calls[inner][1:] and calls[n][0][1] > calls[inner][0][0] for n in before
+    )
 
 
 def test_advice_names_the_call_in_which_the_host_is(tmp_path: Path) -> None:

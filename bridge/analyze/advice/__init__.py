@@ -100,7 +100,7 @@ def advise(
         values = only
     small = [advice for advice in values if 0 <= advice.share < worth]
     listed = [advice for advice in values if not 0 <= advice.share < worth]
-    listed = by_cause(listed, evidence) if rules == RULES else in_order(listed)
+    listed = by_cause(listed, evidence) if tuple(rules) == RULES else in_order(listed)
     return AdviceReport(
         attributed.capture.source,
         evidence.wall_ns,

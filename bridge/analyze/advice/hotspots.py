@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from bridge.analyze.advice import rule
@@ -37,9 +39,11 @@ def kernel_hotspot(evidence: Evidence) -> Finding | None:
     device, code = (int(place) for place in np.unravel_index(share.argmax(), share.shape))
     rows = kernels[name == code]
     of_gpu = evidence.counted & (evidence.devices.gpu == device)
+    short = evidence.capture.activities["name"].iloc[rows[0]]
     figures = {
+        "pattern": re.escape(str(short)),
         "kernel": str(evidence.attributed.activity_name.cat.categories[code]),
-        "launches": len(rows),
+        "launches": int((evidence.devices.gpu[rows] == device).sum()),
         "kernel_ns": int(spent[device, code]),
         "time_share": int(spent[device, code]) / max(1, int(evidence.time[of_gpu].sum())),
     }
@@ -102,7 +106,7 @@ RULES = (
         "One kernel takes most of the GPU's time",
         f"a GPU is busy at least {BUSY:.0%} of its span, and one kernel takes at least {MIN_HOTSPOT:.0%} of it",
         "{kernel} takes {kernel_ns} in {launches} launches, {time_share} of the time of all work",
-        "look into this kernel: ncu --set full --kernel-name regex:NAME, then bridge advise REPORT --ncu",
+        "look into this kernel: ncu --set full --kernel-name regex:{pattern} -o FILE PROGRAM, then bridge advise REPORT --ncu FILE.ncu-rep",
         NOT_ESTIMATED,
         NSIGHT_BRIDGE,
         ("kernels",),

@@ -203,7 +203,7 @@ def host_bound(evidence: Evidence) -> Finding | None:
     lost = rule.idle_pieces(evidence, is_selected)
     is_named = bool(table["op"].iloc[0]) and table["total_ns"].iloc[0] > MIN_NAMED * length.sum()
     cause = " in ".join(filter(None, (table["cause"].iloc[0], table["op"].iloc[0])))
-    if call := _main_system_call(evidence, lost):
+    if call := _main_system_call(evidence, is_selected):
         cause, is_named = f"{cause}, in {call} of the operating system", True
     figures = {
         "gaps": len(np.unique(gap)),
@@ -214,15 +214,15 @@ def host_bound(evidence: Evidence) -> Finding | None:
     return Finding(figures, table, total, lost=lost, is_named=is_named)
 
 
-def _main_system_call(evidence: Evidence, lost: LostTime) -> str:
-    """Return the call of the operating system that the host is in for most of some idle time, '' if there is none."""
-    found = system_time(evidence.attributed, evidence.idle.gaps)
-    is_lost = np.isin(found.gap, lost.gaps)
+def _main_system_call(evidence: Evidence, pieces: Flags) -> str:
+    """Return the call of the operating system in which the host is for most of some idle time, '' if there is none."""
+    idle = evidence.idle
+    start, length = idle.first[pieces], idle.length[pieces]
+    ended_by = idle.gaps.ended_by[idle.gap[pieces]]
+    calls = system_time(evidence.attributed, ended_by, start, start + length)
     names = evidence.capture.system_calls["name"]
-    time = sums(
-        frames.codes(names)[found.call[is_lost]], found.time[is_lost], len(names.cat.categories)
-    )
-    if not len(time) or time.max() <= MIN_NAMED * lost.idle_ns.sum():
+    time = sums(frames.codes(names)[calls.call], calls.time, len(names.cat.categories))
+    if not len(time) or time.max() <= MIN_NAMED * length.sum():
         return ""
     return str(names.cat.categories[int(time.argmax())])
 

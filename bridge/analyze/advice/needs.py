@@ -165,8 +165,8 @@ def opaque_graphs(evidence: Evidence) -> Finding | None:
     if not len(rows):
         return None
     share = time_share(evidence, rows)
-    figures = {"graphs": len(rows), "work_share": share, "hidden_share": share}
-    return Finding(figures, rule.activity_table(evidence, rows))
+    figures = {"graphs": len(rows), "work_share": share}
+    return Finding(figures, rule.activity_table(evidence, rows), hidden_share=share)
 
 
 def outside_ops(evidence: Evidence) -> Finding | None:

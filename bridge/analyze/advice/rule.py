@@ -131,6 +131,11 @@ class LostTime:
     activities: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     work_ns: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
+    @property
+    def parts(self) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
+        """Rows and times of gaps, and of activities."""
+        return (self.gaps, self.idle_ns), (self.activities, self.work_ns)
+
 
 def idle_pieces(evidence: Evidence, pieces: Flags) -> LostTime:
     """Return the time of some pieces of gaps, which are rows of `Evidence.idle`."""
@@ -158,7 +163,9 @@ class Finding:
     Suffixes of figures are units: ``_ns``, ``_share`` (of 1), ``_bytes``; others are counts or
     texts. A change saves about ``saving_ns`` of the run and at most ``ceiling_ns``, for the GPU or
     process with the most of it, as they wait for one another. They are -1 where no estimate is
-    sound. ``lost`` is the time that the finding explains, None if it explains none.
+    sound. ``lost`` is the time that the finding explains, None if it explains none; ``is_named``
+    says that one range, call or kernel has most of it. ``hidden_share`` is the part of GPU time of
+    which the capture hides the kernels.
     """
 
     figures: Mapping[str, object]
@@ -167,6 +174,7 @@ class Finding:
     saving_ns: int = UNKNOWN
     lost: LostTime | None = None
     is_named: bool = False
+    hidden_share: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,18 @@ from bridge.analyze.advice.facts import Evidence
 from bridge.analyze.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, Rule
 from bridge.analyze.causes.gaps import WORDS
 from bridge.analyze.groups import sums
-from bridge.join.arrays import NONE, Flags, Ints
+from bridge.join.arrays import NONE, Flags, Ints, number_groups
+from importers import frames
 
 MIN_START_UP = 0.2  # of the idle time, and of the span
 ONCE = 0.75  # of the ceiling, which a longer or later run saves
 FIRST = 3  # times the idle time of a usual iteration
 MIN_ITERATIONS = 3
-WARM_UP = re.compile(r".*(?:\bwarm[-_ ]?up|\binitiali[sz]|\binit\b|start[-_ ]?up)", re.IGNORECASE)
+MAX_RANGES = 100  # called warm-up, the longest, that are looked at
+MAX_WARM_UPS = 5  # calls of an op that is called warm-up
+WARM_UP = re.compile(
+    r"(?<![a-z])(?:warm[-_ ]?up|initiali[sz]\w*|init|start[-_ ]?up)(?![a-z])", re.IGNORECASE
+)
 
 
 def start_up(evidence: Evidence) -> Finding | None:
@@ -50,29 +55,56 @@ def start_up(evidence: Evidence) -> Finding | None:
 
 
 def _warm_up_ops(evidence: Evidence) -> Ints:
-    """Return the op that is called warm-up and in which each piece of a gap began, else NONE."""
-    idle, nesting = evidence.idle, evidence.attributed.attribution.nesting
-    nodes = np.flatnonzero(evidence.outermost(evidence.nodes_with_op(WARM_UP.match)))
-    nodes = nodes[np.argsort(nesting.start[nodes], kind="stable")]
-    if not len(nodes):
-        return np.full(len(idle.gap), NONE)
-    node = nodes[np.searchsorted(nesting.start[nodes], idle.first, side="right") - 1]
-    is_inside = (nesting.start[node] <= idle.first) & (idle.first < nesting.end[node])
-    return np.where(is_inside, evidence.attributed.node_op[node], NONE)
+    """Return the op that is called warm-up and in which each piece of a gap began, else NONE.
+
+    An op that is called again and again is no warm-up, whatever its name.
+    """
+    nesting, ops = evidence.attributed.attribution.nesting, evidence.attributed.node_op
+    nodes = np.flatnonzero(evidence.outermost(evidence.nodes_with_op(WARM_UP.search)))
+    calls = np.bincount(ops[nodes], minlength=len(evidence.attributed.ops) + 1)
+    nodes = nodes[calls[ops[nodes]] <= MAX_WARM_UPS]
+    longest = np.argsort(nesting.start[nodes] - nesting.end[nodes], kind="stable")
+    nodes = nodes[longest[:MAX_RANGES]]
+    result = np.full(len(evidence.idle.gap), NONE)
+    home, home_of_node = _homes(evidence, nesting.range[nodes])
+    first = evidence.idle.first
+    for node, own in zip(nodes.tolist(), home_of_node.tolist(), strict=True):
+        is_inside = (nesting.start[node] <= first) & (first < nesting.end[node]) & (home == own)
+        result[is_inside] = ops[node]
+    return result
+
+
+def _homes(evidence: Evidence, ranges: Ints) -> tuple[Ints, Ints]:
+    """Return a number for the report and process of each piece of a gap, and of some ranges."""
+    activities = evidence.capture.activities
+    rows = evidence.idle.gaps.ended_by[evidence.idle.gap]
+    columns = [
+        np.concatenate(
+            (frames.ints(activities, c)[rows], frames.ints(evidence.capture.ranges, c)[ranges])
+        )
+        for c in ("report", "process")
+    ]
+    number, _ = number_groups(*columns)
+    return number[: len(rows)], number[len(rows) :]
 
 
 def _in_first_iteration(evidence: Evidence) -> Flags:
     """Return whether each piece of a gap is in the first iteration, if that takes much longer than others."""
     idle, steps = evidence.idle, evidence.attributed.iterations
     result = np.zeros(len(idle.gap), bool)
+    rows = idle.gaps.ended_by[idle.gap]
+    report, process = (
+        frames.ints(evidence.capture.activities, c)[rows] for c in ("report", "process")
+    )
     for first, last in steps.by_process():
         if last - first < MIN_ITERATIONS:
             continue
         edges = steps.start[first:last]
+        is_own = (report == steps.report[first]) & (process == steps.process[first])
         number = np.searchsorted(edges, idle.first, side="right")  # 0: before the first
-        lost = sums(number, idle.length, len(edges) + 1)[1:]
+        lost = sums(number[is_own], idle.length[is_own], len(edges) + 1)[1:]
         if lost[0] > FIRST * np.median(lost[1:-1]) and lost[0] > 0:
-            result |= number == 1
+            result |= is_own & (number == 1)
     return result
 
 

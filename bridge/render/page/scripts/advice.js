@@ -10,6 +10,7 @@ function advicePiece(one, side) {
     make("p", {}, sentence(one.text)), most,
     one.worth ? make("p", { class: "below" }, sentence(one.worth)) : null,
     make("p", {}, make("strong", {}, "Do: "), `${one.remedy}.`),
+    one.same_time ? make("p", { class: "below" }, sentence(one.same_time)) : null,
     one.place ? make("p", { class: "below" }, "Largest at ", make("code", {}, one.place)) : null);
 }
 

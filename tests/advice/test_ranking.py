@@ -107,7 +107,7 @@ def test_a_warm_up_is_that_of_its_own_report(tmp_path: Path):
     for name in ("model_warmup", "forward"):
         (tmp_path / name).mkdir()
         reports.append(warming(name).written(tmp_path / name / f"{name}.sqlite"))
-    [one] = bridge.load(reports).advise(["start-up"]).advice
+    [one] = bridge.load(*reports).advise(["start-up"]).advice
     assert one.finding.lost is not None
     assert len(one.finding.lost.gaps) == 1
     assert set(one.finding.evidence["op"]) == {"model_warmup"}

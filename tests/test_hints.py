@@ -108,6 +108,10 @@ def test_a_message_of_an_error_names_the_whole_report(folder):
     )
     result = bridge("report", path.name, "--from", "1ns", "--range", "nosuch")
     assert "bridge report small.sqlite --by op shows all" in result.stderr
+    result = bridge("report", path.name, "--by", "step", "--steps", "nosuch")
+    shown_by = "bridge report small.sqlite --by range --names raw"
+    assert f"{shown_by} shows all" in result.stderr
+    assert many[1] in done(*shown_by.split()[1:], "--top", "all")
 
 
 def test_of_many_reports_a_hint_names_some(folder):

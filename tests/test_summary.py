@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 from statistics import median
 
@@ -45,6 +46,42 @@ def test_a_cause_is_that_of_all_ops_and_names_the_largest():
     )
     assert use.causes == (IdleCause("host code", "a", 5_500), IdleCause("data loading", "", 3_500))
     assert "host code (mainly in a), 5.500 µs, 61.1 % of the idle time" in texts.headline(use, 1)[0]
+
+
+def host_code(*parts):
+    return one_gpu(100, 10_000, *(IdleCause("host code", op, ns) for op, ns in parts))
+
+
+IO = [(f"IO {n}", 100) for n in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("parts", "place"),
+    [
+        ([("a", 50), ("b", 30), ("c", 20)], "a"),  # half is enough
+        ([("a", 49), ("b", 31), ("c", 20)], None),
+        ([("", 80), ("a", 20)], None),  # mostly in no op
+        ([*IO, ("load", 1_500)], "IO *"),
+        ([*IO, ("load", 2_500)], "load"),
+        ([("IO 190", 40), *((f"op {chr(97 + n)}", 30) for n in range(20))], None),
+    ],
+)
+def test_an_op_is_named_if_it_has_half_of_the_time_of_the_cause(parts, place):
+    use = host_code(*parts)
+    [line] = texts.headline(use, 1)
+    assert re.findall(r"host code( \(mainly in (.*?)\))?,", line)[0][1] == (place or "")
+    assert use.causes[0].op == max(parts, key=lambda part: part[1])[0]
+
+
+def test_the_place_of_a_cause_is_kept_with_a_stored_summary():
+    made = Summary(host_code(*IO, ("load", 1_500)), (), (), 0, 1, None)
+    kept = Summary.from_dict(json.loads(json.dumps(made.as_dict())))
+    assert texts.use_lines(kept.use) == texts.use_lines(made.use)
+    assert "(mainly in IO *)" in texts.use_lines(kept.use)[0]
+    assert "main_ops" not in json.dumps(kept.as_dict()["use"]["idle"])
+    older = made.as_dict()
+    del older["use"]["main_ops"]
+    assert "mainly" not in texts.use_lines(Summary.from_dict(older).use)[0]
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,13 @@ def test_a_misspelt_name_of_a_report_is_suggested(command: str, option: str, rep
     assert len(last) < LONGEST + 60
 
 
+@pytest.mark.parametrize("command", ["report", "summary"])
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_of_steps_is_refused(command: str, name: str, report: Path) -> None:
+    result = bridge(command, report, "--steps", name)
+    assert_misused(result, "--steps", "is empty: write the name of a range")
+
+
 def test_every_option_of_names_is_tried() -> None:
     """An option whose help shows NAME, NAMES, TABLE or COLUMN is in the table above, on one command."""
     tried = {option for _, option in WRONG} | {"--op", "--set", "--sweep", "--keep", "--run"}

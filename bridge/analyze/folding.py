@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,15 +32,21 @@ class Folded:
     @classmethod
     def of(cls, attributed: AttributedCapture) -> Folded:
         """Fold the ops of numbered steps, two or more, and those of other families, eight or more."""
-        names = [without_number(name) for name in folded_names(attributed.ops)]
-        number_of, own = Counter(names), {*attributed.ops}
-        folded = {name: n for name, n in number_of.items() if n > 1 and name not in own}
+        names, own = folded_ops(attributed.ops), {*attributed.ops}
+        folded = {name: n for name, n in Counter(names).items() if name not in own}
         if not folded:
             return cls(attributed, {})
-        pairs = zip(names, attributed.ops, strict=True)
-        codes, ops = pd.factorize(np.array([n if n in folded else op for n, op in pairs], object))
+        codes, ops = pd.factorize(np.array(names, object))
         op = np.append(codes, NONE)[attributed.op].astype(np.int64)
         return cls(replace(attributed, ops=tuple(ops), op=op), folded)
+
+
+def folded_ops(ops: Sequence[str]) -> list[str]:
+    """Return the name under which each op is shown, its own or that of a family, such as ``Batch *``."""
+    names = [without_number(name) for name in folded_names(ops)]
+    number_of, own = Counter(names), {*ops}
+    is_folded = {name: n > 1 and name not in own for name, n in number_of.items()}
+    return [name if is_folded[name] else op for name, op in zip(names, ops, strict=True)]
 
 
 def with_gpu_time(table: pd.DataFrame) -> pd.DataFrame:

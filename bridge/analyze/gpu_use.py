@@ -12,10 +12,12 @@ import numpy as np
 from bridge.analyze.causes.gaps import WORDS, causes_in_span
 from bridge.analyze.concurrency.overlap import gpu_use
 from bridge.analyze.device_work import NoDeviceWork, hints
+from bridge.analyze.folding import folded_ops
 from bridge.analyze.metrics import no_timeline
 from bridge.join.attributed import AttributedCapture
 
 MIN_IDLE = 0.05  # share of the span from which on idle time has a main cause
+MIN_IN_PLACE = 0.5  # share of a cause's time from which on an op is its main place
 BUSY = 0.9  # share of the span from which on a GPU is busy
 
 
@@ -50,13 +52,14 @@ class Use:
     """How GPUs were used: each of them, and the causes of their idle time in each op.
 
     Where next to nothing ran on them, ``nothing`` says so and why, and no GPU is listed. ``hints`` are lines in which
-    the program itself says what makes the GPU slow.
+    the program itself says what makes the GPU slow. ``main_ops`` are those of `places`, None if ``idle`` tells them.
     """
 
     gpus: tuple[GpuUse, ...] = ()
     idle: tuple[IdleCause, ...] = ()
     nothing: NoDeviceWork | None = None
     hints: tuple[str, ...] = ()
+    main_ops: Mapping[str, str] | None = None
 
     @property
     def span_ns(self) -> int:
@@ -90,6 +93,24 @@ class Use:
             replace(largest[cause], idle_ns=time)
             for cause, time in sorted(total.items(), key=lambda item: (-item[1], item[0]))
         )
+
+    @property
+    def places(self) -> Mapping[str, str]:
+        """The op that has at least half of a cause's time, by cause; ops that differ in a number are one."""
+        if self.main_ops is not None:
+            return self.main_ops
+        ops = list(dict.fromkeys(part.op for part in self.idle))
+        shown = dict(zip(ops, folded_ops(ops), strict=True))
+        total: Counter[str] = Counter()
+        time: Counter[tuple[str, str]] = Counter()
+        for part in self.idle:
+            total[part.cause] += part.idle_ns
+            time[part.cause, shown[part.op]] += part.idle_ns
+        result: dict[str, str] = {}
+        for (cause, op), ns in sorted(time.items(), key=lambda item: (-item[1], item[0])):
+            if ns >= MIN_IN_PLACE * total[cause]:
+                result.setdefault(cause, op)
+        return {cause: op for cause, op in result.items() if op}
 
     @property
     def main_cause(self) -> IdleCause | None:
@@ -144,6 +165,7 @@ class Use:
             tuple(IdleCause(**cause) for cause in values["idle"]),
             NoDeviceWork.from_dict(values["nothing"]) if values.get("nothing") else None,
             tuple(values.get("hints", ())),
+            values.get("main_ops"),
         )
 
 

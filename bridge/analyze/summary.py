@@ -110,16 +110,17 @@ class Summary:
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as values that JSON can hold; `from_dict` reads them back.
 
-        Of the ops in which GPUs were idle, those with most of a cause are kept.
+        Of the ops in which GPUs were idle, those with most of a cause are kept, and the main places.
         """
-        return asdict(replace(self, use=replace(self.use, idle=self.use.causes)))
+        use = replace(self.use, idle=self.use.causes, main_ops=self.use.places)
+        return asdict(replace(self, use=use))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Summary:
         """Return the summary that `as_dict` returned."""
         advice = values["advice"]
         return cls(
-            Use.from_dict(values["use"]),
+            Use.from_dict({"main_ops": {}, **values["use"]}),  # an older one kept no places
             tuple(Iteration(**iteration) for iteration in values["iterations"]),
             tuple(OpTime(**op) for op in values["ops"]),
             values["gpu_ns"],

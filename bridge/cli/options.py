@@ -88,8 +88,15 @@ def steps_option(command: F) -> F:
         "--steps",
         "step_name",
         metavar="NAME",
+        callback=_step_name,
         help="The ranges that are steps: a name, or a family as 'Batch N'. [default: they are found]",
     )(command)
+
+
+def _step_name(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+    if text is not None and not text.strip():
+        raise click.BadParameter("is empty: write the name of a range, or leave the option out")
+    return text
 
 
 def _expression(context: click.Context, _option: click.Parameter, text: str | None) -> str | None:

@@ -75,8 +75,9 @@ class RowSelection:
 def _check_steps(capture: Capture, wanted: str | None) -> None:
     """Refuse a name of steps that no range has."""
     names = list(capture.ranges["name"].cat.categories)
-    if wanted and not chosen_names(names, wanted).any():
-        raise ValueError(unknown_name("range", wanted, names, "bridge report REPORT --by op"))
+    if wanted is not None and not chosen_names(names, wanted).any():
+        shown_by = "bridge report REPORT --by range --names raw"  # ops lack the numbers of families
+        raise ValueError(unknown_name("range", wanted, names, shown_by))
 
 
 def op_names(capture: Capture, rules: Sequence[Rule]) -> tuple[Sequence[str], Ints]:
@@ -298,7 +299,7 @@ class AttributedCapture:
     @cached_property
     def steps(self) -> Steps:
         """The steps that ranges mark."""
-        if self.step_name:
+        if self.step_name is not None:
             return chosen_steps(self.capture, self.step_name)
         return marked_steps(self.capture, self.attribution.launch, self.duration)
 
@@ -309,7 +310,7 @@ class AttributedCapture:
         For a process without step ranges, they are those that optimizers end, or else those found
         by repetition of its work. If the user names the ranges of steps, they are those.
         """
-        if self.step_name:
+        if self.step_name is not None:
             return self.steps
         steps = with_loop_ends(self.steps, self.capture, self.op, self.ops)
         if not all(facts.timeline for facts in self.capture.facts):

@@ -32,6 +32,7 @@ from importers.capture import Capture
 
 
 NUMBER = re.compile(r"([0-9]+)")
+SEPARATOR = "\n"  # of names that are searched at once
 MAX_DIGITS = 18  # more do not fit into 64 bits
 WORD = re.compile(  # a word for steps with its number, anywhere in a name
     r"(?:(?<![a-zA-Z])|(?<=[a-z])(?=[SIBM]))(?i:step|iter(?:ation)?|(?:mini[ _-]?)?batch)[ _#:=-]*([0-9]+)"
@@ -64,36 +65,45 @@ class Families:
     @classmethod
     def of(cls, names: Sequence[str]) -> Families:
         """Find the families of two or more names."""
-        groups: dict[str, list[tuple[int, list[str]]]] = {}
-        for index, name in enumerate(names):
-            parts = NUMBER.split(name)
-            if len(parts) > 1:
-                groups.setdefault("\0".join(parts[::2]), []).append((index, parts))
         family, number = np.full(len(names), NONE), np.full(len(names), NONE)
         texts: list[str] = []
         ranks: list[int] = []
-        for members in groups.values():
-            found = _family(members) if len(members) > 1 else None
+        for rows in _alike(names):
+            found = _family([names[row] for row in rows.tolist()])
             if found:
-                indices = [index for index, _ in members]
-                family[indices], number[indices] = len(texts), found[0]
+                family[rows], number[rows] = len(texts), found[0]
                 texts.append(found[1])
                 ranks.append(found[2])
         return cls(family, number, tuple(texts), np.array(ranks, np.int64))
 
 
-def _family(members: list[tuple[int, list[str]]]) -> tuple[Ints, str, int] | None:
+def _alike(names: Sequence[str]) -> list[Ints]:
+    """Return the rows of names that are the same but for their numbers, two or more, by first row."""
+    joined = NUMBER.sub("0", SEPARATOR.join(names))  # all at once: there may be a name per request
+    shapes = joined.split(SEPARATOR)
+    if len(shapes) != len(names):  # a name holds the separator
+        shapes = [NUMBER.sub("0", name) for name in names]
+    shape, _ = pd.factorize(np.array(shapes, object))
+    rows = order_by(shape)
+    edges = run_edges(shape[rows])
+    several = np.flatnonzero(np.diff(edges) > 1)
+    groups = (rows[edges[at] : edges[at + 1]] for at in several.tolist())
+    return [group for group in groups if "0" in shapes[group[0]]]
+
+
+def _family(names: list[str]) -> tuple[Ints, str, int] | None:
     """Return the numbers of names that differ in numbers, their common text and its rank.
 
     None if several numbers differ that do not grow together, as in ``layer 3 head 5``.
     """
-    if any(len(digits) > MAX_DIGITS for _, parts in members for digits in parts[1::2]):
+    digits = NUMBER.findall(SEPARATOR.join(names))
+    if max(map(len, digits)) > MAX_DIGITS:
         return None
-    values = np.array([list(map(int, parts[1::2])) for _, parts in members], np.int64)
+    values = np.fromiter(map(int, digits), np.int64, len(digits)).reshape(len(names), -1)
     differs = np.flatnonzero((values != values[0]).any(axis=0))
     if not len(differs):
         return None  # 1 and 01
-    parts = members[0][1]
+    parts = NUMBER.split(names[0])
     counted = _number_of_step(parts, differs)
     rank = NAMED
     if counted == NONE:
@@ -129,7 +139,9 @@ def _rank(before: str, after: str) -> int:
 
 
 MIN_FOLDED = 8  # names of a family other than steps that are shown as one
-MIN_DENSITY = 0.5  # share of the numbers from the lowest to the highest that occur
+MIN_DENSITY = (
+    0.5  # share of the numbers from the lowest to the highest, in their stride, that occur
+)
 
 
 def folded_names(names: Sequence[str]) -> list[str]:
@@ -148,9 +160,14 @@ def folded_names(names: Sequence[str]) -> list[str]:
 
 
 def _is_folded(families: Families, family: int, number: Ints) -> bool:
-    count = len(np.unique(number))
-    is_dense = count >= MIN_DENSITY * (int(number.max()) - int(number.min()) + 1)
-    return families.rank[family] == NAMED or (count >= MIN_FOLDED and is_dense)
+    if families.rank[family] == NAMED:
+        return True
+    distinct = np.unique(number)
+    if len(distinct) < MIN_FOLDED:
+        return False
+    stride = np.gcd.reduce(np.diff(distinct))  # 10 in Compute 10, Compute 20, Compute 30
+    last = int((distinct[-1] - distinct[0]) // stride)
+    return len(distinct) >= MIN_DENSITY * (last + 1)
 
 
 # -- Families that mark steps

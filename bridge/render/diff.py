@@ -21,6 +21,10 @@ ARROW = " → "
 PASSED, FAILED = ("passed", "FAILED")
 COUNTED = ("calls", "activities")
 MOSTLY = 0.5  # share of the time in ops of one report alone from which on the reports hardly match
+TESTS = (
+    "interval: 95 % confidence for the change per step (Welch's t-test); p: Mann-Whitney U test;"
+    " unclear: not enough evidence for a change, nor for none"
+)
 WIDE = 0.2  # an interval of which decimals say nothing
 
 
@@ -151,12 +155,15 @@ def lines(comparison: Comparison) -> list[str]:
         *_rows_outside_steps(comparison),
         *_missing_work(comparison),
         *_unmatched_ops(comparison),
-        *(
-            [f"{comparison.untested}; without one a change is unclear"]
-            if comparison.untested
-            else []
-        ),
+        *_tests(comparison),
     ]
+
+
+def _tests(comparison: Comparison) -> list[str]:
+    """Return the line on what the columns of the test mean, or on why they are empty."""
+    if comparison.untested:
+        return [f"{comparison.untested}; without one a change is unclear"]
+    return [TESTS] if (comparison.rows["p"] != table_columns.MISSING).any() else []
 
 
 def _whole_step(comparison: Comparison) -> list[str]:

@@ -84,7 +84,8 @@ def _cause_text(use: Use) -> str:
     cause = use.main_cause
     if cause is None or cause.cause == UNKNOWN:
         return ""
-    place = f" (mainly in {clean(cause.op)})" if cause.op and cause.cause in WITH_PLACE else ""
+    op = use.places.get(cause.cause, "") if cause.cause in WITH_PLACE else ""
+    place = f" (mainly in {clean(op)})" if op else ""
     part = units.percent(cause.idle_ns / use.idle_ns)
     time = units.time(cause.idle_ns)
     return f"Largest cause of idleness: {cause.cause}{place}, {time}, {part} of the idle time."

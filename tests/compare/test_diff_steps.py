@@ -18,7 +18,8 @@ import bridge
 from bridge.analyze.compare import Comparison, compare
 from bridge.analyze.compare import steps as stepwise
 from bridge.analyze.compare.statistics import mann_whitney
-from bridge.render.diff import DiffView, as_markdown, lines
+from bridge.render.diff import TESTS, DiffView, as_markdown, for_terminal, lines
+from bridge.render.table import Look
 from bridge.report import Report
 from compare.brute_diff import u_test
 
@@ -152,6 +153,8 @@ def test_the_figures_beside_a_state_are_those_that_it_judges(twelve):
     found = bridge.diff(twelve, longer(twelve, 8))
     view = DiffView(["a"], ["b"], found.comparison, found.comparison.timed(found.rows), ())
     text = as_markdown(view, "ns")
+    assert [line for line in text.splitlines() if line.startswith("interval:")] == [TESTS]
+    assert for_terminal(view, Look(200)).count(f"\n{TESTS}\n") == 1
     assert "12 steps before, 12 after: times and changes are per step, calls are totals" in text
     cells = {line.split(" | ")[0][2:]: line.split(" | ") for line in text.splitlines()}
     for side, report, column in (("before", twelve, 2), ("after", longer(twelve, 8), 3)):

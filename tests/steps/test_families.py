@@ -1,7 +1,11 @@
 """Steps that ranges mark by a number that counts up, on made programs whose steps are known."""
 
+import re
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from join.brute import Activity, Call, Range
 from join.programs import Program, attributed
 
@@ -175,6 +179,38 @@ def test_names_that_count_up_are_folded():
     assert folded_names(["Batch 0", "Batch 1"]) == ["Batch *"] * 2
     sparse = [f"kernel {2**n}" for n in range(12)]
     assert folded_names(sparse) == sparse
+
+
+def test_names_that_count_up_in_equal_strides_are_folded_and_are_steps():
+    tens = [f"Compute {n}" for n in range(10, 260, 10)]
+    assert set(folded_names(tens)) == {"Compute *"}
+    assert set(folded_names(tens[:8:2] + tens[8:])) == {"Compute *"}  # most of a stride's numbers
+    assert steps_of(in_turn(tens)) == tens
+    unequal = [f"Compute {n}" for n in (10, 20, 35, 70, 100, 150, 205, 250)]
+    assert folded_names(unequal) == unequal
+
+
+def test_a_name_of_several_lines_has_its_family():
+    names = ["x", "frame 1\nof 2", "frame 2\nof 2", "frame 0\nof 2"]
+    assert Families.of(names).text == ("frame *\nof 2",)
+    assert Families.of(names).number.tolist() == [-1, 1, 2, 0]
+
+
+@given(st.lists(st.text("a0 19\n", max_size=6), max_size=12))
+def test_names_of_a_family_are_alike_but_for_their_numbers(names):
+    families = Families.of(names)
+    shapes = [re.sub("[0-9]+", "#", name) for name in names]
+    pairs = zip(names, families.family.tolist(), strict=True)
+    for one, (name, family) in zip(shapes, pairs, strict=True):
+        members = {shape for shape, f in zip(shapes, families.family, strict=True) if f == family}
+        assert family == -1 or members == {one}
+        if family == -1 and shapes.count(one) == 2 and one.count("#") == 1:
+            first, second = (
+                int(re.search("[0-9]+", n)[0])
+                for n, s in zip(names, shapes, strict=True)
+                if s == one
+            )
+            assert first == second, name
 
 
 def test_ops_are_folded_for_people():

@@ -173,7 +173,8 @@ def head(advised: AdviceReport) -> str:
     findings = "1 finding" if len(advised_rules) == 1 else f"{len(advised_rules)} findings"
     rules = "1 rule" if len(judged) == 1 else f"{len(judged)} rules"
     if not advised.has_work:
-        return f"nothing ran on a GPU: {findings} ({rules} checked)"
+        when = " in the selected time" if advised.is_part else ""
+        return f"nothing ran on a GPU{when}: {findings} ({rules} checked)"
     subject = "a run" if advised.timeline else "kernels"
     length = f" of {units.time(advised.wall_ns)}" if advised.wall_ns else ""
     line = f"{findings} in {subject}{length} ({rules} checked)"

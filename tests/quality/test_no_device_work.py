@@ -219,6 +219,19 @@ def test_a_trace_of_another_device_is_not_asked_for_cuda(tmp_path: Path) -> None
     assert public.load(path).quality.score is None
 
 
+def test_a_part_of_the_time_without_work_is_called_that(tmp_path: Path) -> None:
+    story = started(kernel_us=50_000)
+    story.call("cudaDeviceSynchronize", us=10)
+    path = story.written(tmp_path / "x.sqlite")
+    part = ("--from", "1ms", "--to", "2ms")
+    text = flat(done("advise", path, *part))
+    assert text.startswith("nothing ran on a GPU in the selected time: 0 findings")
+    assert "API calls and no kernel" not in flat(done("summary", path, *part))
+    assert public.load(path).within(first_ns=10**6, last_ns=2 * 10**6).quality.score is not None
+    idle = started().written(tmp_path / "idle.sqlite")
+    assert "nothing ran on a GPU: 1 finding" in flat(done("advise", idle, *part))
+
+
 def test_a_failed_export_is_called_that(tmp_path: Path) -> None:
     path = tmp_path / "x.sqlite"
     with closing(sqlite3.connect(path)) as database, database:

@@ -84,6 +84,35 @@ def test_a_kernel_of_10_us_is_work(kernel_us: int, tmp_path: Path) -> None:
     assert public.load(path).quality.score is not None
 
 
+TRACE = 'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\n    run()\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("epoch 1\nMeanSquaredError: 0.012\n", ""),
+        ("TestError = 0.03\n", ""),
+        ("ValueError: 0.5 %\n", ""),
+        ("a block was checked out of memory pool 3\n", ""),
+        ("out of memory pool: 3 blocks\n", ""),
+        (f"{TRACE}app.MyProblem: 12\n", "app.MyProblem: 12"),
+        (f"{TRACE}KeyboardInterrupt\n", "KeyboardInterrupt"),
+        ("".join(f"[rank0]: {x}\n" for x in [*TRACE.splitlines(), "LostError: x"]), "[rank0]: LostError: x"),
+        (TRACE + "OddError: handled\n" + "step\n" * 30 + "TestError: low\n", ""),
+        ("RuntimeError: CUDA error: invalid argument\n", "RuntimeError: CUDA error: invalid argument"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried\n", "torch.OutOfMemoryError: CUDA out of memory. Tried"),
+        ("  what():  std::bad_alloc\n", "  what():  std::bad_alloc"),
+        ("Out of memory: Killed process 7\n", "Out of memory: Killed process 7"),
+        ("main.cu:7: CUDA error: out of memory\n", "main.cu:7: CUDA error: out of memory"),
+    ],
+)  # fmt: skip
+def test_a_busy_program_is_quoted_only_where_it_crashed(text, quoted, tmp_path):
+    story = started(kernel_us=50_000)
+    prints(story, text)
+    table = importers.load(story.written(tmp_path / "x.sqlite")).diagnostics
+    assert table["name"].tolist() == [" ".join(quoted.split())] * bool(quoted)
+
+
 def test_a_store_keeps_the_quoted_line_alone(folder: Path) -> None:
     story = started()
     prints(story, f"a password of the user\n{GONE}\n")
@@ -142,6 +171,26 @@ def test_what_was_recorded_is_not_asked_for(told, asked, tmp_path):
     assert asked in no_ranges
     assert "1 CUDA call was recorded, and launched none" in no_work
     assert "no CUDA API calls" not in no_ranges + no_work
+
+
+@pytest.mark.parametrize("kernel_us", [0, 500])
+def test_every_command_knows_what_was_recorded(kernel_us: int, tmp_path: Path) -> None:
+    story = Story()
+    story.call("cudaFree_v3020", us=100_000)
+    if kernel_us:
+        story.kernel(us=kernel_us)
+    name = story.string("NVTX early profiling initialization")
+    story.tables["overhead"].append(
+        {"start": 5, "end": 10, "thread": process(100) | 1, "name": name}
+    )
+    path = story.written(tmp_path / "x.sqlite")
+    for details in (False, True, ["overhead"]):
+        capture = importers.load(path, details=details)
+        assert "NVTX was recorded" in capture.warnings[0]
+        assert len(capture.overhead) == bool(details)
+    for command in ("summary", "report", "advise", "doctor"):
+        told = bridge(command, path)
+        assert "NVTX was recorded" in flat(told.stdout + told.stderr), command
 
 
 def test_an_empty_report_quotes_the_program(tmp_path: Path) -> None:

@@ -281,6 +281,18 @@ def test_a_part_of_the_time_without_work_is_called_that(tmp_path: Path) -> None:
     assert "nothing ran on a GPU: 1 finding" in flat(done("advise", idle, *part))
 
 
+def test_a_capture_without_a_score_has_no_points(tmp_path: Path) -> None:
+    path = started().written(tmp_path / "x.sqlite")
+    found = json.loads(done("doctor", path, "--format", "json"))
+    costs = {one["reason"]: one["cost"] for one in found["reasons"]}
+    assert costs["no-kernels"] is None
+    assert set(costs.values()) == {None}
+    markdown = done("doctor", path, "--format", "md")
+    assert "| reason | what | what to do |\n| --- | --- | --- |\n| `no-kernels` | 1 API" in markdown
+    assert "bridge doctor without a report checks this machine" in flat(done("doctor", path))
+    assert "<b>no-kernels</b>" in public.load(path).quality._repr_html_()
+
+
 def test_a_failed_export_is_called_that(tmp_path: Path) -> None:
     path = tmp_path / "x.sqlite"
     with closing(sqlite3.connect(path)) as database, database:

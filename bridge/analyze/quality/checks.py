@@ -348,7 +348,7 @@ CONTENT_REASONS = (
         0,
         1,
         80,
-        "Record the part that computes, to its end. bridge doctor shows what prevents the capture of kernels.",
+        "Record the part that computes, to its end. bridge doctor without a report checks this machine.",
         no_kernels,
     ),
     Reason(

@@ -22,7 +22,7 @@ from bridge.join.attribution import (
     Ranges,
     attribute,
 )
-from bridge.join.nesting import TangledError
+from bridge.join.nesting import Nesting, TangledError
 from importers import frames
 from importers.capture import Capture
 
@@ -80,8 +80,8 @@ def attribute_with_phases(
 ) -> Attributed:
     """Attribute the activities to ops: those push/pop ranges that may be ops.
 
-    With ``phases``, start/end ranges are ops in reports that hold no push/pop range. If these
-    overlap so often that they cannot be nested, they are no ops. Raises TangledError if push/pop
+    With ``phases``, start/end ranges are ops in reports that hold no push/pop range. Those of a
+    report in which they overlap so often that they cannot be nested are no ops. Raises TangledError if push/pop
     ranges cross too often.
     """
     accepted = records.ranges.is_op
@@ -93,17 +93,45 @@ def attribute_with_phases(
         as_ops &= ~is_session(capture)
     if not as_ops.any():
         return Attributed(_attribute(replace(records, ranges=ranges), prefer_capture), is_op)
-    by_process = _by_process(capture, replace(records, ranges=ranges), of_phases, as_ops)
-    concerned = np.bincount(ranges.report[as_ops], minlength=len(of_phases)) > 0
+    records = replace(records, ranges=ranges)
     try:
-        attribution = _attribute(by_process, prefer_capture)
+        return _with_ops(capture, records, of_phases, as_ops, prefer_capture)
     except TangledError:
-        attribution = _attribute(replace(records, ranges=ranges), prefer_capture)
-        return Attributed(attribution, is_op, _notes(capture, concerned, TOO_MANY))
+        tangled = _tangled(_by_process(capture, records, of_phases, as_ops), of_phases)
+    try:
+        rest = of_phases & ~tangled
+        found = _with_ops(capture, records, rest, as_ops & rest[ranges.report], prefer_capture)
+    except TangledError:  # none is by itself, all together are
+        tangled = np.bincount(ranges.report[as_ops], minlength=len(of_phases)) > 0
+        none = np.zeros_like(of_phases)
+        found = _with_ops(capture, records, none, np.zeros_like(as_ops), prefer_capture)
+    return replace(found, notes=(*found.notes, *_notes(capture, tangled, TOO_MANY)))
+
+
+def _with_ops(
+    capture: Capture, records: Records, of_phases: Flags, as_ops: Flags, prefer_capture: bool
+) -> Attributed:
+    """Attribute with the phases ``as_ops`` as ops. Raises TangledError if ranges cross too often."""
+    by_process = _by_process(capture, records, of_phases, as_ops)
+    attribution = _attribute(by_process, prefer_capture)
     by_phase = of_phases[records.activities.report] & (attribution.rule == BY_LAUNCH)
     rule = np.where(by_phase, BY_PHASE, attribution.rule)
+    concerned = np.bincount(records.ranges.report[as_ops], minlength=len(of_phases)) > 0
     notes = _notes(capture, concerned, AS_OPS)
-    return Attributed(replace(attribution, rule=rule), is_op | as_ops, notes)
+    return Attributed(replace(attribution, rule=rule), records.ranges.is_op | as_ops, notes)
+
+
+def _tangled(by_process: Records, of_phases: Flags) -> Flags:
+    """Return for each report whether it is one of phases that overlap too often to be nested."""
+    ranges = by_process.ranges
+    result = np.zeros(len(of_phases), bool)
+    for report in np.flatnonzero(of_phases).tolist():
+        rows = np.flatnonzero(ranges.is_op & (ranges.report == report))
+        try:
+            Nesting.of(ranges.thread[rows], ranges.start[rows], ranges.end[rows])
+        except TangledError:
+            result[report] = True
+    return result
 
 
 def _attribute(records: Records, prefer_capture: bool) -> Attribution:

@@ -159,7 +159,7 @@ class ShownQuality(Quality):
     def _repr_html_(self) -> str:
         """Return the score, the reasons and the profiler's overhead as HTML."""
         reasons = "".join(
-            f"<li><b>−{deduction.cost} {text(deduction.reason.name)}</b>"
+            f"<li><b>{'' if self.score is None else f'−{deduction.cost} '}{text(deduction.reason.name)}</b>"
             f"{''.join(paragraphs((quality.sentence(deduction), f'→ {deduction.reason.remedy}')))}</li>"
             for deduction in self.reasons
         )

@@ -84,12 +84,15 @@ def as_markdown(quality: Quality) -> str:
     if said := words(quality):
         parts.append("".join(f"- {tables.escaped(line)}\n" for line in said))
     if quality.reasons:
+        is_rated = quality.score is not None
         rows = "".join(
-            f"| {deduction.cost} | `{deduction.reason.name}` | {tables.escaped(sentence(deduction))} "
-            f"| {tables.escaped(deduction.reason.remedy)} |\n"
+            f"| {f'{deduction.cost} | ' if is_rated else ''}`{deduction.reason.name}` "
+            f"| {tables.escaped(sentence(deduction))} | {tables.escaped(deduction.reason.remedy)} |\n"
             for deduction in quality.reasons
         )
-        parts.append(f"| points | reason | what | what to do |\n| ---: | --- | --- | --- |\n{rows}")
+        points, line = ("points | ", "---: | ") if is_rated else ("", "")
+        head_rows = f"| {points}reason | what | what to do |\n| {line}--- | --- | --- |\n"
+        parts.append(f"{head_rows}{rows}")
     if len(quality.overhead):
         parts.append(f"{OVERHEAD}\n\n{tables.as_markdown('', quality.overhead)}")
     return "\n".join(parts)
@@ -105,7 +108,7 @@ def as_json(quality: Quality) -> str:
         "reasons": [
             {
                 "reason": deduction.reason.name,
-                "cost": deduction.cost,
+                "cost": None if quality.score is None else deduction.cost,
                 "value": deduction.measured.value,
                 "unit": deduction.reason.unit,
                 "text": sentence(deduction),

@@ -38,21 +38,28 @@ SERIAL_TYPES = {1: 1, 2: 2, 3: 3, 4: 4, 6: 5, 8: 6}  # of integers, by their byt
 CONSTANT_TYPES = {0: 8, 1: 9}  # of the integers that take no bytes
 INTEGER = 8  # bytes
 NULL_TYPE = np.zeros((1, 1), np.uint8)
+KEY_BITS = 63  # of an integer that is not negative
 TEXT = 13  # serial type of the empty text; two more per byte
 SQLITE_VERSION = 3_040_000  # in the header: the version that wrote the file
 
 
 def fits(columns: Sequence[Column | None]) -> bool:
-    """Tell whether an image can have these columns: integers, and texts that fit into a page."""
-    header, record = 1, 0
+    """Tell whether an image can have these columns: integers, and texts that fit into a page.
+
+    The kinds of a row's values must fit into one integer, by which rows are grouped.
+    """
+    header, record, kind_bits = 1, 0, 0
     for column in columns:
+        part = _Strings if isinstance(column, Texts) else _Integers
+        kind_bits += 0 if column is None else part.kind_bits
         if isinstance(column, Texts):
             header, record = header + SIZE_BYTES, record + int(column.sizes.max(initial=0))
         elif column is None or column.dtype == np.int64:
             header, record = header + 1, record + INTEGER
         else:
             return False
-    return header <= LONGEST_HEADER and header + record <= LONGEST_RECORD
+    is_short = header <= LONGEST_HEADER and header + record <= LONGEST_RECORD
+    return is_short and kind_bits < KEY_BITS
 
 
 def write_image(

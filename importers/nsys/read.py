@@ -299,9 +299,13 @@ def _columns(path: Path, database: Export, *, details: Details) -> dict[str, Col
     result = database.read(export_queries(path, tables, details=details))
     if take_flags(result.get("annotations", {})) and (rest := schema.ANNOTATIONS.rest(tables)):
         result["annotations"] |= database.read({"rest": rest})["rest"]
-    return {
+    every = {
         name: with_all_columns(table, result.get(name, {})) for name, table in schema.READ.items()
     }
+    names = schema.OVERHEAD_NAMES.query(tables)
+    if names and "overhead" not in result and said.lacks_events(every):
+        every["overhead_names"] = database.read({"names": names})["names"]
+    return every
 
 
 def take_flags(columns: Columns) -> bool:

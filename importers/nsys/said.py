@@ -6,6 +6,7 @@ wrong, what makes a GPU slow, or, where next to nothing ran on a device, the las
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,9 +43,22 @@ HINTS = (
     "no CUDA-capable device is detected",
     "CUDA driver version is insufficient for CUDA runtime version",
 )
-CRASH = re.compile(
-    r"^\s*(?:[\w.]+\.)?\w+(?:Error|Exception)\b|\bSegmentation fault|\bcore dumped|terminate called|out of memory"
+# A metric may be called like an exception (MeanSquaredError: 0.012): without a traceback before it, only these count.
+KNOWN_EXCEPTIONS = (
+    *(n for n in dir(builtins) if n.endswith(("Error", "Exception"))),
+    *"OutOfMemoryError AcceleratorError DistBackendError DistNetworkError ChildFailedError".split(),
+    *"CalledProcessError JSONDecodeError CUDARuntimeError XlaRuntimeError ResourceExhaustedError".split(),
 )
+RANK = r"^(?:\[rank\d+\]: ?)?"  # which PyTorch puts before each line of an error
+NUMBER = r"[-+]?[\d.][\d.,]*(?:e[-+]?\d+)?\s*%?\s*$"
+CRASH = re.compile(
+    rf"{RANK}(?:\w+\.)*(?:{'|'.join(KNOWN_EXCEPTIONS)}): (?!\s*{NUMBER})\s*\S"
+    r"|\bSegmentation fault|\bcore dumped|\bterminate called|\bstd::bad_alloc\b"
+    r"|\b(?:CUDA|HIP)(?: error:)? out of memory\b|\bCUDA_ERROR_OUT_OF_MEMORY\b|\bcudaErrorMemoryAllocation\b"
+    r"|^\s*(?:[\w.]+: )?(?i:out of memory)\s*(?:[:.!,;(]|$)"
+)
+TRACEBACK = "Traceback (most recent call last)"
+RAISED = re.compile(rf"{RANK}(?:\w+\.)*[A-Za-z_]\w*(?:: .*)?$")  # the line below a traceback
 FAILURE = re.compile(
     r"\b(?:error|exception|fail(?:ed|ure)?|fatal|abort(?:ed)?|segmentation fault|not found|cannot|can't|could not"
     r"|couldn't|no such|unable|denied|killed|out of memory|invalid|unsupported|not supported|terminated|usage:)"
@@ -116,7 +130,7 @@ def _quoted(outputs: Sequence[str], *, idle: bool) -> Iterator[tuple[int, str]]:
         if found:
             yield WARNING, found
     ends = [_last_lines(text) for text in outputs]
-    if failure := _last(ends, FAILURE if idle else CRASH):
+    if failure := _last(ends, FAILURE) if idle else _crash(outputs, ends):
         yield ERROR, failure
     elif idle and (words := _last_words(ends)):
         yield INFO, words
@@ -146,6 +160,24 @@ def _last(ends: Sequence[Sequence[str]], pattern: re.Pattern[str]) -> str:
         if pattern.search(line) and not NO_FAILURE.search(line)
     )
     return next(matches, "")
+
+
+def _crash(outputs: Sequence[str], ends: Sequence[Sequence[str]]) -> str:
+    """Return the last line that tells how a program ended, of the first output that has any."""
+    for text, lines in zip(outputs, ends, strict=True):
+        raised = _raised(text)
+        if raised in lines:
+            return raised
+        if found := _last([lines], CRASH):
+            return found
+    return ""
+
+
+def _raised(text: str) -> str:
+    """Return the line of the exception below the last traceback; "" if there is none."""
+    _, traceback, below = text[-TAIL:].rpartition(TRACEBACK)
+    lines = below.splitlines()[1:] if traceback else []
+    return next((line for line in lines if RAISED.search(line)), "")
 
 
 def _last_words(ends: Sequence[Sequence[str]]) -> str:
@@ -220,9 +252,21 @@ def _settings_on(columns: Columns) -> set[str]:
     return {name.rpartition(":")[2] for name, value in pairs if value.strip().lower() not in OFF}
 
 
+def lacks_events(read: Mapping[str, Columns]) -> bool:
+    """Return whether an export has no ranges or no work on a device: then `Recorded` is needed."""
+    types = ints_of(read["annotations"], "type")
+    has_ranges = np.isin(types, schema.PUSH_POP + schema.START_END).any()
+    return not (has_ranges and any(_rows(read[name]) for name in schema.DEVICE_TABLES))
+
+
+def _rows(columns: Columns) -> int:
+    return len(next(iter(columns.values()), ()))
+
+
 def _overhead_names(read: Mapping[str, Columns], strings: Strings) -> list[str]:
-    """Return the names of the profiler's own work, if it was read."""
-    return strings.texts(np.unique(ints_of(read["overhead"], "name")))
+    """Return the names of the profiler's own work, if they were read."""
+    columns = read.get("overhead_names", read["overhead"])
+    return strings.texts(np.unique(ints_of(columns, "name")))
 
 
 def nothing_recorded(name: str, read: Mapping[str, Columns]) -> str:

@@ -332,6 +332,7 @@ OVERHEAD = Table(  # the profiler's own work; type and call are absent in some v
     },
     detail="overhead",
 )
+OVERHEAD_NAMES = Table(OVERHEAD.name, {"name": OVERHEAD.columns["name"]})
 SYSTEM_CALLS = Table(  # calls of the operating system's runtime: read, poll, pthread_cond_wait …
     "OSRT_API",
     {**_TIMES, "thread": optional("globalTid"), "name": optional("nameId")},
@@ -446,6 +447,7 @@ READ = {  # every table that is read, by our name
     "versions": VERSIONS[0],
     "versions_old": VERSIONS[1],
 }
+DEVICE_TABLES = ("kernels", "copies", "decompressions", "fills", "graphs")
 
 # Rows of `SYSTEM`, `CAPTURE` and `VERSIONS` that tell who ran the program where. A name that starts with `:`
 # stands after the number of a process: PROCESS_0:ARGUMENT_2.

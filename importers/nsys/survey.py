@@ -19,7 +19,7 @@ from importers.errors import NotAReport
 from importers.frames import MISSING
 from importers.nsys import schema
 from importers.nsys.devices import fill_process, with_ends
-from importers.nsys.schema import FLAG, Table
+from importers.nsys.schema import DEVICE_TABLES, FLAG, Table
 from importers.sqlite_columns import MIN_ROW_BYTES, Columns, Database, ints_of
 from importers.sqlite_query import Query
 from importers.texts import Ints, Texts
@@ -245,7 +245,6 @@ class _WindowTable:
 
 
 ANNOTATION_COLUMNS = ("start", "end", "type", "thread")
-DEVICE_TABLES = ("kernels", "copies", "decompressions", "fills", "graphs")
 EVENT_TABLES = ("launches", *DEVICE_TABLES, "annotations")  # tables with a row per event
 SAMPLES, SAMPLE_ROWS = 256, 64
 MAX_PHASES = 100_000  # start/end ranges: every window has all of them

@@ -30,9 +30,8 @@ from importers.nsys.read import (
     to_capture,
     with_all_columns,
 )
-from importers.nsys.schema import Details, Present
+from importers.nsys.schema import DEVICE_TABLES, Details, Present
 from importers.nsys.survey import (
-    DEVICE_TABLES,
     EVENT_TABLES,
     FOREVER,
     MAX_PHASES,

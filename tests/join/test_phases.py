@@ -83,6 +83,22 @@ def test_phases_that_overlap_too_often_stay_phases(monkeypatch):
     assert "overlap too often to be shown as ops" in line
 
 
+def test_a_report_of_tangled_phases_leaves_those_of_others_ops(monkeypatch):
+    monkeypatch.setattr(nesting, "MAX_PIECES", (1, 5))
+    made = program([(0, 100, "epoch", P | 1)], (P | 1, 5))
+    tangled = program([(n, n + 50, f"request {n}", P | 1) for n in range(20)], (P | 1, 30))
+    moved = {
+        table: [*getattr(made, table), *(replace(one, report=1) for one in getattr(tangled, table))]
+        for table in ("ranges", "calls", "activities")
+    }
+    both = replace(made, **moved, texts=[*made.texts, *tangled.texts])
+    assert owners(both) == [("epoch", "phase"), "no_range"]
+    first, second = sorted(Report(attributed(both)).warnings, key=len)
+    assert "shown as ops (bridge" in first
+    assert "overlap too often to be shown as ops" in second
+    assert first.split(":")[0] != second.split(":")[0]
+
+
 @pytest.mark.slow
 @given(phase_programs())
 def test_phases_are_ops_as_the_rule_says(made):

@@ -84,6 +84,35 @@ def test_a_kernel_of_10_us_is_work(kernel_us: int, tmp_path: Path) -> None:
     assert public.load(path).quality.score is not None
 
 
+TRACE = 'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\n    run()\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("epoch 1\nMeanSquaredError: 0.012\n", ""),
+        ("TestError = 0.03\n", ""),
+        ("ValueError: 0.5 %\n", ""),
+        ("a block was checked out of memory pool 3\n", ""),
+        ("out of memory pool: 3 blocks\n", ""),
+        (f"{TRACE}app.MyProblem: 12\n", "app.MyProblem: 12"),
+        (f"{TRACE}KeyboardInterrupt\n", "KeyboardInterrupt"),
+        ("".join(f"[rank0]: {x}\n" for x in [*TRACE.splitlines(), "LostError: x"]), "[rank0]: LostError: x"),
+        (TRACE + "OddError: handled\n" + "step\n" * 30 + "TestError: low\n", ""),
+        ("RuntimeError: CUDA error: invalid argument\n", "RuntimeError: CUDA error: invalid argument"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried\n", "torch.OutOfMemoryError: CUDA out of memory. Tried"),
+        ("  what():  std::bad_alloc\n", "  what():  std::bad_alloc"),
+        ("Out of memory: Killed process 7\n", "Out of memory: Killed process 7"),
+        ("main.cu:7: CUDA error: out of memory\n", "main.cu:7: CUDA error: out of memory"),
+    ],
+)  # fmt: skip
+def test_a_busy_program_is_quoted_only_where_it_crashed(text, quoted, tmp_path):
+    story = started(kernel_us=50_000)
+    prints(story, text)
+    table = importers.load(story.written(tmp_path / "x.sqlite")).diagnostics
+    assert table["name"].tolist() == [" ".join(quoted.split())] * bool(quoted)
+
+
 def test_a_store_keeps_the_quoted_line_alone(folder: Path) -> None:
     story = started()
     prints(story, f"a password of the user\n{GONE}\n")
@@ -142,6 +171,26 @@ def test_what_was_recorded_is_not_asked_for(told, asked, tmp_path):
     assert asked in no_ranges
     assert "1 CUDA call was recorded, and launched none" in no_work
     assert "no CUDA API calls" not in no_ranges + no_work
+
+
+@pytest.mark.parametrize("kernel_us", [0, 500])
+def test_every_command_knows_what_was_recorded(kernel_us: int, tmp_path: Path) -> None:
+    story = Story()
+    story.call("cudaFree_v3020", us=100_000)
+    if kernel_us:
+        story.kernel(us=kernel_us)
+    name = story.string("NVTX early profiling initialization")
+    story.tables["overhead"].append(
+        {"start": 5, "end": 10, "thread": process(100) | 1, "name": name}
+    )
+    path = story.written(tmp_path / "x.sqlite")
+    for details in (False, True, ["overhead"]):
+        capture = importers.load(path, details=details)
+        assert "NVTX was recorded" in capture.warnings[0]
+        assert len(capture.overhead) == bool(details)
+    for command in ("summary", "report", "advise", "doctor"):
+        told = bridge(command, path)
+        assert "NVTX was recorded" in flat(told.stdout + told.stderr), command
 
 
 def test_an_empty_report_quotes_the_program(tmp_path: Path) -> None:
@@ -217,6 +266,31 @@ def test_a_trace_of_another_device_is_not_asked_for_cuda(tmp_path: Path) -> None
     assert text.startswith("Nothing that is read ran on a GPU")
     assert "3 events of a device are of kinds that are not read" in text
     assert public.load(path).quality.score is None
+
+
+def test_a_part_of_the_time_without_work_is_called_that(tmp_path: Path) -> None:
+    story = started(kernel_us=50_000)
+    story.call("cudaDeviceSynchronize", us=10)
+    path = story.written(tmp_path / "x.sqlite")
+    part = ("--from", "1ms", "--to", "2ms")
+    text = flat(done("advise", path, *part))
+    assert text.startswith("nothing ran on a GPU in the selected time: 0 findings")
+    assert "API calls and no kernel" not in flat(done("summary", path, *part))
+    assert public.load(path).within(first_ns=10**6, last_ns=2 * 10**6).quality.score is not None
+    idle = started().written(tmp_path / "idle.sqlite")
+    assert "nothing ran on a GPU: 1 finding" in flat(done("advise", idle, *part))
+
+
+def test_a_capture_without_a_score_has_no_points(tmp_path: Path) -> None:
+    path = started().written(tmp_path / "x.sqlite")
+    found = json.loads(done("doctor", path, "--format", "json"))
+    costs = {one["reason"]: one["cost"] for one in found["reasons"]}
+    assert costs["no-kernels"] is None
+    assert set(costs.values()) == {None}
+    markdown = done("doctor", path, "--format", "md")
+    assert "| reason | what | what to do |\n| --- | --- | --- |\n| `no-kernels` | 1 API" in markdown
+    assert "bridge doctor without a report checks this machine" in flat(done("doctor", path))
+    assert "<b>no-kernels</b>" in public.load(path).quality._repr_html_()
 
 
 def test_a_failed_export_is_called_that(tmp_path: Path) -> None:

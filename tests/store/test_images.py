@@ -71,6 +71,26 @@ def test_sqlite_reads_from_an_image_what_was_put_in(
     assert stored(path) == expected(rows, first)
 
 
+def test_an_image_has_as_many_columns_as_the_kinds_of_a_row_fit_into_an_integer(
+    tmp_path: Path,
+) -> None:
+    number, text = np.array([-1, 7, 7]), Texts.of([b"", b"a", b"b"])
+    assert not images.fits([number] * 70)
+    assert not images.fits([None, *[number] * 63])
+    assert not images.fits([*[text] * 30, number, number, number])
+    most = [number] * 62
+    assert images.fits([None, *most])
+    names = ", ".join(f'"c{n}" INTEGER' for n in range(len(most)))
+    statement = f'CREATE TABLE "t" ("id" INTEGER PRIMARY KEY, {names})'
+    most[61] = np.array([-1, -1, 7])
+    with (tmp_path / "image.db").open("wb") as file:
+        images.write_image(file, "t", statement, [None, *most], 1)
+    first, second, third = stored(tmp_path / "image.db")
+    assert first == (1, *[None] * 62)
+    assert second == (2, *[7] * 61, None)
+    assert third == (3, *[7] * 62)
+
+
 @given(before=ROWS, rows=ROWS)
 def test_rows_are_the_same_by_an_image_and_one_by_one(
     before: list[Row], rows: list[Row], tmp_path_factory: pytest.TempPathFactory

@@ -59,7 +59,8 @@ class AdviceReport:
     ``small`` is advice that saves less than ``worth`` at most. ``passed`` are rules without a
     finding, ``not_judged`` rules without data. Shares are relative to ``wall_ns``, the run, or in a
     capture without a ``timeline`` the time of its kernels. ``gpus`` is the number of GPUs,
-    ``ranges`` that of ranges, and ``has_work`` whether anything ran on a GPU.
+    ``ranges`` that of ranges, and ``has_work`` whether anything ran on a GPU; ``is_part`` tells that
+    this is about a part of the time of a capture with work.
     """
 
     source: tuple[str, ...]
@@ -72,6 +73,7 @@ class AdviceReport:
     gpus: int = 1
     ranges: int = 0
     has_work: bool = True
+    is_part: bool = False
 
 
 def advise(
@@ -112,6 +114,7 @@ def advise(
         max(1, len(evidence.gpus)),
         len(evidence.capture.ranges),
         is_met[WORK] and not only,
+        attributed.selection is not None and not only,
     )
 
 

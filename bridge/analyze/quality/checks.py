@@ -229,13 +229,13 @@ PROFILER_REASONS = (
 
 
 def no_kernels(evidence: CaptureEvidence) -> Measurement | None:
-    """Measure whether CUDA calls were recorded, but no kernel."""
+    """Measure whether CUDA calls were recorded, but no kernel: in the whole capture, of which a part may have none."""
     calls = len(evidence.capture.launches)
     if not calls:
         return None
-    kernels = int(evidence.is_kind(frames.KERNEL, frames.GRAPH).sum())
+    has_kernels = frames.is_kind(evidence.capture.activities, frames.KERNEL, frames.GRAPH).any()
     text = "{calls} API calls and no kernel"
-    return Measurement(float(not kernels), text, {"calls": calls})
+    return Measurement(float(not has_kernels), text, {"calls": calls})
 
 
 def unread_events(evidence: CaptureEvidence) -> Measurement | None:
@@ -348,7 +348,7 @@ CONTENT_REASONS = (
         0,
         1,
         80,
-        "Record the part that computes, to its end. bridge doctor shows what prevents the capture of kernels.",
+        "Record the part that computes, to its end. bridge doctor without a report checks this machine.",
         no_kernels,
     ),
     Reason(

@@ -176,8 +176,10 @@ def head(advised: AdviceReport) -> str:
     findings = "1 finding" if len(advised_rules) == 1 else f"{len(advised_rules)} findings"
     rules = "1 rule" if len(judged) == 1 else f"{len(judged)} rules"
     if not advised.has_work:
-        when = " in the selected time" if advised.is_part else ""
-        return f"no work on a GPU{when} to judge: {findings} ({rules} checked)"
+        nothing = "no work on a GPU to judge"
+        if advised.is_part:
+            nothing = "nothing ran on a GPU in the selected time"
+        return f"{nothing}: {findings} ({rules} checked)"
     subject = "a run" if advised.timeline else "kernels"
     length = f" of {units.time(advised.wall_ns)}" if advised.wall_ns else ""
     line = f"{findings} in {subject}{length} ({rules} checked)"

@@ -278,7 +278,7 @@ def test_a_part_of_the_time_without_work_is_called_that(tmp_path: Path) -> None:
     assert "API calls and no kernel" not in flat(done("summary", path, *part))
     assert public.load(path).within(first_ns=10**6, last_ns=2 * 10**6).quality.score is not None
     idle = started().written(tmp_path / "idle.sqlite")
-    assert "nothing ran on a GPU: 1 finding" in flat(done("advise", idle, *part))
+    assert "no work on a GPU to judge: 1 finding" in flat(done("advise", idle, *part))
 
 
 def test_a_capture_without_a_score_has_no_points(tmp_path: Path) -> None:

@@ -24,8 +24,13 @@ from importers.errors import ReportError
 
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-URL = re.compile(SCHEME.pattern + r"[^\s'\"<>]+")
-USER = re.compile(r"(?<=://)[^/]*@")
+# In a message; a query may have blanks: it ends with a quote or the message.
+URL = re.compile(SCHEME.pattern + r"[^\s'\"<>?]+(?:\?[^'\"<>]*)?")
+USER = re.compile(r"(?<=://)[^/?#]*@")
+# A password with / ? # that should be encoded: what follows the colon is no port, or may be one.
+BROKEN_USER = re.compile(r"(?<=://)(?!\[)[^/?#@]*:(?!\d*[/?#])[^@]*[/?#].*@.*")
+PERHAPS_USER = re.compile(r"(?<=://)[^/?#@]*:\d+/[^?#]*@")
+MASK, USER_MASK = "...", "...@"
 HTTP_QUERY, QUERY = re.compile(r"[?#].*"), re.compile(r"\?[^/?=]+=.*")
 CHAIN = "::"  # between the URLs of a chain, as zip://report.sqlite::s3://bucket/run.zip
 HTTP = ("http", "https")  # where ? begins a query
@@ -40,10 +45,15 @@ def without_credentials(text: str) -> str:
 
 def _public(url: str) -> str:
     """Return a URL without what may be credentials."""
-    parts = [USER.sub("", part) for part in url.split(CHAIN)]
+    parts = [_without_user(part) for part in url.split(CHAIN)]
     return CHAIN.join(
         (HTTP_QUERY if part.lower().startswith("http") else QUERY).sub("", part) for part in parts
     )
+
+
+def _without_user(url: str) -> str:
+    """Return a URL without the user information; a mask stands for what may be one."""
+    return PERHAPS_USER.sub(USER_MASK, BROKEN_USER.sub(MASK, USER.sub("", url)))
 
 
 @dataclass(frozen=True)
@@ -230,6 +240,8 @@ def _message(url: Url, error: BaseException) -> str:
         return (
             f"access refused ({_reason(url, error)}); are there credentials for it on this machine?"
         )
+    if BROKEN_USER.search(url.text):  # other packages quote parts of it
+        return "cannot be fetched; write / ? # @ in a user name or password as %2F %3F %23 %40"
     return f"cannot be fetched: {_reason(url, error)}"
 
 

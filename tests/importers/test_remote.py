@@ -188,6 +188,14 @@ def test_a_package_that_is_missing_is_named_with_its_command(monkeypatch) -> Non
         (f"s3://key:{SECRET}@bucket/step=?/a.sqlite", "s3://bucket/step=?/a.sqlite", "a.sqlite"),
         (f"abfs://c/a.sqlite?sig={SECRET}", "abfs://c/a.sqlite", "a.sqlite"),
         (f"zip://in/a.sqlite::https://u:{SECRET}@h/b.zip?t={SECRET}", "zip://in/a.sqlite::https://h/b.zip", "a.sqlite"),
+        (f"https://me:p/{SECRET}@host/a.sqlite", "https://...", "..."),
+        (f"https://me:p?/{SECRET}#@host/a.sqlite?b=@{SECRET}", "https://...", "..."),
+        (f"https://me:12/{SECRET}@host/a.sqlite?b={SECRET}", "https://...@host/a.sqlite", "a.sqlite"),
+        (f"https://host:80/a.sqlite?b=c@{SECRET}", "https://host:80/a.sqlite", "a.sqlite"),
+        (f"https://me:p@{SECRET}@host/a.sqlite", "https://host/a.sqlite", "a.sqlite"),
+        ("https://host/me@x/a.sqlite", "https://host/me@x/a.sqlite", "a.sqlite"),
+        ("s3://bucket/me@x/a.sqlite", "s3://bucket/me@x/a.sqlite", "a.sqlite"),
+        (f"https://host/a.sqlite?sig=1 {SECRET}", "https://host/a.sqlite", "a.sqlite"),
         ("https://host/run/..", "https://host/run/..", "report"),
         ("s3://bucket/a_arwdir/", "s3://bucket/a_arwdir/", "a_arwdir"),
     ],
@@ -198,6 +206,19 @@ def test_urls_are_shown_without_credentials(text, shown, name) -> None:
     assert SECRET not in repr(url)
     assert pickle.loads(pickle.dumps(url)) == url
     assert remote.without_credentials(f"failed: '{text}' (403)") == f"failed: '{shown}' (403)"
+
+
+def test_a_message_of_another_package_has_no_part_of_a_query_or_password() -> None:
+    for text in (
+        f"https://h/a?x=1 {SECRET}",
+        f"https://me:p/{SECRET}@h/a",
+        f"https://h/a?x={SECRET} y z",
+    ):
+        assert SECRET not in remote.without_credentials(f"no answer from {text}")
+    assert remote.without_credentials("no s3://b/a: try again") == "no s3://b/a: try again"
+    refused = bridge("report", f"https://me:{SECRET}/w@127.0.0.1:9/a.sqlite")
+    assert_refused(refused, "https://...: cannot be fetched; write /", "%2F")
+    assert SECRET not in refused.stdout + refused.stderr
 
 
 def test_a_question_mark_is_a_mark_but_in_http() -> None:

@@ -109,7 +109,7 @@ def test_a_report_of_calls_alone_has_no_stacks(tmp_path: Path) -> None:
 
 def test_advice_says_that_nothing_ran_on_a_gpu(made: Path) -> None:
     text = done("advise", made)
-    assert text.startswith("nothing ran on a GPU: 1 finding (")
+    assert "\nnothing ran on a GPU: 1 finding (" in text
     assert "1. Nothing, or next to nothing, ran on a GPU (no-device-work)" in text
     assert f"; bridge report {made} {HINT}" in " ".join(text.split())
     assert "0 ns" not in text

@@ -42,6 +42,7 @@ def _share(_context: click.Context, _option: click.Parameter, text: str) -> floa
     ),
 )
 @options.report_input
+@options.steps_option
 @click.option(
     "--rule",
     "names",
@@ -72,6 +73,7 @@ def _share(_context: click.Context, _option: click.Parameter, text: str) -> floa
 @outputs.output(FORMATS)
 def advise(
     source: ReportInput,
+    step_name: str | None,
     names: tuple[str, ...],
     listed: bool,
     least: float,
@@ -90,7 +92,7 @@ def advise(
         click.echo(_list(), nl=False)
         return
     output.check(source.reports)
-    report = source.load(ADVICE_DETAILS | {"metrics"})
+    report = source.with_steps(step_name).load(ADVICE_DETAILS | {"metrics"})
     report = ncu_option.with_ncu(report, ncu, source.attribution_options)
     try:
         report = time_range.of(report)

@@ -11,7 +11,7 @@ from bridge.analyze.folding import with_gpu_time
 from bridge.analyze.tables.request import TableRequest
 from bridge.analyze.tables.views import needs_activities
 from bridge.cli import options
-from bridge.render import document, loops, summaries, summary, units
+from bridge.render import document, summaries, summary, units
 from bridge.render import table as tables
 
 if TYPE_CHECKING:
@@ -197,4 +197,4 @@ class TableOutput:
         from bridge.analyze.steps import paces
 
         of_loops = paces(self.source.table(TableRequest("step")))
-        return summaries.step_lines(of_loops) + loops.loop_lines(of_loops)
+        return summaries.step_lines(of_loops) + summaries.loop_lines(of_loops)

@@ -11,6 +11,7 @@ from bridge.analyze.onednn import Totals
 from bridge.analyze.steps import Pace
 from bridge.analyze.summary import Iteration
 from bridge.render import units
+from bridge.render.table import clean
 from bridge.render.table_columns import MISSING
 
 # -- Ranks
@@ -121,6 +122,22 @@ def _between(pace: Pace) -> str:
     if pace.between_ns <= MIN_BETWEEN * pace.median_ns:
         return ""
     return f"\niteration, from the start of a step to the start of the next: {iteration_text(pace)}"
+
+
+LOOP_VERBS = {"repetition": "begin", "optimizer": "end"}
+
+
+def loop_lines(paces: Iterable[Pace]) -> str:
+    """Return a line per loop, each once; '' for steps without names."""
+    lines = dict.fromkeys(_loop_line(pace) for pace in paces if pace.loop)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _loop_line(pace: Pace) -> str:
+    if verb := LOOP_VERBS.get(pace.found_by):
+        return f"steps {verb} with {clean(pace.loop)}"
+    first, last = (clean(name) for name in pace.names)
+    return f"steps are the ranges {first}" + (f" … {last}" if last != first else "")
 
 
 # -- Primitives of oneDNN

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_reports import changed
 
 from bridge.store import bulk, images
 from bridge.store.images import Column
 from bridge.store.tables import open_store
 from importers.texts import Texts
-from tests.made_reports import changed
 
 STATEMENT = 'CREATE TABLE "t" ("id" INTEGER PRIMARY KEY, "run" INTEGER, "a" INTEGER, "text" TEXT, "b" INTEGER, "more" TEXT)'
 NAMES = ("run", "a", "text", "b", "more")

@@ -249,5 +249,6 @@ def _extents(*sizes: Ints) -> NameColumn:
     distinct: list[list[int]] = np.stack([column[rows] for column in sizes], axis=1).tolist()
     texts = ["x".join(str(size) for size in extent if size != NONE) for extent in distinct]
     if all(map(is_single_value, (code, sizes[0]))):
-        return NameColumn(repeated(NONE if sizes[0][:1] == NONE else 0, len(code)), texts)
+        is_missing = len(code) > 0 and int(sizes[0][0]) == NONE
+        return NameColumn(repeated(NONE if is_missing else 0, len(code)), texts)
     return NameColumn(np.where(sizes[0] == NONE, NONE, code), texts)

@@ -51,7 +51,7 @@ def append(path: Path, tables: Iterable[tuple[str, dict[str, Column]]]) -> dict[
 
 def _connection(path: Path) -> sqlite3.Connection:
     uri = path.absolute().as_uri() + "?mode=rw"
-    return sqlite3.connect(uri, PATIENCE_S, isolation_level=None, uri=True)
+    return sqlite3.connect(uri, timeout=PATIENCE_S, isolation_level=None, uri=True)
 
 
 class _Table(NamedTuple):

@@ -11,7 +11,7 @@ from bridge.analyze.advice.facts import Evidence
 from bridge.analyze.advice.rule import NOT_ESTIMATED, NSIGHT_BRIDGE, Finding, LostTime, Rule
 from bridge.analyze.groups import sums
 from bridge.analyze.metrics import no_timeline
-from bridge.join.arrays import Flags, Ints, busy_time
+from bridge.join.arrays import NONE, Flags, Ints, busy_time
 from importers import frames
 
 BUSY = 0.85  # of its span; below, what the GPU waits for matters more
@@ -28,28 +28,29 @@ def kernel_hotspot(evidence: Evidence) -> Finding | None:
         span = (
             evidence.time[evidence.kernels].sum(keepdims=True).repeat(len(evidence.devices.names))
         )
-    kernels = np.flatnonzero(evidence.computing)
-    name = frames.codes(evidence.attributed.activity_name)[kernels]
+    code = frames.codes(evidence.attributed.activity_name)
+    kernels = np.flatnonzero(evidence.computing & (code != NONE))
+    name = code[kernels]
     gpu = evidence.devices.gpu[kernels]
     size = int(name.max(initial=0)) + 1
     spent = sums(gpu * size + name, evidence.time[kernels], len(span) * size).reshape(-1, size)
     share = spent / np.maximum(span, 1)[:, None]
     if not share.size or share.max() < MIN_HOTSPOT:
         return None
-    device, code = (int(place) for place in np.unravel_index(share.argmax(), share.shape))
-    rows = kernels[name == code]
+    device, main = (int(place) for place in np.unravel_index(share.argmax(), share.shape))
+    rows = kernels[name == main]
     of_gpu = evidence.counted & (evidence.devices.gpu == device)
     short = evidence.capture.activities["name"].iloc[rows[0]]
     figures = {
         "pattern": re.escape(str(short)),
-        "kernel": str(evidence.attributed.activity_name.cat.categories[code]),
+        "kernel": str(evidence.attributed.activity_name.cat.categories[main]),
         "launches": int((evidence.devices.gpu[rows] == device).sum()),
-        "kernel_ns": int(spent[device, code]),
-        "time_share": int(spent[device, code]) / max(1, int(evidence.time[of_gpu].sum())),
+        "kernel_ns": int(spent[device, main]),
+        "time_share": int(spent[device, main]) / max(1, int(evidence.time[of_gpu].sum())),
     }
     lost = LostTime(activities=rows, work_ns=evidence.time[rows])
     table = rule.activity_table(evidence, rows)
-    return Finding(figures, table, int(spent[device, code]), lost=lost)
+    return Finding(figures, table, int(spent[device, main]), lost=lost)
 
 
 def _spans(evidence: Evidence) -> Ints:

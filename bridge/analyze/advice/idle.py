@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pandas as pd
 
@@ -22,6 +20,7 @@ from bridge.analyze.advice.rule import (
 from bridge.analyze.causes.gaps import WORDS, by_gap, find_causes
 from bridge.analyze.causes.system_calls import system_time
 from bridge.analyze.concurrency.overlap import Running
+from bridge.analyze.folding import folded_ops
 from bridge.analyze.groups import sums, texts
 from bridge.join.arrays import NONE, Flags, Ints
 from importers import frames
@@ -35,7 +34,6 @@ MAX_LAUNCH_NS = 100_000  # longer gaps have other causes than a launch
 HOST_CAUSES = [
     WORDS.index(cause) for cause in ("host code", "host code outside ops", "other CUDA calls")
 ]
-NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")  # of one of many similar ranges
 MIN_NAMED = 0.5  # of the time of a cause, to be called by the op that has it
 HOST_SHARE = 0.05  # of a GPU's time
 GRAPH_LAUNCH_NS = 1_500  # between two kernels of a CUDA graph
@@ -195,7 +193,7 @@ def host_bound(evidence: Evidence) -> Finding | None:
     table = rule.group_rows(
         {
             "cause": (idle.cause[is_selected], WORDS),
-            "op": (idle.op[is_selected], [NUMBER.sub("N", op) for op in evidence.attributed.ops]),
+            "op": (idle.op[is_selected], folded_ops(evidence.attributed.ops)),
         },
         length,
         idle.gaps.ended_by[gap],

@@ -106,7 +106,7 @@ RULES = (
         "kernel-hotspot",
         "One kernel takes most of the GPU's time",
         f"a GPU is busy at least {BUSY:.0%} of its span, and one kernel takes at least {MIN_HOTSPOT:.0%} of it",
-        "{kernel} takes {kernel_ns} in {launches} launches, {time_share} of the time of all work",
+        "the kernel {kernel} takes {kernel_ns} in {launches} launches, {time_share} of the time of all work",
         "look into this kernel: ncu --set full --kernel-name regex:{pattern} -o FILE PROGRAM, then bridge advise REPORT --ncu FILE.ncu-rep",
         NOT_ESTIMATED,
         NSIGHT_BRIDGE,

@@ -20,7 +20,7 @@ function drawAdvice(reports) {
   const pieces = told.flatMap(({ pieces: own }, at) => own.map((one) => advicePiece(one, side(at))));
   const left = told.flatMap(({ left: own }, at) => own.map((text) => make("li", {}, side(at) ? make("span", { class: "side" }, side(at)) : null, text)));
   if (!pieces.length) return;
-  panel("advice", "Advice", "What slows the run down, with estimated savings. Several findings may save the same time.",
+  panel("advice", "Advice", "What slows the run down, with estimated savings. Each cause is listed once.",
     make("ol", { class: "advice" }, ...pieces),
     left.length ? make("details", {}, make("summary", {}, "Skipped rules"), make("ul", {}, ...left)) : null);
 }

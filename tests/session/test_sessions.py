@@ -16,6 +16,7 @@ from watched import names, ranges, steps, unchanged
 
 import bridge
 from bridge import Action, nvtx_op
+from bridge.capture.session.profile import decorate
 from importers.errors import NothingRecorded, ReportError
 
 
@@ -199,6 +200,20 @@ def test_threads_that_call_a_decorated_function_at_once():
         thread.join()
     assert problems == []
     assert not bridge.is_profiling()
+
+
+def test_a_decorated_function_runs_while_another_thread_changes_the_session(monkeypatch):
+    calls = []
+
+    def ready(session: bridge.Session) -> None:
+        with monkeypatch.context() as patched:
+            # What a thread saw that looked before the session began.
+            patched.setattr("bridge.capture.session.profile.current_session", lambda: None)
+            calls.append(decorate(session, work)())
+
+    with bridge.profile(on_trace_ready=ready):
+        work()
+    assert calls == [1]
 
 
 # -- steps

@@ -24,7 +24,7 @@ from bridge.capture.session.cycle import Cycle
 from bridge.capture.session.options import Options, checked_options
 from bridge.capture.session.recordings import CycleRecording
 from bridge.capture.session.schedule import Action
-from bridge.capture.session.transitions import Machine, call_all
+from bridge.capture.session.transitions import Machine, SessionRunsError, call_all
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -85,7 +85,7 @@ def _unless_running(session: Session) -> Iterator[None]:
 def _try_start(session: Session) -> bool:
     try:
         session.start()
-    except SessionRunsError:  # started by another thread meanwhile
+    except SessionRunsError:  # another thread started it, or is starting or stopping it
         return False
     return True
 
@@ -326,10 +326,6 @@ def is_profiling() -> bool:
 POOLS = "concurrent.futures.thread"  # imported early, because it cannot be imported at exit
 
 _runs: dict[int, list[Session]] = {}  # by process id; in a forked child also that of its parent
-
-
-class SessionRunsError(RuntimeError):
-    """A session is already running in this process."""
 
 
 def claim_process(session: Session) -> None:

@@ -60,6 +60,10 @@ class Phases(Protocol):
         """Deliver the recording to the user."""
 
 
+class SessionRunsError(RuntimeError):
+    """A session is already running in this process, or is between two steps."""
+
+
 class Machine:
     """The state of a session: the number of the step and its action.
 
@@ -75,10 +79,15 @@ class Machine:
         self.changing = False  # a transition is in progress
 
     def begin(self) -> None:
-        """Start with step 0. Raises RuntimeError if running, ValueError for an invalid schedule."""
+        """Start with step 0.
+
+        Raises SessionRunsError if running, ValueError for an invalid schedule.
+        """
         self.refuse_within("begin")
         if self.running:
-            raise RuntimeError("the session is already running; stop it before starting it again")
+            raise SessionRunsError(
+                "the session is already running; stop it before starting it again"
+            )
         action = action_at(0, self._actions)
         self.running, self.step_number = True, 0
         self._change(action)
@@ -105,9 +114,9 @@ class Machine:
             self._change(None)
 
     def refuse_within(self, call: str) -> None:
-        """Raise RuntimeError during a transition, because transitions cannot nest."""
+        """Raise SessionRunsError during a transition, because transitions cannot nest."""
         if self.changing:
-            raise RuntimeError(
+            raise SessionRunsError(
                 f"the session is between two steps: do not {call} it from a callback"
             )
 

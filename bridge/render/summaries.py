@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from bridge.analyze.cycles import ActiveCycles
-from bridge.analyze.onednn import Totals
-from bridge.analyze.steps import Pace
-from bridge.analyze.summary import Iteration
 from bridge.render import units
 from bridge.render.table import clean
 from bridge.render.table_columns import MISSING
+
+if TYPE_CHECKING:
+    from bridge.analyze.cycles import ActiveCycles
+    from bridge.analyze.onednn import Totals
+    from bridge.analyze.steps import Pace
+    from bridge.analyze.summary import Iteration
 
 # -- Ranks
 

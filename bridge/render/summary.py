@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from bridge.analyze.gpu_use import GpuUse, Use
-from bridge.analyze.summary import FirstAdvice, Iteration, Summary
 from bridge.render import device_work, document, units
 from bridge.render.advice import with_figures
 from bridge.render.summaries import iteration_text
 from bridge.render.table import clean
+
+if TYPE_CHECKING:
+    from bridge.analyze.gpu_use import GpuUse, Use
+    from bridge.analyze.summary import FirstAdvice, Iteration, Summary
 
 FORMAT = "bridge.summary/1"
 MOST_GPUS = 8  # more are written as one line

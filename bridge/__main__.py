@@ -9,7 +9,9 @@ import sys
 
 from bridge.package import VERSION
 
-GC_THRESHOLD = 200_000  # objects between garbage collections; objects of libraries stay alive anyway
+GC_THRESHOLD = (
+    200_000  # objects between garbage collections; objects of libraries stay alive anyway
+)
 
 
 def command(name: str | None = None) -> None:

@@ -149,7 +149,14 @@ class Report:
         return self.table(TableRequest.of(view, columns, **options))
 
     def table(self, request: TableRequest) -> pd.DataFrame:
-        """Return the requested table. Raises ValueError as `by` does."""
+        """Return the requested table. Raises ValueError as `by` does.
+
+        Where memory is short, what earlier tables left to be used again is given back first.
+        """
+        try:
+            return table(self.attributed, request)
+        except MemoryError:
+            self.attributed.forget()
         return table(self.attributed, request)
 
     def within(

@@ -7,6 +7,8 @@ searched at once, as bytes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,6 +34,10 @@ def name_lengths(texts: Texts) -> Ints:
     The per-call part begins at the first key that is followed by a value, and runs to the end of
     the text, which must be the end of a value: ``loss, seq = none`` is a name.
     """
+    return _joined([_name_lengths(part) for part in texts.blocks()])
+
+
+def _name_lengths(texts: Texts) -> Ints:
     lengths = texts.sizes
     values, row = _places(texts, KEYS)
     first = _first_of_text(row)
@@ -45,6 +51,10 @@ def numbers(texts: Texts, key: bytes) -> Ints:
     The first valid one counts: digits, with or without a minus, up to a comma or the end of the
     text. One of more than 19 digits or beyond 64 bits is -1 as well.
     """
+    return _joined([_numbers(part, key) for part in texts.blocks()])
+
+
+def _numbers(texts: Texts, key: bytes) -> Ints:
     words, (values, row) = texts.words, _places(texts, (key,))
     negative = _byte(words, values + len(key)) == MINUS
     starts, ends = values + len(key) + negative, texts.offsets[row + 1]
@@ -61,6 +71,10 @@ def numbers(texts: Texts, key: bytes) -> Ints:
 
 def values(texts: Texts, key: bytes) -> Texts:
     """Return the text after a key of the per-call part, up to the next key; '' if it is absent."""
+    return Texts.concat([Texts.of([]), *(_values(part, key) for part in texts.blocks())])
+
+
+def _values(texts: Texts, key: bytes) -> Texts:
     result, row = _places(texts, KEYS)
     last = np.diff(row, append=-1) != 0
     end = np.where(last, texts.offsets[row + 1], np.append(result[1:], 0))
@@ -84,6 +98,10 @@ def _places(texts: Texts, keys: tuple[bytes, ...]) -> tuple[Ints, Ints]:
     row = np.searchsorted(texts.offsets, result, side="right") - 1
     is_closed = _ends_value(texts.data[texts.offsets[row + 1] - 1])
     return result[is_closed], row[is_closed]
+
+
+def _joined(parts: Sequence[Ints]) -> Ints:
+    return np.concatenate([np.empty(0, np.int64), *parts])
 
 
 def _first_of_text(row: Ints) -> Ints:

@@ -6,9 +6,10 @@ decoded only on request, normally once per distinct text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ Bytes = NDArray[np.uint8]
 PADDING = 32  # positions past the end of a block that `Texts.words` has
 WORD = 8  # bytes that are compared or hashed at a time
 BLOCK = 16_384  # texts that are copied at a time; more do not fit into the cache
+BLOCK_BYTES = 1 << 19  # of a part of `Texts.blocks`
 MIX = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio (Knuth's multiplicative hash)
 
 
@@ -44,7 +46,9 @@ class Texts:
             return columns[0]
         sizes = [np.diff(texts.offsets) for texts in columns]
         data = [t.data[t.offsets[0] : t.offsets[-1]] for t in columns if len(t)]
-        return cls(_concatenated(data, np.uint8), _offsets(_concatenated(sizes, np.int64)))
+        padded = _concatenated([*data, np.zeros(WORD + PADDING, np.uint8)], np.uint8)
+        offsets = _offsets(_concatenated(sizes, np.int64))
+        return _with_words(cls(padded[: offsets[-1]], offsets), _words_of(padded))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -60,8 +64,19 @@ class Texts:
 
         Positions up to PADDING past the end are valid; the bytes there are zero.
         """
-        padded = np.concatenate((self.data, np.zeros(WORD + PADDING, np.uint8)))
-        return np.ndarray((len(self.data) + 1 + PADDING,), "<u8", padded, strides=(1,))
+        return _words_of(np.concatenate((self.data, np.zeros(WORD + PADDING, np.uint8))))
+
+    def blocks(self) -> Iterator[Texts]:
+        """Yield the texts in parts that fit into the cache.
+
+        Behind the end of a part its `words` hold the bytes of the next part.
+        """
+        edges = np.arange(self.offsets[0], self.offsets[-1], BLOCK_BYTES)[1:]
+        rows = np.unique([0, *np.searchsorted(self.offsets, edges), len(self)])
+        for first, last in pairwise(rows.tolist()):
+            begin, end = self.offsets[first], self.offsets[last]
+            part = Texts(self.data[begin:end], self.offsets[first : last + 1] - begin)
+            yield _with_words(part, self.words[begin : end + 1 + PADDING])
 
     def decode(self, rows: Iterable[int] | None = None) -> list[str]:
         """Return texts as strings; invalid UTF-8 becomes the replacement character."""
@@ -156,6 +171,17 @@ def unique_names(codes: Ints, names: list[str]) -> tuple[Ints, list[str]]:
 
 def _offsets(sizes: Ints | list[int]) -> Ints:
     return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int64)
+
+
+def _with_words(texts: Texts, words: NDArray[np.uint64]) -> Texts:
+    """Return texts whose `words` are known already, so that they need no copy of the block."""
+    texts.__dict__["words"] = words
+    return texts
+
+
+def _words_of(padded: Bytes) -> NDArray[np.uint64]:
+    """Return the words of a block of bytes with WORD + PADDING zeros behind it."""
+    return np.ndarray((len(padded) - WORD + 1,), "<u8", padded, strides=(1,))
 
 
 def _concatenated(parts: Sequence[NDArray[Any]], dtype: type) -> NDArray[Any]:

@@ -284,7 +284,7 @@ def calltree(
     tree = TreeBuilder()
     frame = _stacks(attributed, tree, rows, nodes, steps=steps)
     work, ranges = frame[: len(rows)], frame[len(rows) :]
-    reason = attributed.attribution.reason[rows]
+    reason = attributed.attribution.reason[rows].astype(np.int64)
     work = tree.add(work, where_or_none(reason, reason != ATTRIBUTED), Paths.of(REASONS), REASON)
     if kernels:
         work = tree.add(work, *_kernels(attributed, rows), KERNEL)

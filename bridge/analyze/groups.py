@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,26 +18,29 @@ def texts(names: Iterable[object]) -> NDArray[np.object_]:
     return np.array(list(names), dtype=object)
 
 
-def counts(group: Ints, groups: int) -> Ints:
+Codes = NDArray[np.integer[Any]]  # a group per row
+
+
+def counts(group: Codes, groups: int) -> Ints:
     """Return the number of rows of each group."""
     return np.bincount(group, minlength=groups).astype(np.int64)
 
 
-def sums(group: Ints, values: Ints, groups: int) -> Ints:
+def sums(group: Codes, values: Ints, groups: int) -> Ints:
     """Return the sum of each group, exactly, in int64."""
     total = np.zeros(groups, np.int64)
     np.add.at(total, group, values)
     return total
 
 
-def lowest(group: Ints, values: Ints, groups: int, *, empty: int = -1) -> Ints:
+def lowest(group: Codes, values: Ints, groups: int, *, empty: int = -1) -> Ints:
     """Return the minimum of each group, ``empty`` for a group without rows."""
     result = np.full(groups, np.iinfo(np.int64).max)
     np.minimum.at(result, group, values)
     return np.where(result == np.iinfo(np.int64).max, empty, result)
 
 
-def highest(group: Ints, values: Ints, groups: int, *, empty: int = -1) -> Ints:
+def highest(group: Codes, values: Ints, groups: int, *, empty: int = -1) -> Ints:
     """Return the maximum of each group, ``empty`` for a group without rows."""
     result = np.full(groups, np.iinfo(np.int64).min)
     np.maximum.at(result, group, values)

@@ -71,7 +71,7 @@ def _add_shares(shares: Sequence[Share]) -> Share:
 
 
 def _totals_of(attributed: AttributedCapture, mask: Flags) -> Totals:
-    reason, time = (c[mask] for c in (attributed.attribution.reason, attributed.duration))
+    reason, time = attributed.attribution.reason[mask], attributed.duration[mask]
     adopted = mask & np.isin(attributed.attribution.rule, OF_ANOTHER_THREAD)
     count, time = counts(reason, len(REASONS)), sums(reason, time, len(REASONS))
     unattributed = {

@@ -217,6 +217,11 @@ class AttributedCapture:
         """What functions marked with `once` returned for this capture, by function and arguments."""
         return {}
 
+    def forget(self) -> None:
+        """Give back the memory of all that was computed from the fields; it is computed again on demand."""
+        for name in self.__dict__.keys() - {field.name for field in fields(self)}:
+            del self.__dict__[name]
+
     @cached_property
     def duration(self) -> Ints:
         """Duration of each activity in ns; 0 if its times are invalid."""

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, stable_order
 from bridge.join.nesting import Nesting
@@ -87,6 +88,8 @@ NO_RULE, BY_LAUNCH, BY_CAPTURE, BY_ADOPTION, BY_GUESS, BY_PHASE = range(len(RULE
 OF_ANOTHER_THREAD = (BY_ADOPTION, BY_GUESS)  # rules that look at another thread than the call's
 ATTRIBUTED, NO_LAUNCH, NO_RANGE, AMBIGUOUS, INVALID_TIME = range(len(REASONS))
 
+Codes = NDArray[np.int8]  # of `RULES` or `REASONS`: there are as many as activities
+
 
 @dataclass(frozen=True)
 class Activities:
@@ -148,9 +151,9 @@ class Attribution:
     launched_in: Ints
     captured_in: Ints
     node: Ints
-    rule: Ints
+    rule: Codes
     range: Ints
-    reason: Ints
+    reason: Codes
     nesting: Nesting
 
 
@@ -180,12 +183,13 @@ def attribute(
     captured_in = _open_at(
         nesting, creation_stack, creations.time, np.where(invalid, NONE, creations.event)
     )
-    first, second = (captured_in, launched_in) if prefer_capture else (launched_in, captured_in)
-    node = np.where(first == NONE, second, first)
-    reason = np.where(node == NONE, np.where(launch == NONE, NO_LAUNCH, NO_RANGE), ATTRIBUTED)
+    node, captured = _owning_nodes(launched_in, captured_in, prefer_capture=prefer_capture)
+    has_node = node != NONE
+    reason = np.where(launch == NONE, np.int8(NO_LAUNCH), np.int8(NO_RANGE))
+    reason[has_node] = ATTRIBUTED
     reason[invalid] = INVALID_TIME
-    captured = (captured_in != NONE) & (prefer_capture | (launched_in == NONE))
-    rule = np.where(node == NONE, NO_RULE, np.where(captured, BY_CAPTURE, BY_LAUNCH))
+    rule = np.where(captured, np.int8(BY_CAPTURE), np.int8(BY_LAUNCH))
+    rule[~has_node] = NO_RULE
     return Attribution(
         launch=launch,
         stack=launch_stack,
@@ -199,6 +203,18 @@ def attribute(
     )
 
 
+def _owning_nodes(
+    launched_in: Ints, captured_in: Ints, *, prefer_capture: bool
+) -> tuple[Ints, Flags]:
+    """Return the node that owns each activity, and whether it is that of the capture."""
+    captured = captured_in != NONE
+    if not captured.any():
+        return launched_in, captured
+    if not prefer_capture:
+        captured &= launched_in == NONE
+    return np.where(captured, captured_in, launched_in), captured
+
+
 def calls_of(report: Ints, process: Ints, correlation: Ints, launches: Launches) -> Ints:
     """Return the row of the API call with each (report, process, correlation id), or NONE."""
     codes, call_codes = key_codes((report, process), (launches.report, launches.process))
@@ -207,8 +223,10 @@ def calls_of(report: Ints, process: Ints, correlation: Ints, launches: Launches)
 
 def _open_at(nesting: Nesting, stack: Ints, time: Ints, rows: Ints) -> Ints:
     """Return the innermost node open at stack and time of ``rows``, NONE where a row is NONE."""
-    result = np.full(len(rows), NONE)
     present = np.flatnonzero(rows != NONE)
+    if not len(present):
+        return np.broadcast_to(np.int64(NONE), len(rows))
+    result = np.full(len(rows), NONE)
     result[present] = nesting.innermost(stack[rows[present]], time[rows[present]])
     return result
 

@@ -115,7 +115,7 @@ def _with_ops(
     by_process = _by_process(capture, records, of_phases, as_ops)
     attribution = _attribute(by_process, prefer_capture)
     by_phase = of_phases[records.activities.report] & (attribution.rule == BY_LAUNCH)
-    rule = np.where(by_phase, BY_PHASE, attribution.rule)
+    rule = np.where(by_phase, np.int8(BY_PHASE), attribution.rule)
     concerned = np.bincount(records.ranges.report[as_ops], minlength=len(of_phases)) > 0
     notes = _notes(capture, concerned, AS_OPS)
     return Attributed(replace(attribution, rule=rule), records.ranges.is_op | as_ops, notes)

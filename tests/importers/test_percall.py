@@ -7,8 +7,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from importers import texts as texts_module
 from importers.range_texts import INPUT_OP_IDS, OP_ID, SEQ, SIZES, name_lengths, numbers, values
 from importers.texts import Texts
+
+
+@pytest.fixture(autouse=True, scope="module", params=[texts_module.BLOCK_BYTES, 20])
+def parts(request):
+    """Texts are read in parts: all in one, and with at most a few in each."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(texts_module, "BLOCK_BYTES", request.param)
+        yield
+
 
 KEYS = ("seq", "op_id", "sizes", "input_op_ids")
 

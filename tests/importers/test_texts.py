@@ -134,3 +134,5 @@ def test_words_are_the_eight_bytes_from_every_place_on(column):
     padded = data + bytes(8 + PADDING)
     expected = [int.from_bytes(padded[i : i + 8], "little") for i in range(len(data) + 1 + PADDING)]
     assert Texts.of(column).words.tolist() == expected
+    halves = Texts.of(column[: len(column) // 2]), Texts.of(column[len(column) // 2 :])
+    assert Texts.concat(halves).words.tolist() == expected

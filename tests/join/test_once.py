@@ -6,12 +6,15 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bridge
 from bridge.analyze.causes.host_timeline import Gaps
 from bridge.analyze.devices import Devices
 from bridge.analyze.steps import by_step
+from bridge.analyze.tables.request import TableRequest
+from bridge.analyze.tables.table import table
 from bridge.cli.demo_report import make
 from bridge.join.attributed import AttributedCapture, once
 from bridge.report import Report
@@ -60,3 +63,30 @@ def test_a_report_may_be_pickled_after_it_was_looked_at(report):
     expected, _ = report.by("op"), report.summary
     assert report.attributed.results
     assert pickle.loads(pickle.dumps(report)).by("op").equals(expected)
+
+
+def test_a_table_takes_the_memory_of_earlier_ones_where_it_is_short(report, monkeypatch):
+    expected = report.by("op", columns="all")
+    kept = report.attributed.__dict__.keys() - AttributedCapture.__dataclass_fields__.keys()
+    assert "results" in kept
+
+    def short(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
+        if kept & attributed.__dict__.keys():
+            raise MemoryError
+        return table(attributed, request)
+
+    monkeypatch.setattr("bridge.report.table", short)
+    pd.testing.assert_frame_equal(report.by("op", columns="all"), expected)
+
+
+def test_a_table_for_which_there_is_never_enough_memory_is_asked_for_twice(report, monkeypatch):
+    asked = []
+
+    def never(_attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
+        asked.append(request)
+        raise MemoryError
+
+    monkeypatch.setattr("bridge.report.table", never)
+    with pytest.raises(MemoryError):
+        report.by("op")
+    assert len(asked) == 2

@@ -30,7 +30,14 @@ from bridge.join.arrays import (
     stable_order,
 )
 from bridge.join.attributed import AttributedCapture
-from bridge.join.attribution import ATTRIBUTED, BY_PHASE, OF_ANOTHER_THREAD, REASONS, RULES
+from bridge.join.attribution import (
+    ATTRIBUTED,
+    BY_PHASE,
+    OF_ANOTHER_THREAD,
+    REASONS,
+    RULES,
+    Codes,
+)
 from importers import frames
 from importers.frames import pick
 
@@ -113,7 +120,7 @@ def activities(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     }
     if is_marked.any():
         args["rule"] = NameColumn(
-            np.where(is_marked, attributed.attribution.rule, NONE), list(RULES)
+            np.where(is_marked, attributed.attribution.rule, np.int64(NONE)), list(RULES)
         )
     rows = np.arange(len(table))
     return make_slices(
@@ -121,11 +128,11 @@ def activities(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     )
 
 
-def _reason_codes(reason: Ints) -> Ints:
+def _reason_codes(reason: Codes) -> Ints:
     has_none = reason == ATTRIBUTED
     if has_none.all():
         return repeated(NONE, len(reason))
-    return np.where(has_none, NONE, reason)
+    return np.where(has_none, np.int64(NONE), reason)
 
 
 def activities_by_kind(attributed: AttributedCapture, all_activities: Slices) -> list[Slices]:

@@ -78,6 +78,9 @@ class Capture:
     memory: pd.DataFrame = field(default_factory=lambda: frames.frame("memory", {}))
     overhead: pd.DataFrame = field(default_factory=lambda: frames.frame("overhead", {}))
     system_calls: pd.DataFrame = field(default_factory=lambda: frames.frame("system_calls", {}))
+    context_switches: pd.DataFrame = field(
+        default_factory=lambda: frames.frame("context_switches", {})
+    )
     diagnostics: pd.DataFrame = field(default_factory=lambda: frames.frame("diagnostics", {}))
     texts: Texts = field(default_factory=lambda: Texts.of([]))
     metrics: Metrics = field(default_factory=Metrics)

@@ -27,7 +27,7 @@ COUNTER = "counter:"
 NAMES = frozenset(  # columns that are categoricals in every frame
     "name full_name mangled kind domain_name category json process_name thread_name".split()
 )
-FLAGS = frozenset(["open"])
+FLAGS = frozenset(["open", "on_cpu"])
 # The codes of these categoricals are the same in all captures.
 ACTIVITY_KINDS = KERNEL, MEMCPY, MEMSET, GRAPH = ("kernel", "memcpy", "memset", "graph")
 RANGE_KINDS = PUSH_POP, START_END = ("push_pop", "start_end")
@@ -73,6 +73,7 @@ FRAMES: Mapping[str, tuple[str, ...]] = {
     "graph_nodes": tuple("time thread process node original report".split()),
     "overhead": tuple("start end thread process correlation name report".split()),
     "system_calls": tuple("start end thread process name report".split()),
+    "context_switches": tuple("time cpu thread process on_cpu report".split()),
     "diagnostics": tuple("time process source severity name report".split()),
     "threads": tuple("thread process name report".split()),
     "processes": tuple("process name report".split()),

@@ -183,7 +183,7 @@ def _runs(report: Ints) -> list[tuple[int, int]]:
 # -- Selections of rows by time
 
 
-TABLES = ("activities", "ranges", "launches", "waits", "memory")
+TABLES = ("activities", "ranges", "launches", "waits", "memory", "system_calls")
 
 
 def select_by_clock(

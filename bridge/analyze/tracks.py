@@ -34,8 +34,21 @@ from importers.capture import Capture
 
 FIRST_NUMBER = 10_000_000  # above all process and thread ids of Linux (4 194 304)
 LANES_PER_HOME = 100  # positions in the order of tracks that are reserved for the lanes of a home
-ORDER = {"steps": 0, "ops": 0, "overhead": 49, "api": 50, "projection": 0, "stream": 50}
-SUFFIXES = {"api": " CUDA API", "overhead": " profiler overhead", "projection": " ops"}
+ORDER = {
+    "steps": 0,
+    "ops": 0,
+    "osrt": 48,
+    "overhead": 49,
+    "api": 50,
+    "projection": 0,
+    "stream": 50,
+}
+SUFFIXES = {
+    "api": " CUDA API",
+    "overhead": " profiler overhead",
+    "osrt": " OS runtime",
+    "projection": " ops",
+}
 
 
 @dataclass(frozen=True)

@@ -50,13 +50,14 @@ from importers.frames import CALL_ID, CALL_ID_SHIFT
 
 @dataclass(frozen=True)
 class RowSelection:
-    """Which rows of each of five frames are counted; one flag per row."""
+    """Which rows of each of six frames are counted; one flag per row."""
 
     activities: Flags
     ranges: Flags
     launches: Flags
     waits: Flags
     memory: Flags
+    system_calls: Flags
 
     def __and__(self, other: RowSelection) -> RowSelection:
         """Return the rows that both selections contain."""
@@ -66,6 +67,7 @@ class RowSelection:
             self.launches & other.launches,
             self.waits & other.waits,
             self.memory & other.memory,
+            self.system_calls & other.system_calls,
         )
 
 
@@ -432,6 +434,12 @@ class AttributedCapture:
         """Which waits are in the selection, in either direction."""
         all_rows = np.ones(len(self.capture.waits), bool)
         return all_rows if self.selection is None else self.selection.waits
+
+    @cached_property
+    def counted_system_calls(self) -> Flags:
+        """Which calls of the operating system are in the selection, in either direction."""
+        all_rows = np.ones(len(self.capture.system_calls), bool)
+        return all_rows if self.selection is None else self.selection.system_calls
 
     def calls_of(self, report: Ints, process: Ints, correlation: Ints) -> Ints:
         """Return the row of the API call with each (report, process, correlation id), or NONE."""

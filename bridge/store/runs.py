@@ -134,9 +134,11 @@ def _row(database: Database, path: Path, run: int | str | None) -> Row:
     rows = list(database.table("runs").rows_where(order_by="id desc"))
     if not rows:
         raise StoreError(f"{path}: no run in this store; 'bridge import REPORT' makes one")
-    match = next((row for row in rows if run in (None, row["id"], row["name"] or row["id"])), None)
+    match = next((row for row in rows if run in (None, row.get("id"), row.get("name"))), None)
     if match is None:
-        known = [str(name) for row in rows[::-1] for name in (row["name"], row["id"]) if name]
+        known = [
+            str(name) for row in rows[::-1] for name in (row.get("name"), row.get("id")) if name
+        ]
         raise StoreError(f"{path}: {unknown_name('run', run, known, 'bridge runs list')}")
     return match
 
@@ -170,6 +172,8 @@ def delete_unfinished(database: Database) -> None:
 
 
 def _run(row: Row, path: Path) -> Run:
+    if missing := [name for name in Run.__dataclass_fields__ if name not in row]:
+        raise damaged(path, row.get("id", 0), f"runs have no column {', '.join(missing)}")
     fields = {name: row[name] for name in Run.__dataclass_fields__ if name not in LISTS}
     lists = {name: _texts(row[name]) for name in LISTS}
     wrong = [name for name, texts in lists.items() if texts is None]

@@ -133,10 +133,28 @@ def overhead(columns: Columns, strings: Strings) -> pd.DataFrame:
 
 def system_calls(columns: Columns, strings: Strings) -> pd.DataFrame:
     """Return the frame `system_calls`: a row per call of the operating system's runtime."""
-    ints = with_ends({name: ints_of(columns, name) for name in columns})
+    ints = {name: ints_of(columns, name) for name in columns}
+    rows = np.flatnonzero(~np.isin(ints["event"], schema.TRACING_EVENTS))
+    ints = with_ends({name: frames.pick(column, rows) for name, column in ints.items()})
     return frames.frame(
         "system_calls",
         {**ints, "process": _process(ints["thread"]), "name": strings.column(ints["name"])},
+    )
+
+
+def context_switches(columns: Columns, *working: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame `context_switches`: a row for each time that a thread begins or ceases to run on a CPU.
+
+    Only threads that have rows in one of the ``working`` frames are kept: nsys records those of
+    the whole system, if asked to.
+    """
+    ints = {name: ints_of(columns, name) for name in columns}
+    threads = [frames.ints(table, "thread") for table in working]
+    rows = np.flatnonzero(np.isin(ints["thread"], np.unique(np.concatenate(threads))))
+    kept = {name: frames.pick(column, rows) for name, column in ints.items()}
+    return frames.frame(
+        "context_switches",
+        {**kept, "process": _process(kept["thread"]), "on_cpu": kept["on_cpu"] != 0},
     )
 
 
@@ -394,6 +412,7 @@ def to_capture(
         memory=memory_frame,
         overhead=overhead_frame,
         system_calls=system_calls(read["system_calls"], strings),
+        context_switches=context_switches(read["context_switches"], ranges, launches),
         diagnostics=messages,
         threads=_threads(read["threads"], strings),
         processes=_processes(read["processes"]),

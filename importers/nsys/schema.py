@@ -335,8 +335,24 @@ OVERHEAD = Table(  # the profiler's own work; type and call are absent in some v
 OVERHEAD_NAMES = Table(OVERHEAD.name, {"name": OVERHEAD.columns["name"]})
 SYSTEM_CALLS = Table(  # calls of the operating system's runtime: read, poll, pthread_cond_wait …
     "OSRT_API",
-    {**_TIMES, "thread": optional("globalTid"), "name": optional("nameId")},
+    {
+        **_TIMES,
+        "thread": optional("globalTid"),
+        "name": optional("nameId"),
+        "event": optional("eventClass"),
+    },
     detail="system_calls",
+)
+TRACING_EVENTS = (31, 32)  # of OSRT_API: the tracing of a process begins, or ends; not calls
+CONTEXT_SWITCHES = Table(  # when threads begin and cease to run on a CPU
+    "SCHED_EVENTS",
+    {
+        "time": required("start"),
+        "cpu": optional("cpu"),
+        "thread": optional("globalTid"),
+        "on_cpu": required("isSchedIn"),
+    },
+    detail="context_switches",
 )
 DIAGNOSTICS = Table(  # messages of the profiler; ids of strings in some versions
     "DIAGNOSTIC_EVENT",
@@ -434,6 +450,7 @@ READ = {  # every table that is read, by our name
     "graph_nodes_old": GRAPH_NODES[1],
     "overhead": OVERHEAD,
     "system_calls": SYSTEM_CALLS,
+    "context_switches": CONTEXT_SWITCHES,
     "diagnostics": DIAGNOSTICS,
     "streams": STREAMS,
     "processes": PROCESSES,

@@ -11,8 +11,9 @@ from join.programs import Program
 import bridge.report
 from bridge.analyze.causes import causes, queue_times
 from bridge.analyze.causes.gaps import WORDS as CAUSES
-from bridge.analyze.causes.gaps import by_gap, by_idle, find_causes
+from bridge.analyze.causes.gaps import find_causes
 from bridge.analyze.causes.host_timeline import WORDS, bound
+from bridge.analyze.causes.tables import by_gap, by_idle
 from bridge.analyze.tables.host import by_launch
 from bridge.join.attributed import RowSelection
 from causes.histories import Made, made
@@ -326,7 +327,14 @@ def test_gaps_and_launches_of_some_time_are_of_the_work_in_it(of):
     report = joined.capture
     every = [
         np.ones(len(t), bool)
-        for t in (report.activities, report.ranges, report.launches, report.waits, report.memory)
+        for t in (
+            report.activities,
+            report.ranges,
+            report.launches,
+            report.waits,
+            report.memory,
+            report.system_calls,
+        )
     ]
     first = every[0] & (np.arange(len(every[0])) % 2 == 0)
     halves = [joined.within(RowSelection(some, *every[1:])) for some in (first, ~first)]

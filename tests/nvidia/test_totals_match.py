@@ -10,6 +10,7 @@ import csv
 import io
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -31,30 +32,22 @@ def ours(report: Path):
 
 @pytest.fixture
 def theirs(nsys_tool: str, report: Path, tmp_path: Path):
-    """Give the rows of one of NVIDIA's reports; of a copy, for `nsys stats` writes into what it reads."""
-    copied = shutil.copy(report, tmp_path / "copy.sqlite")
+    """Give the rows of one of NVIDIA's reports."""
+    return lambda *names: rows_of(nsys_tool, report, tmp_path, names)
 
-    def rows(*names: str) -> list[dict[str, str]]:
-        known = subprocess.run(
-            [nsys_tool, "stats", "--help-reports"], capture_output=True, text=True, check=False
-        ).stdout
-        name = next(name for name in names if name in known)  # they were renamed in 2023
-        command = [
-            nsys_tool,
-            "stats",
-            "--quiet",
-            "--report",
-            name,
-            "--format",
-            "csv",
-            "--output",
-            "-",
-            copied,
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-        return list(csv.DictReader(io.StringIO(done.stdout.lstrip())))
 
-    return rows
+def rows_of(nsys: str, report: Path, folder: Path, names: tuple[str, ...]) -> list[dict[str, str]]:
+    """Return what a report of `nsys stats` prints for a copy of an export, for it writes into what it reads."""
+    copied = shutil.copy(report, folder / "copy.sqlite")
+    known = run(nsys, "stats", "--help-reports", check=False)  # it does not end with 0
+    name = next(name for name in names if name in known)  # they were renamed in 2023
+    options = ["--quiet", "--report", name, "--format", "csv", "--output", "-"]
+    return list(csv.DictReader(io.StringIO(run(nsys, "stats", *options, copied).lstrip())))
+
+
+def run(*command: str | Path, check: bool = True) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=check, timeout=120)
+    return done.stdout
 
 
 def ns(row: dict[str, str], name: str) -> int:
@@ -136,3 +129,25 @@ def test_projections_of_ranges(report, theirs):
     )
     assert found == expected
     assert len(expected) > 4
+
+
+PROGRAM = """
+import threading, time, bridge
+def work():
+    with bridge.nvtx_op("sleep"):
+        for _ in range(5): time.sleep(0.01)
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_calls_of_the_operating_system(nsys, tmp_path):
+    traced = ["--trace=nvtx,osrt", "--sample=none", "--cpuctxsw=none"]
+    run(nsys, "profile", *traced, "-o", tmp_path / "r", sys.executable, "-c", PROGRAM)
+    export = tmp_path / "r.sqlite"
+    run(nsys, "export", "--type=sqlite", "-o", export, tmp_path / "r.nsys-rep")
+    rows = rows_of(nsys, export, tmp_path, ("osrtsum", "osrt_sum"))
+    expected = {row["Name"]: (int(row["Num Calls"]), ns(row, "Total Time")) for row in rows}
+    assert counted(bridge.load(export).by("osrt"), "call") == expected
+    assert len(expected) > 3

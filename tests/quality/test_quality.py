@@ -409,6 +409,37 @@ def test_the_trace_draws_the_profilers_work(folder):
 
 
 @pytest.mark.slow
+def test_the_trace_draws_calls_of_the_operating_system(folder):
+    story = good()
+    calls = (
+        (BEFORE + 100, BEFORE + 300, "fread", thread(100)),
+        (BEFORE + 120, BEFORE + 200, "read", thread(100)),  # within fread
+        (BEFORE + 250, BEFORE + 400, "poll", thread(100)),  # crosses it, which only clocks can do
+        (BEFORE + 100, BEFORE + 300, "sem_wait", thread(100) + 1),  # no range, no API call
+        (10, 900, "brk", thread(100)),  # before the first event
+    )
+    for start, end, name, of in calls:
+        row = {"start": start * US, "end": end * US, "thread": of, "name": story.string(name)}
+        story.tables["system_calls"].append(row)
+    done("trace", story.written(folder / "os.sqlite"), "-o", "t.json")
+    events = json.loads((folder / "t.json").read_text(encoding="utf-8"))["traceEvents"]
+    drawn = [e for e in events if e.get("cat") == "osrt"]
+    assert [(e["name"], e["ts"], e["dur"]) for e in drawn] == [
+        ("fread", 100, 200),
+        ("read", 120, 80),
+        ("poll", 250, 150),
+    ]
+    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert [names[e["tid"]] for e in drawn] == [
+        "thread 1 OS runtime",
+        "thread 1 OS runtime",
+        "thread 1 OS runtime (2)",
+    ]
+    done("trace", folder / "os.sqlite", "-o", "s.json", "--slim")
+    assert '"osrt"' not in (folder / "s.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
 def test_work_that_begins_with_its_call_is_no_skew(tmp_path):
     story = good()
     called = {row["correlation"]: row["start"] for row in story.tables["launches"]}

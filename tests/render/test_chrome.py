@@ -94,14 +94,14 @@ def awkward(tmp_path):
 
 
 def counts(joined):
-    """How many slices of each category a report must show; projections, steps and overhead have tests of their own."""
+    """How many slices of each category a report must show; projections, steps, overhead and OS calls have tests of their own."""
     report = joined.capture
     stacked = report.ranges["kind"] == "push_pop"
     found = Counter(report.activities["kind"])
     found |= {"op": int(stacked.sum()), "api": len(report.launches), "phase": int((~stacked).sum())}
     found |= {"mark": len(report.marks), "step": len(joined.attributed.steps)}
     drawn = {s.kind: len(s) for s in timeline(joined.attributed).slices}
-    found |= {kind: drawn.get(kind, 0) for kind in ("projection", "overhead")}
+    found |= {kind: drawn.get(kind, 0) for kind in ("projection", "overhead", "osrt")}
     return {kind: n for kind, n in found.items() if n}
 
 

@@ -43,6 +43,10 @@ ATTACKS = (
     )),
     "DELETE FROM activities", "DELETE FROM activities WHERE id % 2", "DELETE FROM ranges", "DELETE FROM devices",
     f"UPDATE ranges SET parent = {BIG}", "UPDATE ranges SET op = 999999", "UPDATE ranges SET text = x'00ff'",
+    *(f"ALTER TABLE {table} RENAME COLUMN {column} TO x" for table, column in (
+        ("runs", "attributed_ns"), ("runs", "id"), ("runs", "name"), ("reports", "span_start"),
+        ("extents", "first"), ("activities", "start"), ("op_summary", "op"), ("kernel_summary", "total_ns"),
+    )),
     "DELETE FROM extents", "UPDATE extents SET first = 'a'", f"UPDATE extents SET last = {BIG}",
     "UPDATE extents SET first = -10", "UPDATE extents SET last = NULL", "UPDATE extents SET checksums = '{'",
     "UPDATE op_summary SET kernels = kernels + 1", "DELETE FROM op_kernel_summary",

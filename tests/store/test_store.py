@@ -120,6 +120,8 @@ def test_every_column_of_every_frame_comes_back(made: Path, db: Path, tmp_path: 
         path,
         "CREATE TABLE OSRT_API (start INTEGER, end INTEGER, globalTid INTEGER, nameId INTEGER)",
         "INSERT INTO OSRT_API SELECT start, end, globalTid, nameId FROM CUPTI_ACTIVITY_KIND_RUNTIME",
+        "CREATE TABLE SCHED_EVENTS (start INTEGER, cpu INTEGER, isSchedIn INTEGER, globalTid INTEGER)",
+        "INSERT INTO SCHED_EVENTS SELECT start, end % 4, end % 2, globalTid FROM OSRT_API",
     )
     report = importers.load(path)
     for kind in frames.FRAMES:
@@ -132,7 +134,7 @@ def test_every_column_of_every_frame_comes_back(made: Path, db: Path, tmp_path: 
     }
     assert said >= {
         "ranges.category", "ranges.color", "ranges.domain_name", "ranges.open", "ranges.payload",
-        "activities.bytes", "activities.copy_kind", "activities.full_name", "activities.graph",
+        "activities.bytes", "context_switches.on_cpu", "context_switches.cpu", "activities.copy_kind", "activities.full_name", "activities.graph",
         "activities.grid_x", "activities.mangled", "activities.registers", "devices.gpu",
         "activities.source_kind", "activities.target_kind", "activities.migration_cause",
         "activities.green_context", "ranges.json", "waits.kind", "waits.start", "waits.stream",

@@ -138,9 +138,7 @@ class Evidence:
     def idle(self) -> Causes:
         """Every gap of a GPU between counted work, in pieces by cause."""
         causes = find_causes(self.attributed, 0)
-        is_inner = self.is_inner_gap(causes.gaps)[causes.gap]
-        columns = (causes.gap, causes.cause, causes.op, causes.length, causes.first)
-        return Causes(causes.gaps, *(column[is_inner] for column in columns))
+        return causes.take(self.is_inner_gap(causes.gaps)[causes.gap])
 
     def is_inner_gap(self, gaps: Gaps) -> Flags:
         """Return whether each gap began at the end of counted work."""

@@ -17,8 +17,9 @@ from bridge.analyze.advice.rule import (
     LostTime,
     Rule,
 )
-from bridge.analyze.causes.gaps import WORDS, by_gap, find_causes
-from bridge.analyze.causes.system_calls import system_time
+from bridge.analyze.causes.gaps import WORDS, find_causes
+from bridge.analyze.causes.operating_system import HostTimes
+from bridge.analyze.causes.tables import by_gap
 from bridge.analyze.concurrency.overlap import Running
 from bridge.analyze.folding import folded_ops
 from bridge.analyze.groups import sums, texts
@@ -212,17 +213,13 @@ def host_bound(evidence: Evidence) -> Finding | None:
     return Finding(figures, table, total, lost=lost, is_named=is_named)
 
 
-def _main_system_call(evidence: Evidence, pieces: Flags) -> str:
+def _main_system_call(evidence: Evidence, rows: Flags) -> str:
     """Return the call of the operating system in which the host is for most of some idle time, '' if there is none."""
-    idle = evidence.idle
-    start, length = idle.first[pieces], idle.length[pieces]
-    ended_by = idle.gaps.ended_by[idle.gap[pieces]]
-    calls = system_time(evidence.attributed, ended_by, start, start + length)
-    names = evidence.capture.system_calls["name"]
-    time = sums(frames.codes(names)[calls.call], calls.time, len(names.cat.categories))
-    if not len(time) or time.max() <= MIN_NAMED * length.sum():
+    host = HostTimes.of(evidence.attributed, evidence.idle.take(rows).pieces)
+    time = sums(host.name, host.system.time, len(host.names))
+    if not len(time) or time.max() <= MIN_NAMED * evidence.idle.length[rows].sum():
         return ""
-    return str(names.cat.categories[int(time.argmax())])
+    return host.names[int(time.argmax())]
 
 
 def short_kernels(evidence: Evidence) -> Finding | None:

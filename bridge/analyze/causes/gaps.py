@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from bridge.analyze.causes.host_timeline import (
     IDLE,
@@ -27,9 +26,9 @@ from bridge.analyze.causes.host_timeline import (
     concatenate,
 )
 from bridge.analyze.devices import Devices
-from bridge.analyze.groups import counts, highest, lowest, ratio, sums, texts
+from bridge.analyze.groups import highest, lowest, sums
 from bridge.analyze.kinds import is_compilation, is_data_loading
-from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges, unions
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, unions
 from bridge.join.attributed import AttributedCapture
 from importers import frames
 
@@ -150,11 +149,6 @@ def _cut(timeline: Timeline, gap: Ints, stack: Ints, start: Ints, end: Ints) -> 
     return Pieces(gap[cut.interval], cut.state, cut.stack, cut.start, cut.end)
 
 
-# -- Tables
-
-
-LISTED_OVER_NS = 10_000  # `by_gap` lists longer gaps
-
 CAUSES = {  # states and their names; of equal causes the first counts
     IN_OP: "host code",
     IN_LAUNCH: "launch calls",
@@ -177,7 +171,8 @@ class Causes:
     """Causes of gaps: one row per gap, cause (a position in `WORDS`) and op.
 
     ``length`` is the part of the gap in ns; the rows of a gap add up to its length. ``first`` is
-    the start of the first piece. Rows are sorted by gap, cause and op.
+    the start of the first piece. Rows are sorted by gap, cause and op. ``row_of_piece`` is the row
+    of each of the ``pieces``.
     """
 
     gaps: Gaps
@@ -186,6 +181,22 @@ class Causes:
     op: Ints
     length: Ints
     first: Ints
+    pieces: Pieces
+    row_of_piece: Ints
+
+    def take(self, mask: Flags) -> Causes:
+        """Return the selected rows, of all gaps."""
+        is_kept = mask[self.row_of_piece]
+        return Causes(
+            gaps=self.gaps,
+            gap=self.gap[mask],
+            cause=self.cause[mask],
+            op=self.op[mask],
+            length=self.length[mask],
+            first=self.first[mask],
+            pieces=self.pieces.take(is_kept),
+            row_of_piece=(np.cumsum(mask) - 1)[self.row_of_piece[is_kept]],
+        )
 
 
 def find_causes(attributed: AttributedCapture, threshold_ns: int = 0) -> Causes:
@@ -227,71 +238,9 @@ def causes_of(attributed: AttributedCapture, gaps: Gaps) -> Causes:
         op=op[rows],
         length=sums(group, pieces.length, len(rows)),
         first=lowest(group, pieces.start, len(rows)),
+        pieces=pieces,
+        row_of_piece=group,
     )
-
-
-def by_gap(attributed: AttributedCapture, threshold_ns: int = LISTED_OVER_NS) -> pd.DataFrame:
-    """Return one row per gap.
-
-    ``cause`` took most of the gap, ``cause_ns`` is how much, and ``op`` is the op with most of
-    that. ``ended_by`` is the op of the activity that ended the gap, or the name of an activity
-    without an op; ``step`` is the number of its step, -1 if there is none.
-    """
-    causes = find_causes(attributed, threshold_ns)
-    idle, activity = causes.gaps, causes.gaps.ended_by
-    main_row, total = _main_rows(causes)
-    names = attributed.activity_name
-    kernel = texts([*names.cat.categories, ""])[frames.codes(names)[activity]]
-    op = attributed.activity_op[activity]
-    step = attributed.activity_iteration[activity]
-    return pd.DataFrame(
-        {
-            "device": texts(idle.devices)[idle.device],
-            "start_ns": idle.start,
-            "gap_ns": idle.length,
-            "cause": texts(WORDS)[causes.cause[main_row]],
-            "cause_ns": total,
-            "op": texts([*attributed.ops, ""])[causes.op[main_row]],
-            "ended_by": np.where(op == NONE, kernel, texts([*attributed.ops, ""])[op]),
-            "kernel": kernel,
-            "step": np.append(attributed.iterations.number, NONE)[step],
-        }
-    )
-
-
-def by_idle(attributed: AttributedCapture, threshold_ns: int = 0) -> pd.DataFrame:
-    """Return one row per cause and op, with the number of gaps in which it had a part and its time.
-
-    ``mean_ns`` and ``max_ns`` are those of its part of a gap; ``share`` is a fraction of the idle
-    time of all listed gaps.
-    """
-    causes = find_causes(attributed, threshold_ns)
-    group, rows = number_groups(causes.cause, causes.op)
-    size = len(rows)
-    count, total = counts(group, size), sums(group, causes.length, size)
-    return pd.DataFrame(
-        {
-            "cause": texts(WORDS)[causes.cause[rows]],
-            "op": texts([*attributed.ops, ""])[causes.op[rows]],
-            "gaps": count,
-            "total_ns": total,
-            "mean_ns": ratio(total, count),
-            "max_ns": highest(group, causes.length, size),
-            "share": ratio(total, int(causes.gaps.length.sum())),
-        }
-    )
-
-
-def _main_rows(causes: Causes) -> tuple[Ints, Ints]:
-    """Return per gap the row of the main op of its main cause, and the time of that cause.
-
-    Of equal causes the first in `WORDS` counts, of equal ops the one that began first.
-    """
-    kind, rows = number_groups(causes.gap, causes.cause)
-    total = sums(kind, causes.length, len(rows))[kind]
-    order = order_by(causes.gap, -total, causes.cause, -causes.length, causes.first)
-    main_row = order[run_edges(causes.gap[order])[:-1]]
-    return main_row, total[main_row]
 
 
 def _ops_of_pieces(attributed: AttributedCapture, gaps: Gaps, pieces: Pieces) -> Ints:

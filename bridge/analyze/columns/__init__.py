@@ -41,6 +41,7 @@ TABLES: Mapping[str, TableColumns] = {
     "forward-op": tables.FORWARD_OP,
     "phase": tables.PHASE,
     "wait": tables.WAIT,
+    "osrt": tables.OSRT,
     "launch": tables.LAUNCH,
     "gap": tables.GAP,
     "idle": tables.IDLE,

@@ -193,6 +193,37 @@ LAUNCH = table(
     terminal="kernel report tid device pid api count total_ns api_mean_ns queue_mean_ns queue_max_ns queue_count"
     " kernel_mean_ns total_mean_ns",
 )
+OS_CALL = Column(
+    "os_call", "OS call", NAME, "call of the operating system with most of that time", **QUIET
+)
+OS_TIMES = (  # columns of tables of idle time, where such records are in the report
+    OS_CALL,
+    Column(
+        "os_ns",
+        "in OS calls",
+        NS,
+        "time that the thread to launch the next work spent in calls of the operating system",
+        **QUIET,
+    ),
+    Column("off_cpu_ns", "off the CPU", NS, "time in which that thread ran on no CPU", **QUIET),
+)
+OSRT = table(
+    Column("call", "OS call", NAME, "call of the operating system's runtime"),
+    Column("threads", "threads", COUNT, "threads that made it", optional=True),
+    Column("count", "count", COUNT, "calls"),
+    Column(
+        "idle_ns",
+        "GPU idle",
+        NS,
+        "idle time of GPUs in which the thread to launch the next work was in it",
+        bar=True,
+    ),
+    Column("total_ns", "CPU total", NS, "time of the calls, of all threads"),
+    Column("mean_ns", "mean", NS, "mean of a call"),
+    Column("median_ns", "median", NS, "median of a call", optional=True),
+    Column("min_ns", "min", NS, "shortest call", optional=True),
+    Column("max_ns", "max", NS, "longest call", optional=True),
+)
 GAP = table(
     Column("device", "device", NAME, "GPU", optional=True),
     Column("start_ns", "start", INSTANT, "start of the gap", optional=True),
@@ -203,7 +234,8 @@ GAP = table(
     Column("ended_by", "ended by", NAME, "op or API call of the work that ended the gap"),
     Column("kernel", "kernel", NAME, "activity that ended the gap", **HIDDEN),
     Column("step", "step", STEP_NUMBER, "step, −1 outside of all", **QUIET),
-    terminal="cause op gap_ns cause_ns ended_by start_ns step device",
+    *OS_TIMES,
+    terminal="cause op gap_ns cause_ns os_call ended_by start_ns step off_cpu_ns os_ns device",
 )
 IDLE = table(
     Column("cause", "cause", NAME, "why GPUs were idle"),
@@ -213,7 +245,8 @@ IDLE = table(
     Column("mean_ns", "mean", NS, "mean per gap", optional=True),
     Column("max_ns", "max", NS, "longest", optional=True),
     Column("share", "of idle", SHARE, "part of all idle time"),
-    terminal="cause op gaps total_ns share mean_ns max_ns",
+    *OS_TIMES,
+    terminal="cause op gaps total_ns share os_call os_ns off_cpu_ns mean_ns max_ns",
 )
 STEP_COSTS = (
     Column("flop", "FLOP", FLOP, "FLOPs of the step", missing=True, default=False, terminal=False),

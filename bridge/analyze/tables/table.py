@@ -115,15 +115,21 @@ def _launch(attributed: AttributedCapture, request: TableRequest) -> pd.DataFram
 
 
 def _gap(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.causes.gaps import by_gap
+    from bridge.analyze.causes.tables import by_gap
 
     return by_gap(attributed, *_threshold(request))
 
 
 def _idle(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.causes.gaps import by_idle
+    from bridge.analyze.causes.tables import by_idle
 
     return by_idle(attributed, *_threshold(request))
+
+
+def _osrt(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
+    from bridge.analyze.causes.tables import by_osrt
+
+    return by_osrt(attributed)
 
 
 def _threshold(request: TableRequest) -> tuple[int, ...]:
@@ -171,6 +177,7 @@ FIXED: Mapping[str, Callable[[AttributedCapture, TableRequest], pd.DataFrame]] =
     "launch": _launch,
     "gap": _gap,
     "idle": _idle,
+    "osrt": _osrt,
     "step": _step,
     "device": _device,
     "rule": _rule,

@@ -32,8 +32,17 @@ GEOMETRY = tuple(
 )
 # Columns of a capture that importers read only for advice, and only for the quality of a capture.
 ADVICE_DETAILS = frozenset(
-    ["json", "system_calls", "category", "source_kind", "target_kind", *GEOMETRY]
+    [
+        "json",
+        "system_calls",
+        "context_switches",
+        "category",
+        "source_kind",
+        "target_kind",
+        *GEOMETRY,
+    ]
 )
+OS_DETAILS = ("system_calls", "context_switches")  # what the operating system did for threads
 QUALITY_DETAILS = frozenset(["overhead"])
 WHAT_RAN = "bridge report REPORT --by kind shows what ran on a GPU"
 MARK_STEPS = "mark steps with ranges called step N, or name their ranges with --steps"
@@ -65,8 +74,17 @@ VIEWS = {
     "phase": View(("gpu_ns", "wall_ns"), nothing="no start/end ranges in the report"),
     "wait": View(("total_ns",), details=("waits",), nothing="no synchronisations in the report"),
     "launch": View(("total_ns",), nothing="no kernels with an API call in the report"),
-    "gap": View(("gap_ns",), nothing=NO_GAP),
-    "idle": View(("total_ns",), nothing="no GPU was idle between its first work and its last"),
+    "gap": View(("gap_ns",), details=OS_DETAILS, nothing=NO_GAP),
+    "idle": View(
+        ("total_ns",),
+        details=OS_DETAILS,
+        nothing="no GPU was idle between its first work and its last",
+    ),
+    "osrt": View(
+        ("idle_ns", "total_ns"),
+        details=("system_calls",),
+        nothing="no calls of the operating system in the report; record them with --trace=osrt",
+    ),
     "step": View(
         (),
         nothing=f"no steps: no range family counts up, no optimizer ends a step, and no work recurs; {MARK_STEPS}",

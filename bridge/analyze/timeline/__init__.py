@@ -207,7 +207,7 @@ def timeline(attributed: AttributedCapture, selection: Selection = WHOLE) -> Tim
         phases = host.phases(attributed, tracks)
         marks, counters = host.marks(attributed, tracks)
         everything, projections, samples = started.result()
-    overhead = [] if selection.slim else [host.overhead(attributed, tracks)]
+    others = [] if selection.slim else _other_host_slices(attributed, tracks)
     memory = [] if selection.slim else _memory_curves(attributed, tracks, of_devices, selection)
     after_host = partial(parts.shift_tracks, by=len(tracks.made))
     everything, projections = after_host(everything), [after_host(s) for s in projections]
@@ -215,7 +215,7 @@ def timeline(attributed: AttributedCapture, selection: Selection = WHOLE) -> Tim
     whole = Timeline(
         base=attributed.capture.began,
         tracks=[*tracks.made, *of_devices.made],
-        slices=[steps, ops, calls, *overhead, *on_devices],
+        slices=[steps, ops, calls, *others, *on_devices],
         phases=phases,
         marks=marks,
         counters=[*(after_host(s) for s in samples), *memory, *counters],
@@ -266,6 +266,10 @@ def _device_slices(
         return everything, [], []
     projections = device.projections(attributed, tracks)
     return everything, [projections], parts.device_curves(attributed, tracks, selection.span)
+
+
+def _other_host_slices(attributed: AttributedCapture, tracks: Tracks) -> list[Slices]:
+    return [host.overhead(attributed, tracks), host.system_calls(attributed, tracks)]
 
 
 def _memory_curves(

@@ -35,7 +35,7 @@ from bridge.join.arrays import (
 )
 from bridge.join.attributed import AttributedCapture
 from importers import frames
-from importers.frames import CALL_ID, CALL_ID_SHIFT, COUNTER
+from importers.frames import CALL_ID, CALL_ID_SHIFT, COUNTER, key_codes
 
 
 def ops(attributed: AttributedCapture, tracks: Tracks) -> Slices:
@@ -93,16 +93,40 @@ def calls(attributed: AttributedCapture, tracks: Tracks) -> Slices:
 
 def overhead(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     """Draw the overhead of the profiler beside its threads, within the recorded time."""
+    table = attributed.capture.overhead
+    return _beside_threads(
+        tracks, table, np.flatnonzero(_is_recorded(attributed, table)), "overhead"
+    )
+
+
+def system_calls(attributed: AttributedCapture, tracks: Tracks) -> Slices:
+    """Draw calls of the operating system beside threads with ranges or API calls, within the recorded time."""
     capture = attributed.capture
-    table = capture.overhead
+    table, others = capture.system_calls, (capture.ranges, capture.launches)
+    own, *drawn = key_codes(
+        *(tuple(frames.ints(t, c) for c in ("report", "thread")) for t in (table, *others))
+    )
+    is_drawn = np.isin(own, np.concatenate([np.unique(code) for code in drawn]))
+    rows = np.flatnonzero(is_drawn & _is_recorded(attributed, table))
+    return _beside_threads(tracks, table, rows, "osrt")
+
+
+def _is_recorded(attributed: AttributedCapture, table: pd.DataFrame) -> Flags:
+    """Return whether each row began between the first and the last event of its file."""
     report, start = (frames.ints(table, c) for c in ("report", "start"))
-    first, last = (np.array([facts.span[n] for facts in capture.facts]) for n in (0, 1))
-    rows = np.flatnonzero((start >= first[report]) & (start <= last[report]))
+    spans = [facts.span for facts in attributed.capture.facts]
+    first, last = (np.array([span[n] for span in spans]) for n in (0, 1))
+    is_recorded: Flags = (start >= first[report]) & (start <= last[report])
+    return is_recorded
+
+
+def _beside_threads(tracks: Tracks, table: pd.DataFrame, rows: Ints, role: str) -> Slices:
+    """Draw rows of a frame on tracks of a role beside their threads."""
     host = tracks.host(*(frames.ints(table, c)[rows] for c in ("report", "thread")))
-    starts, duration = times(table)
-    lane = nested_lanes(host, starts[rows], (starts + duration)[rows])
-    track = at_rows(tracks.lane(host, lane, "overhead"), rows, len(table))
-    return make_slices("overhead", rows, track, (starts, duration), name_column(table["name"]), {})
+    start, duration = times(table)
+    lane = nested_lanes(host, start[rows], (start + duration)[rows])
+    track = at_rows(tracks.lane(host, lane, role), rows, len(table))
+    return make_slices(role, rows, track, (start, duration), name_column(table["name"]), {})
 
 
 def phases(attributed: AttributedCapture, tracks: Tracks) -> Slices:

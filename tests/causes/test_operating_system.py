@@ -1,0 +1,192 @@
+"""Calls of the operating system within gaps, against a definition in plain loops; and what advice says of them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from advice.rules import gap
+from hypothesis import given
+from hypothesis import strategies as st
+from made_reports import thread
+
+import bridge
+from bridge.analyze.causes.gaps import find_causes
+from bridge.analyze.causes.operating_system import off_cpu, system_time
+from bridge.analyze.causes.tables import by_gap, by_osrt
+from importers import frames
+
+MS = 1_000_000
+SPANS = st.tuples(st.integers(0, 20), st.integers(0, 8)).map(lambda s: (s[0], s[0] + s[1]))
+THREADS = st.integers(0, 2)
+REPORTS = st.integers(0, 1)
+
+
+@given(
+    calls=st.lists(st.tuples(SPANS, THREADS, REPORTS), max_size=12),
+    launches=st.lists(st.tuples(THREADS, REPORTS), min_size=1, max_size=5),
+    spans=st.lists(st.tuples(SPANS, st.integers(-1, 4)), max_size=8),
+)
+def test_every_outer_call_of_the_launching_thread_that_meets_an_interval(
+    calls: list[Any], launches: list[Any], spans: list[Any]
+) -> None:
+    column = lambda rows: np.array([*rows], np.int64)  # noqa: E731
+    named = {"name": frames.names(np.zeros(len(calls), np.int64), ["read"])}
+    table = frames.frame(
+        "system_calls",
+        {
+            "start": column(c[0][0] for c in calls),
+            "end": column(c[0][1] for c in calls),
+            "thread": column(c[1] for c in calls),
+            "report": column(c[2] for c in calls),
+            **named,
+        },
+    )
+    of_launch = frames.frame(
+        "launches",
+        {
+            "thread": column(launch[0] for launch in launches),
+            "report": column(launch[1] for launch in launches),
+            "name": frames.names(np.zeros(len(launches), np.int64), ["cudaLaunchKernel"]),
+        },
+    )
+    launch = [min(n, len(launches) - 1) for _, n in spans]  # of the thread of each interval
+    attributed: Any = SimpleNamespace(
+        capture=SimpleNamespace(system_calls=table, launches=of_launch),
+        attribution=SimpleNamespace(stack=column(map(stack_of, launches))),
+    )
+    starts, ends = (column(s[0][n] for s in spans) for n in (0, 1))
+    stack = column(stack_of(launches[n]) if n >= 0 else -1 for n in launch)
+    found = system_time(attributed, stack, starts, ends)
+    expected = set()
+    for number, ((start, end), _) in enumerate(spans):
+        for call, ((begin, stop), on, report) in enumerate(calls):
+            time = min(end, stop) - max(start, begin)
+            is_own = launch[number] >= 0 and launches[launch[number]] == (on, report)
+            if is_own and time > 0 and not is_within_another(calls, call):
+                expected.add((number, call, time))
+    rows_found = list(zip(*(part.tolist() for part in found), strict=True))
+    assert len(rows_found) == len(set(rows_found))
+    assert set(rows_found) == expected
+
+
+def stack_of(home: tuple[int, int]) -> int:
+    """Number a thread of a report as a nesting might."""
+    thread_number, report = home
+    return 5 - 2 * thread_number + 7 * report
+
+
+def is_within_another(calls: list[Any], inner: int) -> bool:
+    """Return whether a call begins while another of its thread runs that began before it, or with it and ends later."""
+    order = sorted(range(len(calls)), key=lambda n: (calls[n][0][0], -calls[n][0][1], n))
+    before = order[: order.index(inner)]
+    return any(
+        calls[n][1:] == calls[inner][1:] and calls[n][0][1] > calls[inner][0][0] for n in before
+    )
+
+
+@given(
+    switches=st.lists(
+        st.tuples(st.integers(0, 20), st.booleans(), THREADS),
+        max_size=12,
+        unique_by=lambda s: s[::2],
+    ),
+    spans=st.lists(st.tuples(SPANS, st.integers(0, 1)), max_size=6),
+)
+def test_a_thread_is_off_the_cpu_from_each_switch_away_from_it(
+    switches: list[Any], spans: list[Any]
+) -> None:
+    column = lambda rows: np.array([*rows], np.int64)  # noqa: E731
+    table = frames.frame(
+        "context_switches",
+        {
+            "time": column(s[0] for s in switches),
+            "on_cpu": np.array([s[1] for s in switches], bool),
+            "thread": column(s[2] for s in switches),
+        },
+    )
+    of_launch = frames.frame(
+        "launches",
+        {
+            "thread": column([0, 1]),
+            "name": frames.names(np.zeros(2, np.int64), ["cudaLaunchKernel"]),
+        },
+    )  # thread 2 launches nothing
+    attributed: Any = SimpleNamespace(
+        capture=SimpleNamespace(context_switches=table, launches=of_launch),
+        attribution=SimpleNamespace(stack=column(stack_of((n, 0)) for n in range(2))),
+    )
+    last = 25
+    away = off_cpu(attributed, last)
+    stack = column(stack_of((n, 0)) for _, n in spans)
+    starts, ends = (column(s[0][n] for s in spans) for n in (0, 1))
+    found = away.within(stack, starts, ends).tolist() if spans else []
+    for ns, ((start, end), number) in zip(found, spans, strict=True):
+        state, expected = True, 0  # before its first switch a thread is not known to be away
+        events = {s[0]: s[1] for s in switches if s[2] == number}
+        for time in range(last):
+            state = events.get(time, state)
+            expected += not state and start <= time < end
+        assert ns == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["torch-compile-graphs", "simplex-streams", "two-processes"])
+def test_the_calls_of_gaps_of_real_profiles(corpus: Path, name: str) -> None:
+    attributed = bridge.load(corpus / f"nsys/{name}.sqlite").attributed
+    causes = find_causes(attributed, 50_000)
+    expected: dict[int, Counter[str]] = {}
+    calls = attributed.capture.system_calls
+    calls = calls.sort_values(["start", "end"], ascending=[True, False], kind="stable")
+    launches = attributed.capture.launches
+    of_thread = defaultdict(list)
+    for call in calls.itertuples():
+        of_thread[call.thread].append(call)
+    threads = dict(zip(attributed.attribution.stack.tolist(), launches["thread"], strict=True))
+    pieces = causes.pieces
+    for n, gap_number in enumerate(causes.gap[causes.row_of_piece].tolist()):
+        latest, total = -1, expected.setdefault(gap_number, Counter())
+        for call in of_thread[threads.get(int(pieces.stack[n]))]:
+            if call.start >= latest:  # not within another
+                time = min(call.end, pieces.end[n]) - max(call.start, pieces.start[n])
+                if time > 0:
+                    total[call.name] += int(time)
+            latest = max(latest, call.end)
+    table = by_gap(attributed, 50_000)
+    assert len(table) == len(expected) > 0
+    assert table["os_ns"].tolist() == [sum(expected[n].values()) for n in range(len(table))]
+    main = [
+        max(sorted(of), key=of.__getitem__, default="")
+        for of in map(expected.get, range(len(table)))
+    ]
+    assert table["os_call"].tolist() == main
+    by_call = by_osrt(attributed).set_index("call")
+    assert by_call["count"].sum() == len(calls)
+    assert by_call["total_ns"].sum() == (calls["end"] - calls["start"]).sum()
+
+
+def test_advice_names_the_call_in_which_the_host_is(tmp_path: Path) -> None:
+    story = gap(5_000)
+    assert "operating system" not in said(story, tmp_path / "without")
+    calls = story.tables["launches"]
+    [end] = [a["start"] for b, a in pairwise(calls) if a["start"] - b["end"] > 4 * MS]
+    story.tables["system_calls"].append(
+        {
+            "start": end - 5 * MS,
+            "end": end,
+            "thread": thread(story.pid),
+            "name": story.string("getc"),
+        }
+    )
+    assert "in getc of the operating system" in said(story, tmp_path / "with")
+
+
+def said(story: Any, folder: Path) -> str:
+    folder.mkdir()
+    [one] = story.load(folder).advise(["host-bound"]).advice
+    return str(one.finding.figures["cause"])

@@ -153,7 +153,7 @@ def report(
         click.echo(_names(request), nl=False)
         return
     with usage_errors():
-        rows, time_range = _steps(request, rows, time_range)
+        rows, time_range = without_steps(request, rows, time_range)
         request = replace(request, costs=costs, also=rows.columns)
         request.check()
         details = request.details | (NCU_DETAILS if ncu else frozenset())
@@ -175,7 +175,7 @@ def report(
                 return
         answer = _folded(report, fold=fold and not rows.conditions, output=output)
     with usage_errors():
-        table = _rows(answer, request, rows, output.format, running=running)
+        table = table_rows(answer, request, rows, output.format, running=running)
     _warn_of_ranks(request, answer)
     from bridge.cli.table_output import TableOutput
 
@@ -309,7 +309,7 @@ def _from_stored_tables(
     return fitting, stored
 
 
-def _steps(
+def without_steps(
     request: TableRequest, rows: RowOptions, time_range: TimeRange
 ) -> tuple[RowOptions, TimeRange]:
     """Turn a condition on steps into a part of the time, for a table without a column of steps."""
@@ -320,7 +320,7 @@ def _steps(
     return rows, replace(time_range, steps=time_range.steps or steps)
 
 
-def _rows(
+def table_rows(
     answer: TableSource, request: TableRequest, rows: RowOptions, form: str, *, running: bool
 ) -> pd.DataFrame:
     """Return the rows that meet the conditions, sorted and cut, with a running sum if requested.

@@ -31,7 +31,7 @@ LISTS = ("--by", "--columns", "--filter", "--sort")  # options that list names
     cls=Command,
     examples=(
         "bridge mcp",
-        "bridge mcp --folder ~/profiles",
+        "bridge mcp --folder .",
         "claude mcp add nsight-bridge -- bridge mcp",
     ),
 )

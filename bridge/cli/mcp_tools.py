@@ -170,9 +170,7 @@ class Tools:
             "by": request.by,
             "source": opened.source,
             "totals": opened.totals,
-            "note": ""
-            if len(table)
-            else opened.nothing(request.by) or "no row meets the conditions",
+            "note": "" if len(table) else _nothing(opened, request.by, filtered=bool(where)),
             "rows": Rows.of_frame(table, top, skip),
         }
         return as_text(
@@ -294,6 +292,13 @@ def _time_range(begin: str, end: str, step: str) -> TimeRange:
         raise ValueError(f"{step!r}: write a step, as 3, or several, as 3..5")
     first, last = (parse_time_ns(text) if text else None for text in (begin, end))
     return TimeRange(first, last, first_and_last(step) if step else None)
+
+
+def _nothing(report: Report, by: str, *, filtered: bool) -> str:
+    """Return why a table has no rows."""
+    if filtered and report.totals["activities"]:
+        return "no row meets the conditions"
+    return report.nothing(by) or "no rows"
 
 
 def _why_op(report: Report, name: str) -> compact.Document:

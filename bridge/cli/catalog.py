@@ -73,6 +73,7 @@ OF_COMMAND: Mapping[str, Sections] = {
         "Store": "--save --name --db",
         "Output": "--format --output --force",
     },
+    "mcp": {"Report": "--folder --keep --db"},
     "memory": {
         "Table": "--by --later",
         "Drawings": "--flow --timeline --color",

@@ -9,6 +9,7 @@ import click
 import made_reports
 import pytest
 from command import done
+from ncu import made_ncu
 
 from bridge.analyze.tables.views import VIEWS
 from bridge.cli.mcp import mcp
@@ -155,6 +156,16 @@ def test_advice_has_the_figures_of_the_command(tools, path):
             piece["saving_ns"],
         )
     assert answer["passed"] == expected["passed"]
+
+
+def test_a_report_of_nsight_compute_has_tables_and_no_timeline(tmp_path):
+    report = tmp_path / "ncu.csv"
+    report.write_text(made_ncu.raw([made_ncu.kernel()]), encoding="utf-8")
+    tools = asked(tmp_path)
+    assert objects(json.loads(tools.table(str(report), "kernel")))[0]["count"] == 1
+    json.loads(tools.open_report(str(report)))
+    with pytest.raises(ReportError, match="no timeline"):
+        tools.timeline("0", "1s", str(report))
 
 
 # -- Which reports are read

@@ -78,6 +78,7 @@ class Capture:
     memory: pd.DataFrame = field(default_factory=lambda: frames.frame("memory", {}))
     overhead: pd.DataFrame = field(default_factory=lambda: frames.frame("overhead", {}))
     system_calls: pd.DataFrame = field(default_factory=lambda: frames.frame("system_calls", {}))
+    nccl_calls: pd.DataFrame = field(default_factory=lambda: frames.frame("nccl_calls", {}))
     diagnostics: pd.DataFrame = field(default_factory=lambda: frames.frame("diagnostics", {}))
     texts: Texts = field(default_factory=lambda: Texts.of([]))
     metrics: Metrics = field(default_factory=Metrics)

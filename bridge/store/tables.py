@@ -20,7 +20,7 @@ from bridge.output import OutputError
 from importers.errors import ReportError
 from importers.frames import FRAMES, NAMES
 
-VERSION = 14
+VERSION = 15
 PATIENCE_S = 30  # for locks of other processes
 
 # The tables for the frames have the columns of the frame and those of the attribution.
@@ -396,12 +396,18 @@ def _fourteenth(database: Database) -> None:
     _second(database)
 
 
+def _fifteenth(database: Database) -> None:
+    """Add the calls of NCCL with their messages."""
+    _second(database)
+
+
 MIGRATIONS: list[Callable[[Database], None]] = [
     *(_first, _second, _third, _second, _fifth, _second, _seventh, _eighth, _ninth, _tenth),
     _eleventh,
     _twelfth,
     _thirteenth,
     _fourteenth,
+    _fifteenth,
 ]
 
 

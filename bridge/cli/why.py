@@ -49,7 +49,7 @@ def why(
         raise click.UsageError(
             "name what to explain after the report: a kernel, or '#ROW' in quotes"
         )
-    explanation = explained(source.load(False), what)
+    explanation = explained(source.load({"nccl_calls"}), what)
     from bridge.render import why as render
 
     if form == "json":

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.concurrency.kernels import collective_of, parse_kernel
-from bridge.analyze.concurrency.nccl import NcclMessages
+from bridge.analyze.concurrency.nccl import NUMBERS, NcclMessages, communicator_texts
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import Floats, texts
 from bridge.analyze.kinds import is_communication
-from bridge.join.arrays import NONE, Flags, Ints, number_groups
+from bridge.join.arrays import NONE, Flags, Ints, at_rows, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.grammar import parse
 from importers import frames
@@ -246,6 +246,14 @@ class CommunicationCalls:
         return cls(row, collective, op_name, dtype, algorithm, size, factor, messages)
 
 
+MESSAGE_ARGUMENTS = {  # in a trace, and the column
+    "message (bytes)": "bytes",
+    "messages": "messages",
+    "ranks": "ranks",
+    "rank": "rank",
+    "peer": "peer",
+    "root": "root",
+}
 PER_RANK = (  # the message of one rank, of which the whole has as many as there are ranks
     "AllGather",
     "ReduceScatter",
@@ -305,3 +313,63 @@ def call_columns(
     kind = frames.codes(activities["name"])[calls.row]
     start = frames.ints(activities, "start")[calls.row]
     return devices.gpu[calls.row], stream, kind, start, attributed.duration[calls.row]
+
+
+@dataclass(frozen=True)
+class NcclMessage:
+    """What NCCL says of the message of one kernel: the fields of `NcclMessages`, '' for no reduction."""
+
+    bytes: int
+    messages: int
+    communicator: str
+    ranks: int
+    rank: int
+    peer: int
+    root: int
+    reduction: str
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture, row: int) -> NcclMessage | None:
+        """Return what NCCL says of an activity, None if it says nothing of it."""
+        if not len(attributed.capture.nccl_calls):
+            return None
+        calls = CommunicationCalls.of(attributed)
+        [*place] = np.flatnonzero(calls.row == row).tolist()
+        if not place or calls.messages.bytes[place[0]] < 0:
+            return None
+        said = calls.messages
+        number = {name: int(getattr(said, name)[place[0]]) for name in NUMBERS}
+        reduction, communicator = number.pop("reduction"), number.pop("communicator")
+        return cls(
+            **number,
+            communicator="" if communicator == UNKNOWN else _id(communicator),
+            reduction=said.reductions[reduction] if reduction >= 0 else "",
+        )
+
+
+def _id(communicator: int) -> str:
+    return communicator_texts(np.array([communicator]))[0]
+
+
+def message_columns(attributed: AttributedCapture) -> dict[str, tuple[Ints, list[str]]]:
+    """Return what NCCL says of messages, for all activities: numbers, or codes and their names.
+
+    It is empty if NCCL says nothing.
+    """
+    if not len(attributed.capture.nccl_calls):
+        return {}
+    calls = CommunicationCalls.of(attributed)
+    said, size = calls.messages, len(attributed.capture.activities)
+    result: dict[str, tuple[Ints, list[str]]] = {
+        f"NCCL {name}": (at_rows(getattr(said, column), calls.row, size), [])
+        for name, column in MESSAGE_ARGUMENTS.items()
+    }
+    has_id = (said.bytes >= 0) & (said.communicator != UNKNOWN)
+    ids, code = np.unique(said.communicator[has_id], return_inverse=True)
+    communicator = at_rows(code, calls.row[has_id], size)
+    reduction = at_rows(said.reduction, calls.row, size)
+    return {
+        **result,
+        "NCCL communicator": (communicator, communicator_texts(ids)),
+        "NCCL reduction": (reduction, [*said.reductions]),
+    }

@@ -62,6 +62,11 @@ class NcclMessages:
         return _Joined.of(attributed).messages(attributed, rows, kinds)
 
 
+def communicator_texts(ids: Ints) -> list[str]:
+    """Return ids of communicators as NCCL's log writes them: 0x and 16 hexadecimal digits."""
+    return [f"0x{number & (1 << 64) - 1:016x}" for number in ids.tolist()]
+
+
 def message_kind(function: str) -> str:
     """Return the collective whose kernels a function of NCCL launches, '' for other functions."""
     kind = collective_of(function)
@@ -198,7 +203,9 @@ class _Totals:
         # What is received was sent by another rank, or by this one: it counts where nothing is sent.
         is_counted = ~is_received | ~has_sent[unit]
         columns = {name: frames.ints(table, name)[members] for name in SAME}
-        columns["reduction"] = frames.codes(table["reduction"])[members]
+        operators = table["reduction"].cat.categories
+        code = np.array([n if name else NONE for n, name in enumerate(operators)], np.int64)
+        columns["reduction"] = np.append(code, NONE)[frames.codes(table["reduction"])[members]]
         same = {}
         for name, values in columns.items():
             low, high = (f(unit, values, size) for f in (lowest, highest))

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 
 STEP_VIEWS = ("step", "gap")  # views with a column of steps
+NO_SIZES = (
+    "no sizes of messages in the report; NCCL tells them in payloads of NVTX: record with"
+    " nsys profile --trace=cuda,nvtx, and export with nsys export --type sqlite --include-blobs=true"
+)
 RANK = "rank"
 RANK_TABLES = frozenset([RANK, "host", "skew"])  # tables that depend on the ranks of processes
 # Options that only some tables have: with them the table is the one that was asked for.
@@ -177,6 +181,7 @@ def report(
     with usage_errors():
         table = table_rows(answer, request, rows, output.format, running=running)
     _warn_of_ranks(request, answer)
+    options.warn(_sizes(request, table))
     from bridge.cli.table_output import TableOutput
 
     printed = TableOutput(
@@ -239,6 +244,13 @@ def _warn_of_ranks(request: TableRequest, answer: TableSource) -> None:
     """Print doubts about ranks, for a table that depends on them."""
     if RANK_TABLES.intersection(request.by.split(",")):
         options.warn(answer.rank_warnings)
+
+
+def _sizes(request: TableRequest, table: pd.DataFrame) -> list[str]:
+    """Return a line on how to record the sizes of collectives, if no row has one."""
+    if request.by != "collective" or "bytes" not in table or not len(table):
+        return []
+    return [NO_SIZES] if (table["bytes"] == -1).all() else []
 
 
 def _ranks(request: TableRequest, answer: TableSource) -> Run | None:

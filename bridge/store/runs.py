@@ -170,8 +170,9 @@ def delete_unfinished(database: Database) -> None:
 
 
 def _run(row: Row, path: Path) -> Run:
-    fields = {name: row[name] for name in Run.__dataclass_fields__ if name not in LISTS}
-    lists = {name: _texts(row[name]) for name in LISTS}
+    # In a damaged file a column may have another name.
+    fields = {name: row.get(name) for name in Run.__dataclass_fields__ if name not in LISTS}
+    lists = {name: _texts(row.get(name)) for name in LISTS}
     wrong = [name for name, texts in lists.items() if texts is None]
     wrong += ["source"] if lists["source"] == () else []
     wrong += [

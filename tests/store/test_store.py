@@ -120,6 +120,8 @@ def test_every_column_of_every_frame_comes_back(made: Path, db: Path, tmp_path: 
         path,
         "CREATE TABLE OSRT_API (start INTEGER, end INTEGER, globalTid INTEGER, nameId INTEGER)",
         "INSERT INTO OSRT_API SELECT start, end, globalTid, nameId FROM CUPTI_ACTIVITY_KIND_RUNTIME",
+        'UPDATE NVTX_EVENTS SET jsonText = \'{"Message size [bytes]": 64, "Reduction operation": "Sum"}\','
+        " jsonTextId = NULL WHERE rowid = (SELECT min(rowid) FROM NVTX_EVENTS WHERE text = 'ncclAllReduce')",
     )
     report = importers.load(path)
     for kind in frames.FRAMES:

@@ -28,7 +28,7 @@ UNREAD = {  # what nsys writes besides; rows must be as wide as real ones, and n
     "kernels": "launchType cacheConfig localMemoryPerThread localMemoryTotal gridId"
     " sharedMemoryExecuted sharedMemoryLimitConfig",
     "launches": "eventClass returnValue callchainId",
-    "annotations": "rangeId endGlobalTid floatValue binaryData",
+    "annotations": "rangeId endGlobalTid floatValue",
 }
 STEPS_AT_ONCE = 200
 

@@ -64,7 +64,8 @@ class ColumnarExport:
 def read_columns(file: TableFile, query: Query) -> Columns:
     """Return the columns of a query; raises NotAReport if the file is damaged."""
     used = [(*value.sources, *value.flags) for value in query.values.values()]
-    names = [*dict.fromkeys(name for of in (*used, *query.numbers.values()) for name in of)]
+    used += [*query.numbers.values(), (*query.blobs.values(),)]
+    names = [*dict.fromkeys(name for of in used for name in of)]
     parts: dict[str, list[Ints | Texts]] = {name: [] for name in query.columns}
     try:
         for batch in file.batches(names):
@@ -79,6 +80,8 @@ def _column(query: Query, name: str, batch: Batch) -> Ints | Texts:
     """Return a column of a batch."""
     if name in query.numbers:
         return _number_texts(query.columns[name], query.numbers[name], batch)
+    if name in query.blobs:
+        return _texts_of(Value((query.blobs[name],), "", is_text=True, mixed=True), batch)
     value = query.values[name]
     return _texts_of(value, batch) if value.is_text else _ints_of(value, batch)
 

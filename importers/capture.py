@@ -81,6 +81,7 @@ class Capture:
     context_switches: pd.DataFrame = field(
         default_factory=lambda: frames.frame("context_switches", {})
     )
+    nccl_calls: pd.DataFrame = field(default_factory=lambda: frames.frame("nccl_calls", {}))
     diagnostics: pd.DataFrame = field(default_factory=lambda: frames.frame("diagnostics", {}))
     texts: Texts = field(default_factory=lambda: Texts.of([]))
     metrics: Metrics = field(default_factory=Metrics)

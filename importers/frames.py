@@ -25,7 +25,8 @@ CALL_ID_SHIFT = 48
 COUNTER = "counter:"
 
 NAMES = frozenset(  # columns that are categoricals in every frame
-    "name full_name mangled kind domain_name category json process_name thread_name".split()
+    "name full_name mangled kind domain_name category json process_name thread_name"
+    " reduction".split()
 )
 FLAGS = frozenset(["open", "on_cpu"])
 # The codes of these categoricals are the same in all captures.
@@ -69,6 +70,9 @@ FRAMES: Mapping[str, tuple[str, ...]] = {
     ),
     "marks": tuple(
         "time thread process domain domain_name name category payload json report".split()
+    ),
+    "nccl_calls": tuple(
+        "start end thread process name bytes communicator ranks rank peer root reduction report".split()
     ),
     "graph_nodes": tuple("time thread process node original report".split()),
     "overhead": tuple("start end thread process correlation name report".split()),

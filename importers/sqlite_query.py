@@ -51,7 +51,8 @@ class Query:
 
     ``values`` describe the columns whose expressions are known. ``numbers`` are for columns that
     hold a number as text: the columns of the table it comes from, of which the first that is not
-    NULL counts. ``rows`` are the first and the last rowid; None: all rows.
+    NULL counts. ``blobs`` are for columns that hold blobs as text: the column of the table, whose
+    bytes are read, or hexadecimal digits of them. ``rows`` are the first and the last rowid; None: all rows.
     """
 
     table: str
@@ -60,6 +61,7 @@ class Query:
     rows: tuple[int, int] | None = None
     values: Mapping[str, Value] = field(default_factory=dict)
     numbers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    blobs: Mapping[str, str] = field(default_factory=dict)
 
     def sql(self, source: str, first: int | None, last: int | None) -> str:
         """Return the statement for first <= rowid < last; None stands for no limit.

@@ -21,6 +21,8 @@ def type_of(column: str, declared: str, text: pa.DataType) -> pa.DataType:
     """Return the type that nsys gives a column: 2022.4 writes texts as binary, 2023.4 as strings."""
     if declared == "TEXT":
         return text
+    if declared == "BLOB":
+        return pa.binary()
     if declared == "REAL":
         return pa.float32() if column == "floatValue" else pa.float64()
     return pa.uint64() if column in IDS else NARROW.get(column, pa.int64())

@@ -22,7 +22,7 @@ SECTIONS = {
     "Analyze": "summary report advise memory why",
     "Look": "html trace view flame plot",
     "Compare": "diff",
-    "More": "runs bench onednn scrub demo",
+    "More": "runs bench onednn scrub mcp demo",
 }
 MADE = ("report.sqlite", "before.sqlite", "after.sqlite", "rank0.sqlite", "rank1.sqlite")
 # What an example needs that is no report of Nsight Systems: a program, a browser, a tool, another file.

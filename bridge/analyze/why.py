@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bridge.analyze.concurrency.communication import NcclMessage
 from bridge.analyze.names import activity_names
 from bridge.analyze.open_ranges import Event, EventStart, Place, Thread
 from bridge.analyze.tables.views import host_tables
@@ -233,7 +234,8 @@ class Why:
 
     ``call`` issued the activity, ``captured`` created its node of a CUDA graph. ``owner`` is the
     range of the op where it was open at neither of these. ``rule`` and ``reason`` are '' where
-    there is none. ``base_ns`` is the first event of the file.
+    there is none. ``base_ns`` is the first event of the file. ``nccl`` is what NCCL's payload says
+    of a message.
     """
 
     report: str
@@ -258,6 +260,7 @@ class Why:
     hints: tuple[Hint, ...]
     remedy: str
     others: Others
+    nccl: NcclMessage | None = None
 
 
 def rows_of(attributed: AttributedCapture, request: str) -> Ints:
@@ -364,6 +367,7 @@ def why(attributed: AttributedCapture, rows: Ints) -> Why:
         hints=facts,
         remedy=remedy(reason, facts) if reason else "",
         others=_others(attributed, rows, row),
+        nccl=NcclMessage.of(attributed, row),
     )
 
 

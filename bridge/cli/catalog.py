@@ -36,6 +36,7 @@ CATALOG = (
     CommandEntry("More", "bench", "Time a function over a range of sizes"),
     CommandEntry("More", "onednn", "Summarize a oneDNN log"),
     CommandEntry("More", "scrub", "Copy a report without private data"),
+    CommandEntry("More", "mcp", "Answer agents and editors over MCP"),
     CommandEntry("More", "demo", "Try every step on a made-up report"),
 )
 COMMANDS = tuple(entry.name for entry in CATALOG)
@@ -72,6 +73,7 @@ OF_COMMAND: Mapping[str, Sections] = {
         "Store": "--save --name --db",
         "Output": "--format --output --force",
     },
+    "mcp": {"Report": "--folder --keep --db"},
     "memory": {
         "Table": "--by --later",
         "Drawings": "--flow --timeline --color",

@@ -195,7 +195,7 @@ def diff(
         sides = [side.load(db, request) for side in named]
         if len(named) == 1 and (fail_over or not limits):
             sides.insert(0, named[0].before(sides[0], db).load(db, request))
-        view = _compare(sides, request, rows, fail_over, limits)
+        view = compare_sides(sides, request, rows, fail_over, limits)
     from bridge.render.table import clean
 
     _write(view, form, output, rows)
@@ -235,7 +235,7 @@ def _gates(texts: Sequence[str]) -> None:
         raise click.BadParameter(str(error), param_hint="--fail-over") from error
 
 
-def _compare(
+def compare_sides(
     sides: list[Report],
     request: DiffRequest,
     rows: RowOptions,
@@ -288,7 +288,8 @@ def _write(view: DiffView, form: str, output: Output, rows: RowOptions) -> None:
         look = replace(options.look(to_terminal=output.to_terminal), unit=rows.unit)
         verdicts = view.verdicts if output.path else [v for v in view.verdicts if v.passed]
         is_cut = rows.top is None and options.is_on_terminal(to_terminal=output.to_terminal)
-        shown = _cut(_with_time(view)) if is_cut else _with_time(view)
+        shown = _with_time(view)
+        shown = texts.with_rows(shown, options.TERMINAL_ROWS) if is_cut else shown
         text = texts.for_terminal(replace(shown, verdicts=verdicts), look)
     output.write(text, f"{len(view.rows)} rows, {len(view.verdicts)} judged")
 
@@ -298,9 +299,3 @@ def _with_time(view: DiffView) -> DiffView:
     if view.comparison is None:
         return view
     return replace(view, rows=view.comparison.timed(view.rows))
-
-
-def _cut(view: DiffView) -> DiffView:
-    """Leave out the rows that a terminal does not show without --top."""
-    rows = view.rows.head(options.TERMINAL_ROWS)
-    return replace(view, rows=rows, left_out=len(view.rows) - len(rows))

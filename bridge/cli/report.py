@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 
 STEP_VIEWS = ("step", "gap")  # views with a column of steps
+NO_SIZES = (
+    "no sizes of messages in the report; NCCL tells them in payloads of NVTX: record with"
+    " nsys profile --trace=cuda,nvtx, and export with nsys export --type sqlite --include-blobs=true"
+)
 RANK = "rank"
 RANK_TABLES = frozenset([RANK, "host", "skew"])  # tables that depend on the ranks of processes
 # Options that only some tables have: with them the table is the one that was asked for.
@@ -153,7 +157,7 @@ def report(
         click.echo(_names(request), nl=False)
         return
     with usage_errors():
-        rows, time_range = _steps(request, rows, time_range)
+        rows, time_range = without_steps(request, rows, time_range)
         request = replace(request, costs=costs, also=rows.columns)
         request.check()
         details = request.details | (NCU_DETAILS if ncu else frozenset())
@@ -175,8 +179,9 @@ def report(
                 return
         answer = _folded(report, fold=fold and not rows.conditions, output=output)
     with usage_errors():
-        table = _rows(answer, request, rows, output.format, running=running)
+        table = table_rows(answer, request, rows, output.format, running=running)
     _warn_of_ranks(request, answer)
+    options.warn(_sizes(request, table))
     from bridge.cli.table_output import TableOutput
 
     printed = TableOutput(
@@ -239,6 +244,13 @@ def _warn_of_ranks(request: TableRequest, answer: TableSource) -> None:
     """Print doubts about ranks, for a table that depends on them."""
     if RANK_TABLES.intersection(request.by.split(",")):
         options.warn(answer.rank_warnings)
+
+
+def _sizes(request: TableRequest, table: pd.DataFrame) -> list[str]:
+    """Return a line on how to record the sizes of collectives, if no row has one."""
+    if request.by != "collective" or "bytes" not in table or not len(table):
+        return []
+    return [NO_SIZES] if (table["bytes"] == -1).all() else []
 
 
 def _ranks(request: TableRequest, answer: TableSource) -> Run | None:
@@ -309,7 +321,7 @@ def _from_stored_tables(
     return fitting, stored
 
 
-def _steps(
+def without_steps(
     request: TableRequest, rows: RowOptions, time_range: TimeRange
 ) -> tuple[RowOptions, TimeRange]:
     """Turn a condition on steps into a part of the time, for a table without a column of steps."""
@@ -320,7 +332,7 @@ def _steps(
     return rows, replace(time_range, steps=time_range.steps or steps)
 
 
-def _rows(
+def table_rows(
     answer: TableSource, request: TableRequest, rows: RowOptions, form: str, *, running: bool
 ) -> pd.DataFrame:
     """Return the rows that meet the conditions, sorted and cut, with a running sum if requested.

@@ -55,7 +55,7 @@ def summary(
     with usage_errors():
         report = time_range.of(report)
     if output.format == "json":
-        text = _json(report)
+        text = summary_json(report)
     else:
         text = summary_text(report, options.look(to_terminal=output.to_terminal))
         text += quality_line(quality.line(report.quality))
@@ -102,11 +102,12 @@ def _largest(report: Summarized) -> tuple[str, pd.DataFrame]:
     return by, tables[by]
 
 
-def _json(report: Report) -> str:
+def summary_json(report: Report, rows: int = ROWS) -> str:
+    """Return the summary of a report and its largest rows, in the format bridge.summary/1."""
     from bridge.render import summary
 
-    _, rows = _largest(report)
-    return summary.as_json(report.source, report.totals, report.summary, rows.head(ROWS))
+    _, table = _largest(report)
+    return summary.as_json(report.source, report.totals, report.summary, table.head(rows))
 
 
 def quality_line(line: str) -> str:

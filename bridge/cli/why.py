@@ -49,7 +49,7 @@ def why(
         raise click.UsageError(
             "name what to explain after the report: a kernel, or '#ROW' in quotes"
         )
-    explanation = _explained(source.load(False), what)
+    explanation = explained(source.load({"nccl_calls"}), what)
     from bridge.render import why as render
 
     if form == "json":
@@ -58,7 +58,8 @@ def why(
         click.echo(with_report(render.for_terminal(explanation)), nl=False)
 
 
-def _explained(report: Report, what: str) -> Why:
+def explained(report: Report, what: str) -> Why:
+    """Return the explanation of the longest activity of a name, or of a row. Raises ReportError if there is none."""
     from bridge.analyze.why import nothing_found, rows_of
     from bridge.analyze.why import why as explain
     from importers.errors import ReportError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -78,6 +78,12 @@ def as_markdown(view: DiffView, unit: str | None = None) -> str:
         text += f"{heading}\n\n"
     table = tables.as_markdown(COLUMNS, text_columns(view.comparison, view.rows, unit))
     return f"{text}{table}\n" + "  \n".join(lines(view.comparison)) + "\n"
+
+
+def with_rows(view: DiffView, top: int) -> DiffView:
+    """Return a comparison with its first rows only."""
+    rows = view.rows.head(top)
+    return replace(view, rows=rows, left_out=len(view.rows) - len(rows))
 
 
 def as_json(view: DiffView) -> str:

@@ -85,6 +85,7 @@ def _verdict(why: Why) -> Iterator[str]:
     if why.owner:
         yield f"  {_step(why.owner.step, why.base_ns)}, on {_thread(why.owner.thread)}"
     yield from _lineage(why)
+    yield from _nccl(why)
     if why.captured and why.call:
         places = f"captured in {why.captured.op or 'no op'}, launched in {why.call.op or 'no op'}"
         yield f"  {places}; --graphs capture|launch chooses, the other serves where that has no op"
@@ -111,6 +112,23 @@ def _lineage(why: Why) -> Iterator[str]:
     if why.lineage.adopter:
         place = why.lineage.adopter
         yield f"  adopted, by time alone, by {_step(place.step, why.base_ns)}, on {_thread(place.thread)}"
+
+
+def _nccl(why: Why) -> Iterator[str]:
+    """Yield what NCCL's payload says of the message."""
+    if (said := why.nccl) is None:
+        return
+    several = f" in {units.count(said.messages)} messages" if said.messages > 1 else ""
+    rank = f"rank {said.rank} of" if said.rank >= 0 else "one of"
+    parts = [
+        f"{units.size(said.bytes)}{several}",
+        said.reduction,
+        f"peer {said.peer}" if said.peer >= 0 else "",
+        f"root {said.root}" if said.root >= 0 else "",
+        f"{rank} {said.ranks} ranks" if said.ranks > 0 else "",
+        f"communicator {said.communicator}" if said.communicator else "",
+    ]
+    yield f"  NCCL says: {', '.join(filter(None, parts))}"
 
 
 def _hint(hint: Hint) -> str:

@@ -22,6 +22,7 @@ from importers.frames import MISSING
 from importers.nsys import said, schema
 from importers.nsys.annotations import Annotations, Strings, api_name, pool_texts
 from importers.nsys.devices import activities, memory, waits, with_ends
+from importers.nsys.payloads import nccl_calls
 from importers.nsys.schema import FLAG, Column, Details, Present, Table, has_detail
 from importers.sqlite_columns import Columns, Database, ints_of, texts_of
 from importers.sqlite_query import Query
@@ -315,7 +316,8 @@ def export_queries(
 def _columns(path: Path, database: Export, *, details: Details) -> dict[str, Columns]:
     tables = readable_tables(path, database)
     result = database.read(export_queries(path, tables, details=details))
-    if take_flags(result.get("annotations", {})) and (rest := schema.ANNOTATIONS.rest(tables)):
+    rest = schema.ANNOTATIONS.rest(tables, details=details)
+    if take_flags(result.get("annotations", {})) and rest:
         result["annotations"] |= database.read({"rest": rest})["rest"]
     every = {
         name: with_all_columns(table, result.get(name, {})) for name, table in schema.READ.items()
@@ -394,15 +396,17 @@ def to_capture(
         else _facts(path, read, tables, (wait_frame, memory_frame, overhead_frame))
     )
     length = facts.span[1] - facts.span[0]
+    calls, unread = nccl_calls(annotations, read)
     # A part of an export is not judged: it may hold little work by chance.
     messages = (
         frames.frame("diagnostics", {})
         if export
         else _said(read, strings, idle=is_next_to_nothing(on_device, launches, length))
     )
+    lines = () if export or not unread else (f"{file_name(path)}: {_unread(unread)}",)
     return Capture(
         source=(file_name(path),),
-        facts=(replace(facts, beside=other_records),),
+        facts=(replace(facts, beside=other_records, warnings=facts.warnings + lines),),
         ranges=ranges,
         launches=launches,
         activities=on_device,
@@ -413,12 +417,19 @@ def to_capture(
         overhead=overhead_frame,
         system_calls=system_calls(read["system_calls"], strings),
         context_switches=context_switches(read["context_switches"], ranges, launches),
+        nccl_calls=calls,
         diagnostics=messages,
         threads=_threads(read["threads"], strings),
         processes=_processes(read["processes"]),
         devices=devices(read, on_device),
         texts=annotations.texts,
     )
+
+
+def _unread(payloads: int) -> str:
+    """Return the warning on payloads of NVTX that are damaged or that no schema describes."""
+    of = "payload of NVTX is" if payloads == 1 else "payloads of NVTX are"
+    return f"{payloads} {of} damaged or without a schema, and not read"
 
 
 def _facts(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from importers.errors import NotAReport
 from importers.frames import MISSING
@@ -17,7 +17,7 @@ from importers.sqlite_query import Query, Value
 # -- Columns and tables
 
 
-JSON = "json"  # the detail that is read only where FLAG is set
+JSON, NCCL_CALLS = "json", "nccl_calls"  # the details that are read only where FLAG is set
 FLAG = 1 << 32  # added to a row's number where rare columns have a value: see Column.flags
 
 Present = Mapping[str, bool]  # columns of a table in an export: whether each is never NULL
@@ -47,12 +47,17 @@ class Column:
     detail: bool = False  # describes single rows; no table of metrics needs it
     none: int | None = None  # a value of the export that stands for a missing one
     real: bool = False  # numbers of any type in the export, read as texts
-    rare: bool = False  # empty in most exports: read only where FLAG is set
-    flags: tuple[str, ...] = ()  # FLAG is added where one of these is not NULL
+    binary: bool = False  # blobs, read as texts: their bytes, or hexadecimal digits
+    rare: str = ""  # empty in most exports: read only for this detail, and where FLAG is set
+    flags: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # by detail: FLAG is added where one of these is not NULL
 
     @property
     def kind(self) -> str:
         """The SQL type of the column in an export."""
+        if self.binary:
+            return "BLOB"
         return "REAL" if self.real else "TEXT" if self.text else "INTEGER"
 
     def value(self, present: Present, *, details: Details = True) -> Value | None:
@@ -61,15 +66,21 @@ class Column:
         if not sources:
             return None
         if self.required:
-            flags = self.flags if has_detail(details, JSON) else ()
-            return Value(
-                sources[:1], flags=tuple(name for name in flags if name in present), flag=FLAG
-            )
+            asked = (names for of, names in self.flags.items() if has_detail(details, of))
+            flags = (name for names in asked for name in names if name in present)
+            return Value(sources[:1], flags=tuple(flags), flag=FLAG)
         if not self.mixed and present[sources[0]]:  # never NULL
             return Value(sources[:1], is_text=self.text)
         return Value(
             sources, "" if self.text else self.missing, is_text=self.text, mixed=self.mixed
         )
+
+    def binary_sql(self, present: Present) -> str | None:
+        """Return the SQL expression that reads a column of blobs as texts: hexadecimal digits."""
+        name = self.sources[0]
+        if name not in present:
+            return None
+        return f"""coalesce(iif(typeof("{name}") = 'blob', hex("{name}"), "{name}"), '')"""
 
     def number_sql(self, present: Present) -> str | None:
         """Return the SQL expression that reads a column of ``real`` numbers as texts."""
@@ -127,10 +138,14 @@ class Table:
         # A table without a required column is another table of the same name.
         return query if query.columns and not absent else None
 
-    def rest(self, tables: Mapping[str, Present]) -> Query | None:
+    def rest(self, tables: Mapping[str, Present], *, details: Details) -> Query | None:
         """Return the query for the columns that are empty in most exports."""
         table = self._newest(tables)
-        rare = {name: column for name, column in self.columns.items() if column.rare}
+        rare = {
+            name: column
+            for name, column in self.columns.items()
+            if column.rare and has_detail(details, column.rare)
+        }
         return _query(table, rare, tables[table], details=True) if table and rare else None
 
     def _newest(self, tables: Mapping[str, Present]) -> str | None:
@@ -144,16 +159,19 @@ def _query(
     table: str, columns: Mapping[str, Column], present: Present, *, details: Details
 ) -> Query:
     """Return the query for those of the columns that are present."""
-    values, sql, numbers = {}, {}, {}
+    values, sql, numbers, blobs = {}, {}, {}, {}
     for name, column in columns.items():
-        if column.real:
+        if column.binary:
+            if expression := column.binary_sql(present):
+                sql[name], blobs[name] = expression, column.sources[0]
+        elif column.real:
             if expression := column.number_sql(present):
                 sql[name] = expression
                 numbers[name] = tuple(source for source in column.sources if source in present)
         elif value := column.value(present, details=details):
             values[name], sql[name] = value, value.sql
     texts = frozenset(name for name in sql if columns[name].text)
-    return Query(table, sql, texts, values=values, numbers=numbers)
+    return Query(table, sql, texts, values=values, numbers=numbers, blobs=blobs)
 
 
 # -- The tables
@@ -293,11 +311,16 @@ LAUNCHES = Table(  # calls of the runtime and of the driver
     core=True,
 )
 _JSON, _NUMBERS = ("jsonText", "jsonTextId"), ("doubleValue", "floatValue")
+_PAYLOAD = "binaryData"  # with nsys export --include-blobs=true
 ANNOTATIONS = Table(
     "NVTX_EVENTS",
     {
         **_TIMES,
-        "type": Column(("eventType",), required=True, flags=(*_JSON, *_NUMBERS)),
+        "type": Column(
+            ("eventType",),
+            required=True,
+            flags={JSON: (*_JSON, *_NUMBERS), NCCL_CALLS: (_PAYLOAD,)},
+        ),
         "thread": optional("globalTid"),
         "domain": optional("domainId", missing=0),
         "category": detail("category", missing=0),
@@ -306,11 +329,44 @@ ANNOTATIONS = Table(
         # Some writers store the name itself in the column of its id; SQLite allows it.
         "text_id": Column(("textId",), mixed=True),
         "text": Column(("text", "textId"), text=True, mixed=True),
-        "json": Column(_JSON[:1], text=True, mixed=True, rare=True),
-        "json_id": Column(_JSON[1:], mixed=True, rare=True),
-        "number": Column(_NUMBERS, text=True, real=True, rare=True),
+        "json": Column(_JSON[:1], text=True, mixed=True, rare=JSON),
+        "json_id": Column(_JSON[1:], mixed=True, rare=JSON),
+        "number": Column(_NUMBERS, text=True, real=True, rare=JSON),
+        "blob": Column((_PAYLOAD,), text=True, binary=True, rare=NCCL_CALLS),
     },
     core=True,
+)
+# The layout of the blobs, as libraries register it; lists may hold the same schema once per process.
+PAYLOAD_SCHEMAS = Table(
+    "NVTX_PAYLOAD_SCHEMAS",
+    {
+        "domain": optional("domainId", missing=0),
+        "schema": required("schemaId"),
+        "bytes": optional("payloadSize"),
+    },
+    detail=NCCL_CALLS,
+)
+PAYLOAD_ENTRIES = Table(
+    "NVTX_PAYLOAD_SCHEMA_ENTRIES",
+    {
+        "domain": optional("domainId", missing=0),
+        "schema": required("schemaId"),
+        "flags": optional("flags", missing=0),
+        "type": optional("type"),
+        "name": text("name"),
+        "offset": optional("offset"),
+    },
+    detail=NCCL_CALLS,
+)
+PAYLOAD_ENUMS = Table(
+    "NVTX_PAYLOAD_ENUM_ENTRIES",
+    {
+        "domain": optional("domainId", missing=0),
+        "schema": required("schemaId"),
+        "name": text("name"),
+        "value": required("value"),
+    },
+    detail=NCCL_CALLS,
 )
 _GRAPH_NODE = {
     "time": required("start"),
@@ -446,6 +502,9 @@ READ = {  # every table that is read, by our name
     "memory": MEMORY,
     "launches": LAUNCHES,
     "annotations": ANNOTATIONS,
+    "payload_schemas": PAYLOAD_SCHEMAS,
+    "payload_entries": PAYLOAD_ENTRIES,
+    "payload_enums": PAYLOAD_ENUMS,
     "graph_nodes": GRAPH_NODES[0],
     "graph_nodes_old": GRAPH_NODES[1],
     "overhead": OVERHEAD,

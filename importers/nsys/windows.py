@@ -264,7 +264,9 @@ class Windows:
     ) -> Iterator[tuple[Part, Columns]]:
         tables = read(self.database, query, [part.chunk for part in parts])
         for part, values in zip(parts, tables, strict=True):
-            rest = schema.ANNOTATIONS.rest(self.tables) if table == "annotations" else None
+            rest = None
+            if table == "annotations":
+                rest = schema.ANNOTATIONS.rest(self.tables, details=self.details)
             # Rare columns are read only if a flag is set.
             is_flagged = take_flags(values) if table == "annotations" else False
             rare = next(read(self.database, rest, [part.chunk])) if rest and is_flagged else {}

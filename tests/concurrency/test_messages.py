@@ -6,14 +6,12 @@ import pytest
 
 from bridge.analyze.concurrency.communication import (
     Details,
-    Message,
     bus_factor,
     collective_bytes,
-    collective_of,
     element_size,
     elements,
-    parse_kernel,
 )
+from bridge.analyze.concurrency.kernels import Message, collective_of, parse_kernel
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ SHOWN = (
 )
 ELSEWHERE = {
     "demo",
+    "mcp",
     "doctor",
     "run",
     "import",

@@ -122,6 +122,8 @@ def test_every_column_of_every_frame_comes_back(made: Path, db: Path, tmp_path: 
         "INSERT INTO OSRT_API SELECT start, end, globalTid, nameId FROM CUPTI_ACTIVITY_KIND_RUNTIME",
         "CREATE TABLE SCHED_EVENTS (start INTEGER, cpu INTEGER, isSchedIn INTEGER, globalTid INTEGER)",
         "INSERT INTO SCHED_EVENTS SELECT start, end % 4, end % 2, globalTid FROM OSRT_API",
+        'UPDATE NVTX_EVENTS SET jsonText = \'{"Message size [bytes]": 64, "Reduction operation": "Sum"}\','
+        " jsonTextId = NULL WHERE rowid = (SELECT min(rowid) FROM NVTX_EVENTS WHERE text = 'ncclAllReduce')",
     )
     report = importers.load(path)
     for kind in frames.FRAMES:

@@ -275,7 +275,7 @@ def exposed_communication(evidence: Evidence) -> Finding | None:
 
 def stragglers(evidence: Evidence) -> Finding | None:
     """Find collectives most of whose time is one rank waiting for another."""
-    table = by_collective(evidence.attributed)
+    table = by_collective(evidence.attributed, by_message=False)
     table = table[table["wait_ns"] > 0]
     waited, total = int(table["wait_ns"].sum()), int(table["total_ns"].sum())
     if not waited or waited <= MIN_WAITING * total:

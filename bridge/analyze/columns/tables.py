@@ -405,6 +405,22 @@ COLLECTIVE = table(
     Column("op", "op", NAME, "op that called it", optional=True),
     Column("dtype", "type", NAME, "type of the elements", **QUIET),
     Column("algorithm", "algorithm", NAME, "algorithm of the library", **HIDDEN),
+    Column(
+        "message_bytes",
+        "message",
+        BYTES,
+        "size of one message in NCCL's payload",
+        missing=True,
+        **QUIET,
+    ),
+    Column(
+        "comm_ranks",
+        "of ranks",
+        COUNT,
+        "ranks of the communicator in NCCL's payload",
+        missing=True,
+        **QUIET,
+    ),
     Column("ranks", "ranks", COUNT, "ranks with it", optional=True),
     Column("count", "count", COUNT, "kernels"),
     Column("total_ns", "GPU total", NS, "sum of their times", bar=True),
@@ -421,6 +437,22 @@ COLLECTIVE = table(
         "on the bus",
         GB_PER_S,
         "bus bandwidth, as nccl-tests define it",
+        missing=True,
+        **QUIET,
+    ),
+    Column(
+        "link_gb_per_s",
+        "link",
+        GB_PER_S,
+        "bandwidth of the GPUs' link in one direction, from their data sheet",
+        missing=True,
+        **QUIET,
+    ),
+    Column(
+        "link_share",
+        "of link",
+        SHARE,
+        "bus_gb_per_s by link_gb_per_s",
         missing=True,
         **QUIET,
     ),
@@ -446,8 +478,8 @@ COLLECTIVE = table(
         **HIDDEN,
     ),
     Column("last", "comes last", NAME, "rank that arrives last most often", **QUIET),
-    terminal="collective op dtype ranks count total_ns mean_ns exposed_ns wait_ns transfer_ns straggler"
-    " arrival_mean_ns last bytes gb_per_s bus_gb_per_s",
+    terminal="collective op dtype message_bytes comm_ranks ranks count total_ns mean_ns exposed_ns wait_ns"
+    " transfer_ns straggler arrival_mean_ns last bytes gb_per_s bus_gb_per_s link_gb_per_s link_share",
 )
 SKEW = table(
     OP,

@@ -10,12 +10,14 @@ import pandas as pd
 from bridge.analyze.concurrency.clocks import Clocks, match_collectives, transfer_times
 from bridge.analyze.concurrency.communication import CommunicationCalls, call_columns
 from bridge.analyze.concurrency.overlap import exposed_times
-from bridge.analyze.devices import Devices
+from bridge.analyze.devices import KEY, Devices
 from bridge.analyze.groups import Floats, counts, highest, lowest, ratio, sums, texts, times
 from bridge.analyze.tracks import rank_of
 from bridge.join.arrays import Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
+from bridge.knowledge.hardware import catalogue
 from importers import frames
+from importers.frames import key_codes
 
 # -- Arrival of ranks at collectives
 
@@ -103,20 +105,26 @@ def _most_frequent(group: Ints, rank: Ints, size: int) -> Ints:
 # -- The table
 
 
+MEGA = 1_000  # 10**6 bytes in 10**9
+ALL = slice(None)
 NAMES = ("collective", "op", "dtype", "algorithm")
 
 
-def by_collective(attributed: AttributedCapture) -> pd.DataFrame:
+def by_collective(attributed: AttributedCapture, *, by_message: bool = True) -> pd.DataFrame:
     """Return one row per collective, op, type and algorithm of communication kernels.
 
-    ``bytes`` and the bandwidths are -1 unless the size of every call is recorded. ``transfer_ns``
-    is the time of the same calls on the rank that waited least, ``wait_ns`` the rest; both are -1
-    unless the calls can be matched across ranks. ``straggler`` is the rank that waited least in
-    total, for which the others waited. `arrivals` describes the last three columns.
+    Where NCCL's payloads tell the size of a message and the ranks of its communicator, rows of
+    different ones are apart, unless ``by_message`` is false. ``bytes`` and the bandwidths are -1
+    unless the size of every call is recorded. ``transfer_ns`` is the time of the same calls on the
+    rank that waited least, ``wait_ns`` the rest; both are -1 unless the calls can be matched across
+    ranks. ``straggler`` is the rank that waited least in total, for which the others waited.
+    `arrivals` describes the last three columns.
     """
     calls, devices = CommunicationCalls.of(attributed), Devices.of_report(attributed)
     keys = {name: getattr(calls, name) for name in NAMES}
     codes = [pd.factorize(key)[0].astype(np.int64) for key in keys.values()]
+    sizes = {"message_bytes": calls.messages.bytes, "comm_ranks": calls.messages.ranks}
+    codes += sizes.values() if by_message else ()
     columns_of_calls, ranks = call_columns(attributed, calls, devices), _ranks(attributed, devices)
     transfer = transfer_times(*columns_of_calls)
     listed = np.flatnonzero(attributed.counted[calls.row])
@@ -128,10 +136,11 @@ def by_collective(attributed: AttributedCapture) -> pd.DataFrame:
     return pd.DataFrame(
         {
             **{name: texts(key[listed[first]]) for name, key in keys.items()},
+            **({name: size[listed[first]] for name, size in sizes.items()} if by_message else {}),
             "ranks": counts(group[number_groups(group, device)[1]], size),
             **times(group, time, size),
             "exposed_ns": sums(group, exposed_times(attributed)[rows], size),
-            **_bandwidths(calls, listed, group, total),
+            **_bandwidths(calls, listed, group, total, _links(attributed, rows)),
             "transfer_ns": np.where(is_matched, transfer_total, UNKNOWN),
             "wait_ns": np.where(is_matched, total - transfer_total, UNKNOWN),
             "straggler": _stragglers(ranks, group, device, time - transfer, is_matched),
@@ -149,20 +158,45 @@ def waits(attributed: AttributedCapture) -> tuple[Ints, Ints]:
     return rows, attributed.duration[rows] - transfer[is_known]
 
 
+def _links(attributed: AttributedCapture, rows: Ints) -> Ints:
+    """Return the bandwidth of the link of each activity's GPU in 10**6 bytes per second, -1 if unknown."""
+    capture, known = attributed.capture, catalogue()
+    of_row, of_device = key_codes(
+        *(
+            [frames.ints(t, c)[r] for c in KEY]
+            for t, r in ((capture.activities, rows), (capture.devices, ALL))
+        )
+    )
+    limits = np.full(int(max(of_row.max(initial=0), of_device.max(initial=0))) + 1, UNKNOWN)
+    names = capture.devices["name"].astype(str).tolist()
+    limits[of_device] = [round(MEGA * known.link_gb_per_s(name)) or UNKNOWN for name in names]
+    result: Ints = limits[of_row]
+    return result
+
+
 def _bandwidths(
-    calls: CommunicationCalls, listed: Ints, group: Ints, total: Ints
+    calls: CommunicationCalls, listed: Ints, group: Ints, total: Ints, link: Ints
 ) -> dict[str, Ints | Floats]:
-    """Return bytes, algorithm and bus bandwidth in 10**9 bytes per second; -1 where unknown."""
+    """Return bytes, algorithm and bus bandwidth in 10**9 bytes per second; -1 where unknown.
+
+    ``link`` is that of each call's GPU; a row of GPUs with different links has none.
+    """
     group_count, moved_bytes, factor = len(total), calls.bytes[listed], calls.bus_factor[listed]
     has_size = lowest(group, moved_bytes, group_count) >= 0
     has_factor = np.minimum(np.bincount(group, factor < 0, minlength=group_count), 1) == 0
     on_bus = np.bincount(group, moved_bytes * factor, minlength=group_count)
     size = np.where(has_size, sums(group, moved_bytes, group_count), UNKNOWN)
     time = np.maximum(total, 1)
+    bus = np.where(has_size & has_factor, on_bus / time, UNKNOWN)
+    low, high = (f(group, link, group_count) for f in (lowest, highest))
+    limit = np.where((low == high) & (low > 0), low / MEGA, UNKNOWN)
+    has_share = (limit > 0) & (bus >= 0)
     return {
         "bytes": size,
         "gb_per_s": np.where(has_size, size / time, UNKNOWN),
-        "bus_gb_per_s": np.where(has_size & has_factor, on_bus / time, UNKNOWN),
+        "bus_gb_per_s": bus,
+        "link_gb_per_s": np.where(bus >= 0, limit, UNKNOWN),
+        "link_share": np.where(has_share, bus / np.where(has_share, limit, 1), UNKNOWN),
     }
 
 

@@ -10,11 +10,14 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from bridge.analyze.concurrency.kernels import collective_of, parse_kernel
+from bridge.analyze.concurrency.nccl import NUMBERS, NcclMessages, communicator_texts
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import Floats, texts
 from bridge.analyze.kinds import is_communication
-from bridge.join.arrays import NONE, Flags, Ints, number_groups
+from bridge.join.arrays import NONE, Flags, Ints, at_rows, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.grammar import parse
 from importers import frames
@@ -29,24 +32,6 @@ PYTORCH_KEYS = (
 )  # keys of PyTorch's profiler: elements in and out, ranks
 MESSAGE_KEYS = ("In msg nelems", "Out msg nelems", "Group size")
 
-# The first match counts, as some names contain others, such as AllGatherV and ReduceScatter.
-COLLECTIVES = {
-    "AllReduce": "all_?reduce",
-    "ReduceScatter": "reduce_?scatter",
-    "AllGatherV": "all_?gather_?v",
-    "AllGather": "all_?gather",
-    "AllToAll": "all_?to_?all",
-    "SendRecv": "send_?recv",
-    "Broadcast": "broad_?cast|bcast",
-    "Gather": "gather",
-    "Scatter": "scatter",
-    "Reduce": "reduce",
-    "Barrier": "barrier",
-    "Send": "send",
-    "Recv": "recv",
-}
-# Texts, which `re` compiles at their first use: that takes 5 ms.
-COLLECTIVE = "|".join(f"(?P<{name}>{pattern})" for name, pattern in COLLECTIVES.items())
 COLLECTIVE_OP = re.compile(
     r"(?:nccl|gloo|mpi|ucc):", re.IGNORECASE
 )  # PyTorch's own ranges around a collective
@@ -59,40 +44,6 @@ SIZES = {
     " f8e4m3 f8e5m2 float8_e4m3fn float8_e5m2",
 }
 SIZE_OF_DTYPE = {name: size for size, names in SIZES.items() for name in names.split()}
-# NCCL moves bytes in all other collectives, so only the kernels of reductions name the data type.
-REDUCTIONS = ("AllReduce", "ReduceScatter", "Reduce")
-TYPE = r"_(?:sum|prod|minmax|min|max|premulsum|sumpostdiv|avg)_(\w+?)(?:_(?:ring|tree)_|$)"
-ALGORITHM = re.compile(r"(?<=_)(?:RING|TREE)(?=_|$)|(?:Ring|Tree)(?=LL|Simple)")
-
-
-@dataclass(frozen=True)
-class Message:
-    """A collective as its kernel's name describes it; '' for what the name does not say."""
-
-    collective: str
-    dtype: str
-    algorithm: str
-
-
-def parse_kernel(name: str) -> Message:
-    """Read the name of a kernel such as ``ncclDevKernel_AllReduce_Sum_f32_RING_LL``.
-
-    Older names are ``ncclKernel_AllReduce_RING_LL_Sum_half``. The part LL is not the protocol:
-    NCCL's kernels have it whatever protocol they run.
-    """
-    head = name.partition("(")[0].partition("<")[0]
-    collective = collective_of(head)
-    dtype = re.search(TYPE, head, re.IGNORECASE) if collective in REDUCTIONS else None
-    algorithm = ALGORITHM.search(head) if collective != "SendRecv" else None
-    return Message(
-        collective, dtype[1].lower() if dtype else "", algorithm[0].lower() if algorithm else ""
-    )
-
-
-def collective_of(text: str) -> str:
-    """Return the collective in a name, in NCCL's spelling, '' if there is none."""
-    match = re.search(COLLECTIVE, text, re.IGNORECASE)
-    return match.lastgroup or "" if match else ""
 
 
 def element_size(dtype: str) -> int:
@@ -253,6 +204,7 @@ class CommunicationCalls:
     """The kernels of communication libraries: their rows, collectives and sizes in bytes.
 
     ``bus_factor`` times bytes is what the slowest link carries; both are -1 where unknown.
+    ``messages`` is what NCCL itself says, which has precedence over what ops say.
     """
 
     row: Ints
@@ -262,6 +214,7 @@ class CommunicationCalls:
     algorithm: np.ndarray
     bytes: Ints
     bus_factor: Floats
+    messages: NcclMessages
 
     @classmethod
     def of(cls, attributed: AttributedCapture) -> CommunicationCalls:
@@ -284,7 +237,51 @@ class CommunicationCalls:
         columns = [*zip(*descriptions, strict=True)] or [()] * 6
         collective, op_name, dtype, algorithm = (texts(column)[code] for column in columns[:4])
         size, factor = np.array(columns[4], np.int64)[code], np.array(columns[5], np.float64)[code]
-        return cls(row, collective, op_name, dtype, algorithm, size, factor)
+        parsed = [parse_kernel(text).collective for text in names]
+        kinds = texts([*parsed, ""])[name]
+        messages = NcclMessages.of(attributed, row, kinds.tolist())
+        recorded = size_of_messages(kinds, messages)
+        size = np.where(recorded >= 0, recorded, size)
+        factor = _factors(collective, messages.ranks, factor)
+        return cls(row, collective, op_name, dtype, algorithm, size, factor, messages)
+
+
+MESSAGE_ARGUMENTS = {  # in a trace, and the column
+    "message (bytes)": "bytes",
+    "messages": "messages",
+    "ranks": "ranks",
+    "rank": "rank",
+    "peer": "peer",
+    "root": "root",
+}
+PER_RANK = (  # the message of one rank, of which the whole has as many as there are ranks
+    "AllGather",
+    "ReduceScatter",
+    "AllToAll",
+    "Gather",
+    "Scatter",
+)
+
+
+def size_of_messages(kinds: np.ndarray, messages: NcclMessages) -> Ints:
+    """Return the size of collectives as NCCL's tests count it, -1 if it is unknown.
+
+    ``kinds`` are the collectives of the kernels. The messages of all other collectives are whole.
+    """
+    is_part, ranks = np.isin(kinds.astype(str), PER_RANK), messages.ranks
+    whole = np.where(ranks > 0, messages.bytes * np.maximum(ranks, 1), UNKNOWN)
+    return np.where(messages.bytes < 0, UNKNOWN, np.where(is_part, whole, messages.bytes))
+
+
+def _factors(collective: np.ndarray, ranks: Ints, otherwise: Floats) -> Floats:
+    """Return the bus factor of each call whose number of ranks NCCL says, else the given one."""
+    result = otherwise.copy()
+    rows = np.flatnonzero(ranks > 0)
+    codes, names = pd.factorize(collective[rows])
+    pair, first = number_groups(codes.astype(np.int64), ranks[rows])
+    factors = [bus_factor(names[codes[n]], int(ranks[rows[n]])) for n in first.tolist()]
+    result[rows] = np.array(factors, np.float64)[pair]
+    return result
 
 
 def _describe(
@@ -316,3 +313,63 @@ def call_columns(
     kind = frames.codes(activities["name"])[calls.row]
     start = frames.ints(activities, "start")[calls.row]
     return devices.gpu[calls.row], stream, kind, start, attributed.duration[calls.row]
+
+
+@dataclass(frozen=True)
+class NcclMessage:
+    """What NCCL says of the message of one kernel: the fields of `NcclMessages`, '' for no reduction."""
+
+    bytes: int
+    messages: int
+    communicator: str
+    ranks: int
+    rank: int
+    peer: int
+    root: int
+    reduction: str
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture, row: int) -> NcclMessage | None:
+        """Return what NCCL says of an activity, None if it says nothing of it."""
+        if not len(attributed.capture.nccl_calls):
+            return None
+        calls = CommunicationCalls.of(attributed)
+        [*place] = np.flatnonzero(calls.row == row).tolist()
+        if not place or calls.messages.bytes[place[0]] < 0:
+            return None
+        said = calls.messages
+        number = {name: int(getattr(said, name)[place[0]]) for name in NUMBERS}
+        reduction, communicator = number.pop("reduction"), number.pop("communicator")
+        return cls(
+            **number,
+            communicator="" if communicator == UNKNOWN else _id(communicator),
+            reduction=said.reductions[reduction] if reduction >= 0 else "",
+        )
+
+
+def _id(communicator: int) -> str:
+    return communicator_texts(np.array([communicator]))[0]
+
+
+def message_columns(attributed: AttributedCapture) -> dict[str, tuple[Ints, list[str]]]:
+    """Return what NCCL says of messages, for all activities: numbers, or codes and their names.
+
+    It is empty if NCCL says nothing.
+    """
+    if not len(attributed.capture.nccl_calls):
+        return {}
+    calls = CommunicationCalls.of(attributed)
+    said, size = calls.messages, len(attributed.capture.activities)
+    result: dict[str, tuple[Ints, list[str]]] = {
+        f"NCCL {name}": (at_rows(getattr(said, column), calls.row, size), [])
+        for name, column in MESSAGE_ARGUMENTS.items()
+    }
+    has_id = (said.bytes >= 0) & (said.communicator != UNKNOWN)
+    ids, code = np.unique(said.communicator[has_id], return_inverse=True)
+    communicator = at_rows(code, calls.row[has_id], size)
+    reduction = at_rows(said.reduction, calls.row, size)
+    return {
+        **result,
+        "NCCL communicator": (communicator, communicator_texts(ids)),
+        "NCCL reduction": (reduction, [*said.reductions]),
+    }

@@ -15,7 +15,7 @@ from importers.capture import Capture
 from importers.errors import ReportError
 
 COMMANDS = frozenset(
-    "report import run summary diff show plot flame advise doctor".split()
+    "report import run summary diff show plot flame advise doctor mcp".split()
 )  # commands that show a capture
 PLOTS = frozenset("breakdown roofline histogram".split())
 WEIGHTS = frozenset("gpu calls".split())  # weights of stacks

@@ -97,7 +97,7 @@ VIEWS = {
     ),
     "collective": View(
         ("total_ns",),
-        details=("json",),
+        details=("json", "nccl_calls"),
         nothing="no kernels of a communication library in the report",
     ),
     "skew": View(

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
+from bridge.analyze.concurrency.communication import message_columns
 from bridge.analyze.groups import Floats, counts, highest, lowest, sums
 from bridge.analyze.metrics.values import HEADLINES, MATCH, MATCH_LEVELS, select_metrics
 from bridge.analyze.timeline.parts import (
@@ -138,6 +139,10 @@ def _reason_codes(reason: Codes) -> Ints:
 def activities_by_kind(attributed: AttributedCapture, all_activities: Slices) -> list[Slices]:
     """Return the activities by kind, each with its own arguments, kernels also with metrics."""
     table, counters = attributed.capture.activities, metric_args(attributed)
+    messages = {
+        name: NameColumn(values, names) if names else values
+        for name, (values, names) in message_columns(attributed).items()
+    }
     return [
         replace(
             all_activities.only(frames.is_kind(table, kind)),
@@ -146,6 +151,7 @@ def activities_by_kind(attributed: AttributedCapture, all_activities: Slices) ->
                 **all_activities.args,
                 **{name: _arg_column(table, columns) for name, columns in arg_columns.items()},
                 **(counters if kind in KINDS_WITH_METRICS else {}),
+                **(messages if kind == frames.KERNEL else {}),
             },
         )
         for kind, arg_columns in ARGS_OF_KIND.items()

@@ -40,12 +40,16 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Gpu:
-    """An entry of a data file; ``names`` may contain ``*`` and omit "NVIDIA "."""
+    """An entry of a data file; ``names`` may contain ``*`` and omit "NVIDIA ".
+
+    ``link_gb_per_s`` is the bandwidth to other GPUs in one direction, 0 if unknown.
+    """
 
     names: tuple[str, ...]
     peaks: Peaks
     sms: int = 0
     clock_mhz: float = 0.0
+    link_gb_per_s: float = 0.0
 
     def is_called(self, name: str) -> bool:
         """Return whether this is the GPU with this name."""
@@ -62,7 +66,8 @@ USER_FILE_VARIABLE = "BRIDGE_GPUS"  # an environment variable: a file that prece
 FLOP_PER_MULTIPLY_ADD = 2
 TERA, GIGA = 1e12, 1e9
 TABLES = {"gpu", "capability"}
-GPU_KEYS = {"names", "tflops", "gb_per_s", "sms", "clock_mhz", "source"}
+NUMBER_KEYS = ("gb_per_s", "sms", "clock_mhz", "link_gb_per_s")
+GPU_KEYS = {"names", "tflops", "source", *NUMBER_KEYS}
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,11 @@ class Catalogue:
     def find(self, name: str) -> Gpu | None:
         """Return the GPU with this name, None if it is not listed."""
         return next((gpu for gpu in self.gpus if gpu.is_called(name)), None)
+
+    def link_gb_per_s(self, name: str) -> float:
+        """Return the bandwidth of a GPU's link to others in one direction, 0 if it is not listed."""
+        listed = self.find(name)
+        return listed.link_gb_per_s if listed else 0.0
 
     def peaks(self, name: str, facts: Mapping[str, int]) -> Peaks:
         """Return the peaks of a device; ``facts`` are of the frame `devices`, -1 for unknown ones.
@@ -155,12 +165,18 @@ def _gpu(entry: Mapping[str, Any], where: str) -> Gpu:
     where = f"{where}: {names[0]}"
     if unknown := set(entry) - GPU_KEYS:
         raise ValueError(f"{where}: {unknown_name('key', min(unknown), sorted(GPU_KEYS))}")
-    numbers = {key: entry.get(key, 0) for key in ("gb_per_s", "sms", "clock_mhz")}
+    numbers = {key: entry.get(key, 0) for key in NUMBER_KEYS}
     for key, value in numbers.items():
         _check_positive(key, value, where, minimum=0)
     tflops = _numbers(entry.get("tflops", {}), where)
     peaks = Peaks(tflops, float(numbers["gb_per_s"]), str(entry.get("source", where)))
-    return Gpu(tuple(names), peaks, int(numbers["sms"]), float(numbers["clock_mhz"]))
+    return Gpu(
+        tuple(names),
+        peaks,
+        int(numbers["sms"]),
+        float(numbers["clock_mhz"]),
+        float(numbers["link_gb_per_s"]),
+    )
 
 
 def _numbers(table: Any, where: str) -> dict[str, float]:

@@ -20,7 +20,7 @@ from bridge.analyze.advice.rule import (
 from bridge.analyze.causes.gaps import WORDS, find_causes
 from bridge.analyze.causes.operating_system import HostTimes
 from bridge.analyze.causes.tables import by_gap
-from bridge.analyze.concurrency.overlap import Running
+from bridge.analyze.concurrency.overlap import running
 from bridge.analyze.folding import folded_ops
 from bridge.analyze.groups import sums, texts
 from bridge.join.arrays import NONE, Flags, Ints
@@ -66,7 +66,7 @@ def low_use(evidence: Evidence) -> Finding | None:
 def low_intervals(evidence: Evidence) -> Finding | None:
     """Find intervals, a thirtieth of a GPU's span each, in which it is busy less than half."""
     devices, rows = evidence.devices, np.flatnonzero(evidence.counted)
-    running = Running.of(evidence.attributed, devices.gpu, evidence.counted)
+    work = running(evidence.attributed, counted=True)
     parts = []
     low_gpus = evidence.gpus.loc[evidence.gpus["busy_share"] < MIN_BUSY, "device"].tolist()
     for gpu in np.unique(devices.gpu[rows]).tolist():  # one iteration per GPU
@@ -76,7 +76,7 @@ def low_intervals(evidence: Evidence) -> Finding | None:
         first = int(frames.ints(evidence.capture.activities, "start")[rows_of_gpu].min())
         last = int(evidence.attributed.end[rows_of_gpu].max())
         edges = first + (last - first) * np.arange(INTERVALS + 1) // INTERVALS
-        busy = running.within(np.full(INTERVALS, gpu), edges[:-1], edges[1:])
+        busy = work.within(np.full(INTERVALS, gpu), edges[:-1], edges[1:])
         low = (busy < MIN_BUSY * np.diff(edges)) & (np.diff(edges) > 0)
         edges -= evidence.capture.began
         parts.append(_merge_intervals(devices.names[gpu], edges, busy, low))

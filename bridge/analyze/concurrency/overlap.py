@@ -13,9 +13,11 @@ from bridge.analyze.groups import Floats, counts, highest, lowest, ratio, sums, 
 from bridge.analyze.kinds import is_communication
 from bridge.analyze.occupancy import Occupancy
 from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, unions
-from bridge.join.attributed import AttributedCapture
+from bridge.join.attributed import AttributedCapture, once
 from importers import frames
 from importers.frames import key_codes
+
+KINDS = ANY, COMPUTE, COMMUNICATION, MEMOPS = ("any", "compute", "communication", "memops")
 
 
 @dataclass(frozen=True)
@@ -24,14 +26,15 @@ class WorkKinds:
 
     compute: Flags
     communication: Flags
-    copies: Flags
+    memops: Flags
 
-    @classmethod
-    def of(cls, attributed: AttributedCapture) -> WorkKinds:
-        """Classify activities; those that neither communicate nor copy compute."""
-        copies = frames.is_kind(attributed.capture.activities, frames.MEMCPY, frames.MEMSET)
-        communication = is_communication(attributed)
-        return cls(~copies & ~communication, communication, copies)
+
+@once
+def work_kinds(attributed: AttributedCapture) -> WorkKinds:
+    """Classify activities; those that neither communicate nor copy compute."""
+    memops = frames.is_kind(attributed.capture.activities, frames.MEMCPY, frames.MEMSET)
+    communication = is_communication(attributed)
+    return WorkKinds(~memops & ~communication, communication, memops)
 
 
 @dataclass(frozen=True)
@@ -71,14 +74,27 @@ class Running:
         return result
 
 
+@once
+def running(attributed: AttributedCapture, kind: str = ANY, *, counted: bool = False) -> Running:
+    """Return the times at which the activities of a kind of each GPU ran, by the numbers of `Devices`.
+
+    ``counted`` leaves out those that are not counted.
+    """
+    mask = attributed.counted if counted else np.ones(len(attributed.counted), bool)
+    if kind != ANY:
+        mask = mask & getattr(work_kinds(attributed), kind)
+    if (counted or kind != ANY) and mask.all():
+        return running(attributed)
+    return Running.of(attributed, Devices.of_report(attributed).gpu, mask)
+
+
 def exposed_times(attributed: AttributedCapture) -> Ints:
     """Return the time during which each activity communicated and its GPU computed nothing, in ns.
 
     It is 0 for activities that do not communicate.
     """
-    kinds, device = WorkKinds.of(attributed), Devices.of_report(attributed).gpu
-    computing = Running.of(attributed, device, kinds.compute)
-    rows = np.flatnonzero(kinds.communication)
+    device, computing = Devices.of_report(attributed).gpu, running(attributed, COMPUTE)
+    rows = np.flatnonzero(is_communication(attributed))
     start = frames.ints(attributed.capture.activities, "start")[rows]
     times = np.zeros(len(device), np.int64)
     hidden = computing.within(device[rows], start, attributed.end[rows])
@@ -192,7 +208,7 @@ def gpu_use(attributed: AttributedCapture) -> pd.DataFrame:
     """
     devices = Devices.of_report(attributed)
     used_devices = np.unique(devices.gpu[attributed.counted])
-    busy, span = busy_in_span(attributed, devices.gpu, len(devices.names))
+    busy, span = busy_in_span(attributed, devices.gpu, len(devices.names), running(attributed))
     return pd.DataFrame(
         {
             "device": texts(devices.names)[used_devices],
@@ -202,11 +218,14 @@ def gpu_use(attributed: AttributedCapture) -> pd.DataFrame:
     )
 
 
-def busy_in_span(attributed: AttributedCapture, group: Ints, size: int) -> tuple[Ints, Ints]:
+def busy_in_span(
+    attributed: AttributedCapture, group: Ints, size: int, work: Running | None = None
+) -> tuple[Ints, Ints]:
     """Return the busy time and the span of each group of activities, in ns.
 
     The span is that of the counted activities. Within it all activities of the group are busy time,
-    whatever is counted: a GPU that runs work of another step is not idle.
+    whatever is counted: a GPU that runs work of another step is not idle. ``work`` is when any of
+    a group ran, if that is known.
     """
     start = frames.ints(attributed.capture.activities, "start")
     counted = np.flatnonzero(attributed.counted & (group != NONE))
@@ -214,8 +233,8 @@ def busy_in_span(attributed: AttributedCapture, group: Ints, size: int) -> tuple
     busy, span = np.zeros(size, np.int64), np.zeros(size, np.int64)
     first = lowest(group[counted], start[counted], size)[used]
     last = highest(group[counted], attributed.end[counted], size)[used]
-    running = Running.of(attributed, group, group != NONE)
-    busy[used], span[used] = running.within(used, first, last), last - first
+    work = work or Running.of(attributed, group, group != NONE)
+    busy[used], span[used] = work.within(used, first, last), last - first
     return busy, span
 
 
@@ -236,10 +255,9 @@ def by_device(attributed: AttributedCapture) -> pd.DataFrame:
     start, end = frames.ints(activities, "start")[rows], attributed.end[rows]
     total, first = sums(position, attributed.duration[rows], size), lowest(position, start, size)
     span = highest(position, end, size) - first
-    device = np.zeros(len(counted), np.int64)
-    device[rows] = position
-    running_ns = Running.of(attributed, device, counted).total(size)
-    busy = busy_in_span(attributed, devices.gpu, len(devices.names))[0][used_devices]
+    every = len(devices.names)
+    running_ns = running(attributed, counted=True).total(every)[used_devices]
+    busy = busy_in_span(attributed, devices.gpu, every, running(attributed))[0][used_devices]
     return pd.DataFrame(
         {
             "device": texts(devices.names)[used_devices],
@@ -256,26 +274,29 @@ def by_device(attributed: AttributedCapture) -> pd.DataFrame:
             "busy_share": ratio(busy, span),
             "concurrency": ratio(total, running_ns),
             "max_concurrent": _max_concurrency(position, start, end, size),
-            **_union_times(attributed, device, counted, size),
+            **_union_times(attributed, used_devices),
             **sm_estimates(attributed, rows, position, span),
         }
     )
 
 
-def _union_times(
-    attributed: AttributedCapture, device: Ints, counted: Flags, size: int
-) -> dict[str, Ints]:
-    kinds = WorkKinds.of(attributed)
+def _union_times(attributed: AttributedCapture, used_devices: Ints) -> dict[str, Ints]:
+    devices = Devices.of_report(attributed)
 
-    def length(mask: Flags) -> Ints:
-        return Running.of(attributed, device, mask & counted).total(size)
+    def length(work: Running) -> Ints:
+        return work.total(len(devices.names))[used_devices]
 
-    compute, communication = length(kinds.compute), length(kinds.communication)
-    either = length(~kinds.copies) if communication.any() else compute
+    compute, communication, memops = (
+        length(running(attributed, kind, counted=True)) for kind in KINDS[1:]
+    )
+    either = compute
+    if communication.any():
+        mask = ~work_kinds(attributed).memops & attributed.counted
+        either = length(Running.of(attributed, devices.gpu, mask))
     return {
         "compute_ns": compute,
         "communication_ns": communication,
-        "memops_ns": length(kinds.copies),
+        "memops_ns": memops,
         "overlap_ns": compute + communication - either,
         "exposed_ns": either - compute,
     }

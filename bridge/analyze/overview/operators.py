@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.calltree import LEVELS, STEP, CallTree, calltree
+from bridge.analyze.concurrency.overlap import ANY, KINDS, Running, running
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import counts, highest, sums, times
-from bridge.analyze.kinds import is_communication
 from bridge.analyze.overview.axis import Axis, Bins, Names, largest_mask
 from bridge.analyze.tables.breakdown import by_op
-from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, unions
+from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import REASONS
 from importers import frames
@@ -190,7 +190,6 @@ def _rows(attributed: AttributedCapture, table: pd.DataFrame) -> Ints:
 
 
 MAX_BINS = 240
-KINDS = ANY, COMPUTE, COMMUNICATION, MEMOPS = ("any", "compute", "communication", "memops")
 
 
 def utilisation(attributed: AttributedCapture, axis: Axis) -> dict[str, Any] | None:
@@ -201,7 +200,7 @@ def utilisation(attributed: AttributedCapture, axis: Axis) -> dict[str, Any] | N
     if not len(attributed.capture.activities) or not axis.length:
         return None
     bins, devices = axis.bins(MAX_BINS), Devices.of_report(attributed)
-    series = [_busy_times(attributed, bins, devices, kind) for kind in KINDS]
+    series = [_busy_times(running(attributed, kind), bins, len(devices.names)) for kind in KINDS]
     return {
         "bin_ns": bins.width,
         "length_ns": axis.length,
@@ -222,27 +221,11 @@ def _distinct_series(series: dict[str, Ints]) -> dict[str, list[int]]:
     return with_work if len(with_work) != 2 else {ANY: series[ANY].tolist()}  # noqa: PLR2004 (any, and one kind)
 
 
-def _busy_times(attributed: AttributedCapture, bins: Bins, devices: Devices, kind: str) -> Ints:
-    """Return the busy time of each device (row) in each bin."""
-    rows = np.flatnonzero(_is_work_kind(attributed, kind))
-    start = frames.ints(attributed.capture.activities, "start")[rows]
-    device, begin, end = unions(devices.gpu[rows], start, attributed.end[rows])
-    piece, bin_number, length = bins.spread(begin, end)
-    size = len(devices.names)
-    return sums(device[piece] * bins.count + bin_number, length, size * bins.count).reshape(
-        size, -1
-    )
-
-
-def _is_work_kind(attributed: AttributedCapture, kind: str) -> Flags:
-    activities = attributed.capture.activities
-    if kind == ANY:
-        return np.ones(len(activities), bool)
-    is_copy = frames.is_kind(activities, frames.MEMCPY, frames.MEMSET)
-    if kind == MEMOPS:
-        return is_copy
-    communicates = is_communication(attributed)
-    return communicates if kind == COMMUNICATION else ~communicates & ~is_copy
+def _busy_times(work: Running, bins: Bins, size: int) -> Ints:
+    """Return the busy time of each device (row) in each bin; ``work`` is when the devices ran."""
+    piece, bin_number, length = bins.spread(work.start, work.end)
+    place = work.device[piece] * bins.count + bin_number
+    return sums(place, length, size * bins.count).reshape(size, -1)
 
 
 # -- The icicle plot: the largest frames of the call tree, with sums of the others

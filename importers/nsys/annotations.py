@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -156,9 +157,21 @@ class Annotations:
         keys = tuple(frames.pick(self.ints[c], rows) for c in ("process", "domain"))
         return lookup(names, keys, lambda _: "")
 
+    def domain_name(self, name: str) -> int:
+        """Return the number of the domain of this name, -1 for none."""
+        declared_domains = self._declared_names(schema.DOMAIN_NAME, ("process", "domain"))
+        return next(
+            (number for (_, number), n in declared_domains.items() if n == name), frames.MISSING
+        )
+
+    @cached_property
+    def declared_categories(self) -> dict[tuple[int, ...], str]:
+        """The names of categories by process, domain and number."""
+        return self._declared_names(schema.CATEGORY_NAME, ("process", "domain", "category"))
+
     def _category_names(self, rows: Ints) -> pd.Categorical:
         """Return the category's name per row: '' for none, the number if it is undeclared."""
-        names = self._declared_names(schema.CATEGORY_NAME, ("process", "domain", "category"))
+        names = self.declared_categories
         keys = tuple(frames.pick(self.ints[c], rows) for c in ("process", "domain", "category"))
         return lookup(names, keys, lambda key: str(key[2]) if key[2] else "")
 

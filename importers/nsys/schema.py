@@ -30,9 +30,15 @@ JSON_NUMBER = (
 )
 
 
+# Large tables of few uses: read only where they are asked for by name, not with all details.
+ON_REQUEST = frozenset(["system_call_chains", "samples"])
+
+
 def has_detail(details: Details, name: str) -> bool:
     """Return whether a detail is read."""
-    return details if isinstance(details, bool) else name in details
+    if isinstance(details, bool):
+        return details and name not in ON_REQUEST
+    return name in details
 
 
 @dataclass(frozen=True)
@@ -289,6 +295,7 @@ LAUNCHES = Table(  # calls of the runtime and of the driver
         "thread": optional("globalTid"),
         "correlation": optional("correlationId"),
         "name": optional("nameId"),
+        "chain": detail("callchainId"),
     },
     core=True,
 )
@@ -335,9 +342,35 @@ OVERHEAD = Table(  # the profiler's own work; type and call are absent in some v
 OVERHEAD_NAMES = Table(OVERHEAD.name, {"name": OVERHEAD.columns["name"]})
 SYSTEM_CALLS = Table(  # calls of the operating system's runtime: read, poll, pthread_cond_wait …
     "OSRT_API",
-    {**_TIMES, "thread": optional("globalTid"), "name": optional("nameId")},
+    {
+        **_TIMES,
+        "thread": optional("globalTid"),
+        "name": optional("nameId"),
+        "chain": optional("callchainId"),
+    },
     detail="system_calls",
 )
+# Call stacks: a row per frame; depth 0 is the innermost. Symbols are ids of strings, escaped as in HTML, and of a
+# frame that was not resolved its address. An id is unique in the export, over all processes.
+_CHAIN = {
+    "chain": required("id"),
+    "depth": required("stackDepth"),
+    "symbol": required("symbol"),
+    "module": optional("module"),
+    "unresolved": optional("unresolved", missing=0),
+}
+CALL_CHAINS = Table("CUDA_CALLCHAINS", _CHAIN, detail="call_chains")  # --cudabacktrace
+SYSTEM_CALL_CHAINS = Table("OSRT_CALLCHAINS", _CHAIN, detail="system_call_chains")
+SAMPLES = Table(  # samples of the CPU; a sample's id is that of its call chain
+    "COMPOSITE_EVENTS",
+    {"time": required("start"), "thread": optional("globalTid"), "chain": required("id")},
+    detail="samples",
+)
+SAMPLE_CHAINS = Table("SAMPLING_CALLCHAINS", _CHAIN, detail="samples")
+# Marks of this domain hold the Python stack of a CUDA call (--python-backtrace=cuda) as a binary payload: 16 bytes,
+# then per frame, the innermost first, the ids of the function and of its file, and the line, in 8 bytes each.
+PYTHON_STACKS = "Python Backtrace"
+PYTHON_PAYLOAD, PYTHON_HEAD, PYTHON_FRAME = "binaryData", 16, 24
 DIAGNOSTICS = Table(  # messages of the profiler; ids of strings in some versions
     "DIAGNOSTIC_EVENT",
     {
@@ -434,6 +467,10 @@ READ = {  # every table that is read, by our name
     "graph_nodes_old": GRAPH_NODES[1],
     "overhead": OVERHEAD,
     "system_calls": SYSTEM_CALLS,
+    "call_chains": CALL_CHAINS,
+    "system_call_chains": SYSTEM_CALL_CHAINS,
+    "samples": SAMPLES,
+    "sample_chains": SAMPLE_CHAINS,
     "diagnostics": DIAGNOSTICS,
     "streams": STREAMS,
     "processes": PROCESSES,

@@ -42,6 +42,7 @@ TABLES: Mapping[str, TableColumns] = {
     "phase": tables.PHASE,
     "wait": tables.WAIT,
     "launch": tables.LAUNCH,
+    "source": tables.SOURCE,
     "gap": tables.GAP,
     "idle": tables.IDLE,
     "step": tables.STEP,

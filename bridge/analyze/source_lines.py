@@ -1,0 +1,265 @@
+"""The line of the user's program that made each API call, from call stacks that were recorded.
+
+It is the innermost frame that is not of a library (`bridge.knowledge.libraries`): of a stack with frames of
+Python the innermost of these, else the innermost native one. Without a stack it is the place of the innermost
+op of the call whose place is known (``nvtx_op(source=True)``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.groups import counts, ratio, sums, texts
+from bridge.analyze.tables.activity_metrics import call_time
+from bridge.join.arrays import NONE, Flags, Ints, number_groups
+from bridge.join.attributed import AttributedCapture, once
+from bridge.join.nesting import Nesting
+from bridge.knowledge.libraries import is_library_file, is_library_function
+from importers import frames
+from importers.call_chains import Frame, node_frame, python_frame
+from importers.frames import key_codes
+
+# Reasons why a call, or work, has no line: the first rows of `SourceLines.lines`.
+REASONS = NO_CALL, NO_CHAIN, ONLY_LIBRARIES = (
+    "(no API call)",
+    "(no call stack)",
+    "(only library frames)",
+)
+PYTHON, NATIVE, OP = KINDS = ("python", "native", "op")
+PYTHON_FUNCTION = (
+    "python_function"  # the domain of ranges that PyTorch's profiler records of Python
+)
+
+# -- Trees of call stacks
+
+
+@dataclass(frozen=True)
+class CallTree:
+    """Call stacks as a tree: ``nodes`` as in `importers.call_chains`, and the innermost node of each API call."""
+
+    nodes: pd.DataFrame
+    leaf: Ints
+
+    @classmethod
+    def of(cls, attributed: AttributedCapture) -> CallTree:
+        """Return the stacks of a capture: those of its file, or Python functions that are ranges."""
+        capture = attributed.capture
+        none = np.full(len(capture.launches), NONE)
+        own = capture.chains.launch if len(capture.chains.launch) else none
+        own = np.where(own == NONE, _of_ranges(attributed), own)
+        functions = _python_functions(attributed)
+        if functions is None:
+            return cls(capture.chains.nodes, own)
+        size = len(capture.chains.nodes)
+        parent = np.where(functions.nodes["parent"] == NONE, NONE, functions.nodes["parent"] + size)
+        nodes = frames.concat([capture.chains.nodes, functions.nodes.assign(parent=parent)])
+        moved = np.where(functions.leaf == NONE, NONE, functions.leaf + size)
+        return cls(nodes, np.where(own == NONE, moved, own))
+
+    @property
+    def parent(self) -> Ints:
+        """The node of the caller of each node, NONE for the outermost."""
+        return frames.ints(self.nodes, "parent")
+
+    def stack(self, node: int) -> list[Frame]:
+        """Return the frames of a stack, the innermost first."""
+        result, parent = [], self.parent
+        while node != NONE:
+            function, file, line, python = self.nodes[["function", "file", "line", "python"]].iloc[
+                node
+            ]
+            result.append(Frame(str(function), str(file), int(line), python=bool(python)))
+            node = int(parent[node])
+        return result
+
+
+def _of_ranges(attributed: AttributedCapture) -> Ints:
+    """Return the stack of the innermost range of each API call that has one (``Call stack`` of PyTorch's ops)."""
+    of_range, nesting = attributed.capture.chains.range, attributed.attribution.nesting
+    if not len(of_range):
+        return np.full(len(attributed.capture.launches), NONE)
+    own = of_range[nesting.range]
+    nearest = nearest_above(nesting.parent, own != NONE)
+    leaf = np.append(np.append(own, NONE)[nearest], NONE)
+    return leaf[attributed.launch_node]
+
+
+def _python_functions(attributed: AttributedCapture) -> CallTree | None:
+    """Return the stacks that ranges of Python functions are, None if there are none."""
+    capture = attributed.capture
+    ranges, launches = capture.ranges, capture.launches
+    domains = ranges["domain_name"]
+    if PYTHON_FUNCTION not in domains.cat.categories:
+        return None
+    number = domains.cat.categories.get_loc(PYTHON_FUNCTION)
+    rows = np.flatnonzero(frames.codes(domains) == number)
+    keys = [
+        tuple(frames.ints(table, c) for c in ("report", "thread")) for table in (ranges, launches)
+    ]
+    range_stack, launch_stack = key_codes(*keys)
+    start, end = (frames.ints(ranges, c)[rows] for c in ("start", "end"))
+    nesting = Nesting.of(range_stack[rows], start, end, rows)
+    leaf = nesting.innermost(launch_stack, frames.ints(launches, "start"))
+    code = frames.codes(ranges["name"])[nesting.range]
+    names = [str(name) for name in ranges["name"].cat.categories]
+    known = [python_frame(name) or Frame(name, "", python=True) for name in names]
+    return CallTree(node_frame(nesting.parent, [known[c] for c in code.tolist()]), leaf)
+
+
+def nearest_above(parent: Ints, wanted: Flags) -> Ints:
+    """Return for each node of a tree the nearest wanted one, itself or above it, or NONE."""
+    jump = np.append(np.where(wanted, np.arange(len(parent)), parent), NONE)
+    is_done = np.append(wanted, True)
+    while not is_done[jump].all():
+        jump = np.where(is_done[jump], jump, jump[jump])
+    return jump[:-1]
+
+
+# -- The line of each API call
+
+
+@dataclass(frozen=True)
+class SourceLines:
+    """Lines of the program: ``lines`` (function, source, file, line, kind), the first of which are reasons.
+
+    ``call`` is the row of ``lines`` of each API call. ``source`` is ``file:line``, of native code the
+    module. ``kind`` is python, native or op, '' for a reason.
+    """
+
+    lines: pd.DataFrame
+    call: Ints
+
+    @property
+    def known(self) -> bool:
+        """Whether any call has a line."""
+        return bool((self.call >= len(REASONS)).any())
+
+
+@once
+def call_tree(attributed: AttributedCapture) -> CallTree:
+    """Return the call stacks of a capture."""
+    return CallTree.of(attributed)
+
+
+@once
+def source_lines(attributed: AttributedCapture) -> SourceLines:
+    """Return the line of the program that made each API call, or why it is not known."""
+    tree = call_tree(attributed)
+    owner = np.append(user_frames(tree.nodes), NONE)[tree.leaf]
+    sources, of_op = _op_places(attributed)
+    node_keys = [*_frame_keys(tree.nodes, [NATIVE, PYTHON]), *sources]
+    row, lines = _distinct(node_keys)
+    of_op = np.where(of_op == NONE, NONE, of_op + len(tree.nodes))
+    place = np.append(row, NONE)[np.where(owner == NONE, of_op, owner)]
+    reason = np.where(tree.leaf == NONE, REASONS.index(NO_CHAIN), REASONS.index(ONLY_LIBRARIES))
+    call = np.where(place == NONE, reason, place + len(REASONS))
+    heads = pd.DataFrame({"function": "", "source": REASONS, "file": "", "line": NONE, "kind": ""})
+    return SourceLines(pd.concat([heads, lines], ignore_index=True), call)
+
+
+Key = tuple[str, str, int, str]  # function, file, line, kind
+
+
+def _frame_keys(nodes: pd.DataFrame, kinds: Sequence[str]) -> list[Key]:
+    columns = (nodes[c].astype(object).tolist() for c in ("function", "file", "line"))
+    kind = [kinds[python] for python in nodes["python"].astype(int).tolist()]
+    return list(zip(*columns, kind, strict=True))
+
+
+def _distinct(keys: Sequence[Key]) -> tuple[Ints, pd.DataFrame]:
+    """Return the row of each frame among the distinct lines, and these."""
+    number = {key: row for row, key in enumerate(dict.fromkeys(keys))}
+    rows = np.array([number[key] for key in keys], np.int64)
+    table = pd.DataFrame(list(number), columns=["function", "file", "line", "kind"])
+    source = [f"{file}:{line}" if line > 0 else file for _, file, line, _ in number]
+    return rows, table.assign(source=texts(source))
+
+
+def user_frames(nodes: pd.DataFrame) -> Ints:
+    """Return for each node of a tree the innermost frame of the user's program, itself or above, or NONE."""
+    parent, is_python = frames.ints(nodes, "parent"), nodes["python"].to_numpy()
+    function, file = (frames.codes(nodes[c]) for c in ("function", "file"))
+    functions, modules = ([*map(str, nodes[c].cat.categories)] for c in ("function", "file"))
+    of_library = np.array([*map(is_library_file, modules), True])[file]
+    code, first = number_groups(function, file)
+    pairs = [(functions[function[r]], modules[file[r]]) for r in first.tolist()]
+    of_native = np.array([is_library_function(*pair) for pair in pairs], bool)
+    is_native_user = ~is_python & ~(of_native[code] if len(code) else is_python)
+    python = nearest_above(parent, is_python & ~of_library)
+    return np.where(python == NONE, nearest_above(parent, is_native_user), python)
+
+
+def _op_places(attributed: AttributedCapture) -> tuple[list[Key], Ints]:
+    """Return the recorded places of ops, and for each API call that of its innermost op that has one, or NONE.
+
+    A name that stands in two places of a program has none.
+    """
+    capture, nesting = attributed.capture, attributed.attribution.nesting
+    sources, launches = capture.chains.sources, len(capture.launches)
+    if not len(sources):
+        return [], np.full(launches, NONE)
+    keys = [
+        [frames.ints(table, c) for c in ("report", "process", "domain")]
+        for table in (sources, capture.ranges)
+    ]
+    names = frames.concat([sources[["op"]], capture.ranges[["name"]].set_axis(["op"], axis=1)])
+    name = np.split(frames.codes(names["op"]), [len(sources)])
+    of_source, of_range = key_codes(*([*key, n] for key, n in zip(keys, name, strict=True)))
+    places = _frame_keys(sources.assign(python=True), [OP, OP])
+    by_op: dict[int, set[Key]] = {}
+    for op, place in zip(of_source.tolist(), places, strict=True):
+        by_op.setdefault(op, set()).add(place)
+    certain = {op: places.index(place) for op, (place, *more) in by_op.items() if not more}
+    table = np.full(int(max(of_source.max(), of_range.max(initial=0))) + 1, NONE)
+    table[list(certain)] = list(certain.values())
+    own = table[of_range][nesting.range]
+    nearest = np.append(nearest_above(attributed.hierarchy.parent, own != NONE), NONE)
+    return places, np.append(own, NONE)[nearest][attributed.launch_node]
+
+
+# -- The table of lines
+
+
+def by_source(attributed: AttributedCapture) -> pd.DataFrame:
+    """Return one row per line of the program, and one per reason why there is none.
+
+    Every counted activity is in one row, by the API call that issued it, and every counted API call. No
+    rows if no call has a line. ``share`` is relative to the time of all activities.
+    """
+    known = source_lines(attributed)
+    line = activity_lines(attributed, np.flatnonzero(attributed.counted))
+    calls = np.flatnonzero(attributed.counted_launches)
+    size, rows = len(known.lines), np.flatnonzero(attributed.counted)
+    time = sums(line, attributed.duration[rows], size)
+    kernels = frames.is_kind(attributed.capture.activities, frames.KERNEL)[rows]
+    table = pd.DataFrame(
+        {
+            **{c: texts(known.lines[c]) for c in ("function", "source", "kind")},
+            "ops": _ops(line, attributed.activity_op[rows], size),
+            "activities": counts(line, size),
+            "kernels": counts(line[kernels], size),
+            "gpu_ns": time,
+            "share": ratio(time, attributed.whole_ns),
+            "api_calls": counts(known.call[calls], size),
+            "api_ns": sums(known.call[calls], call_time(attributed)[calls], size),
+        }
+    )
+    is_used = (table["activities"] > 0) | (table["api_calls"] > 0)
+    return table[is_used if known.known else is_used & False].reset_index(drop=True)
+
+
+def activity_lines(attributed: AttributedCapture, rows: Ints) -> Ints:
+    """Return the row of `SourceLines.lines` of activities."""
+    call = source_lines(attributed).call
+    return np.append(call, REASONS.index(NO_CALL))[attributed.attribution.launch[rows]]
+
+
+def _ops(line: Ints, op: Ints, size: int) -> Ints:
+    """Return how many distinct ops own work of each line."""
+    has_op = op != NONE
+    _, first = number_groups(line[has_op], op[has_op])
+    return counts(line[has_op][first], size)

@@ -126,12 +126,14 @@ def nearest_above(parent: Ints, wanted: Flags) -> Ints:
 class SourceLines:
     """Lines of the program: ``lines`` (function, source, file, line, kind), the first of which are reasons.
 
-    ``call`` is the row of ``lines`` of each API call. ``source`` is ``file:line``, of native code the
+    ``call`` is the row of ``lines`` of each API call, ``node`` that of each node of the nesting by the place
+    of its op or of an op around it, NONE if no place was recorded. ``source`` is ``file:line``, of native code the
     module. ``kind`` is python, native or op, '' for a reason.
     """
 
     lines: pd.DataFrame
     call: Ints
+    node: Ints
 
     @property
     def known(self) -> bool:
@@ -150,15 +152,17 @@ def source_lines(attributed: AttributedCapture) -> SourceLines:
     """Return the line of the program that made each API call, or why it is not known."""
     tree = call_tree(attributed)
     owner = np.append(user_frames(tree.nodes), NONE)[tree.leaf]
-    sources, of_op = _op_places(attributed)
-    node_keys = [*_frame_keys(tree.nodes, [NATIVE, PYTHON]), *sources]
-    row, lines = _distinct(node_keys)
-    of_op = np.where(of_op == NONE, NONE, of_op + len(tree.nodes))
-    place = np.append(row, NONE)[np.where(owner == NONE, of_op, owner)]
+    sources, of_node = _op_places(attributed)
+    row, lines = _distinct([*_frame_keys(tree.nodes, [NATIVE, PYTHON]), *sources])
+    of_node = np.append(np.where(of_node == NONE, NONE, of_node + len(tree.nodes)), NONE)
+    of_op = of_node[attributed.launch_node]
+    row = np.append(row, NONE)
+    place, node = row[np.where(owner == NONE, of_op, owner)], row[of_node[:-1]]
     reason = np.where(tree.leaf == NONE, REASONS.index(NO_CHAIN), REASONS.index(ONLY_LIBRARIES))
     call = np.where(place == NONE, reason, place + len(REASONS))
     heads = pd.DataFrame({"function": "", "source": REASONS, "file": "", "line": NONE, "kind": ""})
-    return SourceLines(pd.concat([heads, lines], ignore_index=True), call)
+    node = np.where(node == NONE, NONE, node + len(REASONS))
+    return SourceLines(pd.concat([heads, lines], ignore_index=True), call, node)
 
 
 Key = tuple[str, str, int, str]  # function, file, line, kind
@@ -194,14 +198,14 @@ def user_frames(nodes: pd.DataFrame) -> Ints:
 
 
 def _op_places(attributed: AttributedCapture) -> tuple[list[Key], Ints]:
-    """Return the recorded places of ops, and for each API call that of its innermost op that has one, or NONE.
+    """Return the recorded places of ops, and for each node that of its op or of one around it, or NONE.
 
     A name that stands in two places of a program has none.
     """
     capture, nesting = attributed.capture, attributed.attribution.nesting
-    sources, launches = capture.chains.sources, len(capture.launches)
+    sources = capture.chains.sources
     if not len(sources):
-        return [], np.full(launches, NONE)
+        return [], np.full(len(nesting), NONE)
     keys = [
         [frames.ints(table, c) for c in ("report", "process", "domain")]
         for table in (sources, capture.ranges)
@@ -217,8 +221,8 @@ def _op_places(attributed: AttributedCapture) -> tuple[list[Key], Ints]:
     table = np.full(int(max(of_source.max(), of_range.max(initial=0))) + 1, NONE)
     table[list(certain)] = list(certain.values())
     own = table[of_range][nesting.range]
-    nearest = np.append(nearest_above(attributed.hierarchy.parent, own != NONE), NONE)
-    return places, np.append(own, NONE)[nearest][attributed.launch_node]
+    nearest = nearest_above(attributed.hierarchy.parent, own != NONE)
+    return places, np.append(own, NONE)[nearest]
 
 
 # -- The table of lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from collections.abc import Iterable
 from fnmatch import translate
@@ -30,7 +31,11 @@ def _any(patterns: Iterable[str]) -> re.Pattern[str]:
 
 def is_library_file(path: str) -> bool:
     """Return whether a file of Python code is of a library; a frame without a file is."""
-    return not path or _patterns()["files"].match(path.replace("\\", "/")) is not None
+    path = path.replace("\\", "/")
+    if not path or _patterns()["files"].match(path):
+        return True
+    # PyTorch's profiler cuts the folders of sys.path: threading.py, logging/__init__.py.
+    return path.partition("/")[0].removesuffix(".py") in sys.stdlib_module_names
 
 
 def is_library_function(function: str, module: str) -> bool:

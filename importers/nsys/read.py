@@ -290,6 +290,8 @@ def export_queries(
         queries = {
             name: table.query(tables, details=details) for name, table in schema.READ.items()
         }
+        if not queries["call_chains"]:  # the ids of call stacks say nothing without these
+            queries["launches"] = schema.LAUNCHES.query(tables, details=False)
     except NotAReport as error:
         raise NotAReport(f"{path.name}: {error}") from error
     return {name: query for name, query in queries.items() if query}

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.memory import MemoryUsage
+from bridge.analyze.source_lines import REASONS, source_lines
 from bridge.analyze.timeline import parts
 from bridge.analyze.timeline.parts import (
     Column,
@@ -86,9 +87,21 @@ def calls(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     host = tracks.host(*(frames.ints(launches, c) for c in ("report", "thread")))
     start, duration = times(launches)
     track = tracks.lane(host, nested_lanes(host, start, start + duration), "api")
-    args = {"correlation": frames.ints(launches, "correlation")}
+    args: dict[str, Column] = {"correlation": frames.ints(launches, "correlation")}
+    if source := source_column(attributed):
+        args["source"] = source
     rows = np.arange(len(launches))
     return make_slices("api", rows, track, (start, duration), name_column(launches["name"]), args)
+
+
+def source_column(attributed: AttributedCapture) -> NameColumn | None:
+    """Return the line of the program of each API call, None if no line is known."""
+    known = source_lines(attributed)
+    if not known.known:
+        return None
+    lines = known.lines[["function", "source"]].itertuples(index=False)
+    names = [f"{source} {function}".strip() for function, source in lines]
+    return NameColumn(np.where(known.call < len(REASONS), NONE, known.call), names)
 
 
 def overhead(attributed: AttributedCapture, tracks: Tracks) -> Slices:

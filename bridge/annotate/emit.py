@@ -32,7 +32,7 @@ class Backend(NamedTuple):
 class State:
     """The chosen back end; `emitter` is None until the first use."""
 
-    __slots__ = ("attached", "details", "emitter", "idle", "reason", "writer")
+    __slots__ = ("attached", "details", "emitter", "idle", "reason", "sources", "writer")
 
     def __init__(self) -> None:
         self.idle = False
@@ -43,6 +43,8 @@ class State:
         )
         self.writer: Any = None  # writer of the running session, whose recording gets details
         self.details: Any = None  # the `DetailOptions` of the running session
+        # Whether the place of every op in the program is recorded, as with nvtx_op(source=True).
+        self.sources = os.environ.get("BRIDGE_SOURCE", "").lower() in {"1", "on", "true"}
 
 
 state = State()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -164,14 +163,16 @@ class Annotations:
             (number for (_, number), n in declared_domains.items() if n == name), frames.MISSING
         )
 
-    @cached_property
-    def declared_categories(self) -> dict[tuple[int, ...], str]:
-        """The names of categories by process, domain and number."""
-        return self._declared_names(schema.CATEGORY_NAME, ("process", "domain", "category"))
+    def category_declarations(self) -> list[tuple[int, int, str]]:
+        """Return process, domain and name of each declaration of a category."""
+        rows = np.flatnonzero(self.ints["type"] == schema.CATEGORY_NAME)
+        columns = (self.ints[c][rows].tolist() for c in ("process", "domain"))
+        return list(zip(*columns, map(str, self.name[rows]), strict=True))
 
     def _category_names(self, rows: Ints) -> pd.Categorical:
         """Return the category's name per row: '' for none, the number if it is undeclared."""
-        names = self.declared_categories
+        names = self._declared_names(schema.CATEGORY_NAME, ("process", "domain", "category"))
+        names = {key: name for key, name in names.items() if key[2]}  # 0 stands for none
         keys = tuple(frames.pick(self.ints[c], rows) for c in ("process", "domain", "category"))
         return lookup(names, keys, lambda key: str(key[2]) if key[2] else "")
 

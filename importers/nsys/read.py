@@ -305,7 +305,10 @@ def _columns(path: Path, database: Export, *, details: Details) -> dict[str, Col
     every = {
         name: with_all_columns(table, result.get(name, {})) for name, table in schema.READ.items()
     }
-    if query := _python_stacks(tables, every, details=details):
+    has_payloads = isinstance(
+        database, Database
+    )  # columnar exports are read without binary columns
+    if has_payloads and (query := _python_stacks(tables, every, details=details)):
         every |= database.read({"python_stacks": query})
     names = schema.OVERHEAD_NAMES.query(tables)
     if names and "overhead" not in result and said.lacks_events(every):

@@ -205,7 +205,7 @@ def op_sources(annotations: Annotations) -> pd.DataFrame:
             match["op"],
             Frame(match["function"], match["file"], int(match["line"]), python=True),
         )
-        for (process, domain, _), name in annotations.declared_categories.items()
+        for process, domain, name in annotations.category_declarations()
         if (match := SOURCE.fullmatch(name))
     ]
     return source_frame(0, rows)

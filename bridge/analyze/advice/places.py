@@ -10,7 +10,6 @@ from bridge.analyze.source_lines import source_lines
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 
-
 OF_RANGES = {
     "op",
     "path",

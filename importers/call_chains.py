@@ -104,20 +104,23 @@ def tree(chain: Ints, depth: Ints, frame: Ints, chains: int) -> Tree:
 
 
 def nodes_of(made: Tree, known: Sequence[Frame]) -> pd.DataFrame:
-    """Return the frame of nodes of a tree, whose frames are numbers in ``known``."""
-    return node_frame(made.parent, [known[number] for number in made.frame.tolist()])
+    """Return the data frame of the nodes of a tree, whose frames are numbers in ``known``."""
+    return node_frame(made.parent, made.frame, known)
 
 
-def node_frame(parent: Ints, rows: Sequence[Frame]) -> pd.DataFrame:
-    """Return nodes as a data frame: parent, function, file, line, python."""
+def node_frame(parent: Ints, code: Ints, known: Sequence[Frame]) -> pd.DataFrame:
+    """Return nodes as a data frame (parent, function, file, line, python); ``code`` is the frame of each."""
+    columns = [
+        frames.names_of([getattr(row, name) for row in known]) for name in ("function", "file")
+    ]
+    function, file = (
+        frames.names(column.codes[code].astype(np.int64), list(column.categories))
+        for column in columns
+    )
+    line = np.array([row.line for row in known], np.int64)[code]
+    python = np.array([row.python for row in known], bool)[code]
     return pd.DataFrame(
-        {
-            "parent": parent,
-            "function": frames.names_of([row.function for row in rows]),
-            "file": frames.names_of([row.file for row in rows]),
-            "line": np.array([row.line for row in rows], np.int64),
-            "python": np.array([row.python for row in rows], bool),
-        }
+        {"parent": parent, "function": function, "file": file, "line": line, "python": python}
     )
 
 
@@ -129,7 +132,7 @@ def _no_rows() -> Ints:
 
 
 def _no_nodes() -> pd.DataFrame:
-    return node_frame(_no_rows(), [])
+    return node_frame(_no_rows(), _no_rows(), [])
 
 
 def _no_samples() -> pd.DataFrame:

@@ -7,7 +7,6 @@ op of the call whose place is known (``nvtx_op(source=True)``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +28,11 @@ REASONS = NO_CALL, NO_CHAIN, ONLY_LIBRARIES = (
     "(no call stack)",
     "(only library frames)",
 )
-PYTHON, NATIVE, OP = KINDS = ("python", "native", "op")
+NATIVE, PYTHON, OP = KINDS = (
+    "native",
+    "python",
+    "op",
+)  # the first two by whether a frame is of Python
 PYTHON_FUNCTION = (
     "python_function"  # the domain of ranges that PyTorch's profiler records of Python
 )
@@ -107,7 +110,7 @@ def _python_functions(attributed: AttributedCapture) -> CallTree | None:
     code = frames.codes(ranges["name"])[nesting.range]
     names = [str(name) for name in ranges["name"].cat.categories]
     known = [python_frame(name) or Frame(name, "", python=True) for name in names]
-    return CallTree(node_frame(nesting.parent, [known[c] for c in code.tolist()]), leaf)
+    return CallTree(node_frame(nesting.parent, code, known), leaf)
 
 
 def nearest_above(parent: Ints, wanted: Flags) -> Ints:
@@ -152,8 +155,8 @@ def source_lines(attributed: AttributedCapture) -> SourceLines:
     """Return the line of the program that made each API call, or why it is not known."""
     tree = call_tree(attributed)
     owner = np.append(user_frames(tree.nodes), NONE)[tree.leaf]
-    sources, of_node = _op_places(attributed)
-    row, lines = _distinct([*_frame_keys(tree.nodes, [NATIVE, PYTHON]), *sources])
+    of_node = _op_places(attributed)
+    row, lines = _distinct(tree.nodes, attributed.capture.chains.sources)
     of_node = np.append(np.where(of_node == NONE, NONE, of_node + len(tree.nodes)), NONE)
     of_op = of_node[attributed.launch_node]
     row = np.append(row, NONE)
@@ -165,22 +168,17 @@ def source_lines(attributed: AttributedCapture) -> SourceLines:
     return SourceLines(pd.concat([heads, lines], ignore_index=True), call, node)
 
 
-Key = tuple[str, str, int, str]  # function, file, line, kind
-
-
-def _frame_keys(nodes: pd.DataFrame, kinds: Sequence[str]) -> list[Key]:
-    columns = (nodes[c].astype(object).tolist() for c in ("function", "file", "line"))
-    kind = [kinds[python] for python in nodes["python"].astype(int).tolist()]
-    return list(zip(*columns, kind, strict=True))
-
-
-def _distinct(keys: Sequence[Key]) -> tuple[Ints, pd.DataFrame]:
-    """Return the row of each frame among the distinct lines, and these."""
-    number = {key: row for row, key in enumerate(dict.fromkeys(keys))}
-    rows = np.array([number[key] for key in keys], np.int64)
-    table = pd.DataFrame(list(number), columns=["function", "file", "line", "kind"])
-    source = [f"{file}:{line}" if line > 0 else file for _, file, line, _ in number]
-    return rows, table.assign(source=texts(source))
+def _distinct(nodes: pd.DataFrame, sources: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
+    """Return the row of each node, then of each place of an op, among the distinct lines, and these."""
+    columns = ["function", "file", "line"]
+    both = frames.concat([nodes[columns], sources[columns]])
+    kind = np.append(nodes["python"].to_numpy(), np.full(len(sources), KINDS.index(OP)))
+    names = [frames.codes(both[name]) for name in columns[:2]]
+    row, first = number_groups(*names, frames.ints(both, "line"), kind.astype(np.int64))
+    table = both.iloc[first].reset_index(drop=True).astype({"function": object, "file": object})
+    files = zip(table["file"].tolist(), table["line"].tolist(), strict=True)
+    source = texts(f"{file}:{line}" if line > 0 else file for file, line in files)
+    return row, table.assign(source=source, kind=texts(KINDS)[kind[first].astype(np.int64)])
 
 
 def user_frames(nodes: pd.DataFrame) -> Ints:
@@ -197,15 +195,15 @@ def user_frames(nodes: pd.DataFrame) -> Ints:
     return np.where(python == NONE, nearest_above(parent, is_native_user), python)
 
 
-def _op_places(attributed: AttributedCapture) -> tuple[list[Key], Ints]:
-    """Return the recorded places of ops, and for each node that of its op or of one around it, or NONE.
+def _op_places(attributed: AttributedCapture) -> Ints:
+    """Return for each node the recorded place of its op or of an op around it, a row of ``sources``, or NONE.
 
     A name that stands in two places of a program has none.
     """
     capture, nesting = attributed.capture, attributed.attribution.nesting
     sources = capture.chains.sources
     if not len(sources):
-        return [], np.full(len(nesting), NONE)
+        return np.full(len(nesting), NONE)
     keys = [
         [frames.ints(table, c) for c in ("report", "process", "domain")]
         for table in (sources, capture.ranges)
@@ -213,16 +211,13 @@ def _op_places(attributed: AttributedCapture) -> tuple[list[Key], Ints]:
     names = frames.concat([sources[["op"]], capture.ranges[["name"]].set_axis(["op"], axis=1)])
     name = np.split(frames.codes(names["op"]), [len(sources)])
     of_source, of_range = key_codes(*([*key, n] for key, n in zip(keys, name, strict=True)))
-    places = _frame_keys(sources.assign(python=True), [OP, OP])
-    by_op: dict[int, set[Key]] = {}
-    for op, place in zip(of_source.tolist(), places, strict=True):
-        by_op.setdefault(op, set()).add(place)
-    certain = {op: places.index(place) for op, (place, *more) in by_op.items() if not more}
-    table = np.full(int(max(of_source.max(), of_range.max(initial=0))) + 1, NONE)
-    table[list(certain)] = list(certain.values())
-    own = table[of_range][nesting.range]
+    place = np.full(int(max(of_source.max(), of_range.max(initial=0))) + 1, NONE)
+    place[of_source] = np.arange(len(sources))
+    row, _ = _distinct(capture.chains.nodes.iloc[:0], sources)
+    place[of_source[row != row[place[of_source]]]] = NONE  # several places
+    own = place[of_range][nesting.range]
     nearest = nearest_above(attributed.hierarchy.parent, own != NONE)
-    return places, np.append(own, NONE)[nearest]
+    return np.append(own, NONE)[nearest]
 
 
 # -- The table of lines

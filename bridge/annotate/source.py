@@ -52,7 +52,9 @@ def declare(emitter: Any, label: Label) -> None:
     """Write the places of an op, if its tool can record them and has not yet."""
     tool = getattr(emitter, "tool", emitter)  # a recorder passes everything to an attached tool
     name_category = getattr(tool, "name_category", None)
-    for name in places.get(label, ()) if name_category is not None else ():
+    if name_category is None:
+        return
+    for name in places.get(label, ()):
         key = (id(tool), label.domain, name)
         if key not in _declared:
             _declared.add(key)

@@ -157,14 +157,15 @@ STACK = (
 
 def call_chains(events: Events) -> CallChains:
     """Return the call stacks that ops have; those of newer traces are ranges of Python functions."""
+    if not any(STACK in args for args in events.args):
+        return CallChains()
     stacks = [args.get(STACK) for args in events.args]
     code, distinct = pd.factorize(np.array([s if type(s) is str else "" for s in stacks], object))
-    if not any(distinct):
-        return CallChains()
     split = [[f for f in text.strip('"').split(";") if f.strip()] for text in distinct]
     number = {text: row for row, text in enumerate(dict.fromkeys(f for s in split for f in s))}
     rows = [(c, d, number[f]) for c, stack in enumerate(split) for d, f in enumerate(stack)]
-    made = tree(*np.array(rows, np.int64).reshape(-1, 3).T, len(split))
+    chain, depth, frame = np.array(rows, np.int64).reshape(-1, 3).T
+    made = tree(chain, depth, frame, len(split))
     known = [python_frame(clean(text)) or Frame(clean(text), "", python=True) for text in number]
     return CallChains(nodes_of(made, known), range=made.leaf[code.astype(np.int64)])
 

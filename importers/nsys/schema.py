@@ -30,15 +30,16 @@ JSON_NUMBER = (
 )
 
 
-# Large tables of few uses: read only where they are asked for by name, not with all details.
-ON_REQUEST = frozenset(["system_call_chains", "samples"])
+EVERY = "*"  # among names of details: all but those in ON_REQUEST
+# Large tables of few uses: read only where they are asked for by name.
+ON_REQUEST = frozenset(["call_chains", "system_call_chains", "samples"])
 
 
 def has_detail(details: Details, name: str) -> bool:
     """Return whether a detail is read."""
     if isinstance(details, bool):
         return details and name not in ON_REQUEST
-    return name in details
+    return name in details or (EVERY in details and name not in ON_REQUEST)
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Table:
         columns = {
             name: column
             for name, column in self.columns.items()
-            if not column.rare and (self.detail or not column.detail or has_detail(details, name))
+            if not column.rare and (not column.detail or has_detail(details, name))
         }
         query = _query(table, columns, tables[table], details=details)
         absent = [
@@ -346,7 +347,7 @@ SYSTEM_CALLS = Table(  # calls of the operating system's runtime: read, poll, pt
         **_TIMES,
         "thread": optional("globalTid"),
         "name": optional("nameId"),
-        "chain": optional("callchainId"),
+        "chain": detail("callchainId"),
     },
     detail="system_calls",
 )

@@ -38,7 +38,7 @@ QUALITY_DETAILS = frozenset(["overhead"])
 SOURCE_DETAILS = ("call_chains", "chain")  # call stacks of API calls
 WHAT_RAN = "bridge report REPORT --by kind shows what ran on a GPU"
 RECORD_STACKS = (
-    "nsys profile --cudabacktrace=kernel:1 --python-backtrace=cuda (bridge run --source), profile(with_stack=True)"
+    "nsys profile --cudabacktrace=kernel:1 --python-backtrace=cuda (bridge run --backtrace), profile(with_stack=True)"
     " of PyTorch, or nvtx_op(source=True)"
 )
 MARK_STEPS = "mark steps with ranges called step N, or name their ranges with --steps"

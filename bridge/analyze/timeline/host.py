@@ -99,8 +99,8 @@ def source_column(attributed: AttributedCapture) -> NameColumn | None:
     known = source_lines(attributed)
     if not known.known:
         return None
-    lines = known.lines[["function", "source"]].itertuples(index=False)
-    names = [f"{source} {function}".strip() for function, source in lines]
+    lines = zip(*(known.lines[c].tolist() for c in ("source", "function")), strict=True)
+    names = [f"{source} {function}".strip() for source, function in lines]
     return NameColumn(np.where(known.call < len(REASONS), NONE, known.call), names)
 
 

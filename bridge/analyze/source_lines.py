@@ -129,13 +129,15 @@ def nearest_above(parent: Ints, wanted: Flags) -> Ints:
 class SourceLines:
     """Lines of the program: ``lines`` (function, source, file, line, kind), the first of which are reasons.
 
-    ``call`` is the row of ``lines`` of each API call, ``node`` that of each node of the nesting by the place
-    of its op or of an op around it, NONE if no place was recorded. ``source`` is ``file:line``, of native code the
-    module. ``kind`` is python, native or op, '' for a reason.
+    ``call`` is the row of ``lines`` of each API call, ``own`` that of each node of the nesting by the
+    recorded place of its op, ``node`` by that of its op or of an op around it; NONE where there is none.
+    ``source`` is ``file:line``, of native code the module. ``kind`` is python, native or op, '' for a
+    reason.
     """
 
     lines: pd.DataFrame
     call: Ints
+    own: Ints
     node: Ints
 
     @property
@@ -155,17 +157,16 @@ def source_lines(attributed: AttributedCapture) -> SourceLines:
     """Return the line of the program that made each API call, or why it is not known."""
     tree = call_tree(attributed)
     owner = np.append(user_frames(tree.nodes), NONE)[tree.leaf]
-    of_node = _op_places(attributed)
     row, lines = _distinct(tree.nodes, attributed.capture.chains.sources)
-    of_node = np.append(np.where(of_node == NONE, NONE, of_node + len(tree.nodes)), NONE)
-    of_op = of_node[attributed.launch_node]
-    row = np.append(row, NONE)
-    place, node = row[np.where(owner == NONE, of_op, owner)], row[of_node[:-1]]
+    row = np.append(row + len(REASONS), NONE)
+    own = row[len(tree.nodes) :][_op_places(attributed)]
+    nearest = nearest_above(attributed.hierarchy.parent, own != NONE)
+    node = np.append(np.append(own, NONE)[nearest], NONE)
+    call = np.where(owner == NONE, node[attributed.launch_node], row[owner])
     reason = np.where(tree.leaf == NONE, REASONS.index(NO_CHAIN), REASONS.index(ONLY_LIBRARIES))
-    call = np.where(place == NONE, reason, place + len(REASONS))
     heads = pd.DataFrame({"function": "", "source": REASONS, "file": "", "line": NONE, "kind": ""})
-    node = np.where(node == NONE, NONE, node + len(REASONS))
-    return SourceLines(pd.concat([heads, lines], ignore_index=True), call, node)
+    lines = pd.concat([heads, lines], ignore_index=True)
+    return SourceLines(lines, np.where(call == NONE, reason, call), own, node[:-1])
 
 
 def _distinct(nodes: pd.DataFrame, sources: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
@@ -196,7 +197,7 @@ def user_frames(nodes: pd.DataFrame) -> Ints:
 
 
 def _op_places(attributed: AttributedCapture) -> Ints:
-    """Return for each node the recorded place of its op or of an op around it, a row of ``sources``, or NONE.
+    """Return the recorded place of the op of each node, a row of ``sources``, or NONE.
 
     A name that stands in two places of a program has none.
     """
@@ -215,9 +216,8 @@ def _op_places(attributed: AttributedCapture) -> Ints:
     place[of_source] = np.arange(len(sources))
     row, _ = _distinct(capture.chains.nodes.iloc[:0], sources)
     place[of_source[row != row[place[of_source]]]] = NONE  # several places
-    own = place[of_range][nesting.range]
-    nearest = nearest_above(attributed.hierarchy.parent, own != NONE)
-    return np.append(own, NONE)[nearest]
+    own: Ints = place[of_range][nesting.range]
+    return own
 
 
 # -- The table of lines

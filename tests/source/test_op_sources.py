@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial, wraps
 from pathlib import Path
 
@@ -118,6 +119,14 @@ def test_work_has_the_place_of_the_innermost_op_that_has_one(tmp_path):
     assert set(one["kind"]) == {"op", ""}
     both = bridge.load(written(tmp_path / "b.sqlite", (0, OUTER), (0, INNER))).by("source")
     assert dict(zip(both["function"], both["gpu_ns"], strict=True)) == {"M.g": 1, "f": 2, "": 7}
+
+
+def test_traces_tell_the_place_of_an_op(tmp_path):
+    report = bridge.load(written(tmp_path / "a.sqlite", (0, OUTER)))
+    report.export_trace(tmp_path / "a.json")
+    events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
+    told = {e["ts"]: e["args"].get("source") for e in events if e.get("cat") == "op"}
+    assert told == {0.1: "/home/me/a.py:3 f", 0.11: None, 0.4: None}
 
 
 def test_an_op_in_two_places_has_none(tmp_path):

@@ -125,8 +125,8 @@ def test_traces_tell_the_place_of_an_op(tmp_path):
     report = bridge.load(written(tmp_path / "a.sqlite", (0, OUTER)))
     report.export_trace(tmp_path / "a.json")
     events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
-    told = {e["ts"]: e["args"].get("source") for e in events if e.get("cat") == "op"}
-    assert told == {0.1: "/home/me/a.py:3 f", 0.11: None, 0.4: None}
+    told = {e["dur"]: e["args"].get("source") for e in events if e.get("cat") == "op"}
+    assert told == {0.2: "/home/me/a.py:3 f", 0.09: None, 0.1: None}
 
 
 def test_an_op_in_two_places_has_none(tmp_path):

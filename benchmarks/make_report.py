@@ -27,7 +27,7 @@ TABLES = {
 UNREAD = {  # what nsys writes besides; rows must be as wide as real ones, and nsys stats asks for some
     "kernels": "launchType cacheConfig localMemoryPerThread localMemoryTotal gridId"
     " sharedMemoryExecuted sharedMemoryLimitConfig",
-    "launches": "eventClass returnValue callchainId",
+    "launches": "eventClass returnValue",
     "annotations": "rangeId endGlobalTid floatValue",
 }
 STEPS_AT_ONCE = 200

@@ -17,7 +17,7 @@ from bridge.analyze.metrics import no_timeline
 from bridge.analyze.ranks import Ranks
 from bridge.analyze.tables.request import TableOptions, TableRequest
 from bridge.analyze.tables.table import table
-from bridge.analyze.tables.views import MARK_STEPS, layout, nothing
+from bridge.analyze.tables.views import MARK_STEPS, SOURCE_DETAILS, layout, nothing
 from bridge.analyze.totals import Totals, graph_totals, totals
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import DEFAULT, DIRECTIONS, AttributedCapture
@@ -331,6 +331,8 @@ class Report:
                 return "no steps in the selected part of the report"
             if all(facts.timeline for facts in self.capture.facts):
                 return f"no steps: {self.attributed.why_no_iterations()}; {MARK_STEPS}"
+        if by == "source" and not any(facts.path for facts in self.capture.facts):
+            return "a run of the store keeps no call stacks; give the file of the report"
         return nothing(by, activities=len(self.capture.activities), ranges=self.ranges)
 
     def export_trace(self, path: str | Path, **options: Unpack[TraceOptions]) -> Timeline:
@@ -374,7 +376,8 @@ def load(*paths: str | Path, **options: Unpack[AttributionFields]) -> Report:
     steps. Raises `importers.ReportError`,
     whose message is one line for the user.
     """
-    return join(importers.load(*paths), AttributionOptions(**options))
+    details = {importers.EVERY, *SOURCE_DETAILS}
+    return join(importers.load(*paths, details=details), AttributionOptions(**options))
 
 
 def _of_node(node: Ints, codes: Ints, names: Sequence[str]) -> pd.Categorical:

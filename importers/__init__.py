@@ -11,10 +11,10 @@ from importers.capture import Capture, Facts, concat
 from importers.column_files import is_columnar
 from importers.errors import NoSuchReport, NotAReport, ReportError
 from importers.formats import read
-from importers.nsys.schema import Details
+from importers.nsys.schema import EVERY, Details
 from importers.remote import Downloads, Location, Url, errors_name_urls, location, origin
 
-__all__ = ["Capture", "Facts", "ReportError", "load"]
+__all__ = ["EVERY", "Capture", "Facts", "ReportError", "load"]
 
 
 def load(
@@ -31,7 +31,8 @@ def load(
 
     ``details=False`` omits the columns and frames that docs/frames.md marks as details, which
     describe single rows only; it takes half the time. A collection of names reads only these
-    details: ``details={"mangled", "waits"}``. ``sidecar`` names recordings (files or folders) with
+    details: ``details={"mangled", "waits"}``. Call stacks are read only if they are among the names, also
+    beside all others: ``details={EVERY, "call_chains"}``. ``sidecar`` names recordings (files or folders) with
     the details of annotated calls; by default those beside the report of the profiler are used.
 
     Raises `ReportError`, whose message is one line for the user.

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from importers import frames
+from importers import call_chains, frames
+from importers.call_chains import CallChains
 from importers.errors import ReportError
 from importers.ncu.metrics import Metrics
 from importers.ncu.metrics import concat as concat_metrics
@@ -61,7 +62,8 @@ class Capture:
     ``source`` holds the base names of the files, ``facts`` one entry per file; the column
     ``report`` of each frame is the index of the file. ``texts`` holds the whole texts of ranges
     (``ranges.text`` is the index), of which ``ranges.name`` is the part that all calls of an op
-    share. ``metrics`` are those that Nsight Compute measured for kernels.
+    share. ``metrics`` are those that Nsight Compute measured for kernels. ``chains`` are the call
+    stacks of API calls and others, where they were recorded and read.
     """
 
     source: tuple[str, ...]
@@ -85,6 +87,7 @@ class Capture:
     diagnostics: pd.DataFrame = field(default_factory=lambda: frames.frame("diagnostics", {}))
     texts: Texts = field(default_factory=lambda: Texts.of([]))
     metrics: Metrics = field(default_factory=Metrics)
+    chains: CallChains = field(default_factory=CallChains)
 
     @property
     def began(self) -> int:
@@ -132,6 +135,11 @@ def concat(captures: Sequence[Capture]) -> Capture:
         metrics=concat_metrics(
             [capture.metrics for capture in captures],
             [len(capture.activities) for capture in captures],
+        ),
+        chains=call_chains.concat(
+            [capture.chains for capture in captures],
+            [(len(c.launches), len(c.system_calls), len(c.ranges)) for c in captures],
+            starts.tolist()[:-1],
         ),
         **tables,
     )

@@ -74,6 +74,13 @@ class Made:
         memory = {"registers": 32, "shared_static": 1024, "shared_dynamic": 0}
         self.launched("kernels", at, pid, start, end, by=by, **names, **grid, **memory)
 
+    def stack(self, chain: int, *entries: tuple[str, str] | tuple[str, str, int]) -> None:
+        """Add a call stack of CUDA calls: symbol and module per frame, innermost first, and 1 if it is unresolved."""
+        for depth, (symbol, module, *unresolved) in enumerate(entries):
+            ids = {"symbol": self.string(symbol), "module": self.string(module)}
+            row = {"chain": chain, "depth": depth, **ids, "unresolved": (*unresolved, None)[0]}
+            self.tables["call_chains"].append(row)
+
     def step(self, number: int, pid: int) -> None:
         """Add one step: seven activities, of which op mm has a kernel and a copy, op gemm a kernel."""
         t = STEP_NS * (number + 1)

@@ -12,6 +12,7 @@ import numpy as np
 from bridge.analyze.concurrency.communication import NcclMessage
 from bridge.analyze.names import activity_names
 from bridge.analyze.open_ranges import Event, EventStart, Place, Thread
+from bridge.analyze.source_lines import NO_CHAIN, call_tree, source_lines
 from bridge.analyze.tables.views import host_tables
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import BACKWARD, FORWARD, AttributedCapture
@@ -25,6 +26,7 @@ from bridge.join.attribution import (
 )
 from bridge.knowledge.abbreviations import abbreviation
 from importers import frames
+from importers.call_chains import Frame
 
 # -- Hints for activities without an op
 
@@ -229,13 +231,27 @@ class Lineage:
 
 
 @dataclass(frozen=True)
+class Source:
+    """The line of the program that made a call, and the call stack, the innermost frame first.
+
+    ``text`` is ``file:line`` or a module, '' where only library frames are known; ``kind`` is python,
+    native or op. The stack is empty where none was recorded.
+    """
+
+    function: str
+    text: str
+    kind: str
+    stack: tuple[Frame, ...]
+
+
+@dataclass(frozen=True)
 class Why:
     """The explanation of one activity; rows are those of the frames, times are ns as recorded.
 
     ``call`` issued the activity, ``captured`` created its node of a CUDA graph. ``owner`` is the
     range of the op where it was open at neither of these. ``rule`` and ``reason`` are '' where
-    there is none. ``base_ns`` is the first event of the file. ``nccl`` is what NCCL's payload says
-    of a message.
+    there is none. ``base_ns`` is the first event of the file. ``source`` is None where the
+    line of the program is not known. ``nccl`` is what NCCL's payload says of a message.
     """
 
     report: str
@@ -260,6 +276,7 @@ class Why:
     hints: tuple[Hint, ...]
     remedy: str
     others: Others
+    source: Source | None
     nccl: NcclMessage | None = None
 
 
@@ -368,7 +385,18 @@ def why(attributed: AttributedCapture, rows: Ints) -> Why:
         remedy=remedy(reason, facts) if reason else "",
         others=_others(attributed, rows, row),
         nccl=NcclMessage.of(attributed, row),
+        source=_source(attributed, int(attribution.launch[row])),
     )
+
+
+def _source(attributed: AttributedCapture, call: int) -> Source | None:
+    """Return the line of the program that made an API call, None if nothing is known of it."""
+    known, tree = source_lines(attributed), call_tree(attributed)
+    if call == NONE or known.lines["source"].iloc[known.call[call]] == NO_CHAIN:
+        return None
+    function, source, kind = known.lines[["function", "source", "kind"]].iloc[known.call[call]]
+    stack = tuple(tree.stack(int(tree.leaf[call])))
+    return Source(function, source if kind else "", kind, stack)
 
 
 def _named(attributed: AttributedCapture, matches: Callable[[str], bool]) -> Ints:

@@ -59,6 +59,12 @@ class Nvtx:
         push = partial(self._push, attributes, domain.handle)
         return partial(setattr, attributes, "payload"), push, partial(self._pop, domain.handle)
 
+    def name_category(self, domain: str | None, name: str) -> None:
+        """Record the name of a new category."""
+        _uncached(self._domain(domain), "get_category_id")(
+            self._domain(domain), text(name).decode()
+        )
+
     def mark(self, label: Label, payload: float) -> None:
         """Record an instant."""
         domain = self._domain(label.domain)
@@ -205,6 +211,10 @@ class Interop:
         number = ctypes.c_int64.from_buffer(attributes, len(head) + _PAYLOAD)
         push = partial(self._push, domain, attributes)
         return partial(setattr, number, "value"), push, partial(self._pop, domain)
+
+    def name_category(self, domain: str | None, name: str) -> None:
+        """Record the name of a new category."""
+        self._category_id(domain, name)
 
     def mark(self, label: Label, payload: float) -> None:
         """Record an instant."""

@@ -15,6 +15,7 @@ from bridge.annotate.emitter import Emitter, NullEmitter, warn
 # Set in the profiled process by nsys (the first and the last), by `ncu --nvtx` (the first, seen
 # with 2022.3; without --nvtx it records no ranges), and by any other tool that is injected.
 SIGNS = ("NVTX_INJECTION64_PATH", "NVTX_INJECTION32_PATH", "NSYS_PROFILING_SESSION_ID")
+SOURCE_VARIABLE = "BRIDGE_SOURCE"  # records the place of every op, as with nvtx_op(source=True)
 INSTALL = "`pip install nvidia-nvtx` installs a library that every tool supports"
 
 
@@ -32,7 +33,7 @@ class Backend(NamedTuple):
 class State:
     """The chosen back end; `emitter` is None until the first use."""
 
-    __slots__ = ("attached", "details", "emitter", "idle", "reason", "writer")
+    __slots__ = ("attached", "details", "emitter", "idle", "reason", "sources", "writer")
 
     def __init__(self) -> None:
         self.idle = False
@@ -43,6 +44,7 @@ class State:
         )
         self.writer: Any = None  # writer of the running session, whose recording gets details
         self.details: Any = None  # the `DetailOptions` of the running session
+        self.sources = os.environ.get(SOURCE_VARIABLE, "").lower() in {"1", "on", "true"}
 
 
 state = State()

@@ -5,11 +5,13 @@ If no tool is attached, an annotated program behaves as before.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock, local
 from typing import Any, Self, TypeVar, overload
 
 from bridge.annotate import emit, emitter, stack
+from bridge.annotate import source as sources
 from bridge.annotate.details import DetailOptions, checked_block, checked_details, note_block
 from bridge.annotate.emit import state
 from bridge.annotate.label import PLAIN, Extras, Label, checked, checked_name, checked_payload
@@ -131,13 +133,14 @@ _entries_lock = Lock()
 class Op:
     """An annotation with its arguments: a decorator and a reusable context manager."""
 
-    __slots__ = ("details", "entries", "extras", "name", "payload")
+    __slots__ = ("details", "entries", "extras", "name", "payload", "source")
 
     name: str | None
     extras: Extras  # domain, category, colour
     payload: float | None
     details: DetailOptions | None
     entries: list[stack.Entry] | None
+    source: bool
 
     def __enter__(self) -> Self:
         if not state.idle:
@@ -159,6 +162,8 @@ class Op:
             raise TypeError(f"nvtx_op decorates functions and methods, not {target!r}")
         name = op_name_of(target) if self.name is None else self.name
         label = Label(name, *self.extras)
+        if self.source or state.sources:
+            sources.note_function(label, target)
         return with_ranges(target, label, self.payload, self.details)  # type: ignore[return-value]
 
     def _open(self) -> None:
@@ -168,7 +173,10 @@ class Op:
         if self.details is not None:
             checked_block(self.name, self.details)
             note_block(int(payload), self.name, self.details)
-        entry = stack.Entry(_label(Label, (self.name, *self.extras)), payload)
+        label = _label(Label, (self.name, *self.extras))
+        if self.source or state.sources:
+            sources.note_block(label, sys._getframe(2))  # noqa: SLF001 (the caller of __enter__)
+        entry = stack.Entry(label, payload)
         if self.entries is None:
             with _entries_lock:  # threads may share the annotation
                 self.entries = [] if self.entries is None else self.entries
@@ -191,6 +199,7 @@ def nvtx_op(
     shapes: bool | Iterable[Any] = False,
     args: Sequence[str] | Mapping[str, Any] = (),
     flops: str | float | Callable[..., Any] | None = None,
+    source: bool = False,
 ) -> Op: ...
 
 
@@ -204,6 +213,7 @@ def nvtx_op(  # noqa: PLR0913, PLR0917 - the overloads make all but the name key
     shapes: Any = False,
     args: Any = (),
     flops: Any = None,
+    source: bool = False,
 ) -> Any:
     """Annotate a function or a block as an op: each call becomes an NVTX range in the profile.
 
@@ -214,15 +224,17 @@ def nvtx_op(  # noqa: PLR0913, PLR0917 - the overloads make all but the name key
     Details of each call are written to the recording of the process: ``shapes`` and dtypes (for a
     block: the tensors), the arguments named by ``args`` (for a block: a mapping), ``flops`` ("auto"
     for a formula chosen by the name, a number, or a function of the call's arguments), and the
-    bytes moved. Raises TypeError for arguments that cannot be recorded.
+    bytes moved. ``source`` records the file and line of the function or block, once per op;
+    BRIDGE_SOURCE=1 does so for all ops. Raises TypeError for arguments that cannot be recorded.
     """
     if type(name) is not str and name is not None and not isinstance(name, str):
         options = {"category": category, "color": color, "shapes": shapes, "args": args}
-        return nvtx_op(domain=domain, payload=payload, flops=flops, **options)(name)
+        return nvtx_op(domain=domain, payload=payload, flops=flops, source=source, **options)(name)
     # Not Op(...): without a tool, __init__ would take a fifth of the time of a block.
     op = _new(Op)
     op.name = name
     op.entries = None
+    op.source = source
     op.payload = None if payload is None else checked_payload(payload)
     if domain is None and category is None and color is None:
         op.extras = PLAIN

@@ -20,7 +20,7 @@ from threading import local
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from bridge.annotate import emit, emitter
+from bridge.annotate import emit, emitter, source
 from bridge.annotate.emitter import Bound
 from bridge.annotate.label import Label
 
@@ -192,6 +192,8 @@ class Stack:
 
     def bind(self, label: Label, always: bool = False) -> Bound:
         """Return the functions that emit ranges of a label; always cached with ``always``."""
+        if source.places:
+            source.declare(self.emitter, label)
         bind = getattr(self.emitter, "bind", None)
         bound = bind and bind(label, always=always)
         if bound is None:

@@ -49,7 +49,9 @@ def _graphs(request: Request) -> Iterator[ToolOption]:
 
 def _backtraces(request: Request) -> Iterator[ToolOption]:
     requested_by = "--backtrace" if request.backtrace else ""
-    yield ToolOption("--cudabacktrace", "all", "no call stacks of CUDA calls", requested_by)
+    # nsys takes stacks of calls over 80 µs alone, and launches take less; it refuses a threshold of 0 ns.
+    calls = "all:1" if request.backtrace else "all"
+    yield ToolOption("--cudabacktrace", calls, "no call stacks of CUDA calls", requested_by)
     yield ToolOption("--python-backtrace", "cuda", "no Python in the call stacks of CUDA calls")
 
 

@@ -21,6 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+from bridge.annotate.emit import SOURCE_VARIABLE
 from bridge.annotate.recording.recorder import FOLDER, OF_REPORT, PREFIX
 from bridge.annotate.recording.sink import ENDING
 from bridge.capture import ncu, nsys, tool
@@ -437,4 +438,6 @@ def _environment(request: Request, report: Path) -> dict[str, str]:
         added[SCHEDULE_VARIABLE] = ",".join(f"{name}={n}" for name, n in request.schedule.items())
     if request.schedule or request.capture:
         added[CAPTURE] = request.capture or NVTX
+    if request.backtrace:
+        added[SOURCE_VARIABLE] = "1"
     return added

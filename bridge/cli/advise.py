@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.tables.views import ADVICE_DETAILS
+from bridge.analyze.tables.views import ADVICE_DETAILS, SOURCE_DETAILS
 from bridge.cli import completion, ncu_option, options, outputs, selection_options
 from bridge.cli.help import Command
 from bridge.cli.hints import with_report
@@ -92,7 +93,7 @@ def advise(
         click.echo(_list(), nl=False)
         return
     output.check(source.reports)
-    report = source.with_steps(step_name).load(ADVICE_DETAILS | {"metrics"})
+    report = source.with_steps(step_name).load({*ADVICE_DETAILS, *SOURCE_DETAILS, "metrics"})
     report = ncu_option.with_ncu(report, ncu, source.attribution_options)
     try:
         report = time_range.of(report)
@@ -128,6 +129,7 @@ def _text(advised: AdviceReport, form: str, rows: int, *, to_terminal: bool) -> 
     if form == "md":
         return with_report(advice.as_markdown(advised, rows))
     if form == "sarif":
-        return ci_reports.as_sarif(advised, rows)
+        root = Path(os.environ.get("SRCROOT") or ".").resolve()
+        return ci_reports.as_sarif(advised, rows, root.as_posix())
     text = advice.for_terminal(advised, options.look(to_terminal=to_terminal), rows)
     return with_report(text)

@@ -13,6 +13,7 @@ from pathlib import Path
 from importers.frames import CALL_ID, CALL_ID_SHIFT
 from importers.nsys import schema
 from importers.nsys.export import Row, Strings, write_export
+from importers.nsys.stacks import OP_SOURCE
 
 PROCESS = 4242 << 24
 
@@ -27,6 +28,14 @@ NCCL_DOMAIN = 3
 
 
 STEPS, LAYERS = 3, 4
+
+
+SOURCES = {  # as nvtx_op(source=True) records them: op: line of train.py, and function
+    "fetch batch": (12, "fetch"),
+    "copy batch": (31, "train"),
+    "forward": (18, "forward"),
+    "backward": (35, "train"),
+}
 
 
 KERNELS = {  # kernel: (short name, ns)
@@ -191,6 +200,11 @@ def _backward(r: _Recorder, step: int, layer: int) -> None:
         r.kernel(AUTOGRAD, "reduce", stream=NCCL)
 
 
+def _place(op: str) -> str:
+    line, function = SOURCES[op]
+    return f"{OP_SOURCE}{line}:/home/me/train.py\t{op}\t{function}"
+
+
 def _call(name: str, step: int, layer: int, seq: int) -> str:
     """Return PyTorch's text of one call; a backward range has the seq of its forward range."""
     number = (step * LAYERS + layer) * 3 + seq
@@ -206,11 +220,15 @@ def _write(path: Path, r: _Recorder) -> None:
         "domain": NCCL_DOMAIN,
         "text": "NCCL",
     }
+    places: list[Row] = [
+        {"start": 0, "type": schema.CATEGORY_NAME, "thread": MAIN, "category": number, "text": text}
+        for number, text in enumerate(map(_place, SOURCES), start=1)
+    ]
     # The first API call came before the capture began: its kernel has no launch.
     tables: dict[str, list[Row]] = {
         **r.rows,
         "launches": r.rows["launches"][1:],
-        "annotations": [domain, *r.rows["annotations"]],
+        "annotations": [domain, *places, *r.rows["annotations"]],
         "processes": [{"process": PROCESS, "name": "python"}],
         "threads": [{"thread": t, "name": r.strings(n), "priority": 10} for t, n in names.items()],
         "gpus": [{"gpu": 0, "device": 0, "name": "Imaginary GPU"}],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.tables.views import ADVICE_DETAILS, QUALITY_DETAILS
+from bridge.analyze.tables.views import ADVICE_DETAILS, QUALITY_DETAILS, SOURCE_DETAILS
 from bridge.cli import ncu_option, options, outputs
 from bridge.cli.help import Command
 from bridge.cli.options import ReportInput, doing
@@ -66,7 +66,7 @@ def write_page(
 ) -> None:
     """Load the report, or two as two sides, and write the page of it."""
     sides: list[tuple[Location, ...]] = [(report,) for report in source.reports] or [()]
-    details = ADVICE_DETAILS | QUALITY_DETAILS | {"memory", "metrics"}
+    details = {*ADVICE_DETAILS, *QUALITY_DETAILS, *SOURCE_DETAILS, "memory", "metrics"}
     values = [replace(source, reports=side).load(details) for side in sides]
     values = [ncu_option.with_ncu(report, ncu, source.attribution_options) for report in values]
     from bridge import exports

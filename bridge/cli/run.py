@@ -88,7 +88,11 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
     help="Trace CUDA graphs by node (costs time), or whole. [default: node, where known]",
 )
 @click.option("--memory", is_flag=True, help="Record the use of GPU memory.")
-@click.option("--backtrace", is_flag=True, help="Record the call stacks of CUDA calls.")
+@click.option(
+    "--backtrace",
+    is_flag=True,
+    help="Record the call stacks of CUDA calls, and where ops are in the program, for --by source.",
+)
 @click.option(
     "--op", "ops", multiple=True, metavar="NAME[@DOMAIN]", help="ncu: only kernels in this range."
 )

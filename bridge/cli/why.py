@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bridge.analyze.tables.views import SOURCE_DETAILS
 from bridge.cli import options
 from bridge.cli.help import Command
 from bridge.cli.hints import with_report
@@ -49,7 +50,7 @@ def why(
         raise click.UsageError(
             "name what to explain after the report: a kernel, or '#ROW' in quotes"
         )
-    explanation = explained(source.load({"nccl_calls"}), what)
+    explanation = explained(source.load({"nccl_calls", *SOURCE_DETAILS}), what)
     from bridge.render import why as render
 
     if form == "json":

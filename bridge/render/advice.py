@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -58,6 +59,14 @@ def same_time(advice: Advice) -> str:
     return f"the same time: {', '.join(advice.same_time)}" if advice.same_time else ""
 
 
+def place_text(advice: Advice) -> str:
+    """Return the line of the program that the largest row is called from, '' if it is not known."""
+    place = advice.place
+    if place is None:
+        return ""
+    return f"called from {place.function} at {place.file}:{place.line}".replace("from  at", "at")
+
+
 def for_terminal(advised: AdviceReport, look: Look, rows: int) -> str:
     """Return each advice with the first rows of its evidence, then the rules not judged."""
     parts = [f"{head(advised)}\n"]
@@ -67,7 +76,7 @@ def for_terminal(advised: AdviceReport, look: Look, rows: int) -> str:
             f"{number}. {advice.rule.title} ({advice.rule.name})",
             f"{INDENT}{sentence(advice)}",
         ]
-        texts = (worth(advice), f"→ {remedy(advice)}", same_time(advice))
+        texts = (worth(advice), f"→ {remedy(advice)}", place_text(advice), same_time(advice))
         lines += [f"{INDENT}{text}" for text in texts if text]
         evidence = tables.for_terminal("", table, look) if rows else ""
         more = _more(len(advice.finding.evidence) - len(table)) if rows else ""
@@ -80,7 +89,7 @@ def as_markdown(advised: AdviceReport, rows: int) -> str:
     """Return what `for_terminal` shows as Markdown."""
     parts = [f"{head(advised)}\n"]
     for advice in advised.advice:
-        told = (sentence(advice), worth(advice), same_time(advice))
+        told = (sentence(advice), worth(advice), place_text(advice), same_time(advice))
         message = tables.escaped("; ".join(filter(None, told)))
         text = f"### {advice.rule.title}\n\n{message}.\n\n**Do:** {remedy(advice)}. (`{advice.rule.name}`)\n"
         table = tables.as_markdown("", advice.finding.evidence.head(rows)) if rows else ""
@@ -100,6 +109,7 @@ def for_page(advised: AdviceReport) -> dict[str, list[Any]]:
             "same_time": same_time(advice),
             "share": advice.share,
             "place": _place(advice.finding.evidence),
+            "source": place_text(advice),
         }
         for advice in advised.advice
     ]
@@ -149,6 +159,7 @@ def _as_object(advice: Advice, rows: int) -> dict[str, Any]:
         "saving_ns": finding.saving_ns,
         "ceiling_ns": finding.ceiling_ns,
         "share": advice.share,
+        "place": advice.place and asdict(advice.place),
         "evidence_rows": len(finding.evidence),
         "evidence": records(finding.evidence.head(rows)),
     }

@@ -9,6 +9,7 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from bridge.analyze.advice import RULES, Advice, AdviceReport, NotJudged
+from bridge.analyze.advice.places import Place
 from bridge.analyze.compare.gates import Verdict
 from bridge.package import VERSION
 from bridge.render.advice import records, remedy, sentence, worth
@@ -50,18 +51,20 @@ def _writable(text: str) -> str:
 
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+ROOT = "%SRCROOT%"  # the name of the folder with the sources, as code-scanning tools know it
 LARGE = 0.05  # share of the run from which on an advice is a warning
 
 
-def as_sarif(advised: AdviceReport, rows: int) -> str:
+def as_sarif(advised: AdviceReport, rows: int, root: str = "") -> str:
     """Return one run of the tool, with a result per advice and a notification per rule not judged.
 
-    The physical location of a result is the report; its logical location is the op with most of it.
+    The physical location of a result is the line of the program, where it is known, and else the report;
+    its logical location is the op with most of it. Files below the folder ``root`` are relative to it.
     """
-    run = {
+    run: dict[str, Any] = {
         "tool": {"driver": _driver()},
         "artifacts": [{"location": {"uri": _uri(name)}} for name in advised.source],
-        "results": [_result(advice, advised.source, rows) for advice in advised.advice],
+        "results": [_result(advice, advised.source, rows, root) for advice in advised.advice],
         "invocations": [
             {
                 "executionSuccessful": True,
@@ -71,6 +74,8 @@ def as_sarif(advised: AdviceReport, rows: int) -> str:
             }
         ],
     }
+    if root:
+        run["originalUriBaseIds"] = {ROOT: {"uri": _file_uri(f"{root.rstrip('/')}/")}}
     document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
@@ -92,15 +97,18 @@ def _driver() -> dict[str, Any]:
     }
 
 
-def _result(advice: Advice, source: tuple[str, ...], rows: int) -> dict[str, Any]:
+def _result(advice: Advice, source: tuple[str, ...], rows: int, root: str) -> dict[str, Any]:
     finding = advice.finding
     text = ". ".join(filter(None, (sentence(advice), worth(advice), remedy(advice))))
+    report = _location(advice, source)
+    of_code = {} if advice.place is None else {"relatedLocations": [{"id": 0, **report}]}
     return {
         "ruleId": advice.rule.name,
         "ruleIndex": [rule.name for rule in RULES].index(advice.rule.name),
         "level": "warning" if advice.share >= LARGE else "note",
         "message": {"text": f"{advice.rule.title}: {text}"},
-        "locations": [_location(advice, source)],
+        "locations": [_location_in_code(advice.place, report, root)] if advice.place else [report],
+        **of_code,
         "properties": {
             "saving_ns": finding.saving_ns,
             "ceiling_ns": finding.ceiling_ns,
@@ -123,6 +131,23 @@ def _location(advice: Advice, source: tuple[str, ...]) -> dict[str, Any]:
         path = str(evidence["path"].iloc[0]) if "path" in evidence else op
         place["logicalLocations"] = [{"name": op, "fullyQualifiedName": path, "kind": "function"}]
     return place
+
+
+def _location_in_code(place: Place, report: dict[str, Any], root: str) -> dict[str, Any]:
+    """Return the location of a line of the program, with the logical location of the report's."""
+    folder = f"{root.rstrip('/')}/"
+    if place.file.startswith(folder):
+        artifact = {"uri": _uri(place.file.removeprefix(folder)), "uriBaseId": ROOT}
+    elif place.file.startswith("/"):
+        artifact = {"uri": _file_uri(place.file)}
+    else:
+        artifact = {"uri": _uri(place.file), "uriBaseId": ROOT}
+    physical = {"artifactLocation": artifact, "region": {"startLine": place.line}}
+    return {**report, "physicalLocation": physical}
+
+
+def _file_uri(path: str) -> str:
+    return f"file://{_uri(path)}"
 
 
 def _notification(not_judged: NotJudged) -> dict[str, Any]:

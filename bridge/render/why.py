@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from bridge.analyze.open_ranges import Event, Place, Range, Thread
-from bridge.analyze.why import Hint, Others, Why
+from bridge.analyze.why import Hint, Others, Source, Why
 from bridge.render import units
 
 FORMAT = "bridge.why/1"
 STEP = "  "  # indentation per level of nesting
+MAX_FRAMES = 20  # of a call stack
 
 
 def as_json(why: Why) -> str:
@@ -50,7 +51,28 @@ def _captured(why: Why) -> Iterator[str]:
 def _call(why: Why) -> Iterator[str]:
     if why.call:
         yield f"launched by {_step(why.call.step, why.base_ns)}"
+        yield from _source(why.source)
         yield from _place(why.call, why.base_ns)
+
+
+def _source(source: Source | None) -> Iterator[str]:
+    """Yield the line of the program that made the call, and the call stack."""
+    if source is None:
+        return
+    if source.text:
+        of = " (where its op is defined)" if source.kind == "op" else ""
+        yield f"  from {_call_site(source.function, source.text)}{of}"
+    if source.stack:
+        yield "  call stack, the innermost frame first:"
+        for frame in source.stack[:MAX_FRAMES]:
+            place = f"{frame.file}:{frame.line}" if frame.line > 0 else frame.file
+            yield f"{STEP * 2}{_call_site(frame.function, place)}"
+        if (more := len(source.stack) - MAX_FRAMES) > 0:
+            yield f"{STEP * 2}{more} more frames (--format json has them)"
+
+
+def _call_site(function: str, place: str) -> str:
+    return f"{function} at {place}" if function and place else function or place
 
 
 def _place(place: Place, base: int) -> Iterator[str]:

@@ -100,7 +100,12 @@ def _capture(
     )
     ranges = tables.pop("ranges").assign(text=text)
     return Capture(
-        stored_run.source, facts, ranges=ranges, texts=pool, metrics=found_metrics, **tables
+        stored_run.source,
+        facts,
+        ranges=ranges,
+        texts=pool,
+        metrics=found_metrics,
+        **tables,  # type: ignore[arg-type]  # these are all frames
     )
 
 

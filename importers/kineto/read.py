@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
+from importers.call_chains import CallChains, Frame, nodes_of, python_frame, tree
 from importers.capture import UNREAD, Capture, Facts
 from importers.errors import NotAReport, NothingRecorded
 from importers.frames import MISSING
@@ -147,6 +148,26 @@ def ranges(events: Events, places: Places) -> tuple[pd.DataFrame, Texts]:
         "text": text,
     }
     return frames.frame("ranges", columns | _domains(events.name, category)), texts
+
+
+STACK = (
+    "Call stack"  # frames of an op, the innermost first; PyTorch 1.8 to 1.11 with with_stack=True
+)
+
+
+def call_chains(events: Events) -> CallChains:
+    """Return the call stacks that ops have; those of newer traces are ranges of Python functions."""
+    if not any(STACK in args for args in events.args):
+        return CallChains()
+    stacks = [args.get(STACK) for args in events.args]
+    code, distinct = pd.factorize(np.array([s if type(s) is str else "" for s in stacks], object))
+    split = [[f for f in text.strip('"').split(";") if f.strip()] for text in distinct]
+    number = {text: row for row, text in enumerate(dict.fromkeys(f for s in split for f in s))}
+    rows = [(c, d, number[f]) for c, stack in enumerate(split) for d, f in enumerate(stack)]
+    chain, depth, frame = np.array(rows, np.int64).reshape(-1, 3).T
+    made = tree(chain, depth, frame, len(split))
+    known = [python_frame(clean(text)) or Frame(clean(text), "", python=True) for text in number]
+    return CallChains(nodes_of(made, known), range=made.leaf[code.astype(np.int64)])
 
 
 def launches(events: Events, places: Places) -> pd.DataFrame:
@@ -325,6 +346,7 @@ def _capture(
         processes=processes,
         devices=devices(head.get("deviceProperties"), by, activity_frame),
         texts=texts,
+        chains=call_chains(by[RANGES]),
     )
 
 

@@ -156,9 +156,23 @@ class Annotations:
         keys = tuple(frames.pick(self.ints[c], rows) for c in ("process", "domain"))
         return lookup(names, keys, lambda _: "")
 
+    def domain_name(self, name: str) -> int:
+        """Return the number of the domain of this name, -1 for none."""
+        declared_domains = self._declared_names(schema.DOMAIN_NAME, ("process", "domain"))
+        return next(
+            (number for (_, number), n in declared_domains.items() if n == name), frames.MISSING
+        )
+
+    def category_declarations(self) -> list[tuple[int, int, str]]:
+        """Return process, domain and name of each declaration of a category."""
+        rows = np.flatnonzero(self.ints["type"] == schema.CATEGORY_NAME)
+        columns = (self.ints[c][rows].tolist() for c in ("process", "domain"))
+        return list(zip(*columns, map(str, self.name[rows]), strict=True))
+
     def _category_names(self, rows: Ints) -> pd.Categorical:
         """Return the category's name per row: '' for none, the number if it is undeclared."""
         names = self._declared_names(schema.CATEGORY_NAME, ("process", "domain", "category"))
+        names = {key: name for key, name in names.items() if key[2]}  # 0 stands for none
         keys = tuple(frames.pick(self.ints[c], rows) for c in ("process", "domain", "category"))
         return lookup(names, keys, lambda key: str(key[2]) if key[2] else "")
 

@@ -24,6 +24,7 @@ from importers.nsys.annotations import Annotations, Strings, api_name, pool_text
 from importers.nsys.devices import activities, memory, waits, with_ends
 from importers.nsys.payloads import nccl_calls
 from importers.nsys.schema import FLAG, Column, Details, Present, Table, has_detail
+from importers.nsys.stacks import call_chains
 from importers.sqlite_columns import Columns, Database, ints_of, texts_of
 from importers.sqlite_query import Query
 from importers.texts import Ints, Texts, unique_names
@@ -308,6 +309,8 @@ def export_queries(
         queries = {
             name: table.query(tables, details=details) for name, table in schema.READ.items()
         }
+        if not queries["call_chains"]:  # the ids of call stacks say nothing without these
+            queries["launches"] = schema.LAUNCHES.query(tables, details=False)
     except NotAReport as error:
         raise NotAReport(f"{path.name}: {error}") from error
     return {name: query for name, query in queries.items() if query}
@@ -322,10 +325,30 @@ def _columns(path: Path, database: Export, *, details: Details) -> dict[str, Col
     every = {
         name: with_all_columns(table, result.get(name, {})) for name, table in schema.READ.items()
     }
+    has_payloads = isinstance(
+        database, Database
+    )  # columnar exports are read without binary columns
+    if has_payloads and (query := _python_stacks(tables, every, details=details)):
+        every |= database.read({"python_stacks": query})
     names = schema.OVERHEAD_NAMES.query(tables)
     if names and "overhead" not in result and said.lacks_events(every):
         every["overhead_names"] = database.read({"names": names})["names"]
     return every
+
+
+def _python_stacks(
+    tables: Mapping[str, Present], every: Mapping[str, Columns], *, details: Details
+) -> Query | None:
+    """Return the query for the payloads with Python stacks, None where there cannot be any."""
+    table = schema.ANNOTATIONS.name
+    has_payloads = schema.PYTHON_PAYLOAD in tables.get(table, {})
+    if not has_payloads or not has_detail(details, schema.CALL_CHAINS.detail):
+        return None
+    if not (ints_of(every["annotations"], "type") == schema.DOMAIN_NAME).any():
+        return None
+    columns = {"time": '"start"', "thread": '"globalTid"', "domain": 'coalesce("domainId", 0)'}
+    columns["payload"] = f"coalesce(hex(\"{schema.PYTHON_PAYLOAD}\"), '')"
+    return Query(table, columns, frozenset(["payload"]))
 
 
 def take_flags(columns: Columns) -> bool:
@@ -387,6 +410,7 @@ def to_capture(
     on_device = activities(read, strings, export.callers if export else None)
     wait_frame, memory_frame = waits(read, launches), memory(read["memory"], launches)
     overhead_frame = overhead(read["overhead"], strings)
+    chains = call_chains(read, strings, annotations, launches)
     last = export.last if export else _span(launches, on_device)[1]
     ranges, marks = annotations.ranges(last, session_ns(read)), annotations.marks()
     tables = (ranges, launches, on_device, marks)
@@ -423,6 +447,7 @@ def to_capture(
         processes=_processes(read["processes"]),
         devices=devices(read, on_device),
         texts=annotations.texts,
+        chains=chains,
     )
 
 

@@ -30,9 +30,16 @@ JSON_NUMBER = (
 )
 
 
+EVERY = "*"  # among names of details: all but those in ON_REQUEST
+# Large tables of few uses: read only where they are asked for by name.
+ON_REQUEST = frozenset(["call_chains", "system_call_chains", "samples"])
+
+
 def has_detail(details: Details, name: str) -> bool:
     """Return whether a detail is read."""
-    return details if isinstance(details, bool) else name in details
+    if isinstance(details, bool):
+        return details and name not in ON_REQUEST
+    return name in details or (EVERY in details and name not in ON_REQUEST)
 
 
 @dataclass(frozen=True)
@@ -125,7 +132,7 @@ class Table:
         columns = {
             name: column
             for name, column in self.columns.items()
-            if not column.rare and (self.detail or not column.detail or has_detail(details, name))
+            if not column.rare and (not column.detail or has_detail(details, name))
         }
         query = _query(table, columns, tables[table], details=details)
         absent = [
@@ -307,6 +314,7 @@ LAUNCHES = Table(  # calls of the runtime and of the driver
         "thread": optional("globalTid"),
         "correlation": optional("correlationId"),
         "name": optional("nameId"),
+        "chain": detail("callchainId"),
     },
     core=True,
 )
@@ -395,6 +403,7 @@ SYSTEM_CALLS = Table(  # calls of the operating system's runtime: read, poll, pt
         **_TIMES,
         "thread": optional("globalTid"),
         "name": optional("nameId"),
+        "chain": detail("callchainId"),
         "event": optional("eventClass"),
     },
     detail="system_calls",
@@ -410,6 +419,27 @@ CONTEXT_SWITCHES = Table(  # when threads begin and cease to run on a CPU
     },
     detail="context_switches",
 )
+# Call stacks: a row per frame; depth 0 is the innermost. Symbols are ids of strings, escaped as in HTML, and of a
+# frame that was not resolved its address. An id is unique in the export, over all processes.
+_CHAIN = {
+    "chain": required("id"),
+    "depth": required("stackDepth"),
+    "symbol": required("symbol"),
+    "module": optional("module"),
+    "unresolved": optional("unresolved", missing=0),
+}
+CALL_CHAINS = Table("CUDA_CALLCHAINS", _CHAIN, detail="call_chains")  # --cudabacktrace
+SYSTEM_CALL_CHAINS = Table("OSRT_CALLCHAINS", _CHAIN, detail="system_call_chains")
+SAMPLES = Table(  # samples of the CPU; a sample's id is that of its call chain
+    "COMPOSITE_EVENTS",
+    {"time": required("start"), "thread": optional("globalTid"), "chain": required("id")},
+    detail="samples",
+)
+SAMPLE_CHAINS = Table("SAMPLING_CALLCHAINS", _CHAIN, detail="samples")
+# Marks of this domain hold the Python stack of a CUDA call (--python-backtrace=cuda) as a binary payload: 16 bytes,
+# then per frame, the innermost first, the ids of the function and of its file, and the line, in 8 bytes each.
+PYTHON_STACKS = "Python Backtrace"
+PYTHON_PAYLOAD, PYTHON_HEAD, PYTHON_FRAME = "binaryData", 16, 24
 DIAGNOSTICS = Table(  # messages of the profiler; ids of strings in some versions
     "DIAGNOSTIC_EVENT",
     {
@@ -510,6 +540,10 @@ READ = {  # every table that is read, by our name
     "overhead": OVERHEAD,
     "system_calls": SYSTEM_CALLS,
     "context_switches": CONTEXT_SWITCHES,
+    "call_chains": CALL_CHAINS,
+    "system_call_chains": SYSTEM_CALL_CHAINS,
+    "samples": SAMPLES,
+    "sample_chains": SAMPLE_CHAINS,
     "diagnostics": DIAGNOSTICS,
     "streams": STREAMS,
     "processes": PROCESSES,

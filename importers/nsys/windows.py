@@ -63,6 +63,7 @@ STRING_ID_COLUMNS = {  # columns of string ids
     "kernels": ("name", "full_name", "mangled"),
     "annotations": ("text_id", "json_id"),
     "threads": ("name",),
+    "call_chains": ("symbol", "module"),
 }
 
 

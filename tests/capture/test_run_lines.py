@@ -124,7 +124,7 @@ def test_an_option_or_a_value_that_an_older_version_lacks(tools, monkeypatch):
     [
         (["--memory"], ["--cuda-memory-usage=true"]),
         (["--graphs", "graph"], ["--cuda-graph-trace=graph"]),
-        (["--backtrace"], ["--sample=process-tree", "--cudabacktrace=all"]),
+        (["--backtrace"], ["--sample=process-tree", "--cudabacktrace=all:1"]),
         (["--force"], ["--force-overwrite=true"]),
     ],
 )

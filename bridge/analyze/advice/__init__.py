@@ -21,6 +21,7 @@ from bridge.analyze.advice import (
 )
 from bridge.analyze.advice.facts import Evidence
 from bridge.analyze.advice.needs import NEEDS, ON_GPU, TIMELINE, WORK
+from bridge.analyze.advice.places import place_of
 from bridge.analyze.advice.ranking import by_cause, in_order
 from bridge.analyze.advice.rule import KERNEL_TIME, RUN, UNKNOWN, Advice, Finding, NotJudged, Rule
 from bridge.analyze.metrics import no_timeline
@@ -103,6 +104,7 @@ def advise(
     small = [advice for advice in values if 0 <= advice.share < worth]
     listed = [advice for advice in values if not 0 <= advice.share < worth]
     listed = by_cause(listed, evidence) if tuple(rules) == RULES else in_order(listed)
+    listed = [replace(one, place=place_of(attributed, one.finding.evidence)) for one in listed]
     return AdviceReport(
         attributed.capture.source,
         evidence.wall_ns,

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.advice.facts import Evidence
+from bridge.analyze.advice.places import Place
 from bridge.analyze.causes.host_timeline import call_ends
 from bridge.analyze.groups import counts, sums, texts
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges
@@ -207,7 +208,8 @@ class Advice:
 
     ``share`` is its ceiling as a fraction of ``whole``, a name: the run, or kernel time in a
     capture without a timeline. It is -1 if unknown. ``remedy`` is what to do in this program, and
-    ``same_time`` are rules that explain the same time less well.
+    ``same_time`` are rules that explain the same time less well. ``place`` is the line of the program of
+    the largest row of evidence, if it is known.
     """
 
     rule: Rule
@@ -216,6 +218,7 @@ class Advice:
     whole: str = RUN
     remedy: str = ""
     same_time: tuple[str, ...] = ()
+    place: Place | None = None
 
     @property
     def expected_ns(self) -> float:

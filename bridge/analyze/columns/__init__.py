@@ -43,6 +43,7 @@ TABLES: Mapping[str, TableColumns] = {
     "wait": tables.WAIT,
     "osrt": tables.OSRT,
     "launch": tables.LAUNCH,
+    "source": tables.SOURCE,
     "gap": tables.GAP,
     "idle": tables.IDLE,
     "step": tables.STEP,

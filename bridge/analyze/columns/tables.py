@@ -237,6 +237,23 @@ GAP = table(
     *OS_TIMES,
     terminal="cause op gap_ns cause_ns os_call ended_by start_ns step off_cpu_ns os_ns device",
 )
+SOURCE = table(
+    Column("function", "function", NAME, "function of the program, '' if it is not resolved"),
+    Column(
+        "source", "source", NAME, "file:line, of native code the module, or why there is no line"
+    ),
+    Column("kind", "by", NAME, "frame of python, native frame, or place of an op", quiet=True),
+    Column("ops", "ops", COUNT, "distinct ops that own the work", optional=True),
+    Column("activities", "activities", COUNT, "activities that the calls issued", **HIDDEN),
+    Column("kernels", "kernels", COUNT, "kernels among them"),
+    Column("gpu_ns", "GPU", NS, "time of these activities", bar=True),
+    Column(
+        "share", "of GPU", SHARE, "gpu_ns by the GPU time of all activities", ("gpu_ns", ALL_GPU)
+    ),
+    Column("api_calls", "API calls", COUNT, "API calls of the line", optional=True),
+    Column("api_ns", "API", NS, "time of these calls on the host", optional=True),
+    terminal="function source kind ops kernels gpu_ns share api_calls api_ns",
+)
 IDLE = table(
     Column("cause", "cause", NAME, "why GPUs were idle"),
     Column("op", "op", NAME, "op that was open then", quiet=True),

@@ -16,6 +16,7 @@ from bridge.analyze.devices import Devices
 from bridge.analyze.groups import texts
 from bridge.analyze.names import activity_names, file_names
 from bridge.analyze.ranks.members import Member, Ranks
+from bridge.analyze.source_lines import NO_CALL, REASONS, source_lines
 from bridge.analyze.tables.call_details import input_dtypes, input_shapes
 from bridge.analyze.tables.modules import NO_MODULE
 from bridge.join.arrays import NONE, Ints, number_groups
@@ -384,6 +385,14 @@ def _api(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCo
     return DimensionCodes.of_rows("api", frames.codes(column), column.cat.categories, rows, none="")
 
 
+def _source(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    """Code events by the line of the program that made their API call, or why there is none."""
+    known = source_lines(attributed)
+    row = np.append(known.call, REASONS.index(NO_CALL))
+    labels = {name: texts(known.lines[name]) for name in ("function", "source")}
+    return DimensionCodes(labels, [row[e.launch] for e in events])
+
+
 def _kind(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
     return DimensionCodes.of_rows("kind", *kinds.kind(attributed), [e.activity for e in events])
 
@@ -435,6 +444,7 @@ ACTIVITY_DIMENSIONS: Mapping[str, Dimension] = {
     "device": device,
     "stream": stream,
     "geometry": geometry,
+    "source": _source,
 }
 
 

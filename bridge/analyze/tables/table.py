@@ -114,6 +114,12 @@ def _launch(attributed: AttributedCapture, request: TableRequest) -> pd.DataFram
     return by_launch(attributed, kernel_names=request.kernel_names)
 
 
+def _source(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
+    from bridge.analyze.source_lines import by_source
+
+    return by_source(attributed)
+
+
 def _gap(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
     from bridge.analyze.causes.tables import by_gap
 
@@ -175,6 +181,7 @@ FIXED: Mapping[str, Callable[[AttributedCapture, TableRequest], pd.DataFrame]] =
     "phase": _phase,
     "wait": _wait,
     "launch": _launch,
+    "source": _source,
     "gap": _gap,
     "idle": _idle,
     "osrt": _osrt,

@@ -44,7 +44,12 @@ ADVICE_DETAILS = frozenset(
 )
 OS_DETAILS = ("system_calls", "context_switches")  # what the operating system did for threads
 QUALITY_DETAILS = frozenset(["overhead"])
+SOURCE_DETAILS = ("call_chains", "chain")  # call stacks of API calls
 WHAT_RAN = "bridge report REPORT --by kind shows what ran on a GPU"
+RECORD_STACKS = (
+    "nsys profile --cudabacktrace=kernel:1 --python-backtrace=cuda (bridge run --backtrace), profile(with_stack=True)"
+    " of PyTorch, or nvtx_op(source=True)"
+)
 MARK_STEPS = "mark steps with ranges called step N, or name their ranges with --steps"
 NO_GAP = "no GPU was idle for longer than --idle-over, which is 10 µs by default"
 VIEWS = {
@@ -85,6 +90,11 @@ VIEWS = {
         details=("system_calls",),
         nothing="no calls of the operating system in the report; record them with --trace=osrt",
     ),
+    "source": View(
+        ("gpu_ns", "api_ns"),
+        details=SOURCE_DETAILS,
+        nothing=f"no call stacks of API calls in the report; record them: {RECORD_STACKS}",
+    ),
     "step": View(
         (),
         nothing=f"no steps: no range family counts up, no optimizer ends a step, and no work recurs; {MARK_STEPS}",
@@ -113,11 +123,14 @@ DIMENSIONS: dict[str, tuple[str, ...]] = {
     "shape": ("json",),
     "dtype": ("json",),
     "geometry": GEOMETRY,
+    "source": SOURCE_DETAILS,
 }
 # The kinds of rows of tables with selectable columns.
 RANGES, CALLS, ACTIVITIES = ("ranges", "calls", "activities")
 CALL_DIMENSIONS = frozenset(["api"])  # dimensions of API calls
-ACTIVITY_DIMENSIONS = frozenset("kernel memcpy kind library fused device stream geometry".split())
+ACTIVITY_DIMENSIONS = frozenset(
+    "kernel memcpy kind library fused device stream geometry source".split()
+)
 # The columns that name a row, if their names differ from the dimension's.
 LABELS: dict[str, tuple[str, ...]] = {
     "memcpy": ("operation",),
@@ -125,6 +138,7 @@ LABELS: dict[str, tuple[str, ...]] = {
     "process": ("pid", "process", "report"),
     "stream": ("device", "pid", "context", "stream"),
     "geometry": ("grid", "block", "registers", "shared_bytes"),
+    "source": ("function", "source"),
 }
 BROKEN_DOWN = {  # tables by dimensions, by the kind of their rows
     RANGES: View(VIEWS["op"].sorted_by, directed=True),

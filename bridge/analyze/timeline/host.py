@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.memory import MemoryUsage
+from bridge.analyze.source_lines import REASONS, SourceLines, source_lines
 from bridge.analyze.timeline import parts
 from bridge.analyze.timeline.parts import (
     Column,
@@ -50,6 +51,7 @@ def ops(attributed: AttributedCapture, tracks: Tracks) -> Slices:
         **_payload_args(frames.ints(ranges, "payload")),
         **_detail_args(ranges),
         **_open_args(ranges),
+        **_place_args(attributed),
     }
     return make_slices("op", rows, track, times(ranges), name_column(ranges["name"]), args)
 
@@ -86,9 +88,31 @@ def calls(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     host = tracks.host(*(frames.ints(launches, c) for c in ("report", "thread")))
     start, duration = times(launches)
     track = tracks.lane(host, nested_lanes(host, start, start + duration), "api")
-    args = {"correlation": frames.ints(launches, "correlation")}
+    args = {"correlation": frames.ints(launches, "correlation"), **_source_args(attributed)}
     rows = np.arange(len(launches))
     return make_slices("api", rows, track, (start, duration), name_column(launches["name"]), args)
+
+
+def _place_args(attributed: AttributedCapture) -> dict[str, Column]:
+    """Return where ops are in the program as a column, none if no place was recorded."""
+    if not len(attributed.capture.chains.sources):
+        return {}
+    known, ranges = source_lines(attributed), len(attributed.capture.ranges)
+    node = attributed.attribution.nesting.first_nodes(ranges)
+    return {"source": _line_column(known, np.append(known.own, NONE)[node])}
+
+
+def _source_args(attributed: AttributedCapture) -> dict[str, Column]:
+    """Return the line of the program of API calls as a column, none if no line is known."""
+    known = source_lines(attributed)
+    if not known.known:
+        return {}
+    return {"source": _line_column(known, np.where(known.call < len(REASONS), NONE, known.call))}
+
+
+def _line_column(known: SourceLines, rows: Ints) -> NameColumn:
+    lines = zip(*(known.lines[c].tolist() for c in ("source", "function")), strict=True)
+    return NameColumn(rows, [f"{source} {function}".strip() for source, function in lines])
 
 
 def overhead(attributed: AttributedCapture, tracks: Tracks) -> Slices:

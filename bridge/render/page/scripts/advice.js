@@ -11,7 +11,8 @@ function advicePiece(one, side) {
     one.worth ? make("p", { class: "below" }, sentence(one.worth)) : null,
     make("p", {}, make("strong", {}, "Do: "), `${one.remedy}.`),
     one.same_time ? make("p", { class: "below" }, sentence(one.same_time)) : null,
-    one.place ? make("p", { class: "below" }, "Largest at ", make("code", {}, one.place)) : null);
+    one.place ? make("p", { class: "below" }, "Largest at ", make("code", {}, one.place)) : null,
+    one.source ? make("p", { class: "below" }, sentence(one.source)) : null);
 }
 
 function drawAdvice(reports) {

@@ -1,0 +1,46 @@
+"""Which frames of call stacks are of libraries, and which of the user's program: libraries.toml lists the former."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterable
+from fnmatch import translate
+from functools import cache
+from importlib.resources import files
+
+
+@cache
+def _patterns() -> dict[str, re.Pattern[str]]:
+    """Return a pattern each for Python files, native modules and native functions of libraries."""
+    text = files("bridge.knowledge").joinpath("libraries.toml").read_text(encoding="utf-8")
+    listed = tomllib.loads(text)
+    return {
+        "files": _any(listed["python"]["files"]),
+        "modules": _any(
+            f"[[]{m[1:]}" if m.startswith("[") else m for m in listed["native"]["modules"]
+        ),
+        "functions": _any(listed["native"]["functions"]),
+    }
+
+
+def _any(patterns: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, patterns)))
+
+
+def is_library_file(path: str) -> bool:
+    """Return whether a file of Python code is of a library; a frame without a file is."""
+    path = path.replace("\\", "/")
+    if not path or _patterns()["files"].match(path):
+        return True
+    # PyTorch's profiler cuts the folders of sys.path: threading.py, logging/__init__.py.
+    return path.partition("/")[0].removesuffix(".py") in sys.stdlib_module_names
+
+
+def is_library_function(function: str, module: str) -> bool:
+    """Return whether a native function is of a library; a frame without a module is."""
+    name = module.replace("\\", "/").rpartition("/")[2]
+    if not name or _patterns()["modules"].match(name):
+        return True
+    return _patterns()["functions"].match(function) is not None

@@ -439,7 +439,7 @@ SAMPLE_CHAINS = Table("SAMPLING_CALLCHAINS", _CHAIN, detail="samples")
 # Marks of this domain hold the Python stack of a CUDA call (--python-backtrace=cuda) as a binary payload: 16 bytes,
 # then per frame, the innermost first, the ids of the function and of its file, and the line, in 8 bytes each.
 PYTHON_STACKS = "Python Backtrace"
-PYTHON_PAYLOAD, PYTHON_HEAD, PYTHON_FRAME = "binaryData", 16, 24
+PYTHON_PAYLOAD, PYTHON_HEAD, PYTHON_FRAME = _PAYLOAD, 16, 24
 DIAGNOSTICS = Table(  # messages of the profiler; ids of strings in some versions
     "DIAGNOSTIC_EVENT",
     {

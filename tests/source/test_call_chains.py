@@ -158,13 +158,14 @@ def with_payload(path: Path, *, columns: bool = True) -> Path:
     report.annotation(34, 205, None, domain=5, thread=thread(100, 2))  # of another domain
     report.annotation(PUSH_POP, 1, 900, text="op", thread=thread(100))
     report.written(path)
-    if columns:
-        with sqlite3.connect(path) as connection:
-            connection.execute("ALTER TABLE NVTX_EVENTS ADD COLUMN binaryData BLOB")
+    with sqlite3.connect(path) as connection:
+        if columns:
             connection.execute(
                 "UPDATE NVTX_EVENTS SET binaryData = ? WHERE eventType = 34", (payload,)
             )
-        connection.close()
+        else:
+            connection.execute("ALTER TABLE NVTX_EVENTS DROP COLUMN binaryData")
+    connection.close()
     return path
 
 

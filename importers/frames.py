@@ -22,6 +22,8 @@ ID_BITS = 0xFFFFFF
 # the prefix of the marks that are samples of a counter.
 CALL_ID = 0x4E42  # "NB" in the top 16 bits of a payload
 CALL_ID_SHIFT = 48
+# The domain and the names of ranges that nsys --trace=python-gil records for threads of Python.
+GIL_DOMAIN, HOLDS_GIL, WAITS_FOR_GIL = "GIL Trace", "Holding GIL", "Waiting for GIL"
 COUNTER = "counter:"
 
 NAMES = frozenset(  # columns that are categoricals in every frame

@@ -37,6 +37,7 @@ LANES_PER_HOME = 100  # positions in the order of tracks that are reserved for t
 ORDER = {
     "steps": 0,
     "ops": 0,
+    "gil": 47,
     "osrt": 48,
     "overhead": 49,
     "api": 50,
@@ -47,6 +48,7 @@ SUFFIXES = {
     "api": " CUDA API",
     "overhead": " profiler overhead",
     "osrt": " OS runtime",
+    "gil": " GIL",
     "projection": " ops",
 }
 

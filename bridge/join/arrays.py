@@ -214,7 +214,7 @@ def unions(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     lasting = np.flatnonzero(end > start)
     order = lasting[order_by(group[lasting], start[lasting])]
     group, start, end = group[order], start[order], end[order]
-    reached = _running_maximum(group, start, end)
+    reached = running_maximum(group, start, end)
     new = np.ones(len(start), bool)
     new[1:] = (group[1:] != group[:-1]) | (start[1:] > reached[:-1])
     begin = np.flatnonzero(new)
@@ -222,7 +222,7 @@ def unions(group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     return group[begin], start[begin], reached[stop]
 
 
-def _running_maximum(group: Ints, start: Ints, end: Ints) -> Ints:
+def running_maximum(group: Ints, start: Ints, end: Ints) -> Ints:
     """Return the latest end so far in each group; rows are sorted by group, then start."""
     edges = run_edges(group)
     if not len(group):

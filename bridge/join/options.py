@@ -28,7 +28,7 @@ LIBRARIES = frozenset(
     "cccl cub cublas cublaslt cudnn cufft curand cusolver cusparse cusparselt cutensor libcudf mpi"
     " nccl nvshmem nvtx3 openmpi thrust ucx"
     " python_function".split()  # in traces of PyTorch's profiler (with_stack)
-)
+) | {frames.GIL_DOMAIN.lower()}
 LIBRARY_TEXT = re.compile(r"(nccl|MPI_|nvshmem)\w+")
 DEFAULT_DOMAIN, ALL_DOMAINS = "default", "all"
 

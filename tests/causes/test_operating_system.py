@@ -17,7 +17,7 @@ from made_reports import thread
 
 import bridge
 from bridge.analyze.causes.gaps import find_causes
-from bridge.analyze.causes.operating_system import off_cpu, system_time
+from bridge.analyze.causes.operating_system import meetings, off_cpu, system_time
 from bridge.analyze.causes.tables import by_gap, by_osrt
 from importers import frames
 
@@ -70,7 +70,9 @@ def test_every_outer_call_of_the_launching_thread_that_meets_an_interval(
             is_own = launch[number] >= 0 and launches[launch[number]] == (on, report)
             if is_own and time > 0 and not is_within_another(calls, call):
                 expected.add((number, call, time))
-    rows_found = list(zip(*(part.tolist() for part in found), strict=True))
+    rows_found = list(
+        zip(*(part.tolist() for part in (found.interval, found.event, found.time)), strict=True)
+    )
     assert len(rows_found) == len(set(rows_found))
     assert set(rows_found) == expected
 
@@ -168,6 +170,63 @@ def test_the_calls_of_gaps_of_real_profiles(corpus: Path, name: str) -> None:
     by_call = by_osrt(attributed).set_index("call")
     assert by_call["count"].sum() == len(calls)
     assert by_call["total_ns"].sum() == (calls["end"] - calls["start"]).sum()
+
+
+HOMES = st.integers(-1, 2)
+
+
+@given(
+    intervals=st.lists(st.tuples(SPANS, HOMES), max_size=8),
+    events=st.lists(st.tuples(SPANS, HOMES), max_size=10),
+)
+def test_intervals_meet_the_events_of_their_home(intervals: list[Any], events: list[Any]) -> None:
+    column = lambda rows: np.array([*rows], np.int64)  # noqa: E731
+    (home, start, end), of_events = (
+        tuple(
+            column(c)
+            for c in ((r[1] for r in rows), (r[0][0] for r in rows), (r[0][1] for r in rows))
+        )
+        for rows in (intervals, events)
+    )
+    found = meetings(home, start, end, of_events)
+    expected = {
+        (i, e, max(interval[0][0], event[0][0]), min(interval[0][1], event[0][1]))
+        for i, interval in enumerate(intervals)
+        for e, event in enumerate(events)
+        if interval[1] == event[1] != -1
+    }
+    pairs = [*zip(*(part.tolist() for part in found), strict=True)]
+    assert len(pairs) == len(set(pairs))
+    assert set(pairs) == {pair for pair in expected if pair[3] > pair[2]}
+
+
+def test_the_holder_of_the_lock_of_python_is_named(tmp_path: Path) -> None:
+    story = gap(5_000)
+    [end] = [
+        a["start"] for b, a in pairwise(story.tables["launches"]) if a["start"] - b["end"] > 4 * MS
+    ]
+    lock = [  # name, thread, start and end before the end of the gap, in ms
+        ("Waiting for GIL", 0, 4, 1),
+        ("Holding GIL", 1, 9, 3),
+        ("Holding GIL", 2, 3, 1.5),
+        ("Holding GIL", 0, 1, -1),
+        ("Waiting for GIL", 2, 9, 3),
+    ]
+    for name, number, first, last in lock:
+        row = {"start": end - int(first * MS), "end": end - int(last * MS), "type": 59, "domain": 7}
+        row |= {"thread": thread(story.pid) + number, "text_id": story.string(name)}
+        story.tables["annotations"].append(row)
+    declared = {"start": 0, "type": 75, "domain": 7, "thread": thread(story.pid)}
+    story.tables["annotations"].append({**declared, "text": "GIL Trace"})
+    report = story.load(tmp_path)
+    assert "Holding GIL" not in set(report.by("op")["op"])
+    [row] = report.by("gap").head(1).to_dict("records")
+    assert row["gil_ns"] == 3 * MS
+    assert row["gil_holder"].endswith(
+        str(thread(story.pid) + 2 & 0xFFFFFF)
+    )  # 1.5 ms, the other 1 ms
+    totals = report.by("idle")
+    assert totals["gil_ns"].sum() == 3 * MS
 
 
 def test_advice_names_the_call_in_which_the_host_is(tmp_path: Path) -> None:

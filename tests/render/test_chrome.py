@@ -101,7 +101,7 @@ def counts(joined):
     found |= {"op": int(stacked.sum()), "api": len(report.launches), "phase": int((~stacked).sum())}
     found |= {"mark": len(report.marks), "step": len(joined.attributed.steps)}
     drawn = {s.kind: len(s) for s in timeline(joined.attributed).slices}
-    found |= {kind: drawn.get(kind, 0) for kind in ("projection", "overhead", "osrt")}
+    found |= {kind: drawn.get(kind, 0) for kind in ("projection", "overhead", "osrt", "gil")}
     return {kind: n for kind, n in found.items() if n}
 
 

@@ -1,4 +1,4 @@
-"""What the operating system did for threads of the host: its calls, and when threads ran on no CPU."""
+"""What threads of the host waited for: calls of the operating system, a CPU, the lock of Python."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bridge.analyze.causes.host_timeline import Cover, Pieces
 from bridge.analyze.groups import sums, texts
-from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges, search_groups
+from bridge.join.arrays import (
+    NONE,
+    Flags,
+    Ints,
+    number_groups,
+    order_by,
+    run_edges,
+    running_maximum,
+    search_groups,
+)
 from bridge.join.attributed import AttributedCapture
 from importers import frames
 from importers.frames import key_codes
@@ -29,39 +39,58 @@ def stacks_of(attributed: AttributedCapture, table: pd.DataFrame) -> Ints:
     return result[own]
 
 
-# -- Calls of the operating system
-
-
-class SystemTime(NamedTuple):
-    """The time of calls of the operating system within intervals: a row per pair that meets, in ns."""
+class Meetings(NamedTuple):
+    """Pairs of an interval and an event that meet, with the common time from ``start`` to ``end``."""
 
     interval: Ints
-    call: Ints
-    time: Ints
+    event: Ints
+    start: Ints
+    end: Ints
+
+    @property
+    def time(self) -> Ints:
+        """The common time of each pair in ns, above 0."""
+        return self.end - self.start
 
 
-def system_time(attributed: AttributedCapture, stack: Ints, start: Ints, end: Ints) -> SystemTime:
-    """Return the calls of the operating system in some intervals of threads.
+def meetings(
+    home: Ints, start: Ints, end: Ints, events: tuple[Ints, Ints, Ints], rows: Ints | None = None
+) -> Meetings:
+    """Return which intervals meet which events of their home, such as a thread; NONE is no home.
 
-    ``stack`` is that of each interval's thread, NONE for none. ``call`` is a row of the frame
-    `system_calls`; of calls within calls, as fread calls read, only the outer one counts.
+    ``events`` are home, start and end; only ``rows`` of them count. Few events of a home overlap.
     """
-    calls = attributed.capture.system_calls
-    if not len(calls):
-        return SystemTime(*(np.empty(0, np.int64) for _ in SystemTime._fields))
-    thread = stacks_of(attributed, calls)
-    begin, stop = (frames.ints(calls, c) for c in ("start", "end"))
-    order = _outer_calls(thread, begin, stop)
-    known = np.flatnonzero(stack != NONE)
-    first = search_groups(thread[order], stop[order], stack[known], start[known], side="right")
-    last = search_groups(thread[order], begin[order], stack[known], end[known], side="left")
+    event_home, begin, stop = events
+    rows = np.arange(len(event_home)) if rows is None else rows
+    rows = rows[event_home[rows] != NONE]
+    rows = rows[order_by(event_home[rows], begin[rows])]
+    reached = running_maximum(event_home[rows], begin[rows], stop[rows])
+    known = np.flatnonzero(home != NONE)
+    first = search_groups(event_home[rows], reached, home[known], start[known], side="right")
+    last = search_groups(event_home[rows], begin[rows], home[known], end[known], side="left")
     count = np.maximum(last - first, 0)
     interval = np.repeat(known, count)
     place = np.arange(count.sum()) + np.repeat(first - (np.cumsum(count) - count), count)
-    call = order[place]
-    time = np.minimum(stop[call], end[interval]) - np.maximum(begin[call], start[interval])
-    meets = time > 0
-    return SystemTime(interval[meets], call[meets], time[meets])
+    event = rows[place]
+    begins = np.maximum(begin[event], start[interval])
+    ends = np.minimum(stop[event], end[interval])
+    meets = ends > begins
+    return Meetings(interval[meets], event[meets], begins[meets], ends[meets])
+
+
+# -- Calls of the operating system
+
+
+def system_time(attributed: AttributedCapture, stack: Ints, start: Ints, end: Ints) -> Meetings:
+    """Return the calls of the operating system in some intervals of threads.
+
+    ``stack`` is that of each interval's thread, NONE for none. Events are rows of the frame
+    `system_calls`; of calls within calls, as fread calls read, only the outer one counts.
+    """
+    calls = attributed.capture.system_calls
+    thread = stacks_of(attributed, calls)
+    begin, stop = (frames.ints(calls, c) for c in ("start", "end"))
+    return meetings(stack, start, end, (thread, begin, stop), _outer_calls(thread, begin, stop))
 
 
 def _outer_calls(thread: Ints, begin: Ints, stop: Ints) -> Ints:
@@ -111,48 +140,128 @@ def _off_cpu(attributed: AttributedCapture, pieces: Pieces) -> Ints | None:
     return result
 
 
-# -- Both, in the idle time of GPUs
+# -- Waits for Python's global interpreter lock
+
+
+@dataclass(frozen=True)
+class LockWaits:
+    """The time in which threads waited for the lock of Python in intervals: a row per interval and holder.
+
+    ``holder`` is a position in ``threads``, the names of threads, NONE while none held the lock.
+    """
+
+    interval: Ints
+    holder: Ints
+    time: Ints
+    threads: list[str]
+
+
+def lock_waits(attributed: AttributedCapture, pieces: Pieces) -> LockWaits | None:
+    """Return the waits for the lock in pieces of idle time, and who held it; None if it was not recorded."""
+    ranges = attributed.capture.ranges
+    of_lock = is_of_lock(ranges)
+    if not of_lock.any():
+        return None
+    waits, holds = (
+        np.flatnonzero(of_lock & (ranges["name"] == name).to_numpy())
+        for name in (frames.WAITS_FOR_GIL, frames.HOLDS_GIL)
+    )
+    start, end = (frames.ints(ranges, c) for c in ("start", "end"))
+    stack = stacks_of(attributed, ranges)
+    waited = meetings(pieces.stack, pieces.start, pieces.end, (stack, start, end), waits)
+    process = number_groups(*(frames.ints(ranges, c) for c in ("report", "process")))[0]
+    held = meetings(process[waited.event], waited.start, waited.end, (process, start, end), holds)
+    unheld = waited.time - sums(held.interval, held.time, len(waited.time))
+    thread, first = number_groups(*(frames.ints(ranges, c) for c in ("report", "thread")))
+    return LockWaits(
+        np.concatenate((waited.interval[held.interval], waited.interval)),
+        np.concatenate((thread[held.event], np.full(len(unheld), NONE))),
+        np.concatenate((held.time, np.maximum(unheld, 0))),
+        _thread_names(attributed, ranges.iloc[first]),
+    )
+
+
+def is_of_lock(ranges: pd.DataFrame) -> Flags:
+    """Return whether nsys recorded each range for the lock of Python."""
+    domains = ranges["domain_name"].cat
+    if frames.GIL_DOMAIN not in domains.categories:
+        return np.zeros(len(ranges), bool)
+    is_lock: Flags = (ranges["domain_name"] == frames.GIL_DOMAIN).to_numpy()
+    return is_lock
+
+
+def _thread_names(attributed: AttributedCapture, rows: pd.DataFrame) -> list[str]:
+    """Return the name and number of the thread of each row."""
+    threads = attributed.capture.threads
+    keys = zip(threads["report"].tolist(), threads["thread"].tolist(), strict=True)
+    names = dict(zip(keys, threads["name"].astype(str).tolist(), strict=True))
+    return [
+        f"{names.get((report, thread)) or 'thread'} {thread & frames.ID_BITS}"
+        for report, thread in zip(rows["report"].tolist(), rows["thread"].tolist(), strict=True)
+    ]
+
+
+# -- All of it, in the idle time of GPUs
 
 
 @dataclass(frozen=True)
 class HostTimes:
-    """What the operating system did in pieces of idle time, for the threads that they wait for."""
+    """What the operating system and Python did in pieces of idle time, for the threads that they wait for."""
 
-    system: SystemTime
+    system: Meetings
     name: Ints
     names: list[str]
     off_cpu: Ints | None
+    lock: LockWaits | None
 
     @classmethod
     def of(cls, attributed: AttributedCapture, pieces: Pieces) -> HostTimes:
         """Return the times of these pieces."""
         system = system_time(attributed, pieces.stack, pieces.start, pieces.end)
         names = attributed.capture.system_calls["name"]
-        codes = frames.codes(names)[system.call]
-        return cls(system, codes, list(names.cat.categories), _off_cpu(attributed, pieces))
+        return cls(
+            system,
+            frames.codes(names)[system.event],
+            list(names.cat.categories),
+            _off_cpu(attributed, pieces),
+            lock_waits(attributed, pieces),
+        )
 
     def columns(self, group: Ints, groups: int) -> dict[str, object]:
         """Return the columns of a table whose row of each piece is ``group``.
 
-        ``os_ns`` is the time in calls of the operating system, ``os_call`` the one with most of it,
-        '' without any, and ``off_cpu_ns`` the time on no CPU. Without such records there is none.
+        ``os_ns`` is the time in calls of the operating system, ``os_call`` the one with most of it;
+        ``off_cpu_ns`` the time on no CPU; ``gil_ns`` the time of waits for Python's lock, and
+        ``gil_holder`` the thread that held it most. Names are '' where there is no time. What was
+        not recorded is left out.
         """
         result: dict[str, object] = {}
         if self.names:
             row = group[self.system.interval]
-            result["os_call"] = texts([*self.names, ""])[self._main_call(row, groups)]
+            result["os_call"] = _main_names(row, self.name, self.system.time, groups, self.names)
             result["os_ns"] = sums(row, self.system.time, groups)
+        if self.lock is not None:
+            row, threads = group[self.lock.interval], self.lock.threads
+            held = self.lock.holder != NONE
+            result["gil_holder"] = _main_names(
+                row[held], self.lock.holder[held], self.lock.time[held], groups, threads
+            )
+            result["gil_ns"] = sums(row, self.lock.time, groups)
         if self.off_cpu is not None:
             result["off_cpu_ns"] = sums(group, self.off_cpu, groups)
         return result
 
-    def _main_call(self, row: Ints, rows: int) -> Ints:
-        """Return the name with most time of each row; of equal ones the first by name; NONE for none."""
-        pair, first = number_groups(row, self.name)
-        time = sums(pair, self.system.time, len(first))
-        rank = np.argsort(np.argsort(np.array(self.names)))
-        order = order_by(row[first], -time, rank[self.name[first]])
-        main = order[run_edges(row[first][order])[:-1]]
-        result = np.full(rows, NONE)
-        result[row[first][main]] = self.name[first][main]
-        return result
+
+def _main_names(
+    row: Ints, name: Ints, time: Ints, rows: int, names: list[str]
+) -> NDArray[np.object_]:
+    """Return the name with most time of each row; of equal ones the first by name; '' for none."""
+    pair, first = number_groups(row, name)
+    total = sums(pair, time, len(first))
+    rank = np.argsort(np.argsort(np.array(names, dtype=object), kind="stable"), kind="stable")
+    order = order_by(row[first], -total, rank[name[first]])
+    main = first[order[run_edges(row[first][order])[:-1]]]
+    result = np.full(rows, NONE)
+    result[row[main]] = name[main]
+    main_names: NDArray[np.object_] = texts([*names, ""])[result]
+    return main_names

@@ -205,6 +205,14 @@ OS_TIMES = (  # columns of tables of idle time, where such records are in the re
         "time that the thread to launch the next work spent in calls of the operating system",
         **QUIET,
     ),
+    Column(
+        "gil_holder",
+        "GIL holder",
+        NAME,
+        "thread that held Python's lock most while that thread waited for it",
+        **QUIET,
+    ),
+    Column("gil_ns", "waits for GIL", NS, "time in which that thread waited for it", **QUIET),
     Column("off_cpu_ns", "off the CPU", NS, "time in which that thread ran on no CPU", **QUIET),
 )
 OSRT = table(
@@ -235,7 +243,7 @@ GAP = table(
     Column("kernel", "kernel", NAME, "activity that ended the gap", **HIDDEN),
     Column("step", "step", STEP_NUMBER, "step, −1 outside of all", **QUIET),
     *OS_TIMES,
-    terminal="cause op gap_ns cause_ns os_call ended_by start_ns step off_cpu_ns os_ns device",
+    terminal="cause op gap_ns cause_ns os_call gil_ns gil_holder ended_by start_ns step off_cpu_ns os_ns device",
 )
 SOURCE = table(
     Column("function", "function", NAME, "function of the program, '' if it is not resolved"),
@@ -263,7 +271,7 @@ IDLE = table(
     Column("max_ns", "max", NS, "longest", optional=True),
     Column("share", "of idle", SHARE, "part of all idle time"),
     *OS_TIMES,
-    terminal="cause op gaps total_ns share os_call os_ns off_cpu_ns mean_ns max_ns",
+    terminal="cause op gaps total_ns share os_call os_ns gil_ns gil_holder off_cpu_ns mean_ns max_ns",
 )
 STEP_COSTS = (
     Column("flop", "FLOP", FLOP, "FLOPs of the step", missing=True, default=False, terminal=False),

@@ -269,7 +269,8 @@ def _device_slices(
 
 
 def _other_host_slices(attributed: AttributedCapture, tracks: Tracks) -> list[Slices]:
-    return [host.overhead(attributed, tracks), host.system_calls(attributed, tracks)]
+    others = (host.overhead, host.system_calls, host.lock)
+    return [draw(attributed, tracks) for draw in others]
 
 
 def _memory_curves(

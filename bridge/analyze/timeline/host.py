@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from bridge.analyze.causes.operating_system import is_of_lock
 from bridge.analyze.memory import MemoryUsage
 from bridge.analyze.source_lines import REASONS, SourceLines, source_lines
 from bridge.analyze.timeline import parts
@@ -59,7 +60,7 @@ def ops(attributed: AttributedCapture, tracks: Tracks) -> Slices:
 def _ranges_with_lanes(attributed: AttributedCapture) -> tuple[Ints, Ints]:
     """Return the push/pop ranges in drawing order, and the lane of each on its thread."""
     ranges, nesting = attributed.capture.ranges, attributed.attribution.nesting
-    rows = np.flatnonzero(frames.is_kind(ranges, frames.PUSH_POP))
+    rows = np.flatnonzero(frames.is_kind(ranges, frames.PUSH_POP) & ~is_of_lock(ranges))
     if len(nesting) == len(rows) and not len(nesting.crossed):
         return nesting.range, repeated(0, len(rows))  # the join has already nested all of them
     start, duration = times(ranges)
@@ -133,6 +134,12 @@ def system_calls(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     is_drawn = np.isin(own, np.concatenate([np.unique(code) for code in drawn]))
     rows = np.flatnonzero(is_drawn & _is_recorded(attributed, table))
     return _beside_threads(tracks, table, rows, "osrt")
+
+
+def lock(attributed: AttributedCapture, tracks: Tracks) -> Slices:
+    """Draw when threads held the lock of Python, and waited for it, beside them."""
+    ranges = attributed.capture.ranges
+    return _beside_threads(tracks, ranges, np.flatnonzero(is_of_lock(ranges)), "gil")
 
 
 def _is_recorded(attributed: AttributedCapture, table: pd.DataFrame) -> Flags:

@@ -17,7 +17,8 @@ from bridge.analyze.metrics import no_timeline
 from bridge.analyze.ranks import Ranks
 from bridge.analyze.tables.request import TableOptions, TableRequest
 from bridge.analyze.tables.table import table
-from bridge.analyze.tables.views import MARK_STEPS, SOURCE_DETAILS, layout, nothing
+from bridge.analyze.tables.views import MARK_STEPS, SAMPLE_DETAILS,
+    SOURCE_DETAILS, layout, nothing
 from bridge.analyze.totals import Totals, graph_totals, totals
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import DEFAULT, DIRECTIONS, AttributedCapture
@@ -376,7 +377,7 @@ def load(*paths: str | Path, **options: Unpack[AttributionFields]) -> Report:
     steps. Raises `importers.ReportError`,
     whose message is one line for the user.
     """
-    details = {importers.EVERY, *SOURCE_DETAILS}
+    details = {importers.EVERY, *SOURCE_DETAILS, *SAMPLE_DETAILS}
     return join(importers.load(*paths, details=details), AttributionOptions(**options))
 
 

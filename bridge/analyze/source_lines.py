@@ -169,6 +169,11 @@ def source_lines(attributed: AttributedCapture) -> SourceLines:
     return SourceLines(lines, np.where(call == NONE, reason, call), own, node[:-1])
 
 
+def distinct_frames(nodes: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
+    """Return the row of each node of a tree among its distinct frames, and these (function, source …)."""
+    return _distinct(nodes, pd.DataFrame(nodes[["function", "file", "line"]].iloc[:0]))
+
+
 def _distinct(nodes: pd.DataFrame, sources: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
     """Return the row of each node, then of each place of an op, among the distinct lines, and these."""
     columns = ["function", "file", "line"]

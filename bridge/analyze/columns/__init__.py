@@ -42,6 +42,7 @@ TABLES: Mapping[str, TableColumns] = {
     "phase": tables.PHASE,
     "wait": tables.WAIT,
     "osrt": tables.OSRT,
+    "sample": tables.SAMPLE,
     "launch": tables.LAUNCH,
     "source": tables.SOURCE,
     "gap": tables.GAP,

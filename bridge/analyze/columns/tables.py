@@ -232,6 +232,27 @@ OSRT = table(
     Column("min_ns", "min", NS, "shortest call", optional=True),
     Column("max_ns", "max", NS, "longest call", optional=True),
 )
+SAMPLE = table(
+    Column(
+        "function",
+        "function",
+        NAME,
+        "innermost function of the program, of a stack without one the innermost of all",
+    ),
+    Column("source", "source", NAME, "its file and line, of native code its module"),
+    Column("of", "of", NAME, "program or library", optional=True),
+    Column("threads", "threads", COUNT, "threads that were sampled in it", optional=True),
+    Column("samples", "samples", COUNT, "samples of the CPU"),
+    Column("share", "of all", SHARE, "part of all samples"),
+    Column(
+        "idle_samples",
+        "GPU idle",
+        COUNT,
+        "samples in idle time of a GPU, of the thread to launch the next work",
+        bar=True,
+    ),
+    Column("idle_share", "of idle", SHARE, "part of all samples in idle time"),
+)
 GAP = table(
     Column("device", "device", NAME, "GPU", optional=True),
     Column("start_ns", "start", INSTANT, "start of the gap", optional=True),

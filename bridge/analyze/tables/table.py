@@ -138,6 +138,12 @@ def _osrt(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame
     return by_osrt(attributed)
 
 
+def _sample(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
+    from bridge.analyze.causes.samples import by_sample
+
+    return by_sample(attributed)
+
+
 def _threshold(request: TableRequest) -> tuple[int, ...]:
     return () if request.idle_over_ns is None else (request.idle_over_ns,)
 
@@ -185,6 +191,7 @@ FIXED: Mapping[str, Callable[[AttributedCapture, TableRequest], pd.DataFrame]] =
     "gap": _gap,
     "idle": _idle,
     "osrt": _osrt,
+    "sample": _sample,
     "step": _step,
     "device": _device,
     "rule": _rule,

@@ -44,6 +44,7 @@ ADVICE_DETAILS = frozenset(
 )
 OS_DETAILS = ("system_calls", "context_switches")  # what the operating system did for threads
 QUALITY_DETAILS = frozenset(["overhead"])
+SAMPLE_DETAILS = ("samples",)  # samples of the CPU with their call stacks
 SOURCE_DETAILS = ("call_chains", "chain")  # call stacks of API calls
 WHAT_RAN = "bridge report REPORT --by kind shows what ran on a GPU"
 RECORD_STACKS = (
@@ -89,6 +90,11 @@ VIEWS = {
         ("idle_ns", "total_ns"),
         details=("system_calls",),
         nothing="no calls of the operating system in the report; record them with --trace=osrt",
+    ),
+    "sample": View(
+        ("idle_samples", "samples"),
+        details=SAMPLE_DETAILS,
+        nothing="no samples of the CPU in the report; record them with nsys profile --sample=process-tree",
     ),
     "source": View(
         ("gpu_ns", "api_ns"),

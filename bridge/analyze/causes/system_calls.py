@@ -38,7 +38,7 @@ def system_time(
     home, _ = number_groups(*homes)
     thread, of_interval = home[: len(calls)], home[len(calls) :]
     begin, stop = (frames.ints(calls, c) for c in ("start", "end"))
-    order = _outer_calls(thread, begin, stop)
+    order = outer_calls(thread, begin, stop)
     first = search_groups(thread[order], stop[order], of_interval, start[known], side="right")
     last = search_groups(thread[order], begin[order], of_interval, end[known], side="left")
     count = np.maximum(last - first, 0)
@@ -50,7 +50,7 @@ def system_time(
     return SystemTime(interval[meets], call[meets], time[meets])
 
 
-def _outer_calls(thread: Ints, begin: Ints, stop: Ints) -> Ints:
+def outer_calls(thread: Ints, begin: Ints, stop: Ints) -> Ints:
     """Return the calls that begin when no other of their thread runs, by thread and start."""
     order = order_by(thread, begin, -stop)
     if not len(order):

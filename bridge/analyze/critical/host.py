@@ -1,0 +1,219 @@
+"""The points of host threads: where API calls, ranges and calls of the operating system begin and end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.causes.host_timeline import Cover, count_before
+from bridge.analyze.causes.system_calls import outer_calls
+from bridge.analyze.critical.handover import Handovers
+from bridge.analyze.critical.work import Work
+from bridge.join.arrays import NONE, Flags, Ints, order_by
+from importers import frames
+from importers.frames import key_codes
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Points of one sort, before all are sorted by thread and time."""
+
+    stack: Ints
+    time: Ints
+
+
+@dataclass(frozen=True)
+class HostPoints:
+    """Points of all threads, one thread after the other, in order of time.
+
+    ``call`` is the outermost API call that is open right before each point, ``node`` the innermost
+    range, NONE for none; ``in_system`` is whether the thread is in a call of the operating system
+    then. ``launch`` and ``returned`` are the points of each API call at which its activities may
+    begin, and at which it returns. ``handed`` and ``begun``, ``done`` and ``taken`` are points of
+    each handover: at its start on both threads, the waiting one first, and at its end on both, the
+    working one first.
+    """
+
+    time: Ints
+    chained: Flags
+    call: Ints
+    node: Ints
+    in_system: Flags
+    launch: Ints
+    returned: Ints
+    handed: Ints
+    begun: Ints
+    done: Ints
+    taken: Ints
+
+    @classmethod
+    def of(cls, work: Work) -> HostPoints:
+        """Return the points of a capture."""
+        nesting = work.attributed.attribution.nesting
+        start, end = _node_times(work)
+        handovers = Handovers.of(work, start, end)
+        calls = _CallPoints.of(work)
+        system = _system_points(work, handovers)
+        inner_first = order_by(nesting.stack, end, -np.arange(len(end)))
+        parts = (
+            _Points(handovers.working, handovers.start),
+            _Points(handovers.waiting, handovers.start),
+            _Points(nesting.stack[inner_first], end[inner_first]),
+            _Points(nesting.stack, start),
+            _Points(calls.stack, calls.time),
+            *system,
+            _Points(handovers.working, handovers.end),
+            _Points(handovers.waiting, handovers.end),
+        )
+        stack, time = (
+            np.concatenate([getattr(part, c) for part in parts]) for c in ("stack", "time")
+        )
+        order = order_by(stack, time)
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        begun, handed, ends, starts, of_calls, closes, opens, done, taken = np.split(
+            place, np.cumsum([len(part.time) for part in parts])[:-1]
+        )
+        chained = np.ones(len(order), bool)
+        ordered = stack[order]
+        chained[:1] = False
+        chained[1:] = ordered[1:] == ordered[:-1]
+        return cls(
+            time=time[order],
+            chained=chained,
+            call=_open_calls(calls, of_calls, len(order)),
+            node=_open_nodes(work, inner_first, ends, starts, len(order)),
+            in_system=_latest(
+                np.repeat(np.array([1, 0]), [len(opens), len(closes)]),
+                np.concatenate((opens, closes)),
+                len(order),
+            )
+            > 0,
+            launch=of_calls[calls.launch],
+            returned=of_calls[calls.returned],
+            handed=handed,
+            begun=begun,
+            done=done,
+            taken=taken,
+        )
+
+
+def _node_times(work: Work) -> tuple[Ints, Ints]:
+    """Return start and end of each node on the common clock."""
+    nesting = work.attributed.attribution.nesting
+    report = frames.ints(work.attributed.capture.ranges, "report")[nesting.range]
+    offset = work.offset[report]
+    return nesting.start + offset, nesting.end + offset
+
+
+@dataclass(frozen=True)
+class _CallPoints:
+    """Two or three points of each API call: its start, its launch if that is in between, its end.
+
+    ``launch`` and ``returned`` are positions of each call; ``call`` is the call of each point, and
+    ``change`` how many more calls are open after it.
+    """
+
+    stack: Ints
+    time: Ints
+    call: Ints
+    change: Ints
+    launch: Ints
+    returned: Ints
+
+    @classmethod
+    def of(cls, work: Work) -> _CallPoints:
+        """Return the points, sorted by thread and call."""
+        stack, start, end = work.attributed.attribution.stack, work.call_start, work.call_end
+        launched = work.launched_at
+        order = order_by(stack, start, end)
+        between = work.issues & (launched > start) & (launched < end)
+        size = 2 + between[order]
+        last = np.cumsum(size) - 1
+        returned = np.empty(len(order), np.int64)
+        returned[order] = last
+        begun = returned - 1 - between
+        time = np.empty(int(size.sum()), np.int64)
+        time[begun], time[returned] = start, end
+        time[(begun + 1)[between]] = launched[between]
+        change = np.zeros(len(time), np.int64)
+        change[begun], change[returned] = 1, -1
+        launch = np.where(between, begun + 1, np.where(launched < end, begun, returned))
+        call = np.repeat(order, size)
+        return cls(stack[call], time, call, change, launch, returned)
+
+
+def _system_points(work: Work, handovers: Handovers) -> tuple[_Points, _Points]:
+    """Return ends and starts of calls of the operating system, without the time of handovers."""
+    calls = work.attributed.capture.system_calls
+    if not len(calls):
+        nothing = np.empty(0, np.int64)
+        return _Points(nothing, nothing), _Points(nothing, nothing)
+    offset = work.offset[frames.ints(calls, "report")]
+    start, end = (frames.ints(calls, c) + offset for c in ("start", "end"))
+    stack = _stacks_of(work, calls)
+    rows = outer_calls(stack, start, end)
+    rows = rows[stack[rows] != NONE]
+    stack, start, end = stack[rows], start[rows], end[rows]
+    if len(handovers):
+        waiting = Cover.of(handovers.waiting, handovers.start, handovers.end)
+        start = _moved(waiting, stack, start, waiting.end)
+        end = _moved(waiting, stack, end, waiting.start)
+    lasts = end > start
+    return _Points(stack[lasts], end[lasts]), _Points(stack[lasts], start[lasts])
+
+
+def _moved(cover: Cover, stack: Ints, time: Ints, to: Ints) -> Ints:
+    """Return each time, or the entry of ``to`` of the interval of a cover that it lies within."""
+    begun = count_before((cover.stack, cover.start), stack, time, "left")
+    ended = count_before((cover.stack, cover.end), stack, time, "right")
+    return np.where(begun > ended, to[begun - 1], time)
+
+
+def _stacks_of(work: Work, calls: pd.DataFrame) -> Ints:
+    """Return the stack of the thread of each row, NONE for a thread without API calls and ranges."""
+    attributed = work.attributed
+    nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
+    keys = [
+        [frames.ints(table, c) for c in ("report", "thread")]
+        for table in (calls, attributed.capture.launches)
+    ]
+    of_nodes = [frames.ints(ranges, c)[nesting.range] for c in ("report", "thread")]
+    code, of_call, of_node = key_codes(*keys, of_nodes)
+    size = max(int(c.max(initial=NONE)) for c in (code, of_call, of_node)) + 1
+    stack = np.full(size, NONE)
+    stack[of_call], stack[of_node] = attributed.attribution.stack, nesting.stack
+    return stack[code]
+
+
+def _latest(values: Ints, places: Ints, size: int) -> Ints:
+    """Return for each point the value at the last of ``places`` before it, NONE before the first."""
+    after = np.full(size, NONE)
+    after[places] = values
+    is_place = np.zeros(size, bool)
+    is_place[places] = True
+    last = np.maximum.accumulate(np.where(is_place, np.arange(size), 0)) if size else after
+    result = np.full(size, NONE)
+    result[1:] = after[last[:-1]]
+    return result
+
+
+def _open_calls(calls: _CallPoints, places: Ints, size: int) -> Ints:
+    """Return the outermost API call that is open right before each point, or NONE."""
+    change = np.zeros(size, np.int64)
+    change[places] = calls.change
+    depth = np.cumsum(change)[places]
+    is_edge = ((depth == 1) & (calls.change > 0)) | (depth == 0)
+    return _latest(np.where(depth == 0, NONE, calls.call)[is_edge], places[is_edge], size)
+
+
+def _open_nodes(work: Work, inner_first: Ints, ends: Ints, starts: Ints, size: int) -> Ints:
+    """Return the innermost node that is open right before each point, or NONE."""
+    nesting = work.attributed.attribution.nesting
+    parent = nesting.parent
+    is_same = (parent != NONE) & (nesting.stack[parent] == nesting.stack)
+    around = np.where(is_same, parent, NONE)[inner_first]
+    values = np.concatenate((around, np.arange(len(nesting))))
+    return _latest(values, np.concatenate((ends, starts)), size)

@@ -1,0 +1,122 @@
+"""The end of a run if some of its elements took no time: the longest path through its graph.
+
+Every point keeps its delay after its latest predecessor, but for the delays that are taken away.
+The predecessor that is the latest may change. Which one it is, is found by improvement: times follow
+from a choice of predecessors, and where another predecessor is later by these times, it is chosen
+instead. Times only grow in this, and when no choice changes, they are those of the longest paths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bridge.analyze.critical.graph import Graph
+from bridge.join.arrays import NONE, Flags, Ints
+
+MAX_ROUNDS = 200  # of improvement, for one row
+
+
+@dataclass(frozen=True)
+class Retiming:
+    """The graph without the points that only pass on the time of the point before.
+
+    ``point`` are the kept points. ``root`` is the time of those without a predecessor. ``lag`` is
+    the delay of all points left out before a point, ``delay`` its own. ``chained`` and ``cross``
+    are as in `Graph`, by the numbers of kept points. ``kept`` is the kept point that each point of
+    the graph adds its delay to, ``is_kept`` whether it is that point.
+    """
+
+    time: Ints
+    lag: Ints
+    delay: Ints
+    chained: Flags
+    cross: Ints
+    by_cross: Flags
+    kept: Ints
+    is_kept: Flags
+    last: int
+
+    @classmethod
+    def of(cls, graph: Graph, last: int) -> Retiming:
+        """Prepare a graph; ``last`` is the point whose time is asked for."""
+        is_kept = graph.cross != NONE
+        is_kept[graph.cross[is_kept]] = True
+        is_kept |= ~graph.chained
+        is_kept[last] = True
+        points = np.flatnonzero(is_kept)
+        kept = np.cumsum(is_kept)
+        number = kept - 1  # of kept points
+        kept = np.where(is_kept, kept - 1, kept)
+        total = np.concatenate(([0], np.cumsum(np.where(is_kept, 0, graph.delay))))
+        lag = np.diff(total[points], prepend=0)
+        cross = graph.cross[points]
+        return cls(
+            time=graph.time[points],
+            lag=np.where(graph.chained[points], lag, 0),
+            delay=graph.delay[points],
+            chained=graph.chained[points],
+            cross=np.where(cross == NONE, NONE, number[cross]),
+            by_cross=graph.by_cross[points],
+            kept=kept,
+            is_kept=is_kept,
+            last=int(number[last]),
+        )
+
+    def end_without(self, points: Ints, saved: Ints) -> int:
+        """Return the time of ``last`` if these points had a delay shorter by ``saved`` ns each.
+
+        NONE if the choice of predecessors did not settle within `MAX_ROUNDS`.
+        """
+        lag, delay = self.lag.copy(), self.delay.copy()
+        own = self.is_kept[points]
+        delay[self.kept[points[own]]] -= saved[own]
+        inside = self.kept[points[~own]]
+        known = inside < len(lag)  # points after the last kept one delay nothing
+        np.subtract.at(lag, inside[known], saved[~own][known])
+        by_cross = self.by_cross.copy()
+        joins = np.flatnonzero(self.chained & (self.cross != NONE))
+        for _ in range(MAX_ROUNDS):
+            time = self._times(lag, delay, by_cross)
+            other = time[self.cross[joins]] > time[joins - 1] + lag[joins]
+            wrong = other != by_cross[joins]
+            wrong &= time[self.cross[joins]] != time[joins - 1] + lag[joins]
+            if not wrong.any():
+                return int(time[self.last])
+            by_cross[joins[wrong]] = other[wrong]
+        return NONE
+
+    def _times(self, lag: Ints, delay: Ints, by_cross: Flags) -> Ints:
+        """Return the time of each kept point by a choice of predecessors."""
+        leaves = by_cross | ~self.chained
+        heads = np.flatnonzero(leaves)
+        run = np.cumsum(leaves) - 1  # the head that each point follows
+        total = np.cumsum(np.where(leaves, 0, lag + delay))
+        since = total - total[heads][run]
+        cross = self.cross[heads]
+        is_root = cross == NONE
+        start = np.where(is_root, self.time[heads], delay[heads] + since[cross])
+        time: Ints = _summed(start, np.where(is_root, NONE, run[cross]))[run] + since
+        return time
+
+
+def _summed(value: Ints, parent: Ints) -> Ints:
+    """Return the sum of the values of each entry and of all entries above it; NONE is above a root.
+
+    Only entries with others below them are summed by doubling; the rest adds its own value.
+    """
+    is_inner = np.zeros(len(value) + 1, bool)
+    is_inner[parent] = True
+    inner = np.flatnonzero(is_inner[:-1])
+    position = np.full(len(value) + 1, NONE)
+    position[inner] = np.arange(len(inner))
+    above = position[parent[inner]]
+    total = value[inner].copy()
+    pending = np.flatnonzero(above != NONE)
+    while len(pending):
+        total[pending] += total[above[pending]]
+        above[pending] = above[above[pending]]
+        pending = pending[above[pending] != NONE]
+    result: Ints = value + np.append(total, 0)[position[parent]]
+    return result

@@ -1,0 +1,244 @@
+"""Which activity each wait of the host, or of a stream, waited for.
+
+The name of the API call says what it waits for, since the kind in the record of a wait is wrong in
+exports of several versions of nsys. The record says which stream and which event.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from bridge.analyze.causes.host_timeline import IN_BLOCKING, IN_SYNC, call_states
+from bridge.analyze.critical.work import Work
+from bridge.analyze.kinds import calls_matching
+from bridge.join.arrays import NONE, Flags, Ints, order_by, search_groups
+from importers import frames
+from importers.frames import key_codes
+
+STREAM_WAIT = re.compile(r"cu(?:da)?StreamWaitEvent")
+STREAM_SYNC = re.compile(r"cu(?:da)?StreamSynchronize")
+EVENT_SYNC = re.compile(r"cu(?:da)?EventSynchronize")
+PROCESS = ("report", "process")
+CONTEXT = (*PROCESS, "context")
+STREAM = (*CONTEXT, "stream")
+EVENT = (*PROCESS, "event")
+MAX_STEPS = 64  # back from the activity that ended last to one that was issued in time
+KEY = ("report", "process", "correlation")
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Activities in groups, each with a time by which it was issued."""
+
+    work: Work
+    group: Ints
+
+    def last_of(self, group: Ints, issued_before: Ints) -> Ints:
+        """Return the activity of each group, of those issued before a time, that ended last, or NONE."""
+        work = self.work
+        order = order_by(self.group, work.issued, work.rank)
+        by_end = np.empty(len(order), np.int64)
+        by_end[order_by(work.end, work.rank)] = np.arange(len(order))
+        latest = np.maximum.accumulate(self.group[order] * len(order) + by_end[order])
+        place = search_groups(
+            self.group[order], work.issued[order], group, issued_before, side="left"
+        )
+        latest = np.append(latest, NONE)[place - 1]
+        of_group = (place > 0) & (latest // max(1, len(order)) == group)
+        of_rank = np.empty(len(order), np.int64)
+        of_rank[by_end] = np.arange(len(order))
+        return np.where(of_group, np.append(of_rank, NONE)[latest % max(1, len(order))], NONE)
+
+    def last_ended(
+        self, group: Ints, issued_before: Ints, ended_by: Ints, not_lane: Ints | None = None
+    ) -> Ints:
+        """Return the activity of each group that ended last by a time and was issued before another.
+
+        ``not_lane`` is a lane that does not count. NONE if none of the last `MAX_STEPS` qualifies.
+        """
+        work = self.work
+        order = order_by(self.group, work.end, work.rank)
+        ordered = np.append(self.group[order], NONE)
+        place = search_groups(self.group[order], work.end[order], group, ended_by, side="right") - 1
+        result = np.full(len(group), NONE)
+        pending = np.arange(len(group))
+        for _ in range(MAX_STEPS):
+            pending = pending[(place[pending] >= 0) & (ordered[place[pending]] == group[pending])]
+            activity = order[place[pending]]
+            fits = work.issued[activity] < issued_before[pending]
+            if not_lane is not None:
+                fits &= work.lane[activity] != not_lane[pending]
+            result[pending[fits]] = activity[fits]
+            pending = pending[~fits]
+            place[pending] -= 1
+            if not len(pending):
+                break
+        return result
+
+
+@dataclass(frozen=True)
+class Waits:
+    """What waits wait for; activities are places in `Work`.
+
+    ``waits`` is whether each API call waits for the device; ``call`` is the activity whose end each
+    call waited for, or NONE if none ended during it. A row of ``activity`` and ``awaited`` is an
+    activity that could not begin on its stream before another one had ended.
+    """
+
+    waits: Flags
+    call: Ints
+    activity: Ints
+    awaited: Ints
+
+    @classmethod
+    def of(cls, work: Work) -> Waits:
+        """Return the waits of a capture."""
+        states = call_states(work.attributed)
+        waits = np.isin(states, (IN_SYNC, IN_BLOCKING))
+        nothing = np.empty(0, np.int64)
+        stream_waits = np.flatnonzero(calls_matching(work.attributed, STREAM_WAIT))
+        if not len(work.row) or not (waits.any() or len(stream_waits)):
+            return cls(waits, np.full(len(waits), NONE), nothing, nothing)
+        records = _Records.of(work)
+        call = np.full(len(waits), NONE)
+        synchronous = np.flatnonzero(states == IN_SYNC)
+        call[synchronous] = _awaited(work, records, synchronous)
+        blocking = np.flatnonzero((states == IN_BLOCKING) & work.issues)
+        call[blocking] = _own_last(work)[blocking]
+        done = np.append(work.end, 0)[call]
+        is_wait = (call != NONE) & (done > work.call_start) & (done < work.call_end)
+        return cls(waits, np.where(is_wait, call, NONE), *_stream_waits(work, records, stream_waits))
+
+
+def _own_last(work: Work) -> Ints:
+    """Return the activity of each API call that ended last, or NONE."""
+    result = np.full(len(work.call_start), NONE)
+    order = order_by(work.end, work.rank)
+    order = order[work.launch[order] != NONE]
+    result[work.launch[order]] = order  # the last assignment stays
+    return result
+
+
+@dataclass(frozen=True)
+class _Records:
+    """The records of waits and events: codes of streams and events, and the record of each call."""
+
+    of_call: Ints  # a row of the frame `waits`, or NONE
+    stream: Ints  # codes per row; NONE where it is not recorded
+    context: Ints
+    event: Ints
+    work_stream: Ints  # codes per activity
+    work_context: Ints
+    record: Ints  # rows that record an event, by event and time
+    record_time: Ints
+
+    @classmethod
+    def of(cls, work: Work) -> _Records:
+        """Return the records of a capture."""
+        attributed, waits = work.attributed, work.attributed.capture.waits
+        columns = {c: frames.ints(waits, c) for c in {*STREAM, *EVENT}}
+        of_work = {c: work.column(c) for c in STREAM}
+        context, work_context = key_codes(
+            [columns[c] for c in CONTEXT], [of_work[c] for c in CONTEXT]
+        )
+        stream, work_stream = key_codes([columns[c] for c in STREAM], [of_work[c] for c in STREAM])
+        (event,) = key_codes([columns[c] for c in EVENT])
+        call = attributed.calls_of(*(frames.ints(waits, c) for c in KEY))
+        is_record = frames.is_kind(waits, "event_record")
+        of_call = np.full(len(work.call_start), NONE)
+        rows = np.flatnonzero(~is_record & (call != NONE))
+        of_call[call[rows]] = rows
+        record = np.flatnonzero(is_record & (call != NONE) & (columns["event"] != NONE))
+        record = record[order_by(event[record], work.call_start[call[record]])]
+        return cls(
+            of_call,
+            np.where(columns["stream"] == NONE, NONE, stream),
+            np.where(columns["context"] == NONE, NONE, context),
+            np.where(columns["event"] == NONE, NONE, event),
+            work_stream,
+            work_context,
+            record,
+            work.call_start[call[record]],
+        )
+
+    def field(self, values: Ints, call: Ints) -> Ints:
+        """Return the value of the record of each API call, NONE where there is none."""
+        return np.append(values, NONE)[self.of_call[call]]
+
+    def recorded(self, event: Ints, before: Ints) -> tuple[Ints, Ints]:
+        """Return stream and time at which each event was last recorded before a time, or NONE."""
+        place = search_groups(
+            self.event[self.record], self.record_time, event, before, side="right"
+        )
+        row = np.append(self.record, NONE)[place - 1]
+        is_known = (event != NONE) & (place > 0) & (np.append(self.event, NONE)[row] == event)
+        stream = np.where(is_known, np.append(self.stream, NONE)[row], NONE)
+        return stream, np.where(is_known, np.append(self.record_time, 0)[place - 1], NONE)
+
+
+def _awaited(work: Work, records: _Records, call: Ints) -> Ints:
+    """Return the activity that each synchronising API call waited for, or NONE."""
+    start, end = work.call_start[call], work.call_end[call]
+    process, work_process = _processes(work)
+    on_stream = calls_matching(work.attributed, STREAM_SYNC)[call]
+    on_event = calls_matching(work.attributed, EVENT_SYNC)[call]
+    stream = np.where(on_stream, records.field(records.stream, call), NONE)
+    event_stream, recorded = records.recorded(
+        np.where(on_event, records.field(records.event, call), NONE), start
+    )
+    stream = np.where(event_stream != NONE, event_stream, stream)
+    until = np.where(event_stream != NONE, recorded, start)
+    context = np.where(on_stream | on_event, NONE, records.field(records.context, call))
+    result = np.full(len(call), NONE)
+    for group, codes in ((stream, records.work_stream), (context, records.work_context)):
+        rows = np.flatnonzero((group != NONE) & (result == NONE))
+        if len(rows):
+            result[rows] = _Groups(work, codes).last_of(group[rows], until[rows])
+    is_late = (result != NONE) & (np.append(work.end, 0)[result] >= end)
+    is_unknown = (stream == NONE) & (context == NONE)
+    rows = np.flatnonzero(is_unknown | is_late)
+    by_process = _Groups(work, work_process)
+    result[rows] = by_process.last_ended(process[call[rows]], start[rows], end[rows] - 1)
+    return result
+
+
+def _processes(work: Work) -> tuple[Ints, Ints]:
+    """Return a code for the process of each API call, and of each activity."""
+    calls = work.attributed.capture.launches
+    process, work_process = key_codes(
+        [frames.ints(calls, c) for c in PROCESS], [work.column(c) for c in PROCESS]
+    )
+    return process, work_process
+
+
+def _stream_waits(work: Work, records: _Records, call: Ints) -> tuple[Ints, Ints]:
+    """Return the activities that waited for another stream, and what each of them waited for.
+
+    ``call`` are the API calls that make a stream wait for an event.
+    """
+    stream, start = records.field(records.stream, call), work.call_start[call]
+    call, stream, start = (c[stream != NONE] for c in (call, stream, start))
+    order = order_by(records.work_stream, work.issued, work.rank)
+    codes = records.work_stream[order]
+    place = search_groups(codes, work.issued[order], stream, start, side="left")
+    first = np.append(order, NONE)[place]
+    is_next = (first != NONE) & (np.append(records.work_stream, NONE)[first] == stream)
+    call, start, first = call[is_next], start[is_next], first[is_next]
+    event_stream, recorded = records.recorded(records.field(records.event, call), start)
+    awaited = np.full(len(call), NONE)
+    known = event_stream != NONE
+    awaited[known] = _Groups(work, records.work_stream).last_of(
+        event_stream[known], recorded[known]
+    )
+    _, process = _processes(work)
+    unknown = np.flatnonzero(~known)
+    of_process = _Groups(work, process)
+    awaited[unknown] = of_process.last_ended(
+        process[first[unknown]], start[unknown], work.start[first[unknown]], work.lane[first[unknown]]
+    )
+    fits = (awaited != NONE) & (work.lane[awaited] != work.lane[first])
+    fits &= (work.end[awaited] <= work.start[first]) & (work.rank[awaited] < work.rank[first])
+    return first[fits], awaited[fits]

@@ -10,6 +10,7 @@ import pandas as pd
 from bridge.analyze.causes.host_timeline import Cover, count_before
 from bridge.analyze.causes.system_calls import outer_calls
 from bridge.analyze.critical.handover import Handovers
+from bridge.analyze.critical.waits import Waits
 from bridge.analyze.critical.work import Work
 from bridge.join.arrays import NONE, Flags, Ints, order_by
 from importers import frames
@@ -49,13 +50,14 @@ class HostPoints:
     taken: Ints
 
     @classmethod
-    def of(cls, work: Work) -> HostPoints:
+    def of(cls, work: Work, waits: Waits) -> HostPoints:
         """Return the points of a capture."""
         nesting = work.attributed.attribution.nesting
         start, end = _node_times(work)
         handovers = Handovers.of(work, start, end)
-        calls = _CallPoints.of(work)
-        system = _system_points(work, handovers)
+        followed = _followed_threads(work, waits)
+        calls = _CallPoints.of(work, followed)
+        system = _system_points(work, handovers, followed)
         inner_first = order_by(nesting.stack, end, -np.arange(len(end)))
         parts = (
             _Points(handovers.working, handovers.start),
@@ -80,6 +82,7 @@ class HostPoints:
         ordered = stack[order]
         chained[:1] = False
         chained[1:] = ordered[1:] == ordered[:-1]
+        chained[begun] = False  # before, the thread waited for this work
         return cls(
             time=time[order],
             chained=chained,
@@ -91,8 +94,8 @@ class HostPoints:
                 len(order),
             )
             > 0,
-            launch=of_calls[calls.launch],
-            returned=of_calls[calls.returned],
+            launch=np.append(of_calls, NONE)[calls.launch],
+            returned=np.append(of_calls, NONE)[calls.returned],
             handed=handed,
             begun=begun,
             done=done,
@@ -124,29 +127,48 @@ class _CallPoints:
     returned: Ints
 
     @classmethod
-    def of(cls, work: Work) -> _CallPoints:
-        """Return the points, sorted by thread and call."""
+    def of(cls, work: Work, followed: Ints) -> _CallPoints:
+        """Return the points of the ``followed`` threads, sorted by thread and call."""
         stack, start, end = work.attributed.attribution.stack, work.call_start, work.call_end
-        launched = work.launched_at
         order = order_by(stack, start, end)
-        between = work.issues & (launched > start) & (launched < end)
-        size = 2 + between[order]
+        order = order[np.isin(stack[order], followed)]
+        launched = work.launched_at
+        is_between = work.issues & (launched > start) & (launched < end)
+        size = 2 + is_between[order]
         last = np.cumsum(size) - 1
-        returned = np.empty(len(order), np.int64)
+        returned = np.full(len(start), NONE)
         returned[order] = last
-        begun = returned - 1 - between
+        begun = np.where(returned == NONE, NONE, returned - 1 - is_between)
+        between = order[is_between[order]]
         time = np.empty(int(size.sum()), np.int64)
-        time[begun], time[returned] = start, end
-        time[(begun + 1)[between]] = launched[between]
+        time[begun[order]], time[last] = start[order], end[order]
+        time[begun[between] + 1] = launched[between]
         change = np.zeros(len(time), np.int64)
-        change[begun], change[returned] = 1, -1
-        launch = np.where(between, begun + 1, np.where(launched < end, begun, returned))
+        change[begun[order]], change[last] = 1, -1
+        launch = np.where(launched < end, begun + is_between, returned)
         call = np.repeat(order, size)
         return cls(stack[call], time, call, change, launch, returned)
 
 
-def _system_points(work: Work, handovers: Handovers) -> tuple[_Points, _Points]:
-    """Return ends and starts of calls of the operating system, without the time of handovers."""
+def _followed_threads(work: Work, waits: Waits) -> Ints:
+    """Return the stacks of the threads that the path may lead over.
+
+    A thread that has no ranges, issues no work and waits for none only looks on, as NCCL's watchdog
+    does. Without any other thread all are followed.
+    """
+    attribution = work.attributed.attribution
+    acts = np.unique(attribution.stack[work.issues | waits.waits])
+    followed: Ints = np.union1d(acts, np.unique(attribution.nesting.stack))
+    return followed if len(followed) else np.unique(attribution.stack)
+
+
+def _system_points(
+    work: Work, handovers: Handovers, followed: Ints
+) -> tuple[_Points, _Points]:
+    """Return ends and starts of calls of the operating system on the ``followed`` threads.
+
+    The time within API calls, and that in which the thread waits for another one, is left out.
+    """
     calls = work.attributed.capture.system_calls
     if not len(calls):
         nothing = np.empty(0, np.int64)
@@ -155,12 +177,15 @@ def _system_points(work: Work, handovers: Handovers) -> tuple[_Points, _Points]:
     start, end = (frames.ints(calls, c) + offset for c in ("start", "end"))
     stack = _stacks_of(work, calls)
     rows = outer_calls(stack, start, end)
-    rows = rows[stack[rows] != NONE]
+    rows = rows[np.isin(stack[rows], followed)]
     stack, start, end = stack[rows], start[rows], end[rows]
-    if len(handovers):
-        waiting = Cover.of(handovers.waiting, handovers.start, handovers.end)
-        start = _moved(waiting, stack, start, waiting.end)
-        end = _moved(waiting, stack, end, waiting.start)
+    cover = Cover.of(
+        np.concatenate((work.attributed.attribution.stack, handovers.waiting)),
+        np.concatenate((work.call_start, handovers.start)),
+        np.concatenate((work.call_end, handovers.end)),
+    )
+    if len(cover.stack):
+        start, end = _moved(cover, stack, start, cover.end), _moved(cover, stack, end, cover.start)
     lasts = end > start
     return _Points(stack[lasts], end[lasts]), _Points(stack[lasts], start[lasts])
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bridge.analyze.critical.graph import Graph
+from bridge.analyze.critical.graph import NEVER, Graph
 from bridge.join.arrays import NONE, Flags, Ints
 
 MAX_ROUNDS = 200  # of improvement, for one row
@@ -75,17 +75,37 @@ class Retiming:
         inside = self.kept[points[~own]]
         known = inside < len(lag)  # points after the last kept one delay nothing
         np.subtract.at(lag, inside[known], saved[~own][known])
-        by_cross = self.by_cross.copy()
-        joins = np.flatnonzero(self.chained & (self.cross != NONE))
+        by_cross = self.by_cross
         for _ in range(MAX_ROUNDS):
             time = self._times(lag, delay, by_cross)
-            other = time[self.cross[joins]] > time[joins - 1] + lag[joins]
-            wrong = other != by_cross[joins]
-            wrong &= time[self.cross[joins]] != time[joins - 1] + lag[joins]
-            if not wrong.any():
+            improved, by_cross = self._improved(lag, delay, time)
+            if (improved == time).all():
                 return int(time[self.last])
-            by_cross[joins[wrong]] = other[wrong]
         return NONE
+
+    def _improved(self, lag: Ints, delay: Ints, time: Ints) -> tuple[Ints, Flags]:
+        """Return the times of all chains by the latest of their predecessors, and the choice of these.
+
+        Predecessors on other chains keep their ``time``.
+        """
+        total = np.cumsum(np.where(self.chained, lag, 0) + delay)
+        other = np.where(self.cross == NONE, NEVER, time[self.cross] + delay - total)
+        begins = ~self.chained & (self.cross == NONE)
+        other[begins] = self.time[begins] - total[begins]
+        latest = self._running_maximum(other)
+        by_cross = np.ones(len(other), bool)
+        by_cross[1:] = other[1:] > latest[:-1]
+        return latest + total, by_cross & (self.cross != NONE) | ~self.chained & ~begins
+
+    def _running_maximum(self, values: Ints) -> Ints:
+        """Return the largest value so far on each chain."""
+        known = values != NEVER
+        low, high = int(values[known].min()), int(values[known].max())
+        chain = np.cumsum(~self.chained)
+        shift = chain * (high - low + 1)
+        shifted = np.where(known, values - low + shift, 0)
+        latest: Ints = np.maximum.accumulate(shifted) - shift + low
+        return latest
 
     def _times(self, lag: Ints, delay: Ints, by_cross: Flags) -> Ints:
         """Return the time of each kept point by a choice of predecessors."""

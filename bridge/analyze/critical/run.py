@@ -243,9 +243,9 @@ def _edges(*columns: Ints, thread: Ints) -> Ints:
 def _run(attributed: AttributedCapture) -> Run:
     work = Work.of(attributed)
     waits = Waits.of(work)
-    device, host = DevicePoints.of(work, waits), HostPoints.of(work)
+    device, host = DevicePoints.of(work, waits), HostPoints.of(work, waits)
     graph = _linked(work, waits, device, host)
-    first, last = _hull(work, graph)
+    first, last = _hull(work, graph, host)
     return Run(work, waits, graph, device, host, first, last)
 
 
@@ -268,14 +268,14 @@ def _linked(work: Work, waits: Waits, device: DevicePoints, host: HostPoints) ->
     )
 
 
-def _hull(work: Work, graph: Graph) -> tuple[int, int]:
+def _hull(work: Work, graph: Graph, host: HostPoints) -> tuple[int, int]:
     """Return the first start and the last end of all counted ranges, API calls and activities."""
     attributed = work.attributed
     if attributed.selection is None or not len(graph):
         return (int(graph.time.min()), int(graph.time.max())) if len(graph) else (0, 0)
     nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
     shift = work.offset[frames.ints(ranges, "report")[nesting.range]]
-    nodes, calls = attributed.listed, attributed.accounted_launches
+    nodes, calls = attributed.listed, attributed.accounted_launches & (host.returned != NONE)
     activities = attributed.accounted[work.row]
     starts = (
         (nesting.start + shift)[nodes],

@@ -44,6 +44,7 @@ TABLES: Mapping[str, TableColumns] = {
     "launch": tables.LAUNCH,
     "gap": tables.GAP,
     "idle": tables.IDLE,
+    "critical": tables.CRITICAL,
     "step": tables.STEP,
     "device": tables.DEVICE,
     "rule": tables.RULE,

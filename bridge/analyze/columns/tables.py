@@ -215,6 +215,21 @@ IDLE = table(
     Column("share", "of idle", SHARE, "part of all idle time"),
     terminal="cause op gaps total_ns share mean_ns max_ns",
 )
+CRITICAL = table(
+    Column("op", "op", NAME, "op of the element, else its kernel or API call", quiet=True),
+    Column("kind", "kind", NAME, "what the element is"),
+    Column("count", "count", COUNT, "elements on the critical path", optional=True),
+    Column("time_ns", "on path", NS, "time of these elements; all rows add up to the run", bar=True),
+    Column("share", "of run", SHARE, "time_ns by the length of the run"),
+    Column(
+        "without_ns",
+        "run without",
+        NS,
+        "length of the run if none of the op's elements of this kind took time",
+        missing=True,
+    ),
+    Column("saves_ns", "saves", NS, "length of the run less without_ns", missing=True),
+)
 STEP_COSTS = (
     Column("flop", "FLOP", FLOP, "FLOPs of the step", missing=True, default=False, terminal=False),
     Column(

@@ -33,36 +33,35 @@ class Graph:
         return len(self.time)
 
     @cached_property
-    def _chain_time(self) -> Ints:
-        """The time of the point before each point, `NEVER` where that is no predecessor."""
-        before = np.empty_like(self.time)
-        before[1:] = self.time[:-1]
-        before[~self.chained] = NEVER
-        return before
+    def _latest(self) -> tuple[Flags, Ints]:
+        """`by_cross` and `delay`."""
+        chain = np.empty_like(self.time)
+        chain[1:] = self.time[:-1]
+        chain[~self.chained] = NEVER
+        joins = np.flatnonzero(self.cross != NONE)
+        other = self.time[self.cross[joins]]
+        is_later = other > chain[joins]
+        by_cross = np.zeros(len(self.time), bool)
+        by_cross[joins[is_later]] = True
+        chain[joins[is_later]] = other[is_later]
+        chain[self.is_root] = self.time[self.is_root]
+        return by_cross, self.time - chain
 
-    @cached_property
-    def _cross_time(self) -> Ints:
-        """The time of the other predecessor, `NEVER` where there is none."""
-        return np.where(self.cross == NONE, NEVER, self.time[self.cross])
-
-    @cached_property
+    @property
     def by_cross(self) -> Flags:
         """Whether each point has the other predecessor as its latest; of equal ones the chain counts."""
-        result: Flags = self._cross_time > self._chain_time
-        return result
+        return self._latest[0]
+
+    @property
+    def delay(self) -> Ints:
+        """The time of each point since its latest predecessor, in ns; 0 without a predecessor."""
+        return self._latest[1]
 
     @cached_property
     def is_root(self) -> Flags:
         """Which points have no predecessor."""
         result: Flags = ~self.chained & (self.cross == NONE)
         return result
-
-    @cached_property
-    def delay(self) -> Ints:
-        """The time of each point since its latest predecessor, in ns; 0 without a predecessor."""
-        latest = np.maximum(self._chain_time, self._cross_time)
-        latest[self.is_root] = self.time[self.is_root]
-        return self.time - latest
 
     def path(self, last: int) -> Ints:
         """Return the points from ``last`` back to a root, each the latest predecessor of the one before."""

@@ -6,15 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bridge.analyze.causes.host_timeline import Cover, count_before
 from bridge.analyze.causes.system_calls import outer_calls
 from bridge.analyze.critical.handover import Handovers
 from bridge.analyze.critical.waits import Waits
 from bridge.analyze.critical.work import Work
-from bridge.join.arrays import NONE, Flags, Ints, order_by
+from bridge.join.arrays import NONE, Flags, Ints, order_by, stable_order
 from importers import frames
 from importers.frames import key_codes
+
+
+Rows = NDArray[np.int32]  # of a column with a row per point; half as large as `Ints`
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,8 @@ class HostPoints:
 
     time: Ints
     chained: Flags
-    call: Ints
-    node: Ints
+    call: Rows
+    node: Rows
     in_system: Flags
     launch: Ints
     returned: Ints
@@ -69,31 +73,25 @@ class HostPoints:
             _Points(handovers.working, handovers.end),
             _Points(handovers.waiting, handovers.end),
         )
+        sizes = np.cumsum([len(part.time) for part in parts])[:-1]
         stack, time = (
             np.concatenate([getattr(part, c) for part in parts]) for c in ("stack", "time")
         )
         order = order_by(stack, time)
+        stack, time = stack[order], time[order]
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        begun, handed, ends, starts, of_calls, closes, opens, done, taken = np.split(
-            place, np.cumsum([len(part.time) for part in parts])[:-1]
-        )
+        begun, handed, ends, starts, of_calls, closes, opens, done, taken = np.split(place, sizes)
         chained = np.ones(len(order), bool)
-        ordered = stack[order]
         chained[:1] = False
-        chained[1:] = ordered[1:] == ordered[:-1]
+        chained[1:] = stack[1:] == stack[:-1]
         chained[begun] = False  # before, the thread waited for this work
         return cls(
-            time=time[order],
+            time=time,
             chained=chained,
             call=_open_calls(calls, of_calls, len(order)),
             node=_open_nodes(work, inner_first, ends, starts, len(order)),
-            in_system=_latest(
-                np.repeat(np.array([1, 0]), [len(opens), len(closes)]),
-                np.concatenate((opens, closes)),
-                len(order),
-            )
-            > 0,
+            in_system=_in_system(opens, closes, len(order)),
             launch=np.append(of_calls, NONE)[calls.launch],
             returned=np.append(of_calls, NONE)[calls.returned],
             handed=handed,
@@ -213,28 +211,38 @@ def _stacks_of(work: Work, calls: pd.DataFrame) -> Ints:
     return stack[code]
 
 
-def _latest(values: Ints, places: Ints, size: int) -> Ints:
+def _latest(values: Ints, places: Ints, size: int) -> Rows:
     """Return for each point the value at the last of ``places`` before it, NONE before the first."""
-    after = np.full(size, NONE)
+    after = np.full(size, NONE, np.int32)
     after[places] = values
-    is_place = np.zeros(size, bool)
-    is_place[places] = True
-    last = np.maximum.accumulate(np.where(is_place, np.arange(size), 0)) if size else after
-    result = np.full(size, NONE)
+    last = np.zeros(size, np.int32)
+    last[places] = places
+    np.maximum.accumulate(last, out=last)
+    result = np.full(size, NONE, np.int32)
     result[1:] = after[last[:-1]]
     return result
 
 
-def _open_calls(calls: _CallPoints, places: Ints, size: int) -> Ints:
+def _in_system(opens: Ints, closes: Ints, size: int) -> Flags:
+    """Return whether a call of the operating system is open right before each point."""
+    if not len(opens):
+        return np.zeros(size, bool)
+    is_open = np.repeat(np.array([1, 0]), [len(opens), len(closes)])
+    result: Flags = _latest(is_open, np.concatenate((opens, closes)), size) == 1
+    return result
+
+
+def _open_calls(calls: _CallPoints, places: Ints, size: int) -> Rows:
     """Return the outermost API call that is open right before each point, or NONE."""
-    change = np.zeros(size, np.int64)
-    change[places] = calls.change
-    depth = np.cumsum(change)[places]
-    is_edge = ((depth == 1) & (calls.change > 0)) | (depth == 0)
-    return _latest(np.where(depth == 0, NONE, calls.call)[is_edge], places[is_edge], size)
+    order = stable_order(places)
+    change = calls.change[order]
+    depth = np.cumsum(change)
+    is_edge = ((depth == 1) & (change > 0)) | (depth == 0)
+    values = np.where(depth == 0, NONE, calls.call[order])
+    return _latest(values[is_edge], places[order[is_edge]], size)
 
 
-def _open_nodes(work: Work, inner_first: Ints, ends: Ints, starts: Ints, size: int) -> Ints:
+def _open_nodes(work: Work, inner_first: Ints, ends: Ints, starts: Ints, size: int) -> Rows:
     """Return the innermost node that is open right before each point, or NONE."""
     nesting = work.attributed.attribution.nesting
     parent = nesting.parent

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bridge.analyze.critical.graph import NEVER, Graph
 from bridge.join.arrays import NONE, Flags, Ints
@@ -34,7 +35,7 @@ class Retiming:
     chained: Flags
     cross: Ints
     by_cross: Flags
-    kept: Ints
+    kept: NDArray[np.int32]
     is_kept: Flags
     last: int
 
@@ -46,11 +47,9 @@ class Retiming:
         is_kept |= ~graph.chained
         is_kept[last] = True
         points = np.flatnonzero(is_kept)
-        kept = np.cumsum(is_kept)
-        number = kept - 1  # of kept points
-        kept = np.where(is_kept, kept - 1, kept)
-        total = np.concatenate(([0], np.cumsum(np.where(is_kept, 0, graph.delay))))
-        lag = np.diff(total[points], prepend=0)
+        number = np.cumsum(is_kept, dtype=np.int32) - 1  # of kept points
+        passed = np.cumsum(np.where(is_kept, 0, graph.delay))[points]
+        lag = np.diff(passed, prepend=0)
         cross = graph.cross[points]
         return cls(
             time=graph.time[points],
@@ -59,7 +58,7 @@ class Retiming:
             chained=graph.chained[points],
             cross=np.where(cross == NONE, NONE, number[cross]),
             by_cross=graph.by_cross[points],
-            kept=kept,
+            kept=number + ~is_kept,
             is_kept=is_kept,
             last=int(number[last]),
         )

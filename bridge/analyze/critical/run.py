@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bridge.analyze.critical.device import DevicePoints
 from bridge.analyze.critical.graph import Graph
@@ -207,6 +208,26 @@ class Run:
     def retiming(self) -> Retiming:
         """The graph for other delays than the recorded ones."""
         return Retiming.of(self.graph, self.end_point)
+
+    def points_of(self, kind: int, name: int) -> Ints:
+        """Return the points before which the delay is of a kind and a name."""
+        is_device = kind <= KIND[LATENCY]
+        labels = self._device_labels if is_device else self._host_labels
+        points = np.flatnonzero(labels == kind * len(self.names) + name)
+        return points if is_device else points + self.hosts
+
+    @cached_property
+    def _device_labels(self) -> NDArray[np.int32]:
+        return self._labels(np.arange(self.hosts))
+
+    @cached_property
+    def _host_labels(self) -> NDArray[np.int32]:
+        return self._labels(np.arange(self.hosts, len(self.graph)))
+
+    def _labels(self, points: Ints) -> NDArray[np.int32]:
+        """Return kind and name of the delay before each point as one number."""
+        labels = self.kind_of(points) * len(self.names) + self.name_of(points)
+        return labels.astype(np.int32)
 
     def span_without(self, points: Ints) -> int:
         """Return the length of the run in ns without the delay before these points, NONE if unknown."""

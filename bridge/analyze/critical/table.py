@@ -45,11 +45,6 @@ def _without(run: Run, kind: Ints, name: Ints, time: Ints) -> Ints:
     result = np.full(len(time), NONE)
     known = np.flatnonzero(kind != KIND[UNKNOWN])
     largest = known[order_by(-time[known], kind[known], name[known])][:RETIMED]
-    if not len(largest):
-        return result
-    points = np.flatnonzero(run.graph.delay > 0)
-    label = run.kind_of(points) * len(run.names) + run.name_of(points)
     for row in largest.tolist():
-        wanted = kind[row] * len(run.names) + name[row]
-        result[row] = run.span_without(points[label == wanted])
+        result[row] = run.span_without(run.points_of(int(kind[row]), int(name[row])))
     return result

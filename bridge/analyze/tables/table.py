@@ -126,6 +126,12 @@ def _idle(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
     return by_idle(attributed, *_threshold(request))
 
 
+def _critical(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
+    from bridge.analyze.critical import by_critical
+
+    return by_critical(attributed)
+
+
 def _threshold(request: TableRequest) -> tuple[int, ...]:
     return () if request.idle_over_ns is None else (request.idle_over_ns,)
 
@@ -171,6 +177,7 @@ FIXED: Mapping[str, Callable[[AttributedCapture, TableRequest], pd.DataFrame]] =
     "launch": _launch,
     "gap": _gap,
     "idle": _idle,
+    "critical": _critical,
     "step": _step,
     "device": _device,
     "rule": _rule,

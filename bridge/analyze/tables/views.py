@@ -67,6 +67,11 @@ VIEWS = {
     "launch": View(("total_ns",), nothing="no kernels with an API call in the report"),
     "gap": View(("gap_ns",), nothing=NO_GAP),
     "idle": View(("total_ns",), nothing="no GPU was idle between its first work and its last"),
+    "critical": View(
+        ("time_ns",),
+        details=("waits", "system_calls"),
+        nothing="no ranges, API calls or activities in the selected part of the report",
+    ),
     "step": View(
         (),
         nothing=f"no steps: no range family counts up, no optimizer ends a step, and no work recurs; {MARK_STEPS}",

@@ -35,8 +35,8 @@ class HostPoints:
 
     ``call`` is the outermost API call that is open right before each point, ``node`` the innermost
     range, NONE for none; ``in_system`` is whether the thread is in a call of the operating system
-    then. ``launch`` and ``returned`` are the points of each API call at which its activities may
-    begin, and at which it returns. ``handed`` and ``begun``, ``done`` and ``taken`` are points of
+    then. ``launch`` and ``returned`` are the points of each API call from which on its activities
+    may begin, and at which it returns. ``handed`` and ``begun``, ``done`` and ``taken`` are points of
     each handover: at its start on both threads, the waiting one first, and at its end on both, the
     working one first.
     """
@@ -111,10 +111,10 @@ def _node_times(work: Work) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class _CallPoints:
-    """Two or three points of each API call: its start, its launch if that is in between, its end.
+    """Two points of each API call, one after the other: its start and its end.
 
-    ``launch`` and ``returned`` are positions of each call; ``call`` is the call of each point, and
-    ``change`` how many more calls are open after it.
+    ``launch`` and ``returned`` are positions of each call, NONE for calls that are left out;
+    ``call`` is the call of each point, and ``change`` how many more calls are open after it.
     """
 
     stack: Ints
@@ -130,21 +130,13 @@ class _CallPoints:
         stack, start, end = work.attributed.attribution.stack, work.call_start, work.call_end
         order = order_by(stack, start, end)
         order = order[np.isin(stack[order], followed)]
-        launched = work.launched_at
-        is_between = work.issues & (launched > start) & (launched < end)
-        size = 2 + is_between[order]
-        last = np.cumsum(size) - 1
+        time = np.empty(2 * len(order), np.int64)
+        time[::2], time[1::2] = start[order], end[order]
         returned = np.full(len(start), NONE)
-        returned[order] = last
-        begun = np.where(returned == NONE, NONE, returned - 1 - is_between)
-        between = order[is_between[order]]
-        time = np.empty(int(size.sum()), np.int64)
-        time[begun[order]], time[last] = start[order], end[order]
-        time[begun[between] + 1] = launched[between]
-        change = np.zeros(len(time), np.int64)
-        change[begun[order]], change[last] = 1, -1
-        launch = np.where(launched < end, begun + is_between, returned)
-        call = np.repeat(order, size)
+        returned[order] = 2 * np.arange(len(order)) + 1
+        launch = returned - ((returned != NONE) & (work.launched_at < end))
+        call = np.repeat(order, 2)
+        change = np.tile(np.array([1, -1]), len(order))
         return cls(stack[call], time, call, change, launch, returned)
 
 

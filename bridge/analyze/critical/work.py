@@ -9,7 +9,6 @@ import numpy as np
 
 from bridge.analyze.causes.host_timeline import call_ends
 from bridge.analyze.concurrency.clocks import Clocks
-from bridge.analyze.groups import lowest
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import INVALID_TIME
@@ -88,13 +87,15 @@ class Work:
 
     @cached_property
     def launched_at(self) -> Ints:
-        """Until when each API call that issues activities keeps the first of them waiting.
+        """From when on the activities of each API call may begin: its end.
 
-        That is the end of the call, or the start of the activity if that is earlier.
+        If one of them begins before the end, it is the start of the call.
         """
         has_call = np.flatnonzero(self.launch != NONE)
-        first = lowest(self.launch[has_call], self.start[has_call], len(self.call_start))
-        result: Ints = np.clip(first, self.call_start, self.call_end)
+        call = self.launch[has_call]
+        result = self.call_end.copy()
+        early = call[self.start[has_call] < self.call_end[call]]
+        result[early] = self.call_start[early]
         return result
 
     def column(self, name: str) -> Ints:

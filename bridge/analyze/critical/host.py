@@ -48,6 +48,7 @@ class HostPoints:
     in_system: Flags
     launch: Ints
     returned: Ints
+    released: Ints
     handed: Ints
     begun: Ints
     done: Ints
@@ -60,15 +61,15 @@ class HostPoints:
         start, end = _node_times(work)
         handovers = Handovers.of(work, start, end)
         followed = _followed_threads(work, waits)
-        calls = _CallPoints.of(work, followed)
+        calls = _CallPoints.of(work, waits, followed)
         system = _system_points(work, handovers, followed)
         inner_first = order_by(nesting.stack, end, -np.arange(len(end)))
         parts = (
             _Points(handovers.working, handovers.start),
             _Points(handovers.waiting, handovers.start),
+            _Points(calls.stack, calls.time),  # before ranges: no wait is cut by one that ends with it
             _Points(nesting.stack[inner_first], end[inner_first]),
             _Points(nesting.stack, start),
-            _Points(calls.stack, calls.time),
             *system,
             _Points(handovers.working, handovers.end),
             _Points(handovers.waiting, handovers.end),
@@ -81,7 +82,7 @@ class HostPoints:
         stack, time = stack[order], time[order]
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        begun, handed, ends, starts, of_calls, closes, opens, done, taken = np.split(place, sizes)
+        begun, handed, of_calls, ends, starts, closes, opens, done, taken = np.split(place, sizes)
         chained = np.ones(len(order), bool)
         chained[:1] = False
         chained[1:] = stack[1:] == stack[:-1]
@@ -94,6 +95,7 @@ class HostPoints:
             in_system=_in_system(opens, closes, len(order)),
             launch=np.append(of_calls, NONE)[calls.launch],
             returned=np.append(of_calls, NONE)[calls.returned],
+            released=of_calls[calls.released],
             handed=handed,
             begun=begun,
             done=done,
@@ -111,10 +113,11 @@ def _node_times(work: Work) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class _CallPoints:
-    """Two points of each API call, one after the other: its start and its end.
+    """Points of each API call, one after the other: its start, what it waits for, its end.
 
     ``launch`` and ``returned`` are positions of each call, NONE for calls that are left out;
-    ``call`` is the call of each point, and ``change`` how many more calls are open after it.
+    ``released`` are those at which the waits end, the last of a call at its end. ``call`` is the
+    call of each point, and ``change`` how many more calls are open after it.
     """
 
     stack: Ints
@@ -123,21 +126,30 @@ class _CallPoints:
     change: Ints
     launch: Ints
     returned: Ints
+    released: Ints
 
     @classmethod
-    def of(cls, work: Work, followed: Ints) -> _CallPoints:
+    def of(cls, work: Work, waits: Waits, followed: Ints) -> _CallPoints:
         """Return the points of the ``followed`` threads, sorted by thread and call."""
         stack, start, end = work.attributed.attribution.stack, work.call_start, work.call_end
         order = order_by(stack, start, end)
         order = order[np.isin(stack[order], followed)]
-        time = np.empty(2 * len(order), np.int64)
-        time[::2], time[1::2] = start[order], end[order]
-        returned = np.full(len(start), NONE)
-        returned[order] = 2 * np.arange(len(order)) + 1
-        launch = returned - ((returned != NONE) & (work.launched_at < end))
-        call = np.repeat(order, 2)
-        change = np.tile(np.array([1, -1]), len(order))
-        return cls(stack[call], time, call, change, launch, returned)
+        count = np.bincount(waits.call, minlength=len(start))
+        size = (2 + np.maximum(count - 1, 0))[order]
+        returned, begun = np.full(len(start), NONE), np.full(len(start), NONE)
+        returned[order] = np.cumsum(size) - 1
+        begun[order] = returned[order] - size + 1
+        nth = np.arange(len(waits.call)) - np.append(0, np.cumsum(count))[waits.call]
+        released = begun[waits.call] + 1 + nth
+        time = np.empty(int(size.sum()), np.int64)
+        time[begun[order]] = start[order]
+        time[released] = np.maximum(start[waits.call], work.end[waits.released])
+        time[returned[order]] = end[order]
+        change = np.zeros(len(time), np.int64)
+        change[begun[order]], change[returned[order]] = 1, -1
+        launch = np.where(work.launched_at < end, begun, returned)
+        call = np.repeat(order, size)
+        return cls(stack[call], time, call, change, launch, returned, released)
 
 
 def _followed_threads(work: Work, waits: Waits) -> Ints:

@@ -17,16 +17,18 @@ from bridge.analyze.critical.graph import NEVER, Graph
 from bridge.join.arrays import NONE, Flags, Ints
 
 MAX_ROUNDS = 200  # of improvement, for one row
+MAX_SHIFT = 1 << 62  # of times, so that chains can follow one another on one axis
 
 
 @dataclass(frozen=True)
 class Retiming:
     """The graph without the points that only pass on the time of the point before.
 
-    ``point`` are the kept points. ``root`` is the time of those without a predecessor. ``lag`` is
-    the delay of all points left out before a point, ``delay`` its own. ``chained`` and ``cross``
-    are as in `Graph`, by the numbers of kept points. ``kept`` is the kept point that each point of
-    the graph adds its delay to, ``is_kept`` whether it is that point.
+    ``time`` is the recorded time of each kept point. ``lag`` is the delay of all points left out
+    before it, ``delay`` its own. ``chained`` and ``cross`` are as in `Graph`, by the numbers of
+    kept points. ``kept`` is the kept point that each point of
+    the graph adds its delay to, ``is_kept`` whether it is that point. ``ends`` are the kept points
+    with which chains end.
     """
 
     time: Ints
@@ -37,15 +39,17 @@ class Retiming:
     by_cross: Flags
     kept: NDArray[np.int32]
     is_kept: Flags
-    last: int
+    ends: NDArray[np.int32]
 
     @classmethod
     def of(cls, graph: Graph, last: int) -> Retiming:
-        """Prepare a graph; ``last`` is the point whose time is asked for."""
+        """Prepare a graph; the run ends with the latest of the points up to the time ``last``."""
+        ends = graph.time <= last
+        ends[:-1] &= ~(graph.chained[1:] & (graph.time[1:] <= last))
         is_kept = graph.cross != NONE
         is_kept[graph.cross[is_kept]] = True
         is_kept |= ~graph.chained
-        is_kept[last] = True
+        is_kept |= ends
         points = np.flatnonzero(is_kept)
         number = np.cumsum(is_kept, dtype=np.int32) - 1  # of kept points
         passed = np.cumsum(np.where(is_kept, 0, graph.delay))[points]
@@ -60,11 +64,11 @@ class Retiming:
             by_cross=graph.by_cross[points],
             kept=number + ~is_kept,
             is_kept=is_kept,
-            last=int(number[last]),
+            ends=number[ends],
         )
 
     def end_without(self, points: Ints, saved: Ints) -> int:
-        """Return the time of ``last`` if these points had a delay shorter by ``saved`` ns each.
+        """Return when the run ends if these points had a delay shorter by ``saved`` ns each.
 
         NONE if the choice of predecessors did not settle within `MAX_ROUNDS`.
         """
@@ -79,7 +83,7 @@ class Retiming:
             time = self._times(lag, delay, by_cross)
             improved, by_cross = self._improved(lag, delay, time)
             if (improved == time).all():
-                return int(time[self.last])
+                return int(time[self.ends].max())
         return NONE
 
     def _improved(self, lag: Ints, delay: Ints, time: Ints) -> tuple[Ints, Flags]:
@@ -101,9 +105,13 @@ class Retiming:
         known = values != NEVER
         low, high = int(values[known].min()), int(values[known].max())
         chain = np.cumsum(~self.chained)
+        if int(chain[-1]) * (high - low + 1) > MAX_SHIFT:  # ranks are smaller than times
+            distinct, rank = np.unique(values, return_inverse=True)
+            latest: Ints = np.maximum.accumulate(rank + chain * len(distinct))
+            return distinct[latest - chain * len(distinct)]
         shift = chain * (high - low + 1)
         shifted = np.where(known, values - low + shift, 0)
-        latest: Ints = np.maximum.accumulate(shifted) - shift + low
+        latest = np.maximum.accumulate(shifted) - shift + low
         return latest
 
     def _times(self, lag: Ints, delay: Ints, by_cross: Flags) -> Ints:

@@ -207,7 +207,7 @@ class Run:
     @cached_property
     def retiming(self) -> Retiming:
         """The graph for other delays than the recorded ones."""
-        return Retiming.of(self.graph, self.end_point)
+        return Retiming.of(self.graph, self.last)
 
     def points_of(self, kind: int, name: int) -> Ints:
         """Return the points before which the delay is of a kind and a name."""
@@ -278,8 +278,7 @@ def _linked(work: Work, waits: Waits, device: DevicePoints, host: HostPoints) ->
     at = work.launched_at[work.launch[launched]] if len(launched) else launched
     launched = launched[at <= work.start[launched]]
     cross[device.start[launched]] = hosts + host.launch[work.launch[launched]]
-    waiting = np.flatnonzero(waits.call != NONE)
-    cross[hosts + host.returned[waiting]] = device.end[waits.call[waiting]]
+    cross[hosts + host.released] = device.end[waits.released]
     cross[hosts + host.begun] = hosts + host.handed
     cross[hosts + host.taken] = hosts + host.done
     return Graph(

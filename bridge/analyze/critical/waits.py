@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from bridge.analyze.causes.host_timeline import IN_BLOCKING, IN_SYNC, call_states
 from bridge.analyze.critical.work import Work
 from bridge.analyze.kinds import calls_matching
-from bridge.join.arrays import NONE, Flags, Ints, order_by, search_groups
+from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges, search_groups
 from importers import frames
 from importers.frames import key_codes
 
 STREAM_WAIT = re.compile(r"cu(?:da)?StreamWaitEvent")
-STREAM_SYNC = re.compile(r"cu(?:da)?StreamSynchronize")
 EVENT_SYNC = re.compile(r"cu(?:da)?EventSynchronize")
+NARROW_SYNC = re.compile(r"cu(?:da)?(?:Stream|Event)Synchronize")  # others wait for a device
 PROCESS = ("report", "process")
 CONTEXT = (*PROCESS, "context")
 STREAM = (*CONTEXT, "stream")
@@ -79,17 +80,22 @@ class _Groups:
         return result
 
 
+Pairs = tuple[Ints, Ints]
+
+
 @dataclass(frozen=True)
 class Waits:
     """What waits wait for; activities are places in `Work`.
 
-    ``waits`` is whether each API call waits for the device; ``call`` is the activity whose end each
-    call waited for, or NONE if none ended during it. A row of ``activity`` and ``awaited`` is an
-    activity that could not begin on its stream before another one had ended.
+    ``waits`` is whether each API call waits for the device. A row of ``call`` and ``released`` is an
+    API call that did not return before the activity had ended; rows are sorted by call and end. A
+    row of ``activity`` and ``awaited`` is an activity that could not begin on its stream before
+    another one had ended.
     """
 
     waits: Flags
     call: Ints
+    released: Ints
     activity: Ints
     awaited: Ints
 
@@ -98,19 +104,24 @@ class Waits:
         """Return the waits of a capture."""
         states = call_states(work.attributed)
         waits = np.isin(states, (IN_SYNC, IN_BLOCKING))
-        nothing = np.empty(0, np.int64)
         stream_waits = np.flatnonzero(calls_matching(work.attributed, STREAM_WAIT))
+        nothing = np.empty(0, np.int64)
         if not len(work.row) or not (waits.any() or len(stream_waits)):
-            return cls(waits, np.full(len(waits), NONE), nothing, nothing)
+            return cls(waits, *(nothing,) * 4)
         records = _Records.of(work)
-        call = np.full(len(waits), NONE)
-        synchronous = np.flatnonzero(states == IN_SYNC)
-        call[synchronous] = _awaited(work, records, synchronous)
         blocking = np.flatnonzero((states == IN_BLOCKING) & work.issues)
-        call[blocking] = _own_last(work)[blocking]
-        done = np.append(work.end, 0)[call]
-        is_wait = (call != NONE) & (done > work.call_start) & (done < work.call_end)
-        return cls(waits, np.where(is_wait, call, NONE), *_stream_waits(work, records, stream_waits))
+        is_narrow = calls_matching(work.attributed, NARROW_SYNC)
+        pairs = (
+            (blocking, _own_last(work)[blocking]) if len(blocking) else (nothing, nothing),
+            _of_streams(work, records, np.flatnonzero((states == IN_SYNC) & is_narrow)),
+            _of_devices(work, records, np.flatnonzero((states == IN_SYNC) & ~is_narrow)),
+        )
+        call, released = (np.concatenate(column) for column in zip(*pairs, strict=True))
+        has_ended = (released != NONE) & (np.append(work.end, 0)[released] < work.call_end[call])
+        call, released = call[has_ended], released[has_ended]
+        order = order_by(call, work.end[released], work.rank[released])
+        others = _stream_waits(work, records, stream_waits)
+        return cls(waits, call[order], released[order], *others)
 
 
 def _own_last(work: Work) -> Ints:
@@ -179,29 +190,63 @@ class _Records:
         return stream, np.where(is_known, np.append(self.record_time, 0)[place - 1], NONE)
 
 
-def _awaited(work: Work, records: _Records, call: Ints) -> Ints:
-    """Return the activity that each synchronising API call waited for, or NONE."""
+def _of_streams(work: Work, records: _Records, call: Ints) -> Pairs:
+    """Return API calls that wait for a stream or an event, and the activity that each waits for."""
     start, end = work.call_start[call], work.call_end[call]
     process, work_process = _processes(work)
-    on_stream = calls_matching(work.attributed, STREAM_SYNC)[call]
     on_event = calls_matching(work.attributed, EVENT_SYNC)[call]
-    stream = np.where(on_stream, records.field(records.stream, call), NONE)
     event_stream, recorded = records.recorded(
         np.where(on_event, records.field(records.event, call), NONE), start
     )
-    stream = np.where(event_stream != NONE, event_stream, stream)
+    stream = np.where(on_event, event_stream, records.field(records.stream, call))
     until = np.where(event_stream != NONE, recorded, start)
-    context = np.where(on_stream | on_event, NONE, records.field(records.context, call))
     result = np.full(len(call), NONE)
-    for group, codes in ((stream, records.work_stream), (context, records.work_context)):
-        rows = np.flatnonzero((group != NONE) & (result == NONE))
-        if len(rows):
-            result[rows] = _Groups(work, codes).last_of(group[rows], until[rows])
+    rows = np.flatnonzero(stream != NONE)
+    result[rows] = _Groups(work, records.work_stream).last_of(stream[rows], until[rows])
     is_late = (result != NONE) & (np.append(work.end, 0)[result] >= end)
-    is_unknown = (stream == NONE) & (context == NONE)
-    rows = np.flatnonzero(is_unknown | is_late)
+    rows = np.flatnonzero((stream == NONE) | is_late)
     by_process = _Groups(work, work_process)
     result[rows] = by_process.last_ended(process[call[rows]], start[rows], end[rows] - 1)
+    return call, result
+
+
+def _of_devices(work: Work, records: _Records, call: Ints) -> Pairs:
+    """Return API calls that wait for a device, and the last activity of each of its streams.
+
+    Without a record of the wait, the call waits for all streams of its process. An activity that an
+    earlier call of the thread has waited for is left out.
+    """
+    process, work_process = _processes(work)
+    context = records.field(records.context, call)
+    stack = work.attributed.attribution.stack[call]
+    order = order_by(stack, work.call_start[call])
+    call, context, stack = call[order], context[order], stack[order]
+    edges = run_edges(work.lane)
+    pairs: list[Pairs] = []
+    for first, last in pairwise(edges.tolist()):  # one iteration per lane
+        waits = np.where(
+            context == NONE,
+            process[call] == work_process[first],
+            context == records.work_context[first],
+        )
+        rows = np.flatnonzero(waits)
+        by_issue = first + order_by(work.issued[first:last])
+        place = np.searchsorted(work.issued[by_issue], work.call_start[call[rows]], side="left")
+        latest = np.append(_latest_ends(work.end[by_issue]), 0)[place - 1]
+        activity = np.where(place > 0, by_issue[latest], NONE)
+        is_new = np.ones(len(rows), bool)
+        is_new[1:] = (activity[1:] != activity[:-1]) | (stack[rows[1:]] != stack[rows[:-1]])
+        pairs.append((call[rows[is_new]], activity[is_new]))
+    calls, activities = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    return calls, activities
+
+
+def _latest_ends(end: Ints) -> Ints:
+    """Return the position of the latest end so far."""
+    latest = np.maximum.accumulate(end)
+    is_new = np.ones(len(end), bool)
+    is_new[1:] = latest[1:] > latest[:-1]
+    result: Ints = np.maximum.accumulate(np.where(is_new, np.arange(len(end)), 0))
     return result
 
 

@@ -57,20 +57,16 @@ class HostPoints:
     @classmethod
     def of(cls, work: Work, waits: Waits) -> HostPoints:
         """Return the points of a capture."""
-        nesting = work.attributed.attribution.nesting
-        start, end = _node_times(work)
-        handovers = Handovers.of(work, start, end)
+        nodes = _NodePoints.of(work, waits)
+        handovers = Handovers.of(work, *node_times(work))
         followed = _followed_threads(work, waits)
         calls = _CallPoints.of(work, waits, followed)
-        system = _system_points(work, handovers, followed)
-        inner_first = order_by(nesting.stack, end, -np.arange(len(end)))
         parts = (
             _Points(handovers.working, handovers.start),
             _Points(handovers.waiting, handovers.start),
-            _Points(calls.stack, calls.time),  # before ranges: no wait is cut by one that ends with it
-            _Points(nesting.stack[inner_first], end[inner_first]),
-            _Points(nesting.stack, start),
-            *system,
+            calls.points,  # before ranges: no call is cut by a range that ends with it
+            *nodes.points,
+            *_system_points(work, handovers, followed),
             _Points(handovers.working, handovers.end),
             _Points(handovers.waiting, handovers.end),
         )
@@ -91,7 +87,7 @@ class HostPoints:
             time=time,
             chained=chained,
             call=_open_calls(calls, of_calls, len(order)),
-            node=_open_nodes(work, inner_first, ends, starts, len(order)),
+            node=_latest(nodes.values, np.concatenate((ends, starts)), len(order)),
             in_system=_in_system(opens, closes, len(order)),
             launch=np.append(of_calls, NONE)[calls.launch],
             returned=np.append(of_calls, NONE)[calls.returned],
@@ -103,12 +99,46 @@ class HostPoints:
         )
 
 
-def _node_times(work: Work) -> tuple[Ints, Ints]:
+def node_times(work: Work) -> tuple[Ints, Ints]:
     """Return start and end of each node on the common clock."""
     nesting = work.attributed.attribution.nesting
     report = frames.ints(work.attributed.capture.ranges, "report")[nesting.range]
     offset = work.offset[report]
     return nesting.start + offset, nesting.end + offset
+
+
+@dataclass(frozen=True)
+class _NodePoints:
+    """Points at which nodes end, inner ones first, and at which they start, outer ones first.
+
+    ``values`` are the innermost nodes that are open after each of them, ends before starts.
+    """
+
+    points: tuple[_Points, _Points]
+    values: Ints
+
+    @classmethod
+    def of(cls, work: Work, waits: Waits) -> _NodePoints:
+        """Return the points of all nodes.
+
+        What begins or ends while a call waits for the device does so when the call returns, as the
+        wait counts for the node in which the call began.
+        """
+        nesting, (start, end) = work.attributed.attribution.nesting, node_times(work)
+        calls = np.flatnonzero(waits.waits)
+        spans = _Spans.of(
+            work.attributed.attribution.stack[calls], work.call_start[calls], work.call_end[calls]
+        )
+        start, end = (spans.end(nesting.stack, time) for time in (start, end))
+        node = np.flatnonzero(end > start)
+        ends = node[order_by(nesting.stack[node], end[node], -node)]
+        parent = nesting.parent[ends]
+        is_same = (parent != NONE) & (nesting.stack[parent] == nesting.stack[ends])
+        around = np.where(is_same, parent, NONE)
+        return cls(
+            (_Points(nesting.stack[ends], end[ends]), _Points(nesting.stack[node], start[node])),
+            np.concatenate((around, node)),
+        )
 
 
 @dataclass(frozen=True)
@@ -120,8 +150,7 @@ class _CallPoints:
     call of each point, and ``change`` how many more calls are open after it.
     """
 
-    stack: Ints
-    time: Ints
+    points: _Points
     call: Ints
     change: Ints
     launch: Ints
@@ -149,7 +178,7 @@ class _CallPoints:
         change[begun[order]], change[returned[order]] = 1, -1
         launch = np.where(work.launched_at < end, begun, returned)
         call = np.repeat(order, size)
-        return cls(stack[call], time, call, change, launch, returned, released)
+        return cls(_Points(stack[call], time), call, change, launch, returned, released)
 
 
 def _followed_threads(work: Work, waits: Waits) -> Ints:
@@ -181,22 +210,42 @@ def _system_points(
     rows = outer_calls(stack, start, end)
     rows = rows[np.isin(stack[rows], followed)]
     stack, start, end = stack[rows], start[rows], end[rows]
-    cover = Cover.of(
+    spans = _Spans.of(
         np.concatenate((work.attributed.attribution.stack, handovers.waiting)),
         np.concatenate((work.call_start, handovers.start)),
         np.concatenate((work.call_end, handovers.end)),
     )
-    if len(cover.stack):
-        start, end = _moved(cover, stack, start, cover.end), _moved(cover, stack, end, cover.start)
+    start, end = spans.end(stack, start), spans.begin(stack, end)
     lasts = end > start
     return _Points(stack[lasts], end[lasts]), _Points(stack[lasts], start[lasts])
 
 
-def _moved(cover: Cover, stack: Ints, time: Ints, to: Ints) -> Ints:
-    """Return each time, or the entry of ``to`` of the interval of a cover that it lies within."""
-    begun = count_before((cover.stack, cover.start), stack, time, "left")
-    ended = count_before((cover.stack, cover.end), stack, time, "right")
-    return np.where(begun > ended, to[begun - 1], time)
+@dataclass(frozen=True)
+class _Spans:
+    """Intervals of threads, which points may begin and end with but not lie within."""
+
+    cover: Cover
+
+    @classmethod
+    def of(cls, stack: Ints, start: Ints, end: Ints) -> _Spans:
+        """Return the union of intervals; those that only touch each other stay apart."""
+        return cls(Cover.of(stack, start, end - 1))
+
+    def begin(self, stack: Ints, time: Ints) -> Ints:
+        """Return each time, or the begin of the interval that it lies within."""
+        return self._moved(stack, time, self.cover.start)
+
+    def end(self, stack: Ints, time: Ints) -> Ints:
+        """Return each time, or the end of the interval that it lies within."""
+        return self._moved(stack, time, self.cover.end + 1)
+
+    def _moved(self, stack: Ints, time: Ints, to: Ints) -> Ints:
+        cover = self.cover
+        if not len(cover.stack):
+            return time
+        begun = count_before((cover.stack, cover.start), stack, time, "left")
+        ended = count_before((cover.stack, cover.end), stack, time, "left")
+        return np.where(begun > ended, to[begun - 1], time)
 
 
 def _stacks_of(work: Work, calls: pd.DataFrame) -> Ints:
@@ -244,13 +293,3 @@ def _open_calls(calls: _CallPoints, places: Ints, size: int) -> Rows:
     is_edge = ((depth == 1) & (change > 0)) | (depth == 0)
     values = np.where(depth == 0, NONE, calls.call[order])
     return _latest(values[is_edge], places[order[is_edge]], size)
-
-
-def _open_nodes(work: Work, inner_first: Ints, ends: Ints, starts: Ints, size: int) -> Rows:
-    """Return the innermost node that is open right before each point, or NONE."""
-    nesting = work.attributed.attribution.nesting
-    parent = nesting.parent
-    is_same = (parent != NONE) & (nesting.stack[parent] == nesting.stack)
-    around = np.where(is_same, parent, NONE)[inner_first]
-    values = np.concatenate((around, np.arange(len(nesting))))
-    return _latest(values, np.concatenate((ends, starts)), size)

@@ -173,6 +173,8 @@ class Run:
     @cached_property
     def path(self) -> Ints:
         """The points of the critical path with a delay, in order of time."""
+        if not len(self):
+            return np.empty(0, np.int64)
         points = self.graph.path(self.end_point)[::-1]
         counts = (self.graph.delay[points] > 0) & (self.graph.time[points] > self.first)
         return points[counts]
@@ -213,7 +215,7 @@ class Run:
         """Return the points before which the delay is of a kind and a name."""
         is_device = kind <= KIND[LATENCY]
         labels = self._device_labels if is_device else self._host_labels
-        points = np.flatnonzero(labels == kind * len(self.names) + name)
+        points = np.flatnonzero(labels == kind * len(self.names) + name % len(self.names))
         return points if is_device else points + self.hosts
 
     @cached_property
@@ -226,7 +228,8 @@ class Run:
 
     def _labels(self, points: Ints) -> NDArray[np.int32]:
         """Return kind and name of the delay before each point as one number."""
-        labels = self.kind_of(points) * len(self.names) + self.name_of(points)
+        size = len(self.names)
+        labels = self.kind_of(points) * size + self.name_of(points) % size  # "" is the last name
         return labels.astype(np.int32)
 
     def span_without(self, points: Ints) -> int:

@@ -232,8 +232,9 @@ def _of_devices(work: Work, records: _Records, call: Ints) -> Pairs:
         rows = np.flatnonzero(waits)
         by_issue = first + order_by(work.issued[first:last])
         place = np.searchsorted(work.issued[by_issue], work.call_start[call[rows]], side="left")
-        latest = np.append(_latest_ends(work.end[by_issue]), 0)[place - 1]
-        activity = np.where(place > 0, by_issue[latest], NONE)
+        latest = np.append(_latest_ends(work.end[by_issue], work.rank[by_issue]), 0)[place - 1]
+        has_ended = (place > 0) & (work.end[by_issue[latest]] < work.call_end[call[rows]])
+        rows, activity = rows[has_ended], by_issue[latest[has_ended]]
         is_new = np.ones(len(rows), bool)
         is_new[1:] = (activity[1:] != activity[:-1]) | (stack[rows[1:]] != stack[rows[:-1]])
         pairs.append((call[rows[is_new]], activity[is_new]))
@@ -241,12 +242,12 @@ def _of_devices(work: Work, records: _Records, call: Ints) -> Pairs:
     return calls, activities
 
 
-def _latest_ends(end: Ints) -> Ints:
-    """Return the position of the latest end so far."""
-    latest = np.maximum.accumulate(end)
-    is_new = np.ones(len(end), bool)
-    is_new[1:] = latest[1:] > latest[:-1]
-    result: Ints = np.maximum.accumulate(np.where(is_new, np.arange(len(end)), 0))
+def _latest_ends(end: Ints, rank: Ints) -> Ints:
+    """Return the position of the latest end so far, of equal ones that of the highest rank."""
+    order = order_by(end, rank)
+    by_end = np.empty(len(order), np.int64)
+    by_end[order] = np.arange(len(order))
+    result: Ints = order[np.maximum.accumulate(by_end)]
     return result
 
 

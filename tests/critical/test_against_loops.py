@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,6 +65,7 @@ def activity(draw, made, number, of, start, kind="kernel"):
     made.activity(number, start, end, draw(STREAM), kind=kind, name=name, of=of, copy_kind=copy_kind)
 
 
+@pytest.mark.slow
 @given(records())
 def test_any_records(made):
     if not (made.calls or made.activities or made.ranges):

@@ -61,8 +61,7 @@ class Handovers:
             highest(group, pieces.end, len(rows)),
         )
         whole = whole.take(whole.end > whole.start)
-        whole = whole.take(order_by(whole.working, whole.start))
-        return whole._apart().take(slice(None))
+        return whole.take(order_by(whole.working, whole.start))._apart()
 
     def _apart(self) -> Handovers:
         """Return the handovers that begin after all earlier ones of their thread have ended."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +15,7 @@ from bridge.analyze.critical.retiming import Retiming
 from bridge.analyze.critical.waits import Waits
 from bridge.analyze.critical.work import Work
 from bridge.analyze.kinds import is_communication
-from bridge.join.arrays import NONE, Flags, Ints, run_edges
+from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import AttributedCapture, once
 from importers import frames
 
@@ -156,7 +155,8 @@ class Run:
         row = np.append(self.work.row, NONE)[self.device.activity[points[is_device]]]
         named = attributed.activity_name
         ops, activities = len(attributed.ops), len(named.cat.categories)
-        op = np.append(attributed.activity_op, NONE)[row]
+        node = np.append(attributed.attribution.node, NONE)[row]  # also of what is not counted
+        op = np.append(attributed.node_op, NONE)[node]
         name = np.append(frames.codes(named), NONE)[row]
         result[is_device] = np.where(op != NONE, op, np.where(name == NONE, NONE, ops + name))
         here = points[~is_device] - self.hosts
@@ -309,8 +309,3 @@ def _hull(work: Work, graph: Graph, host: HostPoints) -> tuple[int, int]:
     if not sum(map(len, starts)):
         return 0, 0
     return int(np.concatenate(starts).min()), int(np.concatenate(ends).max())
-
-
-def kinds_named(kinds: Sequence[str]) -> Flags:
-    """Return a flag per kind."""
-    return np.array([name in kinds for name in KINDS], bool)

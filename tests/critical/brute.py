@@ -101,7 +101,9 @@ class Brute:
             name = one["op"] or one["name"]
             kind = "collective" if one["name"].startswith("nccl") else one["kind"]
             self.label[end] = (kind, name)
-            latest = max((self.time[e] if e in self.time else self.end(e) for e in ends), default=-1)
+            latest = max(
+                (self.time[e] if e in self.time else self.end(e) for e in ends), default=-1
+            )
             launch = self.launch_point(one)
             if launch:
                 self.before[start] = [*ends, launch]
@@ -165,7 +167,7 @@ class Brute:
             for e in self.events
             if (e["event"], e["process"]) == (event, process) and e["at"] <= before and event >= 0
         ]
-        return able and max(able, key=lambda e: e["at"]) or None
+        return max(able, key=lambda e: e["at"], default=None)
 
     def on_stream(self, of: dict, stream: int) -> list[dict]:
         key = (of["process"], of["context"], stream)
@@ -197,9 +199,13 @@ class Brute:
                     key=lambda o: (o["end"], o["rank"]),
                     default=None,
                 )
-            if awaited and awaited["lane"] != first["lane"] and awaited["end"] <= first["start"]:
-                if awaited["rank"] < first["rank"]:
-                    result[first["row"]].append(awaited)
+            if (
+                awaited
+                and awaited["lane"] != first["lane"]
+                and awaited["end"] <= first["start"]
+                and awaited["rank"] < first["rank"]
+            ):
+                result[first["row"]].append(awaited)
         return result
 
     def is_blocking(self, call: dict) -> bool:
@@ -257,7 +263,12 @@ class Brute:
         nodes = [
             (stack, start, end, n)
             for n, (stack, start, end) in enumerate(
-                zip(nesting.stack.tolist(), nesting.start.tolist(), nesting.end.tolist(), strict=True)
+                zip(
+                    nesting.stack.tolist(),
+                    nesting.start.tolist(),
+                    nesting.end.tolist(),
+                    strict=True,
+                )
             )
         ]
         acts = {s for s, *_ in nodes}
@@ -294,7 +305,9 @@ class Brute:
                 spans.append((begin, stop))
         return spans
 
-    def add_thread(self, stack: int, calls: list[dict], nodes: list[tuple], names: list[str]) -> None:
+    def add_thread(
+        self, stack: int, calls: list[dict], nodes: list[tuple], names: list[str]
+    ) -> None:
         threads = {c["thread"] for c in calls}
         ranges = self.attributed.attribution.nesting.range.tolist()
         threads |= {int(self.attributed.capture.ranges["thread"].iloc[ranges[n[3]]]) for n in nodes}

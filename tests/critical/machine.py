@@ -107,7 +107,9 @@ class Machine:
         rank.streams[stream].append(activity)
         return activity
 
-    def launch(self, rank: Rank, op: str, host: int, ns: int, stream: int, gap: int, work: int):
+    def launch(self, rank: Rank, op: str, *costs: int) -> None:
+        """Launch a kernel: code, call, stream, gap, kernel."""
+        host, ns, stream, gap, work = costs
         call = self.called(rank, op, host, ns, "cudaLaunchKernel")
         activity = self.begin(rank, op, stream, rank.now, gap)
         activity.end += self.cost(work, op, "kernel")
@@ -194,5 +196,3 @@ class Machine:
             self.step(rank, ("launch", ENGINE.format(name), *costs))
         rank.on = MAIN
         self.code(rank, op, after)
-
-

@@ -39,13 +39,13 @@ class Records:
         self.calls.append({"thread": on, "start": start, "end": end, "name": name})
         return len(self.calls)
 
-    def activity(
-        self, call: int, start: int, end: int, stream: int = 7, *, kind: str = "kernel",
-        name: str = "k", of: int = 0, copy_kind: int = -1,
-    ) -> None:  # fmt: skip
+    def activity(self, call: int, start: int, end: int, stream: int = 7, **more) -> None:
+        """Add work of a process, 0 unless ``of`` says another."""
+        of = more.pop("of", 0)
         where = {"process": process(of), "device": of, "context": 1, "stream": stream}
-        row = {"correlation": call, "start": start, "end": end, "kind": kind, "name": name}
-        self.activities.append({**where, **row, "copy_kind": copy_kind})
+        row = {"correlation": call, "start": start, "end": end}
+        usual = {"kind": "kernel", "name": "k", "copy_kind": -1}
+        self.activities.append({**where, **row, **usual, **more})
 
     def wait(self, call: int, kind: str, *, stream: int = -1, event: int = -1, of: int = 0) -> None:
         called = self.calls[call - 1]

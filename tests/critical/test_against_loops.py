@@ -62,7 +62,9 @@ def activity(draw, made, number, of, start, kind="kernel"):
     name = draw(st.sampled_from(KERNELS)) if kind == "kernel" else "[CUDA memcpy]"
     copy_kind = draw(st.sampled_from([1, 2])) if kind == "memcpy" else -1
     end = start + draw(st.integers(-1 if kind == "kernel" else 0, 9))
-    made.activity(number, start, end, draw(STREAM), kind=kind, name=name, of=of, copy_kind=copy_kind)
+    made.activity(
+        number, start, end, draw(STREAM), kind=kind, name=name, of=of, copy_kind=copy_kind
+    )
 
 
 @pytest.mark.slow

@@ -73,7 +73,14 @@ def test_any_program(program, starts):
 # -- worked out by hand
 
 
-LAUNCH = ("launch", "a", 10, 5, 7, 2)  # 10 ns of code, a call of 5, a kernel 2 ns after it at the earliest
+LAUNCH = (
+    "launch",
+    "a",
+    10,
+    5,
+    7,
+    2,
+)  # 10 ns of code, a call of 5, a kernel 2 ns after it at the earliest
 
 
 def path_of(*rounds):

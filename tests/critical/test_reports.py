@@ -131,7 +131,9 @@ def test_the_track_of_a_trace(tmp_path):
     slices = [event for event in events if event.get("cat") == "critical path"]
     elements = Run.of(report.attributed).elements
     assert [round(1e3 * event["ts"]) for event in slices] == elements.start.tolist()
-    assert [round(1e3 * event["dur"]) for event in slices] == (elements.end - elements.start).tolist()
+    assert [round(1e3 * event["dur"]) for event in slices] == (
+        elements.end - elements.start
+    ).tolist()
     kinds = np.array(KINDS, object)[elements.kind].tolist()
     assert [event["args"]["element"] for event in slices] == kinds
     assert slices[0]["name"] == "step: host code"

@@ -219,7 +219,9 @@ CRITICAL = table(
     Column("op", "op", NAME, "op of the element, else its kernel or API call", quiet=True),
     Column("kind", "kind", NAME, "what the element is"),
     Column("count", "count", COUNT, "elements on the critical path", optional=True),
-    Column("time_ns", "on path", NS, "time of these elements; all rows add up to the run", bar=True),
+    Column(
+        "time_ns", "on path", NS, "time of these elements; all rows add up to the run", bar=True
+    ),
     Column("share", "of run", SHARE, "time_ns by the length of the run"),
     Column(
         "without_ns",

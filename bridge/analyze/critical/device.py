@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,27 +56,26 @@ class DevicePoints:
         follows = is_next[activity]
         ended[follows] = np.maximum(ended[follows], work.end[previous[activity[follows]]])
         time[waiting] = ended
-        return cls(time, chained, cross, start, end, owner)._with_collectives(work)
+        return _with_collectives(work, cls(time, chained, cross, start, end, owner))
 
-    def _with_collectives(self, work: Work) -> DevicePoints:
-        """Return the points with those at which the ranks of each collective met."""
-        met, member = _collectives(work)
-        if not len(met):
-            return self
-        nodes = len(self.time)
-        is_first = np.append(True, met[1:] != met[:-1])
-        last = np.append(is_first[1:], True)
-        hub = (nodes + np.flatnonzero(last))[np.cumsum(is_first) - 1]
-        cross = np.concatenate((self.cross, self.start[member]))
-        cross[self.end[member]] = hub
-        return DevicePoints(
-            np.concatenate((self.time, work.start[member])),
-            np.concatenate((self.chained, ~is_first)),
-            cross,
-            self.start,
-            self.end,
-            np.concatenate((self.activity, np.full(len(member), NONE))),
-        )
+
+def _with_collectives(work: Work, points: DevicePoints) -> DevicePoints:
+    """Return the points with those at which the ranks of each collective met."""
+    met, member = _collectives(work)
+    if not len(met):
+        return points
+    is_first = np.append(True, met[1:] != met[:-1])
+    last = np.append(is_first[1:], True)
+    hub = (len(points.time) + np.flatnonzero(last))[np.cumsum(is_first) - 1]
+    cross = np.concatenate((points.cross, points.start[member]))
+    cross[points.end[member]] = hub
+    return replace(
+        points,
+        time=np.concatenate((points.time, work.start[member])),
+        chained=np.concatenate((points.chained, ~is_first)),
+        cross=cross,
+        activity=np.concatenate((points.activity, np.full(len(member), NONE))),
+    )
 
 
 def _further(work: Work, waits: Waits, before: Ints, is_apart: Flags) -> tuple[Ints, Ints]:
@@ -117,14 +116,8 @@ def _collectives(work: Work) -> tuple[Ints, Ints]:
     size = int(collective.max()) + 1
     first_end = lowest(collective, work.end[place], size)
     last_start = highest(collective, work.start[place], size)
-    ranks = np.bincount(number_pairs(collective, rank), minlength=size)
+    _, pairs = number_groups(collective, rank)
+    ranks = np.bincount(collective[pairs], minlength=size)
     meets = is_joint[kind] & (last_start < first_end)[collective] & (ranks > 1)[collective]
     order = order_by(collective[meets], work.start[place[meets]], work.rank[place[meets]])
     return collective[meets][order], place[meets][order]
-
-
-def number_pairs(group: Ints, value: Ints) -> Ints:
-    """Return the group of each distinct pair of group and value."""
-    _, rows = number_groups(group, value)
-    result: Ints = group[rows]
-    return result

@@ -35,9 +35,7 @@ class Handovers:
 
     def take(self, rows: Ints | Flags) -> Handovers:
         """Return the handovers in these rows."""
-        return Handovers(
-            self.waiting[rows], self.working[rows], self.start[rows], self.end[rows]
-        )
+        return Handovers(self.waiting[rows], self.working[rows], self.start[rows], self.end[rows])
 
     @classmethod
     def of(cls, work: Work, start: Ints, end: Ints) -> Handovers:
@@ -61,13 +59,15 @@ class Handovers:
             highest(group, pieces.end, len(rows)),
         )
         whole = whole.take(whole.end > whole.start)
-        return whole.take(order_by(whole.working, whole.start))._apart()
+        return _apart(whole.take(order_by(whole.working, whole.start)))
 
-    def _apart(self) -> Handovers:
-        """Return the handovers that begin after all earlier ones of their thread have ended."""
-        is_apart = np.ones(len(self), bool)
-        is_apart[1:] = (self.working[1:] != self.working[:-1]) | (self.start[1:] > self.end[:-1])
-        return self.take(is_apart)
+
+def _apart(handovers: Handovers) -> Handovers:
+    """Return those that begin after all earlier ones of their thread have ended."""
+    working, start, end = handovers.working, handovers.start, handovers.end
+    is_apart = np.ones(len(handovers), bool)
+    is_apart[1:] = (working[1:] != working[:-1]) | (start[1:] > end[:-1])
+    return handovers.take(is_apart)
 
 
 def _pieces(work: Work, start: Ints, end: Ints) -> Handovers:
@@ -92,9 +92,7 @@ def _pieces(work: Work, start: Ints, end: Ints) -> Handovers:
     return pieces.take(~np.isin(pieces.waiting, pieces.working))
 
 
-def _boundaries(
-    work: Work, start: Ints, end: Ints, stacks: Ints
-) -> tuple[Ints, Ints, Ints]:
+def _boundaries(work: Work, start: Ints, end: Ints, stacks: Ints) -> tuple[Ints, Ints, Ints]:
     """Return when ranges and API calls of some threads begin and end, sorted by thread and time.
 
     With each time stands how many API calls are open after it, and the thread.
@@ -104,11 +102,7 @@ def _boundaries(
     calls = np.flatnonzero(np.isin(attribution.stack, stacks))
     node_stack, call_stack = attribution.nesting.stack[nodes], attribution.stack[calls]
     stack = np.concatenate((node_stack, node_stack, call_stack, call_stack))
-    time = np.concatenate(
-        (start[nodes], end[nodes], work.call_start[calls], work.call_end[calls])
-    )
-    change = np.repeat(
-        np.array([0, 1, -1]), [2 * len(nodes), len(calls), len(calls)]
-    )
+    time = np.concatenate((start[nodes], end[nodes], work.call_start[calls], work.call_end[calls]))
+    change = np.repeat(np.array([0, 1, -1]), [2 * len(nodes), len(calls), len(calls)])
     order = order_by(stack, time)
     return time[order], np.cumsum(change[order]), stack[order]

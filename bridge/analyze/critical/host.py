@@ -17,7 +17,6 @@ from bridge.join.arrays import NONE, Flags, Ints, order_by, stable_order
 from importers import frames
 from importers.frames import key_codes
 
-
 Rows = NDArray[np.int32]  # of a column with a row per point; half as large as `Ints`
 
 
@@ -193,9 +192,7 @@ def _followed_threads(work: Work, waits: Waits) -> Ints:
     return followed if len(followed) else np.unique(attribution.stack)
 
 
-def _system_points(
-    work: Work, handovers: Handovers, followed: Ints
-) -> tuple[_Points, _Points]:
+def _system_points(work: Work, handovers: Handovers, followed: Ints) -> tuple[_Points, _Points]:
     """Return ends and starts of calls of the operating system on the ``followed`` threads.
 
     The time within API calls, and that in which the thread waits for another one, is left out.

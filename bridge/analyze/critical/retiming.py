@@ -107,11 +107,12 @@ class Retiming:
         chain = np.cumsum(~self.chained)
         if int(chain[-1]) * (high - low + 1) > MAX_SHIFT:  # ranks are smaller than times
             distinct, rank = np.unique(values, return_inverse=True)
-            latest: Ints = np.maximum.accumulate(rank + chain * len(distinct))
-            return distinct[latest - chain * len(distinct)]
+            highest = np.maximum.accumulate(rank + chain * len(distinct))
+            by_rank: Ints = distinct[highest - chain * len(distinct)]
+            return by_rank
         shift = chain * (high - low + 1)
         shifted = np.where(known, values - low + shift, 0)
-        latest = np.maximum.accumulate(shifted) - shift + low
+        latest: Ints = np.maximum.accumulate(shifted) - shift + low
         return latest
 
     def _times(self, lag: Ints, delay: Ints, by_cross: Flags) -> Ints:

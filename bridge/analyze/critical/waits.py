@@ -283,7 +283,10 @@ def _stream_waits(work: Work, records: _Records, call: Ints) -> tuple[Ints, Ints
     unknown = np.flatnonzero(~known)
     of_process = _Groups(work, process)
     awaited[unknown] = of_process.last_ended(
-        process[first[unknown]], start[unknown], work.start[first[unknown]], work.lane[first[unknown]]
+        process[first[unknown]],
+        start[unknown],
+        work.start[first[unknown]],
+        work.lane[first[unknown]],
     )
     fits = (awaited != NONE) & (work.lane[awaited] != work.lane[first])
     fits &= (work.end[awaited] <= work.start[first]) & (work.rank[awaited] < work.rank[first])

@@ -27,7 +27,9 @@ def with_critical_path(attributed: AttributedCapture, timeline: Timeline) -> Tim
     names = run.names
     group, rows = number_groups(elements.kind, elements.name)
     pairs = zip(elements.kind[rows].tolist(), elements.name[rows].tolist(), strict=True)
-    labels = [f"{names[name]}: {KINDS[kind]}" if name != NONE else KINDS[kind] for kind, name in pairs]
+    labels = [
+        f"{names[name]}: {KINDS[kind]}" if name != NONE else KINDS[kind] for kind, name in pairs
+    ]
     slices = make_slices(
         ROLE,
         np.arange(len(group)),

@@ -12,8 +12,10 @@ import bridge
 from bridge.analyze.critical import by_critical, retiming, table
 from bridge.analyze.critical.run import KINDS, Run
 from bridge.analyze.timeline import Selection
+from bridge.join.attributed import AttributedCapture
 from critical.machine import Machine
 from critical.records import Records, thread
+from importers.capture import concat
 
 EMPTY = ("failed-export", "no-kernels-osrt")
 reports = pytest.mark.parametrize("path", [of for of in corpus_reports() if of.id not in EMPTY])
@@ -59,6 +61,31 @@ def test_a_part_of_a_run():
     assert 170 <= run.first < run.last <= 400
     assert run.span < all_of_it.span
     adds_up(run, by_critical(part.attributed))
+
+
+def one_rank(records: Records, number: int):
+    """Return the records of one rank as a capture of its own."""
+    own = Records()
+    rows = [n for n, row in enumerate(records.calls) if row["thread"] == thread(number)]
+    new = {old + 1: n for n, old in enumerate(rows, 1)}
+    own.calls = [records.calls[n] for n in rows]
+    own.ranges = [row for row in records.ranges if row["thread"] == thread(number)]
+    for row in records.activities:
+        if row["correlation"] in new:
+            own.activities.append({**row, "correlation": new[row["correlation"]]})
+    return own.capture
+
+
+def test_ranks_in_several_files():
+    """Their clocks are aligned by the collectives, so that they have the path of one report."""
+    steps = [("launch", "a", 10, 5, 7, 2, 30), ("collective", "dist", 3, 2, 1, 50)]
+    late = [("code", "slow", 40), *steps]
+    records = Machine().run([(steps, late), (late, steps)] * 2).records
+    parts = [one_rank(records, number) for number in (0, 1)]
+    attributed = AttributedCapture.of(concat(parts))
+    assert by_critical(attributed).equals(by_critical(records.attributed()))
+    with pytest.raises(ValueError, match="needs one clock"):
+        by_critical(AttributedCapture.of(concat([made().attributed.capture] * 2)))
 
 
 def test_without_events():

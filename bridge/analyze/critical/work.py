@@ -128,12 +128,14 @@ class Work:
 
 def _offsets(attributed: AttributedCapture) -> Ints:
     """Return what is added to the times of each file."""
-    facts = attributed.capture.facts
-    if len(facts) == 1:
-        return np.zeros(1, np.int64)
+    capture = attributed.capture
+    tables = (capture.activities, capture.launches, capture.ranges)
+    used = np.unique(np.concatenate([np.unique(frames.ints(t, "report")) for t in tables]))
+    if len(used) <= 1:
+        return np.zeros(len(capture.facts), np.int64)
     clocks = Clocks.of(attributed)
-    if not clocks.exact.all():
-        name = attributed.capture.source[int(np.flatnonzero(~clocks.exact)[0])]
+    if not clocks.exact[used].all():
+        name = capture.source[int(used[~clocks.exact[used]][0])]
         raise ValueError(
             f"the critical path needs one clock, and that of {name} is not aligned with the others"
             " by collectives: ask for the path of one report"

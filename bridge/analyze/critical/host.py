@@ -35,7 +35,8 @@ class HostPoints:
     ``call`` is the outermost API call that is open right before each point, ``node`` the innermost
     range, NONE for none; ``in_system`` is whether the thread is in a call of the operating system
     then. ``launch`` and ``returned`` are the points of each API call from which on its activities
-    may begin, and at which it returns. ``handed`` and ``begun``, ``done`` and ``taken`` are points of
+    may begin, and at which it returns, NONE for calls of a thread that is not followed;
+    ``released`` are those at which the waits of `Waits` end. ``handed`` and ``begun``, ``done`` and ``taken`` are points of
     each handover: at its start on both threads, the waiting one first, and at its end on both, the
     working one first.
     """
@@ -73,10 +74,11 @@ class HostPoints:
         stack, time = (
             np.concatenate([getattr(part, c) for part in parts]) for c in ("stack", "time")
         )
+        stack = stack.astype(np.int32)
         order = order_by(stack, time)
         stack, time = stack[order], time[order]
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
         begun, handed, of_calls, ends, starts, closes, opens, done, taken = np.split(place, sizes)
         chained = np.ones(len(order), bool)
         chained[:1] = False

@@ -36,9 +36,9 @@ class HostPoints:
     range, NONE for none; ``in_system`` is whether the thread is in a call of the operating system
     then. ``launch`` and ``returned`` are the points of each API call from which on its activities
     may begin, and at which it returns, NONE for calls of a thread that is not followed;
-    ``released`` are those at which the waits of `Waits` end. ``handed`` and ``begun``, ``done`` and ``taken`` are points of
-    each handover: at its start on both threads, the waiting one first, and at its end on both, the
-    working one first.
+    ``released`` are those at which the waits of `Waits` end. ``handed`` and ``begun``, ``done`` and
+    ``taken`` are points of each handover: at its start on both threads, the waiting one first, and
+    at its end on both, the working one first.
     """
 
     time: Ints

@@ -74,11 +74,10 @@ class HostPoints:
         stack, time = (
             np.concatenate([getattr(part, c) for part in parts]) for c in ("stack", "time")
         )
-        stack = stack.astype(np.int32)
         order = order_by(stack, time)
         stack, time = stack[order], time[order]
-        place = np.empty(len(order), np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
         begun, handed, of_calls, ends, starts, closes, opens, done, taken = np.split(place, sizes)
         chained = np.ones(len(order), bool)
         chained[:1] = False

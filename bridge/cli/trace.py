@@ -27,6 +27,7 @@ DRAWN = frozenset(
     " source_kind target_kind graph json memory metrics overhead system_calls nccl_calls"
     " call_chains chain".split()
 )
+OF_CRITICAL_PATH = frozenset(["waits", "system_calls"])
 
 
 def _ranks(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[int, ...]:
@@ -60,6 +61,9 @@ def _ranks(_context: click.Context, _option: click.Parameter, text: str | None) 
 )
 @click.option("--slim", is_flag=True, help="Steps, ops and device work alone, with op and reason.")
 @click.option(
+    "--critical-path", is_flag=True, help="Draw the critical path of the run on a track of its own."
+)
+@click.option(
     "--max-events", "most", type=click.IntRange(min=1), help="Only so many slices, the longest."
 )
 @click.option(
@@ -75,6 +79,7 @@ def trace(
     source: ReportInput,
     output: Output,
     slim: bool,
+    critical_path: bool,
     most: int | None,
     dialect: str,
     ncu: tuple[Path, ...],
@@ -90,14 +95,19 @@ def trace(
     path = output.path
     if path is None:
         raise click.UsageError("name the output: -o trace.json.gz")
+    if critical_path and dialect != "native":
+        raise click.UsageError("--critical-path goes with --dialect native")
     if not _for_tensorboard(path, dialect):
         _check(path, dialect)
         output.check(source.reports)
-    report = source.with_ranks(rank_from).load(DRAWN)
+    details = DRAWN | (OF_CRITICAL_PATH if critical_path else frozenset())
+    report = source.with_ranks(rank_from).load(details)
     report = ncu_option.with_ncu(report, ncu, source.attribution_options)
     if ranks:
         options.warn(report.ranks.warnings)
-    selection = replace(_selection(report, slim, most, time_range), ranks=ranks)
+    selection = replace(
+        _selection(report, slim, most, time_range), ranks=ranks, critical_path=critical_path
+    )
     try:
         with doing(f"writing {path}"):
             text = _write(report, path, dialect, selection, force=output.force)

@@ -90,10 +90,10 @@ def system_time(attributed: AttributedCapture, stack: Ints, start: Ints, end: In
     calls = attributed.capture.system_calls
     thread = stacks_of(attributed, calls)
     begin, stop = (frames.ints(calls, c) for c in ("start", "end"))
-    return meetings(stack, start, end, (thread, begin, stop), _outer_calls(thread, begin, stop))
+    return meetings(stack, start, end, (thread, begin, stop), outer_calls(thread, begin, stop))
 
 
-def _outer_calls(thread: Ints, begin: Ints, stop: Ints) -> Ints:
+def outer_calls(thread: Ints, begin: Ints, stop: Ints) -> Ints:
     """Return the calls of known threads that begin when no other of their thread runs, by thread and start."""
     known = np.flatnonzero(thread != NONE)
     order: Ints = known[order_by(thread[known], begin[known], -stop[known])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from bridge.analyze.columns import breakdown, tables
+from bridge.analyze.columns import breakdown, host, tables
 from bridge.analyze.columns.column import (
     BYTES,
     COUNT,
@@ -40,13 +40,14 @@ TABLES: Mapping[str, TableColumns] = {
     "module without activities": tables.HOST_MODULE,
     "forward-op": tables.FORWARD_OP,
     "phase": tables.PHASE,
-    "wait": tables.WAIT,
-    "osrt": tables.OSRT,
-    "sample": tables.SAMPLE,
-    "launch": tables.LAUNCH,
-    "source": tables.SOURCE,
-    "gap": tables.GAP,
-    "idle": tables.IDLE,
+    "wait": host.WAIT,
+    "osrt": host.OSRT,
+    "sample": host.SAMPLE,
+    "launch": host.LAUNCH,
+    "source": host.SOURCE,
+    "gap": host.GAP,
+    "idle": host.IDLE,
+    "critical": host.CRITICAL,
     "step": tables.STEP,
     "device": tables.DEVICE,
     "rule": tables.RULE,

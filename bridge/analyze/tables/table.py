@@ -144,6 +144,12 @@ def _sample(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFra
     return by_sample(attributed)
 
 
+def _critical(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
+    from bridge.analyze.critical import by_critical
+
+    return by_critical(attributed)
+
+
 def _threshold(request: TableRequest) -> tuple[int, ...]:
     return () if request.idle_over_ns is None else (request.idle_over_ns,)
 
@@ -192,6 +198,7 @@ FIXED: Mapping[str, Callable[[AttributedCapture, TableRequest], pd.DataFrame]] =
     "idle": _idle,
     "osrt": _osrt,
     "sample": _sample,
+    "critical": _critical,
     "step": _step,
     "device": _device,
     "rule": _rule,

@@ -96,6 +96,11 @@ VIEWS = {
         details=SAMPLE_DETAILS,
         nothing="no samples of the CPU in the report; record them with nsys profile --sample=process-tree",
     ),
+    "critical": View(
+        ("time_ns",),
+        details=("waits", "system_calls"),
+        nothing="no ranges, API calls or activities in the selected part of the report",
+    ),
     "source": View(
         ("gpu_ns", "api_ns"),
         details=SOURCE_DETAILS,

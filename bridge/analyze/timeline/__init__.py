@@ -39,9 +39,9 @@ from bridge.join.attributed import AttributedCapture
 
 
 CLIPPED_ROLES = frozenset(
-    ["op", "step", "projection", "phase"]
+    ["op", "step", "projection", "phase", "critical path"]
 )  # long slices are clipped to the window
-SLIM_ROLES = frozenset(["step", "op", "kernel"])
+SLIM_ROLES = frozenset(["step", "op", "kernel", "critical path"])
 SLIM_ARGS = frozenset(["op", "reason", "External id", "args_string", "__name__"])
 
 
@@ -52,12 +52,14 @@ class Selection:
     Slices must overlap all ``windows``. ``slim`` leaves out API calls, arrows, projections, curves,
     and all arguments but op and reason. ``max_slices`` is the maximum number of slices, of which
     the longest are kept. ``ranks`` are the ranks whose processes are drawn, empty for all.
+    ``critical_path`` is whether the critical path of the whole run is drawn, too.
     """
 
     windows: tuple[Windows, ...] = ()
     slim: bool = False
     max_slices: int | None = None
     ranks: tuple[int, ...] = ()
+    critical_path: bool = False
 
     def span(self, report: int) -> Span:
         """Return the time of a file that lies in all windows, by its own clock."""
@@ -222,6 +224,10 @@ def timeline(attributed: AttributedCapture, selection: Selection = WHOLE) -> Tim
         arrows=_launch_arrows(attributed, ops, calls, everything),
     )
     whole = filter_ranks(attributed, align_clocks(attributed, whole), selection)
+    if selection.critical_path:
+        from bridge.analyze.timeline.critical import with_critical_path  # few traces need it
+
+        whole = with_critical_path(attributed, whole)
     return (selection.by(Clocks.of(attributed)) if selection.windows else selection).of(whole)
 
 

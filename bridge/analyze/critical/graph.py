@@ -1,0 +1,88 @@
+"""A graph of points in time, in columns: what each point waits for, and the path back from a point.
+
+A point is an instant at which something begins or ends. Points of one thread or stream follow each
+other, so that the first predecessor of a point is the point before it. The second predecessor is a
+point of another thread or stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bridge.join.arrays import NONE, Flags, Ints
+
+NEVER = np.iinfo(np.int64).min  # before all times
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Points and their predecessors.
+
+    ``time`` is in ns. ``chained`` is whether the point before it (by number) is a predecessor of a
+    point. ``cross`` is its other predecessor, or NONE. No predecessor is later than its point.
+    """
+
+    time: Ints
+    chained: Flags
+    cross: Ints
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    @cached_property
+    def _latest(self) -> tuple[Flags, Ints]:
+        """`by_cross` and `delay`."""
+        chain = np.empty_like(self.time)
+        chain[1:] = self.time[:-1]
+        chain[~self.chained] = NEVER
+        joins = np.flatnonzero(self.cross != NONE)
+        other = self.time[self.cross[joins]]
+        is_later = other > chain[joins]
+        by_cross = np.zeros(len(self.time), bool)
+        by_cross[joins[is_later]] = True
+        chain[joins[is_later]] = other[is_later]
+        chain[self.is_root] = self.time[self.is_root]
+        return by_cross, self.time - chain
+
+    @property
+    def by_cross(self) -> Flags:
+        """Whether each point has the other predecessor as its latest; of equal ones the chain counts."""
+        return self._latest[0]
+
+    @property
+    def delay(self) -> Ints:
+        """The time of each point since its latest predecessor, in ns; 0 without a predecessor."""
+        return self._latest[1]
+
+    @cached_property
+    def is_root(self) -> Flags:
+        """Which points have no predecessor."""
+        result: Flags = ~self.chained & (self.cross == NONE)
+        return result
+
+    def path(self, last: int) -> Ints:
+        """Return the points from ``last`` back to a root, each the latest predecessor of the one before."""
+        heads = np.flatnonzero(self.by_cross | ~self.chained)  # here a walk leaves its chain
+        after = np.searchsorted(heads, self.cross[heads], side="right") - 1
+        after[self.is_root[heads]] = len(heads)
+        first = int(np.searchsorted(heads, last, side="right")) - 1
+        visited = _walk(np.append(after, len(heads)), first)
+        begin = heads[visited]
+        end = np.append(last, self.cross[begin[:-1]])
+        size = end - begin + 1
+        shift = np.repeat(np.cumsum(size) - size, size)
+        points: Ints = np.repeat(end, size) - (np.arange(size.sum()) - shift)
+        return points
+
+
+def _walk(following: Ints, first: int) -> Ints:
+    """Return the numbers from ``first`` on, each followed by its entry, without the last entry's number."""
+    last = len(following) - 1
+    visited = np.array([first])
+    while visited[-1] != last:  # the known part of the walk doubles
+        visited = np.concatenate((visited, following[visited]))
+        following = following[following]
+    return visited[: np.argmax(visited == last)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 
@@ -18,11 +20,22 @@ from importers.texts import Ints, unique_names
 UNKNOWN, EVENT_RECORD = (frames.WAIT_KINDS.index(kind) for kind in ("unknown", "event_record"))
 
 
+SYNC_CALLS = tuple(
+    (re.compile(rf"cu(?:da)?(?:{pattern})(?![A-Za-z])"), kind)
+    for pattern, kind in (
+        ("Event(?:Synchronize|Query)", "event"),
+        ("StreamWaitEvent", "stream_wait"),
+        ("Stream(?:Synchronize|Query)", "stream"),
+        ("(?:Device|Thread|Ctx)Synchronize", "context"),
+    )
+)
+
+
 def waits(read: dict[str, Columns], launches: pd.DataFrame) -> pd.DataFrame:
     """Return the frame `waits`: synchronisations, then event records with their calls' times."""
     callers = frames.ints(launches, "process")
     parts = [_with_process(read[name], callers) for name in ("syncs", "events")]
-    tables = [_syncs(parts[0]), _events(parts[1], launches)]
+    tables = [_syncs(parts[0], launches), _events(parts[1], launches)]
     return frames.concat([f for f in tables if len(f)] or tables[:1])
 
 
@@ -31,10 +44,23 @@ def _with_process(columns: Columns, callers: Ints) -> dict[str, Ints]:
     return ints | {"process": fill_process(ints["process"], callers)}
 
 
-def _syncs(columns: dict[str, Ints]) -> pd.DataFrame:
+def _syncs(columns: dict[str, Ints], launches: pd.DataFrame) -> pd.DataFrame:
+    """Return the synchronisations. Their kind is that of the API call, where it is known by its name.
+
+    nsys up to 2025.3 records other kinds: cudaDeviceSynchronize as one of an event, for example.
+    """
     kind = columns["kind"]
-    known_kind = np.where((kind >= 0) & (kind < EVENT_RECORD), kind, UNKNOWN)
-    return _wait_frame(with_ends(columns), known_kind)
+    kind = np.where((kind >= 0) & (kind < EVENT_RECORD), kind, UNKNOWN)
+    call = call_rows((columns["process"], columns["correlation"]), launches)
+    kind_of_name = np.array([*map(_sync_kind, launches["name"].cat.categories), MISSING], np.int64)
+    of_call = np.append(kind_of_name[frames.codes(launches["name"])], MISSING)[call]
+    return _wait_frame(with_ends(columns), np.where(of_call == MISSING, kind, of_call))
+
+
+def _sync_kind(api_call: str) -> int:
+    """Return the kind of synchronisation that an API call makes, -1 for other calls."""
+    kinds = (kind for pattern, kind in SYNC_CALLS if pattern.match(api_call))
+    return next((frames.WAIT_KINDS.index(kind) for kind in kinds), MISSING)
 
 
 def _events(columns: dict[str, Ints], launches: pd.DataFrame) -> pd.DataFrame:

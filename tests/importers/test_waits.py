@@ -1,6 +1,7 @@
 """Synchronisations and event records: kinds, times, and what stands for nothing."""
 
 import sqlite3
+from collections import Counter
 from contextlib import closing
 
 import pytest
@@ -14,6 +15,13 @@ SYNCS, EVENTS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA
 OTHER = 8 << 24
 NONE = 4_294_967_295
 NO_REPORTS = ("failed-export", "no-kernels-osrt")  # of the corpus: nothing is recorded in them
+
+
+OF_CALL = {  # the kinds of the calls in the corpus, whatever nsys recorded
+    "cudaDeviceSynchronize_v3020": "context", "cuCtxSynchronize": "context",
+    "cudaStreamSynchronize_v3020": "stream", "cudaStreamWaitEvent_v3020": "stream_wait",
+    "cudaEventQuery_v3020": "event", "cudaEventSynchronize_v3020": "event",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -55,6 +63,24 @@ def test_kinds_by_their_numbers(waits, number):
     known = number if number in range(5) else 0
     assert found["kind"].tolist() == [frames.WAIT_KINDS[known]]
     assert tuple(found["kind"].cat.categories) == frames.WAIT_KINDS
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("cudaDeviceSynchronize_v3020", "context"), ("cuCtxSynchronize", "context"),
+        ("cudaStreamSynchronize_ptsz_v7000", "stream"), ("cuStreamQuery", "stream"),
+        ("cudaEventQuery_v3020", "event"), ("cuEventSynchronize", "event"),
+        ("cudaStreamWaitEvent_v3020", "stream_wait"), ("cudaFree_v3020", "unknown"),
+        ("cudaEventQueryLater", "unknown"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("recorded", [0, 1, 2])
+def test_the_call_tells_the_kind_where_nsys_errs(waits, name, kind, recorded):
+    named = {CALLS: [{**call(10), "nameId": 1}], "StringIds": [{"id": 1, "value": name}]}
+    found = waits({SYNCS: [sync(syncType=recorded)], **named})
+    expected = frames.WAIT_KINDS[recorded] if kind == "unknown" else kind
+    assert found["kind"].tolist() == [expected]
 
 
 @pytest.mark.slow
@@ -137,8 +163,14 @@ def test_every_wait_of_a_real_report_is_there(path):
         tables = {name for (name,) in export.execute("SELECT name FROM sqlite_master")}
         said = dict.fromkeys(frames.WAIT_KINDS, 0)
         if SYNCS in tables:
-            sql = f"SELECT syncType, count(*) FROM {SYNCS} GROUP BY 1"
-            said |= {frames.WAIT_KINDS[kind]: count for kind, count in export.execute(sql)}
+            sql = (
+                f"SELECT s.syncType, (SELECT n.value FROM {CALLS} c JOIN StringIds n ON n.id = c.nameId WHERE"
+                " c.correlationId = s.correlationId AND c.globalTid & -16777216 = s.globalPid ORDER BY c.start)"
+                f" FROM {SYNCS} s"
+            )
+            said |= Counter(
+                OF_CALL.get(name, frames.WAIT_KINDS[kind]) for kind, name in export.execute(sql)
+            )
         if EVENTS in tables:
             [(said["event_record"],)] = export.execute(f"SELECT count(*) FROM {EVENTS}")
         if CALLS in tables:

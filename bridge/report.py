@@ -337,7 +337,7 @@ class Report:
                 return "no steps in the selected part of the report"
             if all(facts.timeline for facts in self.capture.facts):
                 return f"no steps: {self.attributed.why_no_iterations()}; {MARK_STEPS}"
-        if by == "source" and not any(facts.path for facts in self.capture.facts):
+        if by in ("source", "sample") and not any(facts.path for facts in self.capture.facts):
             return "a run of the store keeps no call stacks; give the file of the report"
         return nothing(by, activities=len(self.capture.activities), ranges=self.ranges)
 

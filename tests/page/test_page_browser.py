@@ -107,11 +107,16 @@ def test_the_accounting_tells_what_is_adopted(browser, tmp_path):
 
 
 @pytest.mark.slow
-def test_panels_without_data_are_absent(browser, page_of):
+def test_panels_without_data_are_absent(browser, page_of, corpus):
     page = browser.open(page_of(REAL))
+    table = bridge.load(corpus / "nsys" / f"{REAL}.sqlite").by("critical").head(10)
+    kinds = page.eval_on_selector_all(
+        "#critical tbody td:nth-child(2)", "all => all.map(one => one.textContent)"
+    )
+    assert kinds == table["kind"].tolist()
     assert page.inner_text("#accounted").endswith("activities on the GPU are attributed to ops.")
     assert panels(page) == [
-        "advice", "operators", "icicle", "timeline", "utilisation"
+        "advice", "operators", "icicle", "critical", "timeline", "utilisation"
     ]  # fmt: skip
     without = browser.open(page_of("cloverleaf-no-nvtx"))
     assert panels(without)[-1] == "notes"

@@ -12,6 +12,7 @@ from typing import Any
 from bridge.analyze import validity
 from bridge.analyze.compare import Comparison
 from bridge.analyze.overview.axis import Axis, Names, figures, reasons
+from bridge.analyze.overview.critical import critical_path
 from bridge.analyze.overview.memory import memory
 from bridge.analyze.overview.operators import cpu_figures, icicle, operators, utilisation
 from bridge.analyze.overview.roofline import roofline
@@ -40,6 +41,7 @@ def overview(attributed: AttributedCapture, summary: Summary | None = None) -> d
         "utilisation": None if summary.use.nothing else utilisation(attributed, axis),
         "memory": memory(attributed, axis),
         "roofline": roofline(attributed, names),
+        "critical": critical_path(attributed),
         "notes": [*attributed.capture.warnings, *validity.warnings(attributed)],
         "names": names.listed,
     }

@@ -16,7 +16,7 @@ HERE = files("bridge.render.page")
 LIBRARIES = ("tabulator.min.js", "echarts.min.js")
 SCRIPTS = (  # in this order: each uses those before it
     "format dom colours tooltip figures accounting advice rows operators icicle window timeline charts"
-    " panels start"
+    " panels critical start"
 ).split()
 LICENCES = {
     "Tabulator": ("tabulator-LICENSE",),

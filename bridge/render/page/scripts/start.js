@@ -48,7 +48,7 @@ async function start() {
   drawAccounting(reports);
   await loadLibraries();
   const table = drawOperators(reports, comparison);
-  [drawIcicle, drawTimeline, drawUtilisation, drawMemory, drawRoofline].forEach(each);
+  [drawIcicle, drawCritical, drawTimeline, drawUtilisation, drawMemory, drawRoofline].forEach(each);
   if (!noWork) drawNotes(reports);
   await table;
   requestAnimationFrame(() => {

@@ -1,0 +1,30 @@
+"""The critical path on a page: the ops and kinds with most time on it, and the run without each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.analyze.concurrency.clocks import Clocks
+from bridge.analyze.critical import by_critical
+from bridge.analyze.tables.table import ordered
+from bridge.analyze.tables.views import VIEWS
+from bridge.join.attributed import AttributedCapture
+
+MAX_EVENTS = 200_000  # activities and API calls; the path of more takes too long for a page
+MAX_ROWS = 10
+
+
+def critical_path(attributed: AttributedCapture) -> dict[str, Any] | None:
+    """Return the rows of `by_critical` with most time as columns, and the length of the run in ns.
+
+    None for a report without work on a device, of more than `MAX_EVENTS` events, or of several files
+    whose clocks cannot be compared.
+    """
+    capture = attributed.capture
+    events = len(capture.activities) + len(capture.launches)
+    if not len(capture.activities) or events > MAX_EVENTS or not Clocks.of(attributed).exact.all():
+        return None
+    table = ordered(by_critical(attributed), VIEWS["critical"].sorted_by)
+    rows = table.head(MAX_ROWS)
+    names = ("op", "kind", "time_ns", "share", "without_ns")
+    return {"span_ns": int(table["time_ns"].sum()), **{name: rows[name].tolist() for name in names}}

@@ -24,7 +24,7 @@ RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 MOST_RANKS = 1_000_000
 DRAWN = frozenset(
     "category grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic"
-    " source_kind target_kind graph json memory metrics overhead system_calls nccl_calls".split()
+    " source_kind target_kind graph json memory metrics overhead system_calls nccl_calls gpu_metrics".split()
 )
 
 

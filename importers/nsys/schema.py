@@ -410,6 +410,24 @@ CONTEXT_SWITCHES = Table(  # when threads begin and cease to run on a CPU
     },
     detail="context_switches",
 )
+GPU_METRICS = (
+    Table(  # samples of hardware counters; exports before this table have JSON, which is not read
+        "GPU_METRICS",
+        {
+            "time": required("timestamp"),
+            "type": required("typeId"),
+            "metric": required("metricId"),
+            "value": Column(("value",), mixed=True),
+        },
+        detail="gpu_metrics",
+    )
+)
+GPU_METRIC_NAMES = Table(  # the id of a metric differs from type to type
+    "TARGET_INFO_GPU_METRICS",
+    {"type": required("typeId"), "metric": required("metricId"), "name": text("metricName")},
+    detail="gpu_metrics",
+)
+GPU_BITS = 0xFF  # of typeId: the GPU's id, as in TARGET_INFO_GPU
 DIAGNOSTICS = Table(  # messages of the profiler; ids of strings in some versions
     "DIAGNOSTIC_EVENT",
     {
@@ -510,6 +528,8 @@ READ = {  # every table that is read, by our name
     "overhead": OVERHEAD,
     "system_calls": SYSTEM_CALLS,
     "context_switches": CONTEXT_SWITCHES,
+    "gpu_metrics": GPU_METRICS,
+    "gpu_metric_names": GPU_METRIC_NAMES,
     "diagnostics": DIAGNOSTICS,
     "streams": STREAMS,
     "processes": PROCESSES,

@@ -20,6 +20,7 @@ from bridge.analyze.columns.column import (
     Column,
     TableColumns,
 )
+from bridge.analyze.columns.counters import COUNTER
 from bridge.analyze.columns.memory import MEMORY
 
 __all__ = ["TABLES", "Column", "TableColumns", "column_named", "describe"]
@@ -47,6 +48,7 @@ TABLES: Mapping[str, TableColumns] = {
     "idle": tables.IDLE,
     "step": tables.STEP,
     "device": tables.DEVICE,
+    "counter": COUNTER,
     "rule": tables.RULE,
     "collective": tables.COLLECTIVE,
     "skew": tables.SKEW,

@@ -26,6 +26,7 @@ from bridge.analyze.columns.breakdown import (
     TENSOR_CORE_NAMES,
     statistic_names,
 )
+from bridge.analyze.columns.counters import COUNTER_NAMES
 from bridge.analyze.groups import counts, ratio, sums
 from bridge.analyze.tables import statistics
 from bridge.analyze.tables.statistics import (
@@ -283,6 +284,12 @@ def _tensor_cores(groups: Groups) -> Columns:
     return tensor_core_times(groups.attributed, *groups.own, groups.count)
 
 
+def _counters(groups: Groups) -> Columns:
+    from bridge.analyze.counters import counter_columns
+
+    return counter_columns(groups.attributed, *groups.own, groups.count)
+
+
 FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     ("calls",): _calls,
     ("activities", *KINDS): _counts,
@@ -302,6 +309,7 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     CAUSES: _causes,
     EXPOSED: _communication,
     TENSOR_CORE_NAMES: _tensor_cores,
+    COUNTER_NAMES: _counters,
     FLOP_NAMES: lambda groups: groups.group_costs.computed(),
     BYTE_NAMES: lambda groups: groups.group_costs.moved(),
     INTENSITY_NAMES: lambda groups: groups.group_costs.intensity(),

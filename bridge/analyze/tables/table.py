@@ -16,6 +16,7 @@ from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.request import TableRequest, chosen
 from bridge.analyze.tables.views import (
     DIRECTED,
+    NO_COUNTERS,
     ROWS,
     VIEWS,
     columns_are_chosen,
@@ -63,6 +64,8 @@ def _checked(attributed: AttributedCapture, request: TableRequest) -> pd.DataFra
 def _table(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
     """Return a table without the checks for reports without a timeline."""
     by = request.by
+    if request.asks_for_counters and not len(attributed.capture.gpu_metrics):
+        raise ValueError(NO_COUNTERS)
     if by not in VIEWS:
         return arranged(request, making(attributed, request))
     if request.direction != BOTH and by not in DIRECTED:
@@ -150,6 +153,12 @@ def _device(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFra
     return by_device(attributed)
 
 
+def _counter(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
+    from bridge.analyze.counters import by_counter
+
+    return by_counter(attributed)
+
+
 def _rule(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
     from bridge.analyze.metrics.columns import by_rule
 
@@ -180,6 +189,7 @@ FIXED: Mapping[str, Callable[[AttributedCapture, TableRequest], pd.DataFrame]] =
     "osrt": _osrt,
     "step": _step,
     "device": _device,
+    "counter": _counter,
     "rule": _rule,
     "collective": _collective,
     "skew": _skew,

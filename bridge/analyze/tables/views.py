@@ -47,6 +47,10 @@ QUALITY_DETAILS = frozenset(["overhead"])
 WHAT_RAN = "bridge report REPORT --by kind shows what ran on a GPU"
 MARK_STEPS = "mark steps with ranges called step N, or name their ranges with --steps"
 NO_GAP = "no GPU was idle for longer than --idle-over, which is 10 µs by default"
+NO_COUNTERS = (
+    "no samples of hardware counters in the report; record them with --gpu-metrics-devices=all"
+    " (--gpu-metrics-device=all before nsys 2024.4)"
+)
 VIEWS = {
     "op": View(
         ("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"),
@@ -90,6 +94,7 @@ VIEWS = {
         nothing=f"no steps: no range family counts up, no optimizer ends a step, and no work recurs; {MARK_STEPS}",
     ),
     "device": View(("busy_ns",), details=GEOMETRY),
+    "counter": View((), details=("gpu_metrics",), nothing=NO_COUNTERS),
     "rule": View(
         ("saves_ns", "total_ns"),
         details=("metrics",),
@@ -193,7 +198,7 @@ def labels_of(by: str) -> tuple[str, ...]:
 
 TABLE_LIST = "--by list"
 ON_GPU = frozenset(  # views whose rows need activities
-    "op-kernel kernel memcpy forward-op launch gap idle device collective skew".split()
+    "op-kernel kernel memcpy forward-op launch gap idle device counter collective skew".split()
 )
 TIME_UNITS = ("ns", "us", "ms", "s")
 DIRECTED = tuple(name for name, view in VIEWS.items() if view.directed)

@@ -19,7 +19,8 @@ def gpu_metrics(columns: Columns, names: Columns) -> pd.DataFrame:
     Samples without a value, and those at times that no capture can have, are left out.
     """
     time, value = ints_of(columns, "time"), ints_of(columns, "value")
-    rows = np.flatnonzero((value >= 0) & (np.abs(time) < MAX_SPAN_NS // 2))
+    is_possible = (time > -MAX_SPAN_NS // 2) & (time < MAX_SPAN_NS // 2)
+    rows = np.flatnonzero((value >= 0) & is_possible)
     type_, metric = (frames.pick(ints_of(columns, c), rows) for c in ("type", "metric"))
     return frames.frame(
         "gpu_metrics",

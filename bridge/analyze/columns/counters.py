@@ -72,8 +72,8 @@ MEANS = tuple(METRICS)
 PEAKS = tuple(name + PEAK for name in METRICS)
 MAIN = 4  # counters that stand before the time that was sampled
 COUNTER_SETS = {
-    "counters": (*MEANS[:MAIN], *SAMPLED, *MEANS[MAIN:]),
-    "counter-peaks": (*PEAKS[:MAIN], *SAMPLED, *PEAKS[MAIN:]),
+    "counters": (*MEANS[:MAIN], *SAMPLED[::-1], *MEANS[MAIN:]),
+    "counter-peaks": (*PEAKS[:MAIN], *SAMPLED[::-1], *PEAKS[MAIN:]),
 }
 
 COUNTER = table(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from bridge.analyze.groups import highest, sums
 from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture, once
 from importers import frames
+
+Numbers = NDArray[Any]  # of int64 or float64
 
 MOST_INTERVALS = 2  # a sample later than so many usual intervals after the one before says nothing
 EXACT = 1 << 62  # sums of value times ns below it are computed in integers, others in floats
@@ -40,7 +43,7 @@ class Series:
         length = np.diff(time)
         lasting = np.flatnonzero(length > 0)
         if not len(lasting):
-            return cls(*(np.empty(0, np.int64) for _ in range(3)))
+            return cls(lasting, lasting, lasting)
         usual = float(np.median(length[lasting]))
         rows = lasting[length[lasting] <= MOST_INTERVALS * usual]
         return cls(time[rows], time[rows + 1], value[rows + 1], usual)
@@ -59,7 +62,7 @@ class Totals:
     """
 
     sampled: Ints
-    weighted: NDArray[np.int64] | NDArray[np.float64]
+    weighted: Numbers
     peak: Ints
     touched: Ints
 
@@ -78,7 +81,8 @@ class Totals:
     def mean(self) -> NDArray[np.float64]:
         """The mean of each group, weighted by time; -1 for a group without samples."""
         result = np.full(len(self.sampled), float(NONE))
-        return np.divide(self.weighted, self.sampled, out=result, where=self.sampled > 0)
+        np.divide(self.weighted, self.sampled, out=result, where=self.sampled > 0)
+        return result
 
 
 def project(series: Series, group: Ints, start: Ints, end: Ints, groups: int) -> Totals:
@@ -104,21 +108,23 @@ def project(series: Series, group: Ints, start: Ints, end: Ints, groups: int) ->
     )
 
 
-def _exact(series: Series) -> NDArray[np.int64] | NDArray[np.float64]:
+def _exact(series: Series) -> Numbers:
     """Return the values as integers if sums of them times ns fit into 64 bits, else as floats."""
     span = int(series.end[-1] - series.begin[0]) if len(series) else 0
     is_exact = int(series.value.max(initial=0)) * span < EXACT
     return series.value if is_exact else series.value.astype(np.float64)
 
 
-def _between(values: NDArray[np.number], first: Ints, after: Ints) -> NDArray[np.number]:
+def _between(values: Numbers, first: Ints, after: Ints) -> Numbers:
     """Return the sum of the values from each first place up to another."""
     before = np.append(np.zeros(1, values.dtype), np.cumsum(values))
-    return before[after] - before[first]
+    result: Numbers = before[after] - before[first]
+    return result
 
 
-def _sums(group: Ints, values: NDArray[np.number], groups: int) -> NDArray[np.number]:
-    total = np.zeros(groups, values.dtype)
+def _sums(group: Ints, values: Numbers, groups: int) -> Numbers:
+    """Return the sum of each group, in the type of the values."""
+    total: Numbers = np.zeros(groups, values.dtype)
     np.add.at(total, group, values)
     return total
 
@@ -184,7 +190,9 @@ def _sampled(attributed: AttributedCapture) -> Sampled:
     return Sampled(
         rows,
         run_edges(of_row[rows]),
-        *(column[first].tolist() for column in (report, gpu, metric)),
+        report[first].tolist(),
+        gpu[first].tolist(),
+        metric[first].tolist(),
         list(table["metric"].cat.categories),
     )
 

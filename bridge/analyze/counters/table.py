@@ -45,7 +45,7 @@ def _figures(attributed: AttributedCapture, series: Series, work: Ints) -> dict[
     whole, running = project(series, one, first, last, 1), project(series, *busy, 1)
     met = (series.end > first) & (series.begin < last)
     return {
-        "samples": np.count_nonzero(met),
+        "samples": int(np.count_nonzero(met)),
         "interval_ns": round(series.interval_ns),
         "sampled_ns": int(whole.sampled[0]),
         "mean": float(whole.mean[0]),

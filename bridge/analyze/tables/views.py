@@ -47,10 +47,7 @@ QUALITY_DETAILS = frozenset(["overhead"])
 WHAT_RAN = "bridge report REPORT --by kind shows what ran on a GPU"
 MARK_STEPS = "mark steps with ranges called step N, or name their ranges with --steps"
 NO_GAP = "no GPU was idle for longer than --idle-over, which is 10 µs by default"
-NO_COUNTERS = (
-    "no samples of hardware counters in the report; record them with --gpu-metrics-devices=all"
-    " (--gpu-metrics-device=all before nsys 2024.4)"
-)
+NO_COUNTERS = "no samples of hardware counters; record them with nsys --gpu-metrics-devices=all"
 VIEWS = {
     "op": View(
         ("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"),

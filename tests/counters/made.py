@@ -62,6 +62,7 @@ def tables(counters: dict[str, tuple[int, ...]] = COUNTERS) -> dict[str, list[di
                 )
     if counters:
         result |= sampled(counters)
+        result[NVTX] += energy()
     return result
 
 
@@ -82,6 +83,22 @@ def sampled(counters: dict[str, tuple[int, ...]]) -> dict[str, list[dict[str, ob
         for number, values in enumerate(counters.values(), 1)
     ]
     return {METRICS: samples, METRIC_NAMES: names}
+
+
+def energy() -> list[dict[str, object]]:
+    """Return what `bridge.power` records of GPU 3 every ms: it takes 300 W, then 600 W from 2 ms on."""
+    samples = [
+        event(
+            34,
+            at * STEP * US,
+            None,
+            text="counter:GPU 3 energy (mJ)",
+            domainId=9,
+            int64Value=at * 300 + max(at - 2, 0) * 300,
+        )
+        for at in range(STEPS + 1)
+    ]
+    return [event(75, 0, None, text="power", domainId=9), *samples]
 
 
 def phase(at: int) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from counters.made import made
 from real_parts import ROOT
 from test_docs import blocks, bridge_lines, run
+
+from counters.made import made
 
 PAGE = ROOT / "docs" / "counters.md"
 

@@ -26,7 +26,7 @@ from bridge.analyze.columns.column import (
     Column,
     table,
 )
-from bridge.analyze.columns.counters import COUNTER_SETS, COUNTERS
+from bridge.analyze.columns.counters import COUNTER_SETS, COUNTERS, ENERGY
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 STATISTICS = ("mean", "min", *QUANTILES, "max")
@@ -261,6 +261,7 @@ _RANGE_COLUMNS = (
     *COSTS,
     *TENSOR_CORES,
     *COUNTERS,
+    *ENERGY,
     Column(
         "share",
         "of GPU",
@@ -375,6 +376,7 @@ def _activity_columns(
         ),
         *TENSOR_CORES,
         *COUNTERS,
+        *ENERGY,
     )
     has, shows = default.split(), terminal.split()
     if "median_ns" in has:

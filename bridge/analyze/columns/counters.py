@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.analyze.columns.column import COUNT, NAME, NS, NUMBER, PERCENT, SHARE, Column, table
+from bridge.analyze.columns.column import (
+    COUNT,
+    FIGURE,
+    NAME,
+    NS,
+    NUMBER,
+    PERCENT,
+    SHARE,
+    Column,
+    table,
+)
 
 MHZ = "gpc_clock"  # the counter in MHz; all others are in per cent of the most that is possible
 _DATA = ("requests protocol", "requests user", "responses protocol", "responses user")
@@ -67,13 +77,24 @@ COUNTERS = (
         missing=True,
     ),
 )
+ENERGY = (
+    _on_request(
+        "energy_j",
+        "energy (J)",
+        FIGURE,
+        "energy of the GPU while the row's work ran, divided among what ran at once",
+        missing=True,
+    ),
+)
+ENERGY_NAMES = tuple(column.name for column in ENERGY)
 COUNTER_NAMES = tuple(column.name for column in COUNTERS)
 MEANS = tuple(METRICS)
 PEAKS = tuple(name + PEAK for name in METRICS)
 MAIN = 4  # counters that stand before the time that was sampled
-COUNTER_SETS = {
+COUNTER_SETS: Mapping[str, tuple[str, ...]] = {
     "counters": (*MEANS[:MAIN], *SAMPLED[::-1], *MEANS[MAIN:]),
     "counter-peaks": (*PEAKS[:MAIN], *SAMPLED[::-1], *PEAKS[MAIN:]),
+    "energy": ENERGY_NAMES,
 }
 
 COUNTER = table(

@@ -92,7 +92,7 @@ def project(series: Series, group: Ints, start: Ints, end: Ints, groups: int) ->
     """
     first = np.searchsorted(series.end, start, side="right")  # the first sample that ends later
     after = np.searchsorted(series.begin, end, side="left")  # the first that begins at the end
-    met = np.flatnonzero(after > first)
+    met = np.flatnonzero((after > first) & (end > start))
     group, start, end, first, after = (c[met] for c in (group, start, end, first, after))
     cut_before = np.maximum(start - series.begin[first], 0)
     cut_after = np.maximum(series.end[after - 1] - end, 0)

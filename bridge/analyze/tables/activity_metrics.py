@@ -18,7 +18,7 @@ from bridge.analyze.columns.breakdown import (
     TENSOR_CORE_NAMES,
     statistic_names,
 )
-from bridge.analyze.columns.counters import COUNTER_NAMES
+from bridge.analyze.columns.counters import COUNTER_NAMES, ENERGY_NAMES
 from bridge.analyze.groups import counts, quantiles, ratio, sums, texts
 from bridge.analyze.kinds import tensor_core_times
 from bridge.analyze.names import name_codes
@@ -126,6 +126,12 @@ def _counters(groups: Groups) -> Columns:
     return counter_columns(groups.attributed, groups.rows, groups.group, groups.count)
 
 
+def _energy(groups: Groups) -> Columns:
+    from bridge.analyze.counters import energy_columns
+
+    return dict(energy_columns(groups.attributed, groups.rows, groups.group, groups.count))
+
+
 FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     ("count", "total_ns", "share"): _sums,
     ("busy_ns", "span_ns"): _intervals,
@@ -136,6 +142,7 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     (statistics.FIRST, statistics.LAST, statistics.UNION): _union,
     TENSOR_CORE_NAMES: _tensor_cores,
     COUNTER_NAMES: _counters,
+    ENERGY_NAMES: _energy,
 }
 
 

@@ -17,6 +17,7 @@ from bridge.analyze.tables.request import TableRequest, chosen
 from bridge.analyze.tables.views import (
     DIRECTED,
     NO_COUNTERS,
+    NO_ENERGY,
     ROWS,
     VIEWS,
     columns_are_chosen,
@@ -58,14 +59,24 @@ def _checked(attributed: AttributedCapture, request: TableRequest) -> pd.DataFra
     """Return a table, with the checks and the columns for reports without a timeline."""
     capture, by = attributed.capture, request.by
     no_timeline.check_table(capture, by, by not in VIEWS)
+    _check_samples(attributed, request)
     return no_timeline.drop_unmeasured(capture, _table(attributed, request), request.columns)
+
+
+def _check_samples(attributed: AttributedCapture, request: TableRequest) -> None:
+    """Raise ValueError if columns of samples are requested that the report does not have."""
+    if request.asks_for_counters and not len(attributed.capture.gpu_metrics):
+        raise ValueError(NO_COUNTERS)
+    if request.asks_for_energy:
+        from bridge.analyze.counters import has_energy
+
+        if not has_energy(attributed):
+            raise ValueError(NO_ENERGY)
 
 
 def _table(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
     """Return a table without the checks for reports without a timeline."""
     by = request.by
-    if request.asks_for_counters and not len(attributed.capture.gpu_metrics):
-        raise ValueError(NO_COUNTERS)
     if by not in VIEWS:
         return arranged(request, making(attributed, request))
     if request.direction != BOTH and by not in DIRECTED:

@@ -47,6 +47,7 @@ QUALITY_DETAILS = frozenset(["overhead"])
 WHAT_RAN = "bridge report REPORT --by kind shows what ran on a GPU"
 MARK_STEPS = "mark steps with ranges called step N, or name their ranges with --steps"
 NO_GAP = "no GPU was idle for longer than --idle-over, which is 10 µs by default"
+NO_ENERGY = "no samples of the energy of GPUs; record them with bridge.power.start() in the program"
 NO_COUNTERS = "no samples of hardware counters; record them with nsys --gpu-metrics-devices=all"
 VIEWS = {
     "op": View(

@@ -17,7 +17,7 @@ from join.plain_writer import write
 
 import bridge
 from bridge.analyze.counters.energy import energies, energy_columns
-from counters.made import made, tables
+from gpu_counters.made import made, tables
 from importers import frames
 
 COPY, KERNEL = 1, 0

@@ -11,7 +11,7 @@ from join.plain_writer import METRIC_NAMES, METRICS, write
 
 import bridge
 import importers
-from counters.made import COUNTERS, US, made
+from gpu_counters.made import COUNTERS, US, made
 
 KIND = 1 << 40  # upper bits of a typeId
 
@@ -90,8 +90,12 @@ def test_a_trace_draws_a_curve_per_counter(path: Path, tmp_path: Path) -> None:
         for e in events
         if e["ph"] == "C" and e["name"] == "SM active (%)"
     ]
-    assert curve[:5] == [(0, 0), (25, 2), (95, 97), (435, 88), (695, 0)]
-    assert {e["name"] for e in events if e["ph"] == "C"} >= {"PCIe in (%)", "SM clock (MHz)"}
+    assert curve[:5] == [(0, 0), (30, 2), (100, 97), (440, 88), (700, 0)]
+    assert {e["name"] for e in events if e["ph"] == "C"} >= {
+        "PCIe in (%)",
+        "SM clock (MHz)",
+        "GPU 3 energy (mJ)",
+    }
 
 
 def test_a_report_without_samples_says_what_to_record(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from real_parts import ROOT
 from test_docs import blocks, bridge_lines, run
 
-from counters.made import made
+from gpu_counters.made import made
 
 PAGE = ROOT / "docs" / "counters.md"
 

@@ -45,7 +45,9 @@ def tables(counters: dict[str, tuple[int, ...]] = COUNTERS) -> dict[str, list[di
         **{name: [] for name in (NVTX, CALLS, KERNELS, COPIES)},
     }
     for at in range(0, STEPS * STEP, STEP):
-        result[NVTX].append(event(start=(at + 5) * US, end=(at + 900) * US, text="step"))
+        result[NVTX].append(
+            event(start=(at + 5) * US, end=(at + 900) * US, text="step", textId=None)
+        )
         for op, first, last, table, activities in WORK:
             result[NVTX].append(event(start=(at + first) * US, end=(at + last) * US, text=op))
             for number, (start, end) in enumerate(activities):

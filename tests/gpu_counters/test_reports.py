@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import columnar
 import pytest
 from command import bridge as run
 from join.plain_writer import METRIC_NAMES, METRICS, write
@@ -91,6 +93,8 @@ def test_a_trace_draws_a_curve_per_counter(path: Path, tmp_path: Path) -> None:
         if e["ph"] == "C" and e["name"] == "SM active (%)"
     ]
     assert curve[:5] == [(0, 0), (30, 2), (100, 97), (440, 88), (700, 0)]
+    watts = [e["args"]["value"] for e in events if e["ph"] == "C" and e["name"] == "power (W)"]
+    assert watts == [300, 300, 600, 600, 0]
     assert {e["name"] for e in events if e["ph"] == "C"} >= {
         "PCIe in (%)",
         "SM clock (MHz)",
@@ -109,6 +113,18 @@ def test_a_report_without_samples_says_what_to_record(tmp_path: Path) -> None:
     assert (every["sm_active"] == -1).all()
 
 
+def test_a_report_in_windows_refuses_counters(path: Path) -> None:
+    result = run("report", path, "--columns", "counters", "--memory", "1MB")
+    assert result.exit_code != 0
+    assert "whole report at once" in result.output
+
+
+def test_a_scrubbed_report_has_the_samples(path: Path, tmp_path: Path) -> None:
+    assert run("scrub", path, "-o", tmp_path / "s.sqlite").exit_code == 0
+    frame, scrubbed = (importers.load(p).gpu_metrics for p in (path, tmp_path / "s.sqlite"))
+    assert scrubbed.astype({"metric": str}).equals(frame.astype({"metric": str}))
+
+
 def test_a_run_of_the_store_has_the_samples(path: Path, tmp_path: Path) -> None:
     db = ["--db", tmp_path / "s.db"]
     assert run("import", path, *db).exit_code == 0
@@ -116,3 +132,13 @@ def test_a_run_of_the_store_has_the_samples(path: Path, tmp_path: Path) -> None:
     stored = run("report", "--run", "1", *db, *options)
     assert stored.exit_code == 0, stored.output
     assert stored.stdout == run("report", path, *options).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [columnar.as_arrowdir, columnar.as_parquetdir])
+def test_exports_in_columns_have_the_same_samples(form: Any, path: Path, tmp_path: Path) -> None:
+    frame, other = (
+        importers.load(p).gpu_metrics
+        for p in (path, form(columnar.tables_of(path), tmp_path / "dir"))
+    )
+    assert other.astype({"metric": str}).equals(frame.astype({"metric": str}))

@@ -44,7 +44,7 @@ def energies(attributed: AttributedCapture) -> Floats:
     start, end = frames.ints(activities, "start"), attributed.end
     result = np.full(len(start), np.nan)
     is_compute = frames.is_kind(activities, frames.KERNEL, frames.GRAPH)
-    for device, time, energy in _sampled_devices(attributed):
+    for device, time, energy in sampled_energies(attributed):
         rows = np.flatnonzero(Devices.of_report(attributed).gpu == device)
         met = rows[(start[rows] < time[-1]) & (end[rows] > time[0])]
         result[met] = _shares((start[met], end[met]), is_compute[met], time, energy)
@@ -82,14 +82,15 @@ def has_energy(attributed: AttributedCapture) -> bool:
     return bool((_gpu_of_marks(attributed) != NONE).any())
 
 
-def _sampled_devices(attributed: AttributedCapture) -> Iterator[tuple[int, Ints, Ints]]:
-    """Yield each GPU of `Devices` with its samples: times that ascend, and mJ that do not fall."""
+def sampled_energies(attributed: AttributedCapture) -> Iterator[tuple[int, Ints, Ints]]:
+    """Yield each GPU of `Devices` that has samples: distinct times in order, and mJ that do not fall."""
     devices, gpu = Devices.of_report(attributed), _gpu_of_marks(attributed)
     marks = attributed.capture.marks
     report, time, energy = (frames.ints(marks, c) for c in ("report", "time", "payload"))
     for device, (of, number) in enumerate(zip(devices.report, devices.number, strict=True)):
         rows = np.flatnonzero((gpu == number) & (gpu != NONE) & (report == of))
         rows = rows[order_by(time[rows], energy[rows])]
+        rows = rows[np.diff(time[rows], append=np.iinfo(np.int64).max) > 0]  # the last of a time
         if len(rows) > 1:
             yield device, time[rows], np.maximum.accumulate(energy[rows])
 

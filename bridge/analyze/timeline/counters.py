@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from bridge.analyze.columns.counters import HEADINGS, MHZ
+from bridge.analyze.counters.energy import sampled_energies
 from bridge.analyze.counters.figures import series_of_devices
 from bridge.analyze.counters.samples import Series
 from bridge.analyze.devices import Devices
@@ -15,6 +16,7 @@ from bridge.analyze.timeline.parts import Curve, Slices, Span
 from bridge.analyze.tracks import Tracks
 from bridge.join.attributed import AttributedCapture
 
+W_PER_MJ_PER_NS = 1_000_000
 MOST = 4_000  # changes of a curve: a report has about ten of each GPU
 
 
@@ -23,25 +25,34 @@ def counter_curves(
     tracks: Tracks,
     span: Callable[[int], Span] = parts.all_time,
 ) -> list[Slices]:
-    """Return the curves of the counters that have columns, within a span of time of each file.
+    """Return the curves of the counters that have columns and of power, within a span of time of each file.
 
     A curve is drawn with the first process that uses the GPU. It is 0 where no sample describes
     the time; a counter that is 0 all the time has none.
     """
-    if not len(attributed.capture.gpu_metrics):
+    sampled = [*_curves(attributed)]
+    if not sampled:
         return []
     devices = Devices.of_report(attributed)
     code, homes = tracks.devices_of(attributed.capture.activities)
-    curves: dict[str, list[tuple[int, Curve]]] = {}
-    for device, series_by_column in series_of_devices(attributed):
+    drawn: dict[str, list[tuple[int, Curve]]] = {}
+    for device, name, whole in sampled:
         home = int(homes[code[devices.gpu == device].min()])
-        drawn = _recorded(attributed, devices.report[device], span)
+        recorded = _recorded(attributed, devices.report[device], span)
+        curve = parts.clip_curve(whole, recorded)
+        if curve[1].any():
+            drawn.setdefault(name, []).append((home, parts.thin_curve(*curve, MOST)))
+    return [parts.curve_slices(name, curves) for name, curves in drawn.items()]
+
+
+def _curves(attributed: AttributedCapture) -> Iterator[tuple[int, str, Curve]]:
+    """Yield GPU, name and curve of all that is sampled."""
+    for device, series_by_column in series_of_devices(attributed):
         for column, series in series_by_column.items():
-            curve = parts.clip_curve(_curve(series), drawn)
-            if curve[1].any():
-                points = parts.thin_curve(*curve, MOST)
-                curves.setdefault(_name(column), []).append((home, points))
-    return [parts.curve_slices(name, of) for name, of in curves.items()]
+            yield device, _name(column), _curve(series)
+    for device, time, energy in sampled_energies(attributed):
+        watts = np.rint(np.diff(energy) / np.diff(time) * W_PER_MJ_PER_NS).astype(np.int64)
+        yield device, "power (W)", (time, np.append(watts, 0))
 
 
 def _recorded(attributed: AttributedCapture, report: int, span: Callable[[int], Span]) -> Span:

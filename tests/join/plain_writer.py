@@ -8,7 +8,7 @@ from pathlib import Path
 
 PID = 7 << 24
 TID = PID | 7
-TEXTS = {"text", "value", "name"}
+TEXTS = {"text", "value", "name", "metricName"}
 NVTX, STRINGS = "NVTX_EVENTS", "StringIds"
 CALLS, KERNELS = "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_KERNEL"
 COPIES, FILLS = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"

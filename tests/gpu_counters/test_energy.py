@@ -122,4 +122,4 @@ def test_a_report_without_samples_of_energy_says_how_to_record_them(tmp_path: Pa
     path = write(tmp_path / "r.sqlite", tables({}))
     result = run("report", path, "--columns", "energy_j")
     assert result.exit_code != 0
-    assert "bridge.power.start()" in result.output
+    assert "bridge.power.start()" in result.stderr

@@ -107,8 +107,8 @@ def test_a_report_without_samples_says_what_to_record(tmp_path: Path) -> None:
     for options in (["--columns", "counters"], ["--by", "kernel", "--columns", "sm_active"]):
         result = run("report", file, *options)
         assert result.exit_code != 0
-        assert "--gpu-metrics-devices" in result.output
-    assert "--gpu-metrics-devices" in run("report", file, "--by", "counter").output
+        assert "--gpu-metrics-devices" in result.stderr
+    assert "--gpu-metrics-devices" in run("report", file, "--by", "counter").stdout
     every = bridge.load(file).by("op", columns="all")
     assert (every["sm_active"] == -1).all()
 
@@ -116,7 +116,7 @@ def test_a_report_without_samples_says_what_to_record(tmp_path: Path) -> None:
 def test_a_report_in_windows_refuses_counters(path: Path) -> None:
     result = run("report", path, "--columns", "counters", "--memory", "1MB")
     assert result.exit_code != 0
-    assert "whole report at once" in result.output
+    assert "whole report at once" in result.stderr
 
 
 def test_a_scrubbed_report_has_the_samples(path: Path, tmp_path: Path) -> None:

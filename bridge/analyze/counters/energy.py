@@ -9,7 +9,7 @@ import numpy as np
 
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import Floats
-from bridge.join.arrays import NONE, Flags, Ints, order_by
+from bridge.join.arrays import NONE, Flags, Ints, order_by, run_edges
 from bridge.join.attributed import AttributedCapture, once
 from importers import frames
 from importers.frames import COUNTER
@@ -90,7 +90,7 @@ def sampled_energies(attributed: AttributedCapture) -> Iterator[tuple[int, Ints,
     for device, (of, number) in enumerate(zip(devices.report, devices.number, strict=True)):
         rows = np.flatnonzero((gpu == number) & (gpu != NONE) & (report == of))
         rows = rows[order_by(time[rows], energy[rows])]
-        rows = rows[np.diff(time[rows], append=np.iinfo(np.int64).max) > 0]  # the last of a time
+        rows = rows[run_edges(time[rows])[1:] - 1]  # the last of each time
         if len(rows) > 1:
             yield device, time[rows], np.maximum.accumulate(energy[rows])
 

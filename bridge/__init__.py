@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.package import VERSION as __version__  # noqa: N811 (the conventional name)
 
 if TYPE_CHECKING:
-    from bridge import bench, memory
+    from bridge import bench, memory, power
     from bridge.annotate import (
         Domain,
         backend,
@@ -47,6 +47,7 @@ __all__ = [
     "nvtx_op",
     "nvtx_range",
     "pop",
+    "power",
     "profile",
     "push",
     "schedule",
@@ -65,7 +66,7 @@ _LAZY_NAMES = {  # name: the module that defines it
     **dict.fromkeys(("Session", "is_profiling", "profile"), "bridge.capture.session.profile"),
     **dict.fromkeys(("Action", "schedule"), "bridge.capture.session.schedule"),
 }
-_LAZY_MODULES = ("autorun", "bench", "compat", "cupy", "jax", "memory", "scale", "torch")
+_LAZY_MODULES = ("autorun", "bench", "compat", "cupy", "jax", "memory", "power", "scale", "torch")
 
 
 def __getattr__(name: str) -> Any:

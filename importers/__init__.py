@@ -11,7 +11,7 @@ from importers.capture import Capture, Facts, concat
 from importers.column_files import is_columnar
 from importers.errors import NoSuchReport, NotAReport, ReportError
 from importers.formats import read
-from importers.nsys.schema import EVERY, Details
+from importers.nsys.tables import EVERY, Details
 from importers.remote import Downloads, Location, Url, errors_name_urls, location, origin
 
 __all__ = ["EVERY", "Capture", "Facts", "ReportError", "load"]

@@ -84,6 +84,7 @@ class Capture:
         default_factory=lambda: frames.frame("context_switches", {})
     )
     nccl_calls: pd.DataFrame = field(default_factory=lambda: frames.frame("nccl_calls", {}))
+    gpu_metrics: pd.DataFrame = field(default_factory=lambda: frames.frame("gpu_metrics", {}))
     diagnostics: pd.DataFrame = field(default_factory=lambda: frames.frame("diagnostics", {}))
     texts: Texts = field(default_factory=lambda: Texts.of([]))
     metrics: Metrics = field(default_factory=Metrics)

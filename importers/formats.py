@@ -16,7 +16,7 @@ from importers.capture import Capture
 from importers.errors import ExportFailed, NotAReport
 from importers.nsys import export
 from importers.nsys.read import read as read_nsys
-from importers.nsys.schema import JSON, Details, has_detail
+from importers.nsys.tables import JSON, Details, has_detail
 
 SQLITE = b"SQLite format 3\0"
 Reader = tuple[

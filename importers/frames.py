@@ -28,7 +28,7 @@ COUNTER = "counter:"
 
 NAMES = frozenset(  # columns that are categoricals in every frame
     "name full_name mangled kind domain_name category json process_name thread_name"
-    " reduction".split()
+    " reduction metric".split()
 )
 FLAGS = frozenset(["open", "on_cpu"])
 # The codes of these categoricals are the same in all captures.
@@ -80,6 +80,7 @@ FRAMES: Mapping[str, tuple[str, ...]] = {
     "overhead": tuple("start end thread process correlation name report".split()),
     "system_calls": tuple("start end thread process name report".split()),
     "context_switches": tuple("time cpu thread process on_cpu report".split()),
+    "gpu_metrics": tuple("time gpu metric value report".split()),
     "diagnostics": tuple("time process source severity name report".split()),
     "threads": tuple("thread process name report".split()),
     "processes": tuple("process name report".split()),

@@ -26,12 +26,13 @@ class Devices:
     """The GPUs of a capture.
 
     ``gpu`` is the GPU of each activity, a position in ``names``. ``report`` is the file of each
-    GPU.
+    GPU, ``number`` its number in its machine, NONE if that is not recorded.
     """
 
     gpu: Ints
     names: list[str]
     report: list[int]
+    number: list[int]
 
     @classmethod
     def of_report(cls, attributed: AttributedCapture) -> Devices:
@@ -58,7 +59,12 @@ def _devices(attributed: AttributedCapture) -> Devices:
     names = dict(gpus[::-1])  # a GPU of several processes has its first name
     keys = list(dict.fromkeys(key for key, _ in gpus))
     position = np.array([keys.index(key) for key, _ in gpus], np.int64)
-    return Devices(position[used], _device_names(attributed, names, keys), [key[0] for key in keys])
+    return Devices(
+        gpu=position[used],
+        names=_device_names(attributed, names, keys),
+        report=[key[0] for key in keys],
+        number=[key[2] if key[1] == NONE else NONE for key in keys],
+    )
 
 
 def _device_names(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bridge.render.table import Look
     from bridge.report import Report
     from importers import Capture
-    from importers.nsys.schema import Details
+    from importers.nsys.tables import Details
     from importers.remote import Location
 
 
@@ -464,7 +464,7 @@ def _stored(db: Path, run: int | str | None, details: Details) -> tuple[Capture,
     from bridge import store  # sqlite-utils takes a while, and a report needs none of it
     from bridge.join import options as labels
     from bridge.scale import malloc
-    from importers.nsys.schema import has_detail
+    from importers.nsys.tables import has_detail
 
     malloc.keep_for([db])
     stored_run = store.get_run(db, run)

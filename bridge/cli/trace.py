@@ -25,7 +25,7 @@ MOST_RANKS = 1_000_000
 DRAWN = frozenset(
     "category grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic"
     " source_kind target_kind graph json memory metrics overhead system_calls nccl_calls"
-    " call_chains chain".split()
+    " gpu_metrics call_chains chain".split()
 )
 OF_CRITICAL_PATH = frozenset(["waits", "system_calls"])
 

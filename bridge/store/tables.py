@@ -397,7 +397,7 @@ def _fourteenth(database: Database) -> None:
 
 
 def _fifteenth(database: Database) -> None:
-    """Add context switches, and the calls of NCCL with their messages."""
+    """Add context switches, the calls of NCCL with their messages, and samples of GPU metrics."""
     _second(database)
 
 

@@ -19,7 +19,7 @@ from importers.kineto.device import short_name
 from importers.ncu import csv_text, printing, rep
 from importers.ncu.metrics import DEFAULT_DOMAIN, NO_EXTENT, Kernel, OpenRange, metrics_of
 from importers.ncu.rep import is_rep
-from importers.nsys.schema import Details, has_detail
+from importers.nsys.tables import Details, has_detail
 from importers.range_texts import name_lengths
 from importers.texts import Ints, Texts
 

@@ -21,7 +21,7 @@ from typing import Self
 from importers.column_files import ARROW, open_tables, write_texts
 from importers.errors import ExportFailed
 from importers.nsys import schema
-from importers.nsys.schema import Table
+from importers.nsys.tables import Table
 from importers.programs import find_program
 from importers.sqlite_columns import Database, texts_of
 

@@ -22,9 +22,10 @@ from importers.frames import MISSING
 from importers.nsys import said, schema
 from importers.nsys.annotations import Annotations, Strings, api_name, pool_texts
 from importers.nsys.devices import activities, memory, waits, with_ends
+from importers.nsys.gpu_metrics import gpu_metrics
 from importers.nsys.payloads import nccl_calls
-from importers.nsys.schema import FLAG, Column, Details, Present, Table, has_detail
 from importers.nsys.stacks import call_chains
+from importers.nsys.tables import FLAG, Column, Details, Present, Table, has_detail
 from importers.sqlite_columns import Columns, Database, ints_of, texts_of
 from importers.sqlite_query import Query
 from importers.texts import Ints, Texts, unique_names
@@ -442,6 +443,7 @@ def to_capture(
         system_calls=system_calls(read["system_calls"], strings),
         context_switches=context_switches(read["context_switches"], ranges, launches),
         nccl_calls=calls,
+        gpu_metrics=gpu_metrics(read["gpu_metrics"], read["gpu_metric_names"]),
         diagnostics=messages,
         threads=_threads(read["threads"], strings),
         processes=_processes(read["processes"]),

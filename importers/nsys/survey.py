@@ -19,7 +19,8 @@ from importers.errors import NotAReport
 from importers.frames import MISSING
 from importers.nsys import schema
 from importers.nsys.devices import fill_process, with_ends
-from importers.nsys.schema import DEVICE_TABLES, FLAG, Table
+from importers.nsys.schema import DEVICE_TABLES
+from importers.nsys.tables import FLAG, Table
 from importers.sqlite_columns import MIN_ROW_BYTES, Columns, Database, ints_of
 from importers.sqlite_query import Query
 from importers.texts import Ints, Texts

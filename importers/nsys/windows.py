@@ -30,7 +30,7 @@ from importers.nsys.read import (
     to_capture,
     with_all_columns,
 )
-from importers.nsys.schema import DEVICE_TABLES, Details, Present
+from importers.nsys.schema import DEVICE_TABLES
 from importers.nsys.survey import (
     EVENT_TABLES,
     FOREVER,
@@ -47,6 +47,7 @@ from importers.nsys.survey import (
     take_rows,
     window_cuts,
 )
+from importers.nsys.tables import Details, Present
 from importers.sqlite_columns import Columns, Database, ints_of
 from importers.sqlite_query import Query
 from importers.texts import Ints, Texts
@@ -131,11 +132,13 @@ def sample_names(path: Path) -> NameSample:
         ranges = kernels = None
         if "annotations" in queries:
             strings, query = queries["strings"], queries["annotations"]
-            registered = (
-                f'(SELECT {strings.columns["value"]} FROM "{strings.table}"'
-                f" WHERE {strings.columns['id']} = {query.columns['text_id']})"
-            )
-            text = f"coalesce(nullif({query.columns['text']}, ''), {registered}, '')"
+            text = f"nullif({query.columns['text']}, '')" if "text" in query.columns else "NULL"
+            if "text_id" in query.columns:  # some writers register no texts
+                text += (
+                    f', (SELECT {strings.columns["value"]} FROM "{strings.table}"'
+                    f" WHERE {strings.columns['id']} = {query.columns['text_id']})"
+                )
+            text = f"coalesce({text}, '')"
             ranges = replace(query, columns={"name": text}, texts=frozenset({"name"}))
         if "kernels" in queries:
             query = queries["kernels"]

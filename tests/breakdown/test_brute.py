@@ -35,6 +35,7 @@ from breakdown.brute_breakdown import (
 )
 from bridge.analyze.columns import TABLES
 from bridge.analyze.columns.breakdown import COST_NAMES
+from bridge.analyze.columns.counters import COUNTER_NAMES, ENERGY_NAMES
 from bridge.analyze.tables.breakdown import breakdown
 from bridge.analyze.tables.views import rows_of_dimensions
 from bridge.join.attributed import AttributedCapture
@@ -55,6 +56,8 @@ TENSOR_CORES = (
 )
 ELSEWHERE = [
     *TENSOR_CORES,
+    *COUNTER_NAMES,
+    *ENERGY_NAMES,
     *"host_ns api_ns sync_ns queue_ns launch_gap_ns starved_ns bound communication_ns exposed_ns".split(),
 ]
 OF_RANGES = [*ELSEWHERE, *COST_NAMES]  # activities have a gb_per_s of their own

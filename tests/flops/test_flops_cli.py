@@ -53,7 +53,7 @@ def test_details_are_read_where_they_are_needed(report, words):
 def test_other_tables_read_no_details():
     assert not TableRequest("op").details
     assert not TableRequest.of("op", "calls,gpu,default").details
-    assert not TableRequest.of("kernel", "all,flops").details
+    assert TableRequest.of("kernel", "all,flops").details == {"gpu_metrics"}
     assert not TableRequest.of("step", "wall").details
     assert (
         TableRequest.of("op", "counted").details

@@ -8,10 +8,11 @@ from pathlib import Path
 
 PID = 7 << 24
 TID = PID | 7
-TEXTS = {"text", "value", "name"}
+TEXTS = {"text", "value", "name", "metricName"}
 NVTX, STRINGS = "NVTX_EVENTS", "StringIds"
 CALLS, KERNELS = "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_KERNEL"
 COPIES, FILLS = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
+METRICS, METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 GRAPHS, SESSION = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "ANALYSIS_DETAILS"
 
 
@@ -22,7 +23,8 @@ def write(path: Path, tables: dict[str, list[dict[str, object]]]) -> Path:
         for name, rows in ({STRINGS: []} | tables).items():
             columns = list(dict.fromkeys(column for row in rows for column in row))
             columns = columns or ["id", "value", "start", "end", "eventType"]
-            typed = ", ".join(f'"{c}" {"TEXT" if c in TEXTS else "INTEGER"}' for c in columns)
+            texts = TEXTS - {"value"} if name == METRICS else TEXTS
+            typed = ", ".join(f'"{c}" {"TEXT" if c in texts else "INTEGER"}' for c in columns)
             export.execute(f'CREATE TABLE "{name}" ({typed})')
             marks = ", ".join("?" * len(columns))
             values = [[row.get(column) for column in columns] for row in rows]

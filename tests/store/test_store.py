@@ -122,6 +122,8 @@ def test_every_column_of_every_frame_comes_back(made: Path, db: Path, tmp_path: 
         "INSERT INTO OSRT_API SELECT start, end, globalTid, nameId FROM CUPTI_ACTIVITY_KIND_RUNTIME",
         "CREATE TABLE SCHED_EVENTS (start INTEGER, cpu INTEGER, isSchedIn INTEGER, globalTid INTEGER)",
         "INSERT INTO SCHED_EVENTS SELECT start, end % 4, end % 2, globalTid FROM OSRT_API",
+        "CREATE TABLE GPU_METRICS (timestamp INTEGER, typeId INTEGER, metricId INTEGER, value INTEGER)",
+        "INSERT INTO GPU_METRICS SELECT start, end % 2, end % 3, end % 100 FROM OSRT_API",
         'UPDATE NVTX_EVENTS SET jsonText = \'{"Message size [bytes]": 64, "Reduction operation": "Sum"}\','
         " jsonTextId = NULL WHERE rowid = (SELECT min(rowid) FROM NVTX_EVENTS WHERE text = 'ncclAllReduce')",
     )
@@ -136,7 +138,7 @@ def test_every_column_of_every_frame_comes_back(made: Path, db: Path, tmp_path: 
     }
     assert said >= {
         "ranges.category", "ranges.color", "ranges.domain_name", "ranges.open", "ranges.payload",
-        "activities.bytes", "context_switches.on_cpu", "context_switches.cpu", "activities.copy_kind", "activities.full_name", "activities.graph",
+        "activities.bytes", "context_switches.on_cpu", "context_switches.cpu", "gpu_metrics.gpu", "gpu_metrics.metric", "gpu_metrics.value", "activities.copy_kind", "activities.full_name", "activities.graph",
         "activities.grid_x", "activities.mangled", "activities.registers", "devices.gpu",
         "activities.source_kind", "activities.target_kind", "activities.migration_cause",
         "activities.green_context", "ranges.json", "waits.kind", "waits.start", "waits.stream",

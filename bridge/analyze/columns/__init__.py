@@ -20,6 +20,7 @@ from bridge.analyze.columns.column import (
     Column,
     TableColumns,
 )
+from bridge.analyze.columns.counters import COUNTER
 from bridge.analyze.columns.memory import MEMORY
 
 __all__ = ["TABLES", "Column", "TableColumns", "column_named", "describe"]
@@ -50,6 +51,7 @@ TABLES: Mapping[str, TableColumns] = {
     "critical": host.CRITICAL,
     "step": tables.STEP,
     "device": tables.DEVICE,
+    "counter": COUNTER,
     "rule": tables.RULE,
     "collective": tables.COLLECTIVE,
     "skew": tables.SKEW,

@@ -26,6 +26,7 @@ from bridge.analyze.columns.column import (
     Column,
     table,
 )
+from bridge.analyze.columns.counters import COUNTER_SETS, COUNTERS, ENERGY
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 STATISTICS = ("mean", "min", *QUANTILES, "max")
@@ -259,6 +260,8 @@ _RANGE_COLUMNS = (
     ),
     *COSTS,
     *TENSOR_CORES,
+    *COUNTERS,
+    *ENERGY,
     Column(
         "share",
         "of GPU",
@@ -295,6 +298,7 @@ RANGE_COLUMNS = table(
         "communication": ("calls", "gpu_self_ns", *EXPOSED),
         "tensor-cores": ("calls", "gpu_self_ns", *TENSOR_CORE_NAMES),
         "flops": ("calls", "gpu_total_ns", *COST_NAMES),
+        **{name: ("gpu_self_ns", *columns) for name, columns in COUNTER_SETS.items()},
     },
 )
 # Columns of reports without activities: times of the host.
@@ -371,6 +375,8 @@ def _activity_columns(
             merge=RATIO,
         ),
         *TENSOR_CORES,
+        *COUNTERS,
+        *ENERGY,
     )
     has, shows = default.split(), terminal.split()
     if "median_ns" in has:
@@ -399,7 +405,10 @@ def _with_median(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     return tuple(result)
 
 
-ACTIVITY_SETS = {"tensor-cores": ("count", "total_ns", *TENSOR_CORE_NAMES)}
+ACTIVITY_SETS = {
+    "tensor-cores": ("count", "total_ns", *TENSOR_CORE_NAMES),
+    **{name: ("total_ns", *columns) for name, columns in COUNTER_SETS.items()},
+}
 ACTIVITY_COLUMNS = table(
     *_activity_columns(
         default="count total_ns busy_ns mean_ns min_ns p50_ns p95_ns max_ns share",

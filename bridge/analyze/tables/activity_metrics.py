@@ -18,6 +18,7 @@ from bridge.analyze.columns.breakdown import (
     TENSOR_CORE_NAMES,
     statistic_names,
 )
+from bridge.analyze.columns.counters import COUNTER_NAMES, ENERGY_NAMES
 from bridge.analyze.groups import counts, quantiles, ratio, sums, texts
 from bridge.analyze.kinds import tensor_core_times
 from bridge.analyze.names import name_codes
@@ -119,6 +120,18 @@ def _tensor_cores(groups: Groups) -> Columns:
     return tensor_core_times(groups.attributed, groups.rows, groups.group, groups.count)
 
 
+def _counters(groups: Groups) -> Columns:
+    from bridge.analyze.counters import counter_columns  # most tables do not need it
+
+    return counter_columns(groups.attributed, groups.rows, groups.group, groups.count)
+
+
+def _energy(groups: Groups) -> Columns:
+    from bridge.analyze.counters import energy_columns
+
+    return dict(energy_columns(groups.attributed, groups.rows, groups.group, groups.count))
+
+
 FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     ("count", "total_ns", "share"): _sums,
     ("busy_ns", "span_ns"): _intervals,
@@ -128,6 +141,8 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     (TIMES,): _times,
     (statistics.FIRST, statistics.LAST, statistics.UNION): _union,
     TENSOR_CORE_NAMES: _tensor_cores,
+    COUNTER_NAMES: _counters,
+    ENERGY_NAMES: _energy,
 }
 
 

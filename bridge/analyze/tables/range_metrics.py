@@ -26,6 +26,7 @@ from bridge.analyze.columns.breakdown import (
     TENSOR_CORE_NAMES,
     statistic_names,
 )
+from bridge.analyze.columns.counters import COUNTER_NAMES, ENERGY_NAMES
 from bridge.analyze.groups import counts, ratio, sums
 from bridge.analyze.tables import statistics
 from bridge.analyze.tables.statistics import (
@@ -283,6 +284,18 @@ def _tensor_cores(groups: Groups) -> Columns:
     return tensor_core_times(groups.attributed, *groups.own, groups.count)
 
 
+def _counters(groups: Groups) -> Columns:
+    from bridge.analyze.counters import counter_columns
+
+    return counter_columns(groups.attributed, *groups.own, groups.count)
+
+
+def _energy(groups: Groups) -> Columns:
+    from bridge.analyze.counters import energy_columns
+
+    return dict(energy_columns(groups.attributed, *groups.own, groups.count))
+
+
 FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     ("calls",): _calls,
     ("activities", *KINDS): _counts,
@@ -302,6 +315,8 @@ FIGURES: Mapping[tuple[str, ...], Callable[[Groups], Columns]] = {
     CAUSES: _causes,
     EXPOSED: _communication,
     TENSOR_CORE_NAMES: _tensor_cores,
+    COUNTER_NAMES: _counters,
+    ENERGY_NAMES: _energy,
     FLOP_NAMES: lambda groups: groups.group_costs.computed(),
     BYTE_NAMES: lambda groups: groups.group_costs.moved(),
     INTENSITY_NAMES: lambda groups: groups.group_costs.intensity(),

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from bridge.analyze.columns import column_named
 from bridge.analyze.columns.breakdown import COST_NAMES
+from bridge.analyze.columns.counters import COUNTER_NAMES, ENERGY_NAMES
 from bridge.analyze.columns.tables import STEP_COSTS
 from bridge.analyze.tables.views import (
+    CALLS,
     DIMENSIONS,
     DIRECTED,
     GEOMETRY,
@@ -124,6 +126,7 @@ class TableRequest:
         for flag, (_, columns) in FLAGS.items():
             result |= set(columns) if getattr(self, flag) else set()
         result |= {"metrics"} if self.metrics else set()
+        result |= {"gpu_metrics"} if self.asks_for_counters or self._asks_for(ALL) else set()
         return frozenset(result | ({"mangled"} if self.kernel_names == "mangled" else set()))
 
     @property
@@ -138,6 +141,24 @@ class TableRequest:
             return False
         costs = (name.removesuffix("_ns") for name in COST_NAMES)
         return not names.isdisjoint((FLOPS, ALL, *costs))
+
+    @property
+    def asks_for_counters(self) -> bool:
+        """Whether a requested column is one of hardware counters."""
+        return self._asks_for(*COUNTER_NAMES, "counters", "counter-peaks")
+
+    @property
+    def asks_for_energy(self) -> bool:
+        """Whether a requested column is one of energy."""
+        return self._asks_for(*ENERGY_NAMES, "energy")
+
+    def _asks_for(self, *columns: str) -> bool:
+        """Return whether one of these columns or sets is requested of a table that may have them."""
+        if not columns_are_chosen(self.by) or rows_of(self.by) == CALLS:
+            return False
+        known = columns_of(self.by).names
+        names = {column_named(word, known) or word for word in (*self.columns, *self.also)}
+        return not names.isdisjoint(columns)
 
     @property
     def figures(self) -> list[str]:

@@ -16,6 +16,8 @@ from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.request import TableRequest, chosen
 from bridge.analyze.tables.views import (
     DIRECTED,
+    NO_COUNTERS,
+    NO_ENERGY,
     ROWS,
     VIEWS,
     columns_are_chosen,
@@ -57,7 +59,19 @@ def _checked(attributed: AttributedCapture, request: TableRequest) -> pd.DataFra
     """Return a table, with the checks and the columns for reports without a timeline."""
     capture, by = attributed.capture, request.by
     no_timeline.check_table(capture, by, by not in VIEWS)
+    _check_samples(attributed, request)
     return no_timeline.drop_unmeasured(capture, _table(attributed, request), request.columns)
+
+
+def _check_samples(attributed: AttributedCapture, request: TableRequest) -> None:
+    """Raise ValueError if columns of samples are requested that the report does not have."""
+    if request.asks_for_counters and not len(attributed.capture.gpu_metrics):
+        raise ValueError(NO_COUNTERS)
+    if request.asks_for_energy:
+        from bridge.analyze.counters import has_energy
+
+        if not has_energy(attributed):
+            raise ValueError(NO_ENERGY)
 
 
 def _table(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
@@ -168,6 +182,12 @@ def _device(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFra
     return by_device(attributed)
 
 
+def _counter(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
+    from bridge.analyze.counters import by_counter
+
+    return by_counter(attributed)
+
+
 def _rule(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
     from bridge.analyze.metrics.columns import by_rule
 
@@ -201,6 +221,7 @@ FIXED: Mapping[str, Callable[[AttributedCapture, TableRequest], pd.DataFrame]] =
     "critical": _critical,
     "step": _step,
     "device": _device,
+    "counter": _counter,
     "rule": _rule,
     "collective": _collective,
     "skew": _skew,

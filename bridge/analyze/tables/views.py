@@ -53,6 +53,8 @@ RECORD_STACKS = (
 )
 MARK_STEPS = "mark steps with ranges called step N, or name their ranges with --steps"
 NO_GAP = "no GPU was idle for longer than --idle-over, which is 10 µs by default"
+NO_ENERGY = "no samples of the energy of GPUs; record them with bridge.power.start() in the program"
+NO_COUNTERS = "no samples of hardware counters; record them with nsys --gpu-metrics-devices=all"
 VIEWS = {
     "op": View(
         ("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"),
@@ -111,6 +113,7 @@ VIEWS = {
         nothing=f"no steps: no range family counts up, no optimizer ends a step, and no work recurs; {MARK_STEPS}",
     ),
     "device": View(("busy_ns",), details=GEOMETRY),
+    "counter": View((), details=("gpu_metrics",), nothing=NO_COUNTERS),
     "rule": View(
         ("saves_ns", "total_ns"),
         details=("metrics",),
@@ -218,7 +221,7 @@ def labels_of(by: str) -> tuple[str, ...]:
 
 TABLE_LIST = "--by list"
 ON_GPU = frozenset(  # views whose rows need activities
-    "op-kernel kernel memcpy forward-op launch gap idle device collective skew".split()
+    "op-kernel kernel memcpy forward-op launch gap idle device counter collective skew".split()
 )
 TIME_UNITS = ("ns", "us", "ms", "s")
 DIRECTED = tuple(name for name, view in VIEWS.items() if view.directed)

@@ -17,6 +17,7 @@ import numpy as np
 from bridge.analyze.concurrency.clocks import Clocks
 from bridge.analyze.ranks import Ranks
 from bridge.analyze.time_range import Windows
+from bridge.analyze.timeline import counters as of_counters
 from bridge.analyze.timeline import device, host, parts
 from bridge.analyze.timeline.parts import (
     ALL_TIME,
@@ -271,7 +272,9 @@ def _device_slices(
     if selection.slim:
         return everything, [], []
     projections = device.projections(attributed, tracks)
-    return everything, [projections], parts.device_curves(attributed, tracks, selection.span)
+    curves = parts.device_curves(attributed, tracks, selection.span)
+    curves += of_counters.counter_curves(attributed, tracks, selection.span)
+    return everything, [projections], curves
 
 
 def _other_host_slices(attributed: AttributedCapture, tracks: Tracks) -> list[Slices]:

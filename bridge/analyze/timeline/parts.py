@@ -114,12 +114,13 @@ def open_counts(start: Ints, end: Ints) -> Curve:
     return time[is_last], value[is_last]
 
 
-def thin_curve(time: Ints, value: Ints) -> Curve:
-    """Return a curve with at most `MAX_CHANGES` points, which keeps the maximum of each bin."""
-    if len(time) <= MAX_CHANGES:
+def thin_curve(time: Ints, value: Ints, most: int | None = None) -> Curve:
+    """Return a curve with at most `MAX_CHANGES` or ``most`` points, which keeps the maximum of each bin."""
+    most, bins_at_most = (MAX_CHANGES, BINS) if most is None else (most, most // 2)
+    if len(time) <= most:
         return time, value
     span = int(time[-1] - time[0]) + 1
-    bins = (time - time[0]) // max(1, -(-span // BINS))
+    bins = (time - time[0]) // max(1, -(-span // bins_at_most))
     edges = run_edges(bins)
     first, last = edges[:-1], edges[1:] - 1
     peak = np.maximum.reduceat(value, first)

@@ -1,0 +1,52 @@
+"""Samples of hardware counters, which nsys calls GPU metrics."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from importers import frames
+from importers.capture import MAX_SPAN_NS
+from importers.frames import MISSING, key_codes
+from importers.nsys.schema import GPU_BITS
+from importers.sqlite_columns import Columns, ints_of, texts_of
+from importers.texts import Ints
+
+
+def gpu_metrics(columns: Columns, names: Columns) -> pd.DataFrame:
+    """Return the frame `gpu_metrics`: a row per sample of a metric.
+
+    Samples without a value, and those at times that no capture can have, are left out.
+    """
+    time, value = ints_of(columns, "time"), ints_of(columns, "value")
+    is_possible = (time > -MAX_SPAN_NS // 2) & (time < MAX_SPAN_NS // 2)
+    rows = np.flatnonzero((value >= 0) & is_possible)
+    type_, metric = (frames.pick(ints_of(columns, c), rows) for c in ("type", "metric"))
+    return frames.frame(
+        "gpu_metrics",
+        {
+            "time": frames.pick(time, rows),
+            "gpu": type_ & GPU_BITS,
+            "metric": _names(type_, metric, names),
+            "value": frames.pick(value, rows),
+        },
+    )
+
+
+def _names(type_: Ints, metric: Ints, names: Columns) -> pd.Categorical:
+    """Return the name of the metric of each sample; ``metric 7`` for one that has no name."""
+    described = tuple(ints_of(names, c) for c in ("type", "metric"))
+    known, own = key_codes(described, (type_, metric))
+    texts = texts_of(names, "name").decode()
+    keys = max(known.max(initial=MISSING), own.max(initial=MISSING)) + 1
+    name_of = np.full(keys, MISSING)
+    name_of[known] = np.arange(len(known))
+    used, first = np.unique(own, return_index=True)
+    text_of_key = [  # one iteration per metric of a GPU
+        (texts[place] if place != MISSING else "") or f"metric {number}"
+        for place, number in zip(name_of[used].tolist(), metric[first].tolist(), strict=True)
+    ]
+    codes, distinct = pd.factorize(np.array(text_of_key, dtype=object))
+    code_of_key = np.full(keys, MISSING)
+    code_of_key[used] = codes
+    return frames.names(code_of_key[own], list(distinct))

@@ -190,5 +190,7 @@ CRITICAL = table(
         "length of the run if none of the op's elements of this kind took time",
         missing=True,
     ),
-    Column("saves_ns", "saves", NS, "length of the run less without_ns", missing=True),
+    Column(
+        "saves_ns", "saves", NS, "length of the run less without_ns", missing=True, optional=True
+    ),
 )

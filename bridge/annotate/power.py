@@ -21,8 +21,15 @@ INTERVAL_S = 0.05
 MIN_INTERVAL_S = 0.001
 
 
+NOT_SUPPORTED = 3  # NVML_ERROR_NOT_SUPPORTED
+
+
 class NvmlError(Exception):
-    """NVML is not there, or a call of it failed."""
+    """NVML is not there, or a call of it failed with ``status``."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Nvml:
@@ -37,13 +44,18 @@ class Nvml:
         self._handles = [*self._devices()]
 
     def energies(self) -> list[tuple[int, int]]:
-        """Return (number, mJ since the driver was loaded) of each GPU that has the counter."""
+        """Return (number, mJ since the driver was loaded) of each GPU that has the counter.
+
+        Raises NvmlError if the call fails for another reason.
+        """
         result = []
         for number, handle in self._handles:
             energy = ctypes.c_ulonglong()
             try:
                 self._call("nvmlDeviceGetTotalEnergyConsumption", handle, ctypes.byref(energy))
-            except NvmlError:  # a GPU older than Volta
+            except NvmlError as problem:
+                if problem.status != NOT_SUPPORTED:  # that is a GPU older than Volta
+                    raise
                 continue
             result.append((number, int(energy.value)))
         return result
@@ -64,7 +76,7 @@ class Nvml:
         function = getattr(self._library, name, None)
         status = -1 if function is None else function(*arguments)
         if status:
-            raise NvmlError(f"{name} failed with {status}")
+            raise NvmlError(f"{name} failed with {status}", status)
 
 
 class _Sampling(Thread):
@@ -105,10 +117,15 @@ def start(interval_s: float = INTERVAL_S) -> None:
         raise ValueError(f"interval_s is a time of {MIN_INTERVAL_S} s or more, not {interval_s!r}")
     stop()
     try:
-        sampling = _Sampling(Nvml(), interval_s)
+        nvml = Nvml()
+        has_counter = bool(nvml.energies())
     except NvmlError as problem:
         warn(f"power is not sampled: {problem}")
         return
+    if not has_counter:
+        warn("power is not sampled: no GPU counts its energy; those from Volta on do")
+        return
+    sampling = _Sampling(nvml, interval_s)
     _running.append(sampling)
     sampling.start()
 

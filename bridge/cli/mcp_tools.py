@@ -123,7 +123,7 @@ class Tools:
             {"column": c.name, "default": c.default, "meaning": c.meaning or c.heading}
             for c in columns
         ]
-        sets = {name: " ".join(names) for name, names in described.sets.items()}
+        sets = list(described.sets)
         return as_text({"by": table, "sets": sets, "rows": Rows.of(rows)}, max_bytes, "max_bytes")
 
     def table(

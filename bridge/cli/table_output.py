@@ -137,7 +137,8 @@ class TableOutput:
         is_wrapped = to_terminal and form == FORMAT
         graphs = tables.graphs_line(self.by, source.graphs, source.totals["gpu_ns"])
         graph_lines = options.wrapped([graphs] if graphs else [], to_terminal=is_wrapped)
-        below = f"\n{self._of_all_steps()}{summaries.cycles_line(self.cycles)}{graph_lines}{accounting}\n"
+        run_line = summaries.run_line(table.attrs.get("run_ns"))
+        below = f"\n{run_line}{self._of_all_steps()}{summaries.cycles_line(self.cycles)}{graph_lines}{accounting}\n"
         layout = "" if self.every and self.by == "list" else source.layout(self.by)
         if not len(table) and (nothing := self._nothing()):
             above = self._headline(to_terminal=to_terminal) if form == FORMAT else ""

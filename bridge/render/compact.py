@@ -91,10 +91,10 @@ def as_text(document: Mapping[str, Any], limit: int, more: str = "") -> str:
     that were left out; `NEXT` in it stands for the number of rows up to the last one shown.
     """
     tables = [value for value in document.values() if isinstance(value, Rows)]
-    text = _object(document, more)
-    excess = _size(text) - limit
-    while excess > 0 and (longest := _longest(tables)):
-        excess -= longest.drop_last()
+    for _ in range(2):  # once more with the count of the rows that the first time left out
+        excess = _size(_object(document, more)) - limit
+        while excess > 0 and (longest := _longest(tables)):
+            excess -= longest.drop_last()
     return _object(document, more)
 
 

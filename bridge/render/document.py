@@ -28,6 +28,9 @@ FORMULA = (
 BETWEEN = "\n"
 
 
+ATTRIBUTES = ("units", "run_ns")  # of tables: units of metrics, the length of a run
+
+
 def as_json(
     by: str,
     source: Sequence[str],
@@ -40,8 +43,8 @@ def as_json(
     ``beside`` are other tables by name, which stand before the rows.
     """
     head = {"format": FORMAT, "by": by, "source": list(source), "totals": totals}
-    units = table.attrs.get("units")  # of metrics
-    return with_rows({**head, "units": units} if units else head, table, beside)
+    known = {name: table.attrs[name] for name in ATTRIBUTES if name in table.attrs}
+    return with_rows({**head, **known}, table, beside)
 
 
 def with_rows(

@@ -82,6 +82,11 @@ ROLES = {
 }
 
 
+def run_line(run_ns: int | None) -> str:
+    """Return the line on the length of the run of a critical path, '' for other tables."""
+    return "" if run_ns is None else f"The run takes {units.time(run_ns)}.\n"
+
+
 def step_lines(paces: Iterable[Pace]) -> str:
     """Return a line per process, two if much time passes between its steps; '' without steps."""
     result = [*paces]

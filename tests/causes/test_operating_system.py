@@ -25,6 +25,8 @@ MS = 1_000_000
 SPANS = st.tuples(st.integers(0, 20), st.integers(0, 8)).map(lambda s: (s[0], s[0] + s[1]))
 THREADS = st.integers(0, 2)
 REPORTS = st.integers(0, 1)
+NO_RANGES = frames.frame("ranges", {})
+NO_NESTING = SimpleNamespace(range=np.empty(0, np.int64), stack=np.empty(0, np.int64))
 
 
 @given(
@@ -57,8 +59,8 @@ def test_every_outer_call_of_the_launching_thread_that_meets_an_interval(
     )
     launch = [min(n, len(launches) - 1) for _, n in spans]  # of the thread of each interval
     attributed: Any = SimpleNamespace(
-        capture=SimpleNamespace(system_calls=table, launches=of_launch),
-        attribution=SimpleNamespace(stack=column(map(stack_of, launches))),
+        capture=SimpleNamespace(system_calls=table, launches=of_launch, ranges=NO_RANGES),
+        attribution=SimpleNamespace(stack=column(map(stack_of, launches)), nesting=NO_NESTING),
     )
     starts, ends = (column(s[0][n] for s in spans) for n in (0, 1))
     stack = column(stack_of(launches[n]) if n >= 0 else -1 for n in launch)
@@ -120,8 +122,10 @@ def test_a_thread_is_off_the_cpu_from_each_switch_away_from_it(
         },
     )  # thread 2 launches nothing
     attributed: Any = SimpleNamespace(
-        capture=SimpleNamespace(context_switches=table, launches=of_launch),
-        attribution=SimpleNamespace(stack=column(stack_of((n, 0)) for n in range(2))),
+        capture=SimpleNamespace(context_switches=table, launches=of_launch, ranges=NO_RANGES),
+        attribution=SimpleNamespace(
+            stack=column(stack_of((n, 0)) for n in range(2)), nesting=NO_NESTING
+        ),
     )
     last = 25
     away = off_cpu(attributed, last)
@@ -208,6 +212,7 @@ def test_the_holder_of_the_lock_of_python_is_named(tmp_path: Path) -> None:
     lock = [  # name, thread, start and end before the end of the gap, in ms
         ("Waiting for GIL", 0, 4, 1),
         ("Holding GIL", 1, 9, 3),
+        ("Holding GIL", 1, 2.9, 2.5),  # at once with thread 2, as imprecise times have it
         ("Holding GIL", 2, 3, 1.5),
         ("Holding GIL", 0, 1, -1),
         ("Waiting for GIL", 2, 9, 3),

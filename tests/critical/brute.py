@@ -346,17 +346,22 @@ class Brute:
         if call:
             return ("synchronization" if self.is_wait(call) else "API call", op or call["name"])
         in_system = any(start <= time < end for start, end in system)
-        return ("system call" if in_system else "host code", op)
+        return ("OS call" if in_system else "host code", op)
 
     # -- the path, and the run without a label
 
     @property
     def first(self) -> int:
-        return min(self.time.values(), default=0)
+        return min(self.recorded_times, default=0)
 
     @property
     def last(self) -> int:
-        return max(self.time.values(), default=0)
+        return max(self.recorded_times, default=0)
+
+    @property
+    def recorded_times(self) -> list[int]:
+        """Return the times of ranges, API calls and activities: the run begins and ends with them."""
+        return [time for key, time in self.time.items() if key[0] != "system"]
 
     def delay(self, key: tuple) -> int:
         before = self.before[key]
@@ -369,14 +374,14 @@ class Brute:
         if len(ends) != 1:
             return None
         key = ends[0]
-        while before := self.before[key]:
-            result[self.label[key]] += self.delay(key)
+        while (before := self.before[key]) and self.time[key] > self.first:
             latest = max(self.time[b] for b in before)
+            result[self.label[key]] += self.time[key] - max(latest, self.first)
             able = {b for b in before if self.time[b] == latest}
             if len(able) > 1:
                 return None
             key = able.pop()
-        result["unknown", ""] += self.time[key] - self.first
+        result["unknown", ""] += max(0, self.time[key] - self.first)
         return {label: time for label, time in result.items() if time}
 
     def without(self, label: tuple[str, str]) -> int:
@@ -386,8 +391,10 @@ class Brute:
         def at(key: tuple) -> int:
             if key not in moved:
                 before = self.before[key]
-                delay = 0 if self.label[key] == label else self.delay(key)
+                delay = self.delay(key)
+                if self.label[key] == label:  # what lies before the run is kept
+                    delay -= max(0, min(delay, self.time[key] - self.first))
                 moved[key] = max(at(b) for b in before) + delay if before else self.time[key]
             return moved[key]
 
-        return max(at(key) for key in self.time) - self.first
+        return max(at(key) for key, time in self.time.items() if time <= self.last) - self.first

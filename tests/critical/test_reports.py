@@ -116,7 +116,7 @@ def test_calls_of_the_operating_system_split_host_code_alone():
         seen.system.append({"thread": thread(0), "start": start, "end": end, "name": "read"})
     rows = by_critical(seen.attributed())
     times = dict(zip(rows["kind"], rows["time_ns"], strict=True))
-    assert times == {"host code": 40, "system call": 40, "API call": 20}
+    assert times == {"host code": 40, "OS call": 40, "API call": 20}
 
 
 def test_ranges_alone_have_a_path():

@@ -59,7 +59,7 @@ def test_a_session_records_the_energy_of_each_gpu(
     samples = recorded(tmp_path / "run.jsonl", interval_s=0.002)
     assert list(samples) == ["counter:GPU 0 energy (mJ)", "counter:GPU 2 energy (mJ)"]
     first, second = samples.values()
-    assert first == [7 * n for n in range(1, len(first) + 1)]
+    assert first == [7 * n for n in range(2, len(first) + 2)]  # it is asked once before
     assert second == [100 + energy for energy in first]
     assert len(first) >= 2
     assert fake.closed
@@ -81,13 +81,25 @@ def test_a_failure_ends_the_sampling_with_a_warning(
 ) -> None:
     said: list[str] = []
     fake = FakeNvml()
-    monkeypatch.setattr(fake, "energies", lambda: 1 // 0)
+    answers = iter([[(0, 5)]])
+    monkeypatch.setattr(fake, "energies", lambda: next(answers, None) or 1 // 0)
     monkeypatch.setattr(power, "Nvml", lambda: fake)
     monkeypatch.setattr(power, "warn", said.append)
     with bridge.profile(path=tmp_path / "run.jsonl"):
         bridge.power.start(0.001)
         bridge.power.stop()
     assert said == ["power is no longer sampled: integer division or modulo by zero"]
+
+
+def test_gpus_without_the_counter_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    fake = FakeNvml()
+    monkeypatch.setattr(fake, "energies", list)
+    monkeypatch.setattr(power, "Nvml", lambda: fake)
+    monkeypatch.setattr(power, "warn", said.append)
+    bridge.power.start()
+    bridge.power.stop()
+    assert said == ["power is not sampled: no GPU counts its energy; those from Volta on do"]
 
 
 @pytest.mark.parametrize("interval", [0, -1, True, float("nan")])

@@ -87,7 +87,7 @@ def test_each_activity_and_each_call_is_in_one_row(tmp_path_factory, calls):
     table = loaded.by("source")
     if all(not line[2] for line in truth):
         assert not len(table)
-        assert "--cudabacktrace=kernel:1" in loaded.nothing("source")
+        assert "--cudabacktrace=all:1" in loaded.nothing("source")
         return
     figures = ["kernels", "gpu_ns", "api_calls", "api_ns"]
     told = table.set_index(["function", "source", "kind"])

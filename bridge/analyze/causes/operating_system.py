@@ -27,16 +27,16 @@ from importers.frames import key_codes
 
 
 def stacks_of(attributed: AttributedCapture, table: pd.DataFrame) -> Ints:
-    """Return the stack in the nesting of the thread of each row, NONE for threads without API calls."""
+    """Return the stack in the nesting of the thread of each row, NONE for a thread without ranges and API calls."""
+    nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
     launches = attributed.capture.launches
-    stack, first = np.unique(attributed.attribution.stack, return_index=True)
-    known, own = key_codes(
-        tuple(frames.ints(launches, c)[first] for c in ("report", "thread")),
-        tuple(frames.ints(table, c) for c in ("report", "thread")),
-    )
-    result = np.full(max(known.max(initial=NONE), own.max(initial=NONE)) + 1, NONE)
-    result[known] = stack
-    return result[own]
+    keys = [[frames.ints(t, c) for c in ("report", "thread")] for t in (table, launches)]
+    of_nodes = [frames.ints(ranges, c)[nesting.range] for c in ("report", "thread")]
+    code, of_call, of_node = key_codes(*keys, of_nodes)
+    size = max(int(c.max(initial=NONE)) for c in (code, of_call, of_node)) + 1
+    stack = np.full(size, NONE)
+    stack[of_call], stack[of_node] = attributed.attribution.stack, nesting.stack
+    return stack[code]
 
 
 class Meetings(NamedTuple):
@@ -145,14 +145,17 @@ def _off_cpu(attributed: AttributedCapture, pieces: Pieces) -> Ints | None:
 
 @dataclass(frozen=True)
 class LockWaits:
-    """The time in which threads waited for the lock of Python in intervals: a row per interval and holder.
+    """The time in which threads waited for the lock of Python in intervals, and who held it.
 
-    ``holder`` is a position in ``threads``, the names of threads, NONE while none held the lock.
+    ``interval`` and ``time`` have a row per wait in an interval; ``held_in``, ``holder`` and ``held``
+    one per wait and holder. ``holder`` is a position in ``threads``, the names of threads.
     """
 
     interval: Ints
-    holder: Ints
     time: Ints
+    held_in: Ints
+    holder: Ints
+    held: Ints
     threads: list[str]
 
 
@@ -171,12 +174,13 @@ def lock_waits(attributed: AttributedCapture, pieces: Pieces) -> LockWaits | Non
     waited = meetings(pieces.stack, pieces.start, pieces.end, (stack, start, end), waits)
     process = number_groups(*(frames.ints(ranges, c) for c in ("report", "process")))[0]
     held = meetings(process[waited.event], waited.start, waited.end, (process, start, end), holds)
-    unheld = waited.time - sums(held.interval, held.time, len(waited.time))
     thread, first = number_groups(*(frames.ints(ranges, c) for c in ("report", "thread")))
     return LockWaits(
-        np.concatenate((waited.interval[held.interval], waited.interval)),
-        np.concatenate((thread[held.event], np.full(len(unheld), NONE))),
-        np.concatenate((held.time, np.maximum(unheld, 0))),
+        waited.interval,
+        waited.time,
+        waited.interval[held.interval],
+        thread[held.event],
+        held.time,
         _thread_names(attributed, ranges.iloc[first]),
     )
 
@@ -241,12 +245,11 @@ class HostTimes:
             result["os_call"] = _main_names(row, self.name, self.system.time, groups, self.names)
             result["os_ns"] = sums(row, self.system.time, groups)
         if self.lock is not None:
-            row, threads = group[self.lock.interval], self.lock.threads
-            held = self.lock.holder != NONE
+            lock = self.lock
             result["gil_holder"] = _main_names(
-                row[held], self.lock.holder[held], self.lock.time[held], groups, threads
+                group[lock.held_in], lock.holder, lock.held, groups, lock.threads
             )
-            result["gil_ns"] = sums(row, self.lock.time, groups)
+            result["gil_ns"] = sums(group[lock.interval], lock.time, groups)
         if self.off_cpu is not None:
             result["off_cpu_ns"] = sums(group, self.off_cpu, groups)
         return result

@@ -127,7 +127,7 @@ SAMPLE = table(
     Column("share", "of all", SHARE, "part of all samples"),
     Column(
         "idle_samples",
-        "GPU idle",
+        "idle samples",
         COUNT,
         "samples in idle time of a GPU, of the thread to launch the next work",
         bar=True,
@@ -152,7 +152,9 @@ SOURCE = table(
     Column(
         "source", "source", NAME, "file:line, of native code the module, or why there is no line"
     ),
-    Column("kind", "by", NAME, "frame of python, native frame, or place of an op", quiet=True),
+    Column(
+        "kind", "found by", NAME, "frame of python, native frame, or place of an op", quiet=True
+    ),
     Column("ops", "ops", COUNT, "distinct ops that own the work", optional=True),
     Column("activities", "activities", COUNT, "activities that the calls issued", **HIDDEN),
     Column("kernels", "kernels", COUNT, "kernels among them"),
@@ -193,4 +195,5 @@ CRITICAL = table(
     Column(
         "saves_ns", "saves", NS, "length of the run less without_ns", missing=True, optional=True
     ),
+    terminal="op kind time_ns share without_ns saves_ns count",
 )

@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze.causes.host_timeline import Cover, count_before
-from bridge.analyze.causes.operating_system import outer_calls
+from bridge.analyze.causes.operating_system import outer_calls, stacks_of
 from bridge.analyze.critical.handover import Handovers
 from bridge.analyze.critical.waits import Waits
 from bridge.analyze.critical.work import Work
 from bridge.join.arrays import NONE, Flags, Ints, order_by, stable_order
 from importers import frames
-from importers.frames import key_codes
 
 Rows = NDArray[np.int32]  # of a column with a row per point; half as large as `Ints`
 
@@ -204,7 +202,7 @@ def _system_points(work: Work, handovers: Handovers, followed: Ints) -> tuple[_P
         return _Points(nothing, nothing), _Points(nothing, nothing)
     offset = work.offset[frames.ints(calls, "report")]
     start, end = (frames.ints(calls, c) + offset for c in ("start", "end"))
-    stack = _stacks_of(work, calls)
+    stack = stacks_of(work.attributed, calls)
     rows = outer_calls(stack, start, end)
     rows = rows[np.isin(stack[rows], followed)]
     stack, start, end = stack[rows], start[rows], end[rows]
@@ -244,22 +242,6 @@ class _Spans:
         begun = count_before((cover.stack, cover.start), stack, time, "left")
         ended = count_before((cover.stack, cover.end), stack, time, "left")
         return np.where(begun > ended, to[begun - 1], time)
-
-
-def _stacks_of(work: Work, calls: pd.DataFrame) -> Ints:
-    """Return the stack of the thread of each row, NONE for a thread without API calls and ranges."""
-    attributed = work.attributed
-    nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
-    keys = [
-        [frames.ints(table, c) for c in ("report", "thread")]
-        for table in (calls, attributed.capture.launches)
-    ]
-    of_nodes = [frames.ints(ranges, c)[nesting.range] for c in ("report", "thread")]
-    code, of_call, of_node = key_codes(*keys, of_nodes)
-    size = max(int(c.max(initial=NONE)) for c in (code, of_call, of_node)) + 1
-    stack = np.full(size, NONE)
-    stack[of_call], stack[of_node] = attributed.attribution.stack, nesting.stack
-    return stack[code]
 
 
 def _latest(values: Ints, places: Ints, size: int) -> Rows:

@@ -42,7 +42,7 @@ KINDS = (
     "launch latency",
     "synchronization",
     "API call",
-    "system call",
+    "OS call",
     "host code",
     "unknown",
 )
@@ -269,7 +269,7 @@ def _run(attributed: AttributedCapture) -> Run:
     waits = Waits.of(work)
     device, host = DevicePoints.of(work, waits), HostPoints.of(work, waits)
     graph = _linked(work, waits, device, host)
-    first, last = _hull(work, graph, host)
+    first, last = _hull(work, host)
     return Run(work, waits, graph, device, host, first, last)
 
 
@@ -291,11 +291,9 @@ def _linked(work: Work, waits: Waits, device: DevicePoints, host: HostPoints) ->
     )
 
 
-def _hull(work: Work, graph: Graph, host: HostPoints) -> tuple[int, int]:
+def _hull(work: Work, host: HostPoints) -> tuple[int, int]:
     """Return the first start and the last end of all counted ranges, API calls and activities."""
     attributed = work.attributed
-    if attributed.selection is None or not len(graph):
-        return (int(graph.time.min()), int(graph.time.max())) if len(graph) else (0, 0)
     nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
     shift = work.offset[frames.ints(ranges, "report")[nesting.range]]
     nodes, calls = attributed.listed, attributed.accounted_launches & (host.returned != NONE)

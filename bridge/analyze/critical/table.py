@@ -18,8 +18,8 @@ def by_critical(attributed: AttributedCapture) -> pd.DataFrame:
 
     ``time_ns`` of all rows adds up to the length of the run. ``without_ns`` is the length of the
     run if no element of this op and kind took time, on the path or beside it, and ``saves_ns`` the
-    difference; -1 for rows after the largest `RETIMED`, and where it is unknown. Raises ValueError
-    if the clocks of several files differ.
+    difference; -1 for rows after the largest `RETIMED`, and where it is unknown. The attribute
+    ``run_ns`` of the table is the length of the run. Raises ValueError if the clocks of several files differ.
     """
     run = Run.of(attributed)
     elements = run.elements
@@ -27,7 +27,7 @@ def by_critical(attributed: AttributedCapture) -> pd.DataFrame:
     time = sums(group, elements.end - elements.start, len(rows))
     kind, name = elements.kind[rows], elements.name[rows]
     without = _without(run, kind, name, time)
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "op": texts(run.names if len(run) else [""])[name],
             "kind": texts(KINDS)[kind],
@@ -38,6 +38,8 @@ def by_critical(attributed: AttributedCapture) -> pd.DataFrame:
             "saves_ns": np.where(without == NONE, NONE, run.span - without),
         }
     )
+    table.attrs["run_ns"] = run.span
+    return table
 
 
 def _without(run: Run, kind: Ints, name: Ints, time: Ints) -> Ints:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.analyze.columns.host import CRITICAL
 from bridge.analyze.concurrency.clocks import Clocks
 from bridge.analyze.critical import by_critical
 from bridge.analyze.tables.table import ordered
@@ -12,10 +13,11 @@ from bridge.join.attributed import AttributedCapture
 
 MAX_EVENTS = 200_000  # activities and API calls; the path of more takes too long for a page
 MAX_ROWS = 10
+SHOWN = ("op", "kind", "time_ns", "share", "without_ns")
 
 
 def critical_path(attributed: AttributedCapture) -> dict[str, Any] | None:
-    """Return the rows of `by_critical` with most time as columns, and the length of the run in ns.
+    """Return the rows of `by_critical` with most time as columns, and the length of the run.
 
     None for a report without work on a device, of more than `MAX_EVENTS` events, or of several files
     whose clocks cannot be compared.
@@ -26,5 +28,9 @@ def critical_path(attributed: AttributedCapture) -> dict[str, Any] | None:
         return None
     table = ordered(by_critical(attributed), VIEWS["critical"].sorted_by)
     rows = table.head(MAX_ROWS)
-    names = ("op", "kind", "time_ns", "share", "without_ns")
-    return {"span_ns": int(table["time_ns"].sum()), **{name: rows[name].tolist() for name in names}}
+    headings = {column.name: column.heading for column in CRITICAL.columns}
+    return {
+        "run_ns": table.attrs["run_ns"],
+        "headings": [headings[name] for name in SHOWN],
+        **{name: rows[name].tolist() for name in SHOWN},
+    }

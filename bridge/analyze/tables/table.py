@@ -9,6 +9,7 @@ from itertools import takewhile
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+from bridge.analyze.columns import column_named
 from bridge.analyze.metrics import no_timeline
 from bridge.analyze.tables import breakdown
 from bridge.analyze.tables.activity_metrics import by_kernel, by_memcpy, by_op_kernel
@@ -18,6 +19,7 @@ from bridge.analyze.tables.views import (
     DIRECTED,
     NO_COUNTERS,
     NO_ENERGY,
+    OS_COLUMNS,
     ROWS,
     VIEWS,
     columns_are_chosen,
@@ -231,6 +233,12 @@ FIXED: Mapping[str, Callable[[AttributedCapture, TableRequest], pd.DataFrame]] =
 def _with_columns(table: pd.DataFrame, request: TableRequest) -> pd.DataFrame:
     """Return a table with fixed columns: those that name its rows, then the requested ones."""
     described, every = columns_of(request.by), list(table.columns)
+    for word in request.columns:
+        name = column_named(word, [*OS_COLUMNS]) if request.by in ("idle", "gap") else None
+        if name and name not in every:
+            raise ValueError(
+                f"no column {name} in this report; record it with nsys profile {OS_COLUMNS[name]}"
+            )
     names = list(takewhile(lambda c: c in IDS or not is_numeric_dtype(table[c]), every))
     not_default = {column.name for column in described.columns if not column.default}
     default = [c for c in every if c not in not_default]

@@ -43,18 +43,27 @@ ADVICE_DETAILS = frozenset(
     ]
 )
 OS_DETAILS = ("system_calls", "context_switches")  # what the operating system did for threads
+OS_COLUMNS = {  # of idle time, and what nsys must record for them
+    "os_call": "--trace=osrt",
+    "os_ns": "--trace=osrt",
+    "gil_ns": "--trace=python-gil",
+    "gil_holder": "--trace=python-gil",
+    "off_cpu_ns": "--cpuctxsw=process-tree",
+}
 QUALITY_DETAILS = frozenset(["overhead"])
 SAMPLE_DETAILS = ("samples",)  # samples of the CPU with their call stacks
 SOURCE_DETAILS = ("call_chains", "chain")  # call stacks of API calls
 WHAT_RAN = "bridge report REPORT --by kind shows what ran on a GPU"
 RECORD_STACKS = (
-    "nsys profile --cudabacktrace=kernel:1 --python-backtrace=cuda (bridge run --backtrace), profile(with_stack=True)"
-    " of PyTorch, or nvtx_op(source=True)"
+    "nsys profile --sample=process-tree --cudabacktrace=all:1 --python-backtrace=cuda (bridge run --backtrace),"
+    " profile(with_stack=True) of PyTorch, or nvtx_op(source=True)"
 )
 MARK_STEPS = "mark steps with ranges called step N, or name their ranges with --steps"
 NO_GAP = "no GPU was idle for longer than --idle-over, which is 10 µs by default"
 NO_ENERGY = "no samples of the energy of GPUs; record them with bridge.power.start() in the program"
-NO_COUNTERS = "no samples of hardware counters; record them with nsys --gpu-metrics-devices=all"
+NO_COUNTERS = (
+    "no samples of hardware counters; record them with nsys profile --gpu-metrics-devices=all"
+)
 VIEWS = {
     "op": View(
         ("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"),
@@ -91,7 +100,7 @@ VIEWS = {
     "osrt": View(
         ("idle_ns", "total_ns"),
         details=("system_calls",),
-        nothing="no calls of the operating system in the report; record them with --trace=osrt",
+        nothing="no calls of the operating system in the report; record them with nsys profile --trace=osrt",
     ),
     "sample": View(
         ("idle_samples", "samples"),

@@ -87,7 +87,7 @@ class Durations:
 def breakdown(attributed: AttributedCapture, top: int) -> Bars:
     """Return the ops with the largest self time, the others as one, then work without an op."""
     ops, reason, time = len(attributed.ops), attributed.attribution.reason, attributed.duration
-    group = np.where(reason == ATTRIBUTED, attributed.activity_op, np.int64(ops) + reason)
+    group = np.where(reason == ATTRIBUTED, attributed.activity_op, ops + reason.astype(np.int64))
     size = ops + len(REASONS)
     parts = sums(group * len(PARTS) + _part(attributed), time, size * len(PARTS))
     parts = parts.reshape(size, len(PARTS))

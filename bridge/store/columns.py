@@ -189,7 +189,8 @@ class RunColumns:
     def _activities(self) -> dict[str, Column]:
         """Return the columns of the attribution, and one id for the names of a kernel."""
         attributed, attribution = self.report.attributed, self.report.attributed.attribution
-        reason = np.where(attribution.reason == ATTRIBUTED, np.int64(NONE), attribution.reason)
+        reason = attribution.reason.astype(np.int64)
+        reason[reason == ATTRIBUTED] = NONE
         return {
             "name": self._symbols(),
             "launch": self._ids("launches", attribution.launch),

@@ -121,7 +121,7 @@ def activities(attributed: AttributedCapture, tracks: Tracks) -> Slices:
     }
     if is_marked.any():
         args["rule"] = NameColumn(
-            np.where(is_marked, attributed.attribution.rule, np.int64(NONE)), list(RULES)
+            np.where(is_marked, attributed.attribution.rule.astype(np.int64), NONE), list(RULES)
         )
     rows = np.arange(len(table))
     return make_slices(
@@ -133,7 +133,7 @@ def _reason_codes(reason: Codes) -> Ints:
     has_none = reason == ATTRIBUTED
     if has_none.all():
         return repeated(NONE, len(reason))
-    return np.where(has_none, np.int64(NONE), reason)
+    return np.where(has_none, NONE, reason.astype(np.int64))
 
 
 def activities_by_kind(attributed: AttributedCapture, all_activities: Slices) -> list[Slices]:

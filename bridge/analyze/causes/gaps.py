@@ -112,8 +112,9 @@ def host_ends(attributed: AttributedCapture, gaps: Gaps) -> Ints:
 def host_windows(attributed: AttributedCapture, gaps: Gaps) -> Cover:
     """Return the times for which the state of each thread is needed."""
     until = host_ends(attributed, gaps)
-    stacks = launching_stacks(attributed, gaps)
-    stack = np.concatenate(stacks)
+    lasting = np.flatnonzero(until > gaps.start)  # often few: launches return before the work ends
+    gaps, until = gaps.take(lasting), until[lasting]
+    stack = np.concatenate(launching_stacks(attributed, gaps))
     start, end = np.concatenate((gaps.start, gaps.start)), np.concatenate((until, until))
     has_stack = stack != NONE
     return Cover.of(stack[has_stack], start[has_stack], end[has_stack])

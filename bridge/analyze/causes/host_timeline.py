@@ -285,7 +285,7 @@ class Gaps:
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, rows: Flags) -> Gaps:
+    def take(self, rows: Flags | Ints) -> Gaps:
         """Return the gaps in these rows."""
         start, end, device, ended_by, before = (
             column[rows]

@@ -87,3 +87,8 @@ if "BRIDGE_AUTOSTART" in os.environ:
     from bridge.frameworks.autorun import autostart
 
     autostart()
+
+if "BRIDGE_CUPTI" in os.environ:
+    from bridge.capture.cupti import capture
+
+    capture.autostart()

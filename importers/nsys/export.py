@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from importers.column_files import ARROW, open_tables, write_texts
 from importers.errors import ExportFailed
@@ -171,6 +171,38 @@ class Strings:
         return [{"id": number, "value": text} for text, number in self.ids.items()]
 
 
+class ExportWriter:
+    """Writes an SQLite export in columns; its tables are named as in `schema.READ`."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path)
+        # The file is a draft until it is complete, so nothing is lost if the machine fails meanwhile.
+        self._connection.execute("PRAGMA synchronous = OFF")
+        self._connection.execute("PRAGMA journal_mode = OFF")
+        self._created: set[str] = set()
+
+    def append(self, table: str, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Append rows, given as sequences of equal length by our names of the columns; None is NULL.
+
+        A column that is left out is NULL.
+        """
+        described = schema.READ[table]
+        if table not in self._created:
+            self._connection.execute(_create_statement(described))
+            self._created.add(table)
+        names = ", ".join(f'"{described.columns[ours].sources[0]}"' for ours in columns)
+        places = ", ".join("?" * len(columns))
+        self._connection.executemany(
+            f'INSERT INTO "{described.name}" ({names}) VALUES ({places})',
+            zip(*columns.values(), strict=True),
+        )
+
+    def close(self) -> None:
+        """Commit and close."""
+        self._connection.commit()
+        self._connection.close()
+
+
 def write_export(
     path: Path, tables: Mapping[str, Iterable[Row]], versions: Mapping[str, str] | None = None
 ) -> None:
@@ -194,12 +226,16 @@ def write_export(
 
 def _write_table(connection: sqlite3.Connection, table: Table, rows: Iterable[Row]) -> None:
     columns = {ours: column.sources[0] for ours, column in table.columns.items()}
-    types = {column.sources[0]: column.kind for column in table.columns.values()}
-    declarations = ", ".join(f'"{name}" {type_}' for name, type_ in types.items())
-    connection.execute(f'CREATE TABLE "{table.name}" ({declarations})')
+    connection.execute(_create_statement(table))
     for row in rows:
         values = {columns[ours]: value for ours, value in row.items()}
         names, placeholders = ", ".join(f'"{c}"' for c in values), ", ".join("?" * len(values))
         connection.execute(
             f'INSERT INTO "{table.name}" ({names}) VALUES ({placeholders})', list(values.values())
         )
+
+
+def _create_statement(table: Table) -> str:
+    types = {column.sources[0]: column.kind for column in table.columns.values()}
+    declarations = ", ".join(f'"{name}" {type_}' for name, type_ in types.items())
+    return f'CREATE TABLE "{table.name}" ({declarations})'

@@ -33,15 +33,15 @@ def main(words: list[str]) -> None:
 
 
 def annotate_child() -> None:
-    """Annotate this process as its parent if BRIDGE_AUTOSTART asks for it."""
-    if os.environ.get("BRIDGE_AUTOSTART", "") in OFF:
+    """Annotate and record this process as its parent if BRIDGE_AUTOSTART or BRIDGE_CUPTI asks for it."""
+    if all(os.environ.get(name, "") in OFF for name in ("BRIDGE_AUTOSTART", "BRIDGE_CUPTI")):
         return
     if path := other_bridge(sys.orig_argv[1:]):
         _say(f"{path} has the name of nsight-bridge: process {os.getpid()} has no annotations")
         return
     try:
         with _ours_first():
-            import bridge  # noqa: F401 (annotates at its import)
+            import bridge  # noqa: F401 (annotates and records from its import on)
     except Exception as problem:  # noqa: BLE001 (must not make the program fail)
         kind = type(problem).__name__
         _say(f"process {os.getpid()} has no annotations: {kind}: {problem}")

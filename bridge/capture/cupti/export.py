@@ -1,0 +1,545 @@
+"""Make a report of spools: an SQLite file with the tables of Nsight Systems, which `bridge import` and others read.
+
+Times in it count from the earliest start of a process. Those of the GPU and of CUDA calls are CUPTI's, shifted by one
+constant per process; those of ranges are the host's, brought to CUPTI's clock by the pairs that were read meanwhile.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bridge.capture.cupti import records, witness
+from bridge.capture.cupti.collector import DRIVER_API, NO_ORIGINAL, RUNTIME_API
+from bridge.capture.cupti.names import kernel_name
+from bridge.capture.cupti.spool import (
+    ANNOTATIONS,
+    NODE_FIELDS,
+    NODES,
+    WITNESS,
+    WITNESS_FIELDS,
+    Process,
+    read_processes,
+)
+from bridge.capture.tool import CaptureError
+from bridge.output import whole
+from bridge.package import VERSION
+from importers.nsys import schema
+from importers.nsys.export import ExportWriter, Strings
+from importers.recording.lines import END, KIND, START, THREAD, Recording, read_recording
+
+Ints = np.ndarray
+Columns = dict[str, Any]
+
+PROCESS_BITS = 24
+LAST = np.iinfo(np.int64).max  # the end of a range that was still open
+UNKNOWN_KIND = (
+    7  # ENUM_CUDA_MEM_KIND of nsys, which begins with pageable memory as 0; CUPTI's has that as 1
+)
+PEER = 10  # ENUM_CUDA_MEMCPY_OPER
+PUSH_POP, START_END, MARK, DOMAIN_NAME, CATEGORY_NAME = 59, 60, 34, 75, 33
+DIAGNOSTIC_SOURCE, WARNING = 2, 2  # ENUM_DIAGNOSTIC_SOURCE_TYPE of the target, severity
+OVERHEADS = {  # CUpti_ActivityOverheadKind
+    1: "CUDA driver compiler",
+    1 << 16: "CUPTI buffer flush",
+    2 << 16: "CUPTI instrumentation",
+    3 << 16: "CUPTI resource",
+    4 << 16: "Runtime triggered module loading",
+    5 << 16: "Lazy function loading",
+    6 << 16: "Command buffer full",
+    7 << 16: "Activity buffer request",
+    8 << 16: "Unified memory activity init",
+}
+THREAD_OBJECT = 2  # CUPTI_ACTIVITY_OBJECT_THREAD
+SCHEMA = "3.20.0"  # that of which columns are written
+
+
+def write_report(folder: Path, path: Path, *, force: bool = False) -> Path:
+    """Write the spools below ``folder`` as one SQLite report, and return its path.
+
+    Raises CaptureError if they hold nothing, OutputError if the report cannot be written.
+    """
+    processes = read_processes(folder) if folder.is_dir() else []
+    if not processes:
+        raise CaptureError(
+            f"{folder}: CUPTI recorded nothing: no process of the program started a capture"
+        )
+    with whole(path, force=force) as draft:
+        Export(draft, processes).write()
+    return path
+
+
+def remove_spools(folder: Path) -> None:
+    """Delete the spools of a report that was written."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class Clock:
+    """Brings times of the host to CUPTI's clock in one process, and both to the report's time."""
+
+    def __init__(self, process: Process, origin: int) -> None:
+        pairs = np.array(process.clocks, np.int64)
+        self._host, order = np.unique(pairs[:, 1], return_index=True)
+        self._offset = (
+            pairs[order, 0] - self._host
+        )  # of CUPTI's clock, which drifts against the host's
+        self.slack = int(pairs[:, 3].max())
+        # CUPTI's time minus this is time since the origin, which is the host's.
+        self.zero = int(self._offset[0]) + origin
+
+    def of_host(self, times: Ints) -> Ints:
+        """Return times of the host, ns, as those of the report."""
+        first, offset = int(self._host[0]), int(self._offset[0])
+        drift = np.interp(
+            (times - first).astype(np.float64),
+            (self._host - first).astype(np.float64),
+            (self._offset - offset).astype(np.float64),
+        )
+        drifted: Ints = times + offset + np.rint(drift).astype(np.int64) - self.zero
+        return drifted
+
+    def of_cupti(self, times: Ints) -> Ints:
+        """Return CUPTI's times, ns, as those of the report."""
+        shifted: Ints = times.astype(np.int64) - self.zero
+        return shifted
+
+
+class Export:
+    """An export that is being written."""
+
+    def __init__(self, path: Path, processes: Sequence[Process]) -> None:
+        self._writer = ExportWriter(path)
+        self._processes = processes
+        self._strings = Strings()
+        self._origin = processes[0].clocks[0][1]
+        self._end = 0
+        self._notes: list[tuple[int, str]] = []  # process, text
+        self._gpus: dict[int, Mapping[str, Any]] = {}
+
+    def write(self) -> None:
+        """Write all tables."""
+        try:
+            for process in self._processes:
+                ProcessTables(self, process).write()
+            self._write_facts()
+        finally:
+            self._writer.close()
+
+    def add(self, table: str, columns: Mapping[str, Any]) -> None:
+        """Append rows; integers may be arrays, and one value stands for a whole column."""
+        length = max(
+            (len(c) for c in columns.values() if isinstance(c, np.ndarray | list)), default=1
+        )
+        if length:
+            self._writer.append(table, {n: _as_list(c, length) for n, c in columns.items()})
+
+    def text(self, text: str) -> int:
+        """Return the id of a text."""
+        return self._strings(text)
+
+    def note(self, process: int, text: str) -> None:
+        """Add a message of the profiler."""
+        self._notes.append((process, text))
+
+    def extend(self, end: int) -> None:
+        """Note a time up to which the capture lasted."""
+        self._end = max(self._end, end)
+
+    def add_gpu(self, row: Mapping[str, Any]) -> None:
+        """Note a GPU; every process reports the same ones."""
+        self._gpus.setdefault(int(row["gpu"]), row)
+
+    @property
+    def origin(self) -> int:
+        """The host's time at which the report begins, ns."""
+        return self._origin
+
+    def _write_facts(self) -> None:
+        for row in self._gpus.values():
+            self.add("gpus", row)
+        for process, text in self._notes:
+            note = {"time": 0, "process": process, "source": DIAGNOSTIC_SOURCE, "severity": WARNING}
+            self.add("diagnostics", {**note, "text_id": self.text(text)})
+        first = self._processes[0]
+        self.add("session", {"duration": self._end})
+        self.add("epoch", {"epoch": first.clocks[0][2]})
+        self.add("system", {"name": schema.HOST, "value": str(first.facts.get("host", ""))})
+        versions = {
+            schema.PRODUCT_VERSION: f"nsight-bridge {VERSION} by CUPTI {first.facts.get('cupti', '')}",
+            schema.SCHEMA_VERSION: SCHEMA,
+        }
+        self.add("versions", {"name": [*versions], "value": [*versions.values()]})
+        strings = self._strings.ids
+        self.add("strings", {"id": [*strings.values()], "value": [*strings]})
+
+
+def _as_list(column: Any, length: int) -> list[Any]:
+    if isinstance(column, np.ndarray):
+        return list(column.tolist())
+    return column if isinstance(column, list) else [column] * length
+
+
+class ProcessTables:
+    """Writes the rows of one process."""
+
+    def __init__(self, export: Export, process: Process) -> None:
+        self._export, self._process = export, process
+        self._bits = process.pid << PROCESS_BITS
+        self._clock = Clock(process, export.origin)
+        self._kernel_names: dict[int, tuple[int, int, int]] = {}
+        self._device_of_context: dict[int, int] = {}
+
+    def write(self) -> None:
+        """Write the rows of every table."""
+        self._export.add(
+            "processes",
+            {"process": self._bits, "name": str(self._process.facts.get("program") or "python")},
+        )
+        self._devices()
+        self._kernels()
+        self._copies()
+        self._whole_graphs()
+        self._waits()
+        self._memory()
+        self._overhead()
+        self._calls()
+        self._graph_nodes()
+        self._annotations()
+        for text in self._messages():
+            self._export.note(self._bits, text)
+
+    def _messages(self) -> Iterator[str]:
+        process = self._process
+        if process.dropped:
+            yield f"CUPTI dropped {process.dropped} records of process {process.pid}: kernels or calls are missing"
+        yield from process.missing
+        if not process.stopped:
+            yield f"process {process.pid} was killed: what was in flight is missing"
+
+    def _place(self, rows: np.ndarray) -> Columns:
+        """Return the columns that all activities have."""
+        start, end = self._clock.of_cupti(rows["start"]), self._clock.of_cupti(rows["end"])
+        if len(end):
+            self._export.extend(int(end.max()))
+        columns: Columns = {"start": start, "end": end, "process": self._bits}
+        for name in ("device", "context", "stream", "correlation"):
+            if name in (rows.dtype.names or ()):
+                columns[name] = rows[name]
+        if "graph_node" in (rows.dtype.names or ()):
+            columns["graph_node"] = _without_zero(rows["graph_node"])
+        return columns
+
+    def _kernels(self) -> None:
+        plain = (
+            "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_static",
+            "shared_dynamic",
+        )  # fmt: skip
+        for rows in self._process.records(records.KERNEL):
+            pointers, inverse = np.unique(rows["name"], return_inverse=True)
+            ids = np.array([self._name_ids(int(p)) for p in pointers], np.int64).reshape(-1, 3)[
+                inverse
+            ]
+            self._export.add(
+                "kernels",
+                {
+                    **self._place(rows),
+                    **{name: rows[name] for name in plain},
+                    "name": ids[:, 0], "full_name": ids[:, 1], "mangled": ids[:, 2],
+                    "graph": _without_zero(rows["graph"]),
+                },
+            )  # fmt: skip
+
+    def _name_ids(self, pointer: int) -> tuple[int, int, int]:
+        if pointer not in self._kernel_names:
+            forms = kernel_name(self._process.names.get(pointer, "unknown kernel"))
+            self._kernel_names[pointer] = tuple(self._export.text(form) for form in forms)  # type: ignore[assignment]
+        return self._kernel_names[pointer]
+
+    def _copies(self) -> None:
+        for kind in (records.MEMCPY, records.PEER_COPY):
+            for rows in self._process.records(kind):
+                copy_kind = rows["copy_kind"] if kind == records.MEMCPY else PEER
+                self._export.add(
+                    "copies",
+                    {
+                        **self._place(rows),
+                        "bytes": rows["bytes"],
+                        "copy_kind": copy_kind,
+                        "source_kind": _memory_kind(rows["source_kind"]),
+                        "target_kind": _memory_kind(rows["target_kind"]),
+                    },
+                )
+        for rows in self._process.records(records.MEMSET):
+            columns = {"bytes": rows["bytes"], "target_kind": _memory_kind(rows["target_kind"])}
+            self._export.add("fills", {**self._place(rows), **columns})
+
+    def _whole_graphs(self) -> None:
+        for rows in self._process.records(records.GRAPH_TRACE):
+            self._export.add("graphs", {**self._place(rows), "graph": rows["graph"]})
+
+    def _waits(self) -> None:
+        for rows in self._process.records(records.SYNCHRONIZATION):
+            columns = self._of_device(rows) | {"event": rows["event"], "kind": rows["kind"]}
+            self._export.add("syncs", {**self._place(rows), **columns})
+        for rows in self._process.records(records.CUDA_EVENT):
+            columns = self._of_device(rows) | {
+                "event": rows["event"],
+                "correlation": rows["correlation"],
+            }
+            self._export.add("events", columns)
+
+    def _of_device(self, rows: np.ndarray) -> Columns:
+        """Return the place of records that name a context, but no device."""
+        contexts, inverse = np.unique(rows["context"], return_inverse=True)
+        devices = np.array([self._device_of_context.get(int(c), -1) for c in contexts], np.int64)
+        return {
+            "device": _without(devices[inverse], -1),
+            "context": rows["context"],
+            "stream": rows["stream"],
+            "process": self._bits,
+        }
+
+    def _memory(self) -> None:
+        for rows in self._process.records(records.MEMORY):
+            pooled = rows["pool"] != 0
+            pool = {name: _where(pooled, rows[name]) for name in ("pool", "reserved", "allocated")}
+            plain = ("device", "context", "stream", "correlation", "bytes")
+            self._export.add(
+                "memory",
+                {
+                    "time": self._clock.of_cupti(rows["time"]),
+                    **{name: rows[name] for name in plain},
+                    "process": self._bits,
+                    "address": rows["address"].astype(np.int64),
+                    "kind": _memory_kind(rows["kind"]),
+                    "operation": rows["operation"].astype(np.int64) - 1,  # allocation 0, release 1
+                    **pool,
+                },
+            )
+
+    def _overhead(self) -> None:
+        for rows in self._process.records(records.OVERHEAD):
+            place = self._place(rows)
+            of_thread = rows["object_kind"] == THREAD_OBJECT
+            thread = rows["thread"].astype(np.int64) | self._bits
+            names = [self._export.text(OVERHEADS.get(k, "Overhead")) for k in rows["kind"].tolist()]
+            columns = {"thread": _where(of_thread, thread), "name": names}
+            self._export.add("overhead", {"start": place["start"], "end": place["end"], **columns})
+
+    def _calls(self) -> None:
+        """Write calls of the runtime, and those of the driver that no call of the runtime made."""
+        outer = [np.unique(rows["correlation"]) for rows in self._process.records(records.RUNTIME)]
+        by_runtime = np.unique(np.concatenate(outer)) if outer else np.empty(0, np.uint32)
+        for kind, domain in ((records.RUNTIME, RUNTIME_API), (records.DRIVER, DRIVER_API)):
+            for rows in self._process.records(kind):
+                if kind == records.DRIVER:
+                    rows = rows[~np.isin(rows["correlation"], by_runtime)]  # noqa: PLW2901
+                if len(rows):
+                    self._export.add("launches", self._call_columns(rows, domain))
+
+    def _call_columns(self, rows: np.ndarray, domain: int) -> Columns:
+        numbers, inverse = np.unique(rows["cbid"], return_inverse=True)
+        texts = [self._process.calls.get((domain, int(n))) or f"call {n}" for n in numbers]
+        place = self._place(rows)
+        return {
+            "start": place["start"],
+            "end": place["end"],
+            "thread": rows["thread"].astype(np.int64) | self._bits,
+            "correlation": rows["correlation"],
+            "name": np.array([self._export.text(text) for text in texts], np.int64)[inverse],
+        }
+
+    def _graph_nodes(self) -> None:
+        rows = self._process.rows(NODES, NODE_FIELDS)
+        self._export.add(
+            "graph_nodes",
+            {
+                "time": self._clock.of_cupti(rows["time"]),
+                "thread": rows["thread"] | self._bits,
+                "node": rows["node"],
+                "original": _without(rows["original"], NO_ORIGINAL),
+            },
+        )
+
+    def _devices(self) -> None:
+        for rows in self._process.records(records.CONTEXT):
+            self._device_of_context |= dict(
+                zip(rows["context"].tolist(), rows["device"].tolist(), strict=True)
+            )
+        numbers = set()
+        for rows in self._process.records(records.DEVICE):
+            for row in rows:  # a row per GPU
+                self._export.add_gpu(self._gpu(row))
+                numbers.add(int(row["gpu"]))
+        for number in sorted(numbers):
+            self._export.add("devices", {"gpu": number, "device": number, "pid": self._process.pid})
+
+    def _gpu(self, row: Any) -> Columns:
+        plain = {n: int(row[n]) for n in row.dtype.names if n not in ("name", "clock_khz")}
+        return {
+            **plain,
+            "device": plain["gpu"],
+            "clock_hz": int(row["clock_khz"]) * 1000,
+            "memory_bandwidth": plain["memory_bandwidth"] * 1000,  # CUPTI's is in kB/s
+            "name": self._process.names.get(int(row["name"]), "GPU"),
+        }
+
+    # -- Ranges of the program
+
+    def _annotations(self) -> None:
+        path = self._process.folder / ANNOTATIONS
+        if not path.exists():
+            return
+        recording = read_recording(path)
+        labels = [self._export.text(name) for name, *_ in recording.labels]
+        domains = _numbers(domain for _, domain, _, _ in recording.labels)
+        categories = _numbers(category for _, _, category, _ in recording.labels)
+        table = _LabelTable(recording, labels, domains, categories)
+        self._ranges(recording, table)
+        self._marks(recording, table)
+        self._names_of(DOMAIN_NAME, domains, "domain")
+        self._names_of(CATEGORY_NAME, categories, "category")
+        for thread, name in recording.threads.items():
+            self._export.add(
+                "threads", {"thread": self._bits | thread, "name": self._export.text(name)}
+            )
+        self._witness(recording)
+
+    def _ranges(self, recording: Recording, table: _LabelTable) -> None:
+        label, kind, thread, start, end = recording.columns["ranges"][:5]
+        ended = end >= 0
+        payload = recording.payloads["ranges"].ints
+        self._export.add(
+            "annotations",
+            {
+                **table.columns(label),
+                "type": np.where(kind == 0, PUSH_POP, START_END),
+                "start": self._clock.of_host(start),
+                "end": _where(ended, self._clock.of_host(np.where(ended, end, start))),
+                "thread": thread | self._bits,
+                "payload": _without_zero(payload),
+            },
+        )
+        if len(start):
+            self._export.extend(int(self._clock.of_host(np.where(ended, end, start)).max()))
+
+    def _marks(self, recording: Recording, table: _LabelTable) -> None:
+        label, thread, time = recording.columns["marks"]
+        self._export.add(
+            "annotations",
+            {
+                **table.columns(label),
+                "type": [MARK] * len(time),
+                "start": self._clock.of_host(time),
+                "thread": thread | self._bits,
+                "payload": _without_zero(recording.payloads["marks"].ints),
+            },
+        )
+
+    def _names_of(self, event: int, numbers: Mapping[str, int], column: str) -> None:
+        for name, number in numbers.items():
+            row = {
+                "type": event,
+                "start": 0,
+                "thread": self._bits,
+                "text_id": self._export.text(name),
+            }
+            self._export.add("annotations", {**row, column: number})
+
+    def _witness(self, recording: Recording) -> None:
+        """Compare the innermost range of each call by time with the one that CUPTI noted, and note the result."""
+        notes = [*self._process.records(records.EXTERNAL)]
+        calls = [
+            rows
+            for kind in (records.RUNTIME, records.DRIVER)
+            for rows in self._process.records(kind)
+        ]
+        if not (notes and calls):
+            return
+        columns = recording.columns["ranges"]
+        pushed = columns[KIND] == 0
+        thread, start, end = (columns[number][pushed] for number in (THREAD, START, END))
+        of_report = self._clock.of_host
+        result = witness.compare(
+            np.concatenate(notes),
+            witness.Calls(
+                _joined(calls, "correlation"),
+                _joined(calls, "thread"),
+                self._clock.of_cupti(_joined(calls, "start")),
+            ),
+            self._process.rows(WITNESS, WITNESS_FIELDS),
+            witness.Ranges(
+                thread, start, of_report(start), np.where(end < 0, LAST, of_report(end))
+            ),
+        )
+        text = "CUPTI's own notes of the open range agree with times for"
+        self._export.note(
+            self._bits,
+            f"process {self._process.pid}: {text} {result.agreed} of {result.noted} calls",
+        )
+
+
+class _LabelTable:
+    """The labels of a recording as columns of the table of annotations."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        texts: list[int],
+        domains: Mapping[str, int],
+        categories: Mapping[str, int],
+    ) -> None:
+        self._texts = np.array(texts, np.int64)
+        self._domains = [domains.get(domain or "", 0) for _, domain, _, _ in recording.labels]
+        self._categories = [
+            categories.get(category or "", 0) for _, _, category, _ in recording.labels
+        ]
+        self._colors = [color for *_, color in recording.labels]
+
+    def columns(self, label: Ints) -> Columns:
+        """Return the columns for events with these labels."""
+        rows = label.tolist()
+        return {
+            "text_id": self._texts[label],
+            "domain": [self._domains[row] for row in rows],
+            "category": [self._categories[row] for row in rows],
+            "color": [self._colors[row] for row in rows],
+        }
+
+
+def _numbers(names: Iterator[str | None]) -> dict[str, int]:
+    """Return a number from 1 on for each distinct name."""
+    return {name: number for number, name in enumerate(dict.fromkeys(filter(None, names)), 1)}
+
+
+def _joined(parts: Sequence[np.ndarray], name: str) -> Ints:
+    """Return a field of all records."""
+    return np.concatenate([rows[name] for rows in parts]).astype(np.int64)
+
+
+def _memory_kind(kinds: np.ndarray) -> Ints:
+    """Return kinds of memory as nsys numbers them."""
+    kinds = kinds.astype(np.int64)
+    return np.where(kinds == 0, UNKNOWN_KIND, kinds - 1)
+
+
+def _without_zero(values: np.ndarray) -> Any:
+    return _without(values, 0)
+
+
+def _without(values: np.ndarray, absent: int) -> Any:
+    """Return values with None for an absent one; unchanged if there is none."""
+    return _where(values != absent, values)
+
+
+def _where(mask: np.ndarray, values: np.ndarray) -> Any:
+    """Return values, with None where the mask is false."""
+    if mask.all():
+        return values
+    result = values.astype(object)
+    result[~mask] = None
+    return result.tolist()

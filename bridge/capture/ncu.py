@@ -16,6 +16,7 @@ from bridge.capture.tool import MisuseError, Request, ToolOption, escape_placeho
 SUFFIX = ".ncu-rep"
 REPLAYS = ("kernel", "application", "range")
 NSYS_ONLY = ("preset", "kill", "memory")
+CUPTI_ONLY = ("witness", "live")
 
 SPECIAL = re.compile(r"[\\@,\[\]/*+$]")
 
@@ -24,6 +25,8 @@ def tool_options(request: Request, report: Path) -> Iterator[ToolOption]:
     """Yield the options to write a report; raises MisuseError for options that need nsys."""
     if excluded := request.given_options(*NSYS_ONLY):
         raise MisuseError(f"{excluded[0]} goes with --tool nsys")
+    if excluded := request.given_options(*CUPTI_ONLY):
+        raise MisuseError(f"{excluded[0]} goes with --tool cupti")
     yield ToolOption("--target-processes", "all", "child processes are as the version has them")
     yield from _filters(request)
     yield from _measured(request)

@@ -15,6 +15,7 @@ from bridge.capture.tool import MisuseError, Request, ToolOption, escape_placeho
 SUFFIX, RAW = ".nsys-rep", ".qdstrm"  # a report, and the raw capture
 PRESETS = LATENCY, MEMORY, FULL = ("latency", "memory", "full")
 NCU_ONLY = ("ops", "replay", "section_set", "metrics", "no_clock_control")
+CUPTI_ONLY = ("witness", "live")
 
 TRACES = {LATENCY: "cuda,nvtx", MEMORY: "cuda,nvtx", FULL: "cuda,nvtx,osrt,cudnn,cublas"}
 
@@ -23,6 +24,8 @@ def tool_options(request: Request, report: Path) -> Iterator[ToolOption]:
     """Yield the options to write a report; raises MisuseError for options that need ncu."""
     if excluded := request.given_options(*NCU_ONLY):
         raise MisuseError(f"{excluded[0]} goes with --tool ncu")
+    if excluded := request.given_options(*CUPTI_ONLY):
+        raise MisuseError(f"{excluded[0]} goes with --tool cupti")
     preset = request.preset or LATENCY
     yield ToolOption("--trace", TRACES[preset], "its calls are not traced")
     sampled = "process-tree" if preset == FULL or request.backtrace else "none"

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -25,6 +25,7 @@ from bridge.annotate.emit import SOURCE_VARIABLE
 from bridge.annotate.recording.recorder import FOLDER, OF_REPORT, PREFIX
 from bridge.annotate.recording.sink import ENDING
 from bridge.capture import ncu, nsys, tool
+from bridge.capture.cupti import launch as cupti
 from bridge.capture.session.control import NVTX
 from bridge.capture.session.schedule import SCHEDULE_VARIABLE
 from bridge.capture.tool import (
@@ -311,7 +312,7 @@ def _processes() -> list[tuple[int, int, int, bool]]:
 # -- Plans
 
 
-KINDS = {"nsys": nsys, "ncu": ncu}
+KINDS = {"nsys": nsys, "ncu": ncu, cupti.NAME: cupti}
 CAPTURE = "BRIDGE_CAPTURE"
 CLOCK_SLACK_NS = 2_000_000_000  # tolerance for the clock of a file system
 
@@ -356,6 +357,11 @@ class Plan:
         """Whether the tool is Nsight Systems, which runs the program in a session of its own."""
         return self.tool.name == "nsys"
 
+    @property
+    def records_itself(self) -> bool:
+        """Whether the program records itself by CUPTI: no profiler starts it."""
+        return self.tool.name == cupti.NAME
+
     def shell_command(self) -> str:
         """Return the command as shell text."""
         added = [f"{name}={shlex.quote(value)}" for name, value in self.added.items()]
@@ -369,9 +375,9 @@ class Plan:
         before, begun_ns = existing_reports(self.report), time.time_ns()
         command = self._command(self.tool.path)
         try:
-            status = run_command(command, {**os.environ, **self.added}, apart=self.is_nsys)
+            status = self._run_to_end(command)
         except OSError as error:
-            raise CaptureError(f"{self.tool.path}: {error.strerror}", NOT_EXECUTABLE) from error
+            raise CaptureError(f"{command[0]}: {error.strerror}", NOT_EXECUTABLE) from error
         folder = recordings_folder(self.report)
         is_recorded = has_new_recordings(folder, begun_ns - CLOCK_SLACK_NS)
         fresh = new_reports(self.report, before)
@@ -381,7 +387,26 @@ class Plan:
             raise CaptureError("; ".join(filter(None, lines)), status or FAILED)
         return result
 
+    def _run_to_end(self, command: Sequence[str]) -> int:
+        """Run the command, make the report if the program recorded itself, and return the exit status."""
+        environ = {**os.environ, **self.added}
+        if not self.records_itself:
+            return run_command(command, environ, apart=self.is_nsys)
+        from bridge.capture.cupti import export, live  # load NumPy, as nothing else here does
+
+        spools = cupti.spool_folder(self.report)
+        export.remove_spools(spools)  # of a run that was killed
+        with live.live_table(spools) if self.request.live else nullcontext():
+            status = run_command(command, environ, apart=False)
+        with suppress(CaptureError):  # the lack of a report has its reason
+            export.write_report(spools, self.report, force=True)
+            export.remove_spools(spools)
+        return status
+
     def _command(self, first: str) -> list[str]:
+        if self.records_itself:
+            program = shutil.which(self.program[0]) or self.program[0]
+            return [program, *self.program[1:]]
         verb = ["profile"] if self.is_nsys else []
         return [first, *verb, *self.options.words, *self.program]
 
@@ -417,14 +442,17 @@ def plan(  # noqa: PLR0913 - what is run, and what is asked of the tool
     command = program_command(words, module=module, plain=plain, auto=auto, ops=auto_ops)
     report = report_path(output, kind.SUFFIX, force=request.force)
     tool_options = list(kind.tool_options(request, report))
-    installed = tool.find_tool(name)
+    installed = cupti.find() if name == cupti.NAME else tool.find_tool(name)
+    added = _environment(request, report)
+    if name == cupti.NAME:
+        added |= cupti.environment(request, report, installed.path)
     return Plan(
         installed,
         request,
         report,
         command_line(installed, tool_options),
         command,
-        _environment(request, report),
+        added,
         annotation_line(plain=plain, auto=auto, ops=auto_ops),
         unrecorded_remedy(words, module=module, plain=plain, auto=auto),
     )

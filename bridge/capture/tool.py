@@ -173,6 +173,8 @@ class Request:
     section_set: str | None = None
     metrics: str | None = None
     no_clock_control: bool = False
+    witness: bool = False
+    live: bool = False
 
     def given_options(self, *names: str) -> list[str]:
         """Return which of the named options were given, as the user writes them."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from bridge.capture.plan import LaunchResult, Plan
 
-TOOLS = ("nsys", "ncu")
+TOOLS = ("nsys", "ncu", "cupti")
 PRESETS = ("latency", "memory", "full")
 CAPTURES = ("nvtx", "cudaProfilerApi")
 REPLAYS = ("kernel", "application", "range")
@@ -53,6 +53,7 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
         "bridge run --auto -m package.train --epochs 1",
         "bridge run --schedule wait=1,warmup=1,active=3 train.py",
         "bridge run --tool ncu --op attention train.py",
+        "bridge run --tool cupti --live train.py",
     ),
 )
 @click.option(
@@ -60,7 +61,7 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
     type=click.Choice(TOOLS),
     default="nsys",
     show_default=True,
-    help="The profiler: Nsight Systems or Nsight Compute.",
+    help="The profiler: Nsight Systems, Nsight Compute, or CUPTI inside the program, which needs neither.",
 )
 @click.option(
     "--preset",
@@ -100,6 +101,10 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
 @click.option("--set", "section_set", metavar="SET", help="ncu: the sections to measure.")
 @click.option("--metrics", metavar="A,B", help="ncu: the metrics to measure.")
 @click.option("--no-clock-control", is_flag=True, help="ncu: leave the GPU's clocks alone.")
+@click.option("--live", is_flag=True, help="cupti: print the costliest ops every few seconds.")
+@click.option(
+    "--witness", is_flag=True, help="cupti: have CUPTI note the open range of each call, as a check."
+)
 @click.option(
     "--auto",
     is_flag=True,

@@ -30,6 +30,7 @@ FOLDER_VARIABLE = (
     "BRIDGE_CUPTI"  # the folder of the spools; children of a captured process record into it too
 )
 GRAPHS_VARIABLE, WITNESS_VARIABLE = "BRIDGE_CUPTI_GRAPHS", "BRIDGE_CUPTI_WITNESS"
+WAIT_VARIABLE = "BRIDGE_CUPTI_WAIT"  # record only the active steps of the program's session
 GRAPHS = NODE, GRAPH = ("node", "graph")  # as nsys' --cuda-graph-trace
 REASON = "CUPTI records"
 # Set in the program by nsys and by other tools that the driver loads; they use CUPTI themselves.
@@ -46,7 +47,8 @@ class Capture:
 
     ``graphs`` is "node" for every node of a CUDA graph, "graph" for a graph as a whole. ``annotations``: record the
     ranges of the program too; a session records them itself. ``witness``: have CUPTI note which range is open with each
-    call, as a second witness of the join, which costs about 2 µs per range.
+    call, as a second witness of the join, which costs about 2 µs per range. ``waits``: record no activities before
+    `resume`.
     """
 
     def __init__(
@@ -56,17 +58,17 @@ class Capture:
         graphs: str = NODE,
         annotations: bool = True,
         witness: bool = False,
+        waits: bool = False,
     ) -> None:
         if graphs not in GRAPHS:
             raise ValueError(f"graphs is one of {', '.join(GRAPHS)}, not {graphs!r}")
-        self.folder = folder
+        self.folder, self.waits = folder, waits
         self._annotations, self._witness = annotations, witness
         self._kinds = (
             *KINDS,
             *((records.GRAPH_TRACE,) if graphs == GRAPH else ()),
             *((records.EXTERNAL,) if witness else ()),
         )
-        self._pid = 0
         self._spool: Spool | None = None
         self._writer: Writer | None = None
         self._recorder: Recorder | None = None
@@ -82,13 +84,14 @@ class Capture:
             raise CaptureError(
                 f"a profiler is attached to this process already ({sign} is set): CUPTI has one user at a time"
             )
-        self._pid = os.getpid()
         self.collector = Collector(Library(), self._new_spool, self._kinds)
         self.collector.start()
+        if self.waits:
+            self.collector.pause()
         if self._annotations:
             self._record_annotations()
         atexit.register(self.stop)
-        os.register_at_fork(after_in_child=self._in_child)
+        _running.append(self)
 
     def pause(self) -> None:
         """Record no activities until `resume`."""
@@ -107,8 +110,9 @@ class Capture:
         if collector is None:
             return
         atexit.unregister(self.stop)
+        _running.remove(self)
         self._restore()
-        if os.getpid() == self._pid or collector.buffer_count:
+        if collector.is_open:  # a forked child may have used no GPU
             wait_for_gpu()
             collector.stop()
 
@@ -153,13 +157,11 @@ class Capture:
             self._writer.close()
             self._recorder = None
 
-    def _in_child(self) -> None:
+    def in_child(self) -> None:
         """Record into a spool of the forked child as soon as it uses the GPU, if the parent has not used it."""
-        if self.collector is None:
-            return
-        self._pid = os.getpid()
         self._spool = None
-        self.collector.in_child()
+        if self.collector is not None:
+            self.collector.in_child()
         if (util := _multiprocessing_util()) is not None:  # its children do not run atexit
             util.register_after_fork(self, _stop_at_end)
 
@@ -184,20 +186,32 @@ def wait_for_gpu() -> None:
         pass
 
 
-_capture: list[Capture] = []  # that which the environment asked for
+_running: list[Capture] = []  # at most one, for CUPTI has one user at a time
+
+
+def waiting() -> Capture | None:
+    """Return the capture of this process that waits for the active steps of a session, or None."""
+    return next((capture for capture in _running if capture.waits), None)
+
+
+def _forked() -> None:
+    for capture in _running:
+        capture.in_child()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def autostart() -> None:
     """Start a capture if `BRIDGE_CUPTI` names a folder, as `bridge run --tool cupti` sets it; warn if that fails."""
     folder = os.environ.get(FOLDER_VARIABLE)
-    if not folder or _capture:
+    if not folder or _running:
         return
     graphs = os.environ.get(GRAPHS_VARIABLE) or NODE
     witness = os.environ.get(WITNESS_VARIABLE, "") not in ("", "0")
-    capture = Capture(Path(folder), graphs=graphs, witness=witness)
+    waits = os.environ.get(WAIT_VARIABLE, "") not in ("", "0")
+    capture = Capture(Path(folder), graphs=graphs, witness=witness, waits=waits)
     try:
         capture.start()
     except (CaptureError, OSError, ValueError) as error:
         warn(f"CUPTI records nothing in process {os.getpid()}: {error}", 1)
-        return
-    _capture.append(capture)

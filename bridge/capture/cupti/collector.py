@@ -153,6 +153,11 @@ class Collector:
             self.library.functions.cuptiUnsubscribe(self._subscriber)
             self._subscriber = ctypes.c_void_p()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a spool: always, but in a forked child that has used no GPU."""
+        return self._spool is not None
+
     def in_child(self) -> None:
         """Start anew in a forked child, whose spool and thread begin with its first buffer."""
         self._reset()
@@ -232,7 +237,7 @@ class Collector:
                 self.record_count += len(rows)
                 if self.listener is not None:
                     self.listener(kind, rows)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - recording must not make the program fail
             self._fail(error)
         self._free.append(address)
 
@@ -279,13 +284,14 @@ class Collector:
             raise OSError("no spool")
         return self._spool
 
-    def _fail(self, error: OSError) -> None:
+    def _fail(self, error: Exception) -> None:
         """Record no more: a full disk must not make the program fail."""
         from bridge.annotate.emitter import warn
 
         for kind in self.kinds:
             self.library.functions.cuptiActivityDisable(ctypes.c_uint32(kind))
-        warn(f"{self._spool and self._spool.folder}: {error.strerror}; CUPTI records no more")
+        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        warn(f"{self._spool and self._spool.folder}: {reason}; CUPTI records no more")
 
 
 def _take(items: list[Any]) -> list[Any]:

@@ -42,7 +42,8 @@ UNKNOWN_KIND = (
 )
 PEER = 10  # ENUM_CUDA_MEMCPY_OPER
 PUSH_POP, START_END, MARK, DOMAIN_NAME, CATEGORY_NAME = 59, 60, 34, 75, 33
-DIAGNOSTIC_SOURCE, WARNING = 2, 2  # ENUM_DIAGNOSTIC_SOURCE_TYPE of the target, severity
+DIAGNOSTIC_SOURCE = 2  # ENUM_DIAGNOSTIC_SOURCE_TYPE: the target
+INFO, WARNING = 1, 2  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL
 OVERHEADS = {  # CUpti_ActivityOverheadKind
     1: "CUDA driver compiler",
     1 << 16: "CUPTI buffer flush",
@@ -117,7 +118,7 @@ class Export:
         self._strings = Strings()
         self._origin = processes[0].clocks[0][1]
         self._end = 0
-        self._notes: list[tuple[int, str]] = []  # process, text
+        self._notes: list[tuple[int, int, str]] = []  # process, severity, text
         self._gpus: dict[int, Mapping[str, Any]] = {}
 
     def write(self) -> None:
@@ -141,9 +142,9 @@ class Export:
         """Return the id of a text."""
         return self._strings(text)
 
-    def note(self, process: int, text: str) -> None:
+    def note(self, process: int, text: str, severity: int = WARNING) -> None:
         """Add a message of the profiler."""
-        self._notes.append((process, text))
+        self._notes.append((process, severity, text))
 
     def extend(self, end: int) -> None:
         """Note a time up to which the capture lasted."""
@@ -161,9 +162,9 @@ class Export:
     def _write_facts(self) -> None:
         for row in self._gpus.values():
             self.add("gpus", row)
-        for process, text in self._notes:
-            note = {"time": 0, "process": process, "source": DIAGNOSTIC_SOURCE, "severity": WARNING}
-            self.add("diagnostics", {**note, "text_id": self.text(text)})
+        for process, severity, text in self._notes:
+            note = {"time": 0, "process": process, "source": DIAGNOSTIC_SOURCE}
+            self.add("diagnostics", {**note, "severity": severity, "text_id": self.text(text)})
         first = self._processes[0]
         self.add("session", {"duration": self._end})
         self.add("epoch", {"epoch": first.clocks[0][2]})
@@ -215,10 +216,10 @@ class ProcessTables:
     def _messages(self) -> Iterator[str]:
         process = self._process
         if process.dropped:
-            yield f"CUPTI dropped {process.dropped} records of process {process.pid}: kernels or calls are missing"
+            yield f"CUPTI dropped {process.dropped} records of process {process.pid}: kernels or calls are lost"
         yield from process.missing
         if not process.stopped:
-            yield f"process {process.pid} was killed: what was in flight is missing"
+            yield f"process {process.pid} was killed: what was in flight is lost"
 
     def _place(self, rows: np.ndarray) -> Columns:
         """Return the columns that all activities have."""
@@ -476,11 +477,12 @@ class ProcessTables:
                 thread, start, of_report(start), np.where(end < 0, LAST, of_report(end))
             ),
         )
-        text = "CUPTI's own notes of the open range agree with times for"
-        self._export.note(
-            self._bits,
-            f"process {self._process.pid}: {text} {result.agreed} of {result.noted} calls",
+        severity = INFO if result.agreed == result.noted else WARNING
+        text = (
+            f"process {self._process.pid}: the open range that CUPTI noted is the one by time for"
+            f" {result.agreed} of {result.noted} calls"
         )
+        self._export.note(self._bits, text, severity)
 
 
 class _LabelTable:

@@ -9,6 +9,7 @@ through CUPTI's own iteration instead.
 from __future__ import annotations
 
 import ctypes
+from array import array
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -121,10 +122,9 @@ def record_type(kind: int) -> np.dtype:
     import numpy as np  # takes 60 ms, and a program without CUDA work needs none of it
 
     size, fields = LAYOUTS[kind]
-    formats, offsets = zip(*fields.values(), strict=True)
-    return np.dtype(
-        {"names": [*fields], "formats": [*formats], "offsets": [*offsets], "itemsize": size}
-    )
+    in_order = sorted((offset, name, format_) for name, (format_, offset) in fields.items())
+    offsets, names, formats = (list(column) for column in zip(*in_order, strict=True))
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
 
 
 class Decoder:
@@ -161,7 +161,9 @@ class Decoder:
         if kind not in self._types:
             self._types[kind] = record_type(kind)
         width = LAYOUTS[kind][0] // WORD
-        rows: np.ndarray = words[starts[:, None] + np.arange(width)].view(self._types[kind])[:, 0]
+        # Each row of the view is the words from one place on; taking some copies these records alone.
+        windows = np.lib.stride_tricks.sliding_window_view(words, width)
+        rows: np.ndarray = windows[starts].view(self._types[kind])[:, 0]
         return rows
 
     def _starts(self, words: np.ndarray, address: int, valid: int) -> np.ndarray:
@@ -171,12 +173,12 @@ class Decoder:
         starts = self._steps_through(words.data.cast("B").cast("I"), len(words))
         if starts is None:
             starts = self._learn(words, address, valid)
-        return np.array(starts, np.int64)
+        return np.frombuffer(starts, np.int64)
 
-    def _steps_through(self, halves: memoryview, end: int) -> list[int] | None:
+    def _steps_through(self, halves: memoryview, end: int) -> array[int] | None:
         """Step from record to record; None if a size is not known or the last record does not end with the data."""
         steps, at = self._steps, 0
-        starts: list[int] = []
+        starts = array("q")
         append = starts.append
         try:
             while at < end:
@@ -186,9 +188,9 @@ class Decoder:
             return None
         return starts if at == end else None
 
-    def _learn(self, words: np.ndarray, address: int, valid: int) -> list[int]:
+    def _learn(self, words: np.ndarray, address: int, valid: int) -> array[int]:
         """Return the starts by CUPTI's own iteration, and note the size of each kind."""
-        starts = list(self._iterate(address, valid))
+        starts = array("q", self._iterate(address, valid))
         for start, following in zip(starts, [*starts[1:], valid // WORD], strict=True):
             kind = int(words[start]) & 0xFFFFFFFF
             if kind < KIND_COUNT:

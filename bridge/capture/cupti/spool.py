@@ -65,7 +65,7 @@ class Spool:
 
     def add(self, kind: int, records: np.ndarray) -> None:
         """Append records of a kind."""
-        self._append(f"{kind}.bin", records.tobytes())
+        self._append(f"{kind}.bin", records.data)
 
     def add_rows(self, name: str, rows: list[tuple[int, ...]]) -> None:
         """Append rows of integers to `NODES` or `WITNESS`."""
@@ -73,7 +73,7 @@ class Spool:
 
         self._append(name, array("q", [value for row in rows for value in row]).tobytes())
 
-    def _append(self, name: str, data: bytes) -> None:
+    def _append(self, name: str, data: bytes | memoryview) -> None:
         # Opened each time, as recordings are: a program may close all of its files.
         with (self.folder / name).open("ab") as file:
             file.write(data)

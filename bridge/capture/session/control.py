@@ -23,6 +23,7 @@ from bridge.annotate.emit import SIGNS
 from bridge.annotate.emitter import warn
 from bridge.annotate.memory.usage import thread_has_context
 from bridge.annotate.op import nvtx_range
+from bridge.capture.cupti import capture as cupti
 from bridge.knowledge.suggestions import unknown_name
 
 DOMAIN, NAME = "nsight-bridge", "capture"  # the range for the option `-p` of nsys
@@ -47,6 +48,8 @@ class CaptureControl:
         if self._running:
             return
         self._running = True
+        if (capture := cupti.waiting()) is not None:
+            capture.resume()
         if self.kind == CUDA or (self.kind == AUTO and has_context()):
             self._profiling = _profiler.start()
         if self.kind in (NVTX, AUTO):  # inside the other, so that either signal captures it
@@ -58,6 +61,8 @@ class CaptureControl:
             return
         self._running = False
         self._range.end()
+        if (capture := cupti.waiting()) is not None:
+            capture.pause()
         if self._profiling:
             self._profiling = False
             _profiler.stop()

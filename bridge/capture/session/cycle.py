@@ -170,6 +170,7 @@ class Cycle:
         tool = sampling.without_sampler(emit.current())
         self._before = Before(tool, state.reason, state.writer, state.details)
         writer = self._recording.next()
+        self._recording.start_device()
         self._recorder = Recorder(writer, None if isinstance(tool, NullEmitter) else tool)
         state.writer, state.details = writer, self._options.details
         self._route()
@@ -181,6 +182,7 @@ class Cycle:
         call_all(
             self.sample,
             self._stop_period,
+            self._recording.stop_device,
             self._restore,
             self._recording.flush,
             self._capture.stop,
@@ -208,6 +210,7 @@ class Cycle:
             self.sample()
         self._muted = muted
         if self._recorder is not None:
+            self._recording.mute_device(muted=muted)
             self._route()
 
     def clear(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from bridge.annotate.details import DetailOptions
 from bridge.annotate.memory.sampling import checked_rate
 from bridge.annotate.recording.sink import ENDING
+from bridge.capture.session.device import DEVICES, SUFFIX
 from bridge.capture.session.schedule import SCHEDULE_VARIABLE, parse_schedule
 from bridge.capture.session.schedule import schedule as schedule_of
 from bridge.knowledge.suggestions import unknown_name
@@ -38,6 +39,7 @@ class Options:
     path: Path | None = None
     dump_period: float | None = None
     capture: str | None = "auto"
+    device: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -47,6 +49,10 @@ class Options:
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise TypeError(f"profile: {name} is a function, not {getattr(self, name)!r}")
         checked_rate(self.sample_rate, minimum=0)
+        if self.device not in (None, *DEVICES):
+            raise ValueError(f"profile: {unknown_name('device', self.device, DEVICES)}")
+        if self.path is not None and self.path.name.endswith(SUFFIX) and self.device is None:
+            raise ValueError(f"profile: {self.path.name}: a report needs device='cupti'")
         if self.dump_period is not None:
             self._check_period(self.dump_period)
 
@@ -92,9 +98,9 @@ def checked_path(path: Any) -> Path | None:
     """
     if path is None:
         return None
-    if not Path(path).name.endswith((ENDING, *TRACES)):
+    if not Path(path).name.endswith((ENDING, SUFFIX, *TRACES)):
         raise ValueError(
-            f"profile: {path}: a recording ends in {ENDING}, a trace in .json or .json.gz"
+            f"profile: {path}: a recording ends in {ENDING}, a trace in .json or .json.gz, a report in {SUFFIX}"
         )
     return Path(path).absolute()  # valid even if the program changes folders
 
@@ -118,6 +124,6 @@ def checked_metadata(metadata: Any) -> dict[str, Any]:
 
 def numbered_path(path: Path, numbers: Sequence[int]) -> Path:
     """Return a path with numbers before its suffix, for example `steps-2.json.gz`."""
-    suffix = next(text for text in (ENDING, *TRACES[::-1]) if path.name.endswith(text))
+    suffix = next(text for text in (ENDING, SUFFIX, *TRACES[::-1]) if path.name.endswith(text))
     name = "-".join([path.name.removesuffix(suffix), *map(str, numbers)])
     return path.with_name(name + suffix)

@@ -293,6 +293,7 @@ def profile(
     path: str | Path | None = None,
     dump_period: float | None = None,
     capture: str | None = "auto",
+    device: str | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Session: ...
 
@@ -307,8 +308,9 @@ def profile(function: Any = None, /, **options: Any) -> Any:
     ``profile_memory`` samples memory at each step, ``sample_rate`` also at every so many ops.
     ``path`` is the file (``.jsonl``, ``.json``, ``.json.gz``) for each cycle; a ``.jsonl`` file
     grows while the session runs, at least every ``dump_period`` seconds. ``acc_events`` puts all
-    cycles into one recording. ``capture`` selects how the capture of a tool is controlled: see
-    docs/sessions.md. Raises TypeError or ValueError for invalid values.
+    cycles into one recording. ``device="cupti"`` also records the GPU's work by CUPTI in this process, so that tables
+    have GPU times and ``path`` may be a report (``.sqlite``); ``"auto"`` does so where it is possible. ``capture`` selects how the capture of a tool is
+    controlled: see docs/sessions.md. Raises TypeError or ValueError for invalid values.
     """
     session = Session(checked_options(options))
     return session if function is None else session(function)

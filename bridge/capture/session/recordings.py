@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridge.annotate.emitter import warn
-from bridge.annotate.recording.sink import ENDING, File, Memory, Sink
+from bridge.annotate.recording.recorder import OF_REPORT, PREFIX
+from bridge.annotate.recording.sink import ENDING, FOLDER_MODE, File, Memory, Sink
 from bridge.annotate.recording.writer import Writer
+from bridge.capture.session.device import SUFFIX, DeviceRecording
 from bridge.capture.session.options import (
     TRACES,
     Options,
@@ -48,6 +50,7 @@ class CycleRecording:
         self._writer: Writer | None = None
         self._before: Writer | None = None  # of the cycle before, until this one has a whole step
         self._is_first = True
+        self._devices: dict[Writer, DeviceRecording] = {}  # of this writer and of that before
 
     def next(self) -> Writer:
         """Start the recording of another cycle, or continue the last one if cycles accumulate."""
@@ -57,6 +60,30 @@ class CycleRecording:
         self._before = None if self._is_first else self._before or self._writer
         self._is_first = False
         return self._new_writer()
+
+    def start_device(self) -> None:
+        """Record the GPU's work in this cycle, if the session does so; raises CaptureError."""
+        if self._options.device is None or self._writer is None:
+            return
+        kept = {w: d for w, d in self._devices.items() if w in (self._writer, self._before)}
+        self._devices = kept
+        device = kept.setdefault(self._writer, DeviceRecording(self._options.device))
+        device.start()
+
+    def stop_device(self) -> None:
+        """Stop recording the GPU's work."""
+        for device in self._devices.values():
+            device.stop()
+
+    def mute_device(self, *, muted: bool) -> None:
+        """Suspend or resume recording the GPU's work."""
+        for device in self._devices.values():
+            device.mute(muted=muted)
+
+    def _device(self) -> DeviceRecording | None:
+        """Return what was recorded of the GPU with the present recording, None for nothing."""
+        device = None if self._writer is None else self._devices.get(self._writer)
+        return device if device is not None and device.has_records else None
 
     def begin_session(self) -> None:
         """Note that the next cycle is the first one of a session."""
@@ -103,8 +130,10 @@ class CycleRecording:
 
             if self._writer is None:
                 raise NothingRecorded(NOTHING)
-            lines = self._lines(self._writer)
+            lines, device = self._lines(self._writer), self._device()
             try:
+                if device is not None:
+                    return join(device.read(_name(self._writer), lines))
                 return join(read.read_lines(_name(self._writer), lines))
             except NothingRecorded:
                 raise NothingRecorded(NOTHING) from None
@@ -118,7 +147,9 @@ class CycleRecording:
         file = self._own_file() if path is None else checked_path(path)
         if file is None:
             raise ValueError("dump: no file; use dump('session.json') or profile(path=…)")
-        if file.name.endswith(TRACES):
+        if file.name.endswith(SUFFIX):
+            self._write_report(file)
+        elif file.name.endswith(TRACES):
             self.report().export_chrome_trace(file, force=True)
         else:
             self._copy(file)
@@ -136,6 +167,20 @@ class CycleRecording:
             self.dump(file)
         except Exception as problem:  # noqa: BLE001 - recording must not make the program fail
             warn(f"{file}: {problem}")
+
+    def _write_report(self, file: Path) -> None:
+        device = self._device()
+        if device is None or self._writer is None:
+            raise ValueError(f"dump: {file}: CUPTI recorded nothing; give a .jsonl or .json")
+        lines = self._lines(self._writer)
+        device.write(file, lines)
+        folder = file.with_name(
+            f"{file.stem}{OF_REPORT}"
+        )  # where importers look for details of calls
+        folder.mkdir(FOLDER_MODE, exist_ok=True)
+        (folder / f"{PREFIX}{os.uname().nodename}-{os.getpid()}{ENDING}").write_bytes(
+            b"".join(lines)
+        )
 
     def _copy(self, file: Path) -> None:
         from bridge.output import whole  # needed only here

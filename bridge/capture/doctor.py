@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bridge.annotate.emitter import version_of
+from bridge.capture.cupti.self_test import CuptiTest
 from bridge.capture.tool import CaptureError, find_program, tool_output
 
 # -- What is installed on this machine
@@ -57,6 +58,7 @@ class Machine:
     packages: dict[str, str]  # versions of those of PACKAGES that are installed
     paranoid: int | None  # kernel.perf_event_paranoid
     backend: str  # $BRIDGE_NVTX
+    cupti: CuptiTest | None = None  # the capture by CUPTI, tried
 
 
 def inspect_machine() -> Machine:
@@ -312,7 +314,23 @@ def forked(machine: Machine, _: SelfTest | None) -> Finding | None:
     )
 
 
+def cupti(machine: Machine, _: SelfTest | None) -> Finding | None:
+    """Check the capture by CUPTI in the process, which needs neither nsys nor root."""
+    test = machine.cupti
+    if test is None:
+        return None
+    if not test.path:
+        return Finding(NOTE, f"bridge run --tool cupti cannot record: {test.problem}")
+    place = f"libcupti {test.version} ({test.path})"
+    if test.is_attributed:
+        return Finding(FINE, f"{place} recorded a kernel inside an annotated call")
+    if test.has_gpu:
+        return Finding(NOTE, f"{place} cannot record: {test.problem}", "use bridge run --tool nsys")
+    return Finding(NOTE, f"{place} was found; without a GPU it records nothing")
+
+
 CHECKS: tuple[Check, ...] = (
+    cupti,
     switched_off,
     nvtx_unheard,
     no_importer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -108,10 +109,11 @@ def _quality_text(result: Quality, form: str, *, to_terminal: bool) -> str:
 def _check_machine(output: Output) -> None:
     """Print what is installed, and what would go wrong; end with status 1 if annotations would be lost."""
     from bridge.capture import doctor as traps
+    from bridge.capture.cupti.self_test import run_cupti_test
 
     if output.format == "md":
         raise click.UsageError("--format md goes with a report: name one, or --run N")
-    here = traps.inspect_machine()
+    here = replace(traps.inspect_machine(), cupti=run_cupti_test())
     test = None if here.nsys is None else traps.run_self_test(here.nsys)
     values = list(traps.findings(here, test))
     text = _json(here, values) if output.format == "json" else _text(here, values)

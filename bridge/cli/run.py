@@ -103,7 +103,9 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
 @click.option("--no-clock-control", is_flag=True, help="ncu: leave the GPU's clocks alone.")
 @click.option("--live", is_flag=True, help="cupti: print the costliest ops every few seconds.")
 @click.option(
-    "--witness", is_flag=True, help="cupti: have CUPTI note the open range of each call, as a check."
+    "--witness",
+    is_flag=True,
+    help="cupti: have CUPTI note the open range of each call, as a check.",
 )
 @click.option(
     "--auto",

@@ -2,7 +2,6 @@
 # Make a folder for a machine with a GPU and no network: build_kit.sh TO (say, <checkout>/.gpukit, which .git/info/exclude names).
 # nsys.tar.xz: Nsight Systems 2023.4.4 of Debian 13, the command line alone; site.tar.xz: what bridge needs and the machine has not.
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
 to=$(mkdir -p "$1" && cd "$1" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -54,5 +53,4 @@ for wheel in "$work"/wheels/*.whl; do python3 -m zipfile -e "$wheel" "$work/site
 rm -rf "$work"/site/pandas/tests
 tar -C "$work" -c site | xz -9e -T1 >"$to/site.tar.xz"
 
-cp "$here"/{program.py,hold_against_truth.py,cupti_capture.py,torch_program.py,kernels.ptx,kernels.sm_90.cubin,check.sh} "$to/"
 du -sb "$to"/*

@@ -324,14 +324,8 @@ def green() -> None:
 
 def child() -> None:
     """A process of its own, which a tool follows."""
-    wrapped = os.environ.get("KIT_CHILD")  # how a child is run under a capture within the process
-    command = [
-        sys.executable,
-        *(wrapped.split() if wrapped else ()),
-        str(Path(__file__)),
-        "--child",
-    ]
-    subprocess.run([*command, "--code", str(options.code)], check=True)
+    command = [sys.executable, str(Path(__file__)), "--child", "--code", str(options.code)]
+    subprocess.run(command, check=True)
     truth[scene, "child", "k_child"] += 3
     truth[scene, "", "[memset]"] += 1  # its own setup, and what it counted
     truth[scene, "", "Device-to-Host"] += 1

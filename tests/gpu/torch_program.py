@@ -1,8 +1,9 @@
 """A small training on the GPU with `bridge.torch.auto`: the same kernels at each run, so that captures can be compared.
 
-    python torch_program.py [--steps 4] [--kineto trace.json] [--graph] [--plain] [--overhead]
+    python torch_program.py [--steps 4] [--kineto trace.json] [--graph] [--plain] [--overhead] [--timed]
 
 `--kineto` records with PyTorch's own profiler (CUPTI by NVIDIA's and Meta's code): an independent witness.
+`--timed` prints the median of 30 steps under whatever profiles this process, to be compared with `--plain`.
 `--overhead` times steps with and without annotations, nobody listening, and prints the ratio.
 """
 
@@ -34,6 +35,7 @@ def main() -> None:
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--graph", action="store_true")
     parser.add_argument("--overhead", action="store_true")
+    parser.add_argument("--timed", action="store_true")
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = made(device)
@@ -79,6 +81,8 @@ def main() -> None:
             with bridge.nvtx_op(f"step {number}"):
                 step()
         wait()
+        if options.timed:
+            print(f"overhead: {timed() * 1e3:.3f} ms per step; {bridge.backend()}")
     if options.kineto:
         profiler.export_chrome_trace(options.kineto)
     if options.graph and device == "cuda":

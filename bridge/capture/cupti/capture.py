@@ -33,6 +33,7 @@ GRAPHS_VARIABLE, WITNESS_VARIABLE = "BRIDGE_CUPTI_GRAPHS", "BRIDGE_CUPTI_WITNESS
 WAIT_VARIABLE = "BRIDGE_CUPTI_WAIT"  # record only the active steps of the program's session
 GRAPHS = NODE, GRAPH = ("node", "graph")  # as nsys' --cuda-graph-trace
 REASON = "CUPTI records"
+NOTHING_RECORDED = "CUPTI records nothing"
 # Set in the program by nsys and by other tools that the driver loads; they use CUPTI themselves.
 TOOL_SIGNS = (*emit.SIGNS, "CUDA_INJECTION64_PATH")
 
@@ -214,4 +215,4 @@ def autostart() -> None:
     try:
         capture.start()
     except (CaptureError, OSError, ValueError) as error:
-        warn(f"CUPTI records nothing in process {os.getpid()}: {error}", 1)
+        warn(f"process {os.getpid()}: {NOTHING_RECORDED}: {error}", 1)

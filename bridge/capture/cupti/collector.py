@@ -101,7 +101,7 @@ class Collector:
             self._begin()
             self.resume()
         except BaseException:
-            self._unsubscribe()
+            self._abandon()
             raise
         for event in (NODE_CREATED, NODE_CLONED):
             library.call("cuptiEnableCallback", 1, self._subscriber, RESOURCE, event)
@@ -147,6 +147,15 @@ class Collector:
         self._completed.put(None)
         if self._thread is not None:
             self._thread.join()
+
+    def _abandon(self) -> None:
+        """Leave nothing of a start that failed."""
+        self._unsubscribe()
+        self._completed.put(None)
+        if self._thread is not None:
+            self._thread.join()
+        if self._spool is not None:
+            self._spool.remove()
 
     def _unsubscribe(self) -> None:
         if self._subscriber:

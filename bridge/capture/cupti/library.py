@@ -31,14 +31,14 @@ OLD_NUMBERS = {
 
 # CUptiResult
 MULTIPLE_SUBSCRIBERS, INSUFFICIENT_PRIVILEGES, VIRTUAL_INSUFFICIENT_PRIVILEGES = 39, 35, 40
-MAX_LIMIT_REACHED = 12  # the end of a buffer
-NOT_INITIALIZED = 15  # no CUDA driver on this machine
+NOT_INITIALIZED, UNKNOWN = 15, 999  # what it says on a machine without a CUDA driver
 REMEDIES = {
     MULTIPLE_SUBSCRIBERS: "another profiler uses CUPTI in this process, such as nsys or torch.profiler: stop it first",
     INSUFFICIENT_PRIVILEGES: "the driver allows profiling only to root: load the kernel module nvidia with"
     " NVreg_RestrictProfilingToAdminUsers=0",
     VIRTUAL_INSUFFICIENT_PRIVILEGES: "the hypervisor forbids profiling of this virtual GPU",
     NOT_INITIALIZED: "there is no CUDA driver on this machine",
+    UNKNOWN: "does this machine have a CUDA driver?",
 }
 
 RequestBuffer = ctypes.CFUNCTYPE(

@@ -1,7 +1,7 @@
 """A table of the costliest ops while a program runs, made by the launching process from the spools.
 
 The program does no work for it. Every table is made of all that was recorded so far, so that the pauses between tables
-grow with the length of the run: making them takes at most a tenth of the time.
+grow with the length of the run: making them takes at most a fifth of the time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bridge.capture.tool import CaptureError
 from bridge.package import UserError
 
 PERIOD_S = 5.0
-SHARE = 10  # of the time that a table takes, the pause before the next is so many times longer
+SHARE = 4  # the pause before the next table is at least so many times as long as making one took
 TOP = 10
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +47,12 @@ class Spool:
         name = f"{os.uname().nodename}-{os.getpid()}-{time.time_ns()}"
         self.folder = parent.absolute() / name
         self.folder.mkdir(FOLDER_MODE, parents=True)
+
+    def remove(self) -> None:
+        """Delete the spool, and the folder around it if that is empty."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        with suppress(OSError):
+            self.folder.parent.rmdir()
 
     def begin(self, version: str, path: str) -> None:
         """Write the first line: the process, and the libcupti in use."""

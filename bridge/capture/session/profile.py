@@ -309,8 +309,9 @@ def profile(function: Any = None, /, **options: Any) -> Any:
     ``path`` is the file (``.jsonl``, ``.json``, ``.json.gz``) for each cycle; a ``.jsonl`` file
     grows while the session runs, at least every ``dump_period`` seconds. ``acc_events`` puts all
     cycles into one recording. ``device="cupti"`` also records the GPU's work by CUPTI in this process, so that tables
-    have GPU times and ``path`` may be a report (``.sqlite``); ``"auto"`` does so where it is possible. ``capture`` selects how the capture of a tool is
-    controlled: see docs/sessions.md. Raises TypeError or ValueError for invalid values.
+    have GPU times and ``path`` may be a report (``.sqlite``); ``"auto"`` does so where it is possible. ``capture``
+    selects how the capture of a tool is controlled: see docs/sessions.md. Raises TypeError or ValueError for invalid
+    values.
     """
     session = Session(checked_options(options))
     return session if function is None else session(function)

@@ -1,0 +1,304 @@
+"""The capture by CUPTI against the stand-in: every scene of known truth, in threads, streams, children and graphs.
+
+It shows that our side is right, not that NVIDIA's driver behaves as the stand-in does: `check.sh` shows that.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from conftest import KIT, StandIn
+
+import bridge
+
+pytestmark = pytest.mark.slow
+PROGRAM = KIT / "program.py"
+VERSIONS = (18, 22, 26, 28, 130001, 130202, 130500)
+TABLES = {  # that the scenes fill
+    "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET", "CUPTI_ACTIVITY_KIND_RUNTIME",
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUDA_GPU_MEMORY_USAGE_EVENTS",
+    "CUDA_GRAPH_NODE_EVENTS", "NVTX_EVENTS", "PROFILER_OVERHEAD", "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE", "ThreadNames",
+    "PROCESSES", "StringIds", "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME", "TARGET_INFO_SYSTEM_ENV", "META_DATA_EXPORT",
+}  # fmt: skip
+STEPS = """
+import os, signal, sys, time
+sys.path.insert(0, {kit!r})
+how, sys.argv = sys.argv[1], ["steps.py"]
+import program
+import bridge
+program.options = program._options()
+gpu = program.gpu = program.Gpu(program.options.code)
+begun = time.monotonic()
+steps = 0
+while time.monotonic() < begun + 1.5:
+    with bridge.nvtx_op("forward"):
+        gpu.launch("k_step")
+    with bridge.nvtx_op("wait"):
+        gpu.wait()
+    steps += 1
+print(steps, flush=True)
+if how == "exit":
+    os._exit(3)
+if how == "raise":
+    raise ValueError("of the program")
+os.kill(os.getpid(), getattr(signal, how))
+"""
+
+
+def rows(report: Path, query: str) -> list[tuple]:
+    with closing(sqlite3.connect(f"file:{report}?mode=ro", uri=True)) as database:
+        return database.execute(query).fetchall()
+
+
+def messages(report: Path) -> list[str]:
+    return [*bridge.load(report).capture.diagnostics["name"].astype(str)]
+
+
+@pytest.fixture(scope="module")
+def captured(stand_in: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run all scenes with a witness; give the folder with run.sqlite and truth.json."""
+    folder = tmp_path_factory.mktemp("captured")
+    command = ("run", "--tool", "cupti", "--witness", "-o", "run", "--no-import")
+    stand_in.bridge(folder, *command, PROGRAM, "--expect", "truth.json")
+    return folder
+
+
+@pytest.mark.parametrize("graphs", ["node", "graph"])
+def test_every_activity_is_in_the_op_that_launched_it(graphs, stand_in, tmp_path):
+    command = ("run", "--tool", "cupti", "--graphs", graphs, "-o", "run", "--no-import")
+    stand_in.bridge(tmp_path, *command, PROGRAM, "--expect", "truth.json")
+    hold = (KIT / "hold_against_truth.py", "truth.json", "run.sqlite", "--graphs", graphs)
+    assert "PASS" in stand_in.run(tmp_path, *hold).stdout
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_of_cupti_gives_the_same(version, stand_in, tmp_path):
+    command = ("run", "--tool", "cupti", "-o", "run", "--no-import", PROGRAM)
+    stand_in.bridge(tmp_path, *command, "--expect", "truth.json", FAKE_VERSION=str(version))
+    hold = (KIT / "hold_against_truth.py", "truth.json", "run.sqlite")
+    assert "PASS" in stand_in.run(tmp_path, *hold).stdout
+
+
+def test_the_report_has_the_tables_of_nsys(captured):
+    tables = rows(captured / "run.sqlite", "SELECT name FROM sqlite_master WHERE type = 'table'")
+    assert {name for (name,) in tables} >= TABLES
+    assert not (captured / "run.cupti").exists(), (
+        "the spools are deleted once the report is written"
+    )
+
+
+def test_cupti_s_own_notes_agree_with_times(captured):
+    noted = [line for line in messages(captured / "run.sqlite") if "that CUPTI noted" in line]
+    assert len(noted) == 2, "the program and its child"
+    for line in noted:
+        agreed, of, total = line.partition(" for ")[2].split()[:3]
+        assert (of, agreed) == ("of", total)
+        assert int(total) > 2
+
+
+def test_memory_waits_and_names(captured):
+    report = captured / "run.sqlite"
+    assert rows(report, "SELECT memKind, memoryOperationType, bytes FROM CUDA_GPU_MEMORY_USAGE_EVENTS WHERE localMemoryPoolAddress > 0") == [
+        (2, 0, 1 << 20), (2, 1, 1 << 20),
+    ]  # fmt: skip
+    balance = "SELECT sum(CASE memoryOperationType WHEN 0 THEN bytes ELSE -bytes END) FROM CUDA_GPU_MEMORY_USAGE_EVENTS"
+    assert rows(report, balance) == [(8,)], "the counters of two processes remain"
+    assert set(
+        rows(report, "SELECT DISTINCT syncType FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
+    ) == {(3,), (4,)}
+    assert rows(report, "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_CUDA_EVENT") == [(1,)]
+    run = bridge.load(report)
+    assert {"worker-0", "worker-1", "MainThread"} <= {*run.capture.threads["name"].astype(str)}
+    assert run.by("wait").query("wait != 'event_record'")["count"].sum() == len(
+        rows(report, "SELECT 1 FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [
+        ("raise", 1),
+        ("exit", 3),
+        ("SIGTERM", 128 + signal.SIGTERM),
+        ("SIGKILL", 128 + signal.SIGKILL),
+    ],
+)
+def test_a_program_that_ends_badly_loses_only_what_is_in_flight(how, status, stand_in, tmp_path):
+    (tmp_path / "steps.py").write_text(STEPS.format(kit=str(KIT)), encoding="utf-8")
+    command = ("run", "--tool", "cupti", "-o", "run", "--no-import", "steps.py", how)
+    said = stand_in.bridge(tmp_path, *command, status=status)
+    steps = int(next(line for line in said.splitlines() if line.isdecimal()))
+    run = bridge.load(tmp_path / "run.sqlite")
+    (kernels,) = run.by("op").query("op == 'forward'")["kernels"]
+    assert steps / 2 < kernels <= steps
+    assert (kernels == steps) is (how == "raise")
+    assert any("killed" in line for line in messages(tmp_path / "run.sqlite")) is (how != "raise")
+
+
+def test_a_program_that_is_killed_at_any_instant_leaves_a_report(stand_in, tmp_path):
+    kill = "import os, signal, threading; threading.Timer({}, os.kill, (os.getpid(), signal.SIGKILL)).start()\n"
+    for after in (0.05, 0.2, 0.6, 1.0):
+        text = kill.format(after) + STEPS.format(kit=str(KIT))
+        (tmp_path / "steps.py").write_text(text, encoding="utf-8")
+        command = (
+            "run",
+            "--tool",
+            "cupti",
+            "--force",
+            "-o",
+            "run",
+            "--no-import",
+            "steps.py",
+            "exit",
+        )
+        stand_in.bridge(tmp_path, *command, status=128 + signal.SIGKILL)
+        assert rows(tmp_path / "run.sqlite", "SELECT count(*) FROM PROCESSES") == [(1,)]
+
+
+def test_dropped_records_are_counted_and_said(stand_in, tmp_path):
+    command = ("run", "--tool", "cupti", "-o", "run", "--no-import", PROGRAM, "--only", "nested")
+    stand_in.bridge(tmp_path, *command, FAKE_DROPS="5")
+    assert any("dropped 5 records" in line for line in messages(tmp_path / "run.sqlite"))
+    assert "dropped 5 records" in stand_in.bridge(tmp_path, "doctor", "run.sqlite")
+
+
+@pytest.mark.parametrize(
+    ("variable", "line"),
+    [
+        ("FAKE_SUBSCRIBED", "another profiler uses CUPTI in this process"),
+        ("FAKE_FORBIDDEN", "NVreg_RestrictProfilingToAdminUsers=0"),
+        ("NSYS_PROFILING_SESSION_ID", "a profiler is attached to this process already"),
+    ],
+)
+def test_what_cupti_refuses_is_said_in_a_line_and_the_program_runs(
+    variable, line, stand_in, tmp_path
+):
+    command = ("run", "--tool", "cupti", "-o", "run", PROGRAM, "--only", "nested")
+    said = stand_in.bridge(tmp_path, *command, status=1, **{variable: "1"})
+    assert sum(line in text for text in said.splitlines()) == 1
+    assert "11 kernels launched and run" in said
+    assert "no report" in said
+    assert not list(tmp_path.glob("run*"))
+
+
+def test_a_schedule_records_the_active_steps_alone(stand_in, tmp_path):
+    command = (
+        "run",
+        "--tool",
+        "cupti",
+        "--schedule",
+        "wait=2,warmup=1,active=2,repeat=1",
+        "-o",
+        "run",
+        "--no-import",
+    )
+    stand_in.bridge(tmp_path, *command, PROGRAM, "--session", "--expect", "truth.json")
+    hold = (KIT / "hold_against_truth.py", "truth.json", "run.sqlite", "--session")
+    assert "PASS" in stand_in.run(tmp_path, *hold).stdout
+
+
+def test_live_prints_the_costliest_ops(stand_in, tmp_path):
+    (tmp_path / "steps.py").write_text(
+        STEPS.format(kit=str(KIT)).replace("1.5", "9"), encoding="utf-8"
+    )
+    command = ("run", "--tool", "cupti", "--live", "-o", "run", "--no-import", "steps.py", "raise")
+    said = stand_in.bridge(tmp_path, *command, status=1)
+    before_the_end = said.split("of the program")[0].splitlines()
+    assert any(line.startswith("forward ") for line in before_the_end)
+
+
+def test_options_of_other_tools_are_refused(stand_in, tmp_path):
+    for words, tool in ((("--preset", "full"), "nsys"), (("--op", "x"), "ncu")):
+        said = stand_in.bridge(tmp_path, "run", "--tool", "cupti", *words, PROGRAM, status=2)
+        assert f"goes with --tool {tool}" in said
+
+
+def test_sessions_have_gpu_times(stand_in, tmp_path):
+    program = """
+import json, sys
+sys.path.insert(0, {kit!r}); sys.argv = ["session.py"]
+import program, bridge
+program.options = program._options()
+with bridge.profile(device="cupti", path="s.sqlite", record_shapes=True) as session:
+    program.gpu = program.Gpu(program.options.code)
+    program.scene = "nested"
+    program.nested()
+steps = bridge.profile(device="cupti", schedule=bridge.schedule(wait=1, warmup=1, active=2, repeat=2))
+totals = []
+with steps:
+    for number in range(9):
+        with bridge.nvtx_op("work"):
+            for _ in range(number):
+                program.gpu.launch("k_step")
+            program.gpu.wait()
+        steps.step()
+        totals.append(steps.current_action.name)
+kernels = dict(zip(session.by("op")["op"], session.by("op")["kernels"].tolist()))
+print(json.dumps([kernels, int(steps.by("op").query("op == 'work'")["kernels"].iloc[0]), steps.report.totals["activities"]]))
+"""
+    (tmp_path / "session.py").write_text(program.format(kit=str(KIT)), encoding="utf-8")
+    kernels, work, activities = json.loads(stand_in.run(tmp_path, "session.py").stdout)
+    assert kernels == {"nested.forward": 6, "nested.inner": 3}
+    assert work == activities == 6 + 7, "the active steps of the second cycle"
+    assert bridge.load(tmp_path / "s.sqlite").totals["activities"] == 12
+    assert len(list((tmp_path / "s.recordings").iterdir())) == 1
+
+
+def test_a_session_on_a_gpu_that_cannot_be_recorded(stand_in, tmp_path):
+    program = """
+import bridge
+from bridge.capture.tool import CaptureError
+with bridge.profile(device="auto") as session, bridge.nvtx_op("work"):
+    pass
+print([*session.by("op")["op"]])
+try:
+    bridge.profile(device="cupti").start()
+except CaptureError as error:
+    print(error)
+print(bridge.is_profiling())
+"""
+    (tmp_path / "session.py").write_text(program, encoding="utf-8")
+    lines = stand_in.run(tmp_path, "session.py", FAKE_SUBSCRIBED="1").stdout.splitlines()
+    assert lines[0] == "['work']"
+    assert "another profiler" in lines[1]
+    assert lines[2] == "False"
+
+
+@pytest.mark.parametrize("variable", ["", "FAKE_FORBIDDEN", "FAKE_SUBSCRIBED"])
+def test_the_self_test_of_doctor_records_a_kernel(variable, stand_in, tmp_path):
+    program = "from bridge.capture.cupti.self_test import run_cupti_test; print(run_cupti_test())"
+    said = stand_in.run(tmp_path, "-c", program, **({variable: "1"} if variable else {})).stdout
+    assert ("is_attributed=True, problem=''" in said) is (not variable)
+    assert ("cuptiSubscribe failed" in said) is (variable == "FAKE_SUBSCRIBED")
+
+
+def test_ten_million_records_in_bounded_memory(stand_in, tmp_path):
+    program = """
+import ctypes, json, resource, time
+from pathlib import Path
+from bridge.capture.cupti.capture import Capture
+capture = Capture(Path("spools"), annotations=False)
+capture.start()
+flood = ctypes.CDLL({library!r}).fake_flood
+flood.argtypes = [ctypes.c_uint64]
+begun, own = time.perf_counter(), time.thread_time()
+for _ in range({rounds}):
+    flood({launches})
+own = time.thread_time() - own
+collector = capture.collector
+capture.stop()
+print(json.dumps({{"records": collector.record_count, "seconds": time.perf_counter() - begun, "own": own,
+    "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10}}))
+"""
+    launches = 100_000
+    text = program.format(library=str(stand_in.library), rounds=10, launches=launches)
+    (tmp_path / "flood.py").write_text(text, encoding="utf-8")
+    found = json.loads(stand_in.run(tmp_path, "flood.py").stdout)
+    assert found["records"] >= 0.9 * 30 * launches  # buffers run out where the machine is busy
+    assert found["peak"] < 900 << 20
+    assert found["own"] / found["records"] < 1e-6, "the program's own thread"

@@ -113,9 +113,8 @@ class Capture:
         atexit.unregister(self.stop)
         _running.remove(self)
         self._restore()
-        if collector.is_open:  # a forked child may have used no GPU
-            wait_for_gpu()
-            collector.stop()
+        wait_for_gpu()
+        collector.stop()
 
     def __enter__(self) -> Self:
         self.start()

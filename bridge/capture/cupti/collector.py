@@ -35,7 +35,7 @@ CLOCK_S = 1.0  # interval of readings of both clocks
 READINGS = 50  # per clock pair, of which the closest counts
 
 DOMAINS = DRIVER_API, RUNTIME_API, RESOURCE = 1, 2, 3
-NODE_CREATED, NODE_CLONED = 13, 20  # callbacks of the resource domain
+CONTEXT_CREATED, NODE_CREATED, NODE_CLONED = 1, 13, 20  # callbacks of the resource domain
 SYSTEM_THREAD_IDS = 1  # gettid(), as Python and nsys have it
 FORCED = 1  # flush incomplete buffers as well
 NO_ORIGINAL = -1
@@ -74,12 +74,14 @@ class Collector:
         self._subscriber = ctypes.c_void_p()
         # CUPTI calls these for as long as the process lives.
         self._callbacks = RequestBuffer(self._request), BufferCompleted(self._complete)
-        self._graph_callback = Callback(self._graph_event)
+        self._resource_callback = Callback(self._resource_event)
+        self._memory: dict[int, Any] = {}  # buffers by address
+        self._free: list[int] = []
+        self._used_gpu = False
+        self._is_dead = False
         self._reset()
 
     def _reset(self) -> None:
-        self._memory: dict[int, Any] = {}  # buffers by address
-        self._free: list[int] = []
         self._completed: SimpleQueue[tuple[int, int] | None] = SimpleQueue()
         self._nodes: list[tuple[int, int, int, int]] = []
         self.witness: list[tuple[int, int, int]] = []  # ids of ranges, as `spool.WITNESS_FIELDS`
@@ -94,7 +96,9 @@ class Collector:
     def start(self) -> None:
         """Subscribe and record; raises CuptiError if CUPTI refuses, OSError without space."""
         library = self.library
-        library.call("cuptiSubscribe", ctypes.byref(self._subscriber), self._graph_callback, None)
+        library.call(
+            "cuptiSubscribe", ctypes.byref(self._subscriber), self._resource_callback, None
+        )
         try:
             library.call("cuptiSetThreadIdType", SYSTEM_THREAD_IDS)
             library.call("cuptiActivityRegisterCallbacks", *self._callbacks)
@@ -103,7 +107,7 @@ class Collector:
         except BaseException:
             self._abandon()
             raise
-        for event in (NODE_CREATED, NODE_CLONED):
+        for event in (CONTEXT_CREATED, NODE_CREATED, NODE_CLONED):
             library.call("cuptiEnableCallback", 1, self._subscriber, RESOURCE, event)
         with suppress(CuptiError, AttributeError):
             library.call("cuptiActivityFlushPeriod", ctypes.c_uint32(FLUSH_MS))
@@ -131,6 +135,8 @@ class Collector:
 
     def pause(self) -> None:
         """Stop recording until `resume`; what was recorded is handed over."""
+        if self._is_dead:
+            return
         for kind in self.kinds:
             self.library.functions.cuptiActivityDisable(ctypes.c_uint32(kind))
         self.flush()
@@ -141,6 +147,8 @@ class Collector:
 
     def stop(self) -> None:
         """Stop, and write what was recorded."""
+        if self._is_dead:
+            return
         with suppress(CuptiError):
             self.pause()
         self._unsubscribe()
@@ -162,13 +170,13 @@ class Collector:
             self.library.functions.cuptiUnsubscribe(self._subscriber)
             self._subscriber = ctypes.c_void_p()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether there is a spool: always, but in a forked child that has used no GPU."""
-        return self._spool is not None
-
     def in_child(self) -> None:
-        """Start anew in a forked child, whose spool and thread begin with its first buffer."""
+        """Start anew in a forked child, whose spool and thread begin with its first buffer.
+
+        CUPTI may have a buffer of the parent, whose memory the child has a copy of. A child of a process that has used
+        the GPU cannot use it, and leaves CUPTI alone.
+        """
+        self._is_dead = self._used_gpu
         self._reset()
 
     def clock_pair(self) -> tuple[int, int, int, int]:
@@ -186,9 +194,6 @@ class Collector:
 
     def _request(self, buffer: Any, size: Any, record_limit: Any) -> None:
         record_limit[0] = 0
-        if self._spool is None:
-            with suppress(OSError):
-                self._begin()
         try:
             address = self._free.pop()
         except IndexError:
@@ -207,10 +212,16 @@ class Collector:
         )
         if dropped.value:
             self._drops.append(dropped.value)
+        if self._spool is None:
+            with suppress(OSError):
+                self._begin()
         if buffer in self._memory:
             self._completed.put((buffer, valid))
 
-    def _graph_event(self, _user: Any, _domain: int, event: int, data: int) -> None:
+    def _resource_event(self, _user: Any, _domain: int, event: int, data: int) -> None:
+        if event == CONTEXT_CREATED:
+            self._used_gpu = True
+            return
         graph = _GraphData.from_address(_ResourceData.from_address(data).data)
         node = self.library.graph_node(graph.node)
         original = (

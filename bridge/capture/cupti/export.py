@@ -169,6 +169,8 @@ class Export:
         self.add("session", {"duration": self._end})
         self.add("epoch", {"epoch": first.clocks[0][2]})
         self.add("system", {"name": schema.HOST, "value": str(first.facts.get("host", ""))})
+        traced = [f"PROCESS_0:{name}" for name in (schema.CUDA_TRACE, schema.NVTX_TRACE)]
+        self.add("capture", {"name": traced, "value": "true"})
         versions = {
             schema.PRODUCT_VERSION: f"nsight-bridge {VERSION} by CUPTI {first.facts.get('cupti', '')}",
             schema.SCHEMA_VERSION: SCHEMA,
@@ -392,25 +394,28 @@ class ProcessTables:
     # -- Ranges of the program
 
     def _annotations(self) -> None:
-        path = self._process.folder / ANNOTATIONS
-        if not path.exists():
-            return
-        recording = read_recording(path)
+        """Write the ranges of the process, and of children that it forked: they record beside it."""
+        own = self._process.folder / ANNOTATIONS
+        for path in sorted(own.parent.glob(f"{own.stem}*{own.suffix}")):
+            recording = read_recording(path)
+            self._recorded_ranges(recording, int(recording.header["pid"]) << PROCESS_BITS)
+            if path == own:
+                self._witness(recording)
+
+    def _recorded_ranges(self, recording: Recording, process: int) -> None:
         labels = [self._export.text(name) for name, *_ in recording.labels]
         domains = _numbers(domain for _, domain, _, _ in recording.labels)
         categories = _numbers(category for _, _, category, _ in recording.labels)
         table = _LabelTable(recording, labels, domains, categories)
-        self._ranges(recording, table)
-        self._marks(recording, table)
-        self._names_of(DOMAIN_NAME, domains, "domain")
-        self._names_of(CATEGORY_NAME, categories, "category")
+        self._ranges(recording, table, process)
+        self._marks(recording, table, process)
+        self._names_of(DOMAIN_NAME, domains, "domain", process)
+        self._names_of(CATEGORY_NAME, categories, "category", process)
         for thread, name in recording.threads.items():
-            self._export.add(
-                "threads", {"thread": self._bits | thread, "name": self._export.text(name)}
-            )
-        self._witness(recording)
+            row = {"thread": process | thread, "name": self._export.text(name)}
+            self._export.add("threads", row)
 
-    def _ranges(self, recording: Recording, table: _LabelTable) -> None:
+    def _ranges(self, recording: Recording, table: _LabelTable, process: int) -> None:
         label, kind, thread, start, end = recording.columns["ranges"][:5]
         ended = end >= 0
         payload = recording.payloads["ranges"].ints
@@ -421,14 +426,14 @@ class ProcessTables:
                 "type": np.where(kind == 0, PUSH_POP, START_END),
                 "start": self._clock.of_host(start),
                 "end": _where(ended, self._clock.of_host(np.where(ended, end, start))),
-                "thread": thread | self._bits,
+                "thread": thread | process,
                 "payload": _without_zero(payload),
             },
         )
         if len(start):
             self._export.extend(int(self._clock.of_host(np.where(ended, end, start)).max()))
 
-    def _marks(self, recording: Recording, table: _LabelTable) -> None:
+    def _marks(self, recording: Recording, table: _LabelTable, process: int) -> None:
         label, thread, time = recording.columns["marks"]
         self._export.add(
             "annotations",
@@ -436,17 +441,17 @@ class ProcessTables:
                 **table.columns(label),
                 "type": [MARK] * len(time),
                 "start": self._clock.of_host(time),
-                "thread": thread | self._bits,
+                "thread": thread | process,
                 "payload": _without_zero(recording.payloads["marks"].ints),
             },
         )
 
-    def _names_of(self, event: int, numbers: Mapping[str, int], column: str) -> None:
+    def _names_of(self, event: int, numbers: Mapping[str, int], column: str, process: int) -> None:
         for name, number in numbers.items():
             row = {
                 "type": event,
                 "start": 0,
-                "thread": self._bits,
+                "thread": process,
                 "text_id": self._export.text(name),
             }
             self._export.add("annotations", {**row, column: number})

@@ -27,7 +27,7 @@ def python_files(*folders: str) -> list[str]:
 MODULES = python_files(*PACKAGES)
 
 NSIGHT_TABLES = re.compile(
-    r"\b(CUPTI_[A-Z]\w+|NVTX_EVENTS|StringIds|TARGET_INFO_\w+|META_DATA_\w+|ENUM_[A-Z]\w+)"
+    r"\b(CUPTI_ACTIVITY_KIND_\w+|NVTX_EVENTS|StringIds|TARGET_INFO_\w+|META_DATA_\w+|ENUM_[A-Z]\w+)"
 )
 HOME_OF_TABLES = "importers/nsys/schema.py"
 

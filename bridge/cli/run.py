@@ -51,7 +51,6 @@ def _schedule(_: click.Context, __: click.Parameter, text: str | None) -> dict[s
     examples=(
         "bridge run train.py",
         "bridge run --auto -m package.train --epochs 1",
-        "bridge run --schedule wait=1,warmup=1,active=3 train.py",
         "bridge run --tool ncu --op attention train.py",
         "bridge run --tool cupti --live train.py",
     ),

@@ -44,6 +44,9 @@ COPY_KINDS = {  # ENUM_CUDA_MEMCPY_OPER, with the labels that nsys prints
     12: "Unified Device-to-Host",
     13: "Unified Device-to-Device",
 }
+PEER_COPY = 10
+UNKNOWN_MEMORY = 7  # ENUM_CUDA_MEM_KIND, which begins with pageable memory as 0
+TARGET = 2  # ENUM_DIAGNOSTIC_SOURCE_TYPE: a message of the profiler in the program
 DECOMPRESSION = "[CUDA mem decompress]"
 FILL = "[CUDA memset]"
 GRAPH = "[CUDA graph {}]"

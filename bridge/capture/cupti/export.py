@@ -28,6 +28,7 @@ from bridge.capture.cupti.spool import (
 from bridge.capture.tool import CaptureError
 from bridge.output import whole
 from bridge.package import VERSION
+from importers import frames
 from importers.nsys import schema
 from importers.nsys.export import ExportWriter, Strings
 from importers.recording.lines import END, KIND, START, THREAD, Recording, read_recording
@@ -37,13 +38,8 @@ Columns = dict[str, Any]
 
 PROCESS_BITS = 24
 LAST = np.iinfo(np.int64).max  # the end of a range that was still open
-UNKNOWN_KIND = (
-    7  # ENUM_CUDA_MEM_KIND of nsys, which begins with pageable memory as 0; CUPTI's has that as 1
-)
-PEER = 10  # ENUM_CUDA_MEMCPY_OPER
-PUSH_POP, START_END, MARK, DOMAIN_NAME, CATEGORY_NAME = 59, 60, 34, 75, 33
-DIAGNOSTIC_SOURCE = 2  # ENUM_DIAGNOSTIC_SOURCE_TYPE: the target
-INFO, WARNING = 1, 2  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL
+PUSH_POP, START_END, MARK = (kinds[0] for kinds in (schema.PUSH_POP, schema.START_END, schema.MARK))
+INFO, WARNING = (frames.SEVERITIES.index(name) for name in ("info", "warning"))
 OVERHEADS = {  # CUpti_ActivityOverheadKind
     1: "CUDA driver compiler",
     1 << 16: "CUPTI buffer flush",
@@ -55,7 +51,7 @@ OVERHEADS = {  # CUpti_ActivityOverheadKind
     7 << 16: "Activity buffer request",
     8 << 16: "Unified memory activity init",
 }
-THREAD_OBJECT = 2  # CUPTI_ACTIVITY_OBJECT_THREAD
+THREAD_OBJECT = 2  # CUpti_ActivityObjectKind: a thread
 SCHEMA = "3.20.0"  # that of which columns are written
 
 
@@ -163,7 +159,7 @@ class Export:
         for row in self._gpus.values():
             self.add("gpus", row)
         for process, severity, text in self._notes:
-            note = {"time": 0, "process": process, "source": DIAGNOSTIC_SOURCE}
+            note = {"time": 0, "process": process, "source": schema.TARGET}
             self.add("diagnostics", {**note, "severity": severity, "text_id": self.text(text)})
         first = self._processes[0]
         self.add("session", {"duration": self._end})
@@ -265,7 +261,7 @@ class ProcessTables:
     def _copies(self) -> None:
         for kind in (records.MEMCPY, records.PEER_COPY):
             for rows in self._process.records(kind):
-                copy_kind = rows["copy_kind"] if kind == records.MEMCPY else PEER
+                copy_kind = rows["copy_kind"] if kind == records.MEMCPY else schema.PEER_COPY
                 self._export.add(
                     "copies",
                     {
@@ -338,11 +334,10 @@ class ProcessTables:
         outer = [np.unique(rows["correlation"]) for rows in self._process.records(records.RUNTIME)]
         by_runtime = np.unique(np.concatenate(outer)) if outer else np.empty(0, np.uint32)
         for kind, domain in ((records.RUNTIME, RUNTIME_API), (records.DRIVER, DRIVER_API)):
-            for rows in self._process.records(kind):
-                if kind == records.DRIVER:
-                    rows = rows[~np.isin(rows["correlation"], by_runtime)]  # noqa: PLW2901
-                if len(rows):
-                    self._export.add("launches", self._call_columns(rows, domain))
+            for calls in self._process.records(kind):
+                is_inner = np.isin(calls["correlation"], by_runtime) & (kind == records.DRIVER)
+                if not is_inner.all():
+                    self._export.add("launches", self._call_columns(calls[~is_inner], domain))
 
     def _call_columns(self, rows: np.ndarray, domain: int) -> Columns:
         numbers, inverse = np.unique(rows["cbid"], return_inverse=True)
@@ -409,8 +404,8 @@ class ProcessTables:
         table = _LabelTable(recording, labels, domains, categories)
         self._ranges(recording, table, process)
         self._marks(recording, table, process)
-        self._names_of(DOMAIN_NAME, domains, "domain", process)
-        self._names_of(CATEGORY_NAME, categories, "category", process)
+        self._names_of(schema.DOMAIN_NAME, domains, "domain", process)
+        self._names_of(schema.CATEGORY_NAME, categories, "category", process)
         for thread, name in recording.threads.items():
             row = {"thread": process | thread, "name": self._export.text(name)}
             self._export.add("threads", row)
@@ -529,9 +524,9 @@ def _joined(parts: Sequence[np.ndarray], name: str) -> Ints:
 
 
 def _memory_kind(kinds: np.ndarray) -> Ints:
-    """Return kinds of memory as nsys numbers them."""
+    """Return kinds of memory as nsys numbers them: from 0 on, where CUPTI has 1."""
     kinds = kinds.astype(np.int64)
-    return np.where(kinds == 0, UNKNOWN_KIND, kinds - 1)
+    return np.where(kinds == 0, schema.UNKNOWN_MEMORY, kinds - 1)
 
 
 def _without_zero(values: np.ndarray) -> Any:

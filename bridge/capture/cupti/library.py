@@ -142,8 +142,8 @@ def find_library() -> str | None:
 
 
 def _candidates() -> Iterator[str]:
-    with open("/proc/self/maps", encoding="utf-8") as maps:  # noqa: PTH123 (a small special file)
-        yield from (line.split(maxsplit=5)[5].strip() for line in maps if "/libcupti.so" in line)
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    yield from (line.split(maxsplit=5)[5] for line in maps if "/libcupti.so" in line)
     for pattern in ("nvidia/cu1*/lib/libcupti.so.1*", "nvidia/cuda_cupti/lib/libcupti.so.1*"):
         for folder in filter(None, sys.path):
             yield from _newest(Path(folder).glob(pattern))

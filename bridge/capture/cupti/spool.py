@@ -61,7 +61,7 @@ class Spool:
                 "format": FORMAT,
                 "pid": os.getpid(),
                 "host": os.uname().nodename,
-                "program": os.path.basename(sys.argv[0]) if sys.argv else "python",  # noqa: PTH119 (no pathlib)
+                "program": Path(sys.argv[0]).name if sys.argv else "python",
                 "cupti": version,
                 "library": path,
             }

@@ -16,14 +16,15 @@ a tool nothing is called or imported.
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from threading import Lock
+from typing import Any
 
 from bridge.annotate.emit import SIGNS
 from bridge.annotate.emitter import warn
 from bridge.annotate.memory.usage import thread_has_context
 from bridge.annotate.op import nvtx_range
-from bridge.capture.cupti import capture as cupti
 from bridge.knowledge.suggestions import unknown_name
 
 DOMAIN, NAME = "nsight-bridge", "capture"  # the range for the option `-p` of nsys
@@ -48,7 +49,7 @@ class CaptureControl:
         if self._running:
             return
         self._running = True
-        if (capture := cupti.waiting()) is not None:
+        if (capture := _waiting_capture()) is not None:
             capture.resume()
         if self.kind == CUDA or (self.kind == AUTO and has_context()):
             self._profiling = _profiler.start()
@@ -61,7 +62,7 @@ class CaptureControl:
             return
         self._running = False
         self._range.end()
-        if (capture := cupti.waiting()) is not None:
+        if (capture := _waiting_capture()) is not None:
             capture.pause()
         if self._profiling:
             self._profiling = False
@@ -83,6 +84,12 @@ def capture_control(kind: str | None) -> CaptureControl:
 def has_context() -> bool:
     """Return whether a tool is attached and this thread has a CUDA context."""
     return _tool_is_attached() and thread_has_context()
+
+
+def _waiting_capture() -> Any:
+    """Return the capture by CUPTI that waits for active steps, or None; loads nothing."""
+    cupti = sys.modules.get("bridge.capture.cupti.capture")
+    return None if cupti is None else cupti.waiting()
 
 
 class _Profiler:

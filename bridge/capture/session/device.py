@@ -5,16 +5,14 @@ A cycle's spools are in a temporary folder, which is deleted with the recording 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.annotate.emitter import Emitter
-from bridge.capture.cupti.capture import Capture
-from bridge.capture.tool import CaptureError
-
 if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
+    from bridge.capture.cupti.capture import Capture
     from importers.capture import Capture as RecordedCapture
 
 CUPTI, AUTO = DEVICES = ("cupti", "auto")
@@ -26,11 +24,14 @@ class DeviceRecording:
 
     def __init__(self, device: str) -> None:
         self._device = device
-        self._folder = tempfile.TemporaryDirectory(prefix="bridge-cupti-")
+        self._folder = _folder()
         self._capture: Capture | None = None
 
     def start(self) -> None:
         """Start recording; raises CaptureError if CUPTI cannot, unless it is used only where it can be."""
+        from bridge.capture.cupti.capture import Capture  # loads ctypes
+        from bridge.capture.tool import CaptureError
+
         self.stop()
         capture = Capture(Path(self._folder.name), annotations=False)
         try:
@@ -51,10 +52,6 @@ class DeviceRecording:
         """Suspend or resume recording."""
         if self._capture is not None:
             (self._capture.pause if muted else self._capture.resume)()
-
-    def wrap(self, emitter: Emitter) -> Emitter:
-        """Return the emitter that also tells CUPTI of ranges, if that was requested."""
-        return emitter if self._capture is None else self._capture.wrap(emitter)
 
     @property
     def has_records(self) -> bool:
@@ -81,7 +78,13 @@ class DeviceRecording:
         from importers.recording.lines import parse_recording
         from importers.recording.read import with_details
 
-        with tempfile.TemporaryDirectory(prefix="bridge-cupti-") as folder:
+        with _folder() as folder:
             path = Path(folder, Path(name).stem + SUFFIX)
             self.write(path, lines)
             return with_details(importers.load(path), [parse_recording(name, lines)])
+
+
+def _folder() -> TemporaryDirectory[str]:
+    from tempfile import TemporaryDirectory  # most sessions need none
+
+    return TemporaryDirectory(prefix="bridge-cupti-")

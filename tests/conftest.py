@@ -25,6 +25,7 @@ from click.testing import CliRunner
 from real_parts import NO_CORPUS, need
 
 if TYPE_CHECKING:  # some need packages that may be absent
+    from cuda_stand_in import StandIn
     from recorder import Recorder
     from viewers.catapult import Catapult
     from viewers.trace_processor import TraceProcessor
@@ -161,6 +162,14 @@ def catapult(chromium: str, catapult_parts: tuple[Path, Path]) -> Iterator[Catap
 
     with Catapult(chromium, *catapult_parts) as viewer:
         yield viewer
+
+
+@pytest.fixture(scope="session")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> StandIn:
+    """Build the stand-in for CUDA's driver and CUPTI."""
+    import cuda_stand_in  # only tests of the capture by CUPTI need it
+
+    return cuda_stand_in.build(tmp_path_factory.mktemp("driver"))
 
 
 @pytest.fixture(scope="session")

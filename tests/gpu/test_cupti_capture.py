@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import KIT, StandIn
+from cuda_stand_in import KIT, StandIn
 
 import bridge
 

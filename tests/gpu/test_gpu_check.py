@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import KIT, StandIn
+from cuda_stand_in import KIT, StandIn
 
 pytestmark = pytest.mark.slow
 

@@ -35,6 +35,7 @@ class Row(NamedTuple):
     feature: str
     status: str
     where: str
+    test: str
 
 
 def text() -> str:
@@ -42,7 +43,7 @@ def text() -> str:
 
 
 def rows() -> list[Row]:
-    """List the rows of all tables; one that has not four cells fails."""
+    """List the rows of all tables; one that has not five cells fails."""
     lines = [line for line in text().splitlines() if re.match(r"\| F\d", line)]
     return [Row(*line.removeprefix("| ").removesuffix(" |").split(" | ")) for line in lines]
 
@@ -92,6 +93,27 @@ def test_every_done_row_names_something_of_ours():
     ours = (LINK, NAME, COMMAND)
     done = [row for row in rows() if row.status == "done"]
     assert [row for row in done if not any(p.search(row.where) for p in ours)] == []
+
+
+def test_every_done_row_names_a_test_that_exists():
+    missing = [row for row in rows() if row.status == "done" and not proofs(row)]
+    assert missing == []
+    wrong = [(row.id, proof) for row in rows() for proof in proofs(row) if not exists(proof)]
+    assert wrong == []
+
+
+def proofs(row: Row) -> list[str]:
+    """List the tests that a row names, as file::function below `tests`."""
+    return re.findall(r"`([\w/]+\.py::\w+)`", row.test)
+
+
+def exists(proof: str) -> bool:
+    """Return whether a test is defined there."""
+    file, function = proof.split("::")
+    path = ROOT / "tests" / file
+    return path.exists() and re.search(
+        rf"^(?:async )?def {function}\(", path.read_text(encoding="utf-8"), re.MULTILINE
+    ) is not None
 
 
 @pytest.mark.parametrize("link", named(LINK), ids="#".join)

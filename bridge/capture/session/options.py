@@ -16,7 +16,7 @@ from bridge.capture.session.schedule import SCHEDULE_VARIABLE, parse_schedule
 from bridge.capture.session.schedule import schedule as schedule_of
 from bridge.knowledge.suggestions import unknown_name
 
-OPS, RUNTIME = LEVELS = (1, 2)  # ops of frameworks; also garbage collections of the runtime
+OPS, RUNTIME = LEVELS = (1, 2)  # ops of frameworks; also API calls and garbage collections
 
 
 TRACES = (".json", ".json.gz")
@@ -34,6 +34,7 @@ class Options:
     sample_rate: int = 0
     with_flops: bool = False
     with_modules: bool = False
+    api_calls: bool = False
     acc_events: bool = False
     path: Path | None = None
     dump_period: float | None = None

@@ -156,13 +156,23 @@ _expected: dict[str, dict[Action, Options]] = {}
 _imported: set[str] = set()
 
 
-def expect(name: str, action: Action, options: Options) -> None:
+def expect(name: str, action: Action, options: Options = Options()) -> None:  # noqa: B008 (immutable)
     """Run ``action`` when a module has been imported, or now if it already is."""
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder())
     _expected.setdefault(name, {})[action] = options
     if name in sys.modules:
         _run_actions(name, {action: options})
+
+
+def forget(name: str, action: Action) -> None:
+    """Do not run an action any more; without any, imports are as before."""
+    actions = _expected.get(name, {})
+    actions.pop(action, None)
+    if not actions:
+        _expected.pop(name, None)
+    if not _expected:
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
 
 
 def missing() -> list[str]:

@@ -82,7 +82,8 @@ class Config:
                 f"bridge: MXNET_PROFILER_MODE={mode} is no number from 0 to 15", stacklevel=2
             )
             mode = DEFAULT_MODE
-        return cls(**{name: bool(int(mode) & bit) for name, bit in MODE_BITS.items()})
+        kinds: dict[str, Any] = {n: bool(int(mode) & bit) for n, bit in MODE_BITS.items()}
+        return cls(**kinds)
 
     @property
     def memory(self) -> bool:

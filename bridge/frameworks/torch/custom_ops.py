@@ -55,7 +55,7 @@ def custom_ops() -> CustomOps:
 
 def _request(by: int) -> None:
     """Replace the two methods at the first request, and restore them after the last."""
-    global _requests, _forward, _backward  # noqa: PLW0603 (one process has one Function)
+    global _requests, _forward, _backward
     before, _requests = _requests, _requests + by
     if _requests and not before:
         _forward, _backward = Function.__dict__[APPLY], BackwardCFunction.__dict__[APPLY]

@@ -139,15 +139,18 @@ class SampleBuffer:
     """
 
     def __init__(self) -> None:
+        self.count = 0
         self._tags: dict[str, int] = {}
         self._devices: dict[str, array[int]] = {}  # per sample: tag, used, reserved
 
     def clear(self) -> None:
         """Delete all samples."""
+        self.count = 0
         self._devices = {}
 
     def add(self, tag: str, usages: Iterable[Use]) -> None:
         """Add a sample of each device."""
+        self.count += 1
         number = self._tags.setdefault(tag, len(self._tags))
         for use in usages:
             samples = self._devices.setdefault(use.device, array("q"))
@@ -255,6 +258,11 @@ def _sampler(emitter: Emitter, every: int) -> Sampler:
     sampler = Sampler(emitter, every, sample)
     _samplers.append(sampler)
     return sampler
+
+
+def taken() -> int:
+    """Return how many samples were taken since the last `reset`."""
+    return _buffer.count
 
 
 def is_running() -> bool:

@@ -53,6 +53,14 @@ FRAGMENTATION = Column(
     missing=True,
     quiet=True,
 )
+DRIVER = Column(
+    "driver_bytes",
+    "driver, libraries",
+    BYTES,
+    "memory of the process on the GPU by NVML, less what its allocator holds",
+    missing=True,
+    quiet=True,
+)
 MEMORY = {
     "memory sampled op": table(
         OP,
@@ -76,6 +84,7 @@ MEMORY = {
             missing=True,
             quiet=True,
         ),
+        DRIVER,
     ),
     "memory sampled summary": table(
         *SAMPLED_PLACE,
@@ -85,6 +94,7 @@ MEMORY = {
         Column("peak_step", "step", ID, "step of that sample", missing=True, quiet=True),
         PEAK_RESERVED,
         FRAGMENTATION,
+        DRIVER,
     ),
     "memory op": table(
         OP,

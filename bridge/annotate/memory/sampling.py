@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from threading import local
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bridge.annotate import emit
@@ -192,18 +193,20 @@ class SampleBuffer:
 DOMAIN = "memory"
 
 
-def record(usages: Iterable[Use]) -> None:
-    """Record a sample of each counter, in bytes."""
+def record(usages: Iterable[Use], processes: Mapping[str, int] = MappingProxyType({})) -> None:
+    """Record a sample of each counter, in bytes; ``processes`` is what the process has by device."""
     for use in usages:
-        for name, value in _counters(use):
+        for name, value in _counters(use, processes.get(use.device)):
             counter(name, value, domain=DOMAIN)
 
 
-def _counters(use: Use) -> Iterator[tuple[str, int]]:
+def _counters(use: Use, process: int | None) -> Iterator[tuple[str, int]]:
     """Yield the counters of a device, for example ``cuda:0 allocated``, with bytes."""
     yield f"{'host' if use.device == CPU else use.device} {use.name}", use.used
     if use.reserved != UNKNOWN:
         yield f"{use.device} reserved", use.reserved
+    if process is not None:
+        yield f"{use.device} process", process
 
 
 # -- Sampling of this process

@@ -18,7 +18,7 @@ from bridge.annotate.emitter import Emitter, NullEmitter, warn
 from bridge.annotate.label import Label
 from bridge.annotate.memory import sampling
 from bridge.annotate.memory.sampling import Sampler
-from bridge.annotate.memory.usage import uses
+from bridge.annotate.memory.usage import process_sizes, uses
 from bridge.annotate.recording.recorder import Recorder
 from bridge.annotate.recording.sink import Memory
 from bridge.annotate.recording.writer import Period, Writer
@@ -114,7 +114,7 @@ class Automatic:
             return
         if "torch.nn" in sys.modules:
             yield from self._torch_switches()
-        else:
+        elif TORCH not in sys.modules:
             expect(TORCH, self._enable_torch)
 
     def _switch_on(self, switch: Switch) -> None:
@@ -238,7 +238,8 @@ class Cycle:
     def sample(self) -> None:
         """Record the memory in use, if the session samples memory."""
         if self.recording and (self._options.profile_memory or self._options.sample_rate):
-            sampling.record(uses())
+            usages = uses()
+            sampling.record(usages, process_sizes(usages))
 
     def leave(self) -> None:
         """Stop in a forked child; the capture and the writing thread belong to the parent."""

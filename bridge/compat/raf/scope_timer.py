@@ -37,7 +37,7 @@ def timed(name: str, flush: bool = False) -> Iterator[None]:
             sys.stderr.write(f"Timed {name}: {seconds:g}s\n")
 
 
-def DumpReport() -> None:  # noqa: N802 - RAF's name
+def dump_report() -> None:
     """Print a line per name to stderr: total, maximum and average in s, number of samples."""
     sys.stderr.write("Scope Timer Report:\n")
     for name, samples in list(_samples.items()):
@@ -46,12 +46,16 @@ def DumpReport() -> None:  # noqa: N802 - RAF's name
         sys.stderr.write(f"{name}: {total:g}s {figures} from {len(samples)} samples\n")
 
 
-def Reset() -> None:  # noqa: N802 - RAF's name
+def reset() -> None:
     """Delete all samples."""
     with _adding:
         _samples.clear()
 
 
-def GetSamplesByName(name: str) -> list[float]:  # noqa: N802 - RAF's name
+def samples_by_name(name: str) -> list[float]:
     """Return the samples of a name in s, in order."""
     return list(_samples.get(name, ()))
+
+
+# RAF's names
+DumpReport, Reset, GetSamplesByName = dump_report, reset, samples_by_name

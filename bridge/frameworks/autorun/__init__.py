@@ -168,13 +168,14 @@ _expected: dict[str, dict[Action, Options]] = {}
 _imported: set[str] = set()
 
 
-def expect(name: str, action: Action, options: Options = Options()) -> None:  # noqa: B008 (immutable)
+def expect(name: str, action: Action, options: Options | None = None) -> None:
     """Run ``action`` when a module has been imported, or now if it already is."""
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder())
-    _expected.setdefault(name, {})[action] = options
+    given = options or Options()
+    _expected.setdefault(name, {})[action] = given
     if name in sys.modules:
-        _run_actions(name, {action: options})
+        _run_actions(name, {action: given})
 
 
 def forget(name: str, action: Action) -> None:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import forked
 import pytest
 from compat.paired import pairs, read
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 
 PROGRAMS = (
     "training custom_operator objects imperative memory nvtx continuous"

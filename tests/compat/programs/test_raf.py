@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from typing import Any
 
 import forked
 import pytest
 from compat.paired import pairs, read
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 
 PROGRAMS = "latency levels op_latency op_groups memory no_ops own_code".split()
 

@@ -18,7 +18,7 @@ from compat.paired import pairs, read
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 
 PROGRAMS = (
-    "training custom_operator objects imperative memory nvtx continuous"
+    "training custom_operator objects imperative memory cuda_ranges continuous"
     " autostart?MXNET_PROFILER_AUTOSTART=1&MXNET_PROFILER_MODE=1"
 ).split()
 
@@ -160,9 +160,9 @@ def test_memory_scopes_and_use(ran):
 
 @pytest.mark.slow
 def test_nvtx_ranges(ran):
-    drawn = pairs(read(ran["nvtx"].folder / "nvtx.json")["traceEvents"])
+    drawn = pairs(read(ran["cuda_ranges"].folder / "nvtx.json")["traceEvents"])
     assert {"forward", "loss", "update"} <= {name for name, _ in drawn}
-    assert not ran["nvtx"].stderr
+    assert not ran["cuda_ranges"].stderr
 
 
 @pytest.mark.slow

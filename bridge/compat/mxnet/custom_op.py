@@ -50,34 +50,33 @@ def split_custom_ops(recorded: RecordedEvents) -> RecordedEvents:
 
 
 def _parts(calls: Iterable[Call]) -> Iterator[Call]:
-    """Yield calls, outer before inner, and the parts of custom operators when these have ended."""
-    threads: dict[int, list[tuple[Call, _Part | None]]] = {}
+    """Yield calls, outer before inner, and the own code of custom operators when these have ended."""
+    threads: dict[int, list[tuple[Call, _Part | None]]] = {}  # open calls, and their parts
     for call in calls:
         above = threads.setdefault(call.thread, [])
-        while above and above[-1][0].end <= call.start and above[-1][0] is not call:
-            yield from _own_code(*above.pop())
+        while above and above[-1][0].end <= call.start:
+            yield from _own_code(above.pop()[1])
         if call.phase or call.category == API:
             yield call
             continue
-        parts = [part for _, part in above if part is not None]
-        if parts and above[-1][1] is parts[-1]:
-            parts[-1].run(call.start, call.end)
+        around = next((part for _, part in reversed(above) if part is not None), None)
+        if around is not None and above[-1][1] is around:
+            around.run(call.start, call.end)
         if call.category == CUSTOM_OP:
             above.append((call, _Part(call)))
             continue
         above.append((call, None))
-        is_in_one = bool(parts)
-        yield (
-            replace(call, name=f"{parts[-1].name}::{call.name}", domain=DOMAIN)
-            if is_in_one
-            else call
-        )
+        yield call if around is None else _in_operator(call, around.name)
     for opened in threads.values():
         while opened:
-            yield from _own_code(*opened.pop())
+            yield from _own_code(opened.pop()[1])
 
 
-def _own_code(_: Call, part: _Part | None) -> Iterator[Call]:
+def _in_operator(call: Call, operator: str) -> Call:
+    return replace(call, name=f"{operator}::{call.name}", domain=DOMAIN)
+
+
+def _own_code(part: _Part | None) -> Iterator[Call]:
     return iter(()) if part is None else part.own_code()
 
 

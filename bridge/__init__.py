@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Domain,
         backend,
         counter,
+        get_include,
         mark,
         nvtx_op,
         nvtx_range,
@@ -40,6 +41,7 @@ __all__ = [
     "bench",
     "counter",
     "diff",
+    "get_include",
     "is_profiling",
     "load",
     "mark",
@@ -58,7 +60,7 @@ __all__ = [
 
 _LAZY_NAMES = {  # name: the module that defines it
     **dict.fromkeys(
-        "Domain backend counter mark nvtx_op nvtx_range pop push scope wrap".split(),
+        "Domain backend counter get_include mark nvtx_op nvtx_range pop push scope wrap".split(),
         "bridge.annotate",
     ),
     **dict.fromkeys(("Report", "load"), "bridge.report"),

@@ -2,12 +2,16 @@
 
 from bridge.frameworks.torch import (
     Annotation,
+    ApiCalls,
     BlockRanges,
+    CustomOps,
     EveryModule,
     Ops,
     Stats,
     annotate,
+    api_calls,
     auto,
+    custom_ops,
     dataloader_waits,
     every_module,
     model_stats,
@@ -17,12 +21,16 @@ from bridge.frameworks.torch import (
 
 __all__ = [
     "Annotation",
+    "ApiCalls",
     "BlockRanges",
+    "CustomOps",
     "EveryModule",
     "Ops",
     "Stats",
     "annotate",
+    "api_calls",
     "auto",
+    "custom_ops",
     "dataloader_waits",
     "every_module",
     "model_stats",

@@ -4,6 +4,7 @@ Without a profiler nothing is emitted.
 """
 
 from bridge.annotate.emit import Backend, backend
+from bridge.annotate.headers import get_include
 from bridge.annotate.instant import Counter, Domain, counter, mark
 from bridge.annotate.op import Op, Span, nvtx_op, nvtx_range, pop, push, scope
 from bridge.annotate.patch import Patches, wrap
@@ -17,6 +18,7 @@ __all__ = [
     "Span",
     "backend",
     "counter",
+    "get_include",
     "mark",
     "nvtx_op",
     "nvtx_range",

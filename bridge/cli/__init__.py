@@ -136,11 +136,31 @@ def _stop(number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt(number)
 
 
+def _print_includes(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    """Print the options of a C or C++ compiler that find the headers."""
+    if not is_asked or context.resilient_parsing:
+        return
+    from shlex import quote
+
+    from bridge.annotate.headers import include_folders
+
+    click.echo(" ".join(f"-I{quote(folder)}" for folder in include_folders()))
+    context.exit()
+
+
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
 )
 @click.version_option(VERSION, prog_name="nsight-bridge")
+@click.option(
+    "--includes",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_includes,
+    help="Print the compiler's options for nsight_bridge.h, and exit.",
+)
 def main() -> None:
     """Join deep-learning ops to the CUDA kernels they launch, from Nsight reports.
 

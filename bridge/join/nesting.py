@@ -263,6 +263,7 @@ def inherited(nesting: Nesting, own: Ints) -> Ints:
 
 
 MODULE_CATEGORY = "module"  # NVTX category of a range that stands for a module
+API_CATEGORY = "api"  # of a call of PyTorch's Python API
 
 
 LIBRARY_KINDS = ("operator", "communication")  # kinds of ranges that libraries write, not users
@@ -321,10 +322,18 @@ def _is_module(capture: Capture, nesting: Nesting, named: Flags) -> Flags:
     labels = [parse(name) for name in ranges["name"].cat.categories]
     code = frames.codes(ranges["name"])
     is_candidate = np.array([label.kind not in LIBRARY_KINDS for label in labels], bool)[code]
-    is_candidate &= ~_is_pytorch_operator(capture, code)
+    is_candidate &= ~_is_pytorch_operator(capture, code) & ~_is_api_call(capture)
     report_of = frames.ints(ranges, "report")[nesting.range]
     has_modules = np.bincount(report_of[named], minlength=int(report_of.max(initial=0)) + 1) > 0
     return np.where(has_modules[report_of], named, is_candidate[nesting.range])
+
+
+def _is_api_call(capture: Capture) -> Flags:
+    """Return which ranges are calls of a library's API, by their category."""
+    category = capture.ranges["category"]
+    is_api = np.array([*(text == API_CATEGORY for text in category.cat.categories), False])
+    result: Flags = is_api[frames.codes(category)]
+    return result
 
 
 def _is_pytorch_operator(capture: Capture, name: Ints) -> Flags:

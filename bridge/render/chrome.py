@@ -188,8 +188,10 @@ class Events:
         ]
 
     def _marks(self, s: Slices) -> Lines:
-        """Return instant events of a thread."""
-        return Lines([*self._head("i", s, s.start), Text(b',"s":"t"}')], s.rows)
+        """Return instant events of a thread, a process or all, by their scope."""
+        scope = s.args["scope"]
+        letters = Names(scope.codes, quoted(scope.names))  # type: ignore[union-attr]
+        return Lines([*self._head("i", s, s.start), Text(b',"s":'), letters, Text(b"}")], s.rows)
 
     def _instants(self, s: Slices) -> Lines:
         """Return instant events with arguments; the first argument is present in every row."""

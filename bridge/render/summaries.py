@@ -180,7 +180,10 @@ def sampled_lines(peaks: pd.DataFrame) -> str:
 def _samples_line(row: Mapping[Hashable, object], *, several: bool) -> str:
     process = f" of process {row['pid']}" if several else ""
     peak = f"peak at least {_size(row['peak_bytes'])}{_when(row, 'peak')}"
-    return f"{row['device']}{process}: {peak}; {units.count(_int(row['samples']))} samples{_reserved(row)}"
+    driver = row["driver_bytes"]
+    others = "" if driver == MISSING else f"; driver and libraries take up to {_size(driver)} more"
+    count = units.count(_int(row["samples"]))
+    return f"{row['device']}{process}: {peak}; {count} samples{_reserved(row)}{others}"
 
 
 def _line(row: Mapping[Hashable, object], *, several: bool) -> str:

@@ -89,7 +89,7 @@ def test_times_go_on_after_a_get():
     op("second")
     assert profiler.get()["traceEvents"][:2] == before
     starts = [e["ts"] for e in profiler.get()["traceEvents"] if e["ph"] == "B"]
-    assert starts[1] < 60_000_000  # µs since the start, not since the machine began
+    assert all(abs(start / 1e6 - time.time()) < 600 for start in starts)  # µs since the epoch
 
 
 def test_what_was_given_is_one_text():
@@ -99,7 +99,7 @@ def test_what_was_given_is_one_text():
     profiler.start()
     op("mm", shapes=(Tensor(), Tensor()), args={"axis": 1})
     begin = profiler.get()["traceEvents"][0]
-    assert begin["args"] == {"args_string": "T<2x3xfloat32>;T<2x3xfloat32>;axis=1"}
+    assert begin["args"] == {"args_string": "T<2x3xf32>,T<2x3xf32>,|;axis=1"}
 
 
 def test_what_crosses_has_a_track_of_its_own():
@@ -147,3 +147,9 @@ def test_a_duration_is_in_ms():
         profiler.get_duration(data, "never")
     with pytest.raises(ValueError, match="slow"):
         profiler.get_duration(data, "slow", "neither")
+
+
+def test_dtypes_have_the_short_names_of_raf():
+    names = "float32 float16 float64 int64 uint8 bfloat16 bool complex64".split()
+    expected = "f32 f16 f64 i64 u8 bf16 bool c64".split()
+    assert [profiler._short_name(name) for name in names] == expected

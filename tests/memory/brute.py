@@ -151,6 +151,24 @@ class Replay:
         stack = self.stack(row)
         return self.ranges[stack[-1]].op if stack else "(no op)"
 
+    def workspaces(self) -> dict[tuple[int, tuple], int]:
+        """Return by range and group the most alive at a time of what was made in it and released before its end."""
+        own: dict[tuple[int, tuple], list[Life]] = defaultdict(list)
+        for life in self.lives:
+            if life.state == "released" and life.first is not None:
+                for r in self.stack(life.first):
+                    if self.events[life.end].time < self.ranges[r].end:
+                        own[r, life.group].append(life)
+        found = {}
+        for key, lives in own.items():
+            alive = most = 0
+            for row in self.order:
+                alive += sum(life.bytes for life in lives if life.first == row)
+                alive -= sum(life.bytes for life in lives if life.end == row)
+                most = max(most, alive)
+            found[key] = most
+        return found
+
     def rise(self, one: Range, group: tuple) -> int:
         """Return how far the group rose above what it held when the range began, until it ended."""
         level, most = self.base[group], 0

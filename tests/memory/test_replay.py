@@ -115,6 +115,10 @@ def ops_self_total_and_rise(history):
         for r in stack:
             key = brute.ranges[r].op, kind
             rise[key] = max(rise[key], brute.rise(brute.ranges[r], brute.group[row]))
+    workspace = defaultdict(int)
+    for (r, group), most in brute.workspaces().items():
+        key = brute.ranges[r].op, MEMORY_KINDS[group[3]]
+        workspace[key] = max(workspace[key], most)
     assert len(table) == len(total)
     for row in table.to_dict("records"):
         key = row["op"], row["memory"]
@@ -122,6 +126,7 @@ def ops_self_total_and_rise(history):
         assert [row["total_allocated_bytes"], row["total_released_bytes"]] == total[key]
         assert row["net_bytes"] == own[key][0] - own[key][1]
         assert row["peak_bytes"] == rise[key]
+        assert row["workspace_bytes"] == workspace[key]
 
 
 def ops_add_up_to_the_whole(history):

@@ -127,6 +127,7 @@ def test_memory_that_cannot_be_read(monkeypatch):
 
 def test_something_that_cannot_be_undone_is_said_and_the_rest_undone():
     from bridge.capture.session.cycle import Automatic
+    from bridge.capture.session.options import Options
 
     class Switch:
         on, stuck = False, True
@@ -141,7 +142,7 @@ def test_something_that_cannot_be_undone_is_said_and_the_rest_undone():
 
     first, second = Switch(), Switch()
     first.stuck = False
-    automatic = Automatic(0, details=None, modules=False)
+    automatic = Automatic(Options(level=0))
     automatic._switches = lambda: iter([first, second])
     automatic.enable()
     with pytest.warns(RuntimeWarning, match="not now"):

@@ -41,6 +41,7 @@ TABLES: Mapping[str, TableColumns] = {
     "module without activities": tables.HOST_MODULE,
     "forward-op": tables.FORWARD_OP,
     "phase": tables.PHASE,
+    "frame": tables.FRAME,
     "wait": host.WAIT,
     "osrt": host.OSRT,
     "sample": host.SAMPLE,

@@ -53,6 +53,14 @@ FRAGMENTATION = Column(
     missing=True,
     quiet=True,
 )
+DRIVER = Column(
+    "driver_bytes",
+    "driver, libraries",
+    BYTES,
+    "memory of the process on the GPU by NVML, less what its allocator holds",
+    missing=True,
+    quiet=True,
+)
 MEMORY = {
     "memory sampled op": table(
         OP,
@@ -76,6 +84,7 @@ MEMORY = {
             missing=True,
             quiet=True,
         ),
+        DRIVER,
     ),
     "memory sampled summary": table(
         *SAMPLED_PLACE,
@@ -85,6 +94,7 @@ MEMORY = {
         Column("peak_step", "step", ID, "step of that sample", missing=True, quiet=True),
         PEAK_RESERVED,
         FRAGMENTATION,
+        DRIVER,
     ),
     "memory op": table(
         OP,
@@ -106,6 +116,14 @@ MEMORY = {
             optional=True,
         ),
         Column("peak_bytes", "rise in a call", BYTES, "largest rise within a call"),
+        Column(
+            "workspace_bytes",
+            "workspace",
+            BYTES,
+            "most in use at a time of what a call allocated and released itself",
+            optional=True,
+            quiet=True,
+        ),
         Column("left_bytes", "left", BYTES, "never released", quiet=True),
         Column("largest_bytes", "largest", BYTES, "largest allocation", optional=True),
     ),

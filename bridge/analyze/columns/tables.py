@@ -138,6 +138,24 @@ PHASE = table(
     ),
     terminal="phase ranges open activities gpu_ns share gpu_busy_ns wall_ns",
 )
+FRAME = table(
+    Column("frame", "frame", NAME, "name of ranges of the category frame"),
+    Column("domain", "domain", NAME, "NVTX domain", optional=True),
+    PID,
+    Column("frames", "frames", COUNT, "frames that began"),
+    Column("open", "open", COUNT, "those that never ended", quiet=True),
+    Column(
+        "frames_per_s",
+        "frames/s",
+        NUMBER,
+        "frames less one by the time from the first begin to the last, −1 without such a time",
+        missing=True,
+    ),
+    Column("mean_ns", "mean", NS, "mean duration on the host", bar=True),
+    Column("p50_ns", "p50", NS, "median of the durations", optional=True),
+    Column("p95_ns", "p95", NS, "95th percentile of the durations"),
+    Column("max_ns", "max", NS, "longest duration"),
+)
 STEP_COSTS = (
     Column("flop", "FLOP", FLOP, "FLOPs of the step", missing=True, default=False, terminal=False),
     Column(

@@ -243,19 +243,22 @@ def by_op(usage: MemoryUsage) -> pd.DataFrame:
     """Return one row per op and kind of memory, over all processes and devices.
 
     The op that allocates most comes first. ``peak_bytes`` is the maximum rise of the memory of a
-    process, device and kind during a call of the op above its level at the start of the call.
+    process, device and kind during a call of the op above its level at the start of the call;
+    ``workspace_bytes`` that of `call_workspaces`.
     """
     rows = np.flatnonzero(usage.counted & ~usage.events.is_level)
     row, op = _op_rows(usage, rows)
     call_op, call_kind, rise = call_rises(usage, rows)
+    own_op, own_kind, workspace = call_workspaces(usage, rows)
     kinds = len(frames.MEMORY_KINDS)
     pairs = [
         _pair(usage.op_of(rows), usage.kind_of(usage.group[rows]), kinds),
         _pair(op, usage.kind_of(usage.group[row]), kinds),
         _pair(call_op, call_kind, kinds),
+        _pair(own_op, own_kind, kinds),
     ]
     distinct, code = np.unique(np.concatenate(pairs), return_inverse=True)
-    own_row, total_row, call_row = np.split(
+    own_row, total_row, call_row, workspace_row = np.split(
         code.astype(np.int64), np.cumsum([len(p) for p in pairs[:-1]])
     )
     ops, kind = np.divmod(distinct, kinds)
@@ -272,6 +275,7 @@ def by_op(usage: MemoryUsage) -> pd.DataFrame:
             },
             "largest_bytes": _largest_allocations(usage, rows, own_row, groups),
             "peak_bytes": highest(call_row, rise, groups, empty=0),
+            "workspace_bytes": highest(workspace_row, workspace, groups, empty=0),
         }
     )
     order = np.lexsort((distinct, -table["total_allocated_bytes"], -table["allocated_bytes"]))
@@ -356,3 +360,25 @@ def call_rises(usage: MemoryUsage, rows: Ints) -> tuple[Ints, Ints, Ints]:
         start_level = np.where(first > a, level[first - 1], usage.base[group[calls]])
         rise[calls] = np.maximum(range_maxima(level, first, last) - start_level, 0)
     return attributed.op[range_row], usage.kind_of(group), rise
+
+
+def call_workspaces(usage: MemoryUsage, rows: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return op, kind of memory and workspace for each call and group with temporary allocations.
+
+    An allocation is temporary to a call if it was made in it, on its thread, and released before it
+    ended. The workspace is the maximum of their sum at a time.
+    """
+    attributed, ranges = usage.attributed, usage.attributed.capture.ranges
+    made = rows[usage.is_made[rows] & (usage.pairs.partner[rows] != NONE)]
+    place, nodes = stacks(attributed.attribution.nesting, usage.events.node[made])
+    made, range_row = made[place], attributed.attribution.nesting.range[nodes]
+    released = usage.pairs.partner[made]
+    is_temporary = usage.events.time[released] < frames.ints(ranges, "end")[range_row]
+    made, released, range_row = (c[is_temporary] for c in (made, released, range_row))
+    call, first = number_groups(usage.group[made], range_row)
+    size = usage.size[made]
+    # Each call releases what it allocates, so that one running sum serves all calls.
+    change, event = np.concatenate((size, -size)), np.concatenate((made, released))
+    order = order_by(np.tile(call, 2), usage.events.time[event], event)
+    workspace = highest(np.tile(call, 2)[order], np.cumsum(change[order]), len(first), empty=0)
+    return attributed.op[range_row[first]], usage.kind_of(usage.group[made[first]]), workspace

@@ -21,15 +21,17 @@ from importers.frames import COUNTER
 
 DOMAIN = "memory"
 PID = 0xFFFFFF
-RESERVED = "reserved"
+RESERVED, PROCESS = "reserved", "process"
 USED = ("allocated", "resident", "in use")
+USED_KIND, RESERVED_KIND, PROCESS_KIND = range(3)
 
 
 @dataclass(frozen=True)
 class Samples:
     """The samples of a capture by process, device and time: used and reserved bytes.
 
-    Reserved bytes are -1 where they were not sampled.
+    ``process_bytes`` is what the process had on the GPU by NVML, driver and libraries included.
+    Reserved bytes and those of the process are -1 where they were not sampled.
     """
 
     attributed: AttributedCapture
@@ -38,41 +40,39 @@ class Samples:
     devices: tuple[str, ...]
     used: Ints
     reserved: Ints
+    process_bytes: Ints
 
     @classmethod
     def of(cls, attributed: AttributedCapture) -> Samples:
         """Return the samples of a capture.
 
-        A sample of reserved memory belongs to the sample of used memory just before it.
+        A sample of reserved memory, and of the process's, belongs to the sample of used memory just
+        before it.
         """
         marks = attributed.capture.marks
         kind, device, devices = _parse_marks(attributed)
         rows = np.flatnonzero(kind != NONE)
         keys = [frames.ints(marks, c)[rows] for c in ("report", "process", "thread")]
         order = rows[order_by(*keys, device[rows], frames.ints(marks, "time")[rows])]
-        value, is_used = frames.ints(marks, "payload")[order], kind[order] == 0
-        used_positions = np.flatnonzero(is_used)
-        next_position = np.minimum(used_positions + 1, max(0, len(order) - 1))
-        has_reserved = (
-            ~is_used[next_position]
-            & (device[order][next_position] == device[order][used_positions])
-            if len(used_positions)
-            else used_positions
-        )
-        reserved = (
-            np.where(has_reserved, value[next_position], NONE)
-            if len(used_positions)
-            else used_positions
-        )
-        used_rows = order[used_positions]
+        value = frames.ints(marks, "payload")[order]
+        used = np.flatnonzero(kind[order] == USED_KIND)
+        reserved = _after(used, used + 1, kind[order], device[order], RESERVED_KIND)
+        next_place = np.where(reserved == NONE, used, reserved) + 1
+        process = _after(used, next_place, kind[order], device[order], PROCESS_KIND)
+        used_rows = order[used]
         row_keys = [frames.ints(marks, c)[used_rows] for c in ("report", "process")]
-        sorted_order = order_by(*row_keys, device[used_rows], frames.ints(marks, "time")[used_rows])
-        used_rows, used, reserved = (
-            used_rows[sorted_order],
-            value[used_positions][sorted_order],
-            reserved[sorted_order],
-        )
-        return cls(attributed, used_rows, device[used_rows], devices, used, reserved)
+        by_time = order_by(*row_keys, device[used_rows], frames.ints(marks, "time")[used_rows])
+        columns = [np.append(value, NONE)[place[by_time]] for place in (used, reserved, process)]
+        used_rows = used_rows[by_time]
+        return cls(attributed, used_rows, device[used_rows], devices, *columns)
+
+    @property
+    def driver_bytes(self) -> Ints:
+        """What the process has on the GPU beside its allocator: driver, context, libraries; -1 if unknown."""
+        held = np.where(self.reserved == NONE, self.used, self.reserved)
+        unknown = self.process_bytes == NONE
+        result: Ints = np.where(unknown, NONE, np.maximum(self.process_bytes - held, 0))
+        return result
 
     def __len__(self) -> int:
         return len(self.row)
@@ -99,6 +99,13 @@ class Samples:
         return frames.ints(self.attributed.capture.marks, "time")[self.row]
 
 
+def _after(used: Ints, place: Ints, kind: Ints, device: Ints, wanted: int) -> Ints:
+    """Return the place after each sample of used memory if it holds a sample of a kind, else NONE."""
+    padded_kind, padded_device = np.append(kind, NONE), np.append(device, NONE)
+    fits = (padded_kind[place] == wanted) & (padded_device[place] == padded_device[used])
+    return np.where(fits, place, NONE)
+
+
 def by_sample(samples: Samples) -> pd.DataFrame:
     """Return one row per sample, numbered per device in time order; -1 is unknown."""
     _, first = number_groups(*_device_keys(samples))
@@ -116,6 +123,7 @@ def by_sample(samples: Samples) -> pd.DataFrame:
             "step": samples.step,
             "used_bytes": samples.used,
             "reserved_bytes": samples.reserved,
+            "driver_bytes": samples.driver_bytes,
         }
     )
 
@@ -156,6 +164,7 @@ def sample_peaks(samples: Samples) -> pd.DataFrame:
             "peak_reserved_bytes": samples.reserved[reserved],
             **_peak_columns(samples, "reserved", reserved, is_known),
             "fragmentation": np.where(is_known, unused, NONE),
+            "driver_bytes": highest(group, samples.driver_bytes, len(first)),
         }
     )
     return table.sort_values("peak_bytes", ascending=False, ignore_index=True, kind="stable")
@@ -194,7 +203,7 @@ def _op_names(samples: Samples, op: Ints) -> NAMES:
 
 
 def _parse_marks(attributed: AttributedCapture) -> tuple[Ints, Ints, tuple[str, ...]]:
-    """Return of each mark 0 (used), 1 (reserved) or NONE, and its device; then all devices."""
+    """Return the kind of memory of each mark or NONE, and its device; then all devices."""
     marks = attributed.capture.marks
     names = [_parse_name(name) for name in marks["name"].cat.categories]
     devices = tuple(sorted({device for kind, device in names if kind != NONE}))
@@ -213,7 +222,7 @@ def _parse_marks(attributed: AttributedCapture) -> tuple[Ints, Ints, tuple[str, 
 def _parse_name(name: str) -> tuple[int, str]:
     """Return kind and device in the name of a counter, NONE and '' for other counters."""
     text = name.removeprefix(COUNTER)
-    for kind, words in enumerate((USED, (RESERVED,))):
+    for kind, words in enumerate((USED, (RESERVED,), (PROCESS,))):
         for word in words:
             if name.startswith(COUNTER) and text.endswith(f" {word}"):
                 return kind, text.removesuffix(f" {word}")

@@ -21,7 +21,7 @@ from bridge.analyze.tables.call_details import input_dtypes, input_shapes
 from bridge.analyze.tables.modules import NO_MODULE
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import DIRECTIONS, AttributedCapture
-from bridge.join.nesting import Nesting
+from bridge.join.nesting import Nesting, inherited
 from importers import frames
 from importers.frames import key_codes
 from importers.texts import unique_names
@@ -357,6 +357,33 @@ def _path(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionC
     return _by_node(events, "path", text_code[code], range_code, distinct)
 
 
+CUSTOM_OP = "custom_op"  # NVTX category of the range of a custom operator
+NO_CUSTOM_OP = "(no custom op)"
+OWN_CODE = "pure_python"  # MXNet's name of the part of a custom operator that runs no op
+
+
+def _custom_op(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    """Code events by the part of the innermost custom operator around them.
+
+    The parts of ``Op`` are ``Op::pure_python``, its own code, and ``Op::aten::add``, an op in it.
+    """
+    nesting, category = attributed.attribution.nesting, attributed.capture.ranges["category"]
+    is_named = np.array([*(name == CUSTOM_OP for name in category.cat.categories), False])
+    is_custom = is_named[frames.codes(category)][nesting.range]
+    owner = inherited(nesting, np.where(is_custom, np.arange(len(nesting)), NONE))
+    rows = np.flatnonzero(owner != NONE)
+    operator = attributed.node_op[owner[rows]]
+    op = np.where(is_custom[rows], NONE, attributed.node_op[rows])
+    pair, first = number_groups(operator, op)
+    names = [*attributed.ops, OWN_CODE]  # NONE is the last one
+    parts = zip(operator[first].tolist(), op[first].tolist(), strict=True)
+    code = np.full(len(nesting), NONE)
+    code[rows] = pair
+    parts_listed = [f"{names[a]}::{names[b]}" for a, b in parts]
+    nodes = [e.node for e in events]
+    return DimensionCodes.of_rows("part", code, parts_listed, nodes, none=NO_CUSTOM_OP)
+
+
 def _module(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
     modules = attributed.modules
     place = attributed.module_of_work
@@ -423,6 +450,7 @@ RANGE_DIMENSIONS: Mapping[str, Dimension] = {
     "op": _op,
     "path": _path,
     "module": _module,
+    "custom-op": _custom_op,
     "direction": _direction,
     "shape": _shape,
     "dtype": _dtype,

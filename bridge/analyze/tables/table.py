@@ -118,6 +118,12 @@ def _phase(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFram
     return by_phase(attributed)
 
 
+def _frame(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
+    from bridge.analyze.frame_rate import by_frame
+
+    return by_frame(attributed)
+
+
 def _wait(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
     from bridge.analyze.tables.host import by_wait
 
@@ -213,6 +219,7 @@ FIXED: Mapping[str, Callable[[AttributedCapture, TableRequest], pd.DataFrame]] =
     "module": _module,
     "forward-op": _forward_op,
     "phase": _phase,
+    "frame": _frame,
     "wait": _wait,
     "launch": _launch,
     "source": _source,

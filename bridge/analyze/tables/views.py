@@ -89,6 +89,11 @@ VIEWS = {
     "module": View(("gpu_self_ns", "gpu_total_ns", "cpu_total_ns"), details=("category",)),
     "forward-op": View(("gpu_self_ns",)),
     "phase": View(("gpu_ns", "wall_ns"), nothing="no start/end ranges in the report"),
+    "frame": View(
+        ("frames",),
+        details=("category",),
+        nothing="no frames: no range has the category frame, as bridge.Domain(…).frame(…) gives it",
+    ),
     "wait": View(("total_ns",), details=("waits",), nothing="no synchronisations in the report"),
     "launch": View(("total_ns",), nothing="no kernels with an API call in the report"),
     "gap": View(("gap_ns",), details=OS_DETAILS, nothing=NO_GAP),
@@ -142,6 +147,7 @@ DIMENSIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys("op path direction step phase thread process report api".split(), ()),
     **dict.fromkeys("kernel memcpy kind library fused device stream".split(), ()),
     "module": ("category",),
+    "custom-op": ("category",),
     **dict.fromkeys(("rank", "host"), ("json",)),  # set by recordings
     "shape": ("json",),
     "dtype": ("json",),
@@ -157,6 +163,7 @@ ACTIVITY_DIMENSIONS = frozenset(
 # The columns that name a row, if their names differ from the dimension's.
 LABELS: dict[str, tuple[str, ...]] = {
     "memcpy": ("operation",),
+    "custom-op": ("part",),
     "thread": ("pid", "tid", "thread", "report"),
     "process": ("pid", "process", "report"),
     "stream": ("device", "pid", "context", "stream"),

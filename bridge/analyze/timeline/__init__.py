@@ -209,6 +209,7 @@ def timeline(attributed: AttributedCapture, selection: Selection = WHOLE) -> Tim
         )
         phases = host.phases(attributed, tracks)
         marks, counters = host.marks(attributed, tracks)
+        rates = [host.frame_rates(attributed, tracks)]
         everything, projections, samples = started.result()
     others = [] if selection.slim else _other_host_slices(attributed, tracks)
     memory = [] if selection.slim else _memory_curves(attributed, tracks, of_devices, selection)
@@ -221,7 +222,7 @@ def timeline(attributed: AttributedCapture, selection: Selection = WHOLE) -> Tim
         slices=[steps, ops, calls, *others, *on_devices],
         phases=phases,
         marks=marks,
-        counters=[*(after_host(s) for s in samples), *memory, *counters],
+        counters=[*(after_host(s) for s in samples), *memory, *counters, *rates],
         arrows=_launch_arrows(attributed, ops, calls, everything),
     )
     whole = filter_ranks(attributed, align_clocks(attributed, whole), selection)

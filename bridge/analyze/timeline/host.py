@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.causes.operating_system import is_of_lock
+from bridge.analyze.frame_rate import Frames
 from bridge.analyze.memory import MemoryUsage
 from bridge.analyze.source_lines import REASONS, SourceLines, source_lines
 from bridge.analyze.timeline import parts
@@ -178,11 +179,39 @@ def marks(attributed: AttributedCapture, tracks: Tracks) -> tuple[Slices, list[S
     track = tracks.lane(host, np.zeros(len(recorded), np.int64), "ops")
     time = frames.ints(recorded, "time")
     all_rows = np.arange(len(recorded))
-    slices = make_slices(
-        "mark", all_rows, track, (time, np.zeros_like(time)), name_column(recorded["name"])
-    )
+    span = time, np.zeros_like(time)
+    scope = {"scope": _scopes(recorded)}
+    slices = make_slices("mark", all_rows, track, span, name_column(recorded["name"]), scope)
     is_counter = _is_counter(recorded)
     return slices.only(~is_counter), _counters(recorded, slices.only(is_counter), tracks)
+
+
+# What an instant is drawn across, by the category of its mark; the letters are those of Chrome's format.
+MARK_SCOPES = {"thread": "t", "process": "p", "task": "p", "marker": "p", "global": "g"}
+
+
+def _scopes(marks: pd.DataFrame) -> NameColumn:
+    """Return the scope of each mark: that of its category, else its thread."""
+    category = marks["category"]
+    letters = [MARK_SCOPES.get(name, "t") for name in category.cat.categories]
+    names = sorted({*MARK_SCOPES.values()})
+    code = np.array([*map(names.index, letters), names.index("t")], np.int64)
+    return NameColumn(code[frames.codes(category)], names)
+
+
+def frame_rates(attributed: AttributedCapture, tracks: Tracks) -> Slices:
+    """Draw how many frames per second begin, a curve per name of frames and process."""
+    found, ranges = Frames.of(attributed), attributed.capture.ranges
+    known = np.flatnonzero(found.since > 0)
+    row = found.row[known]
+    host = tracks.host(*(frames.ints(ranges, c)[row] for c in ("report", "thread")))
+    track = tracks.first_of_group()[tracks.lane(host, np.zeros(len(row), np.int64), "ops")]
+    names = [f"frames/s {name}" for name in ranges["name"].cat.categories]
+    value = Json(np.arange(len(row)), [f"{rate:.3f}" for rate in found.rate[known].tolist()])
+    start = frames.ints(ranges, "start")[row]
+    name = NameColumn(frames.codes(ranges["name"])[row], names)
+    span = start, np.zeros_like(start)
+    return make_slices("counter", np.arange(len(row)), track, span, name, {"value": value})
 
 
 def _detail_args(ranges: pd.DataFrame) -> dict[str, Column]:

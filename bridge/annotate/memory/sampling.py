@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from threading import local
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bridge.annotate import emit
@@ -139,15 +140,18 @@ class SampleBuffer:
     """
 
     def __init__(self) -> None:
+        self.count = 0
         self._tags: dict[str, int] = {}
         self._devices: dict[str, array[int]] = {}  # per sample: tag, used, reserved
 
     def clear(self) -> None:
         """Delete all samples."""
+        self.count = 0
         self._devices = {}
 
     def add(self, tag: str, usages: Iterable[Use]) -> None:
         """Add a sample of each device."""
+        self.count += 1
         number = self._tags.setdefault(tag, len(self._tags))
         for use in usages:
             samples = self._devices.setdefault(use.device, array("q"))
@@ -189,18 +193,20 @@ class SampleBuffer:
 DOMAIN = "memory"
 
 
-def record(usages: Iterable[Use]) -> None:
-    """Record a sample of each counter, in bytes."""
+def record(usages: Iterable[Use], processes: Mapping[str, int] = MappingProxyType({})) -> None:
+    """Record a sample of each counter, in bytes; ``processes`` is what the process has by device."""
     for use in usages:
-        for name, value in _counters(use):
+        for name, value in _counters(use, processes.get(use.device)):
             counter(name, value, domain=DOMAIN)
 
 
-def _counters(use: Use) -> Iterator[tuple[str, int]]:
+def _counters(use: Use, process: int | None) -> Iterator[tuple[str, int]]:
     """Yield the counters of a device, for example ``cuda:0 allocated``, with bytes."""
     yield f"{'host' if use.device == CPU else use.device} {use.name}", use.used
     if use.reserved != UNKNOWN:
         yield f"{use.device} reserved", use.reserved
+    if process is not None:
+        yield f"{use.device} process", process
 
 
 # -- Sampling of this process
@@ -255,6 +261,11 @@ def _sampler(emitter: Emitter, every: int) -> Sampler:
     sampler = Sampler(emitter, every, sample)
     _samplers.append(sampler)
     return sampler
+
+
+def taken() -> int:
+    """Return how many samples were taken since the last `reset`."""
+    return _buffer.count
 
 
 def is_running() -> bool:

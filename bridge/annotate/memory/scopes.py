@@ -11,12 +11,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bridge import annotate
 from bridge.annotate.memory import sampling
+from bridge.annotate.memory.usage import process_bytes
 
 # -- Live allocations of PyTorch's allocator on GPUs
 
@@ -180,24 +180,9 @@ def _look(path: str) -> None:
 def _other_memory(known: Mapping[int, int]) -> Iterator[tuple[int, int]]:
     """Yield the memory of this process on each GPU beyond ``known`` bytes."""
     for gpu, size in known.items():
-        used = _process_bytes(gpu)
+        used = process_bytes(gpu)
         if used is not None:
             yield gpu, max(0, used - size)
-
-
-def _process_bytes(gpu: int) -> int | None:
-    """Return the bytes of this process on a GPU by NVML, or None if NVML does not report them."""
-    cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
-    try:
-        pynvml = import_module("pynvml")  # may be absent
-        pynvml.nvmlInit()
-        device = cuda._get_nvml_device_index(gpu)  # noqa: SLF001 - respects CUDA_VISIBLE_DEVICES
-        handle = pynvml.nvmlDeviceGetHandleByIndex(device)
-        processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
-    except Exception:  # noqa: BLE001 - NVML's errors are classes of a library that may be absent
-        return None
-    usage = (entry.usedGpuMemory for entry in processes if entry.pid == os.getpid())
-    return next((int(used) for used in usage if used is not None), None)
 
 
 def _line(row: tuple[Any, ...]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from os import sysconf
 from pathlib import Path
@@ -46,6 +46,7 @@ def driver_is_loaded() -> bool:
 
 UNKNOWN = -1
 CPU = "cpu"
+NVML = "pynvml"  # the bindings of NVIDIA's management library
 _STATM = Path("/proc/self/statm")  # pages: all, resident, … (proc(5))
 _RESIDENT = 1
 
@@ -67,6 +68,39 @@ def uses() -> list[Use]:
     """
     gpus = list(_pytorch()) or list(_cupy()) or list(_whole_gpu())
     return [*_host(), *gpus]
+
+
+def process_sizes(usages: Iterable[Use]) -> dict[str, int]:
+    """Return the bytes of this process on each of the GPUs, driver and libraries included.
+
+    GPUs of which NVML tells nothing are left out.
+    """
+    gpus = [use.device for use in usages if use.device != CPU]
+    sizes = {gpu: process_bytes(int(gpu.rpartition(":")[2])) for gpu in gpus}
+    return {gpu: size for gpu, size in sizes.items() if size is not None}
+
+
+_absent: list[str] = []  # NVML's bindings, once they could not be imported
+
+
+def process_bytes(gpu: int) -> int | None:
+    """Return the bytes of this process on a GPU by NVML, or None if NVML does not report them."""
+    cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is None or (_absent and NVML not in sys.modules):
+        return None
+    try:
+        pynvml = import_module(NVML)
+        pynvml.nvmlInit()
+        device = cuda._get_nvml_device_index(gpu)  # noqa: SLF001 - respects CUDA_VISIBLE_DEVICES
+        handle = pynvml.nvmlDeviceGetHandleByIndex(device)
+        processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    except ImportError:
+        _absent[:] = [NVML]
+        return None
+    except Exception:  # noqa: BLE001 - NVML's errors are classes of a library that may be absent
+        return None
+    usage = (entry.usedGpuMemory for entry in processes if entry.pid == os.getpid())
+    return next((int(used) for used in usage if used is not None), None)
 
 
 def _host() -> Iterator[Use]:

@@ -13,13 +13,12 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from bridge.annotate import emit, stack
-from bridge.annotate.details import DetailOptions
 from bridge.annotate.emit import state
 from bridge.annotate.emitter import Emitter, NullEmitter, warn
 from bridge.annotate.label import Label
 from bridge.annotate.memory import sampling
 from bridge.annotate.memory.sampling import Sampler
-from bridge.annotate.memory.usage import uses
+from bridge.annotate.memory.usage import process_sizes, uses
 from bridge.annotate.recording.recorder import Recorder
 from bridge.annotate.recording.sink import Memory
 from bridge.annotate.recording.writer import Period, Writer
@@ -28,9 +27,12 @@ from bridge.capture.session.control import capture_control
 from bridge.capture.session.options import OPS, RUNTIME, Options
 from bridge.capture.session.recordings import CycleRecording
 from bridge.capture.session.transitions import call_all
+from bridge.frameworks.autorun import expect, forget
 
-# -- Automatic annotations: PyTorch's ops, garbage collections
+# -- Automatic annotations: PyTorch's ops and API calls, garbage collections
 
+
+TORCH = "torch"
 
 LABELS = [Label(f"gc generation {number}", None, "gc") for number in range(3)]
 
@@ -81,21 +83,19 @@ class Automatic:
     Those that were enabled are disabled, even after exceptions.
     """
 
-    def __init__(self, level: int, *, details: DetailOptions | None, modules: bool) -> None:
-        self._level = level
-        self._details = details
-        self._modules = modules
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._on: list[Switch] = []
 
     def enable(self) -> None:
-        """Start annotating."""
+        """Start annotating; PyTorch is annotated when the program imports it."""
         self.disable()  # in case the last disable failed
         for switch in self._switches():
-            self._on.append(switch)  # before `enable`, because disabling is harmless
-            switch.enable()
+            self._switch_on(switch)
 
     def disable(self) -> None:
         """Disable all annotations; failures are warned about, and tried again the next time."""
+        forget(TORCH, self._enable_torch)
         problems = []
         for switch in self._on[::-1]:
             try:
@@ -108,19 +108,37 @@ class Automatic:
             warn(str(failure), 4)
 
     def _switches(self) -> Iterator[Switch]:
-        if self._level >= RUNTIME:
+        if self._options.level >= RUNTIME:
             yield Collections()
-        if self._level >= OPS and "torch.nn" in sys.modules:
+        if self._options.level < OPS and not self._options.api_calls:
+            return
+        if "torch.nn" in sys.modules:
             yield from self._torch_switches()
+        elif TORCH not in sys.modules:
+            expect(TORCH, self._enable_torch)
+
+    def _switch_on(self, switch: Switch) -> None:
+        self._on.append(switch)  # before `enable`, because disabling is harmless
+        switch.enable()
+
+    def _enable_torch(self, _: object) -> None:
+        for switch in self._torch_switches():
+            self._switch_on(switch)
 
     def _torch_switches(self) -> Iterator[Any]:
         from bridge.frameworks import torch  # PyTorch is already loaded
 
+        options = self._options
+        if options.api_calls or options.level >= RUNTIME:
+            yield torch.api_calls()
+        if options.level < OPS:
+            return
         yield torch.optimizer_steps()
         yield torch.dataloader_waits()
-        if self._modules:
+        yield torch.custom_ops()
+        if options.with_modules:
             yield torch.every_module()
-        details = self._details
+        details = options.details
         yield torch.ops(shapes=bool(details), flops=details and details.flops)
 
 
@@ -149,9 +167,7 @@ class Cycle:
         self, options: Options, recording: CycleRecording, ready: Callable[[], object]
     ) -> None:
         self._options, self._recording, self._ready = options, recording, ready
-        self._automatic = Automatic(
-            options.level, details=options.details, modules=options.with_modules
-        )
+        self._automatic = Automatic(options)
         self._capture = capture_control(options.capture)
         self._period = _period(options)
         self._recorder: Recorder | None = None
@@ -225,7 +241,8 @@ class Cycle:
     def sample(self) -> None:
         """Record the memory in use, if the session samples memory."""
         if self.recording and (self._options.profile_memory or self._options.sample_rate):
-            sampling.record(uses())
+            usages = uses()
+            sampling.record(usages, process_sizes(usages))
 
     def leave(self) -> None:
         """Stop in a forked child; the capture and the writing thread belong to the parent."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import TIMEOUT_MAX
 from typing import Any
 
+from bridge.annotate import mode
 from bridge.annotate.details import DetailOptions
 from bridge.annotate.memory.sampling import checked_rate
 from bridge.annotate.recording.sink import ENDING
@@ -17,7 +18,7 @@ from bridge.capture.session.schedule import SCHEDULE_VARIABLE, parse_schedule
 from bridge.capture.session.schedule import schedule as schedule_of
 from bridge.knowledge.suggestions import unknown_name
 
-OPS, RUNTIME = LEVELS = (1, 2)  # ops of frameworks; also garbage collections of the runtime
+OPS, RUNTIME = LEVELS = (1, 2)  # ops of frameworks; also API calls and garbage collections
 
 
 TRACES = (".json", ".json.gz")
@@ -35,6 +36,7 @@ class Options:
     sample_rate: int = 0
     with_flops: bool = False
     with_modules: bool = False
+    api_calls: bool = False
     acc_events: bool = False
     path: Path | None = None
     dump_period: float | None = None
@@ -71,15 +73,33 @@ class Options:
 
 
 def checked_options(options: Mapping[str, Any]) -> Options:
-    """Return the options of `profile`; raises TypeError for an unknown one."""
+    """Return the options of `profile`; raises TypeError for an unknown one.
+
+    What the program does not say is as BRIDGE_MODE selects it.
+    """
     known = [field.name for field in fields(Options)]
     for name in options:
         if name not in known:
             raise TypeError(f"profile: {unknown_name('option', name, known, 'docs/sessions.md')}")
+    options = {**_kinds_of_environment(), **options}
     path = checked_path(options.get("path"))
     metadata = checked_metadata(options.get("metadata") or {})
     schedule = options.get("schedule") or _schedule_of_environment()
     return Options(**{**options, "path": path, "metadata": metadata, "schedule": schedule})
+
+
+def _kinds_of_environment() -> dict[str, Any]:
+    """Return the options that BRIDGE_MODE selects; raises ValueError for an invalid one."""
+    kinds = mode.kinds_of_environment()
+    if kinds is None:
+        return {}
+    return {
+        "level": OPS if mode.OPS in kinds else 0,
+        "api_calls": mode.API in kinds,
+        "profile_memory": mode.MEMORY in kinds,
+        "with_modules": mode.MODULES in kinds,
+        "record_shapes": mode.SHAPES in kinds,
+    }
 
 
 def _schedule_of_environment() -> Callable[[int], Any] | None:

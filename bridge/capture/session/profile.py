@@ -289,6 +289,7 @@ def profile(
     sample_rate: int = 0,
     with_flops: bool = False,
     with_modules: bool = False,
+    api_calls: bool = False,
     acc_events: bool = False,
     path: str | Path | None = None,
     dump_period: float | None = None,
@@ -303,8 +304,9 @@ def profile(function: Any = None, /, **options: Any) -> Any:
 
     ``schedule`` selects the recorded steps (default: all). ``on_trace_ready`` is called with the
     session after each recorded cycle. ``level`` 0 records the program's own annotations, 1 also
-    PyTorch's ops if PyTorch is loaded, 2 also garbage collections. ``record_shapes`` and
-    ``with_flops`` record details of every op, ``with_modules`` records modules as ranges.
+    PyTorch's ops, 2 also calls of its Python API and garbage collections. ``record_shapes`` and
+    ``with_flops`` record details of every op, ``with_modules`` records modules as ranges,
+    ``api_calls`` the calls of PyTorch's Python API.
     ``profile_memory`` samples memory at each step, ``sample_rate`` also at every so many ops.
     ``path`` is the file (``.jsonl``, ``.json``, ``.json.gz``) for each cycle; a ``.jsonl`` file
     grows while the session runs, at least every ``dump_period`` seconds. ``acc_events`` puts all

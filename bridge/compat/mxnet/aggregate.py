@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from statistics import fmean
 
 from bridge.compat.calls import Call, RecordedEvents, call_times, is_finite
@@ -60,26 +61,46 @@ def blocks(recorded: RecordedEvents, since: int = 0) -> dict[str, Blocks]:
             sample[1].setdefault(instant.domain, {}).setdefault(instant.name, []).append(sample[0])
     return {
         TIME: {domain: rows for domain, rows in times.items() if rows},
-        MEMORY_USE: {"Device Storage": _samples(memory[MEMORY])} if memory else {},
+        MEMORY_USE: _memory_blocks(memory.get(MEMORY, {})),
         COUNTER: {domain: _samples(values) for domain, values in counters.items()},
     }
 
 
+def _memory_blocks(values: Mapping[str, list[float]]) -> Blocks:
+    """Return the samples in MXNet's two blocks: memory in use, and what the allocator holds."""
+    blocks: Blocks = {}
+    for name, samples in values.items():
+        device, _, what = name.rpartition(" ")
+        gpu = f"gpu/{device.removeprefix(GPU)}" if device.startswith(GPU) else ""
+        block, prefix = (POOL, "Pool") if what == RESERVED else (STORAGE, "Memory")
+        row = _row(f"{prefix}: {gpu}" if gpu else name, samples, samples[-1])
+        blocks.setdefault(block, []).append(row)
+    return blocks
+
+
+STORAGE, POOL = "Device Storage", "Pool Memory"
+GPU, RESERVED = "cuda:", "reserved"
+
+FRAMES = "frame"  # category of frames, and MXNet's suffix of their domain
+
+
 def domain_of(call: Call) -> str:
-    """Return the domain of a call, else its category, else `OPERATORS`."""
+    """Return the domain of a call, else its category, else `OPERATORS`; frames are set apart."""
+    if call.domain and call.category == FRAMES:
+        return f"{call.domain},{FRAMES}"
     return call.domain or call.category or OPERATORS
 
 
 def sorted_blocks(
     kinds: Mapping[str, Blocks], sort_by: str, ascending: bool
 ) -> Iterable[tuple[str, str, list[Row]]]:
-    """Yield kind, domain and sorted rows; raises ValueError for an unknown key."""
+    """Yield kind, domain and sorted rows by domain; raises ValueError for an unknown key."""
     if sort_by not in SORT_KEYS:
         raise ValueError(f"dumps: {unknown_name('sort_by', sort_by, SORT_KEYS)}")
     key: Callable[[Row], float] = lambda row: getattr(row, sort_by)  # noqa: E731 - typed
-    for kind, values in kinds.items():
-        for domain, rows in values.items():
-            yield kind, domain, sorted(rows, key=key, reverse=not ascending)
+    listed = [(d, kind, rows) for kind, values in kinds.items() for d, rows in values.items()]
+    for domain, kind, rows in sorted(listed, key=itemgetter(0)):
+        yield kind, domain, sorted(rows, key=key, reverse=not ascending)
 
 
 def table(kinds: Mapping[str, Blocks], sort_by: str, ascending: bool) -> str:

@@ -1,7 +1,7 @@
-"""MXNet's profiler: one per process, with configuration, states, objects and dumps.
+"""MXNet's profiler: one per process, with configuration, states and dumps.
 
-Events accumulate over all runs until a dump that finishes; then recording begins anew, and the
-profiler may be configured again.
+A dump holds all events of the file's runs, also after a dump that finished; aggregates add up until
+they are reset. A new file name after a finished dump begins a new timeline.
 """
 
 from __future__ import annotations
@@ -9,246 +9,41 @@ from __future__ import annotations
 import atexit
 import os
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from time import monotonic_ns
-from typing import Any, Self
+from typing import Any
 
-from bridge import annotate
-from bridge.annotate import nvtx_op
-from bridge.annotate.instant import TimedRange
 from bridge.annotate.memory import scopes
-from bridge.annotate.memory.scopes import UNNAMED
 from bridge.capture.session.profile import Session, profile
-from bridge.compat.calls import (
-    Instant,
-    RecordedEvents,
-    assign_lanes,
-    begin_end_events,
-    is_finite,
-    merge_recorded,
-    recorded_events,
-    write_json,
+from bridge.compat.calls import RecordedEvents, merge_recorded, recorded_events, write_json
+from bridge.compat.mxnet.aggregate import SORT_KEYS, WRITERS, blocks
+from bridge.compat.mxnet.custom_op import split_custom_ops
+from bridge.compat.mxnet.objects import (
+    Counter,
+    Domain,
+    Event,
+    Frame,
+    Marker,
+    MXNetError,
+    Task,
+    scope,
 )
-from bridge.compat.mxnet.aggregate import WRITERS, blocks, domain_of
+from bridge.compat.mxnet.timeline import trace
 from bridge.knowledge.suggestions import unknown_name
-
-# -- Objects for annotations: domains, tasks, frames, events, counters, markers
-
-
-EVENT = "event"
-SCOPES = ("global", "process", "thread", "task", "marker")
-
-
-class Domain:
-    """A named group of tasks, frames, counters and markers."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.annotations = annotate.Domain(name)
-
-    def __str__(self) -> str:
-        return self.name
-
-    def new_task(self, name: str) -> Task:
-        """Return a task of this domain."""
-        return Task(self, name)
-
-    def new_frame(self, name: str) -> Frame:
-        """Return a frame of this domain."""
-        return Frame(self, name)
-
-    def new_counter(self, name: str, value: float | None = None) -> Counter:
-        """Return a counter of this domain; a value is its first sample."""
-        return Counter(self, name, value)
-
-    def new_marker(self, name: str) -> Marker:
-        """Return a marker of this domain."""
-        return Marker(self, name)
-
-
-class _Range:
-    def __init__(self, name: str, timed: TimedRange) -> None:
-        self.name = name
-        self._timed = timed
-
-    def start(self) -> None:
-        """Begin the range."""
-        self._timed.start()
-
-    def stop(self) -> None:
-        """End the range."""
-        self._timed.stop()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.stop()
-
-    def __str__(self) -> str:
-        return self.name
-
-
-class Task(_Range):
-    """A range of work on any threads."""
-
-    def __init__(self, domain: Domain, name: str) -> None:
-        super().__init__(name, domain.annotations.task(name))
-
-
-class Frame(_Range):
-    """A range of repeated work."""
-
-    def __init__(self, domain: Domain, name: str) -> None:
-        super().__init__(name, domain.annotations.frame(name))
-
-
-class Event(_Range):
-    """A range of the thread that starts it, without a domain."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, TimedRange(nvtx_op(name, category=EVENT)))
-
-
-class Counter:
-    """A value over time."""
-
-    def __init__(self, domain: Domain, name: str, value: float | None = None) -> None:
-        self.name = name
-        self._counter = domain.annotations.counter(name, value)
-
-    def set_value(self, value: float) -> None:
-        """Set the value."""
-        self._counter.set(value)
-
-    def increment(self, delta: float = 1) -> None:
-        """Add to the value."""
-        self._counter.add(delta)
-
-    def decrement(self, delta: float = 1) -> None:
-        """Subtract from the value, which may become negative."""
-        self._counter.add(-delta)
-
-    def __iadd__(self, delta: float) -> Self:
-        self.increment(delta)
-        return self
-
-    def __isub__(self, delta: float) -> Self:
-        self.decrement(delta)
-        return self
-
-    def __str__(self) -> str:
-        return self.name
-
-
-class Marker:
-    """Records an instant at each call of `mark`."""
-
-    def __init__(self, domain: Domain, name: str) -> None:
-        self.name = name
-        self._marker: Any = domain.annotations.marker(name)
-
-    def mark(self, scope: str = "process") -> None:
-        """Record an instant for one of `SCOPES`; raises ValueError for another scope."""
-        if scope not in SCOPES:
-            raise ValueError(f"mark: {unknown_name('scope', scope, SCOPES)}")
-        self._marker.mark(scope)
-
-    def __str__(self) -> str:
-        return self.name
-
-
-def scope(name: str = UNNAMED, append_mode: bool = True) -> AbstractContextManager[str]:
-    """Surround a block with a memory scope; its name is appended to the outer one by default."""
-    return scopes.scope(name, append_mode)
-
-
-# -- The timeline: a process for the operators, and one per domain
-
-
-OPERATORS, HOST = "operator", "cpu/0"
-FIRST_DOMAIN_PID = 1000  # above the numbers of devices
-LANES = 1 << 24  # above the numbers of threads
-MARK_SCOPES = dict(zip(SCOPES, "gptpp", strict=True))  # of Chrome's trace format
-TraceEvent = dict[str, Any]
-
-
-class Processes:
-    """Numbers the processes of a trace: the operators of the host first, then the domains."""
-
-    def __init__(self) -> None:
-        self.numbers = {OPERATORS: 0}
-
-    def of(self, domain: str) -> int:
-        """Return the number of a domain."""
-        return self.numbers.setdefault(domain, FIRST_DOMAIN_PID + len(self.numbers))
-
-    def names(self) -> Iterator[TraceEvent]:
-        """Yield the events that name the processes."""
-        for domain, pid in self.numbers.items():
-            args = {"name": HOST if domain == OPERATORS else domain}
-            yield {"name": "process_name", "ph": "M", "pid": pid, "args": args}
-
-
-def trace(recorded: RecordedEvents) -> dict[str, Any]:
-    """Return the events as a trace; ts in µs from the first event."""
-    processes = Processes()
-    events = [
-        *_ranges(recorded, processes),
-        *_phases(recorded, processes),
-        *(
-            _instant(instant, processes, recorded.first)
-            for instant in recorded.instants
-            if _is_representable(instant)
-        ),
-    ]
-    events.sort(key=lambda event: event["ts"])
-    return {"traceEvents": [*processes.names(), *events], "displayTimeUnit": "ms"}
-
-
-def _ranges(recorded: RecordedEvents, processes: Processes) -> Iterator[TraceEvent]:
-    ranges = (call for call in recorded.calls if not call.phase)
-    tracks = assign_lanes(ranges, lambda call: (domain_of(call), call.thread))
-    for ((domain, thread), lane), calls in tracks.items():
-        place = {"pid": processes.of(domain), "tid": thread + lane * LANES, "cat": domain}
-        for phase, call, time in begin_end_events(calls):
-            yield {"name": call.name, "ph": phase, **place, "ts": (time - recorded.first) / 1000}
-
-
-def _phases(recorded: RecordedEvents, processes: Processes) -> Iterator[TraceEvent]:
-    phases = [call for call in recorded.calls if call.phase]
-    for number, call in enumerate(phases):
-        common = {"name": call.name, "id": number, "cat": domain_of(call), "tid": call.thread}
-        common["pid"] = processes.of(domain_of(call))
-        yield {**common, "ph": "b", "ts": (call.start - recorded.first) / 1000}
-        yield {**common, "ph": "e", "ts": (call.end - recorded.first) / 1000}
-
-
-def _is_representable(instant: Instant) -> bool:
-    return instant.value is None or is_finite(instant.value)
-
-
-def _instant(instant: Instant, processes: Processes, zero: int) -> TraceEvent:
-    domain = instant.domain or instant.category or OPERATORS
-    event: TraceEvent = {"name": instant.name, "cat": domain, "pid": processes.of(domain)}
-    event |= {"tid": instant.thread, "ts": (instant.time - zero) / 1000}
-    if instant.value is None:
-        return event | {"ph": "i", "s": MARK_SCOPES.get(instant.category, "p")}
-    return event | {"ph": "C", "args": {instant.name: instant.value}}
-
 
 # -- Options
 
 
+MODE_BITS = {
+    "profile_symbolic": 1,
+    "profile_imperative": 2,
+    "profile_api": 4,
+    "profile_memory": 8,
+}
+DEFAULT_MODE = "13"
 RECORDING_SUFFIX = ".jsonl"  # of the recording with continuous_dump
-
-
-class MXNetError(RuntimeError):
-    """The error that MXNet's library raises."""
 
 
 @dataclass(frozen=True)
@@ -266,17 +61,29 @@ class Config:
     dump_period: float = 1.0
     aggregate_stats: bool = False
 
-    def changed(self, options: Mapping[str, Any]) -> Config:
-        """Return the configuration with other options; raises MXNetError for invalid ones."""
-        names = [option.name for option in fields(self)]
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Config:
+        """Return the configuration with these options; raises MXNetError for invalid ones."""
+        names = [option.name for option in fields(cls)]
         for name in options:
             if name not in names:
                 message = unknown_name("option", name, names, "docs/migration.md")
                 raise MXNetError(f"set_config: {message}")
-        config = replace(self, **options)
+        config = cls(**options)
         if not config.dump_period > 0:
             raise MXNetError(f"set_config: dump_period must be above 0, not {config.dump_period!r}")
         return config
+
+    @classmethod
+    def of_mode(cls, mode: str) -> Config:
+        """Return the configuration of MXNET_PROFILER_MODE, a sum of `MODE_BITS`; warns of others."""
+        if not (mode.isascii() and mode.isdecimal() and int(mode) <= sum(MODE_BITS.values())):
+            warnings.warn(
+                f"bridge: MXNET_PROFILER_MODE={mode} is no number from 0 to 15", stacklevel=2
+            )
+            mode = DEFAULT_MODE
+        kinds: dict[str, Any] = {n: bool(int(mode) & bit) for n, bit in MODE_BITS.items()}
+        return cls(**kinds)
 
     @property
     def memory(self) -> bool:
@@ -289,6 +96,7 @@ class Config:
         ops = self.profile_all or self.profile_symbolic or self.profile_imperative
         options: dict[str, Any] = {
             "level": int(ops),
+            "api_calls": self.profile_all or self.profile_api,
             "profile_memory": self.memory,
         }
         if self.continuous_dump:
@@ -308,6 +116,7 @@ __all__ = [
     "Domain",
     "Event",
     "Frame",
+    "MXNetError",
     "Marker",
     "Task",
     "dump",
@@ -319,6 +128,7 @@ __all__ = [
     "resume",
     "scope",
     "set_config",
+    "set_kvstore_handle",
     "set_state",
 ]
 
@@ -331,19 +141,38 @@ class _State:
     def __init__(self) -> None:
         self.config = Config()
         self.sessions: list[Session] = []
+        self.first = 0  # of the sessions that belong to the file
+        self.finished = False  # whether the file was finished
         self.running = False
         self.since = 0  # ns: time of the last reset of aggregates
+        self._read: dict[Session, RecordedEvents] = {}  # of the sessions that have ended
 
-    def recorded(self) -> RecordedEvents:
-        """Return the events since the last dump that finished."""
-        return merge_recorded(map(recorded_events, self.sessions))
+    def configure(self, config: Config) -> None:
+        """Configure the next run; after a finished dump, another file gets only what follows."""
+        if self.finished and config.filename != self.config.filename:
+            self.first, self.finished = len(self.sessions), False
+        self.config = config
+
+    def recorded(self, first: int = 0) -> RecordedEvents:
+        """Return the events of the sessions from a number on."""
+        parts = [self._events(session) for session in self.sessions[first:]]
+        return split_custom_ops(merge_recorded(parts))
+
+    def _events(self, session: Session) -> RecordedEvents:
+        if session in self._read:
+            return self._read[session]
+        events = recorded_events(session)
+        if session is not self.sessions[-1] or not self.running:
+            self._read[session] = events
+        return events
 
     def begin(self) -> None:
         """Record into a new session; a session with a file has its own file."""
         options = self.config.session
-        if self.sessions and "path" in options:
+        number = len(self.sessions) - self.first + 1
+        if number > 1 and "path" in options:
             path = options["path"]
-            options["path"] = path.with_stem(f"{path.stem}-{len(self.sessions) + 1}")
+            options["path"] = path.with_stem(f"{path.stem}-{number}")
         session = profile(**options)
         session.start()
         self.sessions.append(session)
@@ -364,13 +193,18 @@ _state = _State()
 
 
 def set_config(**kwargs: Any) -> None:
-    """Configure the next run of the profiler.
+    """Configure the next run of the profiler; what is not given has its default.
 
     Raises MXNetError for an option that `Config` lacks.
     """
     kwargs.pop("kvstore_handle", None)
     _warn_of_process(kwargs.pop("profile_process", "worker"))
-    _state.config = _state.config.changed(kwargs)
+    _state.configure(Config.of(kwargs))
+
+
+def set_kvstore_handle(handle: Any) -> None:
+    """Accept the handle of a store of parameters, whose servers cannot be profiled from here."""
+    del handle
 
 
 def set_state(state: str = "stop", profile_process: str = "worker") -> None:
@@ -396,20 +230,19 @@ def resume(profile_process: str = "worker") -> None:
 
 
 def dump(finished: bool = True, profile_process: str = "worker") -> None:
-    """Write the timeline to the configured file, replacing it; if finished, stop and begin anew.
+    """Write all events of the file's runs to the configured file, replacing it; if finished, stop.
 
-    Raises MXNetError if the profiler has not run.
+    Raises MXNetError if the profiler has not run since the file was configured.
     """
     _warn_of_process(profile_process)
-    if not _state.sessions:
+    if len(_state.sessions) <= _state.first:
         raise MXNetError("Profiler hasn't been run. Config and start profiler first")
     if finished:
         _state.end()
-    write_json(_state.config.filename, trace(_state.recorded()))
+        _state.finished = True
+    write_json(_state.config.filename, trace(_state.recorded(_state.first)))
     if _state.config.memory:
         scopes.snapshot_of_process(_state.config.gpu_memory_profile_filename_prefix)
-    if finished:
-        _state.sessions = []
 
 
 def dumps(
@@ -420,11 +253,12 @@ def dumps(
 ) -> str:
     """Return the aggregates as text, "" unless aggregate_stats is on; ``reset`` begins anew.
 
-    Formats are "table" and "json"; ``sort_by`` is total, avg, min, max or count. Raises ValueError
-    for others.
+    Formats are "table" and "json"; ``sort_by`` is total, avg, min, max or count. Raises
+    AssertionError for others, as MXNet does.
     """
-    if format not in WRITERS:
-        raise ValueError(f"dumps: {unknown_name('format', format, WRITERS)}")
+    for name, value, known in (("format", format, WRITERS), ("sort_by", sort_by, SORT_KEYS)):
+        if value not in known:
+            raise AssertionError(f"dumps: {unknown_name(name, value, known)}")
     if not _state.config.aggregate_stats:
         return ""
     text = WRITERS[format](blocks(_state.recorded(), _state.since), sort_by, ascending)
@@ -474,4 +308,5 @@ def _at_exit() -> None:
 
 
 if os.environ.get("MXNET_PROFILER_AUTOSTART", "0") not in {"", "0"}:
+    _state.configure(Config.of_mode(os.environ.get("MXNET_PROFILER_MODE") or DEFAULT_MODE))
     set_state("run")

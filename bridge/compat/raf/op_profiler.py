@@ -1,6 +1,7 @@
 """RAF's op profiler on `bridge.bench`: latencies in µs, workspace in bytes; results are cached.
 
-An expression is a function without arguments, or a tuple of a function and its inputs. A latency
+An expression is a function without arguments, a tuple of a function and its inputs, or a call of
+`raf.ir.op`. Numbers are plain numbers that also have RAF's attribute ``value``. A latency
 is the time of ``exec_number`` calls between two readings of one clock, divided by their number;
 there is one per ``repeat``.
 """
@@ -9,6 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from bridge.compat.raf.device import Device
+from bridge.compat.raf.ir import Call
+from bridge.compat.raf.values import FloatImm
 
 if TYPE_CHECKING:
     from bridge.bench.result import Result
@@ -25,14 +30,14 @@ def Profile(  # noqa: N802 - RAF's name
     device but the first of its kind.
     """
     target = _device(device)
-    values = _call(expr)
+    values = _call(expr, target)
     if values is None:
-        return {"latency": [0.0] * repeat, "workspace_size": 0.0}
+        return _no_time(repeat)
     function, inputs = values
     timed = _bench().op(
         function, *inputs, device=target, warmup=warmup, runs=repeat, number=exec_number
     )
-    return {"latency": _latency(timed), "workspace_size": float(timed.workspace)}
+    return {"latency": _latency(timed), "workspace_size": FloatImm(timed.workspace)}
 
 
 def ProfileGroup(  # noqa: N802 - RAF's name
@@ -53,10 +58,12 @@ def ProfileGroup(  # noqa: N802 - RAF's name
     if len(numbers) != len(exprs):
         raise ValueError(f"{len(numbers)} streams for {len(exprs)} expressions")
     valid = [
-        (values, n) for result, n in zip(exprs, numbers, strict=True) if (values := _call(result))
+        (values, n)
+        for expr, n in zip(exprs, numbers, strict=True)
+        if (values := _call(expr, target))
     ]
     if not valid:
-        return {"latency": [0.0] * repeat, "workspace_size": 0.0}
+        return _no_time(repeat)
     calls, streams = [call for call, _ in valid], [number for _, number in valid]
     if _bench().devices.find_device(target, [inputs for _, inputs in calls]).name == "cpu":
         streams = [0] * len(calls)
@@ -65,7 +72,7 @@ def ProfileGroup(  # noqa: N802 - RAF's name
     )
     workspaces = [result.workspace for result in timed.ops]
     workspace = -1 if min(workspaces) < 0 else sum(workspaces)
-    return {"latency": _latency(timed.whole), "workspace_size": float(workspace)}
+    return {"latency": _latency(timed.whole), "workspace_size": FloatImm(workspace)}
 
 
 def ResetCache(device: Any = None) -> None:  # noqa: N802 - RAF's name
@@ -80,13 +87,13 @@ def GetCacheSize(device: Any = None) -> int:  # noqa: N802 - RAF's name
 
 
 def _device(device: Any) -> str | None:
-    """Return RAF's device ("cpu", "cuda(0)", or an object with this text) for `bridge.bench`."""
+    """Return RAF's device ("cpu", "cuda(0)", `Device`) for `bridge.bench`."""
     if device is None:
         return None
-    kind, _, index = str(device).rstrip(")").replace(":", "(").partition("(")
-    if index not in {"", "0"}:
+    known = Device(str(device))
+    if known.device_id:
         raise ValueError(f"the op profiler supports the first device of a kind, not {device}")
-    return {"gpu": "cuda"}.get(kind, kind)
+    return known.device_type
 
 
 def _name(device: Any) -> str | None:
@@ -95,14 +102,20 @@ def _name(device: Any) -> str | None:
     return None if target is None else _bench().devices.find_device(target, ()).name
 
 
-def _call(expr: Any) -> tuple[Any, tuple[Any, ...]] | None:
+def _no_time(repeat: int) -> Profiled:
+    return {"latency": [FloatImm(0)] * repeat, "workspace_size": FloatImm(0)}
+
+
+def _call(expr: Any, device: str | None) -> tuple[Any, tuple[Any, ...]] | None:
+    if isinstance(expr, Call):
+        return expr.function, expr.arguments(device or "cpu")
     if isinstance(expr, tuple) and expr and callable(expr[0]):
         return expr[0], tuple(expr[1:])
     return (expr, ()) if callable(expr) else None
 
 
-def _latency(timed: Result) -> list[float]:
-    return [float(ns) / 1000 for ns in timed.exact]
+def _latency(timed: Result) -> list[FloatImm]:
+    return [FloatImm(float(ns) / 1000) for ns in timed.exact]
 
 
 def _bench() -> Any:

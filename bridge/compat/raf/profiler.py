@@ -5,8 +5,8 @@ A later `start` keeps what was recorded before; only `clear` deletes it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from time import monotonic_ns
 from typing import Any
 
 from bridge.capture.session.profile import Session, profile
@@ -23,11 +23,10 @@ from bridge.compat.calls import (
 OPERATOR = "ComputationOperator"  # of calls without a category
 MAX_LEVEL = 2
 _sessions: list[Session] = []
-_zero: list[int] = []  # begin of the first of them in ns
 
 
 def start(prof_level: int = 1) -> None:
-    """Start to record: ops at level 1, also calls of the runtime on the host at 2, nothing at 0.
+    """Start to record: ops at level 1, also calls of PyTorch's Python API at 2, nothing at 0.
 
     If it is recording already, the level changes. Raises RuntimeError while another session runs.
     """
@@ -38,7 +37,6 @@ def start(prof_level: int = 1) -> None:
     session = profile(level=level, record_shapes=True)
     session.start()
     _sessions.append(session)
-    _zero[:] = _zero or [monotonic_ns()]
 
 
 def stop() -> None:
@@ -53,11 +51,13 @@ def clear() -> None:
     for session in running:
         session.clear()
     _sessions[:] = running
-    _zero[:] = [monotonic_ns()] if running else []
 
 
 def get() -> dict[str, Any]:
-    """Return the recorded events in Chrome's trace format: B and E per call, ts in whole µs."""
+    """Return the recorded events in Chrome's trace format: B and E per call, ts in whole µs.
+
+    Times count from the Unix epoch, as RAF's do.
+    """
     recorded = merge_recorded(map(recorded_events, _sessions))
     events = sorted(_events(recorded), key=lambda event: event["ts"])
     return {"traceEvents": events, "displayTimeUnit": "ms"}
@@ -85,7 +85,6 @@ def get_duration(data: Mapping[str, Any], event: str, category: str | None = Non
 
 
 def _events(recorded: RecordedEvents) -> Iterator[dict[str, Any]]:
-    zero = min([*_zero, recorded.first])
     for (category, lane), calls in assign_lanes(recorded.calls, _category).items():
         track = f"{category} ({lane + 1})" if lane else category
         for phase, call, time in begin_end_events(calls):
@@ -93,7 +92,7 @@ def _events(recorded: RecordedEvents) -> Iterator[dict[str, Any]]:
                 "name": call.name,
                 "cat": category,
                 "ph": phase,
-                "ts": (time - zero) // 1000,
+                "ts": (time + recorded.epoch_ns) // 1000,
                 "args": {"args_string": argument_text(call)},
                 "pid": call.process,
                 "tid": track,
@@ -105,16 +104,31 @@ def _category(call: Call) -> str:
 
 
 def argument_text(call: Call) -> str:
-    """Return the arguments of a call: types such as T<2x3xfloat32>, then arguments by name."""
-    shapes, dtypes = call.details.get("shapes", ()), call.details.get("dtypes", ())
-    types = [
-        _type(*shape_and_dtype)
-        for shape_and_dtype in zip(shapes, dtypes, strict=False)
-        if shape_and_dtype[0] is not None
-    ]
+    """Return the types of inputs and outputs as RAF writes them, then other arguments by name.
+
+    An example is ``T<2x3xf32>,T<3x4xf32>,|T<2x4xf32>;axis=1``.
+    """
+    inputs, outputs = (_types(call.details, kind) for kind in ("", "output_"))
+    types = [f"{''.join(f'{t},' for t in inputs)}|{','.join(outputs)}"] if inputs or outputs else []
     named = [f"{name}={value}" for name, value in call.details.get("args", {}).items()]
     return ";".join([*types, *named])
 
 
+def _types(details: Mapping[str, Any], kind: str) -> list[str]:
+    shapes, dtypes = details.get(f"{kind}shapes", ()), details.get(f"{kind}dtypes", ())
+    return [_type(s, d) for s, d in zip(shapes, dtypes, strict=False) if s is not None]
+
+
+DTYPE = re.compile(r"([a-z])[a-z]*?(\d+)")  # float32: f32
+
+
 def _type(shape: list[int], dtype: str) -> str:
-    return f"T<{'x'.join([*map(str, shape), dtype])}>"
+    return f"T<{'x'.join([*map(str, shape), _short_name(dtype)])}>"
+
+
+def _short_name(dtype: str) -> str:
+    """Return the short name of a dtype: f32, i64, u8, bf16; bool keeps its name."""
+    if dtype.startswith("bfloat"):
+        return dtype.replace("bfloat", "bf")
+    match = DTYPE.fullmatch(dtype)
+    return dtype if match is None else "".join(match.groups())

@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from bridge.annotate import emit
+from bridge.annotate import emit, mode
 from bridge.annotate.patch import wrap
 
 # -- Options of `python -m bridge.autorun`, which children inherit through the environment
@@ -31,6 +31,7 @@ Run a program unchanged, with annotations: models, optimizers and data loaders o
 
   --ops               a range for every op of PyTorch
   --shapes            the same, with the sizes of its inputs
+  --api               a range for every call of PyTorch's Python API
   --no-modules        none for the modules of PyTorch
   --wrap MODULE[:F,G] make functions of a module ops when it is imported: those named (a method is
                       Class.method), else all public ones; may be repeated
@@ -48,11 +49,17 @@ class Options(NamedTuple):
     modules: bool = True
     ops: bool = False
     shapes: bool = False
+    api: bool = False
     wraps: tuple[Wrap, ...] = ()
     record: str | None = None
 
 
-FLAGS = {"--ops": ("ops", True), "--shapes": ("shapes", True), "--no-modules": ("modules", False)}
+FLAGS = {
+    "--ops": ("ops", True),
+    "--shapes": ("shapes", True),
+    "--api": ("api", True),
+    "--no-modules": ("modules", False),
+}
 
 NEEDS = {"--wrap": "MODULE or MODULE:NAME,NAME", "--record": "FILE"}
 
@@ -111,12 +118,17 @@ def _parse_wrap(text: str) -> Wrap:
 
 
 def _torch(options: Options) -> None:
+    from bridge.frameworks.torch.api import api_calls
+    from bridge.frameworks.torch.custom_ops import custom_ops
     from bridge.frameworks.torch.modules import every_module
     from bridge.frameworks.torch.ops import dataloader_waits, ops, optimizer_steps
 
     optimizer_steps().enable()
     dataloader_waits().enable()
+    if options.api:
+        api_calls().enable()
     if options.ops or options.shapes:
+        custom_ops().enable()
         ops(shapes=options.shapes).enable()
     if options.modules:
         every_module().enable()
@@ -156,13 +168,24 @@ _expected: dict[str, dict[Action, Options]] = {}
 _imported: set[str] = set()
 
 
-def expect(name: str, action: Action, options: Options) -> None:
+def expect(name: str, action: Action, options: Options | None = None) -> None:
     """Run ``action`` when a module has been imported, or now if it already is."""
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder())
-    _expected.setdefault(name, {})[action] = options
+    given = options or Options()
+    _expected.setdefault(name, {})[action] = given
     if name in sys.modules:
-        _run_actions(name, {action: options})
+        _run_actions(name, {action: given})
+
+
+def forget(name: str, action: Action) -> None:
+    """Do not run an action any more; without any, imports are as before."""
+    actions = _expected.get(name, {})
+    actions.pop(action, None)
+    if not actions:
+        _expected.pop(name, None)
+    if not _expected:
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
 
 
 def missing() -> list[str]:
@@ -254,10 +277,24 @@ def autostart() -> None:
         return
     options = Options()
     try:
-        options, _ = parse_options(os.environ.get(OPTIONS_VARIABLE, "").split())
+        words = os.environ.get(OPTIONS_VARIABLE)
+        options = _options_of_mode() if words is None else parse_options(words.split())[0]
     except ValueError as problem:
-        say(f"{OPTIONS_VARIABLE}: {problem}")
+        say(str(problem) if words is None else f"{OPTIONS_VARIABLE}: {problem}")
     arm(options)
+
+
+def _options_of_mode() -> Options:
+    """Return the options that BRIDGE_MODE selects, the default ones without it."""
+    kinds = mode.kinds_of_environment()
+    if kinds is None:
+        return Options()
+    return Options(
+        modules=mode.MODULES in kinds,
+        ops=mode.OPS in kinds,
+        shapes=mode.SHAPES in kinds,
+        api=mode.API in kinds,
+    )
 
 
 @contextmanager

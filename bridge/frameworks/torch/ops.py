@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from importlib import import_module
 from threading import Lock, local
 from typing import Any, Self
 
@@ -224,6 +225,8 @@ class Ops(Switch):
         if _here.mode is not None and _here.mode.over:
             _here.leave()
         if not state.idle and _here.mode is None:
+            # The first op of a mode would load it, for a second, and count it as its own time.
+            import_module("torch._dynamo")
             mode = Mode(self.shapes, self.flops)
             mode.__enter__()
             self._modes.append(mode)

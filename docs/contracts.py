@@ -18,12 +18,24 @@ from pathlib import Path
 from typing import Any
 
 from bridge.analyze.columns import TABLES, TableColumns
-from bridge.analyze.columns.column import FIGURE, GB_PER_S, NAMES, NUMBER, PERCENT, SHARE, TFLOP_PER_S, CHANGE, Column
+from bridge.analyze.columns.column import (
+    CHANGE,
+    FIGURE,
+    GB_PER_S,
+    NAMES,
+    NUMBER,
+    PERCENT,
+    SHARE,
+    TFLOP_PER_S,
+    Column,
+)
 from bridge.render.document import FORMAT
 from bridge.store.tables import VERSION, open_store
 
 HERE = Path(__file__).parent / "formats"
-REPORT, STORE, API = (HERE / name for name in ("bridge.report-2.schema.json", "bridge.db.sql", "api.txt"))
+REPORT, STORE, API = (
+    HERE / name for name in ("bridge.report-2.schema.json", "bridge.db.sql", "api.txt")
+)
 FRACTIONS = {FIGURE, GB_PER_S, NUMBER, PERCENT, SHARE, TFLOP_PER_S, CHANGE}
 TIME = {"type": "integer", "description": "ns"}
 AMOUNT = {
@@ -39,7 +51,11 @@ TOTALS = {
         "activities": {"type": "integer"},
         "gpu_ns": TIME,
         "attributed_ns": TIME,
-        "unattributed": {"type": "object", "description": "by reason", "additionalProperties": AMOUNT},
+        "unattributed": {
+            "type": "object",
+            "description": "by reason",
+            "additionalProperties": AMOUNT,
+        },
     },
 }
 
@@ -55,8 +71,15 @@ def report_schema() -> str:
         "required": ["format", "by", "source", "totals", "rows"],
         "properties": {
             "format": {"const": FORMAT},
-            "by": {"type": "string", "description": "the dimensions of the rows, separated by commas"},
-            "source": {"type": "array", "items": {"type": "string"}, "description": "names of the files"},
+            "by": {
+                "type": "string",
+                "description": "the dimensions of the rows, separated by commas",
+            },
+            "source": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "names of the files",
+            },
             "totals": TOTALS,
             "units": {"type": "object", "additionalProperties": {"type": "string"}},
             "run_ns": TIME,
@@ -87,7 +110,13 @@ def _row(table: TableColumns) -> dict[str, Any]:
 
 
 def _value(column: Column) -> dict[str, Any]:
-    types = ["string"] if column.unit in NAMES else ["number"] if column.unit in FRACTIONS else ["integer"]
+    types = (
+        ["string"]
+        if column.unit in NAMES
+        else ["number"]
+        if column.unit in FRACTIONS
+        else ["integer"]
+    )
     unknown = "; −1 where it is not known" if column.missing else ""
     return {"type": types[0], "description": f"{column.meaning} ({column.unit}){unknown}"}
 
@@ -100,7 +129,9 @@ def store_tables() -> str:
         with open_store(path):
             pass
         with closing(sqlite3.connect(path)) as store:
-            made = store.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name")
+            made = store.execute(
+                "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name"
+            )
             statements = [f"{sql};\n" for (sql,) in made]
     head = f"-- The tables of bridge.db, schema version {VERSION}. Made by docs/contracts.py.\n"
     return "\n".join([head, *statements])

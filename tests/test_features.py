@@ -111,9 +111,13 @@ def exists(proof: str) -> bool:
     """Return whether a test is defined there."""
     file, function = proof.split("::")
     path = ROOT / "tests" / file
-    return path.exists() and re.search(
-        rf"^(?:async )?def {function}\(", path.read_text(encoding="utf-8"), re.MULTILINE
-    ) is not None
+    return (
+        path.exists()
+        and re.search(
+            rf"^(?:async )?def {function}\(", path.read_text(encoding="utf-8"), re.MULTILINE
+        )
+        is not None
+    )
 
 
 @pytest.mark.parametrize("link", named(LINK), ids="#".join)

@@ -1,7 +1,6 @@
 """The two levels of profiling: ops alone, and what the host does to run them as well."""
 
 import torch
-
 from bridge.compat.raf.utils import profiler
 
 net = torch.nn.Linear(8, 8)

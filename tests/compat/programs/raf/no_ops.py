@@ -1,7 +1,8 @@
 """A program whose work has no ops: the memory profiler says so, and samples at the end."""
 
-from bridge.compat.raf import Device
 from bridge.compat.raf.utils import memory_profiler
+
+from bridge.compat.raf import Device
 
 memory_profiler.reset()
 memory_profiler.start()

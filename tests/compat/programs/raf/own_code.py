@@ -2,9 +2,10 @@
 
 import time
 
+from bridge.compat.raf.utils import profiler
+
 from bridge import nvtx_op
 from bridge.compat.raf import scope_timer
-from bridge.compat.raf.utils import profiler
 
 profiler.start()
 memory = [1 << 20] * 3

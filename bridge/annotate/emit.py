@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from threading import Lock
+from threading import RLock
 from typing import Any, NamedTuple
 
 from bridge.annotate.emitter import Emitter, NullEmitter, warn
@@ -48,7 +48,7 @@ class State:
 
 
 state = State()
-_choosing = Lock()
+_choosing = RLock()  # a program may have an nvtx.py of its own, which annotates at its import
 
 
 def backend() -> Backend:

@@ -9,6 +9,7 @@ try:
 except ImportError as problem:
     raise ImportError(f"bridge.torch needs PyTorch (pip install torch): {problem}") from None
 
+from bridge.frameworks.torch.functions import Functions, functions
 from bridge.frameworks.torch.modules import Annotation, EveryModule, annotate, auto, every_module
 from bridge.frameworks.torch.ops import BlockRanges, Ops, dataloader_waits, ops, optimizer_steps
 from bridge.frameworks.torch.stats import Stats, model_stats
@@ -17,12 +18,14 @@ __all__ = [
     "Annotation",
     "BlockRanges",
     "EveryModule",
+    "Functions",
     "Ops",
     "Stats",
     "annotate",
     "auto",
     "dataloader_waits",
     "every_module",
+    "functions",
     "model_stats",
     "ops",
     "optimizer_steps",

@@ -131,13 +131,17 @@ def _alive(memory: Sequence[TensorMemory], first: int, last: int) -> Iterator[Ev
     for time, change in sorted(changes):
         count += change
         if time <= last:
-            event = {"name": ALIVE, "ph": "C", "ts": (time - first) / 1000, "pid": getpid(), "tid": 0}
+            event = {
+                "name": ALIVE,
+                "ph": "C",
+                "ts": (time - first) / 1000,
+                "pid": getpid(),
+                "tid": 0,
+            }
             yield event | {"args": {"value": count}}
 
 
-def stacks_of_calls(
-    calls: Iterable[Call], stacks: Sequence[OpStack]
-) -> dict[int, Sequence[str]]:
+def stacks_of_calls(calls: Iterable[Call], stacks: Sequence[OpStack]) -> dict[int, Sequence[str]]:
     """Return the frames of calls by the identity of the call: each stack is of the innermost one."""
     result: dict[int, Sequence[str]] = {}
     if not stacks:

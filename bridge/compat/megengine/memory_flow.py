@@ -46,16 +46,18 @@ def memory_frame(memory: Sequence[TensorMemory]) -> pd.DataFrame:
 
     from importers import frames
 
-    rows: list[tuple[int, TensorMemory, int]] = [
-        (m.start, m, frames.ALLOCATE) for m in memory
-    ] + [(m.end, m, frames.RELEASE) for m in memory if m.end >= 0]
+    rows: list[tuple[int, TensorMemory, int]] = [(m.start, m, frames.ALLOCATE) for m in memory] + [
+        (m.end, m, frames.RELEASE) for m in memory if m.end >= 0
+    ]
     rows.sort(key=lambda row: row[0])
     process = os.getpid() << PROCESS_BITS
 
     def ints(values: list[int]) -> Any:
         return np.array(values, np.int64)
 
-    kinds = [frames.MEMORY_KINDS.index("pageable" if m.device == "cpu" else "device") for _, m, _ in rows]
+    kinds = [
+        frames.MEMORY_KINDS.index("pageable" if m.device == "cpu" else "device") for _, m, _ in rows
+    ]
     return frames.frame(
         "memory",
         {

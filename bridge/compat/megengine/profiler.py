@@ -253,7 +253,7 @@ def scope(name: str) -> Any:
 # -- MegEngine's functions below its profiler
 
 
-def start_profile(options: Mapping[str, int] | None = None) -> None:
+def start_profile(options: Mapping[str, Any] | None = None) -> None:
     """Start to record; ``options`` are those of `Profiler`.
 
     Raises AssertionError while a profiler runs.

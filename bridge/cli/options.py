@@ -110,6 +110,15 @@ def _expression(context: click.Context, _option: click.Parameter, text: str | No
         raise click.BadParameter(str(error)) from error
 
 
+def only_option(command: F) -> F:
+    """Add the option ``--only``: the host or the GPU."""
+    return click.option(
+        "--only",
+        type=click.Choice(("host", "gpu")),
+        help="Read one side alone: host (ranges, API calls) or gpu (kernels, memcpys, memory). Faster.",
+    )(command)
+
+
 def check_ranks(expression: str | None, paths: Sequence[str]) -> None:
     """Refuse an expression that matches no file."""
     from bridge.join.options import any_rank_matches
@@ -368,6 +377,7 @@ class ReportInput:
     run: int | str | None = None
     attribution: AttributionOptions | None = None
     sidecar: tuple[Path, ...] = ()
+    only: str | None = None
 
     def with_ranks(self, rank_from: str | None) -> ReportInput:
         """Return the input with an expression that finds ranks in paths."""
@@ -394,18 +404,32 @@ class ReportInput:
         if self.sidecar and not self.reports:
             raise click.UsageError("--sidecar goes with report files: name them")
         attribution = self.attribution_options
+        if self.only:
+            details = _of_side(details, self.only)
         if self.reports:
             check_ranks(attribution.rank_from, list(map(given, self.reports)))
             capture = read_files(local_reports(self.reports), details, self.sidecar)
         else:
             capture, stored_rules = _stored(self.db, self.run, details)
             check_ranks(attribution.rank_from, capture.source)
+            if self.only:
+                from importers.sides import of_side
+
+                capture = of_side(capture, self.only)
             attribution = replace(attribution, rules=attribution.rules or stored_rules)
         with usage_errors(), doing("joining"):
             report = join(capture, attribution)
         warn((*capture.warnings, *report.warnings))
         _with_timeline(capture)
         return report
+
+
+def _of_side(details: Details, side: str) -> Details:
+    """Return the details of one side of a report."""
+    import importers
+
+    named = {importers.EVERY} if details is True else set(details or ())
+    return frozenset({*named, importers.ONLY[side]})
 
 
 def warn(lines: Iterable[str]) -> None:

@@ -130,6 +130,7 @@ def _request(*, by: str, columns: str, **fields: Any) -> TableRequest:
 @costs
 @options.rank_from_option
 @options.steps_option
+@options.only_option
 @worker_options.workers
 @outputs.output(FORMATS)
 def report(
@@ -144,6 +145,7 @@ def report(
     costs: Costs | None,
     rank_from: str | None,
     step_name: str | None,
+    only: str | None,
     workers: WorkerOptions,
     output: Output,
 ) -> None:
@@ -165,9 +167,10 @@ def report(
         source,
         reports=worker_options.expand_reports(source.reports, workers),
         attribution=replace(source.attribution_options, raw=names == "raw", rank_from=rank_from),
+        only=only,
     ).with_steps(step_name)
     output.check(source.reports)
-    needs_rows = _options_on_rows(time_range, request, ncu)
+    needs_rows = [*_options_on_rows(time_range, request, ncu), *(["--only"] if only else [])]
     request, answer = _without_rows(workers, request, source, needs_rows, fold=fold, output=output)
     if answer is None:
         report = ncu_option.with_ncu(source.load(details), ncu, source.attribution_options)
@@ -187,7 +190,7 @@ def report(
     printed = TableOutput(
         answer, request.by, rows.unit, every=bool(request.columns), top=rows.top,
         filtered=bool(rows.conditions), fold=fold and not (rows.conditions or rows.sort or request.columns),
-        ranks=_ranks(request, answer), cycles=answer.cycles,
+        ranks=_ranks(request, answer), cycles=answer.cycles, side=only or "",
     )  # fmt: skip
     workers.check_output(answer.source, table, output.format)
     text = printed.text(table, output.format, to_terminal=output.to_terminal)

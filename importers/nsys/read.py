@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +25,15 @@ from importers.nsys.devices import activities, memory, waits, with_ends
 from importers.nsys.gpu_metrics import gpu_metrics
 from importers.nsys.payloads import nccl_calls
 from importers.nsys.stacks import call_chains
-from importers.nsys.tables import FLAG, Column, Details, Present, Table, has_detail
+from importers.nsys.tables import (
+    FLAG,
+    Column,
+    Details,
+    Present,
+    Table,
+    has_detail,
+    requested_side,
+)
 from importers.sqlite_columns import Columns, Database, ints_of, texts_of
 from importers.sqlite_query import Query
 from importers.texts import Ints, Texts, unique_names
@@ -216,9 +224,10 @@ def read(path: Path, *, details: Details = True) -> Capture:
     """
     with open_export(path) as database:
         columns = _columns(path, database, details=details)
+        skipped = schema.SKIPPED[requested_side(details)]
         is_requested = has_detail(details, schema.OVERHEAD.detail)
         other_records = count_other_records(database, database.tables()) if is_requested else {}
-    return to_capture(path, columns, other_records)
+    return to_capture(path, columns, other_records, skipped=skipped)
 
 
 @contextmanager
@@ -308,9 +317,13 @@ def export_queries(
         raise NotAReport(f"{path.name}: {form}, but not an Nsight Systems export")
     try:
         queries = {
-            name: table.query(tables, details=details) for name, table in schema.READ.items()
+            name: table.query(tables, details=details)
+            for name, table in schema.READ.items()
+            if name not in schema.SKIPPED[requested_side(details)]
         }
-        if not queries["call_chains"]:  # the ids of call stacks say nothing without these
+        if (
+            not queries.get("call_chains") and "launches" in queries
+        ):  # the ids of call stacks say nothing without these
             queries["launches"] = schema.LAUNCHES.query(tables, details=False)
     except NotAReport as error:
         raise NotAReport(f"{path.name}: {error}") from error
@@ -400,10 +413,13 @@ def to_capture(
     read: dict[str, Columns],
     other_records: Mapping[str, int],
     export: ExportFacts | None = None,
+    *,
+    skipped: Collection[str] = (),
 ) -> Capture:
     """Return the capture of an export's columns.
 
-    ``export`` holds the facts of the whole export if the columns are only a part of it.
+    ``export`` holds the facts of the whole export if the columns are only a part of it. ``skipped``
+    are tables that were not to be read: nothing is said of them.
     """
     strings = Strings(ints_of(read["strings"], "id"), texts_of(read["strings"], "value"))
     annotations = Annotations.of(read["annotations"], strings)
@@ -418,7 +434,7 @@ def to_capture(
     facts = (
         export.facts
         if export
-        else _facts(path, read, tables, (wait_frame, memory_frame, overhead_frame))
+        else _facts(path, read, tables, (wait_frame, memory_frame, overhead_frame), skipped)
     )
     length = facts.span[1] - facts.span[0]
     calls, unread = nccl_calls(annotations, read)
@@ -464,13 +480,15 @@ def _facts(
     read: Mapping[str, Columns],
     tables: Sequence[pd.DataFrame],
     other_tables: Sequence[pd.DataFrame],
+    skipped: Collection[str],
 ) -> Facts:
     """Return the facts; ``tables`` are ranges, launches, activities and marks."""
     span, opaque = _span(*tables), int((tables[2]["kind"] == frames.GRAPH).sum())
     outer_span = _span(*tables, *other_tables) if sum(map(len, other_tables)) else span
-    return export_facts(
-        path, read, [len(table) for table in tables[:3]], opaque, (span, outer_span)
-    )
+    rows = [len(table) for table in tables[:3]]
+    result = export_facts(path, read, rows, opaque, (span, outer_span))
+    # What is not read is not missing.
+    return replace(result, warnings=()) if skipped else result
 
 
 def file_name(path: Path) -> str:

@@ -19,7 +19,10 @@ def path(tmp_path_factory):
 
 @pytest.mark.parametrize("side", importers.SIDES)
 def test_a_side_has_what_the_whole_report_has(path, side):
-    whole, part = importers.load(path), importers.load(path, details={importers.EVERY, importers.ONLY[side]})
+    whole, part = (
+        importers.load(path),
+        importers.load(path, details={importers.EVERY, importers.ONLY[side]}),
+    )
     lengths = {kind: len(getattr(part, kind)) for kind in ("ranges", "launches", "activities")}
     expected = {kind: len(getattr(whole, kind)) for kind in lengths}
     empty = ("activities",) if side == "host" else ("ranges", "launches")
@@ -37,7 +40,8 @@ def test_the_other_side_is_not_read(path, side, table):
     with nsys.open_export(path) as database:
         tables = database.tables()
     both, one = (
-        nsys.export_queries(path, tables, details=details) for details in ({"json"}, {"json", importers.ONLY[side]})
+        nsys.export_queries(path, tables, details=details)
+        for details in ({"json"}, {"json", importers.ONLY[side]})
     )
     assert table in both
     assert table not in one

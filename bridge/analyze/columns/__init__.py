@@ -43,6 +43,7 @@ TABLES: Mapping[str, TableColumns] = {
     "phase": tables.PHASE,
     "wait": host.WAIT,
     "osrt": host.OSRT,
+    "recompute": host.RECOMPUTE,
     "sample": host.SAMPLE,
     "launch": host.LAUNCH,
     "source": host.SOURCE,

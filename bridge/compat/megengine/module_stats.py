@@ -168,8 +168,10 @@ def report(total: TotalStats, details: StatsDetails, bar_length: int = 20) -> st
         shares = [e["flops_num"] for e in details.flops]
         parts.append(_table("flops", (*keys, "flops", "cumulative"), rows, shares, bar_length))
     if details.activations:
-        keys = ("name", "class_name", "shape")
-        rows = [(*(e[key] for key in keys), _size(e["size_bytes"])) for e in details.activations]
+        rows = [
+            (e["name"], e["class_name"], str(e["shape"]), _size(e["size_bytes"]))
+            for e in details.activations
+        ]
         shares = [e["act_dim"] for e in details.activations]
         parts.append(
             _table("activations", ("name", "class_name", "shape", "size"), rows, shares, bar_length)

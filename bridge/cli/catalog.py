@@ -47,7 +47,7 @@ Sections = Mapping[str, str]  # the options of each section, in order
 
 # An option that several commands have stands in the same section in all of them.
 SHARED: Sections = {
-    "Report": "--run --db --ncu --sidecar --rank-from --only",
+    "Report": "--run --db --ncu --sidecar --rank-from --only --timeout",
     "Attribution": "--graphs --domain --exclude-domain --adopt --backward-under --rules --kernel-rules"
     " --names --steps",
     "Limits": "--fail-over --budget --noise",

@@ -35,9 +35,27 @@ PATIENCE = 1.0  # seconds before anything is shown
 REFRESH = 8  # times per second
 
 
+_stages: list[str] = []  # what the command is doing, the innermost last
+
+
+def running_stage() -> str:
+    """Return what the command is doing, as "reading report.sqlite"; '' if it has not said."""
+    return _stages[-1] if _stages else ""
+
+
 @contextmanager
 def doing(what: str) -> Iterator[None]:
     """Show on a terminal what the block does and for how long already, if it takes more than a second."""
+    _stages.append(what)
+    try:
+        with _shown(what):
+            yield
+    finally:
+        _stages.pop()
+
+
+@contextmanager
+def _shown(what: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
@@ -295,10 +313,11 @@ def _parameters(command: Any) -> list[str]:
 
 
 def report_input(command: F) -> F:
-    """Give a command the options that select a report as one parameter ``source``."""
-    return collected("source", _report_input, source, sidecar, rules_option, *ATTRIBUTION_OPTIONS)(
-        command
-    )
+    """Give a command the options that select a report as one parameter ``source``, and a time limit."""
+    from bridge.cli.time_limit import timeout_option
+
+    options = (source, sidecar, rules_option, *ATTRIBUTION_OPTIONS)
+    return timeout_option(collected("source", _report_input, *options)(command))
 
 
 def _report_input(

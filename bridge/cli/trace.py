@@ -123,7 +123,13 @@ def _write(report: Report, output: Path, dialect: str, selection: Selection, *, 
     if _for_tensorboard(output, dialect):
         files = report.export_tensorboard(output, selection=selection, force=force)
         return f"{len(files)} traces; open them with tensorboard --logdir {output}"
-    drawn = report.export_trace(output, dialect=dialect, selection=selection, force=force)
+    drawn = report.export_trace(
+        output,
+        dialect=dialect,
+        selection=selection,
+        force=force,
+        warn=lambda line: options.warn([line]),
+    )
     less = f"{drawn.left_out} shorter slices left out; " if drawn.left_out else ""
     return f"{less}open it at https://ui.perfetto.dev"
 

@@ -84,7 +84,8 @@ OF_COMMAND: Mapping[str, Sections] = {
 # a command before it is rare in that command only.
 RARE = frozenset(
     [
-        *"--sidecar --rank-from --graphs --domain --exclude-domain --adopt --backward-under --rules".split(),
+        *"--only --timeout --sidecar --rank-from --graphs --domain --exclude-domain --adopt".split(),
+        *"--backward-under --rules".split(),
         *"--kernel-rules --names --inclusive --arguments --memory-kinds --idle-over --running".split(),
         *"--flops --dtype --peak-tflops --peak-gbs --gpus --workers --memory --strict".split(),
         *("report --metrics", "import --verify", "import --keep", "plot --width", "plot --height"),

@@ -17,6 +17,7 @@ import click
 
 from bridge.cli import completion
 from bridge.cli.hints import DEFAULT_STORE, with_report
+from bridge.cli.limits import details_of_side, stage, timeout_option
 
 if TYPE_CHECKING:
     from bridge.join.options import AttributionOptions, Rule
@@ -35,23 +36,11 @@ PATIENCE = 1.0  # seconds before anything is shown
 REFRESH = 8  # times per second
 
 
-_stages: list[str] = []  # what the command is doing, the innermost last
-
-
-def running_stage() -> str:
-    """Return what the command is doing, as "reading report.sqlite"; '' if it has not said."""
-    return _stages[-1] if _stages else ""
-
-
 @contextmanager
 def doing(what: str) -> Iterator[None]:
     """Show on a terminal what the block does and for how long already, if it takes more than a second."""
-    _stages.append(what)
-    try:
-        with _shown(what):
-            yield
-    finally:
-        _stages.pop()
+    with stage(what), _shown(what):
+        yield
 
 
 @contextmanager
@@ -126,15 +115,6 @@ def _expression(context: click.Context, _option: click.Parameter, text: str | No
         return compile_rank_pattern(text).text
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
-
-
-def only_option(command: F) -> F:
-    """Add the option ``--only``: the host or the GPU."""
-    return click.option(
-        "--only",
-        type=click.Choice(("host", "gpu")),
-        help="Read one side alone: host (ranges, API calls) or gpu (kernels, memcpys, memory). Faster.",
-    )(command)
 
 
 def check_ranks(expression: str | None, paths: Sequence[str]) -> None:
@@ -314,8 +294,6 @@ def _parameters(command: Any) -> list[str]:
 
 def report_input(command: F) -> F:
     """Give a command the options that select a report as one parameter ``source``, and a time limit."""
-    from bridge.cli.time_limit import timeout_option
-
     options = (source, sidecar, rules_option, *ATTRIBUTION_OPTIONS)
     return timeout_option(collected("source", _report_input, *options)(command))
 
@@ -424,7 +402,7 @@ class ReportInput:
             raise click.UsageError("--sidecar goes with report files: name them")
         attribution = self.attribution_options
         if self.only:
-            details = _of_side(details, self.only)
+            details = details_of_side(details, self.only)
         if self.reports:
             check_ranks(attribution.rank_from, list(map(given, self.reports)))
             capture = read_files(local_reports(self.reports), details, self.sidecar)
@@ -441,14 +419,6 @@ class ReportInput:
         warn((*capture.warnings, *report.warnings))
         _with_timeline(capture)
         return report
-
-
-def _of_side(details: Details, side: str) -> Details:
-    """Return the details of one side of a report."""
-    import importers
-
-    named = {importers.EVERY} if details is True else set(details or ())
-    return frozenset({*named, importers.ONLY[side]})
 
 
 def warn(lines: Iterable[str]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import ncu_option, options, outputs, selection_options
+from bridge.cli import limits, ncu_option, options, outputs, selection_options
 from bridge.cli.help import Command
 from bridge.cli.options import ReportInput, doing
 from bridge.cli.outputs import Output
@@ -73,7 +73,7 @@ def _ranks(_context: click.Context, _option: click.Parameter, text: str | None) 
     show_default=True,
     help="As that tool's own profiler writes it; torch -o FOLDER (one that is there) for TensorBoard.",
 )
-@options.only_option
+@limits.only_option
 @ncu_option.ncu
 @outputs.output()
 def trace(

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -364,6 +365,6 @@ def _number(value: Any) -> int | float | None:
         number = float(value) if type(value) is str else float("nan")
     except ValueError:
         return None
-    if number != number or number in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN
+    if not isfinite(number):
         return None
     return int(number) if number.is_integer() and abs(number) < MAX_NS else number

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,6 +23,7 @@ from importers.nsys.annotations import Annotations, Strings, api_name, pool_text
 from importers.nsys.devices import activities, memory, waits, with_ends
 from importers.nsys.gpu_metrics import gpu_metrics
 from importers.nsys.payloads import nccl_calls
+from importers.nsys.ranks import host_and_ranks, name_value_pairs
 from importers.nsys.stacks import call_chains
 from importers.nsys.tables import (
     FLAG,
@@ -38,65 +38,15 @@ from importers.sqlite_columns import Columns, Database, ints_of, texts_of
 from importers.sqlite_query import Query
 from importers.texts import Ints, Texts, unique_names
 
-# -- The host and the rank of the process
-
-
-# Variables that launchers set, as in `bridge.annotate.recording.writer`; the first number counts.
-RANK_VARIABLES: Mapping[str, tuple[str, ...]] = {
-    "rank": ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
-    "local_rank": ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"),
-    "world_size": ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
-}
-MAX_RANK_DIGITS = 9  # digits of a rank
-ENVIRONMENT_KEY = "environment"
-
-
-def host_and_ranks(read: Mapping[str, Columns]) -> dict[str, Any]:
-    """Return ``host``, and as ``environment`` the rank of the process, from an export's tables.
-
-    Either is left out where the tables contradict each other.
-    """
-    system, capture = _name_value_pairs(read["system"]), _name_value_pairs(read["capture"])
-    hosts = {value for name, value in system if name == schema.HOST}
-    environments = {value for name, value in system if name == schema.ENVIRONMENT}
-    program = [value for name, value in capture if name == schema.PROGRAM_ENVIRONMENT]
-    environment = environments.pop().split("\0") if len(environments) == 1 else []
-    ranks = environment_ranks(environment) | environment_ranks(program)
-    return ({"host": hosts.pop()} if len(hosts) == 1 else {}) | (
-        {ENVIRONMENT_KEY: ranks} if ranks else {}
-    )
+# -- Devices
 
 
 def has_no_gpu(read: Mapping[str, Columns]) -> bool:
     """Return whether an export says that the recorded machine had no GPU; False where it says nothing."""
     if len(ints_of(read["gpus"], "gpu")):
         return False
-    facts = dict(_name_value_pairs(read["system"]))
+    facts = dict(name_value_pairs(read["system"]))
     return "0" in {facts.get(schema.DRIVER), facts.get(schema.DISCRETE_GPU)}
-
-
-def environment_ranks(entries: Iterable[str]) -> dict[str, int]:
-    """Return the ranks of a process from its environment, ``RANK=3`` or ``RANK="3"``."""
-    variables = {variable for names in RANK_VARIABLES.values() for variable in names}
-    parts = (entry.partition("=") for entry in entries)
-    values = {name: value.strip('"') for name, _, value in parts if name in variables}
-    numbers = {
-        rank: next((values[v] for v in names if _is_number(values.get(v, ""))), None)
-        for rank, names in RANK_VARIABLES.items()
-    }
-    return {rank: int(value) for rank, value in numbers.items() if value is not None}
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= MAX_RANK_DIGITS
-
-
-def _name_value_pairs(columns: Columns) -> list[tuple[str, str]]:
-    pairs = (texts_of(columns, column).decode() for column in ("name", "value"))
-    return list(zip(*pairs, strict=True))
-
-
-# -- Devices
 
 
 def devices(read: dict[str, Columns], on_device: pd.DataFrame) -> pd.DataFrame:

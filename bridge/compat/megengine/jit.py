@@ -17,21 +17,23 @@ from bridge.compat.calls import RecordedEvents, recorded_events
 Function = Callable[..., Any]
 
 
-class trace:  # noqa: N801 - MegEngine's name
+def trace(function: Function | None = None, **options: Any) -> Any:
+    """Return a traced function, or a decorator if only options are given.
+
+    Of the options of MegEngine, ``profiling`` has an effect.
+    """
+    if function is None:
+        return lambda decorated: Traced(decorated, **options)
+    return Traced(function, **options)
+
+
+class Traced:
     """A traced function; with ``profiling`` the ops of its last call are kept."""
 
-    def __new__(cls, *args: Any, **options: Any) -> Any:
-        """Return a traced function, or a decorator if only options are given."""
-        if args:
-            return super().__new__(cls)
-        return lambda function: trace(function, **options)
-
-    def __init__(
-        self, function: Function, symbolic: bool = False, profiling: bool = False, **options: Any
-    ) -> None:
+    def __init__(self, function: Function, profiling: bool = False, **options: Any) -> None:
         self._function, self._profiling = function, profiling
         self._recorded: RecordedEvents | None = None
-        self.symbolic, self.options = symbolic, options
+        self.options = options
         update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -6,7 +6,9 @@ without a formula there count as 0.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -34,29 +36,35 @@ class StatsDetails(NamedTuple):
     activations: list[dict[str, Any]]
 
 
-def module_stats(  # noqa: PLR0913, PLR0917 - MegEngine's arguments
-    model: Any,
-    inputs: Any = None,
-    input_shapes: Any = None,
-    cal_params: bool = True,
-    cal_flops: bool = True,
-    cal_activations: bool = True,
-    logging_to_stdout: bool = True,
-    bar_length_max: int = 20,
+@dataclass(frozen=True)
+class StatsOptions:
+    """What `module_stats` computes and prints, by MegEngine's names."""
+
+    cal_params: bool = True
+    cal_flops: bool = True
+    cal_activations: bool = True
+    logging_to_stdout: bool = True
+    bar_length_max: int = 20
+
+
+def module_stats(
+    model: Any, inputs: Any = None, input_shapes: Any = None, **options: Any
 ) -> tuple[TotalStats, StatsDetails]:
     """Run a forward pass; return the sums and the entries of each layer, and print them.
 
     ``inputs`` is a tensor, or a sequence or mapping of tensors; ``input_shapes`` is a shape or a
-    list of shapes, for which tensors of zeros are made. Raises ValueError without either.
+    list of shapes, for which tensors of zeros are made. ``options`` are the fields of
+    `StatsOptions`. Raises ValueError without inputs, TypeError for an unknown option.
     """
     from bridge.frameworks.torch.stats import model_stats
 
+    request = StatsOptions(**options)
     positional, named = _inputs(inputs, input_shapes)
     stats = model_stats(model, *positional, convention="module_stats", **named)
     details = StatsDetails(
-        _params(model) if cal_params else [],
-        _flops(stats, model) if cal_flops else [],
-        _activations(stats) if cal_activations else [],
+        _params(model) if request.cal_params else [],
+        _flops(stats, model) if request.cal_flops else [],
+        _activations(stats) if request.cal_activations else [],
     )
     total = TotalStats(
         param_size=sum(entry["size_bytes"] for entry in details.params),
@@ -65,8 +73,8 @@ def module_stats(  # noqa: PLR0913, PLR0917 - MegEngine's arguments
         act_size=sum(entry["size_bytes"] for entry in details.activations),
         act_dims=sum(entry["act_dim"] for entry in details.activations),
     )
-    if logging_to_stdout:
-        print(report(total, details, bar_length_max))  # noqa: T201 - what MegEngine does
+    if request.logging_to_stdout:
+        sys.stdout.write(f"{report(total, details, request.bar_length_max)}\n")
     return total, details
 
 

@@ -170,12 +170,12 @@ class Profiler:
         for name in dict.fromkeys(self._formats):
             self._write(Path(self.format_path(self._path, self._pid, name)), name)
 
-    def write(self, path: str, format: str = CHROME_TIMELINE) -> None:  # noqa: A002 - MegEngine's name
-        """Write what the last run recorded to a file, in one of the formats."""
-        if format not in self.valid_formats:
-            raise AssertionError(unknown_name("format", format, self.valid_formats))
+    def write(self, path: str, name: str = CHROME_TIMELINE) -> None:
+        """Write what the last run recorded to a file, in the format of this name."""
+        if name not in self.valid_formats:
+            raise AssertionError(unknown_name("format", name, self.valid_formats))
         self._has_unwritten = False
-        self._write(Path(path), format)
+        self._write(Path(path), name)
 
     def _write(self, file: Path, format_: str) -> None:
         watch, recorded = self._watch, recorded_events(self._session)
@@ -286,7 +286,7 @@ def push_scope(name: str) -> None:
     push(name, category="scope")
 
 
-def pop_scope(name: str) -> None:  # noqa: ARG001 - MegEngine's argument
+def pop_scope(_name: str) -> None:
     """Close the scope that `push_scope` opened last on this thread."""
     pop()
 

@@ -83,10 +83,10 @@ def _after(op: str, args: Sequence[Any], field: Field) -> Field | None:
         kernel = tuple(weight.shape[BATCH_AND_CHANNELS:])
         return _widened(field, kernel, _per_axis(stride, axes), _per_axis(dilation, axes))
     if op in POOLINGS:
-        kernel = _per_axis(args[1], axes)
-        stride = _per_axis(args[2], axes) if len(args) > 2 and args[2] else kernel  # noqa: PLR2004
-        has_dilation = op.startswith(MAX_POOL) and len(args) > 4  # noqa: PLR2004
-        dilation = _per_axis(args[4], axes) if has_dilation else (1,) * axes
+        given = dict(enumerate(args))  # the op's own tensor, kernel, stride, padding, dilation
+        kernel = _per_axis(given[1], axes)
+        stride = _per_axis(given.get(2) or kernel, axes)
+        dilation = _per_axis(given.get(4, 1) if op.startswith(MAX_POOL) else 1, axes)
         return _widened(field, kernel, stride, dilation)
     return None
 

@@ -6,9 +6,9 @@ is known from the first op that takes it. Memory that an op takes and gives back
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from inspect import currentframe
 from threading import get_native_id
 from time import monotonic_ns
 from typing import Any
@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from bridge.frameworks.torch.ops import op_name
 
 MAX_FRAMES = 32  # of a Python stack
+Key = tuple[str, int]  # of memory that exists: its device and its address
 OPEN = -1  # the end of memory that still exists
 # Frames of these are not the program's.
 OWN = ("torch", "bridge")
@@ -61,7 +62,7 @@ class TensorWatch(TorchDispatchMode):  # type: ignore[misc]  # torch may be abse
         self.memory: list[TensorMemory] = []
         self.calls: list[OpStack] = []
         self._began = 0
-        self._alive: dict[int, tuple[TensorMemory, Any]] = {}  # by storage
+        self._alive: dict[Key, tuple[TensorMemory, Any]] = {}
         self._is_on = False
 
     @classmethod
@@ -105,17 +106,18 @@ class TensorWatch(TorchDispatchMode):  # type: ignore[misc]  # torch may be abse
         """Note the memory of a tensor, unless it is known."""
         try:
             storage = tensor.untyped_storage()
-            key, size, address = storage._cdata, storage.nbytes(), storage.data_ptr()  # noqa: SLF001 (no public name)
+            size, address = storage.nbytes(), storage.data_ptr()
         except (RuntimeError, NotImplementedError):  # a tensor without memory of its own
             return
+        device = str(tensor.device)
+        key = device, address
         if key in self._alive or not size or not address:
             return
-        device = str(tensor.device)
         memory = TensorMemory(time, OPEN, get_native_id(), device, address, size, op)
         self.memory.append(memory)
         self._alive[key] = memory, ref(storage, lambda _: self._end(key, memory))
 
-    def _end(self, key: int, memory: TensorMemory) -> None:
+    def _end(self, key: Key, memory: TensorMemory) -> None:
         if self._is_on and self._alive.pop(key, None) is not None:
             memory.end = monotonic_ns()
 
@@ -130,7 +132,7 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
 
 def _frames() -> Iterator[str]:
     """Yield the frames of the program that called the running op, innermost first."""
-    frame: Any = sys._getframe(2)  # noqa: SLF001 (the caller of the mode)
+    frame: Any = currentframe()
     count = 0
     while frame is not None and count < MAX_FRAMES:
         module = str(frame.f_globals.get("__name__", ""))

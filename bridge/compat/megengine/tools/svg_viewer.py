@@ -33,7 +33,7 @@ class Viewer(BaseHTTPRequestHandler):
         else:
             self._answer(MISSING, HTML, b"no such drawing")
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base
+    def log_message(self, *_: Any) -> None:
         """Write nothing."""
 
     def _answer(self, status: int, kind: str, body: bytes) -> None:
@@ -70,7 +70,8 @@ def main(arguments: list[str] | None = None) -> None:
     folder = request.folder if request.folder.is_dir() else Path()
     try:
         with server(request.address, request.port, folder) as serving:
-            print(f"open http://{request.address}:{serving.server_address[1]}/")  # noqa: T201 - for people
+            sys.stdout.write(f"open http://{request.address}:{serving.server_address[1]}/\n")
+            sys.stdout.flush()
             serving.serve_forever()
     except OSError as error:
         sys.exit(f"{request.address}:{request.port}: {error.strerror}")

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from bridge.compat.megengine.utils.profiler import Profiler, is_profiling, scope
+from bridge.compat.megengine.profiler import Profiler, is_profiling, scope
 
 model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU())
 profiler = Profiler(

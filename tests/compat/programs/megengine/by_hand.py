@@ -2,7 +2,7 @@
 
 import torch
 
-from bridge.compat.megengine.utils.profiler import Profiler
+from bridge.compat.megengine.profiler import Profiler
 
 profiler = Profiler("by_hand", profile_device=0, num_tensor_watch=0, enable_cupti=0)
 profiler.start()

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from bridge.compat.megengine.utils.profiler import profile
+from bridge.compat.megengine.profiler import profile
 
 model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -2,7 +2,7 @@
 
 import os
 
-from bridge.compat.megengine.utils.profiler import Profiler, merge_trace_events, scope
+from bridge.compat.megengine.profiler import Profiler, merge_trace_events, scope
 
 child = os.fork()
 with Profiler("merged") as profiler, scope("child" if child == 0 else "parent"):

@@ -2,7 +2,7 @@
 
 import torch
 
-from bridge.compat.megengine.utils.module_stats import module_stats
+from bridge.compat.megengine.module_stats import module_stats
 
 model = torch.nn.Sequential(
     torch.nn.Conv2d(3, 8, 7, stride=2, padding=3),

@@ -6,9 +6,10 @@ whole or not at all, so nothing half-written stays.
 
 from __future__ import annotations
 
+import functools
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -67,19 +68,27 @@ def running_stage() -> str:
 
 def timeout_option(command: F) -> F:
     """Add the option ``--timeout`` to a command that reads reports."""
-    return click.option(
+
+    @functools.wraps(command)
+    def limited(*args: Any, timeout: tuple[str, float] | None, **values: Any) -> Any:
+        with _limit(*timeout) if timeout else nullcontext():
+            return command(*args, **values)
+
+    result: F = click.option(
         "--timeout",
         metavar="TIME",
-        expose_value=False,
-        callback=_limit,
+        callback=_seconds,
         help="Stop after this time, as 60s, and write nothing.",
-    )(command)
+    )(limited)  # type: ignore[assignment]
+    return result
 
 
-def _limit(context: click.Context, _option: click.Parameter, text: str | None) -> None:
-    """Start the clock of the command; it stops with the command."""
+def _seconds(
+    context: click.Context, _option: click.Parameter, text: str | None
+) -> tuple[str, float] | None:
+    """Read a time; return its text and its seconds."""
     if text is None or context.resilient_parsing:
-        return
+        return None
     from bridge.analyze.filters import parse_time_ns
 
     try:
@@ -88,6 +97,12 @@ def _limit(context: click.Context, _option: click.Parameter, text: str | None) -
         raise click.BadParameter(str(error)) from error
     if seconds <= 0:
         raise click.BadParameter(f"{text}: give a time above 0")
+    return text, seconds
+
+
+@contextmanager
+def _limit(text: str, seconds: float) -> Iterator[None]:
+    """Raise UserError in a block that takes longer."""
 
     def stop(_number: int, _frame: object) -> None:
         doing = running_stage()
@@ -95,10 +110,9 @@ def _limit(context: click.Context, _option: click.Parameter, text: str | None) -
         raise UserError(f"stopped after {text} (--timeout){during}; nothing was written: {REMEDY}")
 
     before = signal.signal(signal.SIGALRM, stop)
-
-    def release() -> None:
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-    context.call_on_close(release)
-    signal.setitimer(signal.ITIMER_REAL, seconds)

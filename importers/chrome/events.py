@@ -108,7 +108,7 @@ class TraceEvents:
             broken += invalid
         slices, unpaired = _slices(valid)
         instants, counters, flow_starts, flow_ends = (valid[sort] for sort in POINTS)
-        meta = [event for _, event in by_sort[META]]
+        meta = [event for _, event in by_sort[META] if _is_plain(event)]
         return cls(
             slices, instants, counters, flow_starts, flow_ends, meta, broken + unpaired,
             _common_keys(events),

@@ -6,7 +6,9 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -269,10 +271,9 @@ class _Reader:
         """Return the time of the epoch at which times are 0, in ns; -1 if the trace has none."""
         metadata = self.head.get("metadata")
         value = metadata.get(self.producer.epoch) if type(metadata) is dict else None
-        try:
-            number = int(float(value)) if type(value) in {str, int} else 0  # type: ignore[arg-type]
-        except (ValueError, OverflowError):
-            return MISSING
+        number = 0
+        with suppress(ArithmeticError, ValueError):
+            number = int(Decimal(value)) if isinstance(value, str | int) else 0
         if not 0 < number < MAX_NS:
             return MISSING
         return (number if number > IN_NANOSECONDS else number * NS_PER_US) + self.zero
@@ -360,7 +361,7 @@ def _samples(counters: Points) -> Iterator[tuple[int, str, int | float]]:
 def _number(value: Any) -> int | float | None:
     """Return a value of JSON as a number, None for others; numbers with a point are read as text."""
     if type(value) is int:
-        return value if abs(value) < MAX_NS else float(value)
+        return value if abs(value) < MAX_NS else None
     try:
         number = float(value) if type(value) is str else float("nan")
     except ValueError:

@@ -223,3 +223,49 @@ def test_pairs_that_are_written_when_they_end():
         ("in", 2000, 3000), ("in", 3000, 4000), ("out", 1000, 5000),
     ]  # fmt: skip
     assert set(NESTED_ENDS) == {"B", "E"}
+
+
+ODD = (
+    None,
+    True,
+    -1,
+    2**70,
+    10**400,
+    "x",
+    "",
+    "1e9999",
+    1.5,
+    [],
+    {},
+    [1],
+    {"a": 1},
+    "\ud800",
+    "\0",
+)
+KEYS = ("ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "args", "scope", "s", "bp")
+
+
+@pytest.mark.slow
+@given(
+    st.sampled_from(sorted(made.ALL)),
+    st.lists(
+        st.tuples(st.integers(0, 40), st.sampled_from(KEYS), st.sampled_from(ODD)), max_size=8
+    ),
+)
+def test_damaged_traces_are_errors_or_reports(tmp_path_factory, name, changes):
+    content = made.ALL[name]()
+    events = content if isinstance(content, list) else content["traceEvents"]
+    for at, key, value in changes:
+        events[at % len(events)][key] = value
+    if isinstance(content, dict):
+        content["metadata"] = {"localTime": changes[0][2]} if changes else content.get("metadata")
+    path = made.write(tmp_path_factory.mktemp("t") / "t.json", content)
+    try:
+        report = bridge.load(path)
+    except importers.ReportError as error:
+        message = str(error)
+    else:
+        assert len(report.op_kernels) == len(report.capture.activities)
+        report.by("op")
+        message = ""
+    assert "\n" not in message

@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 from bridge.annotate import mark, pop, push
 from bridge.annotate import scope as annotated_scope
-from bridge.capture.session.profile import Session, is_profiling
+from bridge.capture.session.profile import Session, current_session, is_profiling
 from bridge.capture.session.profile import profile as session_of
 from bridge.compat.calls import recorded_events, write_json
 from bridge.compat.megengine.chrome_timeline import STOP_STEP, merge_timelines, timeline
@@ -125,7 +125,7 @@ class Profiler:
             sample_rate=max(0, self._options["sample_rate"]),
         )
         watch = self._new_watch()
-        if watch is not None:
+        if watch is not None and current_session() is None:
             watch.begin()
         try:
             session.start()

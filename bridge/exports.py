@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -37,6 +37,7 @@ class TraceOptions(TypedDict, total=False):
     dialect: str
     selection: Selection
     force: bool
+    warn: Callable[[str], object] | None
 
 
 def trace(
@@ -46,11 +47,13 @@ def trace(
     dialect: str = dialects.NATIVE,
     selection: Selection = WHOLE,
     force: bool = False,
+    warn: Callable[[str], object] | None = None,
 ) -> Timeline:
     """Write a timeline of ops, API calls and device work: ``.json``, ``.json.gz``, ``.pftrace``.
 
     ``dialect`` "torch" writes what PyTorch's profiler would have written; ``selection`` is the part
-    to draw. Returns the timeline that was drawn. Raises ValueError for another suffix or dialect,
+    to draw. ``warn`` gets a line before a trace is written that viewers open slowly or not at all.
+    Returns the timeline that was drawn. Raises ValueError for another suffix or dialect,
     for windows without events and for unknown ranks; `OutputError` if the file exists and must not
     be replaced, or cannot be written.
     """
@@ -59,6 +62,8 @@ def trace(
     check_suffix(output.name, dialect)
     timeline = dialects.draw(attributed, dialect, selection)
     _check_not_empty(timeline, attributed, selection)
+    if warn is not None and (line := size_warning(timeline, output.name)):
+        warn(line)
     _write(output, trace_pieces(timeline, attributed.capture, output.name, dialect), force=force)
     return timeline
 
@@ -150,6 +155,28 @@ def _write(output: Path, pieces: Iterable[bytes], *, force: bool) -> None:
 
 def _is_compressed(output: Path) -> bool:
     return output.suffix in (".gz", PERFETTO_SUFFIX)  # Perfetto opens both forms of its traces
+
+
+# -- Traces that are too large for viewers
+
+
+MAX_SLICES = 1_000_000  # more take long to open, or do not fit into the memory of a browser
+
+
+def size_warning(timeline: Timeline, name: str) -> str:
+    """Return a line about a trace with very many slices: what they are and how to draw fewer; '' for others."""
+    largest = timeline.largest()
+    total = sum(count for _, count in largest)
+    if total <= MAX_SLICES:
+        return ""
+    most = ", ".join(f"{role} {units.count(count)}" for role, count in largest[:LISTED_ROLES])
+    return (
+        f"{name}: {units.count(total)} slices ({most}), slow in viewers; to draw fewer: --step 1, --from and --to,"
+        " --only gpu, --slim, or --max-events 1000000"
+    )
+
+
+LISTED_ROLES = 3
 
 
 # -- The format of a trace, by suffix and dialect

@@ -11,10 +11,11 @@ from importers.capture import Capture, Facts, concat
 from importers.column_files import is_columnar
 from importers.errors import NoSuchReport, NotAReport, ReportError
 from importers.formats import read
-from importers.nsys.tables import EVERY, Details
+from importers.nsys.tables import EVERY, ONLY, SIDES, Details, requested_side
 from importers.remote import Downloads, Location, Url, errors_name_urls, location, origin
+from importers.sides import of_side
 
-__all__ = ["EVERY", "Capture", "Facts", "ReportError", "load"]
+__all__ = ["EVERY", "ONLY", "SIDES", "Capture", "Facts", "ReportError", "load"]
 
 
 def load(
@@ -25,14 +26,16 @@ def load(
     Formats: exports of Nsight Systems of any version as SQLite, Arrow or Parquet, of which a folder of
     tables is one report; ``.nsys-rep`` and ``.qdrep`` files where nsys is installed; reports of
     Nsight Compute (``.ncu-rep``, and the output of ``ncu --csv``); traces of PyTorch's profiler
-    (``.json``, ``.json.gz``); snapshots of torch.cuda.memory (``.pickle``, ``.json``); recordings of
+    (``.json``, ``.json.gz``), MXNet, MegEngine, RAF, TensorFlow, TVM and other programs in that format; snapshots of
+    torch.cuda.memory (``.pickle``, ``.json``); recordings of
     sessions without a profiler (``.jsonl``). A text with a protocol, as ``s3://bucket/report.sqlite``,
     is a URL: the report is fetched into a temporary folder and deleted after it is read.
 
     ``details=False`` omits the columns and frames that docs/frames.md marks as details, which
     describe single rows only; it takes half the time. A collection of names reads only these
     details: ``details={"mangled", "waits"}``. Call stacks are read only if they are among the names, also
-    beside all others: ``details={EVERY, "call_chains"}``. ``sidecar`` names recordings (files or folders) with
+    beside all others: ``details={EVERY, "call_chains"}``. ``ONLY["host"]`` or ``ONLY["gpu"]`` among the names
+    reads ranges and calls alone, or the work of GPUs alone. ``sidecar`` names recordings (files or folders) with
     the details of annotated calls; by default those beside the report of the profiler are used.
 
     Raises `ReportError`, whose message is one line for the user.
@@ -65,7 +68,7 @@ def _load(report: Location, given: str, details: Details, sidecar: Sequence[Path
 def _load_file(path: Path, details: Details, sidecar: Sequence[Path]) -> Capture:
     try:
         _check_readable(path)
-        return read(path, details, sidecar)
+        return of_side(read(path, details, sidecar), requested_side(details))
     except OSError as error:
         raise NotAReport(f"{path}: {error.strerror or error}") from error
 

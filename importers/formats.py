@@ -95,10 +95,10 @@ def _snapshot_reader() -> Reader:
 
 @cache
 def _trace_reader() -> Reader:
+    from importers.chrome.read import read as load
     from importers.kineto.events import is_json
-    from importers.kineto.read import read as load
 
-    return is_json, lambda path, _: load(path)
+    return is_json, load
 
 
 @cache

@@ -75,7 +75,7 @@ NOT_REPORTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty file": (Path.touch, "empty; did the profiler finish"),
     "text": (a_text, "not an SQLite database; give an export"),
     "short text": (a_short_text, "not an SQLite database"),
-    "JSON": (some_json, "not of PyTorch's profiler"),
+    "JSON": (some_json, "no trace of a profiler"),
     "header alone": (only_a_header, "truncated or still being written"),
     "another database": (another_database, "not an Nsight Systems export"),
     "empty database": (an_empty_database, "not an Nsight Systems export"),

@@ -47,7 +47,7 @@ Sections = Mapping[str, str]  # the options of each section, in order
 
 # An option that several commands have stands in the same section in all of them.
 SHARED: Sections = {
-    "Report": "--run --db --ncu --sidecar --rank-from",
+    "Report": "--run --db --ncu --sidecar --rank-from --only --timeout",
     "Attribution": "--graphs --domain --exclude-domain --adopt --backward-under --rules --kernel-rules"
     " --names --steps",
     "Limits": "--fail-over --budget --noise",
@@ -84,7 +84,8 @@ OF_COMMAND: Mapping[str, Sections] = {
 # a command before it is rare in that command only.
 RARE = frozenset(
     [
-        *"--sidecar --rank-from --graphs --domain --exclude-domain --adopt --backward-under --rules".split(),
+        *"--only --timeout --sidecar --rank-from --graphs --domain --exclude-domain --adopt".split(),
+        *"--backward-under --rules".split(),
         *"--kernel-rules --names --inclusive --arguments --memory-kinds --idle-over --running".split(),
         *"--flops --dtype --peak-tflops --peak-gbs --gpus --workers --memory --strict".split(),
         *("report --metrics", "import --verify", "import --keep", "plot --width", "plot --height"),

@@ -17,6 +17,7 @@ import click
 
 from bridge.cli import completion
 from bridge.cli.hints import DEFAULT_STORE, with_report
+from bridge.cli.limits import details_of_side, stage, timeout_option
 
 if TYPE_CHECKING:
     from bridge.join.options import AttributionOptions, Rule
@@ -38,6 +39,12 @@ REFRESH = 8  # times per second
 @contextmanager
 def doing(what: str) -> Iterator[None]:
     """Show on a terminal what the block does and for how long already, if it takes more than a second."""
+    with stage(what), _shown(what):
+        yield
+
+
+@contextmanager
+def _shown(what: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
@@ -286,10 +293,9 @@ def _parameters(command: Any) -> list[str]:
 
 
 def report_input(command: F) -> F:
-    """Give a command the options that select a report as one parameter ``source``."""
-    return collected("source", _report_input, source, sidecar, rules_option, *ATTRIBUTION_OPTIONS)(
-        command
-    )
+    """Give a command the options that select a report as one parameter ``source``, and a time limit."""
+    options = (source, sidecar, rules_option, *ATTRIBUTION_OPTIONS)
+    return timeout_option(collected("source", _report_input, *options)(command))
 
 
 def _report_input(
@@ -368,6 +374,7 @@ class ReportInput:
     run: int | str | None = None
     attribution: AttributionOptions | None = None
     sidecar: tuple[Path, ...] = ()
+    only: str | None = None
 
     def with_ranks(self, rank_from: str | None) -> ReportInput:
         """Return the input with an expression that finds ranks in paths."""
@@ -394,12 +401,18 @@ class ReportInput:
         if self.sidecar and not self.reports:
             raise click.UsageError("--sidecar goes with report files: name them")
         attribution = self.attribution_options
+        if self.only:
+            details = details_of_side(details, self.only)
         if self.reports:
             check_ranks(attribution.rank_from, list(map(given, self.reports)))
             capture = read_files(local_reports(self.reports), details, self.sidecar)
         else:
             capture, stored_rules = _stored(self.db, self.run, details)
             check_ranks(attribution.rank_from, capture.source)
+            if self.only:
+                from importers.sides import of_side
+
+                capture = of_side(capture, self.only)
             attribution = replace(attribution, rules=attribution.rules or stored_rules)
         with usage_errors(), doing("joining"):
             report = join(capture, attribution)

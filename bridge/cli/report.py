@@ -11,7 +11,15 @@ from click.core import ParameterSource
 
 from bridge.analyze.tables.request import ALL, DEFAULT, NCU_DETAILS, TableRequest
 from bridge.analyze.tables.views import DIMENSIONS, VIEWS, columns_of
-from bridge.cli import completion, ncu_option, options, outputs, selection_options, worker_options
+from bridge.cli import (
+    completion,
+    limits,
+    ncu_option,
+    options,
+    outputs,
+    selection_options,
+    worker_options,
+)
 from bridge.cli.flop_options import costs
 from bridge.cli.help import Command
 from bridge.cli.options import ReportInput, usage_errors
@@ -130,6 +138,7 @@ def _request(*, by: str, columns: str, **fields: Any) -> TableRequest:
 @costs
 @options.rank_from_option
 @options.steps_option
+@limits.only_option
 @worker_options.workers
 @outputs.output(FORMATS)
 def report(
@@ -144,6 +153,7 @@ def report(
     costs: Costs | None,
     rank_from: str | None,
     step_name: str | None,
+    only: str | None,
     workers: WorkerOptions,
     output: Output,
 ) -> None:
@@ -161,13 +171,10 @@ def report(
         request = replace(request, costs=costs, also=rows.columns)
         request.check()
         details = request.details | (NCU_DETAILS if ncu else frozenset())
-    source = replace(
-        source,
-        reports=worker_options.expand_reports(source.reports, workers),
-        attribution=replace(source.attribution_options, raw=names == "raw", rank_from=rank_from),
-    ).with_steps(step_name)
+    source = _with_options(source, workers, raw=names == "raw", rank_from=rank_from, only=only)
+    source = source.with_steps(step_name)
     output.check(source.reports)
-    needs_rows = _options_on_rows(time_range, request, ncu)
+    needs_rows = [*_options_on_rows(time_range, request, ncu), *(["--only"] if only else [])]
     request, answer = _without_rows(workers, request, source, needs_rows, fold=fold, output=output)
     if answer is None:
         report = ncu_option.with_ncu(source.load(details), ncu, source.attribution_options)
@@ -187,11 +194,28 @@ def report(
     printed = TableOutput(
         answer, request.by, rows.unit, every=bool(request.columns), top=rows.top,
         filtered=bool(rows.conditions), fold=fold and not (rows.conditions or rows.sort or request.columns),
-        ranks=_ranks(request, answer), cycles=answer.cycles,
+        ranks=_ranks(request, answer), cycles=answer.cycles, side=only or "",
     )  # fmt: skip
     workers.check_output(answer.source, table, output.format)
     text = printed.text(table, output.format, to_terminal=output.to_terminal)
     output.write(text, f"{len(table)} rows")
+
+
+def _with_options(
+    source: ReportInput,
+    workers: WorkerOptions,
+    *,
+    raw: bool,
+    rank_from: str | None,
+    only: str | None,
+) -> ReportInput:
+    """Return the input with the options that only this command has."""
+    return replace(
+        source,
+        reports=worker_options.expand_reports(source.reports, workers),
+        attribution=replace(source.attribution_options, raw=raw, rank_from=rank_from),
+        only=only,
+    )
 
 
 def _names(request: TableRequest) -> str:

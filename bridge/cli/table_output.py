@@ -98,6 +98,12 @@ FORMAT = "table"  # for people
 CONDITION = "no row meets the condition"
 
 
+ALONE = {  # what stands for the accounting, by the side that was read alone
+    "host": "only the host was read (--only host): nothing is known of the GPUs",
+    "gpu": "only the GPUs were read (--only gpu): nothing is known of ops",
+}
+
+
 @dataclass(frozen=True)
 class TableOutput:
     """How a table of a report is written.
@@ -112,6 +118,7 @@ class TableOutput:
         filtered: whether only rows that meet a condition are shown.
         ranks: who the ranks are, which stands above a table of them.
         cycles: the active cycles of a session, if the table holds other steps, too.
+        side: the side of the report that was read alone, host or gpu; "" for both.
 
     """
 
@@ -124,6 +131,7 @@ class TableOutput:
     filtered: bool = False
     ranks: Run | None = None
     cycles: ActiveCycles | None = None
+    side: str = ""
 
     def text(self, table: pd.DataFrame, form: str, *, to_terminal: bool) -> str:
         """Return the table in a format: json, csv, md or table."""
@@ -133,7 +141,7 @@ class TableOutput:
             return document.as_json(self.by, source.source, source.totals, table, beside)
         if form == "csv":
             return document.as_csv(table)
-        accounting = tables.accounting_line(source.totals, source.op_count)
+        accounting = ALONE.get(self.side) or tables.accounting_line(source.totals, source.op_count)
         is_wrapped = to_terminal and form == FORMAT
         graphs = tables.graphs_line(self.by, source.graphs, source.totals["gpu_ns"])
         graph_lines = options.wrapped([graphs] if graphs else [], to_terminal=is_wrapped)
@@ -187,7 +195,9 @@ class TableOutput:
         return f"{text}\n{summaries.ranks_line(self.ranks.totals)}\n\n"
 
     def _headline(self, *, to_terminal: bool) -> str:
-        """Return the lines on the use of the GPUs, and an empty line."""
+        """Return the lines on the use of the GPUs, and an empty line; nothing if one side was read."""
+        if self.side:
+            return ""
         lines = summary.headline(self.source.use, self.source.ranges)
         return options.wrapped([*lines, ""], to_terminal=to_terminal) if lines else ""
 

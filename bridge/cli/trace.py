@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli import ncu_option, options, outputs, selection_options
+from bridge.cli import limits, ncu_option, options, outputs, selection_options
 from bridge.cli.help import Command
 from bridge.cli.options import ReportInput, doing
 from bridge.cli.outputs import Output
@@ -73,6 +73,7 @@ def _ranks(_context: click.Context, _option: click.Parameter, text: str | None) 
     show_default=True,
     help="As that tool's own profiler writes it; torch -o FOLDER (one that is there) for TensorBoard.",
 )
+@limits.only_option
 @ncu_option.ncu
 @outputs.output()
 def trace(
@@ -85,6 +86,7 @@ def trace(
     ncu: tuple[Path, ...],
     rank_from: str | None,
     ranks: tuple[int, ...],
+    only: str | None,
     time_range: TimeRange,
 ) -> None:
     """Write one timeline of REPORTS (or of a run of the store): ops, API calls, kernels, arrows.
@@ -101,7 +103,7 @@ def trace(
         _check(path, dialect)
         output.check(source.reports)
     details = DRAWN | (OF_CRITICAL_PATH if critical_path else frozenset())
-    report = source.with_ranks(rank_from).load(details)
+    report = replace(source.with_ranks(rank_from), only=only).load(details)
     report = ncu_option.with_ncu(report, ncu, source.attribution_options)
     if ranks:
         options.warn(report.ranks.warnings)
@@ -121,7 +123,13 @@ def _write(report: Report, output: Path, dialect: str, selection: Selection, *, 
     if _for_tensorboard(output, dialect):
         files = report.export_tensorboard(output, selection=selection, force=force)
         return f"{len(files)} traces; open them with tensorboard --logdir {output}"
-    drawn = report.export_trace(output, dialect=dialect, selection=selection, force=force)
+    drawn = report.export_trace(
+        output,
+        dialect=dialect,
+        selection=selection,
+        force=force,
+        warn=lambda line: options.warn([line]),
+    )
     less = f"{drawn.left_out} shorter slices left out; " if drawn.left_out else ""
     return f"{less}open it at https://ui.perfetto.dev"
 

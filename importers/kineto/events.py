@@ -1,4 +1,4 @@
-"""Read the JSON of a trace of PyTorch's profiler; its events as columns, with times in ns.
+"""Read the JSON of a trace; the events of PyTorch's profiler as columns, with times in ns.
 
 The file may be packed by gzip. It is unpacked up to a limit: 10 MB may hold 10 GB of zeros.
 """
@@ -97,7 +97,10 @@ def is_json(path: Path) -> bool:
 
 
 def read_json(path: Path) -> tuple[dict[str, Any], list[Any]]:
-    """Return the top-level fields of a trace and its events; raises NotAReport for other files."""
+    """Return the top-level fields of a trace and its events; raises NotAReport for other files.
+
+    Numbers with a point are texts, as written.
+    """
     try:
         text = _json_text(path)
         result = json.loads(text, parse_float=str, parse_constant=lambda _: None, strict=False)
@@ -105,9 +108,11 @@ def read_json(path: Path) -> tuple[dict[str, Any], list[Any]]:
         raise NotAReport(
             f"{path.name}: cut off or damaged: no JSON ({error}); copy or export the trace again"
         ) from error
+    if isinstance(result, list) and all(isinstance(event, dict) for event in result):
+        return {}, result  # events alone, as Chrome's format allows
     if not isinstance(result, dict) or not isinstance(result.get(EVENTS), list):
         raise NotAReport(
-            f"{path.name}: JSON, but no trace of PyTorch's profiler (an object with {EVENTS})"
+            f"{path.name}: JSON, but no trace of a profiler (an object with {EVENTS}, or events)"
         )
     events = result.pop(EVENTS)
     return result, events

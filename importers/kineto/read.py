@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -33,9 +31,6 @@ from importers.kineto.events import (
     clean,
     clean_names,
     integers,
-    is_pytorch,
-    no_garbage_collection,
-    read_json,
 )
 from importers.range_texts import name_lengths
 from importers.texts import Ints, Texts
@@ -48,23 +43,31 @@ MAX_NUMBER = (1 << BITS) - 1
 Where = tuple[Any, Any]
 
 
+class Located(Protocol):
+    """Events with the pid and tid of each, as written."""
+
+    @property
+    def where(self) -> Sequence[Where]:
+        """The pid and tid of each."""
+
+
 class Places:
     """The processes and threads of the host that events ran on, by number.
 
     Numbers have 24 bits each, the process above the thread, as in Nsight Systems.
     """
 
-    def __init__(self, hosts: Sequence[Events]) -> None:
+    def __init__(self, hosts: Sequence[Located]) -> None:
         where = [pair for events in hosts for pair in events.where]
         self.pids = _numbers(pid for pid, _ in where)
         self.tids = _numbers(tid for _, tid in where)
         self.used = {(_identifier(pid), _identifier(tid)) for pid, tid in where}
 
-    def process(self, events: Events) -> Ints:
+    def process(self, events: Located) -> Ints:
         """Return the process of each event."""
         return np.array([self.pids[_identifier(pid)] for pid, _ in events.where], np.int64) << BITS
 
-    def thread(self, events: Events) -> Ints:
+    def thread(self, events: Located) -> Ints:
         """Return the thread of each event."""
         tids = np.array([self.tids[_identifier(tid)] for _, tid in events.where], np.int64)
         return self.process(events) | tids
@@ -272,26 +275,21 @@ MAX_KINDS = 20  # that a warning names
 RANK_KEYS = ("rank", "world_size", "backend")  # of DISTRIBUTED
 
 
-def read(path: Path) -> Capture:
-    """Read a trace; raises a `ReportError` if it is damaged or not PyTorch's."""
-    name = os.fsencode(path.name).decode(errors="replace")
-    with no_garbage_collection():
-        head, events = read_json(path)
-        if VERSION not in head and not is_pytorch(events):
-            raise NotAReport(
-                f"{name}: a trace in Chrome's format, but not of PyTorch's profiler:"
-                f" no {VERSION}, no cpu_op"
-            )
-        trace_events = TraceEvents.of(events)
-        del events  # half of the memory
-        if not any(
-            len(trace_events.by[sort]) for sort in (RANGES, CALLS, "kernels", "copies", "fills")
-        ):
-            raise NothingRecorded(
-                f"{name}: no ops, no CUDA calls and no kernels;"
-                " was the profiler running while they were?"
-            )
-        return _capture(name, head, trace_events, _from_zero(name, trace_events))
+def read_events(name: str, head: dict[str, Any], events: list[Any]) -> Capture:
+    """Return the capture of a trace of PyTorch's profiler from its top-level fields and its events.
+
+    The events are given back as soon as they are sorted. Raises a `ReportError` if nothing was
+    recorded.
+    """
+    trace_events = TraceEvents.of(events)
+    events.clear()  # half of the memory
+    if not any(
+        len(trace_events.by[sort]) for sort in (RANGES, CALLS, "kernels", "copies", "fills")
+    ):
+        raise NothingRecorded(
+            f"{name}: no ops, no CUDA calls and no kernels; was the profiler running while they were?"
+        )
+    return _capture(name, head, trace_events, _from_zero(name, trace_events))
 
 
 def _from_zero(name: str, trace_events: TraceEvents) -> dict[str, Events]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,71 +23,30 @@ from importers.nsys.annotations import Annotations, Strings, api_name, pool_text
 from importers.nsys.devices import activities, memory, waits, with_ends
 from importers.nsys.gpu_metrics import gpu_metrics
 from importers.nsys.payloads import nccl_calls
+from importers.nsys.ranks import host_and_ranks, name_value_pairs
 from importers.nsys.stacks import call_chains
-from importers.nsys.tables import FLAG, Column, Details, Present, Table, has_detail
+from importers.nsys.tables import (
+    FLAG,
+    Column,
+    Details,
+    Present,
+    Table,
+    has_detail,
+    requested_side,
+)
 from importers.sqlite_columns import Columns, Database, ints_of, texts_of
 from importers.sqlite_query import Query
 from importers.texts import Ints, Texts, unique_names
 
-# -- The host and the rank of the process
-
-
-# Variables that launchers set, as in `bridge.annotate.recording.writer`; the first number counts.
-RANK_VARIABLES: Mapping[str, tuple[str, ...]] = {
-    "rank": ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
-    "local_rank": ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"),
-    "world_size": ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
-}
-MAX_RANK_DIGITS = 9  # digits of a rank
-ENVIRONMENT_KEY = "environment"
-
-
-def host_and_ranks(read: Mapping[str, Columns]) -> dict[str, Any]:
-    """Return ``host``, and as ``environment`` the rank of the process, from an export's tables.
-
-    Either is left out where the tables contradict each other.
-    """
-    system, capture = _name_value_pairs(read["system"]), _name_value_pairs(read["capture"])
-    hosts = {value for name, value in system if name == schema.HOST}
-    environments = {value for name, value in system if name == schema.ENVIRONMENT}
-    program = [value for name, value in capture if name == schema.PROGRAM_ENVIRONMENT]
-    environment = environments.pop().split("\0") if len(environments) == 1 else []
-    ranks = environment_ranks(environment) | environment_ranks(program)
-    return ({"host": hosts.pop()} if len(hosts) == 1 else {}) | (
-        {ENVIRONMENT_KEY: ranks} if ranks else {}
-    )
+# -- Devices
 
 
 def has_no_gpu(read: Mapping[str, Columns]) -> bool:
     """Return whether an export says that the recorded machine had no GPU; False where it says nothing."""
     if len(ints_of(read["gpus"], "gpu")):
         return False
-    facts = dict(_name_value_pairs(read["system"]))
+    facts = dict(name_value_pairs(read["system"]))
     return "0" in {facts.get(schema.DRIVER), facts.get(schema.DISCRETE_GPU)}
-
-
-def environment_ranks(entries: Iterable[str]) -> dict[str, int]:
-    """Return the ranks of a process from its environment, ``RANK=3`` or ``RANK="3"``."""
-    variables = {variable for names in RANK_VARIABLES.values() for variable in names}
-    parts = (entry.partition("=") for entry in entries)
-    values = {name: value.strip('"') for name, _, value in parts if name in variables}
-    numbers = {
-        rank: next((values[v] for v in names if _is_number(values.get(v, ""))), None)
-        for rank, names in RANK_VARIABLES.items()
-    }
-    return {rank: int(value) for rank, value in numbers.items() if value is not None}
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= MAX_RANK_DIGITS
-
-
-def _name_value_pairs(columns: Columns) -> list[tuple[str, str]]:
-    pairs = (texts_of(columns, column).decode() for column in ("name", "value"))
-    return list(zip(*pairs, strict=True))
-
-
-# -- Devices
 
 
 def devices(read: dict[str, Columns], on_device: pd.DataFrame) -> pd.DataFrame:
@@ -216,9 +174,10 @@ def read(path: Path, *, details: Details = True) -> Capture:
     """
     with open_export(path) as database:
         columns = _columns(path, database, details=details)
+        skipped = schema.SKIPPED[requested_side(details)]
         is_requested = has_detail(details, schema.OVERHEAD.detail)
         other_records = count_other_records(database, database.tables()) if is_requested else {}
-    return to_capture(path, columns, other_records)
+    return to_capture(path, columns, other_records, skipped=skipped)
 
 
 @contextmanager
@@ -308,9 +267,13 @@ def export_queries(
         raise NotAReport(f"{path.name}: {form}, but not an Nsight Systems export")
     try:
         queries = {
-            name: table.query(tables, details=details) for name, table in schema.READ.items()
+            name: table.query(tables, details=details)
+            for name, table in schema.READ.items()
+            if name not in schema.SKIPPED[requested_side(details)]
         }
-        if not queries["call_chains"]:  # the ids of call stacks say nothing without these
+        if (
+            not queries.get("call_chains") and "launches" in queries
+        ):  # the ids of call stacks say nothing without these
             queries["launches"] = schema.LAUNCHES.query(tables, details=False)
     except NotAReport as error:
         raise NotAReport(f"{path.name}: {error}") from error
@@ -400,10 +363,13 @@ def to_capture(
     read: dict[str, Columns],
     other_records: Mapping[str, int],
     export: ExportFacts | None = None,
+    *,
+    skipped: Collection[str] = (),
 ) -> Capture:
     """Return the capture of an export's columns.
 
-    ``export`` holds the facts of the whole export if the columns are only a part of it.
+    ``export`` holds the facts of the whole export if the columns are only a part of it. ``skipped``
+    are tables that were not to be read: nothing is said of them.
     """
     strings = Strings(ints_of(read["strings"], "id"), texts_of(read["strings"], "value"))
     annotations = Annotations.of(read["annotations"], strings)
@@ -418,7 +384,7 @@ def to_capture(
     facts = (
         export.facts
         if export
-        else _facts(path, read, tables, (wait_frame, memory_frame, overhead_frame))
+        else _facts(path, read, tables, (wait_frame, memory_frame, overhead_frame), skipped)
     )
     length = facts.span[1] - facts.span[0]
     calls, unread = nccl_calls(annotations, read)
@@ -464,13 +430,15 @@ def _facts(
     read: Mapping[str, Columns],
     tables: Sequence[pd.DataFrame],
     other_tables: Sequence[pd.DataFrame],
+    skipped: Collection[str],
 ) -> Facts:
     """Return the facts; ``tables`` are ranges, launches, activities and marks."""
     span, opaque = _span(*tables), int((tables[2]["kind"] == frames.GRAPH).sum())
     outer_span = _span(*tables, *other_tables) if sum(map(len, other_tables)) else span
-    return export_facts(
-        path, read, [len(table) for table in tables[:3]], opaque, (span, outer_span)
-    )
+    rows = [len(table) for table in tables[:3]]
+    result = export_facts(path, read, rows, opaque, (span, outer_span))
+    # What is not read is not missing.
+    return replace(result, warnings=()) if skipped else result
 
 
 def file_name(path: Path) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from importers.nsys.tables import (
+    GPU_SIDE,
+    HOST_SIDE,
     JSON,
     NCCL_CALLS,
     Column,
@@ -415,6 +418,21 @@ READ = {  # every table that is read, by our name
     "versions_old": VERSIONS[1],
 }
 DEVICE_TABLES = ("kernels", "copies", "decompressions", "fills", "graphs")
+SKIPPED: Mapping[
+    str, frozenset[str]
+] = {  # tables that are not read, by the side that is read alone
+    "": frozenset(),
+    HOST_SIDE: frozenset(
+        (
+            *DEVICE_TABLES,
+            *"syncs events memory graph_nodes graph_nodes_old gpu_metrics gpu_metric_names".split(),
+        )
+    ),
+    GPU_SIDE: frozenset(
+        "launches annotations payload_schemas payload_entries payload_enums graph_nodes graph_nodes_old overhead"
+        " system_calls context_switches call_chains system_call_chains samples sample_chains".split()
+    ),
+}
 
 # Rows of `SYSTEM`, `CAPTURE` and `VERSIONS` that tell who ran the program where. A name that starts with `:`
 # stands after the number of a process: PROCESS_0:ARGUMENT_2.

@@ -35,6 +35,17 @@ EVERY = "*"  # among names of details: all but those in ON_REQUEST
 ON_REQUEST = frozenset(["call_chains", "system_call_chains", "samples"])
 
 
+HOST_SIDE, GPU_SIDE = SIDES = ("host", "gpu")
+ONLY: Mapping[str, str] = {side: f"only {side}" for side in SIDES}  # among names of details
+
+
+def requested_side(details: Details) -> str:
+    """Return the side that is read alone, '' for both."""
+    if isinstance(details, bool):
+        return ""
+    return next((side for side, name in ONLY.items() if name in details), "")
+
+
 def has_detail(details: Details, name: str) -> bool:
     """Return whether a detail is read."""
     if isinstance(details, bool):

@@ -12,7 +12,18 @@ import pytest
 from paired import pairs, read
 
 from bridge import counter, mark, nvtx_op
-from bridge.compat.megengine import Profiler, is_profiling, merge_trace_events, profile, scope
+from bridge.compat.megengine import (
+    Profiler,
+    is_profiling,
+    merge_trace_events,
+    pop_scope,
+    profile,
+    push_scope,
+    scope,
+    start_profile,
+    stop_profile,
+    stop_step,
+)
 
 CHROME = "chrome_timeline.json"
 
@@ -125,7 +136,7 @@ def test_what_was_not_dumped_is_written_at_the_end(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"format": "memory_flow.svg"}, {"formats": ["x"]}, {"formats": CHROME}]
+    "wrong", [{"format": "memory_flow"}, {"formats": ["x"]}, {"formats": CHROME}]
 )
 def test_formats_that_there_are_not(wrong):
     with pytest.raises(AssertionError, match=CHROME):
@@ -136,8 +147,6 @@ def test_options():
     Profiler(sample_rate=10, profile_device="1", num_tensor_watch=1, enable_cupti=True)
     with pytest.raises(TypeError, match="sample_rat'"):
         Profiler(sample_rat=1)
-    with pytest.warns(UserWarning, match="backtraces"):
-        Profiler(with_backtrace=True)
 
 
 def test_one_runs_at_a_time():
@@ -156,6 +165,44 @@ def test_a_file_in_the_way_is_a_warning(folder):
         pass
     with pytest.warns(UserWarning, match="not a folder"):
         profiler.dump()
+
+
+def test_a_large_file_is_a_warning_with_what_is_in_it(monkeypatch):
+    monkeypatch.setattr("bridge.compat.megengine.profiler.LARGE_BYTES", 10)
+    with Profiler() as profiler:
+        for _ in range(3):
+            with nvtx_op("often"):
+                pass
+        with nvtx_op("once"):
+            pass
+    with pytest.warns(
+        UserWarning, match=r"over 64 MiB.*Most calls: often \(3 calls\), once \(1 calls\)"
+    ):
+        profiler.dump()
+
+
+def test_scopes_and_a_profile_by_functions(folder):
+    start_profile({"sample_rate": 0})
+    with pytest.raises(AssertionError, match="is already running"):
+        start_profile()
+    push_scope("outer")
+    pop_scope("outer")
+    stop_step()
+    write = stop_profile()
+    write("out.json", CHROME)
+    with pytest.raises(AssertionError, match=r"memory_flow\.svg"):
+        write("out.svg", "svg")
+    with pytest.raises(AssertionError, match="no profiler runs"):
+        stop_profile()
+    events = read(folder / "out.json")["traceEvents"]
+    assert [e["name"] for e in events if e["ph"] in "Bi"] == ["outer", "StopStep"]
+
+
+def test_a_memory_flow_without_tensors_is_a_drawing(folder):
+    with Profiler("flow", format="memory_flow.svg") as profiler, nvtx_op("a"):
+        pass
+    profiler.dump()
+    assert "0 allocations" in Path(profiler.path).read_text()
 
 
 def test_marks_and_counters():

@@ -15,7 +15,7 @@ from bridge.analyze.ranks.members import duplicate_rank_warnings
 from bridge.annotate.recording.writer import RANKS
 from bridge.join import options as ranked
 from importers.capture import Facts
-from importers.nsys import read
+from importers.nsys.ranks import RANK_VARIABLES
 from ranks.run import Rank, begun, run
 
 SECRETS = ("API_TOKEN=planted-9137", "AWS_SECRET=planted-5551", "HOSTNAME=planted-71")
@@ -31,7 +31,7 @@ def told(paths, **options):
 
 
 def test_launchers_variables_are_those_of_recordings():
-    assert dict(read.RANK_VARIABLES) == RANKS
+    assert dict(RANK_VARIABLES) == RANKS
 
 
 @pytest.mark.slow

@@ -44,6 +44,7 @@ TABLES: Mapping[str, TableColumns] = {
     "frame": tables.FRAME,
     "wait": host.WAIT,
     "osrt": host.OSRT,
+    "recompute": host.RECOMPUTE,
     "sample": host.SAMPLE,
     "launch": host.LAUNCH,
     "source": host.SOURCE,

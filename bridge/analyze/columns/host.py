@@ -96,6 +96,17 @@ OS_TIMES = (  # columns of tables of idle time, where such records are in the re
     Column("gil_ns", "waits for GIL", NS, "time in which that thread waited for it", **QUIET),
     Column("off_cpu_ns", "off the CPU", NS, "time in which that thread ran on no CPU", **QUIET),
 )
+RECOMPUTE = table(
+    OP,
+    Column(
+        "kind", "kind", NAME, "recomputation, or eviction of a tensor that is computed again later"
+    ),
+    Column("calls", "calls", COUNT, "outermost calls that compute again, or evict"),
+    Column("cpu_ns", "CPU total", NS, "time of these calls on the host"),
+    Column("kernels", "kernels", COUNT, "kernels that they launched"),
+    Column("gpu_ns", "GPU total", NS, "time of the activities that they launched", bar=True),
+    Column("share", "of GPU", SHARE, "GPU total over the time of all activities"),
+)
 OSRT = table(
     Column("call", "OS call", NAME, "call of the operating system's runtime"),
     Column("threads", "threads", COUNT, "threads that made it", optional=True),

@@ -166,6 +166,12 @@ def _sample(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFra
     return by_sample(attributed)
 
 
+def _recompute(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
+    from bridge.analyze.tables.recomputation import by_recompute
+
+    return by_recompute(attributed)
+
+
 def _critical(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
     from bridge.analyze.critical import by_critical
 
@@ -228,6 +234,7 @@ FIXED: Mapping[str, Callable[[AttributedCapture, TableRequest], pd.DataFrame]] =
     "osrt": _osrt,
     "sample": _sample,
     "critical": _critical,
+    "recompute": _recompute,
     "step": _step,
     "device": _device,
     "counter": _counter,

@@ -117,6 +117,11 @@ VIEWS = {
         details=("waits", "system_calls"),
         nothing="no ranges, API calls or activities in the selected part of the report",
     ),
+    "recompute": View(
+        ("gpu_ns", "cpu_ns"),
+        nothing="no recomputation found: it shows by sequence numbers of PyTorch's ops (emit_nvtx, torch.profiler),"
+        " by modules (bridge.torch.annotate), or as MegEngine's ReGen",
+    ),
     "source": View(
         ("gpu_ns", "api_ns"),
         details=SOURCE_DETAILS,

@@ -367,6 +367,13 @@ class Timeline:
     instants: tuple[Slices, ...] = ()
     left_out: int = 0
 
+    def largest(self) -> list[tuple[str, int]]:
+        """Return the roles of slices and how many there are of each, the most first."""
+        count: dict[str, int] = {}
+        for slices in self.all_slices():
+            count[slices.role] = count.get(slices.role, 0) + len(slices)
+        return sorted(count.items(), key=lambda item: (-item[1], item[0]))
+
     def of_process(self, report: int, process: int) -> Timeline:
         """Return what belongs to one process of a file, with tracks renumbered."""
         return self.of_processes([(report, process)])

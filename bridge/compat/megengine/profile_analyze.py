@@ -1,4 +1,4 @@
-"""MegEngine's profile_analyze for any report that bridge reads.
+"""MegEngine's profile_analyze, for profiles of static graphs and any report that bridge reads.
 
 Usage: ``python -m bridge.compat.megengine.profile_analyze REPORT -t 10``.
 """
@@ -6,7 +6,7 @@ Usage: ``python -m bridge.compat.megengine.profile_analyze REPORT -t 10``.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -19,9 +19,18 @@ from rich.box import ASCII
 from rich.console import Console
 from rich.table import Table
 
-from bridge.analyze.flops import RangeCosts
-from bridge.analyze.tables.range_metrics import first_slices
-from bridge.analyze.tables.ranges import by_call
+from bridge.compat.megengine.operators import (
+    DEVICE,
+    END,
+    ENDS,
+    HOST,
+    NONE,
+    NS,
+    profile_operators,
+    read_profile,
+    report_operators,
+    type_names,
+)
 from bridge.knowledge.expressions import Expression
 from bridge.knowledge.suggestions import unknown_name
 from bridge.package import UserError
@@ -31,8 +40,6 @@ from importers.errors import ReportError
 # -- Operators: one per call or per type
 
 
-SIDES = DEVICE, HOST = ("device", "host")
-ENDS = END, KERNEL_WAIT = ("end", "kern")  # time of the work; how long it waited before
 AGGREGATES = ("max", "min", "sum", "mean")
 TIME = "time"
 COLUMNS = (
@@ -46,8 +53,7 @@ COLUMNS = (
     "in_shapes",
     "out_shapes",
 )
-NONE = -1
-NS = 1_000_000_000
+Source = Report | Mapping[str, Any]  # a report, or the profile of a static graph
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class OperatorRequest:
     max_ns: int | None = None
 
 
-def operators(report: Report, side: str, request: OperatorRequest) -> pd.DataFrame:
+def operators(source: Source, side: str, request: OperatorRequest) -> pd.DataFrame:
     """Return a row per requested operator, in the requested order.
 
     Columns: ``time`` (ns), ``share`` of the time of all operators, ``cumulative`` time in this
@@ -72,28 +78,8 @@ def operators(report: Report, side: str, request: OperatorRequest) -> pd.DataFra
     second, NaN if undefined), in_shapes, out_shapes. Raises ValueError for an invalid order or
     expression.
     """
-    calls = by_call(report.attributed)
-    costs, firsts = _costs(report), first_slices(report.attributed)
-    time = {
-        DEVICE: "queue_ns" if request.end == KERNEL_WAIT else "gpu_self_ns",
-        HOST: "cpu_self_ns",
-    }[side]
-    table = pd.DataFrame(
-        {
-            "time": calls[time],
-            "type": calls["op"],
-            "name": calls["path"],
-            "dtype": calls["dtype"],
-            "computation": costs.flops[firsts],
-            "memory": costs.bytes[firsts],
-            "in_shapes": calls["shape"],
-            "out_shapes": calls["output_shape"],
-            "count": 1,
-        }
-    )
-    total = int(table["time"].sum())
-    if side == DEVICE:
-        table = table[(calls["gpu_self_ns"] > 0).to_numpy()]
+    of = report_operators if isinstance(source, Report) else profile_operators
+    table, total = of(source, side, request.end)  # type: ignore[arg-type]
     table = _select(table, request)
     table = (
         _with_speeds(table) if request.aggregate is None else _aggregate(table, request.aggregate)
@@ -102,14 +88,9 @@ def operators(report: Report, side: str, request: OperatorRequest) -> pd.DataFra
     return table.assign(share=table["time"] / max(total, 1), cumulative=table["time"].cumsum())
 
 
-def _costs(report: Report) -> RangeCosts:
-    """Return the costs by MegEngine's formulas, unless the calls recorded them."""
-    return RangeCosts.of(report.attributed, "megengine", use_recorded=True)
-
-
 def _select(table: pd.DataFrame, request: OperatorRequest) -> pd.DataFrame:
     if request.types:
-        table = table[table["type"].isin(request.types)]
+        table = table[table["type"].isin(type_names(request.types))]
     if request.name is not None:
         match = Expression(request.name, "the name").match
         table = table[table["name"].map(lambda name: match(name) is not None).astype(bool)]
@@ -304,7 +285,10 @@ PARTS = ("summary", "device", "host")
     help="Number of operators.",
 )
 @click.option(
-    "--type", "types", multiple=True, help="Only operators of this type. May be repeated."
+    "--type",
+    "types",
+    multiple=True,
+    help="Only operators of this type, by its name here or in MegEngine. May be repeated.",
 )
 @click.option(
     "--aggregate-by", type=click.Choice(["type"]), help="One row for all operators of a type."
@@ -346,17 +330,27 @@ PARTS = ("summary", "device", "host")
 )
 @click.option("--print-only", type=click.Choice(PARTS), help="Only this part.")
 def main(dump: Path, **request: Any) -> None:
-    """List the operators of DUMP (any report that bridge reads) that take longest."""
+    """List the operators of DUMP that take longest.
+
+    DUMP is a profile of a static graph (get_profile), or any report that bridge reads, as
+    chrome_timeline.json.
+    """
     try:
-        click.echo(analyze(load(dump), **request), nl=False)
+        click.echo(analyze(_load(dump), **request), nl=False)
     except (ReportError, UserError) as error:
         raise click.ClickException(str(error)) from error
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
 
+def _load(dump: Path) -> Source:
+    """Return the profile of a static graph in a file, or the report."""
+    profile = read_profile(dump) if dump.is_file() and dump.suffix == ".json" else None
+    return load(dump) if profile is None else profile
+
+
 def analyze(  # noqa: PLR0913 - one parameter per option
-    report: Report,
+    source: Source,
     *,
     top: int = 3,
     aggregate_by: str | None = None,
@@ -381,10 +375,10 @@ def analyze(  # noqa: PLR0913 - one parameter per option
         aggregate=aggregate, min_ns=round(min_time * NS), max_ns=max_ns, **filters
     )
     sides = (DEVICE, HOST) if show_host or print_only == HOST else (DEVICE,)
-    result = {side: operators(report, side, request).head(top) for side in sides}
+    result = {side: operators(source, side, request).head(top) for side in sides}
     if dump_only_opr:
         return "".join(plain_lines(table) for table in result.values())
-    parts = {"summary": _summary(report, copy_time=copy_time)}
+    parts = {"summary": _summary(source, copy_time=copy_time)}
     for side, table in result.items():
         parts[side] = (
             wiki_markup(table, side)
@@ -394,20 +388,35 @@ def analyze(  # noqa: PLR0913 - one parameter per option
     return "\n".join(text for part, text in parts.items() if print_only in (None, part))
 
 
-def _summary(report: Report, *, copy_time: bool) -> str:
+def _summary(source: Source, *, copy_time: bool) -> str:
     """Return the totals of all operators."""
+    if isinstance(source, Report):
+        return _report_summary(source, copy_time=copy_time)
+    times = {side: profile_operators(source, side, END) for side in (DEVICE, HOST)}
+    lines = [f"total {side} time: {format_seconds(total)}" for side, (_, total) in times.items()]
+    if copy_time:
+        table = times[DEVICE][0]
+        copies = table[table["type"].str.contains("cop", case=False)]
+        lines.append(_copy_line(int(copies["time"].sum()), len(copies)))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _copy_line(total: int, count: int) -> str:
+    return f"copy time: tot={format_seconds(total)} avg={format_seconds(total / max(count, 1))}"
+
+
+def _report_summary(report: Report, *, copy_time: bool) -> str:
     ops, gpus = report.by("op", columns="gpu_self,cpu_self"), report.by("device")
     lines = [
         f"total device time: {format_seconds(ops['gpu_self_ns'].sum())}",
         f"total host time: {format_seconds(ops['cpu_self_ns'].sum())}",
         f"device busy: {format_seconds(gpus['busy_ns'].sum())}",
     ]
+    if not len(report.capture.activities):
+        lines.append("no work of a GPU: the device is the CPU, its times are those of the host")
     if copy_time:
         copies = report.by("memcpy")
-        total, count = copies["total_ns"].sum(), copies["count"].sum()
-        lines.append(
-            f"copy time: tot={format_seconds(total)} avg={format_seconds(total / max(count, 1))}"
-        )
+        lines.append(_copy_line(int(copies["total_ns"].sum()), int(copies["count"].sum())))
     return "".join(f"{line}\n" for line in lines)
 
 

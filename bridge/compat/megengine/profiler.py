@@ -7,120 +7,42 @@ profiler is deleted, or at the end of the program.
 from __future__ import annotations
 
 import atexit
-import json
 import os
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from os import getpid
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from weakref import WeakSet
 
-from bridge.annotate import mark
+from bridge.annotate import mark, pop, push
 from bridge.annotate import scope as annotated_scope
-from bridge.capture.session.profile import Session, is_profiling
+from bridge.capture.session.profile import Session, current_session, is_profiling
 from bridge.capture.session.profile import profile as session_of
-from bridge.compat.calls import (
-    Call,
-    Instant,
-    RecordedEvents,
-    assign_lanes,
-    begin_end_events,
-    is_finite,
-    recorded_events,
-    write_json,
-)
+from bridge.compat.calls import recorded_events, write_json
+from bridge.compat.megengine.chrome_timeline import STOP_STEP, merge_timelines, timeline
 from bridge.knowledge.suggestions import unknown_name
 
-# -- Timelines
-
-
-STOP_STEP = "StopStep"
-Event = dict[str, Any]
-
-
-def timeline(recorded: RecordedEvents) -> dict[str, Any]:
-    """Return the events in Chrome's trace format: B and E of calls, i of marks, C of counters."""
-    tracks = assign_lanes(recorded.calls, lambda call: call.thread)
-    tid = {track: number for number, track in enumerate(tracks)}
-    for instant in recorded.instants:
-        tid.setdefault((instant.thread, 0), len(tid))
-    events = [
-        *(
-            event
-            for track, calls in tracks.items()
-            for event in _calls(calls, tid[track], recorded.first)
-        ),
-        *(
-            _instant(instant, tid[instant.thread, 0], recorded.first)
-            for instant in _representable(recorded)
-        ),
-    ]
-    events.sort(key=lambda event: event["ts"])
-    names = [_thread_name(number, *track, recorded.threads) for track, number in tid.items()]
-    local = (recorded.epoch_ns + recorded.first) / 1000
-    return {"traceEvents": [*names, *events], "metadata": {"localTime": local}}
-
-
-def merge_timelines(files: Iterable[Path]) -> dict[str, Any]:
-    """Return the timelines of several files as one, on the clock of the first."""
-    contents = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-    begins = [content["metadata"]["localTime"] for content in contents]
-    first = min(begins, default=0)
-    events: list[Event] = []
-    for content, begin in zip(contents, begins, strict=True):
-        events += (_shifted(event, begin - first) for event in content["traceEvents"])
-    return {"traceEvents": events, "metadata": {"localTime": first}}
-
-
-def _shifted(event: Event, offset: float) -> Event:
-    return {**event, "ts": event["ts"] + offset} if "ts" in event else event
-
-
-def _calls(calls: list[Call], tid: int, zero: int) -> Iterator[Event]:
-    for phase, call, time in begin_end_events(calls):
-        event = {"name": call.name, "ph": phase, "ts": (time - zero) / 1000}
-        event |= {"pid": call.process, "tid": tid, "cat": call.category or "Op"}
-        yield event | ({"args": _arguments(call)} if phase == "B" else {})
-
-
-def _arguments(call: Call) -> dict[str, Any]:
-    identity = {
-        "__name__": call.name,
-        "__id__": str(call.payload),
-    }  # as text: viewers do not hold 64 bits
-    return identity | dict(call.details)
-
-
-def _representable(recorded: RecordedEvents) -> Iterator[Instant]:
-    return (
-        instant
-        for instant in recorded.instants
-        if instant.value is None or is_finite(instant.value)
-    )
-
-
-def _instant(instant: Instant, tid: int, zero: int) -> Event:
-    event: Event = {"name": instant.name, "ts": (instant.time - zero) / 1000}
-    event |= {"pid": getpid(), "tid": tid, "cat": instant.category or "Mark"}
-    if instant.value is None:
-        return event | {"ph": "i", "s": "t"}
-    return event | {"ph": "C", "args": {instant.name: instant.value}}
-
-
-def _thread_name(tid: int, thread: int, lane: int, names: Mapping[int, str]) -> Event:
-    name = names.get(thread) or f"thread {thread}"
-    label = f"{name} ({lane + 1})" if lane else name
-    return {"name": "thread_name", "ph": "M", "pid": getpid(), "tid": tid, "args": {"name": label}}
-
-
-# -- Profilers
-
+if TYPE_CHECKING:
+    from bridge.frameworks.torch.functions import Functions
+    from bridge.frameworks.torch.tensors import TensorWatch
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-__all__ = ["Profiler", "is_profiling", "merge_trace_events", "profile", "scope"]
+__all__ = [
+    "Profiler",
+    "is_profiling",
+    "merge_trace_events",
+    "pop_scope",
+    "profile",
+    "push_scope",
+    "scope",
+    "start_profile",
+    "stop_profile",
+    "stop_step",
+]
 
 LARGE_BYTES = 64 << 20  # viewers are slow with larger files
 MERGED_NAME = "merge.chrome_timeline.json"
@@ -128,10 +50,16 @@ _unwritten: WeakSet[Profiler] = WeakSet()
 
 
 class Profiler:
-    """Records a block, a function, or from `start` to `stop`, to ``<path>/<pid>.<format>``."""
+    """Records a block, a function, or from `start` to `stop`, to ``<path>/<pid>.<format>``.
+
+    ``sample_rate`` samples the memory in use at every so many ops. ``num_tensor_watch`` 0 watches no
+    tensors: no curve of alive tensors, and nothing in ``memory_flow.svg``. ``profile_device`` and
+    ``enable_cupti`` change nothing here: times of a GPU are recorded by nsys.
+    """
 
     CHROME_TIMELINE = "chrome_timeline.json"
-    valid_formats = (CHROME_TIMELINE,)
+    MEMORY_FLOW = "memory_flow.svg"
+    valid_formats = (CHROME_TIMELINE, MEMORY_FLOW)
     valid_options: ClassVar = {
         "sample_rate": 0,
         "profile_device": 1,
@@ -149,6 +77,8 @@ class Profiler:
         **kwargs: Any,
     ) -> None:
         self._session: Session | None = None
+        self._watch: TensorWatch | None = None
+        self._functions: Functions | None = None
         self._running = self._has_unwritten = False
         if isinstance(formats, str):
             raise AssertionError(f"formats is a list of formats, not {formats!r}")  # noqa: TRY004 - MegEngine's
@@ -163,9 +93,7 @@ class Profiler:
             name: int(kwargs.get(name, value)) for name, value in self.valid_options.items()
         }
         self._path, self._pid = path, os.getpid()
-        self._with_scopes = with_scopes
-        if with_backtrace:
-            warnings.warn("bridge: no backtraces are recorded", UserWarning, stacklevel=2)
+        self._with_scopes, self._with_backtrace = with_scopes, with_backtrace
 
     @property
     def path(self) -> str:
@@ -191,13 +119,23 @@ class Profiler:
 
     def start(self) -> None:
         """Start to record; raises AssertionError while a profiler runs."""
-        self._session = session_of(
-            with_modules=self._with_scopes, sample_rate=max(0, self._options["sample_rate"])
+        session = session_of(
+            with_modules=self._with_scopes,
+            record_shapes=True,
+            sample_rate=max(0, self._options["sample_rate"]),
         )
+        watch = self._new_watch()
+        if watch is not None and current_session() is None:
+            watch.begin()
         try:
-            self._session.start()
+            session.start()
         except RuntimeError as problem:
+            if watch is not None:
+                watch.finish()
             raise AssertionError(str(problem)) from problem
+        self._session, self._watch = session, watch
+        if self._with_scopes:
+            self._begin_functions()
         self._pid = os.getpid()
         self._running, self._has_unwritten = True, False
         _unwritten.add(self)
@@ -206,7 +144,11 @@ class Profiler:
         """Stop to record; raises AssertionError if it does not run."""
         if not self._running or self._session is None:
             raise AssertionError("this profiler does not run")
+        if self._functions is not None:
+            self._functions.disable()
         self._session.stop()
+        if self._watch is not None:
+            self._watch.finish()
         self._running, self._has_unwritten = False, True
 
     def step(self) -> Self:
@@ -225,14 +167,48 @@ class Profiler:
             warnings.warn(f"bridge: {folder}: not a folder; nothing was written", stacklevel=2)
             return
         folder.mkdir(parents=True, exist_ok=True)
-        content = timeline(recorded_events(self._session))
-        for name in self._formats:
-            self._write(Path(self.format_path(self._path, self._pid, name)), content)
+        for name in dict.fromkeys(self._formats):
+            self._write(Path(self.format_path(self._path, self._pid, name)), name)
 
-    def _write(self, file: Path, content: dict[str, Any]) -> None:
-        write_json(file, content)
+    def write(self, path: str, name: str = CHROME_TIMELINE) -> None:
+        """Write what the last run recorded to a file, in the format of this name."""
+        if name not in self.valid_formats:
+            raise AssertionError(unknown_name("format", name, self.valid_formats))
+        self._has_unwritten = False
+        self._write(Path(path), name)
+
+    def _write(self, file: Path, format_: str) -> None:
+        watch, recorded = self._watch, recorded_events(self._session)
+        if format_ == self.MEMORY_FLOW:
+            from bridge.compat.megengine.memory_flow import write_flow  # loads pandas
+
+            write_flow(file, self._session, [] if watch is None else watch.memory)
+            return
+        memory, stacks = ([], []) if watch is None else (watch.memory, watch.calls)
+        write_json(file, timeline(recorded, memory, stacks))
         if file.stat().st_size > LARGE_BYTES:
-            warnings.warn(f"bridge: {file}: over 64 MiB, slow in viewers", stacklevel=3)
+            counts = Counter(call.name for call in recorded.calls).most_common(3)
+            largest = ", ".join(f"{name} ({count} calls)" for name, count in counts)
+            warnings.warn(
+                f"bridge: {file}: over 64 MiB, slow in viewers; profile fewer steps. Most calls: {largest}",
+                stacklevel=3,
+            )
+
+    def _new_watch(self) -> TensorWatch | None:
+        """Return the watch of PyTorch's tensors, None without PyTorch or if nothing needs it."""
+        tensors = self._options["num_tensor_watch"] > 0
+        if "torch.nn" not in sys.modules or not (tensors or self._with_backtrace):
+            return None
+        from bridge.frameworks.torch.tensors import TensorWatch  # PyTorch is already loaded
+
+        return TensorWatch(tensors=tensors, stacks=self._with_backtrace)
+
+    def _begin_functions(self) -> None:
+        if "torch.nn" in sys.modules:
+            from bridge.frameworks.torch import functions  # PyTorch is already loaded
+
+            self._functions = functions()
+            self._functions.enable()
 
     def __enter__(self) -> Self:
         self.start()
@@ -272,6 +248,50 @@ def profile(*args: Any, **kwargs: Any) -> Any:
 def scope(name: str) -> Any:
     """Surround a block with a range of this name."""
     return annotated_scope(name)
+
+
+# -- MegEngine's functions below its profiler
+
+
+def start_profile(options: Mapping[str, Any] | None = None) -> None:
+    """Start to record; ``options`` are those of `Profiler`.
+
+    Raises AssertionError while a profiler runs.
+    """
+    profiler = Profiler(**(options or {}))
+    profiler.start()
+    _started.append(profiler)
+
+
+def stop_profile() -> Callable[[str, str], None]:
+    """Stop the profiler of `start_profile`; return a function that writes to a file, by format.
+
+    Raises AssertionError if none runs.
+    """
+    if not _started:
+        raise AssertionError("no profiler runs that start_profile started")
+    profiler = _started.pop()
+    profiler.stop()
+    _unwritten.discard(profiler)
+    return profiler.write
+
+
+def stop_step() -> None:
+    """Mark the end of a step."""
+    mark(STOP_STEP)
+
+
+def push_scope(name: str) -> None:
+    """Open a scope on this thread, until `pop_scope`."""
+    push(name, category="scope")
+
+
+def pop_scope(_name: str) -> None:
+    """Close the scope that `push_scope` opened last on this thread."""
+    pop()
+
+
+_started: list[Profiler] = []
 
 
 def merge_trace_events(directory: str) -> None:

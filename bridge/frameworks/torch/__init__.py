@@ -11,6 +11,7 @@ except ImportError as problem:
 
 from bridge.frameworks.torch.api import ApiCalls, api_calls
 from bridge.frameworks.torch.custom_ops import CustomOps, custom_ops
+from bridge.frameworks.torch.functions import Functions, functions
 from bridge.frameworks.torch.modules import Annotation, EveryModule, annotate, auto, every_module
 from bridge.frameworks.torch.ops import BlockRanges, Ops, dataloader_waits, ops, optimizer_steps
 from bridge.frameworks.torch.stats import Stats, model_stats
@@ -21,6 +22,7 @@ __all__ = [
     "BlockRanges",
     "CustomOps",
     "EveryModule",
+    "Functions",
     "Ops",
     "Stats",
     "annotate",
@@ -29,6 +31,7 @@ __all__ = [
     "custom_ops",
     "dataloader_waits",
     "every_module",
+    "functions",
     "model_stats",
     "ops",
     "optimizer_steps",

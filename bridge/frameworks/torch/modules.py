@@ -21,6 +21,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from bridge.annotate.emit import state
 from bridge.annotate.label import checked_name
 from bridge.frameworks.torch.calls import Site
+from bridge.frameworks.torch.functions import functions
 from bridge.frameworks.torch.ops import Switch, dataloader_waits, optimizer_steps
 from bridge.frameworks.torch.ops import ops as every_op
 
@@ -48,6 +49,12 @@ class Annotation:
         after = module.register_forward_hook(site.after, always_call=True)
         self._undo += [before.remove, after.remove]
 
+    def add_functions(self, **kinds: bool) -> None:
+        """Record functions and tensor methods of this thread."""
+        switch = functions(**kinds)
+        switch.enable()
+        self._undo.append(switch.disable)
+
     def remove(self) -> None:
         """Remove all hooks and close open ranges; a second call does nothing."""
         while self._undo:
@@ -60,17 +67,31 @@ class Annotation:
         self.remove()
 
 
-def annotate(model: Any, *, name: str | None = None, backward: bool = True) -> Annotation:
+def annotate(
+    model: Any = None,
+    *,
+    name: str | None = None,
+    backward: bool = True,
+    functional: bool = False,
+    tensor_methods: bool = False,
+) -> Annotation:
     """Record all calls of a model's modules as ranges, until the annotation is removed.
 
     Forward calls are named `module:<path>`, their backward work `backward:<path>`. A path starts
-    with ``name`` or the model's class. Modules that are already annotated do not change. Raises
-    TypeError for an object that is not a module.
+    with ``name`` or the model's class. Modules that are already annotated do not change.
+    ``functional`` and ``tensor_methods`` also record functions of PyTorch and methods of tensors
+    that this thread calls, as `functions` does; then there may be no model. Raises TypeError for an
+    object that is not a module.
     """
-    if not isinstance(model, nn.Module):
+    calls = functional or tensor_methods
+    if not isinstance(model, nn.Module) and not (model is None and calls):
         raise TypeError(f"annotate takes a torch.nn.Module, not {model!r}")
-    root = type(_wrapped(model) or model).__name__ if name is None else checked_name(name)
     annotation = Annotation()
+    if calls:
+        annotation.add_functions(functional=functional, tensor_methods=tensor_methods)
+    if model is None:
+        return annotation
+    root = type(_wrapped(model) or model).__name__ if name is None else checked_name(name)
     for path, module in list(_modules(model, root, set())):
         if not _is_annotated(module):
             annotation.add(module, Site(UNREADABLE.sub("_", path), on=True, backward=backward))

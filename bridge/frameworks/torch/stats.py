@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from bridge.frameworks.torch.receptive import ReceptiveFields, text
 from bridge.knowledge.formulas import Call, flops
 from bridge.knowledge.formulas.conventions import NAMES, OURS
 from bridge.knowledge.suggestions import unknown_name
@@ -28,10 +29,13 @@ COLUMNS = (
     "params",
     "buffers",
     "param_bytes",
+    "input",
     "output",
     "activations",
     "activation_bytes",
     "flops",
+    "receptive_field",
+    "stride",
     "no_formula",
 )
 NONE = -1
@@ -42,7 +46,8 @@ class Module:
     """A module: its own parameters and buffers (elements), outputs, and FLOPs of all ops in it.
 
     ``flops`` is -1 if ops ran and none of them has a formula. ``no_formula`` holds the ops without
-    a formula and how often they ran.
+    a formula and how often they ran. ``receptive_field`` and ``stride`` of the output are in
+    elements of the model's input along each dimension, as ``7x7``; '' if unknown.
     """
 
     module: str
@@ -51,10 +56,13 @@ class Module:
     params: int = 0
     buffers: int = 0
     param_bytes: int = 0
+    input: str = ""
     output: str = ""
     activations: int = 0
     activation_bytes: int = 0
     flops: int = 0
+    receptive_field: str = ""
+    stride: str = ""
     no_formula: dict[str, int] = field(default_factory=dict)
 
 
@@ -114,6 +122,7 @@ def model_stats(model: nn.Module, *inputs: Any, convention: str = OURS, **keywor
     counter = _OpCounter(
         {id(module): name for name, module in model.named_modules()}, result, convention
     )
+    counter.fields.begin(_tensors((inputs, keywords)))
     hooks = [hook for module in model.modules() for hook in counter.register(module)]
     try:
         with torch.random.fork_rng(), torch.no_grad(), counter:
@@ -138,22 +147,27 @@ class _OpCounter(TorchDispatchMode):  # type: ignore[misc]
         self.names, self.modules, self.convention = names, result, convention
         self.running: list[str] = []
         self.has_formula: dict[str, bool] = {}
+        self.fields = ReceptiveFields()
 
     def register(self, module: nn.Module) -> Iterable[Any]:
         """Register hooks for the calls of a module; yields their handles."""
         name = self.names[id(module)]
         yield module.register_forward_pre_hook(lambda *_: self.running.append(name), prepend=True)
         yield module.register_forward_hook(
-            lambda _module, _inputs, output: self._ended(name, output), always_call=True
+            lambda _module, inputs, output: self._ended(name, inputs, output), always_call=True
         )
 
-    def _ended(self, name: str, output: Any) -> None:
+    def _ended(self, name: str, inputs: Any, output: Any) -> None:
         if self.running and self.running[-1] == name:
             self.running.pop()
         module = self.modules[name]
         tensors = list(_tensors(output))
         module.calls += 1
-        module.output = ", ".join(str(list(tensor.shape)) for tensor in tensors)
+        module.input = _shapes_text(_tensors(inputs))
+        module.output = _shapes_text(tensors)
+        fields = [self.fields.of(tensor) for tensor in tensors[:1]]
+        lengths, strides = next(iter(fields), None) or (None, None)
+        module.receptive_field, module.stride = text(lengths), text(strides)
         module.activations += sum(tensor.numel() for tensor in tensors)
         module.activation_bytes += sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
@@ -161,6 +175,7 @@ class _OpCounter(TorchDispatchMode):  # type: ignore[misc]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         out = func(*args, **(kwargs or {}))
+        self.fields.note(func.name(), args, out if isinstance(out, list | tuple) else (out,))
         call = _call(func.name(), args, kwargs or {}, out)
         count = flops(call, self.convention)
         for name in dict.fromkeys(self.running):
@@ -208,6 +223,10 @@ def _shape(value: Any) -> tuple[int, ...] | None:
 
 def _dtype(value: Any) -> str:
     return str(value.dtype) if isinstance(value, torch.Tensor) else ""
+
+
+def _shapes_text(tensors: Iterable[torch.Tensor]) -> str:
+    return ", ".join(str(list(tensor.shape)) for tensor in tensors)
 
 
 def _tensors(value: Any) -> Iterable[torch.Tensor]:

@@ -1,0 +1,110 @@
+"""What was computed again to save memory: activation checkpointing of PyTorch, MegEngine's DTR.
+
+An op is recomputed if it has a sequence number of autograd of its own, or is a call of a module,
+and runs within backward work: in a backward pass autograd records no other op with a number. What
+it calls is recomputed too, and belongs to the outermost one. Ops of a double backward pass
+(``create_graph=True``) cannot be told apart, and count.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from bridge.analyze.groups import ratio, sums, texts
+from bridge.join.arrays import NONE, Flags, Ints, order_by
+from bridge.join.attributed import AttributedCapture
+from bridge.join.nesting import inherited
+from importers import frames
+from importers.range_texts import SEQ, numbers
+
+KINDS = RECOMPUTED, EVICTED = ("recomputation", "eviction")
+MODULE = "module:"  # prefix of ranges of forward calls of modules
+# MegEngine's dynamic tensor rematerialization: what computes a tensor again, what releases it.
+REGENERATES, EVICTS = frozenset(["ReGen"]), frozenset(["AutoEvict", "RecFree"])
+
+
+def by_recompute(attributed: AttributedCapture) -> pd.DataFrame:
+    """Return one row per op and kind.
+
+    ``calls`` counts the outermost recomputed calls. ``cpu_ns`` is the time of these ranges on the
+    host, ``gpu_ns`` that of the activities that they and the ranges in them launched, ``share`` the
+    part of the time of all activities.
+    """
+    recomputed, evicted = _roots(attributed)
+    tables = [
+        _rows(attributed, mask, kind)
+        for kind, mask in zip(KINDS, (recomputed, evicted), strict=True)
+    ]
+    table = pd.concat(tables, ignore_index=True)
+    order = order_by(-table["gpu_ns"].to_numpy(), -table["cpu_ns"].to_numpy())
+    return table.iloc[order].reset_index(drop=True)
+
+
+def _roots(attributed: AttributedCapture) -> tuple[Flags, Flags]:
+    """Return the outermost nodes that compute again, and those that evict."""
+    capture, nesting = attributed.capture, attributed.attribution.nesting
+    name = frames.codes(capture.ranges["name"])[nesting.range]
+    names = [*capture.ranges["name"].cat.categories]
+    is_module, regenerates, evicts = (
+        np.array([*map(test, names), False], bool)[name]
+        for test in (lambda n: n.startswith(MODULE), REGENERATES.__contains__, EVICTS.__contains__)
+    )
+    parent = nesting.parent
+    within_backward = np.append(attributed.directions.backward, False)[parent]
+    seq = numbers(capture.texts, SEQ)[frames.ints(capture.ranges, "text")][nesting.range]
+    again = within_backward & ~_named_backward(attributed) & ((seq != NONE) | is_module)
+    again |= regenerates
+    return again & ~_inside(attributed, again), evicts & ~_inside(attributed, evicts)
+
+
+def _named_backward(attributed: AttributedCapture) -> Flags:
+    """Return the nodes that are backward by their own names, and not only by those around them."""
+    from bridge.join.grammar import parse
+
+    names = attributed.capture.ranges["name"]
+    is_named = np.array([*(parse(name).backward for name in names.cat.categories), False], bool)
+    result: Flags = is_named[frames.codes(names)][attributed.attribution.nesting.range]
+    return result
+
+
+def _inside(attributed: AttributedCapture, mask: Flags) -> Flags:
+    """Return the nodes around which there is a node of the mask."""
+    nesting = attributed.attribution.nesting
+    below = inherited(nesting, np.where(mask, 1, NONE)) == 1
+    result: Flags = np.append(below, False)[nesting.parent]
+    return result
+
+
+def _rows(attributed: AttributedCapture, roots: Flags, kind: str) -> pd.DataFrame:
+    """Return the rows of one kind, by the op of the outermost node."""
+    nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
+    root = inherited(nesting, np.where(roots, np.arange(len(roots)), NONE))
+    listed = np.flatnonzero(roots & attributed.counted_ranges[nesting.range])
+    op = attributed.node_op
+    group, distinct = pd.factorize(op[listed])
+    of_op = np.full(len(attributed.ops) + 1, NONE)
+    of_op[distinct] = np.arange(len(distinct))
+    length = np.maximum(frames.ints(ranges, "end") - frames.ints(ranges, "start"), 0)
+    owner = np.append(root, NONE)[attributed.node]
+    of_activity = np.where(owner == NONE, NONE, of_op[np.append(op, NONE)[owner]])
+    rows = np.flatnonzero(of_activity != NONE)
+    size = len(distinct)
+    gpu = sums(of_activity[rows], attributed.duration[rows], size)
+    return pd.DataFrame(
+        {
+            "op": texts([*attributed.ops, ""])[distinct],
+            "kind": kind,
+            "calls": np.bincount(group, minlength=size).astype(np.int64),
+            "cpu_ns": sums(group, length[nesting.range[listed]], size),
+            "kernels": _kernels(attributed, of_activity, size),
+            "gpu_ns": gpu,
+            "share": ratio(gpu, np.full(size, attributed.whole_ns)),
+        }
+    )
+
+
+def _kernels(attributed: AttributedCapture, group: Ints, size: int) -> Ints:
+    is_kernel = frames.is_kind(attributed.capture.activities, frames.KERNEL)
+    rows = np.flatnonzero((group != NONE) & is_kernel)
+    return np.bincount(group[rows], minlength=size).astype(np.int64)

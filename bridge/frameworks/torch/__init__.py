@@ -9,9 +9,8 @@ try:
 except ImportError as problem:
     raise ImportError(f"bridge.torch needs PyTorch (pip install torch): {problem}") from None
 
-from bridge.frameworks.torch.api import ApiCalls, api_calls
 from bridge.frameworks.torch.custom_ops import CustomOps, custom_ops
-from bridge.frameworks.torch.functions import Functions, functions
+from bridge.frameworks.torch.functions import ApiCalls, Functions, api_calls, functions
 from bridge.frameworks.torch.modules import Annotation, EveryModule, annotate, auto, every_module
 from bridge.frameworks.torch.ops import BlockRanges, Ops, dataloader_waits, ops, optimizer_steps
 from bridge.frameworks.torch.stats import Stats, model_stats

@@ -129,11 +129,16 @@ SELF_NAMES = ("self", "cls")  # first parameters that are not inputs
 
 
 class DetailOptions(NamedTuple):
-    """The details to record: shapes, arguments by name, FLOPs ("auto", number or function)."""
+    """The details to record: shapes, arguments by name, FLOPs ("auto", number or function).
+
+    ``costs`` are bytes by formula, recorded with shapes. ``strides`` are those of the inputs.
+    """
 
     shapes: Any = False
     args: Any = ()
     flops: Any = None
+    costs: bool = True
+    strides: bool = False
 
 
 # What is observed before a call runs: its inputs, and its arguments by name.
@@ -162,7 +167,9 @@ class Place(NamedTuple):
 class Observer:
     """Records the details of the calls of one function, or of one block."""
 
-    __slots__ = ("_flops", "_kind", "_name", "_named", "_order", "_shapes", "_skip", "details")
+    __slots__ = (
+        "_costs", "_fixed", "_flops", "_kind", "_name", "_named", "_order", "_shapes", "_skip", "details"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -172,6 +179,7 @@ class Observer:
         *,
         open_ended: bool = True,
         skip: int = 0,
+        fixed: Mapping[str, Any] | None = None,
     ) -> None:
         of_name = {place.name: place for place in places}
         self.details = details
@@ -181,7 +189,11 @@ class Observer:
         self._shapes = bool(details.shapes) or details.flops == "auto"
         self._flops = details.flops
         self._named = tuple(_places_of(of_name, details, None if open_ended else name))
-        self._kind = (name, self._shapes, details.flops == "auto")
+        self._costs = (
+            details.costs and self._shapes
+        )  # bytes and FLOPs; not of ops whose parts have them
+        self._fixed = dict(fixed or {})  # fields of all calls
+        self._kind = (name, self._shapes, details.flops == "auto", *self._fixed.values())
 
     def look(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Seen | None:
         """Return inputs and arguments of a call that is about to run, or None after a failure."""
@@ -243,16 +255,16 @@ class Observer:
     def _described(self, seen: Seen, outputs: tuple[Tensor, ...], flops: Any) -> dict[str, Any]:
         """Return the details of a call as fields of the recording."""
         inputs, values = seen
-        result: dict[str, Any] = {}
+        result: dict[str, Any] = dict(self._fixed)
         if inputs or outputs:
             result |= shape_fields("", inputs) | shape_fields("output_", outputs)
         if values:
             result["args"] = dict(values)
         if flops is not None:
             result["flops"] = flops
-        return result | (self._costs(seen, outputs) if self._shapes else {})
+        return result | (self._formulas(seen, outputs) if self._costs else {})
 
-    def _costs(self, seen: Seen, outputs: tuple[Tensor, ...]) -> dict[str, int]:
+    def _formulas(self, seen: Seen, outputs: tuple[Tensor, ...]) -> dict[str, int]:
         """Return bytes, and with "auto" FLOPs, if a formula gives them."""
         from bridge.knowledge.formulas import (
             Call,

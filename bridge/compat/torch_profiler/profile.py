@@ -24,7 +24,7 @@ from bridge.annotate.emit import state
 from bridge.capture.session.profile import Session
 from bridge.capture.session.profile import profile as session_of
 from bridge.capture.session.transitions import SessionRunsError, call_all
-from bridge.frameworks.torch.ops import BlockRanges
+from bridge.frameworks.torch.blocks import BlockRanges
 
 if TYPE_CHECKING:
     from pandas import DataFrame

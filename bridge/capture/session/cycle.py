@@ -81,10 +81,12 @@ class Automatic:
     Those that were enabled are disabled, even after exceptions.
     """
 
-    def __init__(self, level: int, *, details: DetailOptions | None, modules: bool) -> None:
+    def __init__(
+        self, level: int, *, details: DetailOptions | None, modules: bool, stacks: bool | int
+    ) -> None:
         self._level = level
         self._details = details
-        self._modules = modules
+        self._modules, self._stacks = modules, stacks
         self._on: list[Switch] = []
 
     def enable(self) -> None:
@@ -121,7 +123,8 @@ class Automatic:
         if self._modules:
             yield torch.every_module()
         details = self._details
-        yield torch.ops(shapes=bool(details), flops=details and details.flops)
+        flops = details and details.flops
+        yield torch.ops(shapes=bool(details), flops=flops, stacks=self._stacks)
 
 
 # -- Cycles
@@ -150,7 +153,10 @@ class Cycle:
     ) -> None:
         self._options, self._recording, self._ready = options, recording, ready
         self._automatic = Automatic(
-            options.level, details=options.details, modules=options.with_modules
+            options.level,
+            details=options.details,
+            modules=options.with_modules,
+            stacks=options.with_stack,
         )
         self._capture = capture_control(options.capture)
         self._period = _period(options)

@@ -34,6 +34,7 @@ class Options:
     sample_rate: int = 0
     with_flops: bool = False
     with_modules: bool = False
+    with_stack: bool | int = False
     acc_events: bool = False
     path: Path | None = None
     dump_period: float | None = None

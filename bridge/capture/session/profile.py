@@ -289,6 +289,7 @@ def profile(
     sample_rate: int = 0,
     with_flops: bool = False,
     with_modules: bool = False,
+    with_stack: bool | int = False,
     acc_events: bool = False,
     path: str | Path | None = None,
     dump_period: float | None = None,
@@ -303,7 +304,8 @@ def profile(function: Any = None, /, **options: Any) -> Any:
     ``schedule`` selects the recorded steps (default: all). ``on_trace_ready`` is called with the
     session after each recorded cycle. ``level`` 0 records the program's own annotations, 1 also
     PyTorch's ops if PyTorch is loaded, 2 also garbage collections. ``record_shapes`` and
-    ``with_flops`` record details of every op, ``with_modules`` records modules as ranges.
+    ``with_flops`` record details of every op, ``with_modules`` records modules as ranges,
+    ``with_stack`` the frames of the program that call PyTorch's ops (8, or another number).
     ``profile_memory`` samples memory at each step, ``sample_rate`` also at every so many ops.
     ``path`` is the file (``.jsonl``, ``.json``, ``.json.gz``) for each cycle; a ``.jsonl`` file
     grows while the session runs, at least every ``dump_period`` seconds. ``acc_events`` puts all

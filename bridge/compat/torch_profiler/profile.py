@@ -48,6 +48,7 @@ class Ranges:
             record_shapes=profiler.record_shapes or profiler.with_flops,
             with_flops=profiler.with_flops,
             with_modules=profiler.with_modules,
+            with_stack=profiler.with_stack,
             profile_memory=profiler.profile_memory,
         )
 

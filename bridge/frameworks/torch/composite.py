@@ -130,7 +130,7 @@ class CompositeMode(TorchFunctionMode):  # type: ignore[misc]  # torch may be ab
             label = self.labels[key]
         except KeyError:
             name = composite_name(func, in_place=key is not func)
-            label = self.labels[key] = name and Label(name)
+            label = self.labels[key] = Label(name) if name else None
         # In inference mode the dispatch mode sees composite ops themselves.
         if label is None or state.idle or self.over or is_inference_mode_enabled():
             return func(*args, **kwargs)

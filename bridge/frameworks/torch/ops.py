@@ -30,6 +30,7 @@ from bridge.frameworks.torch.sizes import with_sizes
 
 
 TEXT = "text"
+FRAMES = 8  # of a call stack
 PROFILER = "profiler::"  # prefix of the ops that `record_function` calls
 
 
@@ -38,12 +39,9 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
 
     supports_higher_order_operators = True
 
-    def __init__(self, shapes: Any, flops: Any) -> None:
+    def __init__(self, details: DetailOptions | None, *, in_text: bool) -> None:
         super().__init__()
-        self.in_text = shapes == TEXT
-        self.details: DetailOptions | None = None
-        if flops is not None or (shapes and not self.in_text):
-            self.details = DetailOptions(shapes=True, flops=flops)
+        self.details, self.in_text = details, in_text
         self.labels: dict[Any, Label | None] = {}  # by op; None for ops without work
         self.observers: dict[Any, Observer] = {}
         self.over = False  # ended on another thread, which cannot exit it on this one
@@ -128,8 +126,8 @@ _here = Here()
 class Ops(Switch):
     """Ranges around every op of the threads that enable it, and of their backward passes."""
 
-    def __init__(self, shapes: Any, flops: Any) -> None:
-        self.shapes, self.flops = shapes, flops
+    def __init__(self, details: DetailOptions | None, *, in_text: bool) -> None:
+        self.details, self.in_text = details, in_text
         self._modes: list[Mode | CompositeMode] = []  # two per thread
         self._pytorch: Any = None  # PyTorch's own ranges, in place of the modes
 
@@ -141,11 +139,11 @@ class Ops(Switch):
         if state.idle or _here.mode is not None or self._pytorch is not None:
             return
         if self._can_use_pytorch():
-            self._pytorch = emit_nvtx(record_shapes=self.shapes == TEXT)
+            self._pytorch = emit_nvtx(record_shapes=self.in_text)
             self._pytorch.__enter__()
             return
-        mode = Mode(self.shapes, self.flops)
-        composite = CompositeMode(mode.details, in_text=mode.in_text)
+        mode = Mode(self.details, in_text=self.in_text)
+        composite = CompositeMode(self.details, in_text=self.in_text)
         _here.enter(self, mode, composite)
         self._modes += [mode, composite]
 
@@ -171,26 +169,38 @@ class Ops(Switch):
 
         They go to the tool only, and have no details. PyTorch's profiler uses the same place.
         """
-        wants_details = self.flops is not None or (self.shapes and self.shapes != TEXT)
         return (
             state.attached
             and state.writer is None
-            and not wants_details
+            and self.details is None
             and cuda.is_available()
             and not _profiler_enabled()
         )
 
 
-def ops(*, shapes: bool | str = False, flops: str | None = None) -> Ops:
+def ops(
+    *,
+    shapes: bool | str = False,
+    flops: str | None = None,
+    strides: bool = False,
+    stacks: bool | int = False,
+) -> Ops:
     """Record every op of this thread, such as `aten::mm`, as a range, in a block or until disabled.
 
-    With ``shapes`` the recording of the process contains shapes and dtypes of every call, with
-    ``flops="auto"`` also FLOPs. ``shapes="text"`` writes sizes into the range's text, as PyTorch
-    does: `aten::mm, sizes = [[2, 3], [3, 4]]`. Raises ValueError for another text.
+    With ``shapes`` the recording of the process contains shapes, dtypes and the overload of every
+    call, with ``flops="auto"`` also FLOPs, with ``strides`` also the strides of its inputs, with
+    ``stacks`` the frames of the program that call it (8 of them, or another number).
+    ``shapes="text"`` writes sizes into the range's text, as PyTorch does:
+    `aten::mm, sizes = [[2, 3], [3, 4]]`. Raises ValueError for another text.
     """
     if isinstance(shapes, str) and shapes != TEXT:
         raise ValueError(f"ops: shapes is True, False or {TEXT!r}, not {shapes!r}")
-    return Ops(shapes, flops)
+    frames = FRAMES if stacks is True else int(stacks)
+    with_shapes = flops is not None or strides or shapes is True
+    details = None
+    if with_shapes or frames:
+        details = DetailOptions(with_shapes, flops=flops, strides=strides, stacks=frames)
+    return Ops(details, in_text=shapes == TEXT and not with_shapes)
 
 
 def _label(name: str) -> Label | None:
@@ -200,11 +210,13 @@ def _label(name: str) -> Label | None:
 def _observer(func: Any, name: str, details: DetailOptions) -> Observer:
     """Return the observer of an op, whose schema names its arguments."""
     arguments = getattr(getattr(func, "_schema", None), "arguments", ())
+    overload = getattr(getattr(func, "_schema", None), "overload_name", "")
     named = enumerate((a.name, a.default_value, a.kwarg_only) for a in arguments)
     return Observer(
         name,
         details,
         [Place(n, -1 if by_name else at, default) for at, (n, default, by_name) in named],
+        fixed={"overload": overload} if details.shapes and overload else None,
     )
 
 

@@ -185,6 +185,7 @@ class Cycle:
     def stop(self) -> None:
         """Stop the recording and the capture; open ranges stay open in the recording."""
         call_all(
+            self._note_groups,
             self.sample,
             self._stop_period,
             self._restore,
@@ -195,6 +196,16 @@ class Cycle:
     def ready(self) -> None:
         """Save the recording to the session's file, and call the user's function."""
         call_all(self._recording.save, self._ready)
+
+    def _note_groups(self) -> None:
+        """Add rank, world size and process groups of PyTorch to the recording."""
+        if "torch.distributed" in sys.modules:
+            from bridge.frameworks.torch.distributed import distributed_info  # as in Automatic
+
+            info = distributed_info()
+            if info:
+                names = ("rank", "world_size")
+                self._recording.about({**{n: info[n] for n in names}, "distributed": info})
 
     @property
     def on(self) -> bool:
@@ -215,6 +226,11 @@ class Cycle:
         self._muted = muted
         if self._recorder is not None:
             self._route()
+
+    def capture(self, on: bool) -> None:
+        """Start or stop the capture of the tool in a recorded step; a stopped capture stays stopped."""
+        if self.on:
+            (self._capture.start if on else self._capture.stop)()
 
     def clear(self) -> None:
         """Delete the recording; open ranges continue in the new one."""

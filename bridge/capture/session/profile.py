@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
@@ -95,6 +95,7 @@ def _try_start(session: Session) -> bool:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+CPU, CUDA = "CPU", "CUDA"  # kinds of activity, by PyTorch's names
 STEP = "ProfilerStep#{}"  # as in PyTorch's profiler
 
 
@@ -166,6 +167,22 @@ class Session:
     def resume(self) -> None:
         """Resume after `pause`."""
         self._cycle.mute(False)
+
+    def toggle_collection_dynamic(self, enable: bool, activities: Iterable[Any]) -> None:
+        """Start or stop recording kinds of activity: "CPU", "CUDA", or PyTorch's `ProfilerActivity`.
+
+        CPU are the ranges and everything else on the host. CUDA is the capture of the tool, which
+        nsys ends and begins again with ``--capture-range-end=repeat``. Raises ValueError for another
+        kind.
+        """
+        names = {str(getattr(activity, "name", activity)).upper() for activity in activities}
+        if unknown := sorted(names - {CPU, CUDA}):
+            raise ValueError(f"profile: activities are {CPU!r} and {CUDA!r}, not {unknown[0]!r}")
+        if current_session() is self:
+            if CPU in names:
+                self._cycle.mute(not enable)
+            if CUDA in names:
+                self._cycle.capture(enable)
 
     @property
     def is_profiling(self) -> bool:

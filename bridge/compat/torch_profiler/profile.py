@@ -70,9 +70,9 @@ class Ranges:
         """Stop emitting, and end the capture of the tool."""
         call_all(self._blocks.disable, self._session.stop)
 
-    def toggle(self, on: bool) -> None:
-        """Pause or resume."""
-        (self._session.resume if on else self._session.pause)()
+    def toggle(self, on: bool, activities: Iterable[Any]) -> None:
+        """Start or stop ranges (CPU) and the capture of the tool (CUDA)."""
+        self._session.toggle_collection_dynamic(on, activities)
 
 
 class Trace:
@@ -159,8 +159,9 @@ class profile(pytorch.profile):  # type: ignore[misc]  # noqa: N801 - PyTorch's 
         """Start or stop recording kinds of activity; without CPU there are no NVTX ranges either."""
         requested = set(activities)
         super().toggle_collection_dynamic(enable, requested)
-        if self._ranges is not None and pytorch.ProfilerActivity.CPU in requested:
-            self._ranges.toggle(enable)
+        if self._ranges is not None:
+            own = {pytorch.ProfilerActivity.CPU, pytorch.ProfilerActivity.CUDA} & requested
+            self._ranges.toggle(enable, own)
 
     @wraps(pytorch.profile.export_chrome_trace)
     def export_chrome_trace(self, path: str, *args: Any, **options: Any) -> None:

@@ -137,7 +137,7 @@ def _stride(value: Any) -> tuple[int, ...] | None:
     """Return the stride of an array; None for sparse and nested tensors, which have none."""
     try:
         if callable(getattr(value, "stride", None)):
-            return tuple(value.stride())
+            return tuple(value.stride()) if str(value.layout).endswith("strided") else None
         strides, size = getattr(value, "strides", None), getattr(value, "itemsize", 0)
         return tuple(stride // size for stride in strides) if strides is not None and size else None
     except Exception:  # noqa: BLE001 - such tensors raise

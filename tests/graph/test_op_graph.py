@@ -7,9 +7,9 @@ import json
 import re
 
 import pytest
+from command import bridge as command
 from hypothesis import given
 from hypothesis import strategies as st
-from command import bridge as command
 from made_reports import PUSH_POP, Made, thread
 
 import bridge

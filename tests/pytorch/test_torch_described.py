@@ -44,7 +44,9 @@ def test_overloads_are_those_of_pytorch(tmp_path):
     ours = bridge.load(tmp_path / "t.json").key_averages(group_by_overload_name=True)
     assert {(row.key, row.overload_name): row.count for row in ours} == expected
     assert "Overload Name" in ours.table()
-    recorded = {(op, overload): calls for op, overload, calls in by(session, "op,overload", "calls")}
+    recorded = {
+        (op, overload): calls for op, overload, calls in by(session, "op,overload", "calls")
+    }
     assert {key: n for key, n in recorded.items() if key[0] in ops} == {
         key: n for key, n in expected.items() if key[0] in ops
     }
@@ -112,7 +114,7 @@ def stacked():
 
 def test_a_call_has_the_frames_of_the_program(stacked):
     (row,) = [row for row in by(stacked, "op,stack", "calls") if row[0] == "aten::addmm"]
-    op, stack, calls = row
+    _, stack, calls = row
     frames = [frame.rpartition("/")[2] for frame in stack.split(" < ")]
     assert calls == 2
     assert [frame.partition("): ")[2] for frame in frames] == ["inner", "outer", "stacked"]
@@ -207,5 +209,8 @@ def test_a_session_switches_the_capture_off_and_on(tool):
 
 
 def test_another_kind_is_refused():
-    with bridge.profile() as session, pytest.raises(ValueError, match="'CPU' and 'CUDA', not 'XPU'"):
+    with (
+        bridge.profile() as session,
+        pytest.raises(ValueError, match="'CPU' and 'CUDA', not 'XPU'"),
+    ):
         session.toggle_collection_dynamic(False, ["xpu"])

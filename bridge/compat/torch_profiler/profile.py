@@ -166,7 +166,8 @@ class profile(pytorch.profile):  # type: ignore[misc]  # noqa: N801 - PyTorch's 
     @wraps(pytorch.profile.export_chrome_trace)
     def export_chrome_trace(self, path: str, *args: Any, **options: Any) -> None:
         """Write the trace of the last cycle as PyTorch does; any number of times."""
-        if self._trace is None or args or options or getattr(self, "_use_cupti_monitor", False):
+        is_other = any((*args, *options.values())) or getattr(self, "_use_cupti_monitor", False)
+        if self._trace is None or is_other:  # written in Python, or of another backend
             super().export_chrome_trace(path, *args, **options)
         else:
             self._trace.export(self, Path(path))

@@ -21,7 +21,7 @@ NO_DATA = (
     examples=(
         "bridge graph report.sqlite -o ops.json",
         "bridge graph report.sqlite -o ops.dot",
-        "bridge graph train.pt.trace.json.gz --format et -o ops.et.json",
+        "bridge graph report.sqlite --format et -o ops.et.json",
     ),
 )
 @options.report_input

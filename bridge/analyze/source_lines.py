@@ -14,12 +14,13 @@ import pandas as pd
 
 from bridge.analyze.groups import counts, ratio, sums, texts
 from bridge.analyze.tables.activity_metrics import call_time
+from bridge.analyze.tables.call_details import call_stacks
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture, once
 from bridge.join.nesting import Nesting
 from bridge.knowledge.libraries import is_library_file, is_library_function
 from importers import frames
-from importers.call_chains import Frame, node_frame, python_frame
+from importers.call_chains import Frame, node_frame, nodes_of, python_frame, tree
 from importers.frames import key_codes
 
 # Reasons why a call, or work, has no line: the first rows of `SourceLines.lines`.
@@ -53,15 +54,21 @@ class CallTree:
         capture = attributed.capture
         none = np.full(len(capture.launches), NONE)
         own = capture.chains.launch if len(capture.chains.launch) else none
-        own = np.where(own == NONE, _of_ranges(attributed), own)
-        functions = _python_functions(attributed)
-        if functions is None:
-            return cls(capture.chains.nodes, own)
-        size = len(capture.chains.nodes)
-        parent = np.where(functions.nodes["parent"] == NONE, NONE, functions.nodes["parent"] + size)
-        nodes = frames.concat([capture.chains.nodes, functions.nodes.assign(parent=parent)])
-        moved = np.where(functions.leaf == NONE, NONE, functions.leaf + size)
-        return cls(nodes, np.where(own == NONE, moved, own))
+        own = np.where(own == NONE, _of_ranges(attributed, capture.chains.range), own)
+        result = cls(capture.chains.nodes, own)
+        for other in (_recorded(attributed), _python_functions(attributed)):
+            if other is not None:
+                result = result.with_others(other)
+        return result
+
+    def with_others(self, other: CallTree) -> CallTree:
+        """Return both trees as one; calls without a stack have that of the other tree."""
+        size = len(self.nodes)
+        parent, leaf = (
+            np.where(column == NONE, NONE, column + size) for column in (other.parent, other.leaf)
+        )
+        nodes = frames.concat([self.nodes, other.nodes.assign(parent=parent)])
+        return CallTree(nodes, np.where(self.leaf == NONE, leaf, self.leaf))
 
     @property
     def parent(self) -> Ints:
@@ -80,9 +87,23 @@ class CallTree:
         return result
 
 
-def _of_ranges(attributed: AttributedCapture) -> Ints:
-    """Return the stack of the innermost range of each API call that has one (``Call stack`` of PyTorch's ops)."""
-    of_range, nesting = attributed.capture.chains.range, attributed.attribution.nesting
+def _recorded(attributed: AttributedCapture) -> CallTree | None:
+    """Return the stacks that annotations recorded of their calls, None if there are none."""
+    code, stacks = call_stacks(attributed)
+    split = [stack.splitlines() for stack in stacks]
+    number = {text: row for row, text in enumerate(dict.fromkeys(f for s in split for f in s))}
+    if not number:
+        return None
+    rows = [(c, d, number[f]) for c, stack in enumerate(split) for d, f in enumerate(stack)]
+    chain, depth, frame = np.array(rows, np.int64).reshape(-1, 3).T
+    made = tree(chain, depth, frame, len(split))
+    known = [python_frame(text) or Frame(text, "", python=True) for text in number]
+    return CallTree(nodes_of(made, known), _of_ranges(attributed, made.leaf[code]))
+
+
+def _of_ranges(attributed: AttributedCapture, of_range: Ints) -> Ints:
+    """Return the stack of the innermost range of each API call that has one, given those of ranges."""
+    nesting = attributed.attribution.nesting
     if not len(of_range):
         return np.full(len(attributed.capture.launches), NONE)
     own = of_range[nesting.range]

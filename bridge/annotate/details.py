@@ -6,8 +6,11 @@ raises, never waits for a device, and keeps no tensor and no other object of the
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from bridge.annotate.emit import current, state
@@ -117,6 +120,63 @@ def dtype_name(dtype: Any) -> str:
     return str(dtype).rpartition(".")[2][:MAX_TEXT]
 
 
+def tensor_strides(values: Iterable[Any], limit: int = MAX_ENTRIES) -> tuple[Any, ...]:
+    """Return the stride of each value in elements, None for what has none; as `tensor_specs`."""
+    result: list[Any] = []
+    for value in values:
+        if isinstance(value, tuple | list) and not hasattr(value, "shape"):
+            inner = tensor_strides(islice(value, limit), limit // 8)
+            is_list = _list_specs(value, limit) != (NO_TENSOR,)
+            result += inner if is_list else (None,)
+        else:
+            result.append(_stride(value))
+    return tuple(result[:MAX_ENTRIES])
+
+
+def _stride(value: Any) -> tuple[int, ...] | None:
+    """Return the stride of an array; None for sparse and nested tensors, which have none."""
+    try:
+        if callable(getattr(value, "stride", None)):
+            return tuple(value.stride()) if str(value.layout).endswith("strided") else None
+        strides, size = getattr(value, "strides", None), getattr(value, "itemsize", 0)
+        return tuple(stride // size for stride in strides) if strides is not None and size else None
+    except Exception:  # noqa: BLE001 - such tensors raise
+        return None
+
+
+# -- Call stacks
+
+
+Stack = tuple[tuple[CodeType, int], ...]  # code and line of each frame, the innermost first
+_is_program: dict[CodeType, bool] = {}
+PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep  # noqa: PTH120 (no pathlib)
+LIBRARY = f"{os.sep}site-packages{os.sep}torch{os.sep}"
+
+
+def program_stack(limit: int) -> Stack:
+    """Return the innermost frames of the running thread, without those of bridge and PyTorch."""
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 (as inspect.currentframe)
+    result: list[tuple[CodeType, int]] = []
+    while frame is not None and len(result) < limit:
+        code = frame.f_code
+        known = _is_program.get(code)
+        if known is None:
+            known = _is_program[code] = not _is_of_library(code.co_filename)
+        if known:
+            result.append((code, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(result)
+
+
+def _is_of_library(file: str) -> bool:
+    return file.startswith((PACKAGE, "<")) or LIBRARY in file
+
+
+def frame_text(code: CodeType, line: int) -> str:
+    """Return a frame as PyTorch's profiler writes it: ``train.py(12): step``."""
+    return f"{code.co_filename}({line}): {code.co_name}"
+
+
 # -- Observers of calls
 
 
@@ -129,18 +189,35 @@ SELF_NAMES = ("self", "cls")  # first parameters that are not inputs
 
 
 class DetailOptions(NamedTuple):
-    """The details to record: shapes, arguments by name, FLOPs ("auto", number or function)."""
+    """The details to record: shapes, arguments by name, FLOPs ("auto", number or function).
+
+    ``costs`` are bytes by formula, recorded with shapes; ``strides`` are those of the inputs, in
+    elements. ``stacks`` is the number of frames of the program's call stack.
+    """
 
     shapes: Any = False
     args: Any = ()
     flops: Any = None
+    costs: bool = True
+    strides: bool = False
+    stacks: int = 0
 
 
-# What is observed before a call runs: its inputs, and its arguments by name.
-Seen = tuple[tuple[Tensor, ...], tuple[tuple[str, Any], ...]]
+class Seen(NamedTuple):
+    """What is observed before a call runs: inputs, arguments by name, strides, call stack."""
+
+    inputs: tuple[Tensor, ...] = ()
+    values: tuple[tuple[str, Any], ...] = ()
+    strides: tuple[tuple[int, ...] | None, ...] = ()
+    stack: Stack = ()
 
 
-def checked_details(shapes: Any, args: Any, flops: Any, payload: Any = None) -> DetailOptions:
+_seen = tuple.__new__  # as Seen(...), without a Python call
+
+
+def checked_details(
+    shapes: Any, args: Any, flops: Any, payload: Any = None, *, strides: bool = False
+) -> DetailOptions:
     """Return checked options; raises TypeError for options that make no sense."""
     if payload is not None:
         raise TypeError("nvtx_op: give no payload with details, which need the call id as payload")
@@ -148,7 +225,8 @@ def checked_details(shapes: Any, args: Any, flops: Any, payload: Any = None) -> 
         raise TypeError(f"nvtx_op: args are a sequence of names, not {args!r}: args=({args!r},)")
     if isinstance(flops, str) and flops != "auto":
         raise TypeError(f"nvtx_op: flops are 'auto', a number or a function, not {flops!r}")
-    return DetailOptions(shapes, args if hasattr(args, "items") else tuple(args or ()), flops)
+    names = args if hasattr(args, "items") else tuple(args or ())
+    return DetailOptions(shapes, names, flops, strides=strides)
 
 
 class Place(NamedTuple):
@@ -162,7 +240,10 @@ class Place(NamedTuple):
 class Observer:
     """Records the details of the calls of one function, or of one block."""
 
-    __slots__ = ("_flops", "_kind", "_name", "_named", "_order", "_shapes", "_skip", "details")
+    __slots__ = (
+        "_costs", "_fixed", "_flops", "_kind", "_name", "_named", "_order", "_shapes", "_skip", "_stacks",
+        "_strides", "details"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -172,6 +253,7 @@ class Observer:
         *,
         open_ended: bool = True,
         skip: int = 0,
+        fixed: Mapping[str, Any] | None = None,
     ) -> None:
         of_name = {place.name: place for place in places}
         self.details = details
@@ -181,20 +263,28 @@ class Observer:
         self._shapes = bool(details.shapes) or details.flops == "auto"
         self._flops = details.flops
         self._named = tuple(_places_of(of_name, details, None if open_ended else name))
-        self._kind = (name, self._shapes, details.flops == "auto")
+        self._costs = (
+            details.costs and self._shapes
+        )  # bytes and FLOPs; not of ops whose parts have them
+        self._fixed = dict(fixed or {})  # fields of all calls
+        self._strides, self._stacks = details.strides, details.stacks
+        self._kind = (name, self._shapes, details.flops == "auto", *self._fixed.values())
 
     def look(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Seen | None:
         """Return inputs and arguments of a call that is about to run, or None after a failure."""
         try:
             inputs: tuple[Tensor, ...] = ()
+            strides: tuple[tuple[int, ...] | None, ...] = ()
             if self._shapes:
                 positional = args[self._skip :] if self._skip else args
-                inputs = tensor_specs(
-                    (*positional, *self._ordered(kwargs)) if kwargs else positional
-                )
-            if not self._named:
-                return inputs, ()
-            return inputs, tuple([(p.name, _value(p, args, kwargs)) for p in self._named])
+                given = (*positional, *self._ordered(kwargs)) if kwargs else positional
+                inputs = tensor_specs(given)
+                strides = tensor_strides(given) if self._strides else ()
+            values: tuple[tuple[str, Any], ...] = ()
+            if self._named:
+                values = tuple([(p.name, _value(p, args, kwargs)) for p in self._named])
+            stack = program_stack(self._stacks) if self._stacks else ()
+            return _seen(Seen, (inputs, values, strides, stack))
         except Exception as error:  # noqa: BLE001 - observing must not make the program fail
             _failed(self._name, error)
             return None
@@ -220,15 +310,19 @@ class Observer:
             try:
                 self._write(call, seen, outputs, flops)
             except TypeError:  # a symbolic length has no hash
-                seen = plain_specs(seen[0]), seen[1]
+                strides = tuple(s and tuple(map(_length, s)) for s in seen.strides)
+                seen = seen._replace(inputs=plain_specs(seen.inputs), strides=strides)
                 self._write(call, seen, plain_specs(outputs), flops)
         except Exception as error:  # noqa: BLE001 - as above
             _failed(self._name, error)
 
     def _write(self, call: int, seen: Seen, outputs: tuple[Tensor, ...], flops: Any) -> None:
-        inputs, values = seen
+        inputs, values, strides, stack = seen
         # As text, because 1, 1.0 and True are equal.
+        key: tuple[Any, ...]
         key = (self._kind, inputs, repr(values) if values else "", outputs, flops)
+        if strides or stack:
+            key = (*key, strides, stack)
         for writer in recordings():
             if not writer.note_alike(call, key):
                 writer.note(call, key, self._described(seen, outputs, flops))
@@ -242,17 +336,21 @@ class Observer:
 
     def _described(self, seen: Seen, outputs: tuple[Tensor, ...], flops: Any) -> dict[str, Any]:
         """Return the details of a call as fields of the recording."""
-        inputs, values = seen
-        result: dict[str, Any] = {}
+        inputs, values, strides, stack = seen
+        result: dict[str, Any] = dict(self._fixed)
         if inputs or outputs:
             result |= shape_fields("", inputs) | shape_fields("output_", outputs)
+        if any(strides):
+            result["strides"] = strides
+        if stack:
+            result["stack"] = [frame_text(code, line) for code, line in stack]
         if values:
             result["args"] = dict(values)
         if flops is not None:
             result["flops"] = flops
-        return result | (self._costs(seen, outputs) if self._shapes else {})
+        return result | (self._formulas(seen, outputs) if self._costs else {})
 
-    def _costs(self, seen: Seen, outputs: tuple[Tensor, ...]) -> dict[str, int]:
+    def _formulas(self, seen: Seen, outputs: tuple[Tensor, ...]) -> dict[str, int]:
         """Return bytes, and with "auto" FLOPs, if a formula gives them."""
         from bridge.knowledge.formulas import (
             Call,
@@ -260,7 +358,7 @@ class Observer:
             flops,
         )  # needed once per distinct call
 
-        inputs, values = seen
+        inputs, values = seen.inputs, seen.values
         call = Call(
             self._name,
             tuple(shape for shape, _ in inputs),
@@ -284,7 +382,7 @@ def note_block(call: int, name: str, details: DetailOptions) -> None:
     except Exception as error:  # noqa: BLE001 - as above
         _failed(name, error)
     else:
-        observer.note(call, seen and (seen[0], values))
+        observer.note(call, seen and seen._replace(values=values))
 
 
 def checked_block(name: str, details: DetailOptions) -> None:

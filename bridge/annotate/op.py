@@ -200,6 +200,7 @@ def nvtx_op(
     args: Sequence[str] | Mapping[str, Any] = (),
     flops: str | float | Callable[..., Any] | None = None,
     source: bool = False,
+    strides: bool = False,
 ) -> Op: ...
 
 
@@ -214,6 +215,7 @@ def nvtx_op(  # noqa: PLR0913, PLR0917 - the overloads make all but the name key
     args: Any = (),
     flops: Any = None,
     source: bool = False,
+    strides: bool = False,
 ) -> Any:
     """Annotate a function or a block as an op: each call becomes an NVTX range in the profile.
 
@@ -222,14 +224,16 @@ def nvtx_op(  # noqa: PLR0913, PLR0917 - the overloads make all but the name key
     the id of its call.
 
     Details of each call are written to the recording of the process: ``shapes`` and dtypes (for a
-    block: the tensors), the arguments named by ``args`` (for a block: a mapping), ``flops`` ("auto"
-    for a formula chosen by the name, a number, or a function of the call's arguments), and the
-    bytes moved. ``source`` records the file and line of the function or block, once per op;
-    BRIDGE_SOURCE=1 does so for all ops. Raises TypeError for arguments that cannot be recorded.
+    block: the tensors), with ``strides`` those of the inputs, the arguments named by ``args`` (for a
+    block: a mapping), ``flops`` ("auto" for a formula chosen by the name, a number, or a function of
+    the call's arguments), and the bytes moved. ``source`` records the file and line of the function
+    or block, once per op; BRIDGE_SOURCE=1 does so for all ops. Raises TypeError for arguments that
+    cannot be recorded.
     """
     if type(name) is not str and name is not None and not isinstance(name, str):
         options = {"category": category, "color": color, "shapes": shapes, "args": args}
-        return nvtx_op(domain=domain, payload=payload, flops=flops, source=source, **options)(name)
+        options |= {"flops": flops, "source": source, "strides": strides}
+        return nvtx_op(domain=domain, payload=payload, **options)(name)
     # Not Op(...): without a tool, __init__ would take a fifth of the time of a block.
     op = _new(Op)
     op.name = name
@@ -242,7 +246,7 @@ def nvtx_op(  # noqa: PLR0913, PLR0917 - the overloads make all but the name key
         op.extras = checked(domain, category, color)
     op.details = None
     if shapes is not False or args or flops is not None:
-        op.details = checked_details(shapes, args, flops, payload)
+        op.details = checked_details(shapes, args, flops, payload, strides=strides)
     return op
 
 

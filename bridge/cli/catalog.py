@@ -30,6 +30,7 @@ CATALOG = (
     CommandEntry("Look", "trace", "Write a timeline for Perfetto or Chrome"),
     CommandEntry("Look", "view", "Open the timeline in Perfetto's UI"),
     CommandEntry("Look", "flame", "Write stacks for flame graphs"),
+    CommandEntry("Look", "graph", "Write the graph of the calls of ops"),
     CommandEntry("Look", "plot", "Draw charts as SVG, PNG or PDF"),
     CommandEntry("Compare", "diff", "Compare two reports, fail at limits"),
     CommandEntry("More", "runs", "List, show and remove stored runs"),

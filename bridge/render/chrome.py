@@ -402,7 +402,7 @@ def torch(
     head = {
         "schemaVersion": 1,
         "deviceProperties": list(_devices(groups, capture)),
-        "distributedInfo": {"backend": "nccl", **distributed},
+        "distributedInfo": {"backend": "nccl", **_groups(facts.metadata), **distributed},
         "displayTimeUnit": "ns",
         "baseTimeNanoseconds": max(facts.epoch_ns, 0) + timeline.base,
         "generator": "nsight-bridge",
@@ -411,6 +411,13 @@ def torch(
         slices = [replace(s, kind=FOR_TENSORBOARD.get(s.kind, s.kind)) for s in timeline.slices]
         timeline = replace(timeline, slices=slices)
     yield from document(timeline, head, KINETO)
+
+
+def _groups(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return backend, process groups and NCCL's version, as far as they were recorded."""
+    backend = {"backend": metadata["backend"]} if "backend" in metadata else {}
+    groups = metadata.get("distributed")
+    return {**backend, **groups} if isinstance(groups, Mapping) else backend
 
 
 def raf(timeline: Timeline, _report: Capture) -> Iterator[bytes]:

@@ -92,7 +92,7 @@ OF_ONE_REPORT = frozenset(["report", "device", "stream", "thread", "process"])
 # The tables that a store keeps: single dimensions and some pairs. Tables with about one row per call (paths with the
 # number of a step, modules with their ops) are kept only on request (--keep).
 SINGLE = (
-    "direction shape dtype thread process report api kind library fused stream geometry rank host"
+    "direction shape dtype strides overload thread process report api kind library fused stream geometry rank host"
 ).split()
 PAIRS = (
     "report,step report,phase report,module report,device op,kernel op,shape op,direction op,step op,kind"

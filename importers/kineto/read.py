@@ -126,7 +126,9 @@ def _numbers(values: Iterable[Any]) -> dict[int | str, int]:
 MODULE = "nn.Module: "  # prefix of Python functions that are calls of modules: these are ops
 DEFAULT_DOMAIN, PYTHON_DOMAIN = 0, 1  # domains
 CATEGORIES = (OP, ANNOTATION, PYTHON)
+# What is told of each input: types, strides, and the values of those that are no tensors.
 TYPES = "Input type"
+INPUT_DETAILS = (("dtypes", TYPES), ("strides", "Input Strides"), ("inputs", "Concrete Inputs"))
 DIMS = ("Input Dims", "Input dims")  # since 2021; before
 # Arguments of collectives that become details of the call, by PyTorch's names.
 COLLECTIVE_KEYS = (
@@ -138,7 +140,9 @@ COLLECTIVE_KEYS = (
 def ranges(events: Events, places: Places) -> tuple[pd.DataFrame, Texts]:
     """Return the frame `ranges`, in the order of the trace (outer before inner), and its texts."""
     category = np.array([_category(name) for name in events.category], np.int64)
-    raw_texts = map(_range_text, events.name, category.tolist(), events.args)
+    is_op = (category == CATEGORIES.index(OP)).tolist()
+    op_names, overloads = _split_overloads(events.name, is_op)
+    raw_texts = map(_range_text, op_names, is_op, events.args)
     text_codes, distinct = pd.factorize(np.array([*raw_texts, ""], object))
     texts = Texts.of(clean(text) for text in distinct)
     code, names = texts.factorize(name_lengths(texts))
@@ -147,7 +151,7 @@ def ranges(events: Events, places: Places) -> tuple[pd.DataFrame, Texts]:
         "name": frames.names(code[text], names),
         "kind": frames.names(np.zeros(len(events), np.int64), frames.RANGE_KINDS),
         "category": frames.names(category, CATEGORIES),
-        "json": clean_names([_details(args) for args in events.args]),
+        "json": clean_names([*map(_details, overloads, events.args)]),
         "text": text,
     }
     return frames.frame("ranges", columns | _domains(events.name, category)), texts
@@ -204,9 +208,26 @@ def _domains(names: Sequence[str], category: Ints) -> dict[str, Any]:
     return {"domain": domain, "domain_name": frames.names(domain, ("", PYTHON))}
 
 
-def _range_text(name: str, category: int, args: dict[str, Any]) -> str:
+# An op with its overload, as traces have it with capture_overload_names=True.
+OVERLOAD = re.compile(r"([a-z]\w*::\w+)\.(\w+)")
+
+
+def _split_overloads(
+    names: Sequence[str], is_op: Sequence[bool]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the names of ops without overloads, and the overloads, '' for none."""
+    found = {name: OVERLOAD.fullmatch(name) for name in dict.fromkeys(names) if "." in name}
+    found = {name: match for name, match in found.items() if match}
+    if not found:
+        return names, [""] * len(names)
+    matches = [found.get(n) if op else None for n, op in zip(names, is_op, strict=True)]
+    pairs = [(n, "") if m is None else (m[1], m[2]) for n, m in zip(names, matches, strict=True)]
+    return [name for name, _ in pairs], [overload for _, overload in pairs]
+
+
+def _range_text(name: str, is_op: bool, args: dict[str, Any]) -> str:
     """Return the text of a range; of an op such as ``aten::mm, seq = 7, sizes = [[2, 3]]``."""
-    if CATEGORIES[category] != OP:
+    if not is_op:
         return name
     seq, number = args.get("Sequence number"), args.get("External id")
     sizes = args.get(DIMS[0]) or args.get(DIMS[1])
@@ -218,10 +239,14 @@ def _range_text(name: str, category: int, args: dict[str, Any]) -> str:
     return name + "".join(parts)
 
 
-def _details(args: dict[str, Any]) -> str:
-    """Return the types of inputs and the arguments of a collective as JSON, '' for none."""
-    types = args.get(TYPES)
-    result = {"dtypes": types} if type(types) is list and any(types) else {}
+def _details(overload: str, args: dict[str, Any]) -> str:
+    """Return overload, inputs and the arguments of a collective as JSON, '' for none."""
+    result: dict[str, Any] = {"overload": overload} if overload else {}
+    if TYPES in args:  # a trace has all of them, or none
+        for key, name in INPUT_DETAILS:
+            values = args.get(name)
+            if type(values) is list and any(values):
+                result[key] = values
     result |= {key: args[key] for key in COLLECTIVE_KEYS if key in args}
     return json.dumps(result) if result else ""
 
@@ -356,11 +381,13 @@ def _metadata(head: Mapping[str, Any]) -> dict[str, Any]:
         metadata |= {key: distributed[key] for key in RANK_KEYS if key in distributed}
     if HOST in metadata:
         metadata["host"] = metadata.pop(HOST)
-    return {
+    result: dict[str, Any] = {
         clean(key): clean(value) if type(value) is str else value
         for key, value in metadata.items()
         if type(value) in {str, int, bool}
     }
+    has_groups = type(distributed) is dict and not distributed.keys() <= {*RANK_KEYS}
+    return result | ({"distributed": distributed} if has_groups else {})
 
 
 # Kinds of events that ran on a device, as far as their names tell; MTIA and others write kinds of their own.

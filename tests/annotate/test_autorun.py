@@ -546,7 +546,8 @@ def test_models_optimizers_and_loaders_have_ranges_from_the_first_step(parts):
 @pytest.mark.slow
 def test_ops_too_and_modules_not(training):
     found = training("--no-modules", "--ops", parts=["steps"])[0]["steps"]
-    assert [name for name in found if "::" not in name] == [*[WAIT, ZERO, STEP] * 3, WAIT]
+    named = [name for name in found if "::" not in name and "Backward0" not in name]
+    assert named == [*[WAIT, ZERO, STEP] * 3, WAIT]
     assert found.count("aten::addmm") == 2 * 3
 
 
@@ -640,5 +641,6 @@ def test_nsys_records_a_training(nsys, here):
         pytest.skip("PyTorch is not installed")
     (here / "training.py").write_text(f"{NET}\nfor _ in range(2):\n    step()\n")
     found = recorded_by(nsys, here, "-m", MAIN, "--ops", "training.py")
-    assert [name for name in found if "::" not in name] == IN_A_STEP * 2
+    named = [name for name in found if "::" not in name and "Backward0" not in name]
+    assert named == IN_A_STEP * 2
     assert found.count("aten::addmm") == 2 * 2

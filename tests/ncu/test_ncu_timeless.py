@@ -24,6 +24,7 @@ REFUSED = (  # the words after the report, and what is missing
     (["view", "--html", "--no-browser"], "no trace"),
     (["html", "-o", "x.html"], "no page"),
     (["memory"], "no allocations"),
+    (["graph"], "no graph"),
     (["why", "gemm"], "no explanation"),
     (["flame", "--weight", "cpu"], "no CPU time"),
     (["plot", "--kind", "timeline", "-o", "x.svg"], "no timeline plot"),

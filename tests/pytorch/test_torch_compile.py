@@ -14,6 +14,7 @@ from torch._dynamo.utils import counters
 import bridge
 import bridge.torch
 from bridge.annotate import emit, emitter
+from bridge.frameworks.torch.composite import Compiler
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the compiler's own
 
@@ -25,6 +26,8 @@ PAIRS = [CHOICES[n] for n in (0, 3, 5, 6)]  # every two choices together once
 def _afresh():
     torch._dynamo.reset()
     counters.clear()
+    yield
+    Compiler.has_run = False  # of a process, and other tests compile nothing
 
 
 def compiled(model, how: str, backend: str):
@@ -44,6 +47,7 @@ def test_a_compiled_model_has_its_ranges(tool, backend, how, ops):
     assert identical(alone, annotated)
     assert counters["stats"]["unique_graphs"] == 1
     assert not counters["graph_break"]
+    assert Compiler.has_run == ops
     calls = tool.calls()
     assert calls["module:Transformer"] == calls["backward:Transformer"] == 3
     assert calls["Optimizer.step#SGD.step"] == 3

@@ -531,9 +531,9 @@ def test_dump_in_a_callback(tmp_path: Path):
     ("options", "error", "says"),
     [
         (
-            {"with_stack": True},
+            {"with_stacks": True},
             TypeError,
-            "profile: no option 'with_stack'; docs/sessions.md shows all",
+            "profile: no option 'with_stacks'; did you mean with_stack\\? docs/sessions.md shows all",
         ),
         ({"activities": [], "use_cuda": 1}, TypeError, "no option 'activities'"),
         ({"level": 3}, ValueError, "level is 0, 1 or 2, not 3"),

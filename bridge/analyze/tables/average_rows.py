@@ -54,10 +54,10 @@ class Average:
     is_user_annotation: bool = False
     input_shapes: Any = ""
     stack: Sequence[str] = ()
+    overload_name: str = ""
     flops: float = 0
     is_top: bool = True
     # Attributes that are not recorded:
-    overload_name: str = ""
     cpu_children: Sequence[Any] = ()
     cpu_memory_usage: int = 0
     self_cpu_memory_usage: int = 0
@@ -106,8 +106,8 @@ class Averages(Sequence[Average]):
     Attributes:
         frame: the rows in ns, with the columns key, device_type ("cpu", "cuda"),
             is_user_annotation, count, self_cpu_ns, cpu_total_ns, self_device_ns, device_total_ns,
-            input_shapes and stack (texts; the entries of a stack are lines, innermost first),
-            flops, is_top.
+            input_shapes, stack and overload_name (texts; the entries of a stack are lines, innermost
+            first), flops, is_top.
         use_device: the kind of device, None if nothing ran on one.
         shapes: the values that the texts of input_shapes stand for.
 
@@ -146,6 +146,7 @@ class Averages(Sequence[Average]):
             is_user_annotation=bool(row["is_user_annotation"]),
             input_shapes=self.shapes.get(row["input_shapes"], ""),
             stack=tuple(row["stack"].splitlines()),
+            overload_name=row["overload_name"],
             flops=row["flops"],
             is_top=bool(row["is_top"]),
         )

@@ -18,7 +18,7 @@ from bridge.analyze.calltree import subtree_sums
 from bridge.analyze.dialects.torch import activity_names
 from bridge.analyze.groups import Floats, counts, highest, lowest, sums, texts
 from bridge.analyze.tables.average_rows import Averages
-from bridge.analyze.tables.call_details import input_shapes
+from bridge.analyze.tables.call_details import call_stacks, input_shapes, overloads
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 from bridge.join.nesting import Nesting, inherited
@@ -43,8 +43,10 @@ def stacks(attributed: AttributedCapture, rows: Ints, levels: int) -> tuple[Ints
     """
     ranges = attributed.capture.ranges
     functions = np.flatnonzero(_functions(ranges))
-    if not (len(functions) and levels > 0):
+    if levels <= 0:
         return np.zeros(len(rows), np.int64), [""]
+    if not len(functions):
+        return _recorded_stacks(attributed, rows, levels)
     start, end = (frames.ints(ranges, c) for c in ("start", "end"))
     stack, _ = number_groups(*(frames.ints(ranges, c) for c in ("report", "thread")))
     nesting = Nesting.of(stack[functions], start[functions], end[functions], functions)
@@ -57,6 +59,16 @@ def stacks(attributed: AttributedCapture, rows: Ints, levels: int) -> tuple[Ints
         code, texts = _extended(code, texts, name_codes[node], names)
         node = np.append(nesting.parent, NONE)[node]
     return code, texts
+
+
+def _recorded_stacks(
+    attributed: AttributedCapture, rows: Ints, levels: int
+) -> tuple[Ints, list[str]]:
+    """Return the stacks that annotations recorded, cut to so many frames."""
+    code, distinct = call_stacks(attributed)
+    cut = ["\n".join(text.splitlines()[:levels]) for text in distinct]
+    codes, names = pd.factorize(np.array([*cut, ""], object))
+    return codes[code[_forward(attributed, rows)]].astype(np.int64), list(names)
 
 
 def _extended(code: Ints, texts: list[str], name: Ints, names: list[str]) -> tuple[Ints, list[str]]:
@@ -236,7 +248,8 @@ CPU, CUDA = DEVICES = ("cpu", "cuda")
 class Keys:
     """The keys of all items of the host and all activities.
 
-    ``name``, ``shape`` and ``stack`` are codes into ``names``, ``shapes`` and ``stacks``;
+    ``name``, ``shape``, ``stack`` and ``overload`` are codes into ``names``, ``shapes``, ``stacks`` and
+    ``overloads``;
     ``device`` and ``annotation`` are flags (0 or 1).
     """
 
@@ -245,15 +258,18 @@ class Keys:
     annotation: Ints
     shape: Ints
     stack: Ints
+    overload: Ints
     names: list[str]
     shapes: list[str]
     stacks: list[str]
+    overloads: list[str]
 
     def groups(self) -> tuple[Ints, Ints]:
         """Return a number per distinct key for each row, and the first row of each key."""
         group = self.device * 2 + self.annotation
         for column, values in (
-            (self.name, self.names), (self.shape, self.shapes), (self.stack, self.stacks)
+            (self.name, self.names), (self.shape, self.shapes), (self.stack, self.stacks),
+            (self.overload, self.overloads),
         ):  # fmt: skip
             group = pd.factorize(group * len(values) + column)[0]
         group = group.astype(np.int64)
@@ -262,14 +278,20 @@ class Keys:
         return group, first
 
 
-def averages(attributed: AttributedCapture, *, by_shape: bool = False, levels: int = 0) -> Averages:
+def averages(
+    attributed: AttributedCapture,
+    *,
+    by_shape: bool = False,
+    levels: int = 0,
+    by_overload: bool = False,
+) -> Averages:
     """Return one row per name and device.
 
     With ``by_shape``, rows also differ by input shapes; with ``levels``, by that many innermost
-    Python functions.
+    frames of recorded call stacks; with ``by_overload``, by the overload of the op.
     """
     host = Host.of(attributed)
-    keys = _keys(attributed, host, by_shape=by_shape, levels=levels)
+    keys = _keys(attributed, host, by_shape=by_shape, levels=levels, by_overload=by_overload)
     group, first = keys.groups()
     items = len(host.row)
     host_group, device_group = group[:items][host.into], group[items:]
@@ -287,7 +309,9 @@ def averages(attributed: AttributedCapture, *, by_shape: bool = False, levels: i
     return Averages(frame, CUDA if len(attributed.capture.activities) else None, values)
 
 
-def _keys(attributed: AttributedCapture, host: Host, *, by_shape: bool, levels: int) -> Keys:
+def _keys(
+    attributed: AttributedCapture, host: Host, *, by_shape: bool, levels: int, by_overload: bool
+) -> Keys:
     """Return the keys of all items of the host, followed by those of all activities."""
     work = activity_names(attributed.capture.activities)
     items, activities = len(host.row), len(work.codes)
@@ -297,9 +321,9 @@ def _keys(attributed: AttributedCapture, host: Host, *, by_shape: bool, levels: 
         np.append(codes[len(host.names) : -1], NONE),
     )
     rows = host.row[: host.ranges]
-    shape, shapes = (
-        _shapes(attributed) if by_shape else (np.zeros(len(attributed.op), np.int64), [""])
-    )
+    nothing = (np.zeros(len(attributed.op), np.int64), [""])
+    shape, shapes = _shapes(attributed) if by_shape else nothing
+    overload, overload_names = overloads(attributed) if by_overload else nothing
     stack, stack_texts = stacks(attributed, rows, levels)
     zeros = np.zeros(items + activities - len(rows), np.int64)
     return Keys(
@@ -308,9 +332,11 @@ def _keys(attributed: AttributedCapture, host: Host, *, by_shape: bool, levels: 
         annotation=np.concatenate((_annotations(attributed.capture.ranges)[rows], zeros)),
         shape=np.concatenate((shape[rows], zeros + _empty_text(shapes))),
         stack=np.concatenate((stack, zeros + _empty_text(stack_texts))),
+        overload=np.concatenate((overload[rows], zeros + _empty_text(overload_names))),
         names=list(names),
         shapes=shapes,
         stacks=stack_texts,
+        overloads=overload_names,
     )
 
 
@@ -356,6 +382,7 @@ def _labels(keys: Keys, first: Ints) -> dict[str, Any]:
         "is_user_annotation": keys.annotation[first].astype(bool),
         "input_shapes": texts(keys.shapes)[keys.shape[first]],
         "stack": texts(keys.stacks)[keys.stack[first]],
+        "overload_name": texts(keys.overloads)[keys.overload[first]],
     }
 
 

@@ -53,6 +53,32 @@ def input_dtypes(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
     return _coded_texts(column, *_json_details(column, "dtypes", _dtypes_text))
 
 
+def input_strides(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
+    """Return a code per range and the distinct strides of inputs, ``[[3, 1], []]``, or ''."""
+    column = attributed.capture.ranges["json"]
+    return _coded_texts(column, *_json_details(column, "strides", _shapes_text))
+
+
+def overloads(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
+    """Return a code per range and the distinct overloads of ops, ``Tensor``, or ''."""
+    column = attributed.capture.ranges["json"]
+    return _coded_texts(column, *_json_details(column, "overload", str))
+
+
+def call_stacks(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
+    """Return a code per range and the distinct recorded call stacks, or ''.
+
+    A stack has a line per frame, the innermost first.
+    """
+    column = attributed.capture.ranges["json"]
+    return _coded_texts(column, *_json_details(column, "stack", _stack_text))
+
+
+def _stack_text(result: Any) -> str:
+    entries = result if isinstance(result, list) else [result]
+    return "\n".join(str(entry).replace("\n", " ") for entry in entries)
+
+
 def _coded_texts(
     column: pd.Series, json_code: Ints, json_texts: Sequence[str]
 ) -> tuple[Ints, list[str]]:

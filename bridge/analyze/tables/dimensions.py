@@ -17,7 +17,13 @@ from bridge.analyze.groups import texts
 from bridge.analyze.names import activity_names, file_names
 from bridge.analyze.ranks.members import Member, Ranks
 from bridge.analyze.source_lines import NO_CALL, REASONS, source_lines
-from bridge.analyze.tables.call_details import input_dtypes, input_shapes
+from bridge.analyze.tables.call_details import (
+    call_stacks,
+    input_dtypes,
+    input_shapes,
+    input_strides,
+    overloads,
+)
 from bridge.analyze.tables.modules import NO_MODULE
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import DIRECTIONS, AttributedCapture
@@ -406,6 +412,20 @@ def _dtype(attributed: AttributedCapture, events: Sequence[Events]) -> Dimension
     return _by_range(events, "dtype", *input_dtypes(attributed), none="")
 
 
+def _strides(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    return _by_range(events, "strides", *input_strides(attributed), none="")
+
+
+def _overload(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    return _by_range(events, "overload", *overloads(attributed), none="")
+
+
+def _stack(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
+    """Code events by the call stack that was recorded for their op, on one line."""
+    code, names = call_stacks(attributed)
+    return _by_range(events, "stack", code, [" < ".join(n.splitlines()) for n in names], none="")
+
+
 def _api(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
     column = attributed.capture.launches["name"]
     rows = [e.launch for e in events]
@@ -454,6 +474,9 @@ RANGE_DIMENSIONS: Mapping[str, Dimension] = {
     "direction": _direction,
     "shape": _shape,
     "dtype": _dtype,
+    "strides": _strides,
+    "overload": _overload,
+    "stack": _stack,
     "step": step,
     "phase": phase,
     "thread": thread,

@@ -56,7 +56,7 @@ SOURCE_DETAILS = ("call_chains", "chain")  # call stacks of API calls
 WHAT_RAN = "bridge report REPORT --by kind shows what ran on a GPU"
 RECORD_STACKS = (
     "nsys profile --sample=process-tree --cudabacktrace=all:1 --python-backtrace=cuda (bridge run --backtrace),"
-    " profile(with_stack=True) of PyTorch, or nvtx_op(source=True)"
+    " profile(with_stack=True) of PyTorch, nvtx_op(source=True), or bridge.torch.ops(stacks=True)"
 )
 MARK_STEPS = "mark steps with ranges called step N, or name their ranges with --steps"
 NO_GAP = "no GPU was idle for longer than --idle-over, which is 10 µs by default"
@@ -124,7 +124,7 @@ VIEWS = {
     ),
     "source": View(
         ("gpu_ns", "api_ns"),
-        details=SOURCE_DETAILS,
+        details=(*SOURCE_DETAILS, "json"),
         nothing=f"no call stacks of API calls in the report; record them: {RECORD_STACKS}",
     ),
     "step": View(
@@ -154,10 +154,9 @@ DIMENSIONS: dict[str, tuple[str, ...]] = {
     "module": ("category",),
     "custom-op": ("category",),
     **dict.fromkeys(("rank", "host"), ("json",)),  # set by recordings
-    "shape": ("json",),
-    "dtype": ("json",),
+    **dict.fromkeys("shape dtype strides overload stack".split(), ("json",)),
     "geometry": GEOMETRY,
-    "source": SOURCE_DETAILS,
+    "source": (*SOURCE_DETAILS, "json"),
 }
 # The kinds of rows of tables with selectable columns.
 RANGES, CALLS, ACTIVITIES = ("ranges", "calls", "activities")

@@ -139,7 +139,8 @@ class Automatic:
         if options.with_modules:
             yield torch.every_module()
         details = options.details
-        yield torch.ops(shapes=bool(details), flops=details and details.flops)
+        flops = details and details.flops
+        yield torch.ops(shapes=bool(details), flops=flops, stacks=options.with_stack)
 
 
 # -- Cycles
@@ -196,6 +197,7 @@ class Cycle:
     def stop(self) -> None:
         """Stop the recording and the capture; open ranges stay open in the recording."""
         call_all(
+            self._note_groups,
             self.sample,
             self._stop_period,
             self._recording.stop_device,
@@ -207,6 +209,16 @@ class Cycle:
     def ready(self) -> None:
         """Save the recording to the session's file, and call the user's function."""
         call_all(self._recording.save, self._ready)
+
+    def _note_groups(self) -> None:
+        """Add rank, world size and process groups of PyTorch to the recording."""
+        if "torch.distributed" in sys.modules:
+            from bridge.frameworks.torch.distributed import distributed_info  # as in Automatic
+
+            info = distributed_info()
+            if info:
+                names = ("rank", "world_size")
+                self._recording.about({**{n: info[n] for n in names}, "distributed": info})
 
     @property
     def on(self) -> bool:
@@ -228,6 +240,11 @@ class Cycle:
         if self._recorder is not None:
             self._recording.mute_device(muted=muted)
             self._route()
+
+    def capture(self, on: bool) -> None:
+        """Start or stop the capture of the tool in a recorded step; a stopped capture stays stopped."""
+        if self.on:
+            (self._capture.start if on else self._capture.stop)()
 
     def clear(self) -> None:
         """Delete the recording; open ranges continue in the new one."""

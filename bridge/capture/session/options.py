@@ -37,6 +37,7 @@ class Options:
     with_flops: bool = False
     with_modules: bool = False
     api_calls: bool = False
+    with_stack: bool | int = False
     acc_events: bool = False
     path: Path | None = None
     dump_period: float | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
@@ -95,6 +95,7 @@ def _try_start(session: Session) -> bool:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+CPU, CUDA = "CPU", "CUDA"  # kinds of activity, by PyTorch's names
 STEP = "ProfilerStep#{}"  # as in PyTorch's profiler
 
 
@@ -166,6 +167,22 @@ class Session:
     def resume(self) -> None:
         """Resume after `pause`."""
         self._cycle.mute(False)
+
+    def toggle_collection_dynamic(self, enable: bool, activities: Iterable[Any]) -> None:
+        """Start or stop recording kinds of activity: "CPU", "CUDA", or PyTorch's `ProfilerActivity`.
+
+        CPU are the ranges and everything else on the host. CUDA is the capture of the tool, which
+        nsys ends and begins again with ``--capture-range-end=repeat``. Raises ValueError for another
+        kind.
+        """
+        names = {str(getattr(activity, "name", activity)).upper() for activity in activities}
+        if unknown := sorted(names - {CPU, CUDA}):
+            raise ValueError(f"profile: activities are {CPU!r} and {CUDA!r}, not {unknown[0]!r}")
+        if current_session() is self:
+            if CPU in names:
+                self._cycle.mute(not enable)
+            if CUDA in names:
+                self._cycle.capture(enable)
 
     @property
     def is_profiling(self) -> bool:
@@ -290,6 +307,7 @@ def profile(
     with_flops: bool = False,
     with_modules: bool = False,
     api_calls: bool = False,
+    with_stack: bool | int = False,
     acc_events: bool = False,
     path: str | Path | None = None,
     dump_period: float | None = None,
@@ -306,7 +324,8 @@ def profile(function: Any = None, /, **options: Any) -> Any:
     session after each recorded cycle. ``level`` 0 records the program's own annotations, 1 also
     PyTorch's ops, 2 also calls of its Python API and garbage collections. ``record_shapes`` and
     ``with_flops`` record details of every op, ``with_modules`` records modules as ranges,
-    ``api_calls`` the calls of PyTorch's Python API.
+    ``api_calls`` the calls of PyTorch's Python API, ``with_stack`` the frames of the program that
+    call PyTorch's ops (8, or another number).
     ``profile_memory`` samples memory at each step, ``sample_rate`` also at every so many ops.
     ``path`` is the file (``.jsonl``, ``.json``, ``.json.gz``) for each cycle; a ``.jsonl`` file
     grows while the session runs, at least every ``dump_period`` seconds. ``acc_events`` puts all

@@ -118,10 +118,11 @@ def _parse_wrap(text: str) -> Wrap:
 
 
 def _torch(options: Options) -> None:
+    from bridge.frameworks.torch.blocks import dataloader_waits, optimizer_steps
     from bridge.frameworks.torch.custom_ops import custom_ops
     from bridge.frameworks.torch.functions import api_calls
     from bridge.frameworks.torch.modules import every_module
-    from bridge.frameworks.torch.ops import dataloader_waits, ops, optimizer_steps
+    from bridge.frameworks.torch.ops import ops
 
     optimizer_steps().enable()
     dataloader_waits().enable()

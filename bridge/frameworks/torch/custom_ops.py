@@ -16,7 +16,7 @@ from bridge.annotate import stack
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry, close, push
-from bridge.frameworks.torch.ops import Switch
+from bridge.frameworks.torch.blocks import Switch
 
 CATEGORY = "custom_op"  # NVTX category of the range of a custom operator
 APPLY = "apply"

@@ -20,9 +20,9 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from bridge.annotate.emit import state
 from bridge.annotate.label import checked_name
+from bridge.frameworks.torch.blocks import Switch, dataloader_waits, optimizer_steps
 from bridge.frameworks.torch.calls import Site
 from bridge.frameworks.torch.functions import functions
-from bridge.frameworks.torch.ops import Switch, dataloader_waits, optimizer_steps
 from bridge.frameworks.torch.ops import ops as every_op
 
 WRAPPED = "_orig_mod"  # attribute in which torch.compile keeps the wrapped module

@@ -2,7 +2,7 @@
 
 import torch
 
-import bridge.compat.mxnet as mx  # noqa: F401 (the only change: mxnet is imported from here)
+import bridge.compat.mxnet as mx
 
 x = torch.rand(64, 64)
 for _ in range(5):

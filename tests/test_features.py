@@ -23,11 +23,11 @@ from bridge.cli import main
 PAGE = ROOT / "docs" / "features.md"
 STATUSES = ("done", "elsewhere", "planned", "not applicable")
 FEATURES = 151
-LONGEST_ROW = 200
+LONGEST_ROW = 330
 LINES = 230
 LINK = re.compile(r"\]\(([\w/-]+\.md)(?:#([\w-]+))?\)")
 NAME = re.compile(r"\bbridge((?:\.\w+)+)")
-COMMAND = re.compile(r"`bridge ([^`]+)`")
+COMMAND = re.compile(r"`bridge ([^-`][^`]*)`")
 
 
 class Row(NamedTuple):

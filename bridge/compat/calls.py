@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from bridge.annotate.instant import COUNTER
 from bridge.annotate.stack import CALL_ID_BASE, CALL_ID_BITS
@@ -122,12 +122,23 @@ class Instant:
     value: float | None
 
 
+class Activity(NamedTuple):
+    """Work on a GPU, recorded by CUPTI in the process."""
+
+    name: str
+    device: int
+    stream: int
+    start: int
+    end: int
+
+
 @dataclass(frozen=True)
 class RecordedEvents:
-    """Recorded events: calls outer first, marks by time; ``epoch_ns`` is the time 0."""
+    """Recorded events: calls outer first, marks and GPU work by time; ``epoch_ns`` is the time 0."""
 
     calls: tuple[Call, ...] = ()
     instants: tuple[Instant, ...] = ()
+    activities: tuple[Activity, ...] = ()
     threads: Mapping[int, str] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     epoch_ns: int = 0
@@ -160,6 +171,7 @@ def recorded_events(session: Session | None) -> RecordedEvents:
     return RecordedEvents(
         tuple(_calls(capture)),
         tuple(sorted(_instants(capture.marks), key=lambda instant: instant.time)),
+        tuple(sorted(_activities(capture.activities), key=lambda activity: activity.start)),
         {number & THREAD_MASK: str(name) for number, name in threads},
         capture.facts[0].metadata,
         capture.facts[0].epoch_ns,
@@ -174,6 +186,7 @@ def merge_recorded(sessions: Iterable[RecordedEvents]) -> RecordedEvents:
     return RecordedEvents(
         tuple(call for part in non_empty for call in part.calls),
         tuple(instant for part in non_empty for instant in part.instants),
+        tuple(activity for part in non_empty for activity in part.activities),
         {number: name for part in non_empty for number, name in part.threads.items()},
         {key: value for part in non_empty for key, value in part.metadata.items()},
         non_empty[0].epoch_ns,
@@ -237,6 +250,11 @@ def _details(column: Any) -> Iterator[Mapping[str, Any]]:
 def _json_object(text: str) -> dict[str, Any]:
     result = json.loads(text) if text.startswith("{") else {}
     return result if isinstance(result, dict) else {}
+
+
+def _activities(table: Any) -> Iterator[Activity]:
+    columns = (table[c].tolist() for c in ("device", "stream", "start", "end"))
+    return map(Activity._make, zip(table["name"].astype(object), *columns, strict=True))
 
 
 def _instants(marks: Any) -> Iterator[Instant]:

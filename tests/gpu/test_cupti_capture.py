@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -247,6 +248,70 @@ print(json.dumps([kernels, int(steps.by("op").query("op == 'work'")["kernels"].i
     assert work == activities == 6 + 7, "the active steps of the second cycle"
     assert bridge.load(tmp_path / "s.sqlite").totals["activities"] == 12
     assert len(list((tmp_path / "s.recordings").iterdir())) == 1
+
+
+def test_profilers_of_others_have_the_work_of_the_gpu(stand_in, tmp_path):
+    program = """
+import glob, json, sys
+sys.path.insert(0, {kit!r}); sys.argv = ["others.py"]
+import program
+from bridge.compat.mxnet import profiler as mxnet
+from bridge.compat.megengine.profiler import Profiler
+from bridge.compat.raf.utils import profiler as raf
+program.options = program._options()
+program.gpu = program.Gpu(program.options.code)
+
+raf.start(); program.nested(); raf.stop()
+program.nested()
+raf.start(); program.nested(); raf.stop()
+ofs = {{"raf": raf.get()["traceEvents"]}}
+with Profiler("megengine"):
+    program.nested()
+ofs["megengine"] = json.load(open(glob.glob("megengine/*.json")[0]))["traceEvents"]
+mxnet.set_config(profile_all=True, filename="mxnet.json")
+mxnet.set_state("run"); program.nested(); mxnet.set_state("stop"); mxnet.dump()
+ofs["mxnet"] = json.load(open("mxnet.json"))["traceEvents"]
+print(json.dumps(ofs))
+"""
+    (tmp_path / "others.py").write_text(program.format(kit=str(KIT)), encoding="utf-8")
+    events = json.loads(stand_in.run(tmp_path, "others.py").stdout.splitlines()[-1])
+    begun = {
+        who: Counter(event["name"] for event in own if event["ph"] == "B")
+        for who, own in events.items()
+    }
+    once = {"k_forward": 6, "k_inner": 3, "k_outside": 2, "nested.forward": 3, "nested.inner": 3}
+    assert {name: begun["raf"][name] for name in once} == {
+        n: 2 * count for n, count in once.items()
+    }
+    for who in ("megengine", "mxnet"):
+        assert {name: begun[who][name] for name in once} == once
+    inner = [e["ts"] for e in events["raf"] if e["name"] == "nested.inner" and e["ph"] == "B"]
+    kernels = [e["ts"] for e in events["raf"] if e["name"] == "k_inner" and e["ph"] == "B"]
+    assert all(0 <= kernel - op < 100_000 for op, kernel in zip(inner, kernels, strict=True)), (
+        "one clock"
+    )
+    tracks = {e["args"]["name"] for e in events["megengine"] + events["mxnet"] if e["ph"] == "M"}
+    assert {"gpu0:13", "gpu/0"} <= tracks
+
+
+def test_counters_and_marks_are_kept(stand_in, tmp_path):
+    program = """
+import bridge, sys
+sys.path.insert(0, {kit!r}); sys.argv = ["marks.py"]
+import program
+program.options = program._options()
+program.gpu = program.Gpu(program.options.code)
+with bridge.profile(device="cupti") as session:
+    bridge.counter("loss", 0.5).set(1.25)
+    bridge.mark("here", domain="d", category="c")
+marks = session.report.capture.marks
+print(marks["name"].tolist(), marks["json"].tolist(), marks["domain_name"].tolist(), marks["category"].tolist())
+"""
+    (tmp_path / "marks.py").write_text(program.format(kit=str(KIT)), encoding="utf-8")
+    said = stand_in.run(tmp_path, "marks.py").stdout
+    assert said.startswith("['counter:loss', 'counter:loss', 'here'] ['0.5', '1.25', '']")
+    assert "'d'] " in said
+    assert "'c']" in said
 
 
 def test_a_session_on_a_gpu_that_cannot_be_recorded(stand_in, tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,15 @@ from bridge.package import VERSION
 from importers import frames
 from importers.nsys import schema
 from importers.nsys.export import ExportWriter, Strings
-from importers.recording.lines import END, KIND, START, THREAD, Recording, read_recording
+from importers.recording.lines import (
+    END,
+    KIND,
+    START,
+    THREAD,
+    Payloads,
+    Recording,
+    read_recording,
+)
 
 Ints = np.ndarray
 Columns = dict[str, Any]
@@ -55,8 +64,12 @@ THREAD_OBJECT = 2  # CUpti_ActivityObjectKind: a thread
 SCHEMA = "3.20.0"  # that of which columns are written
 
 
-def write_report(folder: Path, path: Path, *, force: bool = False) -> Path:
+def write_report(
+    folder: Path, path: Path, *, force: bool = False, origin: int | None = None
+) -> Path:
     """Write the spools below ``folder`` as one SQLite report, and return its path.
+
+    ``origin`` is the host's monotonic time, ns, that is 0 in the report; by default the start of the first process.
 
     Raises CaptureError if they hold nothing, OutputError if the report cannot be written.
     """
@@ -66,7 +79,7 @@ def write_report(folder: Path, path: Path, *, force: bool = False) -> Path:
             f"{folder}: CUPTI recorded nothing: no process of the program started a capture"
         )
     with whole(path, force=force) as draft:
-        Export(draft, processes).write()
+        Export(draft, processes, origin).write()
     return path
 
 
@@ -108,11 +121,13 @@ class Clock:
 class Export:
     """An export that is being written."""
 
-    def __init__(self, path: Path, processes: Sequence[Process]) -> None:
+    def __init__(self, path: Path, processes: Sequence[Process], origin: int | None) -> None:
         self._writer = ExportWriter(path)
         self._processes = processes
         self._strings = Strings()
-        self._origin = processes[0].clocks[0][1]
+        begun = processes[0].clocks[0][1]
+        self._origin = begun if origin is None else origin
+        self._epoch = processes[0].clocks[0][2] - begun + self._origin
         self._end = 0
         self._notes: list[tuple[int, int, str]] = []  # process, severity, text
         self._gpus: dict[int, Mapping[str, Any]] = {}
@@ -163,7 +178,7 @@ class Export:
             self.add("diagnostics", {**note, "severity": severity, "text_id": self.text(text)})
         first = self._processes[0]
         self.add("session", {"duration": self._end})
-        self.add("epoch", {"epoch": first.clocks[0][2]})
+        self.add("epoch", {"epoch": self._epoch})
         self.add("system", {"name": schema.HOST, "value": str(first.facts.get("host", ""))})
         traced = [f"PROCESS_0:{name}" for name in (schema.CUDA_TRACE, schema.NVTX_TRACE)]
         self.add("capture", {"name": traced, "value": "true"})
@@ -404,8 +419,12 @@ class ProcessTables:
         table = _LabelTable(recording, labels, domains, categories)
         self._ranges(recording, table, process)
         self._marks(recording, table, process)
-        self._names_of(schema.DOMAIN_NAME, domains, "domain", process)
-        self._names_of(schema.CATEGORY_NAME, categories, "category", process)
+        for name, number in domains.items():
+            self._name_row(schema.DOMAIN_NAME, name, process, {"domain": number})
+        # A category is named in its domain: every pair that occurs.
+        for domain, name in dict.fromkeys((d, c) for _, d, c, _ in recording.labels if c):
+            numbers = {"domain": domains.get(domain or "", 0), "category": categories[name]}
+            self._name_row(schema.CATEGORY_NAME, name, process, numbers)
         for thread, name in recording.threads.items():
             row = {"thread": process | thread, "name": self._export.text(name)}
             self._export.add("threads", row)
@@ -438,18 +457,14 @@ class ProcessTables:
                 "start": self._clock.of_host(time),
                 "thread": thread | process,
                 "payload": _without_zero(recording.payloads["marks"].ints),
+                "number": _numbers_of(recording.payloads["marks"]),
             },
         )
 
-    def _names_of(self, event: int, numbers: Mapping[str, int], column: str, process: int) -> None:
-        for name, number in numbers.items():
-            row = {
-                "type": event,
-                "start": 0,
-                "thread": process,
-                "text_id": self._export.text(name),
-            }
-            self._export.add("annotations", {**row, column: number})
+    def _name_row(self, event: int, name: str, process: int, numbers: Mapping[str, int]) -> None:
+        """Write the event that names a domain or a category."""
+        row = {"type": event, "start": 0, "thread": process, "text_id": self._export.text(name)}
+        self._export.add("annotations", {**row, **numbers})
 
     def _witness(self, recording: Recording) -> None:
         """Compare the innermost range of each call by time with the one that CUPTI noted, and note the result."""
@@ -516,6 +531,15 @@ class _LabelTable:
 def _numbers(names: Iterator[str | None]) -> dict[str, int]:
     """Return a number from 1 on for each distinct name."""
     return {name: number for number, name in enumerate(dict.fromkeys(filter(None, names)), 1)}
+
+
+def _numbers_of(payloads: Payloads) -> list[float | None]:
+    """Return the payloads that are no integers, such as samples of a counter."""
+    result: list[float | None] = [None] * len(payloads.ints)
+    for row, text in payloads.others.items():
+        with suppress(ValueError):
+            result[row] = float(text)
+    return result
 
 
 def _joined(parts: Sequence[np.ndarray], name: str) -> Ints:

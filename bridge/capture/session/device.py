@@ -5,6 +5,7 @@ A cycle's spools are in a temporary folder, which is deleted with the recording 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 CUPTI, AUTO = DEVICES = ("cupti", "auto")
 SUFFIX = ".sqlite"
+DRIVER_FILES = ("/proc/driver/nvidia/version", "/dev/dxg")  # the second one is of WSL
+VARIABLE = "BRIDGE_LIBCUPTI"
 
 
 class DeviceRecording:
@@ -33,6 +36,8 @@ class DeviceRecording:
         from bridge.capture.tool import CaptureError
 
         self.stop()
+        if self._device == AUTO and not may_have_gpu():
+            return
         capture = Capture(Path(self._folder.name), annotations=False)
         try:
             capture.start()
@@ -58,7 +63,9 @@ class DeviceRecording:
         """Whether any cycle was recorded."""
         return any(Path(self._folder.name).iterdir())
 
-    def write(self, path: Path, lines: Sequence[bytes], *, force: bool = True) -> None:
+    def write(
+        self, path: Path, lines: Sequence[bytes], *, force: bool = True, origin: int | None = None
+    ) -> None:
         """Write a report with the ranges of the recording that has these lines.
 
         Raises CaptureError if nothing was recorded, OutputError if the file cannot be written.
@@ -70,7 +77,7 @@ class DeviceRecording:
         processes = read_processes(folder)
         if processes:
             (processes[-1].folder / ANNOTATIONS).write_bytes(b"".join(lines))
-        write_report(folder, path, force=force)
+        write_report(folder, path, force=force, origin=origin)
 
     def read(self, name: str, lines: Sequence[bytes]) -> RecordedCapture:
         """Return the capture of the recording with these lines, and the GPU's work."""
@@ -80,8 +87,13 @@ class DeviceRecording:
 
         with _folder() as folder:
             path = Path(folder, Path(name).stem + SUFFIX)
-            self.write(path, lines)
+            self.write(path, lines, origin=0)  # the monotonic clock, as all recordings have
             return with_details(importers.load(path), [parse_recording(name, lines)])
+
+
+def may_have_gpu() -> bool:
+    """Return whether there is a driver of NVIDIA, or a libcupti that the user names; loads nothing."""
+    return VARIABLE in os.environ or any(Path(path).exists() for path in DRIVER_FILES)
 
 
 def _folder() -> TemporaryDirectory[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridge.compat.calls import (
+    Activity,
     Call,
     Instant,
     RecordedEvents,
@@ -54,9 +55,11 @@ def timeline(
             for instant in _representable(recorded)
         ),
         *_alive(memory, recorded.first, recorded.last),
+        *(event for a in recorded.activities for event in _kernel(a, recorded.first, len(tid))),
     ]
     events.sort(key=lambda event: event["ts"])
     names = [_thread_name(number, *track, recorded.threads) for track, number in tid.items()]
+    names += _stream_names(recorded, len(tid))
     local = (recorded.epoch_ns + recorded.first) / 1000
     return {"traceEvents": [*names, *events], "metadata": {"localTime": local}}
 
@@ -156,6 +159,35 @@ def stacks_of_calls(calls: Iterable[Call], stacks: Sequence[OpStack]) -> dict[in
         if at >= 0 and own[at].end >= entry.time:
             result[id(own[at])] = entry.frames
     return result
+
+
+def _kernel(activity: Activity, zero: int, first_tid: int) -> Iterator[Event]:
+    """Yield the events of GPU work, whose track is that of its stream."""
+    for phase, time in (("B", activity.start), ("E", activity.end)):
+        yield {
+            "name": activity.name,
+            "cat": "Kernel",
+            "ph": phase,
+            "ts": (time - zero) / 1000,
+            "pid": getpid(),
+            "tid": first_tid + activity.stream,
+            "args": {"__device__": f"gpu{activity.device}"},
+        }
+
+
+def _stream_names(recorded: RecordedEvents, first_tid: int) -> list[Event]:
+    """Return the names of the tracks of streams."""
+    streams = dict.fromkeys((a.device, a.stream) for a in recorded.activities)
+    return [
+        {
+            "name": "thread_name",
+            "ph": "M",
+            "pid": getpid(),
+            "tid": first_tid + stream,
+            "args": {"name": f"gpu{device}:{stream}"},
+        }
+        for device, stream in streams
+    ]
 
 
 def _thread_name(tid: int, thread: int, lane: int, names: Mapping[int, str]) -> Event:

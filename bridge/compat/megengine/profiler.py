@@ -53,8 +53,8 @@ class Profiler:
     """Records a block, a function, or from `start` to `stop`, to ``<path>/<pid>.<format>``.
 
     ``sample_rate`` samples the memory in use at every so many ops. ``num_tensor_watch`` 0 watches no
-    tensors: no curve of alive tensors, and nothing in ``memory_flow.svg``. ``profile_device`` and
-    ``enable_cupti`` change nothing here: times of a GPU are recorded by nsys.
+    tensors: no curve of alive tensors, and nothing in ``memory_flow.svg``. ``profile_device``
+    records the work of a GPU by CUPTI where that is possible, with or without ``enable_cupti``.
     """
 
     CHROME_TIMELINE = "chrome_timeline.json"
@@ -123,6 +123,7 @@ class Profiler:
             with_modules=self._with_scopes,
             record_shapes=True,
             sample_rate=max(0, self._options["sample_rate"]),
+            device="auto" if self._options["profile_device"] else None,
         )
         watch = self._new_watch()
         if watch is not None and current_session() is None:

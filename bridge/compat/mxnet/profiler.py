@@ -98,6 +98,7 @@ class Config:
             "level": int(ops),
             "api_calls": self.profile_all or self.profile_api,
             "profile_memory": self.memory,
+            "device": "auto",
         }
         if self.continuous_dump:
             file = Path(self.filename)

@@ -19,6 +19,7 @@ from bridge.compat.mxnet.aggregate import OPERATORS, domain_of
 from bridge.compat.mxnet.objects import SCOPES
 
 HOST = "cpu/0"
+FIRST_GPU_PID = 1
 FIRST_DOMAIN_PID = 1000  # above the numbers of devices
 LANES = 1 << 24  # above the numbers of threads
 MARK_SCOPES = dict(zip(SCOPES, "gptpp", strict=True))  # of Chrome's trace format
@@ -30,15 +31,24 @@ class Processes:
 
     def __init__(self) -> None:
         self.numbers = {OPERATORS: 0}
+        self.gpus: dict[int, int] = {}
 
     def of(self, domain: str) -> int:
         """Return the number of a domain."""
         return self.numbers.setdefault(domain, FIRST_DOMAIN_PID + len(self.numbers))
 
+    def of_gpu(self, device: int) -> int:
+        """Return the number of a GPU."""
+        self.gpus[device] = FIRST_GPU_PID + device
+        return FIRST_GPU_PID + device
+
     def names(self) -> Iterator[TraceEvent]:
         """Yield the events that name the processes."""
         for domain, pid in self.numbers.items():
             args = {"name": HOST if domain == OPERATORS else domain}
+            yield {"name": "process_name", "ph": "M", "pid": pid, "args": args}
+        for device, pid in self.gpus.items():
+            args = {"name": f"gpu/{device}"}
             yield {"name": "process_name", "ph": "M", "pid": pid, "args": args}
 
 
@@ -48,6 +58,7 @@ def trace(recorded: RecordedEvents) -> dict[str, Any]:
     events = [
         *_ranges(recorded, processes),
         *_phases(recorded, processes),
+        *_kernels(recorded, processes),
         *(
             _instant(instant, processes, recorded.first)
             for instant in recorded.instants
@@ -74,6 +85,15 @@ def _phases(recorded: RecordedEvents, processes: Processes) -> Iterator[TraceEve
         common["pid"] = processes.of(domain_of(call))
         yield {**common, "ph": "b", "ts": (call.start - recorded.first) / 1000}
         yield {**common, "ph": "e", "ts": (call.end - recorded.first) / 1000}
+
+
+def _kernels(recorded: RecordedEvents, processes: Processes) -> Iterator[TraceEvent]:
+    """Yield the events of GPU work, in the processes that MXNet names gpu/0, gpu/1 …."""
+    for activity in recorded.activities:
+        place = {"pid": processes.of_gpu(activity.device), "tid": activity.stream, "cat": OPERATORS}
+        for phase, time in (("B", activity.start), ("E", activity.end)):
+            ts = (time - recorded.first) / 1000
+            yield {"name": activity.name, "ph": phase, **place, "ts": ts}
 
 
 def _is_representable(instant: Instant) -> bool:

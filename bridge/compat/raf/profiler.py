@@ -5,6 +5,7 @@ A later `start` keeps what was recorded before; only `clear` deletes it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -34,7 +35,7 @@ def start(prof_level: int = 1) -> None:
     level = min(int(prof_level), MAX_LEVEL)
     if level <= 0:
         return
-    session = profile(level=level, record_shapes=True)
+    session = profile(level=level, record_shapes=True, device="auto")
     session.start()
     _sessions.append(session)
 
@@ -59,7 +60,7 @@ def get() -> dict[str, Any]:
     Times count from the Unix epoch, as RAF's do.
     """
     recorded = merge_recorded(map(recorded_events, _sessions))
-    events = sorted(_events(recorded), key=lambda event: event["ts"])
+    events = sorted([*_events(recorded), *_kernels(recorded)], key=lambda event: event["ts"])
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
@@ -95,6 +96,23 @@ def _events(recorded: RecordedEvents) -> Iterator[dict[str, Any]]:
                 "ts": (time + recorded.epoch_ns) // 1000,
                 "args": {"args_string": argument_text(call)},
                 "pid": call.process,
+                "tid": track,
+            }
+
+
+def _kernels(recorded: RecordedEvents) -> Iterator[dict[str, Any]]:
+    """Yield the events of GPU work, on a track per stream."""
+    pid = os.getpid()
+    for activity in recorded.activities:
+        track = f"Stream {activity.stream}"
+        for phase, time in (("B", activity.start), ("E", activity.end)):
+            yield {
+                "name": activity.name,
+                "cat": track,
+                "ph": phase,
+                "ts": (time + recorded.epoch_ns) // 1000,
+                "args": {"args_string": ""},
+                "pid": pid,
                 "tid": track,
             }
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -191,6 +192,34 @@ def merge_recorded(sessions: Iterable[RecordedEvents]) -> RecordedEvents:
         {key: value for part in non_empty for key, value in part.metadata.items()},
         non_empty[0].epoch_ns,
     )
+
+
+OP = "aten::"  # prefix of PyTorch's ops
+NODE = re.compile(r"\w+Backward\d*")  # a node of autograd
+
+
+def innermost_ops(recorded: RecordedEvents) -> RecordedEvents:
+    """Return events without the ops that consist of other ops, and without the nodes of autograd around ops.
+
+    Profilers of other frameworks have a level of ops, where PyTorch has `aten::linear` around `aten::addmm`.
+    """
+    open_calls: dict[int, OpenCalls] = {}
+    around_ops: set[int] = set()
+    for call in recorded.calls:
+        above = open_calls.setdefault(call.thread, [])
+        while above and above[-1].end <= call.start:
+            above.pop()
+        if above and call.name.startswith(OP) and _is_op_or_node(above[-1]):
+            around_ops.add(id(above[-1]))
+        if not call.phase:
+            above.append(call)
+    kept = tuple(call for call in recorded.calls if id(call) not in around_ops)
+    return replace(recorded, calls=kept)
+
+
+def _is_op_or_node(call: Call) -> bool:
+    """Return whether a call is an op of PyTorch or a node of autograd, which has the same category: none."""
+    return call.name.startswith(OP) or (not call.category and NODE.fullmatch(call.name) is not None)
 
 
 def call_times(calls: Iterable[Call]) -> list[tuple[str, int]]:

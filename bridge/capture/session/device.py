@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tempfile import TemporaryDirectory
-
     from bridge.capture.cupti.capture import Capture
     from importers.capture import Capture as RecordedCapture
 
@@ -27,7 +25,7 @@ class DeviceRecording:
 
     def __init__(self, device: str) -> None:
         self._device = device
-        self._folder = _folder()
+        self._folder: Path | None = None
         self._capture: Capture | None = None
 
     def start(self) -> None:
@@ -38,7 +36,7 @@ class DeviceRecording:
         self.stop()
         if self._device == AUTO and not may_have_gpu():
             return
-        capture = Capture(Path(self._folder.name), annotations=False)
+        capture = Capture(self._made_folder(), annotations=False)
         try:
             capture.start()
         except CaptureError:
@@ -61,7 +59,18 @@ class DeviceRecording:
     @property
     def has_records(self) -> bool:
         """Whether any cycle was recorded."""
-        return any(Path(self._folder.name).iterdir())
+        return self._folder is not None and any(self._folder.iterdir())
+
+    def _made_folder(self) -> Path:
+        """Return the folder of the spools, which is deleted with this object."""
+        if self._folder is None:
+            from shutil import rmtree  # most sessions need none of it
+            from tempfile import mkdtemp
+            from weakref import finalize
+
+            self._folder = Path(mkdtemp(prefix="bridge-cupti-"))
+            finalize(self, rmtree, self._folder, ignore_errors=True)
+        return self._folder
 
     def write(
         self, path: Path, lines: Sequence[bytes], *, force: bool = True, origin: int | None = None
@@ -73,7 +82,7 @@ class DeviceRecording:
         from bridge.capture.cupti.export import write_report  # loads NumPy
         from bridge.capture.cupti.spool import ANNOTATIONS, read_processes
 
-        folder = Path(self._folder.name)
+        folder = self._made_folder()
         processes = read_processes(folder)
         if processes:
             (processes[-1].folder / ANNOTATIONS).write_bytes(b"".join(lines))
@@ -81,11 +90,13 @@ class DeviceRecording:
 
     def read(self, name: str, lines: Sequence[bytes]) -> RecordedCapture:
         """Return the capture of the recording with these lines, and the GPU's work."""
+        from tempfile import TemporaryDirectory
+
         import importers
         from importers.recording.lines import parse_recording
         from importers.recording.read import with_details
 
-        with _folder() as folder:
+        with TemporaryDirectory(prefix="bridge-cupti-") as folder:
             path = Path(folder, Path(name).stem + SUFFIX)
             self.write(path, lines, origin=0)  # the monotonic clock, as all recordings have
             return with_details(importers.load(path), [parse_recording(name, lines)])
@@ -94,9 +105,3 @@ class DeviceRecording:
 def may_have_gpu() -> bool:
     """Return whether there is a driver of NVIDIA, or a libcupti that the user names; loads nothing."""
     return VARIABLE in os.environ or any(Path(path).exists() for path in DRIVER_FILES)
-
-
-def _folder() -> TemporaryDirectory[str]:
-    from tempfile import TemporaryDirectory  # most sessions need none
-
-    return TemporaryDirectory(prefix="bridge-cupti-")

@@ -12,7 +12,7 @@ from typing import Any
 
 from bridge.capture.session.profile import is_profiling
 from bridge.capture.session.profile import profile as session_of
-from bridge.compat.calls import RecordedEvents, recorded_events
+from bridge.compat.calls import RecordedEvents, innermost_ops, recorded_events
 
 Function = Callable[..., Any]
 
@@ -43,7 +43,7 @@ class Traced:
         session = session_of(record_shapes=True)
         with session:
             result = self._function(*args, **kwargs)
-        self._recorded = recorded_events(session)
+        self._recorded = innermost_ops(recorded_events(session))
         return result
 
     def get_profile(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from bridge.annotate import mark, pop, push
 from bridge.annotate import scope as annotated_scope
 from bridge.capture.session.profile import Session, current_session, is_profiling
 from bridge.capture.session.profile import profile as session_of
-from bridge.compat.calls import recorded_events, write_json
+from bridge.compat.calls import innermost_ops, recorded_events, write_json
 from bridge.compat.megengine.chrome_timeline import STOP_STEP, merge_timelines, timeline
 from bridge.knowledge.suggestions import unknown_name
 
@@ -179,7 +179,7 @@ class Profiler:
         self._write(Path(path), name)
 
     def _write(self, file: Path, format_: str) -> None:
-        watch, recorded = self._watch, recorded_events(self._session)
+        watch, recorded = self._watch, innermost_ops(recorded_events(self._session))
         if format_ == self.MEMORY_FLOW:
             from bridge.compat.megengine.memory_flow import write_flow  # loads pandas
 

@@ -60,16 +60,22 @@ def _parts(calls: Iterable[Call]) -> Iterator[Call]:
             yield call
             continue
         around = next((part for _, part in reversed(above) if part is not None), None)
+        if _is_own_node(call, around):
+            continue
         if around is not None and above[-1][1] is around:
             around.run(call.start, call.end)
-        if call.category == CUSTOM_OP:
-            above.append((call, _Part(call)))
-            continue
-        above.append((call, None))
-        yield call if around is None else _in_operator(call, around.name)
+        own = _Part(call) if call.category == CUSTOM_OP else None
+        above.append((call, own))
+        if own is None:
+            yield call if around is None else _in_operator(call, around.name)
     for opened in threads.values():
         while opened:
             yield from _own_code(opened.pop()[1])
+
+
+def _is_own_node(call: Call, around: _Part | None) -> bool:
+    """Return whether a call is autograd's node of the operator itself, which is no part of it."""
+    return around is not None and call.name == around.call.name and call.category != CUSTOM_OP
 
 
 def _in_operator(call: Call, operator: str) -> Call:

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from bridge.compat import torch_profiler
+import bridge.compat.torch_profiler as torch_profiler
 
 data = TensorDataset(torch.randn(64, 3, 8, 8), torch.randint(5, (64,)))
 loader = DataLoader(data, batch_size=8, shuffle=True)

@@ -7,7 +7,7 @@ and its own code, which is the rest of its time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from bridge.compat.calls import Call, RecordedEvents, outer_first
@@ -59,7 +59,7 @@ def _parts(calls: Iterable[Call]) -> Iterator[Call]:
         if call.phase or call.category == API:
             yield call
             continue
-        around = next((part for _, part in reversed(above) if part is not None), None)
+        around = _around(above)
         if _is_own_node(call, around):
             continue
         if around is not None and above[-1][1] is around:
@@ -69,8 +69,12 @@ def _parts(calls: Iterable[Call]) -> Iterator[Call]:
         if own is None:
             yield call if around is None else _in_operator(call, around.name)
     for opened in threads.values():
-        while opened:
-            yield from _own_code(opened.pop()[1])
+        yield from (piece for _, part in reversed(opened) for piece in _own_code(part))
+
+
+def _around(above: Sequence[tuple[Call, _Part | None]]) -> _Part | None:
+    """Return the innermost open operator."""
+    return next((part for _, part in reversed(above) if part is not None), None)
 
 
 def _is_own_node(call: Call, around: _Part | None) -> bool:

@@ -38,27 +38,17 @@ class Switch:
         self.disable()
 
 
-# -- Blocks of `record_function`: optimizer steps, waits for data
+class SharedSwitch(Switch):
+    """Base of annotations of the whole process: what several enable ends when the last one disables it."""
 
+    _changing = Lock()
 
-STEPS = ("Optimizer.step#", "Optimizer.zero_grad#")
-WAITS = ("enumerate(DataLoader)#",)
-ENTRY = "_bridge_entry"  # attribute of an open block that holds its range
-
-_requests: Counter[str] = Counter()
-_prefixes: tuple[str, ...] = ()  # prefixes of the requested names
-_changing = Lock()
-
-_original_enter: Callable[[Any], Any] = record_function.__enter__
-_original_exit: Callable[..., None] = record_function.__exit__
-
-
-class BlockRanges(Switch):
-    """Ranges around the blocks whose names have one of the prefixes, on all threads."""
-
-    def __init__(self, prefixes: tuple[str, ...]) -> None:
-        self.prefixes = prefixes
+    def __init__(self) -> None:
         self.on = False
+
+    def request(self, by: int) -> None:
+        """Count one more (+1) or one less (-1) who enables it."""
+        raise NotImplementedError
 
     def enable(self) -> None:
         """Start annotating; a second call does nothing."""
@@ -69,10 +59,36 @@ class BlockRanges(Switch):
         self._change(-1, on=False)
 
     def _change(self, by: int, *, on: bool) -> None:
-        with _changing:
+        with self._changing:
             if self.on is not on:
                 self.on = on
-                _request(self.prefixes, by)
+                self.request(by)
+
+
+# -- Blocks of `record_function`: optimizer steps, waits for data
+
+
+STEPS = ("Optimizer.step#", "Optimizer.zero_grad#")
+WAITS = ("enumerate(DataLoader)#",)
+ENTRY = "_bridge_entry"  # attribute of an open block that holds its range
+
+_requests: Counter[str] = Counter()
+_prefixes: tuple[str, ...] = ()  # prefixes of the requested names
+
+_original_enter: Callable[[Any], Any] = record_function.__enter__
+_original_exit: Callable[..., None] = record_function.__exit__
+
+
+class BlockRanges(SharedSwitch):
+    """Ranges around the blocks whose names have one of the prefixes, on all threads."""
+
+    def __init__(self, prefixes: tuple[str, ...]) -> None:
+        super().__init__()
+        self.prefixes = prefixes
+
+    def request(self, by: int) -> None:
+        """Count who requests these blocks."""
+        _request(self.prefixes, by)
 
 
 def optimizer_steps() -> BlockRanges:

@@ -6,7 +6,6 @@ A call of ``MyOp.apply`` is the range `MyOp`, its backward pass `MyOpBackward`, 
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import Any
 
 from torch.autograd import Function
@@ -16,36 +15,22 @@ from bridge.annotate import stack
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry, close, push
-from bridge.frameworks.torch.blocks import Switch
+from bridge.frameworks.torch.blocks import SharedSwitch
 
 CATEGORY = "custom_op"  # NVTX category of the range of a custom operator
 APPLY = "apply"
 
-_changing = Lock()
 _requests = 0
 _forward: Any = Function.__dict__[APPLY]  # the class method itself
 _backward: Any = BackwardCFunction.__dict__[APPLY]
 
 
-class CustomOps(Switch):
+class CustomOps(SharedSwitch):
     """Ranges around custom operators, on all threads."""
 
-    def __init__(self) -> None:
-        self.on = False
-
-    def enable(self) -> None:
-        """Start annotating; a second call does nothing."""
-        self._change(+1, on=True)
-
-    def disable(self) -> None:
-        """Stop annotating; a second call does nothing."""
-        self._change(-1, on=False)
-
-    def _change(self, by: int, *, on: bool) -> None:
-        with _changing:
-            if self.on is not on:
-                self.on = on
-                _request(by)
+    def request(self, by: int) -> None:
+        """Replace the two methods for the first who requests it, and restore them after the last."""
+        _request(by)
 
 
 def custom_ops() -> CustomOps:

@@ -70,6 +70,7 @@ try() {
 pack() {
   umount -l "$root/dev" "$root/proc" "$root/etc/resolv.conf" "$root$certificates"
   rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/* "$root"/var/log/* "$root"/tmp/* "$root/opt/docker" "$root/root/.cache"
+  : >"$root/etc/resolv.conf" # Docker writes one
   tar --one-file-system --sort=name --numeric-owner -C "$root" -cf "$image.part" .
   mv "$image.part" "$image"
 }

@@ -134,3 +134,13 @@ def test_every_line_with_the_placeholder_is_found(release):
     for address in urls.values():
         assert "example.com" not in address or any(address in line for line in found)
     assert release.placeholders("a\nb = 'https://example.com/x'\n") == [2]
+
+
+def test_the_documentation_names_the_libraries_of_the_wheel(release):
+    rows = (ROOT / "docs" / "releasing.md").read_text(encoding="utf-8").casefold()
+    for part in json.loads(release.sbom())["components"]:
+        name = part["name"].removesuffix("-tables")
+        assert (
+            f"{name} {part['version']} | {part['licenses'][0]['license']['id']} |".casefold()
+            in rows
+        )

@@ -177,6 +177,7 @@ def test_the_readme_stands_alone_where_no_files_are_beside_it(metadata):
     links = re.findall(r"\]\(([^)]*)\)", readme)
     assert [link for link in links if not link.startswith("https://")] == []
     assert "<!--" not in readme
+    assert "pip install -q nsight-bridge && .venv/bin/bridge demo" in readme
 
 
 def test_the_metadata_is_complete(metadata):

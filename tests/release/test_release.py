@@ -112,6 +112,7 @@ def test_the_changelog_tells_of_this_version_and_leaves_room_for_the_next(releas
     assert release.notes(text, VERSION)
 
 
+@pytest.mark.slow
 def test_the_placeholder_stands_in_one_place():
     if not (ROOT / ".git").exists():
         pytest.skip("not in a repository")

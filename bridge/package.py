@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-VERSION = "0.1.0"
+VERSION = "1.0.0"
 IMPORTERS = "importers"
 
 

@@ -1,11 +1,13 @@
 """The image cannot be built everywhere, so what it is built of is tried here."""
 
+import os
 import re
 import shutil
 import subprocess
 
 import pytest
-from real_parts import ROOT
+from real_parts import NIGHT, ROOT
+from release.built import build
 
 SCRIPTS = sorted((ROOT / "docker").glob("*.sh"))
 DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
@@ -32,6 +34,43 @@ def test_the_image_runs_as_nobody_special_and_is_the_default():
     last = DOCKERFILE.rpartition("\nFROM ")[2]
     assert "\nUSER bridge\n" in last
     assert 'ENTRYPOINT ["bridge"]' in last
+
+
+def test_the_image_is_built_from_a_wheel():
+    last = DOCKERFILE.rpartition("\nFROM ")[2]
+    assert "from=wheel" in last
+    assert "install-bridge.sh /dist/*.whl" in last
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [[], ["no.whl", "no.tar"], ["--try"], ["--try", __file__]])
+def test_an_image_without_a_wheel_is_refused_in_one_line(words):
+    done = run(ROOT / "docker" / "build-image.sh", *words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("build-image.sh: names no wheel")
+
+
+if NIGHT:  # 20 s for pip, which the Docker image takes on every change
+
+    @pytest.mark.slow
+    def test_the_steps_of_the_image_install_a_wheel_that_runs(tmp_path):
+        if os.geteuid() or not overlays():
+            pytest.skip("needs root and an overlay of the root folder")
+        script, wheel = ROOT / "docker" / "build-image.sh", build(tmp_path, ROOT, what="wheel")
+        done = subprocess.run(
+            [script, "--try", wheel], capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "done: the wheel installs and runs" in done.stdout
+
+
+def overlays() -> bool:
+    """Say whether this system can show its root folder under a layer of memory."""
+    script = (
+        "mount -t tmpfs t /mnt && mkdir /mnt/u /mnt/w /mnt/r"
+        " && mount -t overlay o -o lowerdir=/,upperdir=/mnt/u,workdir=/mnt/w /mnt/r"
+    )
+    return run("unshare", "--mount", "sh", "-c", script).returncode == 0
 
 
 @pytest.mark.slow

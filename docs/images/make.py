@@ -2,7 +2,7 @@
 
     python docs/images/make.py REPORT.sqlite [STEP]
 
-They show the report's page in light and dark, one step of it in Perfetto, and a plot. REPORT should have
+They show the report's page in light and dark, and one step of it in Perfetto. REPORT should have
 steps; the pictures in the repository are of a training on MNIST.
 """
 
@@ -45,7 +45,7 @@ def pages(chromium, page):
 
 def perfetto(chromium, trace):
     """A step, a call selected, so that its arrows are drawn."""
-    with PerfettoUI(chromium, height=1180) as ui:
+    with PerfettoUI(chromium, height=1280) as ui:
         ui.open(trace)
         ui.command("dev.perfetto.ExpandAllGroups")
         ui.select("slice", ui.sql(LAUNCH)[0]["id"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -25,7 +26,20 @@ NOT_SHIPPED = re.compile(
 SECRET = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY|\bghp_[A-Za-z0-9]{36}|\bAKIA[A-Z0-9]{16}\b|\bpypi-Ag[A-Za-z0-9_-]{60}"
 )
-FETCHED = ("fetch.sh", "package.json", "package-lock.json", "SHA256SUMS", "charts.js")
+LICENCES = {  # SPDX: what the texts in the wheel say that is theirs alone
+    "Apache-2.0": "Apache License",
+    "MIT": "The MIT License",
+    "BSD-3-Clause": "BSD 3-Clause License",
+    "0BSD": "with or without fee",
+}
+FETCHED = (
+    "nsight-bridge.cdx.json",
+    "fetch.sh",
+    "package.json",
+    "package-lock.json",
+    "SHA256SUMS",
+    "charts.js",
+)
 
 
 class Built(NamedTuple):
@@ -33,6 +47,7 @@ class Built(NamedTuple):
     sdist: Path
     again: Path  # the wheel of the sdist
     source: Path  # the sdist, unpacked
+    sdist_again: Path  # the sdist of that folder, whose files are newer
 
 
 @pytest.fixture(scope="module")
@@ -41,19 +56,26 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
         pytest.skip("uv is not installed: pip install -e '.[dev]'")
     folder = tmp_path_factory.mktemp("built")
     sdist = build(folder / "sdist", ROOT, what="sdist")
+    source = unpacked(sdist, folder / "unpacked")
     return Built(
         build(folder / "wheel", ROOT, what="wheel"),
         sdist,
         build(folder / "again", sdist, what="wheel"),
-        unpacked(sdist, folder / "unpacked"),
+        source,
+        build(folder / "sdist-again", source, what="sdist"),
     )
 
 
 @pytest.fixture(scope="module")
 def metadata(built: Built) -> Message:
-    with zipfile.ZipFile(built.wheel) as wheel:
-        [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
-        return message_from_string(wheel.read(name).decode("utf-8"))
+    return message_from_string(beside_metadata(built.wheel)["METADATA"].decode("utf-8"))
+
+
+def beside_metadata(path: Path) -> dict[str, bytes]:
+    """Return the files of a wheel's .dist-info, by their path in it."""
+    with zipfile.ZipFile(path) as wheel:
+        parted = ((name, name.partition(".dist-info/")[2]) for name in wheel.namelist())
+        return {inside: wheel.read(name) for name, inside in parted if inside}
 
 
 def shipped(source: Path) -> list[str]:
@@ -69,6 +91,13 @@ def python_files(folder: Path, room: str) -> set[str]:
 @pytest.mark.slow
 def test_the_sdist_makes_the_same_wheel(built):
     assert of_wheel(built.again) == of_wheel(built.wheel)
+
+
+@pytest.mark.slow
+def test_the_same_tree_makes_the_same_bytes(built):
+    """From another folder, with other times of files."""
+    assert built.again.read_bytes() == built.wheel.read_bytes()
+    assert built.sdist_again.read_bytes() == built.sdist.read_bytes()
 
 
 @pytest.mark.slow
@@ -148,6 +177,7 @@ def test_the_readme_stands_alone_where_no_files_are_beside_it(metadata):
     links = re.findall(r"\]\(([^)]*)\)", readme)
     assert [link for link in links if not link.startswith("https://")] == []
     assert "<!--" not in readme
+    assert "pip install -q nsight-bridge && .venv/bin/bridge demo" in readme
 
 
 def test_the_metadata_is_complete(metadata):
@@ -156,4 +186,50 @@ def test_the_metadata_is_complete(metadata):
     assert metadata["Description-Content-Type"] == "text/markdown"
     classifiers = metadata.get_all("Classifier") or []
     assert "Typing :: Typed" in classifiers
-    assert metadata.get_all("Project-URL") is None  # none exists yet
+    urls = [line.split(", ")[0] for line in metadata.get_all("Project-URL") or []]
+    assert urls == ["Homepage", "Documentation", "Changelog", "Issues", "Source"]
+
+
+def test_pictures_and_links_of_the_readme_lead_to_files_of_this_version(metadata):
+    readme = metadata.get_payload()
+    assert isinstance(readme, str)
+    at = rf"https://[^/]+/[^)]*?(?:blob|raw)/v{re.escape(metadata['Version'])}/"
+    paths = re.findall(rf"\]\({at}([^)#]*)", readme)
+    assert "docs/images/page-light.png" in paths
+    assert len(paths) > 10
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_licences_are_those_of_all_that_is_in_the_wheel(built, metadata):
+    files = beside_metadata(built.wheel)
+    texts = {
+        name: files[f"licenses/{name}"].decode("utf-8") for name in metadata.get_all("License-File")
+    }
+    bill = json.loads(files["sboms/nsight-bridge.cdx.json"])
+    parts = [bill["metadata"]["component"], *bill["components"]]
+    named = {licence["license"]["id"] for part in parts for licence in part["licenses"]}
+    assert named == set(LICENCES)
+    assert set(metadata["License-Expression"].split(" AND ")) == named
+    for words in LICENCES.values():
+        assert any(words in text for text in texts.values()), words
+    shipped = {n for n in of_wheel(built.wheel) if "/licences/" in n and ".dist-info/" not in n}
+    assert shipped == set(texts) - {"LICENSE"}
+
+
+def test_the_list_of_libraries_has_versions_hashes_and_what_uses_what(built):
+    bill = json.loads(beside_metadata(built.wheel)["sboms/nsight-bridge.cdx.json"])
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
+    lock = json.loads(
+        (built.source / "bridge/render/page/vendored/package-lock.json").read_text(encoding="utf-8")
+    )
+    locked = {
+        name.removeprefix("node_modules/"): one["version"]
+        for name, one in lock["packages"].items()
+        if name and "esbuild" not in name  # which bundles them and is not in the wheel
+    }
+    assert {part["name"]: part["version"] for part in bill["components"]} == locked
+    for part in bill["components"]:
+        assert part["purl"] == f"pkg:npm/{part['name']}@{part['version']}"
+        assert [len(one["content"]) for one in part["hashes"]] == [128]
+    refs = {part["bom-ref"] for part in bill["components"]}
+    assert {ref for edge in bill["dependencies"] for ref in edge["dependsOn"]} == refs

@@ -14,6 +14,8 @@ from test_features import anchors
 DOCS = ROOT / "docs"
 EVERY = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "docker" / "README.md"]
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+ELSEWHERE = re.compile(r"\]\((https?:[^)]*)\)")
+WHOLE = re.compile(r"https://[a-z0-9-]+(\.[a-z0-9-]+)+(/[^\s\"'<>]*)?")
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 MADE = {"changelog.md"}  # by docs/hooks.py
 
@@ -56,6 +58,26 @@ def test_every_link_leads_somewhere(page):
 def test_every_page_is_in_the_navigation_once():
     pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
     assert sorted(pages | MADE) == sorted(nav())
+
+
+def test_the_index_links_every_page():
+    index = DOCS / "index.md"
+    linked = {path for path, _ in links(index)}
+    assert set(nav()) - linked - MADE == {index.name}
+
+
+def test_addresses_elsewhere_are_whole():
+    """They are not asked, but have a host, and no blank or quote."""
+    texts = [CODE.sub("", page.read_text(encoding="utf-8")) for page in EVERY]
+    found = [address for text in texts for address in ELSEWHERE.findall(text)]
+    assert len(found) > 10
+    assert [address for address in found if not WHOLE.fullmatch(address)] == []
+
+
+@pytest.mark.parametrize("bad", ["https://", "https:// a.test", "http://host", "https://a.test/'b"])
+def test_an_address_in_pieces_is_found(bad):
+    assert ELSEWHERE.findall(f"[a]({bad})") == [bad]
+    assert not WHOLE.fullmatch(bad)
 
 
 def test_a_dead_link_is_found(tmp_path):

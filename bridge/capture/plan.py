@@ -445,7 +445,7 @@ def plan(  # noqa: PLR0913 - what is run, and what is asked of the tool
     installed = cupti.find() if name == cupti.NAME else tool.find_tool(name)
     added = _environment(request, report)
     if name == cupti.NAME:
-        added |= cupti.environment(request, report, installed.path)
+        added |= cupti.environment(request, report)
     return Plan(
         installed,
         request,

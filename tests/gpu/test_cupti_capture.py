@@ -250,6 +250,100 @@ print(json.dumps([kernels, int(steps.by("op").query("op == 'work'")["kernels"].i
     assert len(list((tmp_path / "s.recordings").iterdir())) == 1
 
 
+def test_callbacks_do_not_wait_for_python(stand_in, tmp_path):
+    """Launch with Python's lock held, while CUPTI's own thread hands over buffers with its lock held."""
+    program = """
+import ctypes, time
+from pathlib import Path
+from bridge.capture.cupti.capture import Capture
+with Capture(Path("spools")):
+    cuda = ctypes.PyDLL({library!r})  # keeps Python's lock during a call
+    context, module, kernel = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+    cuda.cuModuleLoadData(ctypes.byref(module), b"")
+    cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"k")
+    end, count = time.monotonic() + 2, 0
+    while time.monotonic() < end:
+        cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+        count += 1
+print(count)
+"""
+    (tmp_path / "held.py").write_text(
+        program.format(library=str(stand_in.library)), encoding="utf-8"
+    )
+    assert int(stand_in.run(tmp_path, "held.py").stdout) > 100
+
+
+def test_a_refused_capture_leaves_nothing_that_cupti_could_call(stand_in, tmp_path):
+    program = """
+import ctypes, gc
+from pathlib import Path
+from bridge.capture.cupti.capture import Capture
+from bridge.capture.tool import CaptureError
+try:
+    Capture(Path("spools")).start()
+except CaptureError as error:
+    print(error)
+gc.collect()
+cuda = ctypes.CDLL({library!r})
+context = ctypes.c_void_p()
+cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+cuda.cuptiActivityFlushAll(1)
+"""
+    (tmp_path / "refused.py").write_text(
+        program.format(library=str(stand_in.library)), encoding="utf-8"
+    )
+    said = stand_in.run(tmp_path, "refused.py", FAKE_FORBIDDEN="1").stdout
+    assert "NVreg_RestrictProfilingToAdminUsers" in said
+    assert not (tmp_path / "spools").exists()
+
+
+def test_kernels_without_times_are_left_out_and_said(stand_in, tmp_path):
+    command = ("run", "--tool", "cupti", "-o", "run", "--no-import", PROGRAM, "--only", "nested")
+    stand_in.bridge(tmp_path, *command, FAKE_UNTIMED="1")
+    lost = [line for line in messages(tmp_path / "run.sqlite") if "have no times" in line]
+    kernels = len(rows(tmp_path / "run.sqlite", "SELECT 1 FROM CUPTI_ACTIVITY_KIND_KERNEL"))
+    assert int(lost[0].split()[0]) == 11 - kernels > 0
+    assert rows(
+        tmp_path / "run.sqlite", "SELECT min(start) >= 0 FROM CUPTI_ACTIVITY_KIND_KERNEL"
+    ) == [(1,)]
+
+
+def test_ranks_that_see_other_gpus_have_their_own(stand_in, tmp_path):
+    program = f"""
+import os, subprocess, sys
+for rank in "01":
+    environ = {{**os.environ, "CUDA_VISIBLE_DEVICES": rank}}
+    subprocess.run([sys.executable, {str(PROGRAM)!r}, "--only", "nested"], env=environ, check=True)
+"""
+    (tmp_path / "ranks.py").write_text(program, encoding="utf-8")
+    stand_in.bridge(tmp_path, "run", "--tool", "cupti", "-o", "run", "--no-import", "ranks.py")
+    assert len(rows(tmp_path / "run.sqlite", "SELECT id FROM TARGET_INFO_GPU")) == 2
+    assert (
+        len(rows(tmp_path / "run.sqlite", "SELECT DISTINCT gpuId FROM TARGET_INFO_CUDA_DEVICE"))
+        == 2
+    )
+    devices = bridge.load(tmp_path / "run.sqlite").by("device")
+    assert len(devices) == 2
+
+
+@pytest.mark.parametrize("variable", ["FAKE_SUBSCRIBED", "FAKE_FORBIDDEN"])
+def test_other_profilers_run_where_cupti_refuses(variable, stand_in, tmp_path):
+    program = """
+import bridge
+from bridge.compat.raf.utils import profiler
+profiler.start()
+with bridge.nvtx_op("work"):
+    pass
+profiler.stop()
+print([event["name"] for event in profiler.get()["traceEvents"]])
+"""
+    (tmp_path / "raf.py").write_text(program, encoding="utf-8")
+    done = stand_in.run(tmp_path, "raf.py", **{variable: "1"})
+    assert done.stdout == "['work', 'work']\n"
+    assert done.stderr.count("the work of the GPU is not recorded") == 1
+
+
 def test_profilers_of_others_have_the_work_of_the_gpu(stand_in, tmp_path):
     program = """
 import glob, json, sys
@@ -384,7 +478,7 @@ def test_the_self_test_of_doctor_records_a_kernel(variable, stand_in, tmp_path):
 
 def test_ten_million_records_in_bounded_memory(stand_in, tmp_path):
     program = """
-import ctypes, json, resource, time
+import ctypes, json, time
 from pathlib import Path
 from bridge.capture.cupti.capture import Capture
 capture = Capture(Path("spools"), annotations=False)
@@ -398,7 +492,7 @@ own = time.thread_time() - own
 collector = capture.collector
 capture.stop()
 print(json.dumps({{"records": collector.record_count, "seconds": time.perf_counter() - begun, "own": own,
-    "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10}}))
+    "peak": int(next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1]) << 10}}))
 """
     launches = 100_000
     text = program.format(library=str(stand_in.library), rounds=10, launches=launches)

@@ -9,7 +9,6 @@ It records the program's ranges beside what CUPTI records. Nothing else may use 
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
 from pathlib import Path
 from typing import Any, Self
@@ -97,7 +96,7 @@ class Capture:
     def pause(self) -> None:
         """Record no activities until `resume`."""
         if self.collector is not None:
-            wait_for_gpu()
+            self.collector.wait()
             self.collector.pause()
 
     def resume(self) -> None:
@@ -113,7 +112,7 @@ class Capture:
         atexit.unregister(self.stop)
         _running.remove(self)
         self._restore()
-        wait_for_gpu()
+        collector.wait()
         collector.stop()
 
     def __enter__(self) -> Self:
@@ -144,6 +143,8 @@ class Capture:
             self._writer, None if isinstance(emitter, NullEmitter) else emitter
         )
         emit.use(self.wrap(self._recorder), REASON)
+        if self.collector is not None:
+            self.collector.flush_annotations = self._writer.flush
         emit.state.attached = True
 
     def _restore(self) -> None:
@@ -175,15 +176,6 @@ def _multiprocessing_util() -> Any:
     import sys
 
     return sys.modules.get("multiprocessing.util")
-
-
-def wait_for_gpu() -> None:
-    """Wait for what was launched, because CUPTI hands over finished activities only."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-        driver.cuCtxSynchronize()
-    except OSError:  # the program has not used CUDA
-        pass
 
 
 _running: list[Capture] = []  # at most one, for CUPTI has one user at a time

@@ -130,7 +130,7 @@ class Export:
         self._epoch = processes[0].clocks[0][2] - begun + self._origin
         self._end = 0
         self._notes: list[tuple[int, int, str]] = []  # process, severity, text
-        self._gpus: dict[int, Mapping[str, Any]] = {}
+        self._gpus: dict[str, dict[str, Any]] = {}  # by UUID, or by number where that is unknown
 
     def write(self) -> None:
         """Write all tables."""
@@ -161,9 +161,23 @@ class Export:
         """Note a time up to which the capture lasted."""
         self._end = max(self._end, end)
 
-    def add_gpu(self, row: Mapping[str, Any]) -> None:
-        """Note a GPU; every process reports the same ones."""
-        self._gpus.setdefault(int(row["gpu"]), row)
+    def gpu(self, key: str, number: int, facts: Mapping[str, Any]) -> int:
+        """Note a GPU that a process calls ``number``, and return its number in the report.
+
+        Two processes may call different GPUs device 0 (`CUDA_VISIBLE_DEVICES`).
+        """
+        if key not in self._gpus:
+            used = {row["gpu"] for row in self._gpus.values()}
+            free = number if number not in used else max(used) + 1
+            self._gpus[key] = {"gpu": free, "device": free}
+        row = self._gpus[key]
+        row |= {name: value for name, value in facts.items() if name not in ("gpu", "device")}
+        return int(row["gpu"])
+
+    @property
+    def pids(self) -> set[int]:
+        """The processes that have a spool."""
+        return {process.pid for process in self._processes}
 
     @property
     def origin(self) -> int:
@@ -206,6 +220,7 @@ class ProcessTables:
         self._clock = Clock(process, export.origin)
         self._kernel_names: dict[int, tuple[int, int, int]] = {}
         self._device_of_context: dict[int, int] = {}
+        self._untimed = 0  # records without times, which are left out
 
     def write(self) -> None:
         """Write the rows of every table."""
@@ -230,13 +245,29 @@ class ProcessTables:
         process = self._process
         if process.dropped:
             yield f"CUPTI dropped {process.dropped} records of process {process.pid}: kernels or calls are lost"
+        if self._untimed:
+            yield f"{self._untimed} records of process {process.pid} have no times, and are lost"
+        if process.lost_nodes:
+            yield f"{process.lost_nodes} creations of nodes of CUDA graphs of process {process.pid} are lost"
         yield from process.missing
-        if not process.stopped:
+        if process.failed:
+            yield f"process {process.pid} stopped recording: {process.failed}; the rest is lost"
+        elif not process.stopped:
             yield f"process {process.pid} was killed: what was in flight is lost"
+
+    def _timed(self, kind: int) -> Iterator[np.ndarray]:
+        """Yield the records of a kind that have times; CUPTI writes 0 for those that it could not take."""
+        for rows in self._process.records(kind):
+            known = (rows["start"] > 0) & (rows["end"] >= rows["start"])
+            self._untimed += int((~known).sum())
+            if known.any():
+                yield rows[known]
 
     def _place(self, rows: np.ndarray) -> Columns:
         """Return the columns that all activities have."""
         start, end = self._clock.of_cupti(rows["start"]), self._clock.of_cupti(rows["end"])
+        if {"context", "device"} <= {*(rows.dtype.names or ())}:
+            self._note_contexts(rows)
         if len(end):
             self._export.extend(int(end.max()))
         columns: Columns = {"start": start, "end": end, "process": self._bits}
@@ -252,7 +283,7 @@ class ProcessTables:
             "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_static",
             "shared_dynamic",
         )  # fmt: skip
-        for rows in self._process.records(records.KERNEL):
+        for rows in self._timed(records.KERNEL):
             pointers, inverse = np.unique(rows["name"], return_inverse=True)
             ids = np.array([self._name_ids(int(p)) for p in pointers], np.int64).reshape(-1, 3)[
                 inverse
@@ -275,7 +306,7 @@ class ProcessTables:
 
     def _copies(self) -> None:
         for kind in (records.MEMCPY, records.PEER_COPY):
-            for rows in self._process.records(kind):
+            for rows in self._timed(kind):
                 copy_kind = rows["copy_kind"] if kind == records.MEMCPY else schema.PEER_COPY
                 self._export.add(
                     "copies",
@@ -287,16 +318,16 @@ class ProcessTables:
                         "target_kind": _memory_kind(rows["target_kind"]),
                     },
                 )
-        for rows in self._process.records(records.MEMSET):
+        for rows in self._timed(records.MEMSET):
             columns = {"bytes": rows["bytes"], "target_kind": _memory_kind(rows["target_kind"])}
             self._export.add("fills", {**self._place(rows), **columns})
 
     def _whole_graphs(self) -> None:
-        for rows in self._process.records(records.GRAPH_TRACE):
+        for rows in self._timed(records.GRAPH_TRACE):
             self._export.add("graphs", {**self._place(rows), "graph": rows["graph"]})
 
     def _waits(self) -> None:
-        for rows in self._process.records(records.SYNCHRONIZATION):
+        for rows in self._timed(records.SYNCHRONIZATION):
             columns = self._of_device(rows) | {"event": rows["event"], "kind": rows["kind"]}
             self._export.add("syncs", {**self._place(rows), **columns})
         for rows in self._process.records(records.CUDA_EVENT):
@@ -336,11 +367,13 @@ class ProcessTables:
             )
 
     def _overhead(self) -> None:
-        for rows in self._process.records(records.OVERHEAD):
+        for rows in self._timed(records.OVERHEAD):
             place = self._place(rows)
             of_thread = rows["object_kind"] == THREAD_OBJECT
             thread = rows["thread"].astype(np.int64) | self._bits
-            names = [self._export.text(OVERHEADS.get(k, "Overhead")) for k in rows["kind"].tolist()]
+            kinds, inverse = np.unique(rows["kind"], return_inverse=True)
+            texts = [self._export.text(OVERHEADS.get(int(kind), "Overhead")) for kind in kinds]
+            names = np.array(texts, np.int64)[inverse]
             columns = {"thread": _where(of_thread, thread), "name": names}
             self._export.add("overhead", {"start": place["start"], "end": place["end"], **columns})
 
@@ -349,10 +382,16 @@ class ProcessTables:
         outer = [np.unique(rows["correlation"]) for rows in self._process.records(records.RUNTIME)]
         by_runtime = np.unique(np.concatenate(outer)) if outer else np.empty(0, np.uint32)
         for kind, domain in ((records.RUNTIME, RUNTIME_API), (records.DRIVER, DRIVER_API)):
-            for calls in self._process.records(kind):
-                is_inner = np.isin(calls["correlation"], by_runtime) & (kind == records.DRIVER)
-                if not is_inner.all():
-                    self._export.add("launches", self._call_columns(calls[~is_inner], domain))
+            for calls in self._timed(kind):
+                if kind == records.DRIVER:
+                    is_outer = ~np.isin(calls["correlation"], by_runtime)
+                    self._add_calls(calls[is_outer], domain)
+                else:
+                    self._add_calls(calls, domain)
+
+    def _add_calls(self, rows: np.ndarray, domain: int) -> None:
+        if len(rows):
+            self._export.add("launches", self._call_columns(rows, domain))
 
     def _call_columns(self, rows: np.ndarray, domain: int) -> Columns:
         numbers, inverse = np.unique(rows["cbid"], return_inverse=True)
@@ -380,22 +419,30 @@ class ProcessTables:
 
     def _devices(self) -> None:
         for rows in self._process.records(records.CONTEXT):
-            self._device_of_context |= dict(
-                zip(rows["context"].tolist(), rows["device"].tolist(), strict=True)
-            )
-        numbers = set()
+            self._note_contexts(rows)
+        facts: dict[int, dict[str, Any]] = {}
         for rows in self._process.records(records.DEVICE):
             for row in rows:  # a row per GPU
-                self._export.add_gpu(self._gpu(row))
-                numbers.add(int(row["gpu"]))
-        for number in sorted(numbers):
-            self._export.add("devices", {"gpu": number, "device": number, "pid": self._process.pid})
+                facts[int(row["gpu"])] = self._gpu(row)
+        for told in self._process.gpus:
+            facts[told["gpu"]] = facts.get(told["gpu"], {}) | _driver_facts(told)
+        uuids = {told["gpu"]: told.get("uuid", "") for told in self._process.gpus}
+        for number, gpu in sorted(facts.items()):
+            key = uuids.get(number) or str(number)
+            in_report = self._export.gpu(key, number, {"name": "GPU"} | gpu)
+            self._export.add(
+                "devices", {"gpu": in_report, "device": number, "pid": self._process.pid}
+            )
+
+    def _note_contexts(self, rows: np.ndarray) -> None:
+        """Note of which device contexts are, by records that tell both."""
+        pairs = np.unique(np.stack([rows["context"], rows["device"]], axis=1), axis=0)
+        self._device_of_context |= dict(pairs.tolist())
 
     def _gpu(self, row: Any) -> Columns:
-        plain = {n: int(row[n]) for n in row.dtype.names if n not in ("name", "clock_khz")}
+        plain = {n: int(row[n]) for n in row.dtype.names if n not in ("name", "clock_khz", "gpu")}
         return {
             **plain,
-            "device": plain["gpu"],
             "clock_hz": int(row["clock_khz"]) * 1000,
             "memory_bandwidth": plain["memory_bandwidth"] * 1000,  # CUPTI's is in kB/s
             "name": self._process.names.get(int(row["name"]), "GPU"),
@@ -404,11 +451,18 @@ class ProcessTables:
     # -- Ranges of the program
 
     def _annotations(self) -> None:
-        """Write the ranges of the process, and of children that it forked: they record beside it."""
+        """Write the ranges of the process, and of forked children that have no spool of their own.
+
+        A forked child records its ranges beside its parent's. If it has a spool, its own clocks count.
+        """
         own = self._process.folder / ANNOTATIONS
-        for path in sorted(own.parent.glob(f"{own.stem}*{own.suffix}")):
+        inherited = [*own.parent.parent.glob(f"*/{own.stem}-{self._process.pid}{own.suffix}")]
+        of_children = own.parent.glob(f"{own.stem}-*{own.suffix}")
+        for path in [*([own] if own.exists() else []), *inherited, *of_children]:
             recording = read_recording(path)
-            self._recorded_ranges(recording, int(recording.header["pid"]) << PROCESS_BITS)
+            pid = int(recording.header["pid"])
+            if pid == self._process.pid or pid not in self._export.pids:
+                self._recorded_ranges(recording, pid << PROCESS_BITS)
             if path == own:
                 self._witness(recording)
 
@@ -511,20 +565,19 @@ class _LabelTable:
         categories: Mapping[str, int],
     ) -> None:
         self._texts = np.array(texts, np.int64)
-        self._domains = [domains.get(domain or "", 0) for _, domain, _, _ in recording.labels]
-        self._categories = [
-            categories.get(category or "", 0) for _, _, category, _ in recording.labels
+        of_label = [
+            (domains.get(d or "", 0), categories.get(c or "", 0)) for _, d, c, _ in recording.labels
         ]
-        self._colors = [color for *_, color in recording.labels]
+        self._domains, self._categories = np.array(of_label, np.int64).reshape(-1, 2).T
+        self._colors = np.array([color for *_, color in recording.labels], object)
 
     def columns(self, label: Ints) -> Columns:
         """Return the columns for events with these labels."""
-        rows = label.tolist()
         return {
             "text_id": self._texts[label],
-            "domain": [self._domains[row] for row in rows],
-            "category": [self._categories[row] for row in rows],
-            "color": [self._colors[row] for row in rows],
+            "domain": self._domains[label],
+            "category": self._categories[label],
+            "color": self._colors[label].tolist(),
         }
 
 
@@ -540,6 +593,21 @@ def _numbers_of(payloads: Payloads) -> list[float | None]:
         with suppress(ValueError):
             result[row] = float(text)
     return result
+
+
+def _driver_facts(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the driver told of a GPU, in the units of the report."""
+    plain = ("gpu", "uuid", "clock_khz", "memory_clock_khz", "memory_bus_bits", "threads_per_sm")
+    facts = {name: value for name, value in told.items() if name not in plain}
+    if "clock_khz" in told:
+        facts["clock_hz"] = told["clock_khz"] * 1000
+    if "memory_clock_khz" in told and "memory_bus_bits" in told:  # two transfers per clock
+        facts["memory_bandwidth"] = (
+            told["memory_clock_khz"] * 1000 * 2 * told["memory_bus_bits"] // 8
+        )
+    if "threads_per_sm" in told and told.get("warp_size"):
+        facts["warps_per_sm"] = told["threads_per_sm"] // told["warp_size"]
+    return facts
 
 
 def _joined(parts: Sequence[np.ndarray], name: str) -> Ints:

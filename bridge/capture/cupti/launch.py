@@ -14,7 +14,7 @@ from bridge.capture.cupti.capture import (
     WAIT_VARIABLE,
     WITNESS_VARIABLE,
 )
-from bridge.capture.cupti.library import VARIABLE, Library
+from bridge.capture.cupti.library import Library
 from bridge.capture.tool import MisuseError, Request, Tool, ToolOption
 from bridge.frameworks.autorun import START
 
@@ -45,13 +45,12 @@ def spool_folder(report: Path) -> Path:
     return report.with_name(report.stem + SPOOLS)
 
 
-def environment(request: Request, report: Path, library: str) -> dict[str, str]:
+def environment(request: Request, report: Path) -> dict[str, str]:
     """Return the variables for the program."""
     folders = [START, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     added = {
         FOLDER_VARIABLE: str(spool_folder(report).resolve()),
         GRAPHS_VARIABLE: request.graphs or NODE,
-        VARIABLE: library,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)),
     }
     if request.schedule:

@@ -12,7 +12,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,11 +76,13 @@ class Spool:
         """Append records of a kind."""
         self._append(f"{kind}.bin", records.data)
 
-    def add_rows(self, name: str, rows: list[tuple[int, ...]]) -> None:
+    def add_rows(self, name: str, rows: Sequence[tuple[int, ...]]) -> None:
         """Append rows of integers to `NODES` or `WITNESS`."""
-        from array import array
+        self.add_integers(name, array("q", [value for row in rows for value in row]))
 
-        self._append(name, array("q", [value for row in rows for value in row]).tobytes())
+    def add_integers(self, name: str, values: array[int]) -> None:
+        """Append integers of 64 bits."""
+        self._append(name, values.tobytes())
 
     def _append(self, name: str, data: bytes | memoryview) -> None:
         # Opened each time, as recordings are: a program may close all of its files.
@@ -99,6 +102,9 @@ class Process:
     )  # cupti, host, epoch, slack
     calls: dict[tuple[int, int], str] = field(default_factory=dict)  # names by domain and number
     dropped: int = 0
+    lost_nodes: int = 0  # creations of nodes of graphs
+    gpus: list[dict[str, Any]] = field(default_factory=list)  # as `driver.gpus` gives them
+    failed: str = ""  # why it records no more
     missing: list[str] = field(default_factory=list)  # what CUPTI refused to record
     stopped: bool = False
 
@@ -153,4 +159,7 @@ def _take(process: Process, fact: Mapping[str, Any]) -> None:
     process.clocks += [tuple(pair) for pair in fact.get("clocks", ())]
     process.dropped += fact.get("dropped", 0)
     process.missing += fact.get("missing", ())
+    process.gpus += fact.get("gpus", ())
+    process.lost_nodes += fact.get("lost_nodes", 0)
+    process.failed = process.failed or fact.get("failed", "")
     process.stopped |= fact.get("stopped", False)

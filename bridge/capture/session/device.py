@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bridge.annotate.emitter import warn
+
 if TYPE_CHECKING:
     from bridge.capture.cupti.capture import Capture
     from importers.capture import Capture as RecordedCapture
@@ -39,9 +41,10 @@ class DeviceRecording:
         capture = Capture(self._made_folder(), annotations=False)
         try:
             capture.start()
-        except CaptureError:
+        except (CaptureError, OSError) as error:
             if self._device == CUPTI:
                 raise
+            warn_once(str(error))
             return
         self._capture = capture
 
@@ -59,7 +62,8 @@ class DeviceRecording:
     @property
     def has_records(self) -> bool:
         """Whether any cycle was recorded."""
-        return self._folder is not None and any(self._folder.iterdir())
+        folder = self._folder
+        return folder is not None and folder.is_dir() and any(folder.iterdir())
 
     def _made_folder(self) -> Path:
         """Return the folder of the spools, which is deleted with this object."""
@@ -100,6 +104,16 @@ class DeviceRecording:
             path = Path(folder, Path(name).stem + SUFFIX)
             self.write(path, lines, origin=0)  # the monotonic clock, as all recordings have
             return with_details(importers.load(path), [parse_recording(name, lines)])
+
+
+_warned: set[str] = set()
+
+
+def warn_once(problem: str) -> None:
+    """Warn that a session has no GPU times, once for each reason."""
+    if problem not in _warned:
+        _warned.add(problem)
+        warn(f"the work of the GPU is not recorded: {problem}", 4)
 
 
 def may_have_gpu() -> bool:

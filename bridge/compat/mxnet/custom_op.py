@@ -79,7 +79,8 @@ def _around(above: Sequence[tuple[Call, _Part | None]]) -> _Part | None:
 
 def _is_own_node(call: Call, around: _Part | None) -> bool:
     """Return whether a call is autograd's node of the operator itself, which is no part of it."""
-    return around is not None and call.name == around.call.name and call.category != CUSTOM_OP
+    is_node = call.name.endswith(BACKWARD) and call.category != CUSTOM_OP
+    return is_node and around is not None and call.name == around.call.name
 
 
 def _in_operator(call: Call, operator: str) -> Call:

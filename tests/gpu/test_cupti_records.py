@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import json
+import platform
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 from bridge.capture.cupti import records
+from bridge.capture.cupti.callbacks import BUFFER_BYTES, BUFFER_COUNT, NATIVE, Callbacks
 from bridge.capture.cupti.records import LAYOUTS, Decoder
 
 VERSIONS = json.loads((Path(__file__).parent / "layouts.json").read_text(encoding="utf-8"))
@@ -138,3 +141,36 @@ def test_a_size_that_changes_is_noticed_where_records_do_not_end_with_the_data()
     assert split(decoder, written(old, kernels)) == expected(kernels)
     cupti.sizes = sizes_of(new)
     assert split(decoder, written(new, kernels)) == expected(kernels)
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_libraries_of_callbacks_are_of_their_source(machine):
+    digest = sha256((NATIVE / "callbacks.c").read_bytes()).hexdigest()
+    assert f"source:{digest}".encode() in (NATIVE / f"callbacks-{machine}.so").read_bytes()
+
+
+def test_callbacks_pass_buffers_on():
+    native = ctypes.CDLL(str(NATIVE / f"callbacks-{platform.machine()}.so"))
+    own = Callbacks(native)
+    native.bridge_begin(ctypes.c_uint64(BUFFER_BYTES), None, None, None)
+    buffer, size, most = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t(7)
+    taken = []
+    for _ in range(BUFFER_COUNT + 1):
+        native.bridge_request(ctypes.byref(buffer), ctypes.byref(size), ctypes.byref(most))
+        taken.append((buffer.value, size.value, most.value))
+    assert len({address for address, _, _ in taken[:-1]}) == BUFFER_COUNT
+    assert {(size, most) for _, size, most in taken[:-1]} == {(BUFFER_BYTES, 0)}
+    assert taken[-1] == (None, 0, 0), "no buffer is left: CUPTI drops records"
+    for number, (address, _, _) in enumerate(taken[:3]):
+        native.bridge_complete(
+            None,
+            0,
+            ctypes.c_void_p(address),
+            ctypes.c_size_t(BUFFER_BYTES),
+            ctypes.c_size_t(8 * number),
+        )
+    assert own.take() == [(address, 8 * number) for number, (address, _, _) in enumerate(taken[:3])]
+    assert own.take() == []
+    own.give(taken[0][0])
+    native.bridge_request(ctypes.byref(buffer), ctypes.byref(size), ctypes.byref(most))
+    assert buffer.value == taken[0][0]

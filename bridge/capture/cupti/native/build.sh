@@ -4,10 +4,11 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 to=${1:-$here}
+source=$(sha256sum "$here/callbacks.c" | cut -d" " -f1)
 for machine in x86_64 aarch64; do
   compiler=$machine-linux-gnu-gcc
   command -v "$compiler" >/dev/null || { echo "build.sh: there is no $compiler: the library for $machine stays as it is" >&2; continue; }
   outline=$([[ $machine == aarch64 ]] && echo -mno-outline-atomics || true)
-  "$compiler" $outline -std=gnu11 -Wall -Wextra -Wno-unused-parameter -O2 -fPIC -shared -s -nostartfiles -ffreestanding -Wl,--build-id=none \
+  "$compiler" $outline -DSOURCE="\"$source\"" -std=gnu11 -Wall -Wextra -Wno-unused-parameter -O2 -fPIC -shared -s -nostartfiles -ffreestanding -Wl,--build-id=none \
     -Wl,--hash-style=gnu -Wl,-z,noexecstack "$here/callbacks.c" -o "$to/callbacks-$machine.so" -lc
 done

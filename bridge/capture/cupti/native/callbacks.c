@@ -21,6 +21,8 @@ typedef struct { int64_t time, thread, node, original; } Event;
 typedef struct { void *context, *resource; void *descriptor; } ResourceData; /* CUpti_ResourceData */
 typedef struct { void *graph, *original_graph, *node, *original_node; } GraphData; /* the head of CUpti_GraphData */
 
+const char bridge_source[] = "source:" SOURCE; /* the SHA-256 of this file, by which a test knows that a library is of it */
+
 static char lock;
 static void *free_buffers[MOST_BUFFERS]; static int free_count;
 static Buffer completed[MOST_BUFFERS]; static int completed_count;

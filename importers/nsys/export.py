@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from importers.column_files import ARROW, open_tables, write_texts
 from importers.errors import ExportFailed
 from importers.nsys import schema
@@ -201,6 +203,25 @@ class ExportWriter:
         """Commit and close."""
         self._connection.commit()
         self._connection.close()
+
+
+def without_zero(values: np.ndarray) -> Any:
+    """Return values for `ExportWriter`, with NULL for 0."""
+    return without(values, 0)
+
+
+def without(values: np.ndarray, absent: int) -> Any:
+    """Return values for `ExportWriter`, with NULL for an absent one."""
+    return where(values != absent, values)
+
+
+def where(mask: np.ndarray, values: np.ndarray) -> Any:
+    """Return values for `ExportWriter`, with NULL where the mask is false."""
+    if mask.all():
+        return values
+    result = values.astype(object)
+    result[~mask] = None
+    return result.tolist()
 
 
 def write_export(

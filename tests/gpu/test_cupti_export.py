@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.capture.cupti import clock as clocks
 from bridge.capture.cupti import export, records, spool, witness
 from bridge.capture.tool import CaptureError
 
@@ -259,7 +260,7 @@ def test_clocks_agree_where_both_were_read_and_keep_the_order(steps, data):
     process = spool.Process(
         Path(), clocks=[(int(c), int(h), 0, 1) for c, h in zip(cupti, host, strict=True)]
     )
-    clock = export.Clock(process, int(host[0]))
+    clock = clocks.Clock(process, int(host[0]))
     assert (clock.of_host(host) == clock.of_cupti(cupti)).all()
     assert clock.of_host(host[:1]).tolist() == [0]
     times = np.sort(data.draw(st.lists(st.integers(HOST, HOST + 10**10), max_size=20)))

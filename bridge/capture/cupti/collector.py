@@ -46,7 +46,7 @@ LASTING = (records.DEVICE, records.CONTEXT)  # written once per device and conte
 class Collector:
     """Records kinds of activities from `start` to `stop`; `pause` and `resume` in between.
 
-    ``flush_annotations`` is called in the thread at each clock reading, so that a kill loses no more of the ranges.
+    ``flush_annotations`` is called in the thread when buffers come, so that a kill loses no more of the ranges.
     """
 
     def __init__(self, library: Library, spool: Callable[[], Spool], kinds: Sequence[int]) -> None:
@@ -225,7 +225,10 @@ class Collector:
 
     def _write_buffers(self) -> None:
         """Write the records of the buffers that CUPTI has filled, and what else came meanwhile."""
-        for address, valid in self._callbacks.take():
+        taken = self._callbacks.take()
+        if taken and self.flush_annotations is not None:
+            self.flush_annotations()
+        for address, valid in taken:
             self.buffer_count += 1
             for kind, rows in self._decoder.split(address, valid).items():
                 self._note_names(kind, rows)
@@ -234,9 +237,9 @@ class Collector:
             self._callbacks.give(address)
         if events := self._callbacks.take_events():
             self._file.add_integers(NODES, events)
-        if taken := self.witness[:]:
-            del self.witness[: len(taken)]
-            self._file.add_rows(WITNESS, taken)
+        if noted := self.witness[:]:
+            del self.witness[: len(noted)]
+            self._file.add_rows(WITNESS, noted)
 
     def _note(self, *, is_open: bool) -> None:
         """Write a pair of clocks, and what was counted since the last one."""
@@ -249,8 +252,6 @@ class Collector:
                 "gpus": driver.gpus(),
                 "lost_nodes": self._callbacks.lost_events,
             }
-        elif self.flush_annotations is not None:
-            self.flush_annotations()
         self._file.note(fact)
 
     def _note_names(self, kind: int, rows: np.ndarray) -> None:

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bridge.capture.cupti import records, witness
+from bridge.capture.cupti import records
+from bridge.capture.cupti.annotations import AnnotationTables
+from bridge.capture.cupti.clock import Clock
 from bridge.capture.cupti.collector import DRIVER_API, NO_ORIGINAL, RUNTIME_API
 from bridge.capture.cupti.names import kernel_name
 from bridge.capture.cupti.spool import (
-    ANNOTATIONS,
     NODE_FIELDS,
     NODES,
-    WITNESS,
-    WITNESS_FIELDS,
     Process,
     read_processes,
 )
@@ -31,23 +29,12 @@ from bridge.output import whole
 from bridge.package import VERSION
 from importers import frames
 from importers.nsys import schema
-from importers.nsys.export import ExportWriter, Strings
-from importers.recording.lines import (
-    END,
-    KIND,
-    START,
-    THREAD,
-    Payloads,
-    Recording,
-    read_recording,
-)
+from importers.nsys.export import ExportWriter, Strings, where, without, without_zero
 
 Ints = np.ndarray
 Columns = dict[str, Any]
 
 PROCESS_BITS = 24
-LAST = np.iinfo(np.int64).max  # the end of a range that was still open
-PUSH_POP, START_END, MARK = (kinds[0] for kinds in (schema.PUSH_POP, schema.START_END, schema.MARK))
 INFO, WARNING = (frames.SEVERITIES.index(name) for name in ("info", "warning"))
 OVERHEADS = {  # CUpti_ActivityOverheadKind
     1: "CUDA driver compiler",
@@ -61,7 +48,7 @@ OVERHEADS = {  # CUpti_ActivityOverheadKind
     8 << 16: "Unified memory activity init",
 }
 THREAD_OBJECT = 2  # CUpti_ActivityObjectKind: a thread
-SCHEMA = "3.20.0"  # that of which columns are written
+SCHEMA = "3.20.0"  # the version of nsys' schema whose columns are written
 
 
 def write_report(
@@ -88,42 +75,13 @@ def remove_spools(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-class Clock:
-    """Brings times of the host to CUPTI's clock in one process, and both to the report's time."""
-
-    def __init__(self, process: Process, origin: int) -> None:
-        pairs = np.array(process.clocks, np.int64)
-        self._host, order = np.unique(pairs[:, 1], return_index=True)
-        self._offset = (
-            pairs[order, 0] - self._host
-        )  # of CUPTI's clock, which drifts against the host's
-        self.slack = int(pairs[:, 3].max())
-        # CUPTI's time minus this is time since the origin, which is the host's.
-        self.zero = int(self._offset[0]) + origin
-
-    def of_host(self, times: Ints) -> Ints:
-        """Return times of the host, ns, as those of the report."""
-        first, offset = int(self._host[0]), int(self._offset[0])
-        drift = np.interp(
-            (times - first).astype(np.float64),
-            (self._host - first).astype(np.float64),
-            (self._offset - offset).astype(np.float64),
-        )
-        drifted: Ints = times + offset + np.rint(drift).astype(np.int64) - self.zero
-        return drifted
-
-    def of_cupti(self, times: Ints) -> Ints:
-        """Return CUPTI's times, ns, as those of the report."""
-        shifted: Ints = times.astype(np.int64) - self.zero
-        return shifted
-
-
 class Export:
     """An export that is being written."""
 
     def __init__(self, path: Path, processes: Sequence[Process], origin: int | None) -> None:
         self._writer = ExportWriter(path)
         self._processes = processes
+        self.pids = {process.pid for process in processes}  # that have a spool
         self._strings = Strings()
         begun = processes[0].clocks[0][1]
         self._origin = begun if origin is None else origin
@@ -173,11 +131,6 @@ class Export:
         row = self._gpus[key]
         row |= {name: value for name, value in facts.items() if name not in ("gpu", "device")}
         return int(row["gpu"])
-
-    @property
-    def pids(self) -> set[int]:
-        """The processes that have a spool."""
-        return {process.pid for process in self._processes}
 
     @property
     def origin(self) -> int:
@@ -237,7 +190,7 @@ class ProcessTables:
         self._overhead()
         self._calls()
         self._graph_nodes()
-        self._annotations()
+        AnnotationTables(self._export, self._process, self._clock).write()
         for text in self._messages():
             self._export.note(self._bits, text)
 
@@ -275,7 +228,7 @@ class ProcessTables:
             if name in (rows.dtype.names or ()):
                 columns[name] = rows[name]
         if "graph_node" in (rows.dtype.names or ()):
-            columns["graph_node"] = _without_zero(rows["graph_node"])
+            columns["graph_node"] = without_zero(rows["graph_node"])
         return columns
 
     def _kernels(self) -> None:
@@ -294,7 +247,7 @@ class ProcessTables:
                     **self._place(rows),
                     **{name: rows[name] for name in plain},
                     "name": ids[:, 0], "full_name": ids[:, 1], "mangled": ids[:, 2],
-                    "graph": _without_zero(rows["graph"]),
+                    "graph": without_zero(rows["graph"]),
                 },
             )  # fmt: skip
 
@@ -342,7 +295,7 @@ class ProcessTables:
         contexts, inverse = np.unique(rows["context"], return_inverse=True)
         devices = np.array([self._device_of_context.get(int(c), -1) for c in contexts], np.int64)
         return {
-            "device": _without(devices[inverse], -1),
+            "device": without(devices[inverse], -1),
             "context": rows["context"],
             "stream": rows["stream"],
             "process": self._bits,
@@ -351,7 +304,7 @@ class ProcessTables:
     def _memory(self) -> None:
         for rows in self._process.records(records.MEMORY):
             pooled = rows["pool"] != 0
-            pool = {name: _where(pooled, rows[name]) for name in ("pool", "reserved", "allocated")}
+            pool = {name: where(pooled, rows[name]) for name in ("pool", "reserved", "allocated")}
             plain = ("device", "context", "stream", "correlation", "bytes")
             self._export.add(
                 "memory",
@@ -374,7 +327,7 @@ class ProcessTables:
             kinds, inverse = np.unique(rows["kind"], return_inverse=True)
             texts = [self._export.text(OVERHEADS.get(int(kind), "Overhead")) for kind in kinds]
             names = np.array(texts, np.int64)[inverse]
-            columns = {"thread": _where(of_thread, thread), "name": names}
+            columns = {"thread": where(of_thread, thread), "name": names}
             self._export.add("overhead", {"start": place["start"], "end": place["end"], **columns})
 
     def _calls(self) -> None:
@@ -413,7 +366,7 @@ class ProcessTables:
                 "time": self._clock.of_cupti(rows["time"]),
                 "thread": rows["thread"] | self._bits,
                 "node": rows["node"],
-                "original": _without(rows["original"], NO_ORIGINAL),
+                "original": without(rows["original"], NO_ORIGINAL),
             },
         )
 
@@ -448,152 +401,6 @@ class ProcessTables:
             "name": self._process.names.get(int(row["name"]), "GPU"),
         }
 
-    # -- Ranges of the program
-
-    def _annotations(self) -> None:
-        """Write the ranges of the process, and of forked children that have no spool of their own.
-
-        A forked child records its ranges beside its parent's. If it has a spool, its own clocks count.
-        """
-        own = self._process.folder / ANNOTATIONS
-        inherited = [*own.parent.parent.glob(f"*/{own.stem}-{self._process.pid}{own.suffix}")]
-        of_children = own.parent.glob(f"{own.stem}-*{own.suffix}")
-        for path in [*([own] if own.exists() else []), *inherited, *of_children]:
-            recording = read_recording(path)
-            pid = int(recording.header["pid"])
-            if pid == self._process.pid or pid not in self._export.pids:
-                self._recorded_ranges(recording, pid << PROCESS_BITS)
-            if path == own:
-                self._witness(recording)
-
-    def _recorded_ranges(self, recording: Recording, process: int) -> None:
-        labels = [self._export.text(name) for name, *_ in recording.labels]
-        domains = _numbers(domain for _, domain, _, _ in recording.labels)
-        categories = _numbers(category for _, _, category, _ in recording.labels)
-        table = _LabelTable(recording, labels, domains, categories)
-        self._ranges(recording, table, process)
-        self._marks(recording, table, process)
-        for name, number in domains.items():
-            self._name_row(schema.DOMAIN_NAME, name, process, {"domain": number})
-        # A category is named in its domain: every pair that occurs.
-        for domain, name in dict.fromkeys((d, c) for _, d, c, _ in recording.labels if c):
-            numbers = {"domain": domains.get(domain or "", 0), "category": categories[name]}
-            self._name_row(schema.CATEGORY_NAME, name, process, numbers)
-        for thread, name in recording.threads.items():
-            row = {"thread": process | thread, "name": self._export.text(name)}
-            self._export.add("threads", row)
-
-    def _ranges(self, recording: Recording, table: _LabelTable, process: int) -> None:
-        label, kind, thread, start, end = recording.columns["ranges"][:5]
-        ended = end >= 0
-        payload = recording.payloads["ranges"].ints
-        self._export.add(
-            "annotations",
-            {
-                **table.columns(label),
-                "type": np.where(kind == 0, PUSH_POP, START_END),
-                "start": self._clock.of_host(start),
-                "end": _where(ended, self._clock.of_host(np.where(ended, end, start))),
-                "thread": thread | process,
-                "payload": _without_zero(payload),
-            },
-        )
-        if len(start):
-            self._export.extend(int(self._clock.of_host(np.where(ended, end, start)).max()))
-
-    def _marks(self, recording: Recording, table: _LabelTable, process: int) -> None:
-        label, thread, time = recording.columns["marks"]
-        self._export.add(
-            "annotations",
-            {
-                **table.columns(label),
-                "type": [MARK] * len(time),
-                "start": self._clock.of_host(time),
-                "thread": thread | process,
-                "payload": _without_zero(recording.payloads["marks"].ints),
-                "number": _numbers_of(recording.payloads["marks"]),
-            },
-        )
-
-    def _name_row(self, event: int, name: str, process: int, numbers: Mapping[str, int]) -> None:
-        """Write the event that names a domain or a category."""
-        row = {"type": event, "start": 0, "thread": process, "text_id": self._export.text(name)}
-        self._export.add("annotations", {**row, **numbers})
-
-    def _witness(self, recording: Recording) -> None:
-        """Compare the innermost range of each call by time with the one that CUPTI noted, and note the result."""
-        notes = [*self._process.records(records.EXTERNAL)]
-        calls = [
-            rows
-            for kind in (records.RUNTIME, records.DRIVER)
-            for rows in self._process.records(kind)
-        ]
-        if not (notes and calls):
-            return
-        columns = recording.columns["ranges"]
-        pushed = columns[KIND] == 0
-        thread, start, end = (columns[number][pushed] for number in (THREAD, START, END))
-        of_report = self._clock.of_host
-        result = witness.compare(
-            np.concatenate(notes),
-            witness.Calls(
-                _joined(calls, "correlation"),
-                _joined(calls, "thread"),
-                self._clock.of_cupti(_joined(calls, "start")),
-            ),
-            self._process.rows(WITNESS, WITNESS_FIELDS),
-            witness.Ranges(
-                thread, start, of_report(start), np.where(end < 0, LAST, of_report(end))
-            ),
-        )
-        severity = INFO if result.agreed == result.noted else WARNING
-        text = (
-            f"process {self._process.pid}: the open range that CUPTI noted is the one by time for"
-            f" {result.agreed} of {result.noted} calls"
-        )
-        self._export.note(self._bits, text, severity)
-
-
-class _LabelTable:
-    """The labels of a recording as columns of the table of annotations."""
-
-    def __init__(
-        self,
-        recording: Recording,
-        texts: list[int],
-        domains: Mapping[str, int],
-        categories: Mapping[str, int],
-    ) -> None:
-        self._texts = np.array(texts, np.int64)
-        of_label = [
-            (domains.get(d or "", 0), categories.get(c or "", 0)) for _, d, c, _ in recording.labels
-        ]
-        self._domains, self._categories = np.array(of_label, np.int64).reshape(-1, 2).T
-        self._colors = np.array([color for *_, color in recording.labels], object)
-
-    def columns(self, label: Ints) -> Columns:
-        """Return the columns for events with these labels."""
-        return {
-            "text_id": self._texts[label],
-            "domain": self._domains[label],
-            "category": self._categories[label],
-            "color": self._colors[label].tolist(),
-        }
-
-
-def _numbers(names: Iterator[str | None]) -> dict[str, int]:
-    """Return a number from 1 on for each distinct name."""
-    return {name: number for number, name in enumerate(dict.fromkeys(filter(None, names)), 1)}
-
-
-def _numbers_of(payloads: Payloads) -> list[float | None]:
-    """Return the payloads that are no integers, such as samples of a counter."""
-    result: list[float | None] = [None] * len(payloads.ints)
-    for row, text in payloads.others.items():
-        with suppress(ValueError):
-            result[row] = float(text)
-    return result
-
 
 def _driver_facts(told: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the driver told of a GPU, in the units of the report."""
@@ -610,30 +417,7 @@ def _driver_facts(told: Mapping[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def _joined(parts: Sequence[np.ndarray], name: str) -> Ints:
-    """Return a field of all records."""
-    return np.concatenate([rows[name] for rows in parts]).astype(np.int64)
-
-
 def _memory_kind(kinds: np.ndarray) -> Ints:
     """Return kinds of memory as nsys numbers them: from 0 on, where CUPTI has 1."""
     kinds = kinds.astype(np.int64)
     return np.where(kinds == 0, schema.UNKNOWN_MEMORY, kinds - 1)
-
-
-def _without_zero(values: np.ndarray) -> Any:
-    return _without(values, 0)
-
-
-def _without(values: np.ndarray, absent: int) -> Any:
-    """Return values with None for an absent one; unchanged if there is none."""
-    return _where(values != absent, values)
-
-
-def _where(mask: np.ndarray, values: np.ndarray) -> Any:
-    """Return values, with None where the mask is false."""
-    if mask.all():
-        return values
-    result = values.astype(object)
-    result[~mask] = None
-    return result.tolist()

@@ -18,6 +18,8 @@ from bridge.analyze.tables.call_details import (
     input_dtypes,
     input_shapes,
     input_strides,
+    input_types,
+    input_values,
     output_shapes,
     overloads,
 )
@@ -39,7 +41,8 @@ class OpGraph:
         nodes: a row per call, by begin: id (from 1), parent (the id of the call around it, 0 for
             none), name, overload, op_id and seq (-1 if unknown), process, thread, start_ns (from
             the begin of the report), duration_ns, gpu_ns (of the work that it launched itself),
-            backward, shapes, dtypes, strides, output_shapes (texts, '' if unknown).
+            backward, shapes, dtypes, types, values, strides, output_shapes (texts, '' if unknown;
+            all but dtypes are JSON lists with an entry per input or output).
         edges: a row per edge: kind (data, backward), source and target (ids), output and input
             (numbers of the tensor, -1 for a backward edge), tensor (a number per distinct source
             and output, from 1; 0 for a backward edge).
@@ -90,6 +93,8 @@ def _nodes(attributed: AttributedCapture, rows: Ints) -> pd.DataFrame:
     described = {
         "shapes": input_shapes,
         "dtypes": input_dtypes,
+        "types": input_types,
+        "values": input_values,
         "strides": input_strides,
         "output_shapes": output_shapes,
     }

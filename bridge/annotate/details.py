@@ -203,6 +203,20 @@ class DetailOptions(NamedTuple):
     stacks: int = 0
 
 
+def merged(requests: Iterable[DetailOptions | None]) -> DetailOptions | None:
+    """Return options that record what any request asks of an op, which has no arguments by name."""
+    known = [request for request in requests if request is not None]
+    if not known:
+        return None
+    return DetailOptions(
+        any(request.shapes for request in known),
+        flops=next((request.flops for request in known if request.flops is not None), None),
+        costs=any(request.costs for request in known),
+        strides=any(request.strides for request in known),
+        stacks=max(request.stacks for request in known),
+    )
+
+
 class Seen(NamedTuple):
     """What is observed before a call runs: inputs, arguments by name, strides, call stack."""
 

@@ -400,6 +400,7 @@ def torch(
         "world_size": world if isinstance(world, int) else 1,
     }
     head = {
+        **_added(facts.metadata),
         "schemaVersion": 1,
         "deviceProperties": list(_devices(groups, capture)),
         "distributedInfo": {"backend": "nccl", **_groups(facts.metadata), **distributed},
@@ -411,6 +412,20 @@ def torch(
         slices = [replace(s, kind=FOR_TENSORBOARD.get(s.kind, s.kind)) for s in timeline.slices]
         timeline = replace(timeline, slices=slices)
     yield from document(timeline, head, KINETO)
+
+
+HOST = {"host": "host_name"}  # PyTorch's name
+IN_DISTRIBUTED = frozenset(["rank", "world_size", "backend", "distributed"])
+EVENTS = "traceEvents"
+
+
+def _added(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata for which PyTorch has keys at the top, beside the trace's own: trace_id, what was added."""
+    return {
+        HOST.get(key, key): value
+        for key, value in metadata.items()
+        if key not in IN_DISTRIBUTED and key != EVENTS
+    }
 
 
 def _groups(metadata: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -67,8 +67,8 @@ NS_PER_US = 1000
 def as_execution_trace(graph: OpGraph, _source: Sequence[str]) -> Iterator[str]:
     """Yield an execution trace: a node per process, thread and call.
 
-    An input that is the output of a call has that tensor's id as its value; other values are
-    unknown (""). Nodes are in the order in which they began.
+    An input that is the output of a call has that tensor's id as its value, others the value that
+    the report has, or "". Nodes are in the order in which they began.
     """
     nodes = graph.nodes
     threads = {thread: number for number, thread in enumerate(dict.fromkeys(nodes["thread"]))}
@@ -116,13 +116,25 @@ def _tensors(graph: OpGraph) -> tuple[defaultdict[int, dict[int, int]], ...]:
 
 
 def _sides(row: dict[Any, Any], prefix: str, tensors: dict[int, int]) -> dict[str, Any]:
+    """Return values, shapes, types and strides of the inputs or outputs: as many entries of each."""
     shapes = parsed(row[f"{prefix}shapes"])
-    strides = [] if prefix else parsed(row["strides"])
-    types = [] if prefix or not row["dtypes"] else row["dtypes"].split(", ")
-    count = max(len(shapes), *(position + 1 for position in tensors), 0)
-    known = [[tensors[n], tensors[n], 0, 0, 0, ""] if n in tensors else "" for n in range(count)]
-    filled = [[*side, *([[]] * (count - len(side)))] for side in (shapes, strides)]
-    return {"values": known, "shapes": filled[0], "types": types, "strides": filled[1]}
+    names = () if prefix else ("values", "types", "strides")
+    values, types, strides = [parsed(row[name]) for name in names] or ([], [], [])
+    known = max(map(len, (shapes, values, types, strides)))
+    count = max(known, *(position + 1 for position in tensors), 0)
+    values = _filled(values, "", count)
+    for position, tensor in tensors.items():
+        values[position] = [tensor, tensor, 0, 0, 0, ""]
+    return {
+        "values": values,
+        "shapes": _filled(shapes, [], count),
+        "types": _filled(types, "", count),
+        "strides": _filled(strides, [], count),
+    }
+
+
+def _filled(entries: list[Any], empty: object, count: int) -> list[Any]:
+    return [*entries, *[empty] * (count - len(entries))]
 
 
 def _trace_node(number: int, name: str, parent: int, scope: int, tid: int) -> dict[str, Any]:

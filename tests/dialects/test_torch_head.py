@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import made_reports
 import pytest
+from command import bridge as command
 
 import bridge
 from bridge.analyze.dialects.torch import torch as drawn
@@ -29,3 +30,32 @@ def test_the_world_is_as_large_as_the_program_said_or_a_single_process(small, sa
     report = replace(report, facts=(replace(facts, metadata=said),))
     trace = json.loads(b"".join(chrome.torch(timeline, report)))
     assert trace["distributedInfo"] == {"backend": "nccl", "rank": rank, "world_size": size}
+
+
+def test_metadata_is_beside_the_events_as_pytorch_writes_it(small, tmp_path):
+    report, timeline = small
+    [facts] = report.facts
+    said = {"trace_id": "AB45", "host": "node1", "note": "a text", "config": {"lr": 0.1}, "rank": 2,
+            "schemaVersion": 9, "traceEvents": "mine"}  # fmt: skip
+    report = replace(report, facts=(replace(facts, metadata=said),))
+    text = b"".join(chrome.torch(timeline, report))
+    trace = json.loads(text)
+    kept = {"trace_id": "AB45", "host_name": "node1", "note": "a text", "config": {"lr": 0.1}}
+    assert trace.items() >= kept.items()
+    assert (trace["schemaVersion"], "rank" in trace) == (1, False)
+    assert isinstance(trace["traceEvents"], list)
+    path = tmp_path / "t.json"
+    path.write_bytes(text)
+    [read] = bridge.load(path).capture.facts
+    assert read.metadata.items() >= {"trace_id": "AB45", "host": "node1", "note": "a text"}.items()
+
+
+def test_a_session_keeps_its_trace_id_and_metadata(tmp_path):
+    recording, path = tmp_path / "r.jsonl", tmp_path / "t.json"
+    with bridge.profile(path=recording, level=0, metadata={"note": "mine"}), bridge.nvtx_op("f"):
+        pass
+    done = command("trace", recording, "-o", path, "--dialect", "torch")
+    assert done.exit_code == 0, done.output
+    trace = json.loads(path.read_text())
+    assert trace["trace_id"] == bridge.load(recording).capture.facts[0].metadata["trace_id"]
+    assert trace["note"] == "mine"

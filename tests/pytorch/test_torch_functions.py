@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -35,6 +37,31 @@ def test_functions_and_methods_of_tensors_have_ranges():
     assert ops(session) == {
         "functional:relu": 1, "tensor_method:add": 1, "functional:matmul": 1, "tensor_method:t": 1, "functional:linalg.norm": 1,
     }  # fmt: skip
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return F.gelu(self.first(x)).sum()
+
+
+def test_modules_functions_and_tensor_methods():
+    model = Small()
+    with bridge.profile(level=0) as session:
+        with bridge.torch.annotate(model, functional=True, tensor_methods=True):
+            model(torch.ones(1, 3))
+        model(torch.ones(1, 3))
+    assert Counter(session.by("range")["path"]) == {
+        "functional:ones": 1,
+        "module:Small": 1,
+        "module:Small/module:Small.first": 1,
+        "module:Small/module:Small.first/functional:linear": 1,
+        "module:Small/functional:gelu": 1,
+        "module:Small/tensor_method:sum": 1,
+    }
 
 
 def test_only_what_is_requested():

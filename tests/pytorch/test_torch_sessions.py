@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils.flop_counter import FlopCounterMode
 
 import bridge
+import bridge.torch
 
 STEPS = 3
 ALL = {"level": 2, "record_shapes": True, "with_flops": True, "with_modules": True}
@@ -349,3 +350,67 @@ def test_what_an_op_costs(capsys):
         print("\nµs per op:", {name: round(us, 1) for name, us in found.items()})  # noqa: T201
     assert found["level 1"] < 200
     assert found["shapes and FLOPs"] < 400
+
+
+# -- Several requests of one thread: what any of them asks for is recorded
+
+
+def linear():
+    nn.functional.linear(torch.ones(2, 3), torch.ones(4, 3))
+
+
+def details_of(session, op="aten::addmm"):
+    """Give the names of the details of each call of an op."""
+    ranges = session.report.capture.ranges
+    texts = ranges["json"][ranges["name"] == op].tolist()
+    return [set(json.loads(text)) if text else set() for text in texts]
+
+
+def test_a_session_within_ops_records_what_they_ask_for():
+    with bridge.torch.ops(strides=True, stacks=True), bridge.profile() as session:
+        linear()
+    for op in ("aten::mm", "aten::linear"):
+        [found] = details_of(session, op)
+        assert {"shapes", "strides", "stack"} <= found
+
+
+def test_ops_within_a_session_add_to_it_until_they_end():
+    with bridge.profile() as session:
+        linear()
+        with bridge.torch.ops(strides=True, stacks=True):
+            linear()
+        linear()
+    first, second, third = details_of(session, "aten::mm")
+    assert first == third == set()
+    assert {"shapes", "strides", "stack"} <= second
+    assert session.by("op").set_index("op").loc["aten::mm", "calls"] == 3
+
+
+def test_each_of_two_requests_gets_its_details():
+    with bridge.torch.ops(stacks=2), bridge.profile(record_shapes=True, with_flops=True) as session:
+        linear()
+        with bridge.torch.ops(strides=True):
+            linear()
+    first, second = details_of(session, "aten::mm")
+    assert second - first == {"strides"}
+    assert {"shapes", "flops", "stack"} <= first
+
+
+def test_ops_that_outlive_a_session_end_by_themselves():
+    extra = bridge.torch.ops(stacks=True)
+    session = bridge.profile()
+    session.start()
+    extra.enable()
+    session.stop()
+    assert _get_current_dispatch_mode() is not None
+    extra.disable()
+    assert _get_current_dispatch_mode() is None
+
+
+def test_ops_alone_ask_nothing_of_a_session_without_ops():
+    with bridge.torch.ops(strides=True), bridge.profile(level=0) as session, bridge.nvtx_op("mine"):
+        linear()
+    assert session.by("op")["op"].tolist() == ["mine"]
+    with bridge.profile() as later:
+        linear()
+    assert details_of(later, "aten::mm") == [set()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -51,6 +52,24 @@ def input_dtypes(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
     """Return a code per range and the distinct input dtypes, ``float32, int64``, or ''."""
     column = attributed.capture.ranges["json"]
     return _coded_texts(column, *_json_details(column, "dtypes", _dtypes_text))
+
+
+def input_types(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
+    """Return a code per range and the distinct lists of the types of all inputs, or ''.
+
+    A list has an entry per input: ``["float", "", "ScalarList"]``, "" where the type is unknown.
+    """
+    column = attributed.capture.ranges["json"]
+    return _coded_texts(column, *_json_details(column, "dtypes", _types_text))
+
+
+def input_values(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
+    """Return a code per range and the distinct lists of the values of all inputs, or ''.
+
+    A list has an entry per input: ``["", [1, 1], 0.5]``, "" for tensors and unknown values.
+    """
+    column = attributed.capture.ranges["json"]
+    return _coded_texts(column, *_json_details(column, "inputs", _values_text))
 
 
 def input_strides(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
@@ -123,6 +142,24 @@ def _shapes_text(result: Any) -> str:
 def _dtypes_text(result: Any) -> str:
     entries = result if isinstance(result, list) else [result]
     return ", ".join(str(dtype) for dtype in entries if dtype)
+
+
+def _types_text(result: Any) -> str:
+    entries = result if isinstance(result, list) else [result]
+    return json.dumps([str(dtype) if dtype else "" for dtype in entries])
+
+
+def _values_text(result: Any) -> str:
+    entries = result if isinstance(result, list) else []
+    return f"[{', '.join(map(_value_json, entries))}]" if entries else ""
+
+
+def _value_json(value: Any) -> str:
+    """Return a value of an input as JSON; traces have it as Python writes it: ``'[1, 1]'``, ``'1.'``."""
+    try:
+        return json.dumps(ast.literal_eval(value), allow_nan=False)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return json.dumps(str(value))
 
 
 # -- Arguments: PyTorch's per-call part of names, payloads and JSON, as columns

@@ -105,18 +105,24 @@ def _before(*_: object) -> None:
 # -- The mode
 
 
+class Wanted:
+    """What a mode records of each op; a new one when that changes, because observers depend on it."""
+
+    def __init__(self, details: DetailOptions | None = None, *, in_text: bool = False) -> None:
+        self.details, self.in_text = details, in_text
+        self.observers: dict[Any, Observer] = {}  # by op
+
+
 IN_PLACE = "inplace"  # an argument of functions in Python
 
 
 class CompositeMode(TorchFunctionMode):  # type: ignore[misc]  # torch may be absent where types are checked
     """The function mode that puts a range around every composite op."""
 
-    def __init__(self, details: DetailOptions | None, *, in_text: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.in_text = in_text
-        self.details = None if details is None else details._replace(flops=None, costs=False)
+        self.wanted = Wanted()  # without costs, which the parts of the op have
         self.labels: dict[Any, Label | None] = {}  # by function; None for other functions
-        self.observers: dict[Label, Observer] = {}
         self.over = False  # ended on another thread, which cannot exit it on this one
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -134,10 +140,11 @@ class CompositeMode(TorchFunctionMode):  # type: ignore[misc]  # torch may be ab
         # In inference mode the dispatch mode sees composite ops themselves.
         if label is None or state.idle or self.over or is_inference_mode_enabled():
             return func(*args, **kwargs)
-        if self.details is not None:
-            return self._observed(self.details, func, label, args, kwargs)
-        if self.in_text:
-            label = Label(with_sizes(label.name, [*args, *kwargs.values()]))
+        wanted, name = self.wanted, label.name
+        if wanted.in_text:
+            label = Label(with_sizes(name, [*args, *kwargs.values()]))
+        if wanted.details is not None:
+            return _observed(wanted, name, label, func, args, kwargs)
         entry = Entry(label, stack.new_call_id())
         push(entry)
         try:
@@ -145,22 +152,23 @@ class CompositeMode(TorchFunctionMode):  # type: ignore[misc]  # torch may be ab
         finally:
             close(entry)
 
-    def _observed(
-        self, details: DetailOptions, func: Any, label: Label, args: Any, kwargs: dict[str, Any]
-    ) -> Any:
-        """Run one op in its range, and record its details."""
-        observer = self.observers.get(label)
-        if observer is None:
-            observer = self.observers[label] = Observer(label.name, details)
-        seen, result, number = observer.look(args, kwargs), None, stack.new_call_id()
-        entry = Entry(label, number)
-        push(entry)
-        try:
-            result = func(*args, **kwargs)
-            return result
-        finally:
-            close(entry)
-            observer.note(number, seen, result)
+
+def _observed(
+    wanted: Wanted, name: str, label: Label, func: Any, args: Any, kwargs: dict[str, Any]
+) -> Any:
+    """Run one op in its range, and record its details."""
+    observer = wanted.observers.get(name)
+    if observer is None:
+        observer = wanted.observers[name] = Observer(name, wanted.details or DetailOptions())
+    seen, result, number = observer.look(args, kwargs), None, stack.new_call_id()
+    entry = Entry(label, number)
+    push(entry)
+    try:
+        result = func(*args, **kwargs)
+        return result
+    finally:
+        close(entry)
+        observer.note(number, seen, result)
 
 
 # -- Nodes of autograd

@@ -19,12 +19,12 @@ from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from bridge.annotate import emit, stack
-from bridge.annotate.details import DetailOptions, Observer, Place
+from bridge.annotate.details import DetailOptions, Observer, Place, merged
 from bridge.annotate.emit import state
 from bridge.annotate.label import Label
 from bridge.annotate.stack import Entry, close, push
 from bridge.frameworks.torch.blocks import Switch
-from bridge.frameworks.torch.composite import Compiler, CompositeMode, node_entry
+from bridge.frameworks.torch.composite import Compiler, CompositeMode, Wanted, node_entry
 from bridge.frameworks.torch.sizes import with_sizes
 
 # -- Ops
@@ -40,11 +40,10 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
 
     supports_higher_order_operators = True
 
-    def __init__(self, details: DetailOptions | None, *, in_text: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.details, self.in_text = details, in_text
+        self.wanted = Wanted()
         self.labels: dict[Any, Label | None] = {}  # by op; None for ops without work
-        self.observers: dict[Any, Observer] = {}
         self.over = False  # ended on another thread, which cannot exit it on this one
 
     @classmethod
@@ -74,14 +73,15 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
 
     def _run(self, func: Any, label: Label, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run one op in its range, and record its details."""
-        if self.details is None:
+        wanted = self.wanted
+        if wanted.details is None:
             observer, seen = None, None
         else:
-            observer = self.observers.get(func)
+            observer = wanted.observers.get(func)
             if observer is None:
-                observer = self.observers[func] = _observer(func, label.name, self.details)
+                observer = wanted.observers[func] = _observer(func, label.name, wanted.details)
             seen = observer.look(args, kwargs)
-        if self.in_text:
+        if wanted.in_text:
             label = Label(with_sizes(label.name, [*args, *kwargs.values()]))
         result, number = None, stack.new_call_id()
         entry = Entry(label, number)
@@ -95,21 +95,25 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
                 observer.note(number, seen, result)
 
 
-class Here(local):
-    """The modes of this thread; at most one of each, so that no op has two ranges."""
+class Requests:
+    """Who enabled ops on one thread, and the modes that record what any of them asks for.
+
+    There is at most one mode of each kind, so that no op has two ranges.
+    """
 
     def __init__(self) -> None:
-        self.owner: Ops | None = None
+        # Whether something recorded when it was enabled. If not, it alone enters no modes.
+        self.of: dict[Ops, bool] = {}
         self.mode: Any = None
         self.composite: Any = None
 
-    def enter(self, owner: Ops, mode: Mode, composite: CompositeMode) -> None:
+    def enter(self) -> None:
         """Enter the modes."""
-        mode.__enter__()
+        self.mode, self.composite = Mode(), CompositeMode()
+        self.mode.__enter__()
         Compiler.watch()
         if not Compiler.has_run:
-            composite.__enter__()
-        self.owner, self.mode, self.composite = owner, mode, composite
+            self.composite.__enter__()
 
     def leave(self) -> None:
         """Exit the modes that are the innermost ones; others stay, and only forward ops."""
@@ -118,7 +122,46 @@ class Here(local):
             self.composite.__exit__(None, None, None)
         if _get_current_dispatch_mode() is self.mode:
             self.mode.__exit__(None, None, None)
-        self.owner = self.mode = self.composite = None
+        self.mode = self.composite = None
+
+    def leave_if_over(self) -> None:
+        """Exit modes that another thread has ended."""
+        if self.mode is not None and self.mode.over:
+            self.leave()
+
+    def add(self, ops: Ops, *, active: bool) -> None:
+        """Record also what ``ops`` asks for."""
+        self.of[ops] = active
+        self._update()
+
+    def remove(self, ops: Ops) -> None:
+        """Record what the others ask for; without others the modes are over."""
+        self.of.pop(ops, None)
+        self._update()
+        if self.mode is not None and not any(list(self.of.values())):
+            self.mode.over = self.composite.over = True
+
+    def is_last(self, ops: Ops) -> bool:
+        """Return whether the modes are entered for ``ops`` alone."""
+        return self.mode is not None and [o for o, active in self.of.items() if active] == [ops]
+
+    def _update(self) -> None:
+        if self.mode is None:
+            return
+        requests = list(self.of)
+        details = merged(request.details for request in requests)
+        in_text = any(request.in_text for request in requests)
+        self.mode.wanted = Wanted(details, in_text=in_text)
+        self.composite.wanted = Wanted(
+            details and details._replace(flops=None, costs=False), in_text=in_text
+        )
+
+
+class Here(local):
+    """The requests of this thread."""
+
+    def __init__(self) -> None:
+        self.requests = Requests()
 
 
 _here = Here()
@@ -129,26 +172,30 @@ class Ops(Switch):
 
     def __init__(self, details: DetailOptions | None, *, in_text: bool) -> None:
         self.details, self.in_text = details, in_text
-        self._modes: list[Mode | CompositeMode] = []  # two per thread
+        self._enabled: list[Requests] = []  # of each thread that enabled it
         self._pytorch: Any = None  # PyTorch's own ranges, in place of the modes
 
     def enable(self) -> None:
-        """Start on this thread; does nothing if no tool is attached or ops already have ranges."""
+        """Start on this thread; if ops already have ranges, only its details are added to theirs.
+
+        If nothing records, only its details are added to the ops of a session that starts later.
+        """
         emit.current()
-        if _here.mode is not None and _here.mode.over:
-            _here.leave()
-        if state.idle or _here.mode is not None or self._pytorch is not None:
+        requests = _here.requests
+        requests.leave_if_over()
+        if self._pytorch is not None or (requests.of.get(self) and requests.mode is not None):
             return
-        if self._can_use_pytorch():
-            self._pytorch = emit_nvtx(record_shapes=self.in_text)
-            self._pytorch.__enter__()
-            return
-        # The first op of a mode would load it, for a second, and count it as its own time.
-        import_module("torch._dynamo")
-        mode = Mode(self.details, in_text=self.in_text)
-        composite = CompositeMode(self.details, in_text=self.in_text)
-        _here.enter(self, mode, composite)
-        self._modes += [mode, composite]
+        if not state.idle and requests.mode is None:
+            if self._can_use_pytorch():
+                self._pytorch = emit_nvtx(record_shapes=self.in_text)
+                self._pytorch.__enter__()
+                return
+            # The first op of a mode would load it, for a second, and count it as its own time.
+            import_module("torch._dynamo")
+            requests.enter()
+        requests.add(self, active=not state.idle)
+        if requests not in self._enabled:
+            self._enabled.append(requests)
 
     def disable(self) -> None:
         """Stop on this thread, or on all other threads if it was not enabled on this one.
@@ -158,14 +205,18 @@ class Ops(Switch):
         if self._pytorch is not None:
             ranges, self._pytorch = self._pytorch, None
             ranges.__exit__(None, None, None)
-        if _here.owner is not self:
-            for mode in self._modes:
-                mode.over = True
+        requests = _here.requests
+        requests.leave_if_over()
+        if requests not in self._enabled:
+            for others in self._enabled:
+                others.remove(self)
+            self._enabled = []
             return
-        if _get_current_dispatch_mode() is not _here.mode:
+        if requests.is_last(self) and _get_current_dispatch_mode() is not requests.mode:
             raise RuntimeError("leave the dispatch modes that were entered after ops() first")
-        self._modes = [m for m in self._modes if m not in (_here.mode, _here.composite)]
-        _here.leave()
+        self._enabled.remove(requests)
+        requests.remove(self)
+        requests.leave_if_over()
 
     def _can_use_pytorch(self) -> bool:
         """Return whether PyTorch's ranges reach all who want them.
@@ -194,7 +245,8 @@ def ops(
     call, with ``flops="auto"`` also FLOPs, with ``strides`` also the strides of its inputs, with
     ``stacks`` the frames of the program that call it (8 of them, or another number).
     ``shapes="text"`` writes sizes into the range's text, as PyTorch does:
-    `aten::mm, sizes = [[2, 3], [3, 4]]`. Raises ValueError for another text.
+    `aten::mm, sizes = [[2, 3], [3, 4]]`. What any of several blocks and sessions on a thread asks
+    for is recorded. Raises ValueError for another text.
     """
     if isinstance(shapes, str) and shapes != TEXT:
         raise ValueError(f"ops: shapes is True, False or {TEXT!r}, not {shapes!r}")

@@ -17,108 +17,36 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from bridge.analyze.columns import TABLES, TableColumns
-from bridge.analyze.columns.column import (
-    CHANGE,
-    FIGURE,
-    GB_PER_S,
-    NAMES,
-    NUMBER,
-    PERCENT,
-    SHARE,
-    TFLOP_PER_S,
-    Column,
-)
-from bridge.render.document import FORMAT
+import json_schemas
+
 from bridge.store.tables import VERSION, open_store
 
 HERE = Path(__file__).parent / "formats"
-REPORT, STORE, API = (
-    HERE / name for name in ("bridge.report-2.schema.json", "bridge.db.sql", "api.txt")
-)
-FRACTIONS = {FIGURE, GB_PER_S, NUMBER, PERCENT, SHARE, TFLOP_PER_S, CHANGE}
-TIME = {"type": "integer", "description": "ns"}
-AMOUNT = {
-    "type": "object",
-    "required": ["activities", "gpu_ns"],
-    "properties": {"activities": {"type": "integer"}, "gpu_ns": TIME},
-}
-TOTALS = {
-    "type": "object",
-    "description": "all activities of the report, whatever the rows are",
-    "required": ["activities", "gpu_ns", "attributed_ns", "unattributed"],
-    "properties": {
-        "activities": {"type": "integer"},
-        "gpu_ns": TIME,
-        "attributed_ns": TIME,
-        "unattributed": {
-            "type": "object",
-            "description": "by reason",
-            "additionalProperties": AMOUNT,
-        },
-    },
-}
+WIDTH = 160
+STORE, API = (HERE / name for name in ("bridge.db.sql", "api.txt"))
 
 
-def report_schema() -> str:
-    """Return the JSON Schema of `bridge.report/2`."""
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "bridge.report-2.schema.json",
-        "title": "What bridge report --format json prints",
-        "description": "Integers are 64 bits. Names of times end in _ns, and -1 stands for an unknown integer where a column says so. New columns may be added; those here keep their names and meanings.",
-        "type": "object",
-        "required": ["format", "by", "source", "totals", "rows"],
-        "properties": {
-            "format": {"const": FORMAT},
-            "by": {
-                "type": "string",
-                "description": "the dimensions of the rows, separated by commas",
-            },
-            "source": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "names of the files",
-            },
-            "totals": TOTALS,
-            "units": {"type": "object", "additionalProperties": {"type": "string"}},
-            "run_ns": TIME,
-            "rows": {"type": "array", "items": {"type": "object"}},
-        },
-        "allOf": [
-            {
-                "if": {"properties": {"by": {"const": name}}},
-                "then": {"properties": {"rows": {"items": {"$ref": f"#/$defs/{name}"}}}},
-            }
-            for name in _dimensions()
-        ],
-        "$defs": {name: _row(TABLES[name]) for name in _dimensions()},
-    }
-    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+def documents() -> Iterator[tuple[Path, str]]:
+    """Yield the file of each JSON Schema, and its text."""
+    for name, schema in json_schemas.schemas():
+        yield HERE / name, f"{_written(schema)}\n"
 
 
-def _dimensions() -> Iterator[str]:
-    """Yield the tables that `bridge report --by` prints under their own names."""
-    from bridge.analyze.tables.views import VIEWS
+def _written(value: Any, indent: str = "") -> str:
+    """Return JSON in which a value that fits stands on one line: a line per column of a table."""
+    line = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, (dict, list)) or len(indent) + len(line) <= WIDTH:
+        return line
+    inner = f"{indent} "
+    if isinstance(value, list):
+        return _block("[]", [_written(item, inner) for item in value], indent)
+    items = (f"{json.dumps(key)}: {_written(item, inner)}" for key, item in value.items())
+    return _block("{}", list(items), indent)
 
-    yield from (name for name in TABLES if name in VIEWS)
 
-
-def _row(table: TableColumns) -> dict[str, Any]:
-    columns = {column.name: _value(column) for column in table.columns}
-    return {"type": "object", "required": [*table.default], "properties": columns}
-
-
-def _value(column: Column) -> dict[str, Any]:
-    types = (
-        ["string"]
-        if column.unit in NAMES
-        else ["number"]
-        if column.unit in FRACTIONS
-        else ["integer"]
-    )
-    unknown = "; −1 where it is not known" if column.missing else ""
-    return {"type": types[0], "description": f"{column.meaning} ({column.unit}){unknown}"}
+def _block(ends: str, items: list[str], indent: str) -> str:
+    lines = f",\n{indent} ".join(items)
+    return f"{ends[0]}\n{indent} {lines}\n{indent}{ends[1]}"
 
 
 def store_tables() -> str:
@@ -203,5 +131,6 @@ def _signature(function: Any) -> str:
 
 if __name__ == "__main__":
     API.write_text(api(), encoding="utf-8")
-    REPORT.write_text(report_schema(), encoding="utf-8")
+    for path, text in documents():
+        path.write_text(text, encoding="utf-8")
     STORE.write_text(store_tables(), encoding="utf-8")

@@ -1,15 +1,17 @@
 """Write what other programs may rely on: the schema of JSON reports, the tables of the store, the public names.
 
-python docs/contracts.py
+    python docs/contracts.py [--release VERSION]
 
-`bridge.report-2.schema.json` describes what `--format json` prints, `bridge.db.sql` what `bridge import` leaves behind,
-`api.txt` the names that programs may import. A test compares them with the code; `api-VERSION.txt` holds the names of
-a release, and what changed since then must be in the changelog.
+`docs/formats/bridge.*.schema.json` describe what `--format json` prints, `bridge.db.sql` what `bridge import` leaves
+behind, `api.txt` the names that programs may import. A test compares them with the code; `api-VERSION.txt` holds the
+names of a release, and what changed since then must be in the changelog.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import re
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -67,70 +69,87 @@ def store_tables() -> str:
 
 # -- The public names
 
-
-PUBLIC_MODULES = (
+PUBLIC = (  # modules whose `__all__` is public, and the rest of what docs/reference shows
     "bridge", "bridge.autorun", "bridge.bench", "bridge.cupy", "bridge.jax", "bridge.memory", "bridge.power", "bridge.torch",
+    "importers", "importers.errors",
 )  # fmt: skip
+RETURNED = ("bridge.comparison.Diff",)
+SPECIAL = {"__init__", "__call__", "__enter__"}
+Objects = Any  # of griffe, which has no types to check
 
 
 def api() -> str:
-    """Return a line per public name: functions and methods with their signatures, classes with their bases."""
+    """Return a line per public name: functions and methods with their signatures, classes with their bases.
+
+    The source is read and nothing imported, so that the lines are those of any Python and any installed framework.
+    """
     import griffe
 
-    loaded = griffe.load("bridge", search_paths=[str(HERE.parents[1])])
-    lines = {line for name in PUBLIC_MODULES for line in _module_lines(loaded, name)}
-    return "\n".join(sorted(lines)) + "\n"
+    loader = griffe.GriffeLoader(search_paths=[HERE.parents[1]])
+    for package in ("bridge", "importers"):
+        loader.load(package)
+    objects = loader.modules_collection
+    names = [f"{name}.{item}" for name in PUBLIC for item in _public(objects[name])]
+    lines = (line for path in [*names, *RETURNED] for line in _lines(path, _found(objects, path)))
+    return "\n".join(sorted(set(lines))) + "\n"
 
 
-def _module_lines(package: Any, name: str) -> Iterator[str]:
-    """Yield the lines of what a module's `__all__` names, wherever it is defined."""
-    module = package[name.removeprefix("bridge").removeprefix(".")] if name != "bridge" else package
-    listed = [str(item).strip("'\"") for item in module.exports or ()]
-    for item in listed:
-        found = module.members.get(item)
-        target = _resolved(package, name, item, found)
-        if target is None:
-            yield f"{name}.{item}"
-        elif target.is_class:
-            yield from _class_lines(f"{name}.{item}", target)
-        elif target.is_function:
-            yield f"{name}.{item}{_signature(target)}"
-        elif not target.is_module:
-            yield f"{name}.{item}"
+def _public(module: Objects) -> Iterator[str]:
+    """Yield the names of `__all__`; without one, those that the module defines."""
+    if module.exports is not None:
+        yield from (str(item).strip("'\"") for item in module.exports)
+        return
+    for name, member in module.members.items():
+        if not (name.startswith("_") or member.is_alias or member.is_module):
+            yield name
 
 
-def _resolved(package: Any, name: str, item: str, found: Any) -> Any:
-    """Return the object that a name stands for, through imports and the table of lazy names."""
-    import importlib
-
-    try:
-        value = getattr(importlib.import_module(name), item)
-        place = f"{value.__module__}.{value.__qualname__}"
-        return package[place.removeprefix("bridge.")]
-    except (AttributeError, ImportError, KeyError):
-        return found if found is not None and not found.is_alias else None
-
-
-def _class_lines(path: str, target: Any) -> Iterator[str]:
-    bases = ", ".join(str(base) for base in target.bases)
-    yield f"class {path}({bases})"
-    for name, member in target.all_members.items():
-        if name.startswith("_") and name not in ("__init__", "__call__", "__enter__"):
-            continue
-        if member.is_alias and not member.inherited:
-            continue
-        if member.is_function:
-            yield f"{path}.{name}{_signature(member)}"
-        elif member.is_attribute:
-            yield f"{path}.{name}"
+def _found(objects: Objects, path: str) -> Objects:
+    """Return the object of a name through all imports; a function may have the name of its module."""
+    place, _, name = path.rpartition(".")
+    module = objects[place]
+    known = module.members.get(name)
+    imported = module.imports.get(name, path)
+    if imported != path and (known is None or known.is_alias or known.is_module):
+        return _found(objects, imported)
+    return known
 
 
-def _signature(function: Any) -> str:
-    return function.signature().partition("(")[1] + function.signature().partition("(")[2]
+def _lines(path: str, target: Objects) -> Iterator[str]:
+    if target is None:  # a name of an assignment to several
+        yield path
+    elif target.is_class:
+        bases = ", ".join(str(base) for base in target.bases)
+        yield f"class {path}({bases})"
+        for name, member in target.all_members.items():
+            is_own = not member.is_alias or member.inherited
+            if is_own and (name in SPECIAL or not name.startswith("_")):
+                yield from _lines(f"{path}.{name}", member)
+    elif target.is_function:
+        yield f"{path}({target.signature().partition('(')[2]}"
+    elif target.is_attribute:
+        yield f"{path}: {target.annotation}" if target.annotation else path
+
+
+def changed(before: str, after: str) -> list[str]:
+    """Return the names whose lines differ between two listings, whether they are new, gone or have another signature."""
+    lines = set(before.splitlines()) ^ set(after.splitlines())
+    return sorted({re.split(r"[(:]", line.removeprefix("class "))[0] for line in lines})
+
+
+def main() -> None:
+    """Write the files; with --release also the names of that release."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--release", metavar="VERSION", help="also write api-VERSION.txt")
+    version = parser.parse_args().release
+    files = {**dict(documents()), STORE: store_tables(), API: api()}
+    if version:
+        files[HERE / f"api-{version}.txt"] = files[API]
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    API.write_text(api(), encoding="utf-8")
-    for path, text in documents():
-        path.write_text(text, encoding="utf-8")
-    STORE.write_text(store_tables(), encoding="utf-8")
+    main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -270,3 +271,59 @@ def test_documents_of_a_real_report_are_as_their_schemas_say(report: Path) -> No
             "graph": ["graph", report],
         }.items():
             assert mistakes(Draft202012Validator(CLOSED[kind]), printed(*words)) == [], kind
+
+
+# -- The public names
+
+
+def released() -> Path:
+    """Give the names of the newest release."""
+
+    def version(path: Path) -> tuple[int, ...]:
+        return tuple(map(int, path.stem.removeprefix("api-").split(".")))
+
+    return max(FORMATS.glob("api-*.txt"), key=version)
+
+
+def unreleased() -> str:
+    """Give the section of the changelog on what is not released yet."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    return text.partition("\n## Unreleased\n")[2].partition("\n## ")[0]
+
+
+def untold(names: list[str], section: str) -> list[str]:
+    """List the names that a section of the changelog does not hold in backticks."""
+    spans = " ".join(re.findall(r"`[^`]+`", section))
+    return [
+        name for name in names if not re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", spans)
+    ]
+
+
+@pytest.mark.slow
+def test_changes_of_public_names_are_in_the_changelog(contracts: ModuleType) -> None:
+    now = contracts.api()
+    assert contracts.API.read_text(encoding="utf-8") == now, MADE
+    names = contracts.changed(released().read_text(encoding="utf-8"), now)
+    assert untold(names, unreleased()) == [], (
+        f"name them in CHANGELOG.md; {released().name} has others"
+    )
+
+
+def test_a_changed_signature_and_a_new_and_a_lost_name_are_changes(contracts: ModuleType) -> None:
+    before = "bridge.load(*paths: Path) -> Report\nbridge.Report.use: Use\nclass bridge.Report()\n"
+    after = "bridge.load(path: Path) -> Report\nclass bridge.Report()\nclass bridge.Span()\n"
+    names = contracts.changed(before, after)
+    assert names == ["bridge.Report.use", "bridge.Span", "bridge.load"]
+    assert untold(names, "`bridge.load(path)` and `bridge.Spanner`; bridge.Report.use") == names[:2]
+
+
+def test_the_listing_holds_what_is_documented(contracts: ModuleType) -> None:
+    listed = contracts.API.read_text(encoding="utf-8").splitlines()
+    for start in (
+        "bridge.nvtx_op(name: Any = None, ",
+        "bridge.torch.ops(",  # a function that has the name of its module, in a package that is not installed here
+        "bridge.Report.by(",
+        "class bridge.comparison.Diff(",
+        "importers.load(*paths: ",
+    ):
+        assert [line for line in listed if line.startswith(start)], start

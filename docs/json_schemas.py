@@ -327,28 +327,7 @@ def diff() -> Schema:
         idle_per_step=FLAG,
         causes=listed(record(cause=TEXT, **change["properties"])),
     )
-    per_step = {f"step_{side}_ns": FRACTION for side in ("before", "after")}
-    bounds = dict.fromkeys(
-        ("low_ns", "high_ns", "p", "q", "step_ratio", "step_ratio_low", "step_ratio_high"), FRACTION
-    )
-    tested = {**per_step, **bounds, "state": {"type": "string"}}
-    counts = ("calls", "activities", "matched_calls", "unmatched")
-    counted = {f"{name}_{side}": INTEGER for name in counts for side in ("before", "after")}
-    del counted["matched_calls_before"], counted["matched_calls_after"]
-    means = {"call_mean_diff_ns": FRACTION, "call_median_diff_ns": FRACTION}
-    rows = record(
-        (*counted, *means, "matched_calls", *_labels(), "kernel_before", "cause"),
-        **_labels(),
-        kernel_before=TEXT,
-        cause=TEXT,
-        **counted,
-        matched_calls=INTEGER,
-        **pair["properties"],
-        ratio=FRACTION,
-        share=FRACTION,
-        **tested,
-        **means,
-    )
+    tested = _tested()
     return record(
         ("by", "times", "totals", "steps", "whole_step"),
         format={"const": "bridge.diff/1"},
@@ -363,8 +342,27 @@ def diff() -> Schema:
         whole_step={**record(tuple(tested), **tested), "description": "empty without steps"},
         overall=nullable(overall),
         gates=listed(of(Verdict)),
-        rows=listed(rows),
+        rows=listed(_diff_row(pair, tested)),
     )
+
+
+def _tested() -> dict[str, Schema]:
+    """Return the fields of a time per step, its interval and its test."""
+    names = (
+        "step_before_ns step_after_ns low_ns high_ns p q step_ratio step_ratio_low step_ratio_high"
+    )
+    return {**dict.fromkeys(names.split(), FRACTION), "state": TEXT}
+
+
+def _diff_row(pair: Schema, tested: dict[str, Schema]) -> Schema:
+    """Return the schema of a row of bridge.diff/1; which counts it has depends on its dimensions."""
+    sides = ("calls", "activities", "unmatched")
+    counts = {f"{name}_{side}": INTEGER for name in sides for side in ("before", "after")}
+    counts["matched_calls"] = INTEGER
+    means = dict.fromkeys(("call_mean_diff_ns", "call_median_diff_ns"), FRACTION)
+    rare = {**_labels(), "kernel_before": TEXT, "cause": TEXT, **counts, **means}
+    always = {**pair["properties"], "ratio": FRACTION, "share": FRACTION, **tested}
+    return record(tuple(rare), **rare, **always)
 
 
 def memory() -> Schema:

@@ -107,6 +107,7 @@ CLOSED = {kind: closed(schema(kind)) for kind in CLOSED}
 # -- The files are those that the code makes
 
 
+@pytest.mark.slow
 def test_the_schemas_are_those_of_the_code(contracts: ModuleType) -> None:
     made = dict(contracts.documents())
     assert set(made) == set(FORMATS.glob("*.schema.json"))
@@ -124,9 +125,9 @@ def test_the_tables_of_the_store_are_those_of_a_new_one(contracts: ModuleType) -
 
 @pytest.mark.parametrize("by", [*TABLES, *COMBINED])
 def test_a_table_is_as_its_schema_says(by: str, demo: Path) -> None:
-    document = printed("report", demo, "--by", by, "--top", "20")
+    document = printed("report", demo, "--by", by, "--top", "4")
     assert_report(document)
-    assert_report(printed("report", demo, "--by", by, "--columns", "all", "--top", "20"))
+    assert_report(printed("report", demo, "--by", by, "--columns", "all", "--top", "4"))
     default = schema("report")["$defs"].get(by, {}).get("x-default-columns", [])
     for row in document["rows"]:
         assert set(default) - set(row) <= RECORDED
@@ -148,9 +149,10 @@ def test_the_tables_of_real_reports_are_as_their_schema_says(report: Path) -> No
     with reading_once():
         for by in [*tables, *([] if no_timeline else COMBINED)]:
             for columns in ([], ["--columns", "all"]):
-                assert_report(printed("report", report, "--by", by, "--top", "30", *columns))
+                assert_report(printed("report", report, "--by", by, "--top", "8", *columns))
 
 
+@pytest.mark.slow
 def test_rare_tables_are_as_their_schema_says(tmp_path: Path) -> None:
     """Those that neither the demo nor a real report fills: counters that nsys sampled, phases, several reports."""
     counters = join_writer.write(tmp_path / "counters.sqlite", gpu_counters.tables())
@@ -203,6 +205,7 @@ def test_a_new_field_is_no_mistake_but_is_seen_by_these_tests(demo: Path) -> Non
 
 # -- Other documents
 
+SLOW = ("diff", "summary", "advice")
 MEMORY_TABLES = ("op", "allocation", "alive", "category", "scope", "step", "trace", "summary")
 MEMORY = ROOT / "tests" / "memory" / "data" / "training.pt.trace.json.gz"
 ONEDNN = ROOT / "tests" / "onednn" / "data" / "onednn-3.12.log"
@@ -223,7 +226,9 @@ DOCUMENTS = {  # by kind, the words that print one; REPORT is the demo
 }
 
 
-@pytest.mark.parametrize("kind", DOCUMENTS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=[pytest.mark.slow] * (k in SLOW)) for k in DOCUMENTS]
+)
 def test_other_documents_are_as_their_schemas_say(kind: str, demo: Path) -> None:
     validator = Draft202012Validator(CLOSED[kind])
     for words in DOCUMENTS[kind]:

@@ -1,15 +1,17 @@
 """Write what other programs may rely on: the schema of JSON reports, the tables of the store, the public names.
 
-python docs/contracts.py
+    python docs/contracts.py [--release VERSION]
 
-`bridge.report-2.schema.json` describes what `--format json` prints, `bridge.db.sql` what `bridge import` leaves behind,
-`api.txt` the names that programs may import. A test compares them with the code; `api-VERSION.txt` holds the names of
-a release, and what changed since then must be in the changelog.
+`docs/formats/bridge.*.schema.json` describe what `--format json` prints, `bridge.db.sql` what `bridge import` leaves
+behind, `api.txt` the names that programs may import. A test compares them with the code; `api-VERSION.txt` holds the
+names of a release, and what changed since then must be in the changelog.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import re
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -17,108 +19,36 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from bridge.analyze.columns import TABLES, TableColumns
-from bridge.analyze.columns.column import (
-    CHANGE,
-    FIGURE,
-    GB_PER_S,
-    NAMES,
-    NUMBER,
-    PERCENT,
-    SHARE,
-    TFLOP_PER_S,
-    Column,
-)
-from bridge.render.document import FORMAT
+import json_schemas
+
 from bridge.store.tables import VERSION, open_store
 
 HERE = Path(__file__).parent / "formats"
-REPORT, STORE, API = (
-    HERE / name for name in ("bridge.report-2.schema.json", "bridge.db.sql", "api.txt")
-)
-FRACTIONS = {FIGURE, GB_PER_S, NUMBER, PERCENT, SHARE, TFLOP_PER_S, CHANGE}
-TIME = {"type": "integer", "description": "ns"}
-AMOUNT = {
-    "type": "object",
-    "required": ["activities", "gpu_ns"],
-    "properties": {"activities": {"type": "integer"}, "gpu_ns": TIME},
-}
-TOTALS = {
-    "type": "object",
-    "description": "all activities of the report, whatever the rows are",
-    "required": ["activities", "gpu_ns", "attributed_ns", "unattributed"],
-    "properties": {
-        "activities": {"type": "integer"},
-        "gpu_ns": TIME,
-        "attributed_ns": TIME,
-        "unattributed": {
-            "type": "object",
-            "description": "by reason",
-            "additionalProperties": AMOUNT,
-        },
-    },
-}
+WIDTH = 160
+STORE, API = (HERE / name for name in ("bridge.db.sql", "api.txt"))
 
 
-def report_schema() -> str:
-    """Return the JSON Schema of `bridge.report/2`."""
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "bridge.report-2.schema.json",
-        "title": "What bridge report --format json prints",
-        "description": "Integers are 64 bits. Names of times end in _ns, and -1 stands for an unknown integer where a column says so. New columns may be added; those here keep their names and meanings.",
-        "type": "object",
-        "required": ["format", "by", "source", "totals", "rows"],
-        "properties": {
-            "format": {"const": FORMAT},
-            "by": {
-                "type": "string",
-                "description": "the dimensions of the rows, separated by commas",
-            },
-            "source": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "names of the files",
-            },
-            "totals": TOTALS,
-            "units": {"type": "object", "additionalProperties": {"type": "string"}},
-            "run_ns": TIME,
-            "rows": {"type": "array", "items": {"type": "object"}},
-        },
-        "allOf": [
-            {
-                "if": {"properties": {"by": {"const": name}}},
-                "then": {"properties": {"rows": {"items": {"$ref": f"#/$defs/{name}"}}}},
-            }
-            for name in _dimensions()
-        ],
-        "$defs": {name: _row(TABLES[name]) for name in _dimensions()},
-    }
-    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+def documents() -> Iterator[tuple[Path, str]]:
+    """Yield the file of each JSON Schema, and its text."""
+    for name, schema in json_schemas.schemas():
+        yield HERE / name, f"{_written(schema)}\n"
 
 
-def _dimensions() -> Iterator[str]:
-    """Yield the tables that `bridge report --by` prints under their own names."""
-    from bridge.analyze.tables.views import VIEWS
+def _written(value: Any, indent: str = "") -> str:
+    """Return JSON in which a value that fits stands on one line: a line per column of a table."""
+    line = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, (dict, list)) or len(indent) + len(line) <= WIDTH:
+        return line
+    inner = f"{indent} "
+    if isinstance(value, list):
+        return _block("[]", [_written(item, inner) for item in value], indent)
+    items = (f"{json.dumps(key)}: {_written(item, inner)}" for key, item in value.items())
+    return _block("{}", list(items), indent)
 
-    yield from (name for name in TABLES if name in VIEWS)
 
-
-def _row(table: TableColumns) -> dict[str, Any]:
-    columns = {column.name: _value(column) for column in table.columns}
-    return {"type": "object", "required": [*table.default], "properties": columns}
-
-
-def _value(column: Column) -> dict[str, Any]:
-    types = (
-        ["string"]
-        if column.unit in NAMES
-        else ["number"]
-        if column.unit in FRACTIONS
-        else ["integer"]
-    )
-    unknown = "; −1 where it is not known" if column.missing else ""
-    return {"type": types[0], "description": f"{column.meaning} ({column.unit}){unknown}"}
+def _block(ends: str, items: list[str], indent: str) -> str:
+    lines = f",\n{indent} ".join(items)
+    return f"{ends[0]}\n{indent} {lines}\n{indent}{ends[1]}"
 
 
 def store_tables() -> str:
@@ -139,69 +69,87 @@ def store_tables() -> str:
 
 # -- The public names
 
-
-PUBLIC_MODULES = (
+PUBLIC = (  # modules whose `__all__` is public, and the rest of what docs/reference shows
     "bridge", "bridge.autorun", "bridge.bench", "bridge.cupy", "bridge.jax", "bridge.memory", "bridge.power", "bridge.torch",
+    "importers", "importers.errors",
 )  # fmt: skip
+RETURNED = ("bridge.comparison.Diff",)
+SPECIAL = {"__init__", "__call__", "__enter__"}
+Objects = Any  # of griffe, which has no types to check
 
 
 def api() -> str:
-    """Return a line per public name: functions and methods with their signatures, classes with their bases."""
+    """Return a line per public name: functions and methods with their signatures, classes with their bases.
+
+    The source is read and nothing imported, so that the lines are those of any Python and any installed framework.
+    """
     import griffe
 
-    loaded = griffe.load("bridge", search_paths=[str(HERE.parents[1])])
-    lines = {line for name in PUBLIC_MODULES for line in _module_lines(loaded, name)}
-    return "\n".join(sorted(lines)) + "\n"
+    loader = griffe.GriffeLoader(search_paths=[HERE.parents[1]])
+    for package in ("bridge", "importers"):
+        loader.load(package)
+    objects = loader.modules_collection
+    names = [f"{name}.{item}" for name in PUBLIC for item in _public(objects[name])]
+    lines = (line for path in [*names, *RETURNED] for line in _lines(path, _found(objects, path)))
+    return "\n".join(sorted(set(lines))) + "\n"
 
 
-def _module_lines(package: Any, name: str) -> Iterator[str]:
-    """Yield the lines of what a module's `__all__` names, wherever it is defined."""
-    module = package[name.removeprefix("bridge").removeprefix(".")] if name != "bridge" else package
-    listed = [str(item).strip("'\"") for item in module.exports or ()]
-    for item in listed:
-        found = module.members.get(item)
-        target = _resolved(package, name, item, found)
-        if target is None:
-            yield f"{name}.{item}"
-        elif target.is_class:
-            yield from _class_lines(f"{name}.{item}", target)
-        elif target.is_function:
-            yield f"{name}.{item}{_signature(target)}"
-        elif not target.is_module:
-            yield f"{name}.{item}"
+def _public(module: Objects) -> Iterator[str]:
+    """Yield the names of `__all__`; without one, those that the module defines."""
+    if module.exports is not None:
+        yield from (str(item).strip("'\"") for item in module.exports)
+        return
+    for name, member in module.members.items():
+        if not (name.startswith("_") or member.is_alias or member.is_module):
+            yield name
 
 
-def _resolved(package: Any, name: str, item: str, found: Any) -> Any:
-    """Return the object that a name stands for, through imports and the table of lazy names."""
-    import importlib
-
-    try:
-        value = getattr(importlib.import_module(name), item)
-        place = f"{value.__module__}.{value.__qualname__}"
-        return package[place.removeprefix("bridge.")]
-    except (AttributeError, ImportError, KeyError):
-        return found if found is not None and not found.is_alias else None
-
-
-def _class_lines(path: str, target: Any) -> Iterator[str]:
-    bases = ", ".join(str(base) for base in target.bases)
-    yield f"class {path}({bases})"
-    for name, member in target.all_members.items():
-        if name.startswith("_") and name not in ("__init__", "__call__", "__enter__"):
-            continue
-        if member.is_alias and not member.inherited:
-            continue
-        if member.is_function:
-            yield f"{path}.{name}{_signature(member)}"
-        elif member.is_attribute:
-            yield f"{path}.{name}"
+def _found(objects: Objects, path: str) -> Objects:
+    """Return the object of a name through all imports; a function may have the name of its module."""
+    place, _, name = path.rpartition(".")
+    module = objects[place]
+    known = module.members.get(name)
+    imported = module.imports.get(name, path)
+    if imported != path and (known is None or known.is_alias or known.is_module):
+        return _found(objects, imported)
+    return known
 
 
-def _signature(function: Any) -> str:
-    return function.signature().partition("(")[1] + function.signature().partition("(")[2]
+def _lines(path: str, target: Objects) -> Iterator[str]:
+    if target is None:  # a name of an assignment to several
+        yield path
+    elif target.is_class:
+        bases = ", ".join(str(base) for base in target.bases)
+        yield f"class {path}({bases})"
+        for name, member in target.all_members.items():
+            is_own = not member.is_alias or member.inherited
+            if is_own and (name in SPECIAL or not name.startswith("_")):
+                yield from _lines(f"{path}.{name}", member)
+    elif target.is_function:
+        yield f"{path}({target.signature().partition('(')[2]}"
+    elif target.is_attribute:
+        yield f"{path}: {target.annotation}" if target.annotation else path
+
+
+def changed(before: str, after: str) -> list[str]:
+    """Return the names whose lines differ between two listings, whether they are new, gone or have another signature."""
+    lines = set(before.splitlines()) ^ set(after.splitlines())
+    return sorted({re.split(r"[(:]", line.removeprefix("class "))[0] for line in lines})
+
+
+def main() -> None:
+    """Write the files; with --release also the names of that release."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--release", metavar="VERSION", help="also write api-VERSION.txt")
+    version = parser.parse_args().release
+    files = {**dict(documents()), STORE: store_tables(), API: api()}
+    if version:
+        files[HERE / f"api-{version}.txt"] = files[API]
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    API.write_text(api(), encoding="utf-8")
-    REPORT.write_text(report_schema(), encoding="utf-8")
-    STORE.write_text(store_tables(), encoding="utf-8")
+    main()

@@ -102,3 +102,98 @@ def test_every_job_has_a_history():
     from main_job import TARGETS
 
     assert set(newest(HISTORY, 300_000)) == set(TARGETS)
+
+
+# -- benchmarks/peers.py: what it reads of other tools, and its table
+
+STATS = """\
+Processing [x.sqlite] with [gpukernsum.py]...
+Time (%),Total Time (ns),Instances,GridXYZ,Name
+60.0,30,2, 1 1 1,gemm
+40.0,20,1, 2 1 1,gemm
+
+"""
+PER_RANGE = """\
+NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time:dur_ns,Kernel Name
+fwd,PushPop,7,7,1,2,30,gemm
+fwd,PushPop,7,8,1,1,20,gemm
+,,7,7,0,1,5,gemm
+phase,StartEnd,7,7,1,1,5,gemm
+"""
+SKILL = """[{"kernel_name": "gemm", "invocations": 3, "total_ms": 0.05}]"""
+KERNEL_MAP = """[{"nvtx_path": "step > fwd", "kernel_name": "gemm"}, {"nvtx_path": "step", "kernel_name": "gemm"}]"""
+TRACE = """[{"name": "gemm", "cat": "cuda", "dur": 0.05, "args": {"NVTXRegions": ["fwd", "fwd", null]}},
+ {"name": "fwd", "cat": "nvtx-kernel", "dur": 1, "args": {}}]"""
+HTA = "name,sum (us),mean (us)\ngemm,0.05,0.025\n"
+
+
+def test_the_output_of_every_tool_is_read():
+    import peers
+
+    assert peers.of_nsys_stats(peers.csv_in(STATS)) == {"gemm": (3, 50)}
+    assert peers.of_nsys_stats(PER_RANGE) == {("fwd", "gemm"): (3, 50)}
+    assert peers.of_nsys_ai(SKILL) == {"gemm": (3, 50_000)}
+    assert peers.of_nsys_ai(KERNEL_MAP) == {("step", "gemm"): (2, None), ("fwd", "gemm"): (1, None)}
+    assert peers.of_nsys2json(TRACE, peers.KERNELS) == {"gemm": (1, 50)}
+    ranges = {("fwd", "gemm"): (1, 50), (None, "gemm"): (1, 50)}
+    assert peers.of_nsys2json(TRACE, peers.PER_RANGE) == ranges
+    assert peers.of_hta(HTA) == {"gemm": (2, 50)}
+
+
+def test_the_table_says_what_agrees_and_what_did_not_run():
+    import peers
+
+    truth = peers.Truth()
+    truth.kernels["short"] = {"gemm": (3, 50), "copy": (1, 7)}
+    right = peers.Job("a", peers.KERNELS, [], lambda _: {"gemm": (3, 50), "copy": (1, 8)})
+    right.used = [(2.0, 1.0, 90.0), (4.0, 1.5, 80.0), (3.0, 9.0, 85.0)]
+    failed = peers.Job("b", peers.KERNELS, [], None, failure="out of memory")
+    lines = list(peers.report_lines([right, failed], truth, {"c": "no such package"}))
+    assert lines[2:] == [
+        "| a | kernels | 3.0 | 1.5 | 85 | 2 of 2 | 1 of 2 |",
+        "| b | kernels | failed: out of memory | | | | |",
+        "not run: c: no such package",
+    ]
+
+
+def test_the_count_in_plain_loops_is_the_truth_of_a_made_report(tmp_path):
+    import peers
+    from make_report import OPS, make
+
+    path = tmp_path / "made.sqlite"
+    kernels = make(path, 768)
+    truth = peers.truth_of(path)
+    assert sum(count for count, _ in truth.kernels["short"].values()) == kernels
+    for op in OPS:
+        found = [count for (name, _), (count, _) in truth.per_range["full"].items() if name == op]
+        assert sum(found) == kernels // 8
+    assert (
+        sum(n for (name, _), (n, _) in truth.per_range["short"].items() if name == "step 1") == 384
+    )
+
+
+def test_a_launch_belongs_to_the_ranges_open_at_its_begin():
+    import peers
+
+    ranges = [(1, 0, 10, "a"), (1, 2, 4, "b"), (2, 0, 99, "other"), (1, 4, 9, "c"), (1, 5, 5, "d")]
+    found = peers.names_under(ranges, {(1, 2), (1, 4), (1, 10), (1, 5)})
+    assert found == {(1, 2): {"a", "b"}, (1, 4): {"a", "c"}, (1, 5): {"a", "c"}, (1, 10): set()}
+
+
+@pytest.mark.slow
+def test_a_command_is_measured_on_a_copy_and_a_failure_is_said(tmp_path):
+    import peers
+
+    report = tmp_path / "report.sqlite"
+    report.write_text("[]")
+    spoil = "import sys; print(open(sys.argv[1]).read()); open(sys.argv[1], 'w')"
+    good = peers.Job("a", peers.KERNELS, [sys.executable, "-c", spoil, "{report}"], None)
+    bad = peers.Job("b", peers.KERNELS, [sys.executable, "-c", "raise SystemExit('no GPU')"], None)
+    for job in (good, bad):
+        peers.run(job, report, tmp_path)
+    assert (good.text, good.failure, bad.failure) == ("[]\n", "", "no GPU")
+    [(seconds, cpu, megabytes)] = good.used
+    assert 0 < cpu < 5
+    assert seconds > 0
+    assert 3 < megabytes < 100
+    assert report.read_text() == "[]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -86,6 +87,7 @@ LEFT JOIN names h ON h.id = d.match""",
 }
 
 
+UPGRADED = "{}: upgraded from schema {} to {}; an older nsight-bridge no longer reads it"
 FOREIGN = "not a store of nsight-bridge; choose another --db"
 
 
@@ -192,10 +194,13 @@ def _up_to_date(path: Path, database: Database) -> None:
     if _version(path, database) == VERSION:
         return
     database.conn.execute("BEGIN IMMEDIATE")  # other processes see all of the schema or none
-    for step in range(_version(path, database), VERSION):
+    before = _version(path, database)
+    for step in range(before, VERSION):
         MIGRATIONS[step](database)
         database.execute(f"PRAGMA user_version = {step + 1}")
     database.conn.commit()
+    if 0 < before < VERSION:
+        logging.getLogger(__name__).warning(UPGRADED.format(path, before, VERSION))
 
 
 def _version(path: Path, database: Database) -> int:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import made_reports
 import pytest
 from pandas.testing import assert_frame_equal
+from real_parts import ROOT
 
 import bridge
 from bridge import store
@@ -41,6 +44,10 @@ RENAMED_IN_10 = (  # what version 10 called otherwise, called as before
     "ALTER TABLE memcpy_summary RENAME TO copy_summary",
     "ALTER TABLE op_summary RENAME COLUMN memcpys TO copies",
     "ALTER TABLE op_summary RENAME COLUMN memsets TO fills",
+)
+HERE = Path(__file__).parent
+KEPT = sorted(
+    int(path.name.split(".")[0].removeprefix("version-")) for path in HERE.glob("version-*.db.gz")
 )
 VIEWS = ("kernels", "kernel_metrics", "kernel_rules")  # made anew by the last version
 
@@ -101,17 +108,64 @@ def test_a_store_is_closed_once_it_has_been_read(new: Path) -> None:
         database.execute("SELECT count(*) FROM runs")
 
 
-def test_a_store_of_version_9_opens(tmp_path: Path):
-    """A store that `bridge demo` wrote with schema 9: the first that users may have."""
-    db = tmp_path / "bridge.db"
-    db.write_bytes(gzip.decompress(Path(__file__).with_name("version-9.db.gz").read_bytes()))
+def kept(version: int, folder: Path) -> Path:
+    """Give a store that `bridge demo` wrote with an earlier schema."""
+    db = folder / "bridge.db"
+    db.write_bytes(gzip.decompress((HERE / f"version-{version}.db.gz").read_bytes()))
+    return db
+
+
+@pytest.mark.parametrize("version", KEPT)
+def test_a_store_of_an_earlier_version_opens(version: int, tmp_path: Path):
+    db = kept(version, tmp_path)
     report = tmp_path / "demo.sqlite"
     make(report)
-    kept, read = join(store.load(db)), bridge.load(report)
-    assert kept.totals == read.totals
+    stored, read = join(store.load(db)), bridge.load(report)
+    assert stored.totals == read.totals
     for view in ("op", "kernel", "op-kernel", "range"):  # its kernels were no library's
         names = {"kernel_names": "short"} if "kernel" in view else {}
-        assert_frame_equal(kept.by(view, **names), read.by(view, **names))
+        assert_frame_equal(stored.by(view, **names), read.by(view, **names))
+
+
+def test_a_store_of_this_version_is_kept_for_those_to_come():
+    """After a change of the schema: run `bridge demo`, and pack its bridge.db (VACUUM, gzip -9) as version-N.db.gz."""
+    assert VERSION in KEPT
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(gzip.decompress((HERE / f"version-{VERSION}.db.gz").read_bytes()))
+        made = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+        assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
+    today = (ROOT / "docs" / "formats" / "bridge.db.sql").read_text(encoding="utf-8")
+    assert [sql for (sql,) in made if f"{sql};" not in today] == []
+
+
+def test_an_upgrade_is_told_in_one_line_and_once(tmp_path: Path, caplog) -> None:
+    db = kept(KEPT[0], tmp_path)
+    for lines in (1, 0):
+        caplog.clear()
+        with open_store(db):
+            pass
+        assert len(caplog.messages) == lines
+        for line in caplog.messages:
+            assert line.startswith(f"{db}: upgraded from schema {KEPT[0]} to {VERSION}; ")
+            assert "\n" not in line
+
+
+def test_a_new_store_is_not_called_an_upgrade(tmp_path: Path, caplog) -> None:
+    (tmp_path / "bridge.db").touch()
+    with open_store(tmp_path / "bridge.db"):
+        pass
+    assert caplog.messages == []
+
+
+@pytest.mark.slow
+def test_a_command_tells_of_the_upgrade_on_stderr(tmp_path: Path) -> None:
+    db = kept(KEPT[0], tmp_path)
+    command = [sys.executable, "-m", "bridge", "report", "--db", str(db), "--format", "csv"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ran.stderr.splitlines() == [
+        f"{db}: upgraded from schema {KEPT[0]} to {VERSION}; an older nsight-bridge no longer reads it"
+    ]
+    assert ran.stdout.startswith("op,")
 
 
 def test_a_kernel_of_an_older_store_gets_its_readable_name(new: Path) -> None:

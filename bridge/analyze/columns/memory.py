@@ -32,6 +32,14 @@ COUNTS = (
     Column("allocated_bytes", "allocated", BYTES, "bytes allocated", bar=True),
     Column("released_bytes", "released", BYTES, "bytes released", optional=True),
 )
+UNDER_IT = tuple(  # in JSON and CSV alone
+    Column(f"total_{name}", f"{heading}, total", unit, meaning, terminal=False)
+    for name, heading, unit, meaning in (
+        ("allocations", "allocations", COUNT, "allocations of it and everything under it"),
+        ("releases", "releases", COUNT, "releases of it and everything under it"),
+        ("released_bytes", "released", BYTES, "bytes that it and everything under it released"),
+    )
+)
 SAMPLED_PLACE = (
     Column("pid", "pid", ID, "id of the process", optional=True, distinct=True),
     Column("device", "device", NAME, "GPU, or the host", distinct=True),
@@ -115,6 +123,7 @@ MEMORY = {
             "by it and everything under it",
             optional=True,
         ),
+        *UNDER_IT,
         Column("peak_bytes", "rise in a call", BYTES, "largest rise within a call"),
         Column(
             "workspace_bytes",

@@ -121,6 +121,22 @@ overheads() { # the same steps alone, under nsys, Kineto and CUPTI
   within timed-cupti -- "$here/torch_program.py" --timed
   within timed-witness --witness -- "$here/torch_program.py" --timed
 }
+children() { # children HOW KERNELS: processes that multiprocessing starts record themselves
+  within "children-$1" -- "$here/children.py" "$1" &&
+    "$python" -c "import bridge, sys; t = bridge.load(sys.argv[1]).by('op').set_index('op'); n = int(t.loc['on gpu', 'kernels']); print('PASS' if n == $2 else 'FAIL', n, 'kernels in the op'); raise SystemExit(n != $2)" "children-$1.sqlite"
+}
+# Calls of the driver within calls of the runtime must have the same correlation ids, or every launch would be there twice.
+nested_calls() { "$python" - "$1" <<'P'
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+count = lambda sql: db.execute(sql).fetchone()[0]
+kernels = count("select count(*) from CUPTI_ACTIVITY_KIND_KERNEL")
+named = "select count(*) from CUPTI_ACTIVITY_KIND_RUNTIME join StringIds on id = nameId where value like "
+runtime, driver = count(named + "'cudaLaunch%'"), count(named + "'cuLaunch%'")
+wrong = runtime + driver > 1.2 * kernels
+print("FAIL" if wrong else "PASS", kernels, "kernels,", runtime, "launches of the runtime,", driver, "of the driver alone"); raise SystemExit(wrong)
+P
+}
 sampled() { # bridge.memory through cuda-python on a real context
   "$python" - <<'P'
 from cuda.bindings import driver
@@ -135,7 +151,7 @@ assert 256 << 20 <= grown <= 300 << 20, grown
 print("PASS memory of the GPU grew by", grown)
 P
 }
-export -f captured holds sees_kernels newer_cupti within compared torch_by_nsys overheads sampled facts
+export -f children nested_calls captured holds sees_kernels newer_cupti within compared torch_by_nsys overheads sampled facts
 export nsys python here work; export traced="${trace[*]}" run="${program[*]}"
 # Functions within `timeout` need a shell of their own, and arrays do not travel.
 sh() { local name=$1 limit=$2; shift 2; step "$name" "$limit" bash -c 'trace=($traced); program=($run); "$@"' _ "$@"; }
@@ -152,6 +168,9 @@ sh cupti-graph 60 within cupti-graph --graphs graph -- "$here/program.py" --expe
 sh cupti-graph-truth 60 holds cupti-graph.json cupti-graph.sqlite --graphs graph
 sh cupti-session 60 within cupti-session --schedule wait=2,warmup=1,active=2,repeat=1 -- "$here/program.py" --session --expect cupti-session.json
 sh cupti-session-truth 60 holds cupti-session.json cupti-session.sqlite --session
+sh cupti-children-spawn 60 children spawn 6
+sh cupti-children-fork 60 children fork 6
+sh cupti-children-parent 60 children parent 3
 [[ ${DRY:-} ]] || sh memory-in-use 60 sampled
 
 # --- nsys -----------------------------------------------------------------------------------------
@@ -173,6 +192,7 @@ fi
 # --- PyTorch: three witnesses of the same training ------------------------------------------------
 if [[ ! ${DRY:-} ]] && "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
   sh torch-cupti 90 within torch-cupti -- "$here/torch_program.py" --graph
+  sh torch-nested-calls 20 nested_calls torch-cupti.sqlite
   step torch-kineto 90 "$python" "$here/torch_program.py" --kineto torch.pt.trace.json
   [[ $nsys ]] && sh torch-nsys 150 torch_by_nsys --graph && sh torch-nsys-cupti 60 compared torch.sqlite torch-cupti.sqlite
   step torch-overhead 90 "$python" "$here/torch_program.py" --overhead

@@ -430,38 +430,7 @@ print(bridge.is_profiling())
 
 @pytest.mark.parametrize(("how", "kernels"), [("parent", 3), ("fork", 6), ("spawn", 6)])
 def test_children_record_themselves(how, kernels, stand_in, tmp_path):
-    program = """
-import multiprocessing, sys
-sys.path.insert(0, {kit!r})
-how, sys.argv = {how!r}, ["children.py"]
-import program, bridge
-
-def on_gpu():
-    program.options = program._options()
-    program.gpu = program.Gpu(program.options.code)
-    with bridge.nvtx_op("on gpu"):
-        for _ in range(3):
-            program.gpu.launch("k_step")
-        program.gpu.wait()
-
-def on_cpu():
-    with bridge.nvtx_op("on cpu"):
-        pass
-
-if __name__ == "__main__":
-    if how == "parent":
-        on_gpu()
-    context = multiprocessing.get_context("spawn" if how == "spawn" else "fork")
-    children = [context.Process(target=on_cpu if how == "parent" else on_gpu) for _ in range(2)]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join()
-        assert child.exitcode == 0
-"""
-    text = program.format(kit=str(KIT), how=how)
-    (tmp_path / "children.py").write_text(text, encoding="utf-8")
-    command = ("run", "--tool", "cupti", "-o", "run", "--no-import", "children.py")
+    command = ("run", "--tool", "cupti", "-o", "run", "--no-import", KIT / "children.py", how)
     stand_in.bridge(tmp_path, *command)
     table = bridge.load(tmp_path / "run.sqlite").by("op").set_index("op")
     assert table.loc["on gpu", ["calls", "kernels"]].tolist() == [kernels // 3, kernels]

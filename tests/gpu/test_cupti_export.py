@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import importers
+from bridge.annotate.label import Label
+from bridge.annotate.recording.sink import File
+from bridge.annotate.recording.writer import Mark, Row, Writer
 from bridge.capture.cupti import clock as clocks
 from bridge.capture.cupti import export, records, spool, witness
 from bridge.capture.tool import CaptureError
@@ -243,6 +248,68 @@ def test_a_record_that_was_cut_is_left_out(tmp_path):
 def test_spools_without_a_process_are_no_report(tmp_path):
     with pytest.raises(CaptureError, match="recorded nothing"):
         report(tmp_path / "nowhere")
+
+
+def test_ranges_marks_and_names_of_the_program(tmp_path):
+    made = Made(tmp_path / "s", 40)
+    writer = Writer(File(made.folder / spool.ANNOTATIONS))
+    kind = Label("forward", "mine", "op", 0xFF00FF)
+    writer.row(Row(kind, 0, 41, HOST + 100, HOST + 900, 7))
+    writer.row(Row(Label("phase", None, None), 1, 42, HOST + 200, HOST + 2_000, 0))
+    writer.row(Row(Label("open"), 0, 41, HOST + 300, -1, 0))
+    writer.mark(Mark(Label("here", "mine", "note"), 41, HOST + 400, 5))
+    writer.mark(Mark(Label("loss", None, "op"), 41, HOST + 500, 0.25))
+    writer.thread(41, "main")
+    writer.close()
+    lines = (made.folder / spool.ANNOTATIONS).read_text(encoding="utf-8")
+    (made.folder / spool.ANNOTATIONS).write_text(
+        re.sub(r'"pid":\d+', '"pid":40', lines, count=1), encoding="utf-8"
+    )
+    path = report(tmp_path / "s")
+    query = "SELECT start, end, eventType, globalTid, int64Value, doubleValue, color, value FROM NVTX_EVENTS JOIN StringIds ON id = textId WHERE eventType IN (34, 59, 60) ORDER BY start"
+    bits = 40 << 24
+    assert rows(path, query) == [
+        (100, 900, 59, bits | 41, 7, None, 0xFF00FF, "forward"),
+        (200, 2_000, 60, bits | 42, None, None, None, "phase"),
+        (300, None, 59, bits | 41, None, None, None, "open"),
+        (400, None, 34, bits | 41, 5, None, None, "here"),
+        (500, None, 34, bits | 41, -1, 0.25, None, "loss"),
+    ]
+    loaded = importers.load(path)
+    assert loaded.ranges.sort_values("start")["category"].astype(str).tolist() == ["op", "", ""]
+    assert loaded.ranges.sort_values("start")["domain_name"].astype(str).tolist() == [
+        "mine",
+        "",
+        "",
+    ]
+    assert loaded.marks["category"].astype(str).tolist() == ["note", "op"]
+    assert rows(path, "SELECT globalTid, value FROM ThreadNames JOIN StringIds ON id = nameId") == [
+        (bits | 41, "main")
+    ]
+    assert rows(path, "SELECT duration FROM ANALYSIS_DETAILS") == [(2_000,)]
+
+
+def test_what_the_driver_tells_of_a_gpu_completes_it(tmp_path):
+    for pid, uuid in ((40, "aa"), (50, "bb"), (60, "aa")):
+        told = {
+            "gpu": 0, "name": "GPU", "uuid": uuid, "memory_bytes": 1 << 30, "clock_khz": 2_000, "memory_clock_khz": 1_000,
+            "memory_bus_bits": 512, "threads_per_sm": 2_048, "warp_size": 32, "sm_count": 10,
+        }  # fmt: skip
+        Made(tmp_path / "s", pid).note({"gpus": [told]})
+    path = report(tmp_path / "s")
+    columns = "id, name, totalMemory, clockRate, memoryBandwidth, maxWarpsPerSm, smCount"
+    facts = ("GPU", 1 << 30, 2_000_000, 1_000_000 * 2 * 64, 64, 10)
+    assert rows(path, f"SELECT {columns} FROM TARGET_INFO_GPU") == [(0, *facts), (1, *facts)]
+    assert rows(path, "SELECT pid, cudaId, gpuId FROM TARGET_INFO_CUDA_DEVICE ORDER BY pid") == [
+        (40, 0, 0),
+        (50, 0, 1),
+        (60, 0, 0),
+    ]
+    settings = rows(path, "SELECT name, value FROM META_DATA_CAPTURE")
+    assert settings == [
+        ("PROCESS_0:COLLECT_CUDA_TRACE", "true"),
+        ("PROCESS_0:COLLECT_NVTX_TRACE", "true"),
+    ]
 
 
 @given(

@@ -18,7 +18,6 @@ class Clock:
         self._offset = (
             pairs[order, 0] - self._host
         )  # of CUPTI's clock, which drifts against the host's
-        self.slack = int(pairs[:, 3].max())
         # CUPTI's time minus this is time since the origin, which is the host's.
         self.zero = int(self._offset[0]) + origin
 

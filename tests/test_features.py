@@ -134,7 +134,9 @@ def test_a_name_exists(name):
     if first == "torch":
         assert rest[0] in torch_names()
         return
-    if name.startswith(".compat.torch_profiler") and find_spec("torch") is None:  # it hands on to PyTorch
+    if (
+        name.startswith(".compat.torch_profiler") and find_spec("torch") is None
+    ):  # it hands on to PyTorch
         assert (ROOT / "bridge" / "compat" / "torch_profiler").is_dir()
         return
     found, path = bridge, "bridge"

@@ -290,7 +290,7 @@ def test_ranges_marks_and_names_of_the_program(tmp_path):
 
 
 def test_what_the_driver_tells_of_a_gpu_completes_it(tmp_path):
-    for pid, uuid in ((40, "aa"), (50, "bb"), (60, "aa")):
+    for pid, uuid in ((40, "aa"), (50, "bb"), (60, "aa"), (70, "cc")):
         told = {
             "gpu": 0, "name": "GPU", "uuid": uuid, "memory_bytes": 1 << 30, "clock_khz": 2_000, "memory_clock_khz": 1_000,
             "memory_bus_bits": 512, "threads_per_sm": 2_048, "warp_size": 32, "sm_count": 10,
@@ -299,12 +299,18 @@ def test_what_the_driver_tells_of_a_gpu_completes_it(tmp_path):
     path = report(tmp_path / "s")
     columns = "id, name, totalMemory, clockRate, memoryBandwidth, maxWarpsPerSm, smCount"
     facts = ("GPU", 1 << 30, 2_000_000, 1_000_000 * 2 * 64, 64, 10)
-    assert rows(path, f"SELECT {columns} FROM TARGET_INFO_GPU") == [(0, *facts), (1, *facts)]
+    assert rows(path, f"SELECT {columns} FROM TARGET_INFO_GPU") == [
+        (0, *facts),
+        (1, *facts),
+        (2, *facts),
+    ]
     assert rows(path, "SELECT pid, cudaId, gpuId FROM TARGET_INFO_CUDA_DEVICE ORDER BY pid") == [
         (40, 0, 0),
         (50, 0, 1),
         (60, 0, 0),
+        (70, 0, 2),
     ]
+    assert rows(path, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME") == [(CUPTI,)]
     settings = rows(path, "SELECT name, value FROM META_DATA_CAPTURE")
     assert settings == [
         ("PROCESS_0:COLLECT_CUDA_TRACE", "true"),

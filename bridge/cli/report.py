@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ NO_SIZES = (
     " nsys profile --trace=cuda,nvtx, and export with nsys export --type sqlite --include-blobs=true"
 )
 RANK = "rank"
+UNBROKEN = "\N{NON-BREAKING HYPHEN}"
 RANK_TABLES = frozenset([RANK, "host", "skew"])  # tables that depend on the ranks of processes
 # Options that only some tables have: with them the table is the one that was asked for.
 SELECTING = ("by", "columns", "direction", "conditions", "sort", "metrics")
@@ -218,18 +220,23 @@ def _with_options(
     )
 
 
+def _listed(names: Iterable[str]) -> str:
+    """Return names as one text, in which no line can end within a name."""
+    return ", ".join(names).replace("-", UNBROKEN)
+
+
 def _names(request: TableRequest) -> str:
     """Return the list that was requested: of the tables, or of the columns of one."""
     formatter = click.HelpFormatter(width=options.terminal_width())
     if request.by == LIST:
         formatter.write_dl(
             [
-                ("tables", ", ".join(VIEWS)),
-                ("dimensions, one or several with commas", ", ".join(DIMENSIONS)),
+                ("tables", _listed(VIEWS)),
+                ("dimensions, one or several with commas", _listed(DIMENSIONS)),
             ],
             col_max=24,
         )
-        return formatter.getvalue()
+        return formatter.getvalue().replace(UNBROKEN, "-")
     with usage_errors():
         described = columns_of(request.by)
     formatter.write_dl([(column.name, column.meaning) for column in described.columns])

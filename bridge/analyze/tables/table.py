@@ -31,7 +31,8 @@ from bridge.analyze.tables.views import (
 from bridge.join.attributed import BOTH, AttributedCapture
 
 MakeRows = Callable[[Sequence[str]], pd.DataFrame]
-IDS = frozenset(["step", "pid", "process", "thread", "rank"])  # columns of numbers that name a row
+# Columns of numbers that name a row.
+IDS = frozenset(["step", "pid", "tid", "process", "thread", "rank"])
 
 
 def table(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:

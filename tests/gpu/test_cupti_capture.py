@@ -120,6 +120,7 @@ def test_memory_waits_and_names(captured):
     )
 
 
+@pytest.mark.racy("what was written until a kill depends on the load of the machine")
 @pytest.mark.parametrize(
     ("how", "status"),
     [
@@ -203,6 +204,7 @@ def test_a_schedule_records_the_active_steps_alone(stand_in, tmp_path):
     assert "PASS" in stand_in.run(tmp_path, *hold).stdout
 
 
+@pytest.mark.racy("the first table comes after five seconds, and the program ends after nine")
 def test_live_prints_the_costliest_ops(stand_in, tmp_path):
     (tmp_path / "steps.py").write_text(
         STEPS.format(kit=str(KIT)).replace("1.5", "9"), encoding="utf-8"

@@ -44,14 +44,12 @@ def input_shapes(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
 
 def output_shapes(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
     """Return a code per range and the distinct output shapes, from recorded details."""
-    column = attributed.capture.ranges["json"]
-    return _coded_texts(column, *_json_details(column, "output_shapes", _shapes_text))
+    return _recorded(attributed, "output_shapes", _shapes_text)
 
 
 def input_dtypes(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
     """Return a code per range and the distinct input dtypes, ``float32, int64``, or ''."""
-    column = attributed.capture.ranges["json"]
-    return _coded_texts(column, *_json_details(column, "dtypes", _dtypes_text))
+    return _recorded(attributed, "dtypes", _dtypes_text)
 
 
 def input_types(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
@@ -59,8 +57,7 @@ def input_types(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
 
     A list has an entry per input: ``["float", "", "ScalarList"]``, "" where the type is unknown.
     """
-    column = attributed.capture.ranges["json"]
-    return _coded_texts(column, *_json_details(column, "dtypes", _types_text))
+    return _recorded(attributed, "dtypes", _types_text)
 
 
 def input_values(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
@@ -68,20 +65,17 @@ def input_values(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
 
     A list has an entry per input: ``["", [1, 1], 0.5]``, "" for tensors and unknown values.
     """
-    column = attributed.capture.ranges["json"]
-    return _coded_texts(column, *_json_details(column, "inputs", _values_text))
+    return _recorded(attributed, "inputs", _values_text)
 
 
 def input_strides(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
     """Return a code per range and the distinct strides of inputs, ``[[3, 1], []]``, or ''."""
-    column = attributed.capture.ranges["json"]
-    return _coded_texts(column, *_json_details(column, "strides", _shapes_text))
+    return _recorded(attributed, "strides", _shapes_text)
 
 
 def overloads(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
     """Return a code per range and the distinct overloads of ops, ``Tensor``, or ''."""
-    column = attributed.capture.ranges["json"]
-    return _coded_texts(column, *_json_details(column, "overload", str))
+    return _recorded(attributed, "overload", str)
 
 
 def call_stacks(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
@@ -89,13 +83,20 @@ def call_stacks(attributed: AttributedCapture) -> tuple[Ints, list[str]]:
 
     A stack has a line per frame, the innermost first.
     """
-    column = attributed.capture.ranges["json"]
-    return _coded_texts(column, *_json_details(column, "stack", _stack_text))
+    return _recorded(attributed, "stack", _stack_text)
 
 
 def _stack_text(result: Any) -> str:
     entries = result if isinstance(result, list) else [result]
     return "\n".join(str(entry).replace("\n", " ") for entry in entries)
+
+
+def _recorded(
+    attributed: AttributedCapture, name: str, text_of: Callable[[Any], str]
+) -> tuple[Ints, list[str]]:
+    """Return a code per range and the distinct texts of a recorded detail."""
+    column = attributed.capture.ranges["json"]
+    return _coded_texts(column, *_json_details(column, name, text_of))
 
 
 def _coded_texts(

@@ -17,6 +17,7 @@ from importers.nsys.export import where, without_zero
 from importers.recording.lines import (
     END,
     KIND,
+    PROCESS_BITS,
     START,
     THREAD,
     Payloads,
@@ -27,7 +28,6 @@ from importers.recording.lines import (
 Ints = np.ndarray
 Columns = dict[str, Any]
 
-PROCESS_BITS = 24
 LAST = np.iinfo(np.int64).max  # the end of a range that was still open
 PUSH_POP, START_END, MARK = (kinds[0] for kinds in (schema.PUSH_POP, schema.START_END, schema.MARK))
 INFO, WARNING = (frames.SEVERITIES.index(name) for name in ("info", "warning"))

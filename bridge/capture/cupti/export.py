@@ -30,11 +30,11 @@ from bridge.package import VERSION
 from importers import frames
 from importers.nsys import schema
 from importers.nsys.export import ExportWriter, Strings, where, without, without_zero
+from importers.recording.lines import PROCESS_BITS
 
 Ints = np.ndarray
 Columns = dict[str, Any]
 
-PROCESS_BITS = 24
 INFO, WARNING = (frames.SEVERITIES.index(name) for name in ("info", "warning"))
 OVERHEADS = {  # CUpti_ActivityOverheadKind
     1: "CUDA driver compiler",

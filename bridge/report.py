@@ -13,17 +13,13 @@ import pandas as pd
 
 import importers
 from bridge.analyze import validity
+from bridge.analyze.catalog.host import SOURCE_DETAILS
+from bridge.analyze.catalog.ranges import MARK_STEPS
 from bridge.analyze.metrics import no_timeline
 from bridge.analyze.ranks import Ranks
 from bridge.analyze.tables.request import TableOptions, TableRequest
 from bridge.analyze.tables.table import table
-from bridge.analyze.tables.views import (
-    MARK_STEPS,
-    SAMPLE_DETAILS,
-    SOURCE_DETAILS,
-    layout,
-    nothing,
-)
+from bridge.analyze.tables.views import SAMPLE_DETAILS, layout, nothing
 from bridge.analyze.totals import Totals, graph_totals, totals
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import DEFAULT, DIRECTIONS, AttributedCapture

@@ -1,4 +1,4 @@
-"""Write docs/columns.md: what every column of every table means.
+"""Write docs/columns.md, what every column of every table means, and the list of tables in docs/report.md.
 
 python docs/columns.py
 """
@@ -6,10 +6,12 @@ python docs/columns.py
 from collections.abc import Iterator
 from pathlib import Path
 
-from bridge.analyze.columns import TABLES, TableColumns
-from bridge.analyze.columns.column import WHOLES
+from bridge.analyze.catalog import ON_HOST, TABLES, VIEWS, TableColumns, View
+from bridge.analyze.catalog.column import WHOLES
 
 PAGE = Path(__file__).with_suffix(".md")
+REPORT = PAGE.with_name("report.md")  # between these lines it lists the tables
+BEGIN, END = ("<!-- tables: made by docs/columns.py -->\n", "<!-- end of tables -->")
 HEAD = """# Columns
 
 Every column of every table: its name in JSON, CSV and data frames, its heading for people, its unit and its meaning. Which
@@ -26,7 +28,7 @@ TITLES = {
     "onednn": "`bridge onednn`",
 }
 # The same columns as those of another table.
-LEFT_OUT = ("op", *(name for name in TABLES if name.endswith(" without activities")))
+LEFT_OUT = ("op", *(name for name in TABLES if name.endswith(ON_HOST)))
 
 
 def text() -> str:
@@ -55,5 +57,20 @@ def lines(table: TableColumns) -> Iterator[str]:
         yield f"| `{column.name}`{marks} | {column.heading} | {column.unit} | {meaning} |"
 
 
+def with_tables(page: str) -> str:
+    """Return docs/report.md with the list of tables as they are now."""
+    before, _, rest = page.partition(BEGIN)
+    rows = (f"| {view.question} | {link(view)} |\n" for view in VIEWS.values())
+    table = "".join(["\n| question | `--by` |\n|---|---|\n", *rows, "\n"])
+    return f"{before}{BEGIN}{table}{END}{rest.partition(END)[2]}"
+
+
+def link(view: View) -> str:
+    """Return the name of a table, with the page that says more."""
+    name = f"`{view.name}`"
+    return f"[{name}]({view.page})" if view.page else name
+
+
 if __name__ == "__main__":
     PAGE.write_text(text(), encoding="utf-8")
+    REPORT.write_text(with_tables(REPORT.read_text(encoding="utf-8")), encoding="utf-8")

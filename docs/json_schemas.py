@@ -12,8 +12,8 @@ from itertools import takewhile
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from bridge.analyze.advice.places import Place
-from bridge.analyze.columns import TABLES, TableColumns, describe
-from bridge.analyze.columns.column import (
+from bridge.analyze.catalog import TABLES, VIEWS, TableColumns, describe
+from bridge.analyze.catalog.column import (
     CHANGE,
     FIGURE,
     FLOP,
@@ -25,19 +25,16 @@ from bridge.analyze.columns.column import (
     TFLOP_PER_S,
     Column,
 )
-from bridge.analyze.columns.memory import MEMORY
+from bridge.analyze.catalog.memory import MEMORY
+from bridge.analyze.catalog.view import ACTIVITIES, CALLS, RANGES
 from bridge.analyze.compare.gates import Verdict
 from bridge.analyze.compare.overall import Change
 from bridge.analyze.gpu_use import GpuUse, IdleCause
 from bridge.analyze.summary import FirstAdvice, Iteration, OpTime
 from bridge.analyze.tables.views import (
-    ACTIVITIES,
     ACTIVITY_DIMENSIONS,
     CALL_DIMENSIONS,
-    CALLS,
     DIMENSIONS,
-    RANGES,
-    VIEWS,
     columns_are_chosen,
     labels_of,
 )

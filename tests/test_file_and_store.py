@@ -7,7 +7,7 @@ import real_parts
 
 import importers
 from bridge import store
-from bridge.analyze.tables.views import VIEWS
+from bridge.analyze.catalog import VIEWS
 from bridge.analyze.timeline import timeline
 from bridge.cli import demo_report
 from bridge.render.chrome import chrome

@@ -16,8 +16,10 @@ from command import assert_refused, bridge, done
 from read_once import reading_once
 
 import bridge as public
-from bridge.analyze.tables.views import DIMENSIONS, ON_GPU, VIEWS, host_tables
+from bridge.analyze.catalog import VIEWS
+from bridge.analyze.tables.views import DIMENSIONS, host_tables
 
+ON_GPU = {name for name, view in VIEWS.items() if view.on_gpu}
 ON_DEVICE = "kernels copies fills graphs launches"
 HINT = "--by op (or module, step) shows CPU times"
 

@@ -16,8 +16,9 @@ from command import assert_misused, assert_refused, bridge, done
 from read_once import reading_once
 
 import bridge as library
+from bridge.analyze.catalog import VIEWS
 from bridge.analyze.compare.gates import Budget
-from bridge.analyze.tables.views import DIMENSIONS, VIEWS, columns_of
+from bridge.analyze.tables.views import DIMENSIONS, columns_of
 from bridge.cli import main
 from bridge.cli.unknown_names import COMMANDS, OPTIONS
 from bridge.knowledge.suggestions import MOST_LISTED, near_names, unknown_name

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.columns import TABLES
-from bridge.analyze.columns.column import INSTANT
+from bridge.analyze.catalog import TABLES
+from bridge.analyze.catalog.column import INSTANT
 from bridge.join.arrays import NONE
 from bridge.join.attributed import AttributedCapture
 from bridge.join.families import folded_names

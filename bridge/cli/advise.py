@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.tables.views import ADVICE_DETAILS, SOURCE_DETAILS
+from bridge.analyze.catalog.host import SOURCE_DETAILS
+from bridge.analyze.tables.views import ADVICE_DETAILS
 from bridge.cli import completion, ncu_option, options, outputs, selection_options
 from bridge.cli.help import Command
 from bridge.cli.hints import with_report

@@ -41,7 +41,8 @@ def tables(
     _context: click.Context, _option: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Complete the name of a table, or the last of several dimensions."""
-    from bridge.analyze.tables.views import DIMENSIONS, VIEWS
+    from bridge.analyze.catalog import VIEWS
+    from bridge.analyze.tables.views import DIMENSIONS
 
     given, comma, start = incomplete.rpartition(",")
     names = DIMENSIONS if comma else {**VIEWS, **DIMENSIONS}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.tables.views import ADVICE_DETAILS, QUALITY_DETAILS, SOURCE_DETAILS
+from bridge.analyze.catalog.host import SOURCE_DETAILS
+from bridge.analyze.tables.views import ADVICE_DETAILS, QUALITY_DETAILS
 from bridge.cli import ncu_option, options, outputs
 from bridge.cli.help import Command
 from bridge.cli.options import ReportInput, doing

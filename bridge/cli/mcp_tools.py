@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from bridge.analyze.catalog import VIEWS
 from bridge.analyze.filters import parse_conditions, parse_time_ns
 from bridge.analyze.tables.request import TableRequest
-from bridge.analyze.tables.views import DIMENSIONS, VIEWS, columns_of
+from bridge.analyze.tables.views import DIMENSIONS, columns_of
 from bridge.cli.mcp_reports import KeptReports
 from bridge.cli.selection_options import STEPS, RowOptions, TimeRange, first_and_last
 from bridge.render import compact
@@ -112,9 +113,9 @@ class Tools:
         ] = "",
         max_bytes: MaxBytes = LIMIT,
     ) -> str:
-        """List the tables (by) of the tool table with their columns, or the columns of one with meanings."""
+        """List what each table (by) of the tool table answers; or the columns of one table."""
         if not table:
-            names = {by: " ".join(columns_of(by).default) for by in VIEWS}
+            names = {view.name: view.question for view in VIEWS.values()}
             return as_text({"tables": names, "dimensions": " ".join(DIMENSIONS)}, max_bytes)
         described = columns_of(table)
         # The default columns first: those that do not fit are left out.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.analyze.tables.views import GEOMETRY
+from bridge.analyze.catalog.view import GEOMETRY
 from bridge.cli import ncu_option, options, outputs
 from bridge.cli.flop_options import costs
 from bridge.cli.help import Command

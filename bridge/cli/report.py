@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from bridge.analyze.catalog import VIEWS
 from bridge.analyze.tables.request import ALL, DEFAULT, NCU_DETAILS, TableRequest
-from bridge.analyze.tables.views import DIMENSIONS, VIEWS, columns_of
+from bridge.analyze.tables.views import DIMENSIONS, columns_of
 from bridge.cli import (
     completion,
     limits,
@@ -229,13 +230,10 @@ def _names(request: TableRequest) -> str:
     """Return the list that was requested: of the tables, or of the columns of one."""
     formatter = click.HelpFormatter(width=options.terminal_width())
     if request.by == LIST:
-        formatter.write_dl(
-            [
-                ("tables", _listed(VIEWS)),
-                ("dimensions, one or several with commas", _listed(DIMENSIONS)),
-            ],
-            col_max=24,
-        )
+        with formatter.section("Tables"):
+            formatter.write_dl([(view.name, view.question) for view in VIEWS.values()])
+        with formatter.section("Dimensions, one or several with commas"):
+            formatter.write_text(_listed(DIMENSIONS))
         return formatter.getvalue().replace(UNBROKEN, "-")
     with usage_errors():
         described = columns_of(request.by)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.tables.views import SOURCE_DETAILS
+from bridge.analyze.catalog.host import SOURCE_DETAILS
 from bridge.cli import options
 from bridge.cli.help import Command
 from bridge.cli.hints import with_report

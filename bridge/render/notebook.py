@@ -14,7 +14,7 @@ import pandas as pd
 from rich.console import Console
 
 from bridge.analyze.advice import Advice, AdviceReport
-from bridge.analyze.columns import Column
+from bridge.analyze.catalog import Column
 from bridge.analyze.quality import Quality
 from bridge.analyze.summary import Summary
 from bridge.render import advice, diff, quality, summary, units

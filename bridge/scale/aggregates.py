@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.calltree import self_times
-from bridge.analyze.columns.column import ALL_CALLS, ALL_CPU, ALL_GPU, ALL_KERNELS
+from bridge.analyze.catalog.column import ALL_CALLS, ALL_CPU, ALL_GPU, ALL_KERNELS
 from bridge.analyze.gpu_use import Use
 from bridge.analyze.ranks.members import Home
 from bridge.analyze.tables.activity_metrics import call_time
@@ -114,7 +114,7 @@ def label_values(column: pd.Series) -> np.ndarray:
 
 
 def share_denominators(report: Report) -> dict[str, int]:
-    """Return the denominators of shares, `WHOLES` of `bridge.analyze.columns.column`, in ns."""
+    """Return the denominators of shares, `WHOLES` of `bridge.analyze.catalog.column`, in ns."""
     attributed = report.attributed.only(BOTH)
     kernels = frames.is_kind(report.capture.activities, frames.KERNEL)
     nesting = attributed.attribution.nesting

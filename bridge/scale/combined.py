@@ -11,12 +11,13 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 
+from bridge.analyze.catalog import VIEWS
 from bridge.analyze.gpu_use import Use
 from bridge.analyze.ranks.members import duplicate_rank_warnings
 from bridge.analyze.summary import LARGEST_OPS, OpTime, Summary
 from bridge.analyze.tables.request import TableOptions, TableRequest
 from bridge.analyze.tables.table import arranged
-from bridge.analyze.tables.views import LABELS, VIEWS, dimensions_of, layout, nothing
+from bridge.analyze.tables.views import LABELS, dimensions_of, layout, nothing
 from bridge.analyze.totals import Totals, add_totals
 from bridge.join.options import UnknownDomainError
 from bridge.scale.aggregates import Aggregates

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bridge.analyze.columns import TABLES
-from bridge.analyze.columns.breakdown import statistic_names
-from bridge.analyze.columns.column import FROM_TIMES, RATIO, REPORTS, WINDOWS
+from bridge.analyze.catalog import TABLES, VIEWS
+from bridge.analyze.catalog.breakdown import statistic_names
+from bridge.analyze.catalog.column import FROM_TIMES, RATIO, REPORTS, WINDOWS
 from bridge.analyze.groups import quantiles_of_counted, ratio
 from bridge.analyze.tables import statistics
 from bridge.analyze.tables.request import BOTH, TableRequest
 from bridge.analyze.tables.statistics import Columns, spread_of_counted
 from bridge.analyze.tables.views import (
-    ROWS,
-    VIEWS,
+    FIXED,
+    SELECTABLE,
     columns_are_chosen,
     columns_of,
     dimensions_of,
@@ -135,7 +135,7 @@ def key(by: str) -> str:
         return by
     names = set(dimensions_of(by))
     rest = names - {REPORT}
-    is_other = rest <= VIEWS.keys() - ROWS.keys() and len(rest) == 1  # --by step is no breakdown
+    is_other = rest <= FIXED and len(rest) == 1  # --by step is no breakdown
     return ",".join(sorted(names if is_other else rest or names))
 
 
@@ -153,7 +153,7 @@ def check(request: TableRequest) -> None:
     if not columns_are_chosen(request.by):
         raise ValueError(
             f"--by {request.by} needs all rows at once, which --workers does not have:"
-            f" use {', '.join(ROWS)}, or dimensions (--by list shows them)"
+            f" use {', '.join(SELECTABLE)}, or dimensions (--by list shows them)"
         )
     if request.metrics:
         raise ValueError("no metrics with --workers: they need all rows")
@@ -185,7 +185,7 @@ def stored_tables(also: Sequence[str] = ()) -> tuple[PartRequest, ...]:
 
     Raises ValueError with a message for the user for a table that needs all reports at once.
     """
-    requests = [TableRequest(by) for by in (*ROWS, *SINGLE, *PAIRS)]
+    requests = [TableRequest(by) for by in (*SELECTABLE, *SINGLE, *PAIRS)]
     result = [_part(request, stored_columns(request.by)) for request in requests]
     result += whole_tables(also)
     for request in (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from join.compare import keyed, only, same
 from join.programs import Program, attributed, programs, raw, report_of, without_libraries
 
-from bridge.analyze.columns import TABLES
+from bridge.analyze.catalog import TABLES
 from bridge.analyze.tables.activity_metrics import by_kernel, by_memcpy, by_op_kernel
 from bridge.analyze.tables.breakdown import by_op
 from bridge.analyze.tables.ranges import by_range

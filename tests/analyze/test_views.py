@@ -13,7 +13,8 @@ from join.trainings import training, trainings
 from real_parts import corpus_reports
 
 import bridge.report
-from bridge.analyze.tables.views import DIRECTED, VIEWS
+from bridge.analyze.catalog import VIEWS
+from bridge.analyze.tables.views import DIRECTED
 from bridge.report import Report
 
 P = 7 << 24

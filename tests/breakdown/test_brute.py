@@ -33,9 +33,9 @@ from breakdown.brute_breakdown import (
     Place,
     Step,
 )
-from bridge.analyze.columns import TABLES
-from bridge.analyze.columns.breakdown import COST_NAMES
-from bridge.analyze.columns.counters import COUNTER_NAMES, ENERGY_NAMES
+from bridge.analyze.catalog import TABLES
+from bridge.analyze.catalog.breakdown import COST_NAMES
+from bridge.analyze.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
 from bridge.analyze.tables.breakdown import breakdown
 from bridge.analyze.tables.views import rows_of_dimensions
 from bridge.join.attributed import AttributedCapture

@@ -14,8 +14,8 @@ import pytest
 from command import assert_misused, bridge, done, table_in
 from read_once import reading_once
 
-from bridge.analyze.columns import TABLES
-from bridge.analyze.columns.counters import COUNTER_SETS
+from bridge.analyze.catalog import TABLES
+from bridge.analyze.catalog.counters import COUNTER_SETS
 from bridge.analyze.tables.views import DIMENSIONS
 
 pytestmark = pytest.mark.usefixtures("folder")

@@ -1,17 +1,19 @@
 """Every column of every table has one description, which tables, people and the store go by."""
 
 from collections.abc import Iterator
+from inspect import signature
 
 import made_reports
 import pytest
 from click.testing import CliRunner
 
 import bridge
-from bridge.analyze.columns import TABLES, column_named
-from bridge.analyze.columns.breakdown import statistic_names
-from bridge.analyze.columns.column import FROM_TIMES, RATIO, WHOLES, Column
+from bridge.analyze.catalog import TABLES, VIEWS, column_named
+from bridge.analyze.catalog.breakdown import statistic_names
+from bridge.analyze.catalog.column import FROM_TIMES, RATIO, WHOLES, Column
 from bridge.analyze.tables import dimensions, views
-from bridge.analyze.tables.views import DIMENSIONS, VIEWS, columns_of, labels_of
+from bridge.analyze.tables.request import TableRequest
+from bridge.analyze.tables.views import DIMENSIONS, columns_of, labels_of
 from bridge.cli import main
 from bridge.render.table_columns import WRITERS
 
@@ -65,6 +67,21 @@ def test_a_view_has_no_column_without_a_description(report: bridge.Report, view:
     assert set(table.columns) <= set(TABLES[view].names)
     order = [name for name in TABLES[view].names if name in table]
     assert order == list(table.columns)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_names_a_function_that_takes_what_it_is_given(name: str) -> None:
+    view = VIEWS[name]
+    capture, *others = signature(view.function()).parameters
+    assert capture == "attributed"
+    assert set(view.takes) <= set(others)
+    assert ("columns" in others) == bool(view.kind)
+    assert set(view.takes) <= set(dir(TableRequest()))
+    assert view.question.endswith("?")
+    assert set(view.sorted_by) <= set(view.columns.names)
+    assert set(view.recorded_by) <= set(view.columns.names)
+    if view.host:
+        assert set(view.host.names) <= set(view.columns.names)
 
 
 @pytest.mark.parametrize("by", [by for by in DIMENSIONS if by == "op" or by not in VIEWS])

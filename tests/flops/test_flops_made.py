@@ -8,7 +8,7 @@ import pytest
 from made_reports import PUSH_POP, Made, thread
 
 from bridge.analyze import flops
-from bridge.analyze.columns.breakdown import COST_NAMES
+from bridge.analyze.catalog.breakdown import COST_NAMES
 from bridge.analyze.flops import Costs
 from bridge.knowledge.formulas.conventions import NAMES
 from bridge.knowledge.hardware import DTYPES

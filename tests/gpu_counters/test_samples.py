@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.analyze.columns.counters import METRICS, PEAK
+from bridge.analyze.catalog.counters import METRICS, PEAK
 from bridge.analyze.counters import by_counter, counter_columns
 from bridge.analyze.counters.samples import Series, project
 from bridge.join.arrays import unions

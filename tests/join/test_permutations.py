@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bridge.report
-from bridge.analyze.tables.views import VIEWS
+from bridge.analyze.catalog import VIEWS
 from bridge.join.attributed import AttributedCapture
 from bridge.join.options import RANK_METADATA_KEY
 from bridge.report import Report

@@ -11,7 +11,7 @@ import pytest
 from command import done
 from ncu import made_ncu
 
-from bridge.analyze.tables.views import VIEWS
+from bridge.analyze.catalog import VIEWS
 from bridge.cli.mcp import mcp
 from bridge.cli.mcp_reports import KeptReports
 from importers.errors import NoSuchReport, ReportError

@@ -14,6 +14,7 @@ from test_docs import PAGES, commands, named_in
 
 import bridge as package
 from bridge import bench, memory
+from bridge.analyze.catalog import VIEWS
 from bridge.cli import main
 
 DOCS = ROOT / "docs"
@@ -61,6 +62,12 @@ def test_the_page_of_commands_is_that_of_the_commands():
 def test_the_page_of_columns_is_that_of_their_descriptions():
     page = DOCS / "columns.md"
     assert page.read_text(encoding="utf-8") == making(page).text(), "run: python docs/columns.py"
+
+
+def test_the_list_of_tables_is_that_of_the_views():
+    page = (DOCS / "report.md").read_text(encoding="utf-8")
+    assert making(DOCS / "columns.md").with_tables(page) == page, "run: python docs/columns.py"
+    assert all(f"| {view.question} |" in page for view in VIEWS.values())
 
 
 @pytest.mark.parametrize("name", ["", *[name for name, _ in commands(main)]])

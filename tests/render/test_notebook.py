@@ -11,7 +11,7 @@ import pytest
 from advice.story import Story
 
 import bridge
-from bridge.analyze.tables.views import VIEWS
+from bridge.analyze.catalog import VIEWS
 from bridge.cli import demo_report
 from bridge.render import notebook
 from importers.nsys.export import write_export

@@ -25,7 +25,7 @@ from sqlite_utils import Database
 
 import importers
 from bridge import store
-from bridge.analyze.tables.views import VIEWS
+from bridge.analyze.catalog import VIEWS
 from bridge.report import join
 from bridge.store import StoreError
 from bridge.store.tables import MIGRATIONS

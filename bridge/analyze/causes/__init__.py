@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from bridge.analyze.catalog.breakdown import CAUSES
 from bridge.analyze.causes.gaps import LATENCY, TOWARDS_LAUNCH, assign_causes, coarse_timeline
 from bridge.analyze.causes.host_timeline import Gaps, bound, call_ends, self_times_by_call
-from bridge.analyze.columns.breakdown import CAUSES
 from bridge.analyze.groups import sums
 from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import AttributedCapture

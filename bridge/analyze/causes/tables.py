@@ -12,17 +12,17 @@ from bridge.join.arrays import NONE, Ints, number_groups, order_by, run_edges
 from bridge.join.attributed import AttributedCapture
 from importers import frames
 
-LISTED_OVER_NS = 10_000  # `by_gap` lists longer gaps
+LISTED_OVER_NS = 10_000  # `by_gap` lists longer gaps unless it is asked for others
 
 
-def by_gap(attributed: AttributedCapture, threshold_ns: int = LISTED_OVER_NS) -> pd.DataFrame:
-    """Return one row per gap.
+def by_gap(attributed: AttributedCapture, idle_over_ns: int | None = None) -> pd.DataFrame:
+    """Return one row per gap longer than ``idle_over_ns``, 10 µs unless given.
 
     ``cause`` took most of the gap, ``cause_ns`` is how much, and ``op`` is the op with most of
     that. ``ended_by`` is the op of the activity that ended the gap, or the name of an activity
     without an op; ``step`` is the number of its step, -1 if there is none.
     """
-    causes = find_causes(attributed, threshold_ns)
+    causes = find_causes(attributed, LISTED_OVER_NS if idle_over_ns is None else idle_over_ns)
     idle, activity = causes.gaps, causes.gaps.ended_by
     main_row, total = _main_rows(causes)
     names = attributed.activity_name
@@ -45,13 +45,13 @@ def by_gap(attributed: AttributedCapture, threshold_ns: int = LISTED_OVER_NS) ->
     )
 
 
-def by_idle(attributed: AttributedCapture, threshold_ns: int = 0) -> pd.DataFrame:
+def by_idle(attributed: AttributedCapture, idle_over_ns: int | None = None) -> pd.DataFrame:
     """Return one row per cause and op, with the number of gaps in which it had a part and its time.
 
     ``mean_ns`` and ``max_ns`` are those of its part of a gap; ``share`` is a fraction of the idle
-    time of all listed gaps.
+    time of all gaps longer than ``idle_over_ns``, of all gaps unless it is given.
     """
-    causes = find_causes(attributed, threshold_ns)
+    causes = find_causes(attributed, idle_over_ns or 0)
     group, rows = number_groups(causes.cause, causes.op)
     size = len(rows)
     count, total = counts(group, size), sums(group, causes.length, size)

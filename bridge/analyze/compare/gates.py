@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from bridge.analyze.columns.breakdown import RANGE_COLUMNS
+from bridge.analyze.catalog.breakdown import RANGE_COLUMNS
 from bridge.analyze.compare import Comparison, overall
 from bridge.analyze.compare.overall import Overall
 from bridge.analyze.filters import wildcard_pattern

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.analyze.calltree import self_times
+from bridge.analyze.catalog.view import RANGES
 from bridge.analyze.causes.gaps import WORDS, causes_in_span
 from bridge.analyze.groups import counts, sums, texts
 from bridge.analyze.names import activity_names
@@ -27,7 +28,7 @@ from bridge.analyze.tables.dimensions import (
     range_events,
 )
 from bridge.analyze.tables.range_metrics import first_slices
-from bridge.analyze.tables.views import RANGES, rows_of_dimensions
+from bridge.analyze.tables.views import rows_of_dimensions
 from bridge.join.arrays import NONE, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from bridge.join.attribution import ATTRIBUTED, REASONS

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from bridge.analyze.columns.counters import METRICS, MHZ, PEAK, SAMPLED
+from bridge.analyze.catalog.counters import METRICS, MHZ, PEAK, SAMPLED
 from bridge.analyze.counters.samples import Sampled, Series, Totals, project, series_of
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import Floats

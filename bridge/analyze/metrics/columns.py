@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bridge.analyze.catalog import VIEWS
+from bridge.analyze.catalog.view import ACTIVITIES, RANGES
 from bridge.analyze.groups import Floats, counts, sums, texts
 from bridge.analyze.metrics.values import (
     MATCH,
@@ -22,7 +24,7 @@ from bridge.analyze.metrics.values import (
 from bridge.analyze.names import name_codes
 from bridge.analyze.tables.breakdown import DIMENSIONS
 from bridge.analyze.tables.dimensions import activity_events, combine, kernel
-from bridge.analyze.tables.views import ACTIVITIES, RANGES, VIEWS, dimensions_of, rows_of_dimensions
+from bridge.analyze.tables.views import dimensions_of, rows_of_dimensions
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
 from importers import frames

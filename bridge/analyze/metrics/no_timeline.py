@@ -11,6 +11,7 @@ from collections.abc import Collection
 
 import pandas as pd
 
+from bridge.analyze.catalog import VIEWS
 from importers.capture import Capture
 from importers.errors import ReportError
 
@@ -22,9 +23,6 @@ WEIGHTS = frozenset("gpu calls".split())  # weights of stacks
 RULES = frozenset(  # rules of advice that judge single kernels
     "small-grids no-tensor-cores tensor-cores-left single-precision casts kernel-hotspot nsight-compute".split()
 )
-VIEWS = frozenset(
-    "op op-kernel kernel memcpy module forward-op rule skew".split()
-)  # views other than dimensions
 HOST_DIMENSIONS = frozenset(["api"])  # dimensions of the host
 HOST_PREFIXES = ("cpu_", "wall_", "in_kernels")  # prefixes of columns of the host or of wall time
 CLOCK_COLUMNS = frozenset("busy_ns span_ns gpu_busy_ns gpu_span_ns launched_ns".split())
@@ -51,10 +49,10 @@ def refuse(capture: Capture, subject: str, *, fits: bool = False) -> None:
         raise NoTimelineError(f"{', '.join(capture.source)}: no {subject}: {REASON}{HINT}")
 
 
-def check_table(capture: Capture, by: str, dimensions: bool) -> None:
+def check_table(capture: Capture, by: str) -> None:
     """Raise NoTimelineError for a table that a capture without a timeline cannot have."""
-    parts = {part.strip() for part in by.split(",")}
-    fits = not (parts & HOST_DIMENSIONS) if dimensions else by in VIEWS
+    view, dimensions = VIEWS.get(by), {part.strip() for part in by.split(",")}
+    fits = not view.timeline if view else HOST_DIMENSIONS.isdisjoint(dimensions)
     refuse(capture, f"{by} table", fits=fits)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.analyze.columns.host import CRITICAL
+from bridge.analyze.catalog.host import CRITICAL
 from bridge.analyze.concurrency.clocks import Clocks
 from bridge.analyze.critical import by_critical
 from bridge.analyze.tables.table import ordered
-from bridge.analyze.tables.views import VIEWS
 from bridge.join.attributed import AttributedCapture
 
 MAX_EVENTS = 200_000  # activities and API calls; the path of more takes too long for a page
@@ -26,9 +25,9 @@ def critical_path(attributed: AttributedCapture) -> dict[str, Any] | None:
     events = len(capture.activities) + len(capture.launches)
     if not len(capture.activities) or events > MAX_EVENTS or not Clocks.of(attributed).exact.all():
         return None
-    table = ordered(by_critical(attributed), VIEWS["critical"].sorted_by)
+    table = ordered(by_critical(attributed), CRITICAL.sorted_by)
     rows = table.head(MAX_ROWS)
-    headings = {column.name: column.heading for column in CRITICAL.columns}
+    headings = {column.name: column.heading for column in CRITICAL.columns.columns}
     return {
         "run_ns": table.attrs["run_ns"],
         "headings": [headings[name] for name in SHOWN],

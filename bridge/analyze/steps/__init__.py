@@ -25,7 +25,9 @@ from importers import frames
 from importers.frames import key_codes
 
 
-def by_step(attributed: AttributedCapture, costs: Costs | None = None) -> pd.DataFrame:
+def by_step(
+    attributed: AttributedCapture, costs: Costs | None = None, *, needs_costs: bool = False
+) -> pd.DataFrame:
     """Return one row per step of each process, in order of time.
 
     ``wall_ns`` is the time from ``start_ns`` to the end of the last work launched in the step; a
@@ -35,12 +37,13 @@ def by_step(attributed: AttributedCapture, costs: Costs | None = None) -> pd.Dat
     add up to it; of several roles at one instant the first of `ROLES` counts. ``between_ns`` is the
     time since the step before. ``activities`` and ``gpu_ns`` are those of the work launched in the
     step, whenever it ran. ``change`` is relative to the median of the steps after warm-up. With a
-    selection of time, only steps with selected ranges or work are listed. With ``costs`` the table
-    has the columns of `of_steps`, too.
+    selection of time, only steps with selected ranges or work are listed. With ``needs_costs`` the
+    table has the columns of `step_costs`, too, as ``costs`` counts FLOPs.
     """
     table = _all_steps(attributed)
-    if costs:
-        table = table.assign(**step_costs(attributed, table["wall_ns"].to_numpy(), costs))
+    if needs_costs:
+        walls = table["wall_ns"].to_numpy()
+        table = table.assign(**step_costs(attributed, walls, costs or Costs()))
     return table[_is_counted(attributed)].reset_index(drop=True)
 
 

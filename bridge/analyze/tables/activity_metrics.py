@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.calltree import outermost, stacks
-from bridge.analyze.columns.breakdown import (
+from bridge.analyze.catalog.breakdown import (
     ACTIVITY_COLUMNS,
     CALL_COLUMNS,
     KERNEL_COLUMNS,
@@ -18,7 +18,7 @@ from bridge.analyze.columns.breakdown import (
     TENSOR_CORE_NAMES,
     statistic_names,
 )
-from bridge.analyze.columns.counters import COUNTER_NAMES, ENERGY_NAMES
+from bridge.analyze.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
 from bridge.analyze.groups import counts, quantiles, ratio, sums, texts
 from bridge.analyze.kinds import tensor_core_times
 from bridge.analyze.names import name_codes

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.columns.breakdown import OP_COLUMNS
+from bridge.analyze.catalog.breakdown import OP_COLUMNS
+from bridge.analyze.catalog.view import ACTIVITIES, CALLS, RANGES
 from bridge.analyze.groups import counts
 from bridge.analyze.tables import activity_metrics, range_metrics, statistics
 from bridge.analyze.tables.dimensions import (
@@ -26,7 +27,7 @@ from bridge.analyze.tables.dimensions import (
     range_events,
 )
 from bridge.analyze.tables.statistics import Columns
-from bridge.analyze.tables.views import ACTIVITIES, CALLS, RANGES, rows_of_dimensions
+from bridge.analyze.tables.views import rows_of_dimensions
 from bridge.join.arrays import NONE, Flags, Ints
 from bridge.join.attributed import AttributedCapture
 
@@ -45,7 +46,7 @@ def breakdown(
 ) -> pd.DataFrame:
     """Return one row per combination of dimensions that occurs among the counted records.
 
-    ``dimensions`` are names of `DIMENSIONS`; ``columns`` are those that `bridge.analyze.columns`
+    ``dimensions`` are names of `DIMENSIONS`; ``columns`` are those that `bridge.analyze.catalog`
     describes for the table. Shares are relative to the time of all activities; in tables of API
     calls, to the time of all calls.
     """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bridge.analyze.calltree import outermost, self_times, stack_levels, subtree_sums
-from bridge.analyze.columns.breakdown import (
+from bridge.analyze.catalog.breakdown import (
     ACTIVITY_COUNTS,
     BYTE_NAMES,
     CAUSES,
@@ -26,7 +26,7 @@ from bridge.analyze.columns.breakdown import (
     TENSOR_CORE_NAMES,
     statistic_names,
 )
-from bridge.analyze.columns.counters import COUNTER_NAMES, ENERGY_NAMES
+from bridge.analyze.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
 from bridge.analyze.groups import counts, ratio, sums
 from bridge.analyze.tables import statistics
 from bridge.analyze.tables.statistics import (

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from bridge.analyze.calltree import stacks
 from bridge.analyze.groups import counts, highest, lowest, texts
-from bridge.analyze.tables.call_details import arguments, input_dtypes, input_shapes, output_shapes
+from bridge.analyze.tables import call_details
+from bridge.analyze.tables.call_details import input_dtypes, input_shapes, output_shapes
 from bridge.analyze.tables.range_metrics import Groups, first_slices
 from bridge.join.arrays import NONE, Ints, busy_time
 from bridge.join.attributed import AttributedCapture
@@ -17,8 +18,8 @@ from importers import frames
 # -- The table per range
 
 
-def by_range(attributed: AttributedCapture, *, with_arguments: bool = False) -> pd.DataFrame:
-    """Return one row per range that is an op; ``with_arguments`` adds the columns of `arguments`.
+def by_range(attributed: AttributedCapture, *, arguments: bool = False) -> pd.DataFrame:
+    """Return one row per range that is an op; ``arguments`` adds the columns of `call_details.arguments`.
 
     ``gpu_start_ns`` and ``gpu_span_ns`` are the first start of its activities on the GPU, and the
     time from there to their last end; ``gpu_busy_ns`` is the union of their intervals. Without
@@ -47,7 +48,9 @@ def by_range(attributed: AttributedCapture, *, with_arguments: bool = False) -> 
             "activities": counts(owner, groups)[rows],
         }
     )
-    return table.join(arguments(attributed, table.columns)) if with_arguments else table
+    if not arguments:
+        return table
+    return table.join(call_details.arguments(attributed, table.columns))
 
 
 def range_paths(attributed: AttributedCapture) -> NDArray[np.object_]:
@@ -108,7 +111,7 @@ def _values(coded: tuple[Ints, list[str]], rows: Ints) -> np.ndarray:
 
 def _costs(attributed: AttributedCapture, firsts: Ints) -> dict[str, Ints]:
     """Return the recorded FLOPs and bytes of each call, -1 if unknown."""
-    argument_columns = arguments(attributed)
+    argument_columns = call_details.arguments(attributed)
     listed_row = np.cumsum(attributed.listed_ranges) - 1
     return {name: _integers(argument_columns.get(name), listed_row[firsts]) for name in COSTS}
 

@@ -6,23 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from bridge.analyze.columns import column_named
-from bridge.analyze.columns.breakdown import COST_NAMES
-from bridge.analyze.columns.counters import COUNTER_NAMES, ENERGY_NAMES
-from bridge.analyze.columns.tables import STEP_COSTS
+from bridge.analyze.catalog import VIEWS, column_named
+from bridge.analyze.catalog.breakdown import COST_NAMES
+from bridge.analyze.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
+from bridge.analyze.catalog.ranges import STEP_COSTS
+from bridge.analyze.catalog.view import CALLS, GEOMETRY, RANGES
 from bridge.analyze.tables.views import (
-    CALLS,
     DIMENSIONS,
     DIRECTED,
-    GEOMETRY,
-    RANGES,
-    VIEWS,
     columns_are_chosen,
     columns_of,
     dimensions_of,
     labels_of,
     rows_of,
-    view_of,
+    sorting_columns,
 )
 from bridge.knowledge.suggestions import unknown_name
 
@@ -177,7 +174,7 @@ class TableRequest:
     def computed(self) -> list[str]:
         """The columns to compute for such a table: its `figures` and its sorting columns."""
         figures = self.figures
-        return [*figures, *(c for c in view_of(self.by).sorted_by if c not in figures)]
+        return [*figures, *(c for c in sorting_columns(self.by) if c not in figures)]
 
     def besides(self, every: Sequence[str], columns: Sequence[str]) -> list[str]:
         """Return the columns of ``every`` to sort or filter by that ``columns`` lacks."""

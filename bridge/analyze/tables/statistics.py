@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from bridge.analyze.columns.breakdown import QUANTILES
+from bridge.analyze.catalog.breakdown import QUANTILES
 from bridge.analyze.groups import (
     counts,
     highest,

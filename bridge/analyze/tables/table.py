@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from itertools import takewhile
+from typing import Any
 
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from bridge.analyze.columns import column_named
+from bridge.analyze.catalog import VIEWS, View, column_named
+from bridge.analyze.catalog.counters import NO_COUNTERS, NO_ENERGY
 from bridge.analyze.metrics import no_timeline
-from bridge.analyze.tables import breakdown
-from bridge.analyze.tables.activity_metrics import by_kernel, by_memcpy, by_op_kernel
-from bridge.analyze.tables.breakdown import by_op
+from bridge.analyze.tables.breakdown import breakdown
 from bridge.analyze.tables.request import TableRequest, chosen
 from bridge.analyze.tables.views import (
     DIRECTED,
-    NO_COUNTERS,
-    NO_ENERGY,
-    OS_COLUMNS,
-    ROWS,
-    VIEWS,
     columns_are_chosen,
-    columns_of,
     dimensions_of,
     labels_of,
-    view_of,
+    sorting_columns,
 )
 from bridge.join.attributed import BOTH, AttributedCapture
 
@@ -61,7 +54,7 @@ def _with_metrics(attributed: AttributedCapture, request: TableRequest) -> pd.Da
 def _checked(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
     """Return a table, with the checks and the columns for reports without a timeline."""
     capture, by = attributed.capture, request.by
-    no_timeline.check_table(capture, by, by not in VIEWS)
+    no_timeline.check_table(capture, by)
     _check_samples(attributed, request)
     return no_timeline.drop_unmeasured(capture, _table(attributed, request), request.columns)
 
@@ -86,196 +79,44 @@ def _table(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame
         raise ValueError(f"no direction for view {by!r}: only for {', '.join(DIRECTED)}")
     if columns_are_chosen(by):
         return arranged(request, making(attributed, request))
-    result = FIXED[by](attributed.only(request.direction), request)
-    if VIEWS[by].sorted_by:
-        result = ordered(result, VIEWS[by].sorted_by)
+    view = VIEWS[by]
+    result = view.function()(attributed.only(request.direction), **_taken(view, request))
+    if view.sorted_by:
+        result = ordered(result, view.sorted_by)
     return _with_columns(result, request)
 
 
-# -- Tables with fixed columns; each function imports only what its table needs
-
-
-def _range(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.tables.ranges import by_range
-
-    return by_range(attributed, with_arguments=request.arguments)
-
-
-def _module(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.tables.modules import by_module
-
-    return by_module(attributed)
-
-
-def _forward_op(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.tables.modules import by_forward_op
-
-    return by_forward_op(attributed)
-
-
-def _phase(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.tables.host import by_phase
-
-    return by_phase(attributed)
-
-
-def _frame(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.frame_rate import by_frame
-
-    return by_frame(attributed)
-
-
-def _wait(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.tables.host import by_wait
-
-    return by_wait(attributed)
-
-
-def _launch(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.tables.host import by_launch
-
-    return by_launch(attributed, kernel_names=request.kernel_names)
-
-
-def _source(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.source_lines import by_source
-
-    return by_source(attributed)
-
-
-def _gap(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.causes.tables import by_gap
-
-    return by_gap(attributed, *_threshold(request))
-
-
-def _idle(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.causes.tables import by_idle
-
-    return by_idle(attributed, *_threshold(request))
-
-
-def _osrt(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.causes.tables import by_osrt
-
-    return by_osrt(attributed)
-
-
-def _sample(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.causes.samples import by_sample
-
-    return by_sample(attributed)
-
-
-def _recompute(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.tables.recomputation import by_recompute
-
-    return by_recompute(attributed)
-
-
-def _critical(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.critical import by_critical
-
-    return by_critical(attributed)
-
-
-def _threshold(request: TableRequest) -> tuple[int, ...]:
-    return () if request.idle_over_ns is None else (request.idle_over_ns,)
-
-
-def _step(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.flops import Costs
-    from bridge.analyze.steps import by_step
-
-    costs = (request.costs or Costs()) if request.needs_costs else None
-    return by_step(attributed, costs=costs)
-
-
-def _device(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.concurrency import by_device
-
-    return by_device(attributed)
-
-
-def _counter(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.counters import by_counter
-
-    return by_counter(attributed)
-
-
-def _rule(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.metrics.columns import by_rule
-
-    return by_rule(attributed, kernel_names=request.kernel_names)
-
-
-def _collective(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.concurrency import by_collective
-
-    return by_collective(attributed)
-
-
-def _skew(attributed: AttributedCapture, _request: TableRequest) -> pd.DataFrame:
-    from bridge.analyze.ranks.table import by_skew
-
-    return by_skew(attributed)
-
-
-FIXED: Mapping[str, Callable[[AttributedCapture, TableRequest], pd.DataFrame]] = {
-    "range": _range,
-    "module": _module,
-    "forward-op": _forward_op,
-    "phase": _phase,
-    "frame": _frame,
-    "wait": _wait,
-    "launch": _launch,
-    "source": _source,
-    "gap": _gap,
-    "idle": _idle,
-    "osrt": _osrt,
-    "sample": _sample,
-    "critical": _critical,
-    "recompute": _recompute,
-    "step": _step,
-    "device": _device,
-    "counter": _counter,
-    "rule": _rule,
-    "collective": _collective,
-    "skew": _skew,
-}
+def _taken(view: View, request: TableRequest) -> dict[str, Any]:
+    """Return what the function of a table takes of a request."""
+    return {name: getattr(request, name) for name in view.takes}
 
 
 def _with_columns(table: pd.DataFrame, request: TableRequest) -> pd.DataFrame:
     """Return a table with fixed columns: those that name its rows, then the requested ones."""
-    described, every = columns_of(request.by), list(table.columns)
+    view, every = VIEWS[request.by], list(table.columns)
     for word in request.columns:
-        name = column_named(word, [*OS_COLUMNS]) if request.by in ("idle", "gap") else None
+        name = column_named(word, view.recorded_by)
         if name and name not in every:
             raise ValueError(
-                f"no column {name} in this report; record it with nsys profile {OS_COLUMNS[name]}"
+                f"no column {name} in this report; record it with nsys profile {view.recorded_by[name]}"
             )
     names = list(takewhile(lambda c: c in IDS or not is_numeric_dtype(table[c]), every))
-    not_default = {column.name for column in described.columns if not column.default}
+    not_default = {column.name for column in view.columns.columns if not column.default}
     default = [c for c in every if c not in not_default]
-    columns = chosen(request.columns, default, every, described.sets)
+    columns = chosen(request.columns, default, every, view.columns.sets)
     columns += request.besides(every, columns)
     return table[[*names, *(c for c in columns if c not in names)]]
 
 
 def making(attributed: AttributedCapture, request: TableRequest) -> MakeRows:
     """Return the function that computes the rows of a table with the given columns."""
-    counted, names = attributed.only(request.direction), request.kernel_names
-    costs = request.costs
-    if request.by not in ROWS:
-        dimensions = dimensions_of(request.by)
-        return lambda columns: breakdown.breakdown(counted, dimensions, columns, names, costs)
-    tables: Mapping[str, Callable[..., pd.DataFrame]] = {
-        "op": partial(by_op, costs=costs),
-        "op-kernel": partial(by_op_kernel, kernel_names=names, inclusive=request.inclusive),
-        "kernel": partial(by_kernel, kernel_names=names),
-        "memcpy": partial(by_memcpy, memory_kinds=request.memory_kinds),
-    }
-    return lambda columns: tables[request.by](counted, columns=columns)
+    counted = attributed.only(request.direction)
+    if request.by not in VIEWS:
+        dimensions, names = dimensions_of(request.by), request.kernel_names
+        return lambda columns: breakdown(counted, dimensions, columns, names, request.costs)
+    view = VIEWS[request.by]
+    function, taken = view.function(), _taken(view, request)
+    return lambda columns: function(counted, columns=columns, **taken)
 
 
 def arranged(request: TableRequest, make: MakeRows) -> pd.DataFrame:
@@ -283,7 +124,7 @@ def arranged(request: TableRequest, make: MakeRows) -> pd.DataFrame:
     labels, figures = labels_of(request.by), request.figures
     result = make(request.computed)
     names = [c for c in result.columns if c in labels]
-    return ordered(result, view_of(request.by).sorted_by, names)[[*names, *figures]]
+    return ordered(result, sorting_columns(request.by), names)[[*names, *figures]]
 
 
 # -- The order of rows, and running sums
@@ -312,7 +153,7 @@ def ordered(
 
 def sorted_by(by: str, table: pd.DataFrame) -> str:
     """Return the column that a table is sorted by; its last column if the table lacks that one."""
-    return next((c for c in view_of(by).sorted_by if c in table.columns), str(table.columns[-1]))
+    return next((c for c in sorting_columns(by) if c in table.columns), str(table.columns[-1]))
 
 
 def with_running_sum(table: pd.DataFrame, column: str) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from bridge.analyze.columns.counters import HEADINGS, MHZ
+from bridge.analyze.catalog.counters import HEADINGS, MHZ
 from bridge.analyze.counters.energy import sampled_energies
 from bridge.analyze.counters.figures import series_of_devices
 from bridge.analyze.counters.samples import Series

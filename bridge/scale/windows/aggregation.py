@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from bridge.analyze import validity
+from bridge.analyze.catalog import VIEWS
 from bridge.analyze.correlation import MatchCounts
 from bridge.analyze.devices import Devices
 from bridge.analyze.ranks.members import INIT_RANGE, Ranks
-from bridge.analyze.tables.views import VIEWS, dimensions_of
+from bridge.analyze.tables.views import dimensions_of
 from bridge.analyze.totals import Totals, add_totals
 from bridge.analyze.validity import Finding
 from bridge.join.arrays import number_groups

@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.calltree import subtree_sums
+from bridge.analyze.catalog import VIEWS
+from bridge.analyze.catalog.view import ACTIVITIES, RANGES
 from bridge.analyze.groups import sums
 from bridge.analyze.tables.range_metrics import first_slices
 from bridge.analyze.tables.statistics import CALLS_OF, FIRST, LAST, THERE, UNION
 from bridge.analyze.tables.table import making
-from bridge.analyze.tables.views import ACTIVITIES, RANGES, VIEWS, dimensions_of, rows_of
+from bridge.analyze.tables.views import dimensions_of, rows_of
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, unions
 from bridge.join.attributed import AttributedCapture
 from bridge.scale.aggregates import label_values

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bridge.analyze.columns import TABLES
-from bridge.analyze.columns.column import WINDOWS
+from bridge.analyze.catalog import TABLES, VIEWS
+from bridge.analyze.catalog.column import WINDOWS
+from bridge.analyze.catalog.view import RANGES
 from bridge.analyze.ranks.members import Ranks
 from bridge.analyze.tables.request import TableRequest
-from bridge.analyze.tables.views import RANGES, VIEWS, columns_are_chosen, dimensions_of, rows_of
+from bridge.analyze.tables.views import columns_are_chosen, dimensions_of, rows_of
 from bridge.join.adoption import NeedsWholeReportError
 from bridge.join.arrays import NONE, Flags
 from bridge.join.attributed import AttributedCapture

@@ -1,12 +1,12 @@
-"""The columns of each table, as `bridge.analyze.columns.column` describes a column."""
+"""The tables: what each answers, its columns and their meanings, and which function computes its rows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 
-from bridge.analyze.columns import breakdown, host, tables
-from bridge.analyze.columns.column import (
+from bridge.analyze.catalog import breakdown, commands, counters, devices, host, ranges
+from bridge.analyze.catalog.column import (
     BYTES,
     COUNT,
     ID,
@@ -20,46 +20,43 @@ from bridge.analyze.columns.column import (
     Column,
     TableColumns,
 )
-from bridge.analyze.columns.counters import COUNTER
-from bridge.analyze.columns.memory import MEMORY
+from bridge.analyze.catalog.memory import MEMORY
+from bridge.analyze.catalog.view import ACTIVITIES, CALLS, RANGES, View
 
-__all__ = ["TABLES", "Column", "TableColumns", "column_named", "describe"]
+__all__ = [
+    "ON_HOST",
+    "TABLES",
+    "VIEWS",
+    "Column",
+    "TableColumns",
+    "View",
+    "column_named",
+    "describe",
+]
 
+# The tables that `--by` names. Tables by dimensions are in `bridge.analyze.tables.views`.
+VIEWS: Mapping[str, View] = {
+    view.name: view
+    for view in (
+        *breakdown.VIEWS,
+        *ranges.VIEWS,
+        *host.VIEWS,
+        *devices.VIEWS,
+        *counters.VIEWS,
+    )
+}
+ON_HOST = " without activities"  # ends the names of columns to display without work on a GPU
+# The columns of each table: of views, of tables by dimensions, and of other commands.
 TABLES: Mapping[str, TableColumns] = {
-    "op": breakdown.OP_COLUMNS,
-    "ranges": breakdown.RANGE_COLUMNS,
-    "op without activities": breakdown.HOST_OP_COLUMNS,
-    "ranges without activities": breakdown.HOST_COLUMNS,
-    "calls": breakdown.CALL_COLUMNS,
-    "activities": breakdown.ACTIVITY_COLUMNS,
-    "op-kernel": breakdown.OP_KERNEL_COLUMNS,
-    "kernel": breakdown.KERNEL_COLUMNS,
-    "memcpy": breakdown.MEMCPY_COLUMNS,
-    "range": tables.RANGE,
-    "range without activities": tables.HOST_RANGE,
-    "module": tables.MODULE,
-    "module without activities": tables.HOST_MODULE,
-    "forward-op": tables.FORWARD_OP,
-    "phase": tables.PHASE,
-    "frame": tables.FRAME,
-    "wait": host.WAIT,
-    "osrt": host.OSRT,
-    "recompute": host.RECOMPUTE,
-    "sample": host.SAMPLE,
-    "launch": host.LAUNCH,
-    "source": host.SOURCE,
-    "gap": host.GAP,
-    "idle": host.IDLE,
-    "critical": host.CRITICAL,
-    "step": tables.STEP,
-    "device": tables.DEVICE,
-    "counter": COUNTER,
-    "rule": tables.RULE,
-    "collective": tables.COLLECTIVE,
-    "skew": tables.SKEW,
-    "diff": tables.DIFF,
-    "ranks": tables.RANKS,
-    "onednn": tables.ONEDNN,
+    RANGES: breakdown.RANGE_COLUMNS,
+    RANGES + ON_HOST: breakdown.HOST_COLUMNS,
+    CALLS: breakdown.CALL_COLUMNS,
+    ACTIVITIES: breakdown.ACTIVITY_COLUMNS,
+    **{name: view.columns for name, view in VIEWS.items()},
+    **{name + ON_HOST: view.host for name, view in VIEWS.items() if view.host},
+    "diff": commands.DIFF,
+    "ranks": commands.RANKS,
+    "onednn": commands.ONEDNN,
     **MEMORY,
 }
 # Columns of all tables by their names; those of comparisons hold texts.

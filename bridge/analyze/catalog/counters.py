@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.analyze.columns.column import (
+from bridge.analyze.catalog.column import (
     COUNT,
     FIGURE,
     NAME,
@@ -16,7 +16,12 @@ from bridge.analyze.columns.column import (
     Column,
     table,
 )
+from bridge.analyze.catalog.view import View
 
+NO_ENERGY = "no samples of the energy of GPUs; record them with bridge.power.start() in the program"
+NO_COUNTERS = (
+    "no samples of hardware counters; record them with nsys profile --gpu-metrics-devices=all"
+)
 MHZ = "gpc_clock"  # the counter in MHz; all others are in per cent of the most that is possible
 _DATA = ("requests protocol", "requests user", "responses protocol", "responses user")
 # Columns, with the names of nsys for the metric in lower case and without the unit; several that occur add up.
@@ -97,20 +102,33 @@ COUNTER_SETS: Mapping[str, tuple[str, ...]] = {
     "energy": ENERGY_NAMES,
 }
 
-COUNTER = table(
-    Column("device", "device", NAME, "GPU", distinct=True),
-    Column("counter", "counter", NAME, "metric of nsys, with its unit"),
-    Column("samples", "samples", COUNT, "samples from the GPU's first work to its last"),
-    Column("interval_ns", "every", NS, "median time between two samples", optional=True),
-    Column("sampled_ns", "sampled", NS, "part of that time that samples describe", optional=True),
-    Column("mean", "mean", NUMBER, "mean of that time", missing=True),
-    Column(
-        "busy_mean",
-        "while busy",
-        NUMBER,
-        "mean while any work ran on the GPU",
-        missing=True,
-        bar=True,
+COUNTER = View(
+    "counter",
+    "What did the hardware counters of each GPU show?",
+    table(
+        Column("device", "device", NAME, "GPU", distinct=True),
+        Column("counter", "counter", NAME, "metric of nsys, with its unit"),
+        Column("samples", "samples", COUNT, "samples from the GPU's first work to its last"),
+        Column("interval_ns", "every", NS, "median time between two samples", optional=True),
+        Column(
+            "sampled_ns", "sampled", NS, "part of that time that samples describe", optional=True
+        ),
+        Column("mean", "mean", NUMBER, "mean of that time", missing=True),
+        Column(
+            "busy_mean",
+            "while busy",
+            NUMBER,
+            "mean while any work ran on the GPU",
+            missing=True,
+            bar=True,
+        ),
+        Column("peak", "peak", NUMBER, "largest sample", missing=True),
     ),
-    Column("peak", "peak", NUMBER, "largest sample", missing=True),
+    rows="counters:by_counter",
+    details=("gpu_metrics",),
+    on_gpu=True,
+    nothing=NO_COUNTERS,
+    page="counters.md",
 )
+
+VIEWS = (COUNTER,)

@@ -1,10 +1,10 @@
-"""The columns of tables with selectable columns: rows of ranges, API calls, or activities."""
+"""The tables with selectable columns: rows of ranges, API calls, or activities."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from bridge.analyze.columns.column import (
+from bridge.analyze.catalog.column import (
     ALL_CALLS,
     ALL_CPU,
     ALL_GPU,
@@ -26,7 +26,8 @@ from bridge.analyze.columns.column import (
     Column,
     table,
 )
-from bridge.analyze.columns.counters import COUNTER_SETS, COUNTERS, ENERGY
+from bridge.analyze.catalog.counters import COUNTER_SETS, COUNTERS, ENERGY
+from bridge.analyze.catalog.view import ACTIVITIES, RANGES, View
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 STATISTICS = ("mean", "min", *QUANTILES, "max")
@@ -455,4 +456,64 @@ MEMCPY_COLUMNS = table(
 )
 OP_COLUMNS = table(
     OP, *_RANGE_COLUMNS, terminal="op " + " ".join(RANGE_COLUMNS.terminal), sets=RANGE_COLUMNS.sets
+)
+
+# -- The tables
+
+WHAT_RAN = "bridge report REPORT --by kind shows what ran on a GPU"
+BY_SELF_TIME = ("gpu_self_ns", "gpu_total_ns", "cpu_total_ns")
+BY_TOTAL = ("total_ns",)
+VIEWS = (
+    View(
+        "op",
+        "Which ops cost most?",
+        OP_COLUMNS,
+        rows="tables.breakdown:by_op",
+        takes=("costs",),
+        host=HOST_OP_COLUMNS,
+        sorted_by=BY_SELF_TIME,
+        directed=True,
+        timeline=False,
+        kind=RANGES,
+        nothing=f"no ops; {WHAT_RAN}",
+    ),
+    View(
+        "op-kernel",
+        "Which kernels does an op run?",
+        OP_KERNEL_COLUMNS,
+        rows="tables.activity_metrics:by_op_kernel",
+        takes=("kernel_names", "inclusive"),
+        sorted_by=BY_TOTAL,
+        directed=True,
+        on_gpu=True,
+        timeline=False,
+        kind=ACTIVITIES,
+        nothing="no kernel belongs to an op; bridge report REPORT --by kernel lists all kernels",
+    ),
+    View(
+        "kernel",
+        "Which kernels cost most?",
+        KERNEL_COLUMNS,
+        rows="tables.activity_metrics:by_kernel",
+        takes=("kernel_names",),
+        sorted_by=BY_TOTAL,
+        directed=True,
+        on_gpu=True,
+        timeline=False,
+        kind=ACTIVITIES,
+        nothing=f"no kernels; {WHAT_RAN}",
+    ),
+    View(
+        "memcpy",
+        "Which memcpys and memsets cost most?",
+        MEMCPY_COLUMNS,
+        rows="tables.activity_metrics:by_memcpy",
+        takes=("memory_kinds",),
+        sorted_by=BY_TOTAL,
+        directed=True,
+        on_gpu=True,
+        timeline=False,
+        kind=ACTIVITIES,
+        nothing="no memcpys or memsets in the report",
+    ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.analyze.columns.column import (
+from bridge.analyze.catalog.column import (
     ADDRESS,
     BYTES,
     BYTES_CHANGE,
@@ -15,7 +15,7 @@ from bridge.analyze.columns.column import (
     Column,
     table,
 )
-from bridge.analyze.columns.column import (
+from bridge.analyze.catalog.column import (
     STEP as STEP_NUMBER,
 )
 

@@ -3,6 +3,8 @@
 #
 #   docker/build-image.sh WHEEL IMAGE.tar   Debian 12 with nsys and the wheel, for `docker import`; needs debootstrap
 #   docker/build-image.sh --try WHEEL       the same scripts and the same user, in a view of this system that keeps nothing
+#   docker/build-image.sh --on SUITE WHEEL  the README's commands on a bare Debian without a compiler: bookworm has
+#                                           Python 3.11, trixie 3.13, forky 3.14; needs debootstrap
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/debian.sh"
@@ -10,16 +12,16 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 certificates=/etc/ssl/certs/ca-certificates.crt
 
-uid=1000 wheel=${1:-} image=${2:-}
-if [[ $wheel == --try ]]; then
-  wheel=$image image=
-  uid=59999 # this system may have a user of the usual number
-elif [[ ! $image ]]; then
-  wheel=
-fi
-(($# == 2)) && [[ $wheel == *.whl && -f $wheel ]] || refuse "names no wheel: build-image.sh WHEEL IMAGE.tar, or build-image.sh --try WHEEL"
+uid=1000 suite=bookworm image=
+case $#:${1:-} in
+  2:--try) wheel=$2 suite= uid=59999 ;; # this system may have a user of the usual number
+  3:--on) suite=$2 wheel=$3 ;;
+  2:*) wheel=$1 image=$2 ;;
+  *) wheel= ;;
+esac
+[[ $wheel == *.whl && -f $wheel ]] || refuse "names no wheel: build-image.sh WHEEL IMAGE.tar, --try WHEEL or --on SUITE WHEEL"
 ((EUID == 0)) || refuse "needs root, to mount and to change the root folder"
-[[ ! $image ]] || command -v debootstrap >/dev/null || refuse "needs debootstrap: apt-get install debootstrap"
+[[ ! $suite ]] || command -v debootstrap >/dev/null || refuse "needs debootstrap: apt-get install debootstrap"
 # Mounts are seen by no other process and end with this one.
 [[ ${BRIDGE_MOUNTS:-} ]] || exec unshare --mount --propagation private env BRIDGE_MOUNTS=own "${BASH_SOURCE[0]}" "$@"
 
@@ -28,6 +30,15 @@ view_of_this_system() {
   mount -t tmpfs layers "$work/layers"
   mkdir "$work/layers/upper" "$work/layers/work"
   mount -t overlay image -o "lowerdir=/,upperdir=$work/layers/upper,workdir=$work/layers/work" "$1"
+}
+
+# bare_debian ROOT: the suite with Python, and no compiler.
+bare_debian() {
+  local steps=/usr/share/debootstrap/scripts
+  say "Debian $suite from $mirror"
+  [[ -e $steps/$suite ]] && steps+=/$suite || steps+=/sid # one newer than this debootstrap
+  debootstrap --variant=minbase --include=ca-certificates,python3-venv "$suite" "$1" "$mirror" "$steps" >"$work/debootstrap.log" ||
+    { tail -n 20 "$work/debootstrap.log"; exit 1; }
 }
 
 # inside COMMAND…: run it in the image, with nothing of this shell's environment but where pip finds packages.
@@ -50,12 +61,16 @@ mount_system() {
   done
 }
 
+add_user() {
+  inside id -u bridge >/dev/null 2>&1 || inside useradd --create-home --uid "$uid" bridge
+}
+
 # The steps of the Dockerfile: user, nsys, wheel.
 install_all() {
   mkdir -p "$root/opt/docker"
   cp "$here"/*.sh "$root/opt/docker"
   cp "$wheel" "$root/tmp"
-  inside id -u bridge >/dev/null 2>&1 || inside useradd --create-home --uid "$uid" bridge
+  add_user
   inside install -d -o bridge /work
   [[ $image ]] && inside /opt/docker/install-nsys.sh
   inside /opt/docker/install-bridge.sh "/tmp/$(basename "$wheel")"
@@ -65,6 +80,16 @@ install_all() {
 try() {
   chroot --userspec=bridge "$root" env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/home/bridge \
     sh -c 'cd "$(mktemp -d)" && bridge demo >demo.txt && bridge report bridge-demo/demo.sqlite --by op --top 3'
+}
+
+# As an ordinary user with Python alone: the wheel, and each command that README.md has marked to be run.
+walk_through() {
+  mkdir -p "$root/opt/source/.ci"
+  cp "$here/../README.md" "$wheel" "$root/opt/source"
+  cp "$here/../.ci/try_wheel.py" "$root/opt/source/.ci"
+  add_user
+  inside setpriv --reuid "$uid" --regid "$uid" --clear-groups env HOME=/home/bridge \
+    python3 /opt/source/.ci/try_wheel.py "/opt/source/$(basename "$wheel")" python3
 }
 
 pack() {
@@ -79,17 +104,16 @@ pack() {
 settings() { sed -n '/ AS bridge$/,$ s/^\(ENV\|USER\|WORKDIR\|ENTRYPOINT\|CMD\) .*/-c '"'&'"'/p' "$here/Dockerfile" | tr '\n' ' '; }
 
 work=$(mktemp -d)
-trap 'umount -R -l "$work"/root/* "$work"/root "$work"/layers 2>/dev/null || true; rm -rf --one-file-system "$work"' EXIT
+trap 'umount -R -l "$work"/root/* "$work"/root/etc/resolv.conf "$work/root$certificates" "$work"/root "$work"/layers 2>/dev/null || true; rm -rf --one-file-system "$work"' EXIT
 root=$work/root
 mkdir "$root" "$work/layers"
-if [[ $image ]]; then
-  say "Debian from $mirror"
-  debootstrap --variant=minbase --include=ca-certificates,python3-venv bookworm "$root" "$mirror" >"$work/debootstrap.log" ||
-    { tail -n 20 "$work/debootstrap.log"; exit 1; }
-else
-  view_of_this_system "$root"
-fi
+if [[ $suite ]]; then bare_debian "$root"; else view_of_this_system "$root"; fi
 mount_system
+if [[ $suite && ! $image ]]; then
+  walk_through
+  say "done: $(inside python3 --version) on Debian $suite runs the README's commands"
+  exit
+fi
 install_all
 try
 [[ $image ]] || { say "done: the wheel installs and runs"; exit 0; }

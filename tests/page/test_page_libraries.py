@@ -26,7 +26,7 @@ def sums(folder: Path) -> dict[str, str]:
 def test_the_libraries_are_those_listed():
     assert sums(FOLDER) == listed()
     there = {p.relative_to(FOLDER).as_posix() for p in FOLDER.rglob("*") if p.is_file()}
-    ours = {"SHA256SUMS", "fetch.sh", "charts.js", "package.json", "package-lock.json"}
+    ours = {"SHA256SUMS", "fetch.sh", "charts.js", "tables.js", "package.json", "package-lock.json"}
     ours.add("nsight-bridge.cdx.json")  # written by .ci/release.py
     assert there == set(listed()) | ours
 

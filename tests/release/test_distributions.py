@@ -39,6 +39,7 @@ FETCHED = (
     "package-lock.json",
     "SHA256SUMS",
     "charts.js",
+    "tables.js",
 )
 
 

@@ -15,7 +15,7 @@ function drawOperators(reports, comparison) {
     : trees ? "GPU time per op; expand one to see the kernels, memcpys and memsets that it launched."
       : "CPU time per op: nothing ran on a GPU.",
   tools, holder, printed(rows, columns));
-  const table = new Tabulator(holder, {
+  const table = new tabulator.Tabulator(holder, {
     data: rows, dataTree: true, dataTreeChildIndent: 16, dataTreeFilter: true, dataTreeSort: true,
     dataTreeBranchElement: false, dataTreeStartExpanded: (row) => row.getData() === rows[0],
     layout: "fitColumns", responsiveLayout: "hide", maxHeight: 520, headerSortClickElement: "header",

@@ -9,17 +9,20 @@ here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$here}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cp "$here/package.json" "$here/package-lock.json" "$here/charts.js" "$work"
+cp "$here/package.json" "$here/package-lock.json" "$here/charts.js" "$here/tables.js" "$work"
 cd "$work"
 npm ci --ignore-scripts --no-audit --no-fund --silent
-node_modules/.bin/esbuild charts.js --bundle --minify --format=iife --global-name=echarts --target=es2022 \
-  --define:process.env.NODE_ENV='"production"' --charset=utf8 --legal-comments=none --log-level=warning \
-  --outfile=echarts.min.js
+# bundle SCRIPT NAME: the parts of a library that SCRIPT names, as NAME.min.js, which sets the global NAME.
+bundle() {
+  node_modules/.bin/esbuild "$1" --bundle --minify --format=iife --global-name="$2" --target=es2022 \
+    --define:process.env.NODE_ENV='"production"' --charset=utf8 --legal-comments=none --log-level=warning \
+    --outfile="$out/$2.min.js"
+}
+bundle charts.js echarts
+bundle tables.js tabulator
 mkdir -p "$out/licences"
 tabulator=node_modules/tabulator-tables
-cp echarts.min.js "$out/echarts.min.js"
 # The line that names a source map goes: there is none, and a browser would ask for it.
-sed '/^\/\/# sourceMappingURL=/d' "$tabulator/dist/js/tabulator.min.js" > "$out/tabulator.min.js"
 sed 's|/\*# sourceMappingURL=.*\*/||' "$tabulator/dist/css/tabulator_simple.min.css" > "$out/tabulator.min.css"
 cp "$tabulator/LICENSE" "$out/licences/tabulator-LICENSE"
 cp node_modules/echarts/LICENSE "$out/licences/echarts-LICENSE"

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import json_schemas
 
@@ -69,13 +69,31 @@ def store_tables() -> str:
 
 # -- The public names
 
-PUBLIC = (  # modules whose `__all__` is public, and the rest of what docs/reference shows
-    "bridge", "bridge.autorun", "bridge.bench", "bridge.cupy", "bridge.jax", "bridge.memory", "bridge.power", "bridge.torch",
-    "importers", "importers.errors",
-)  # fmt: skip
-RETURNED = ("bridge.comparison.Diff",)
-SPECIAL = {"__init__", "__call__", "__enter__"}
+REFERENCE = Path(__file__).parent / "reference"  # what it shows is public
+ENTRY = re.compile(r"^::: ([\w.]+)\n((?:    .*\n)*)", re.MULTILINE)
+HEADING = re.compile(r"^ +heading: ([\w.]+)$", re.MULTILINE)
+MEMBERS = re.compile(r"^ +members: \[([^\]]*)\]", re.MULTILINE)
+OTHERS = ("bridge.__version__", "importers.EVERY", "importers.ReportError")
+# Classes that programs call; functions return objects of the others.
+CONSTRUCTED = ("bridge.Domain",)
+SPECIAL = {"__call__", "__enter__"}
 Objects = Any  # of griffe, which has no types to check
+
+
+class Shown(NamedTuple):
+    """A name that the reference shows: of a class the members in the list, all where there is none."""
+
+    name: str
+    members: frozenset[str] = frozenset()
+
+
+def reference() -> Iterator[Shown]:
+    """Yield what the pages of the reference show."""
+    for page in sorted(REFERENCE.glob("*.md")):
+        for home, options in ENTRY.findall(page.read_text(encoding="utf-8")):
+            heading, members = HEADING.search(options), MEMBERS.search(options)
+            listed = re.findall(r"\w+", members[1]) if members else ()
+            yield Shown(heading[1] if heading else home, frozenset(listed))
 
 
 def api() -> str:
@@ -89,19 +107,9 @@ def api() -> str:
     for package in ("bridge", "importers"):
         loader.load(package)
     objects = loader.modules_collection
-    names = [f"{name}.{item}" for name in PUBLIC for item in _public(objects[name])]
-    lines = (line for path in [*names, *RETURNED] for line in _lines(path, _found(objects, path)))
+    shown = (*reference(), *map(Shown, OTHERS))
+    lines = (line for one in shown for line in _lines(one, _found(objects, one.name)))
     return "\n".join(sorted(set(lines))) + "\n"
-
-
-def _public(module: Objects) -> Iterator[str]:
-    """Yield the names of `__all__`; without one, those that the module defines."""
-    if module.exports is not None:
-        yield from (str(item).strip("'\"") for item in module.exports)
-        return
-    for name, member in module.members.items():
-        if not (name.startswith("_") or member.is_alias or member.is_module):
-            yield name
 
 
 def _found(objects: Objects, path: str) -> Objects:
@@ -115,20 +123,28 @@ def _found(objects: Objects, path: str) -> Objects:
     return known
 
 
-def _lines(path: str, target: Objects) -> Iterator[str]:
-    if target is None:  # a name of an assignment to several
-        yield path
-    elif target.is_class:
-        bases = ", ".join(str(base) for base in target.bases)
-        yield f"class {path}({bases})"
-        for name, member in target.all_members.items():
-            is_own = not member.is_alias or member.inherited
-            if is_own and (name in SPECIAL or not name.startswith("_")):
-                yield from _lines(f"{path}.{name}", member)
+def _lines(shown: Shown, target: Objects) -> Iterator[str]:
+    path = shown.name
+    if target is None or target.is_attribute:
+        annotation = target and target.annotation
+        yield f"{path}: {annotation}" if annotation else path
     elif target.is_function:
         yield f"{path}({target.signature().partition('(')[2]}"
-    elif target.is_attribute:
-        yield f"{path}: {target.annotation}" if target.annotation else path
+    else:
+        if target.is_class:
+            yield f"class {path}({', '.join(str(base) for base in target.bases)})"
+        for name, member in target.all_members.items():
+            if _is_public(shown, name, member):
+                yield from _lines(Shown(f"{path}.{name}"), member)
+
+
+def _is_public(shown: Shown, name: str, member: Objects) -> bool:
+    """Return whether a member of a class or module is public."""
+    if (member.is_alias and not member.inherited) or member.is_module:
+        return False
+    if name.startswith("_"):
+        return name in SPECIAL or (name == "__init__" and shown.name in CONSTRUCTED)
+    return not shown.members or name in shown.members
 
 
 def changed(before: str, after: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The tables of ranges: single ones, modules, start/end ranges, steps, what was computed again."""
+"""The tables of ranges: single ones, modules, start/end ranges, steps, what was computed again, first calls."""
 
 from __future__ import annotations
 
@@ -328,5 +328,19 @@ RECOMPUTE = View(
     " by modules (bridge.torch.annotate), or as MegEngine's ReGen",
     page="attribution.md#recomputation",
 )
+FIRST_CALL = View(
+    "first-call",
+    "Which ops are slow the first time?",
+    table(
+        OP,
+        CALLS,
+        Column("first_ns", "first", NS, "duration of the first call on the host"),
+        Column("median_ns", "median of others", NS, "median duration of the other calls"),
+        Column("more_ns", "more", NS, "first_ns less median_ns, 0 if it is not longer", bar=True),
+    ),
+    rows="tables.first_calls:by_first_call",
+    sorted_by=("more_ns",),
+    nothing="no op was called twice",
+)
 
-VIEWS = (RANGE, MODULE, FORWARD_OP, PHASE, FRAME, STEP, RECOMPUTE)
+VIEWS = (RANGE, MODULE, FORWARD_OP, PHASE, FRAME, STEP, RECOMPUTE, FIRST_CALL)

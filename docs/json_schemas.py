@@ -14,15 +14,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from bridge.analyze.advice.places import Place
 from bridge.analyze.catalog import TABLES, VIEWS, TableColumns, describe
 from bridge.analyze.catalog.column import (
-    CHANGE,
-    FIGURE,
-    FLOP,
-    GB_PER_S,
     NAMES,
-    NUMBER,
-    PERCENT,
-    SHARE,
-    TFLOP_PER_S,
     Column,
 )
 from bridge.analyze.catalog.memory import MEMORY
@@ -108,10 +100,6 @@ def _generic(origin: Any, inner: tuple[Any, ...]) -> Schema:
 
 # -- Tables: columns and rows
 
-FRACTIONS = {FIGURE, FLOP, GB_PER_S, NUMBER, PERCENT, SHARE, TFLOP_PER_S, CHANGE}
-# Columns of times and counts that are means or percentiles.
-MEANS = ("mean_ns", "median_ns", "p50_ns", "p95_ns", "p99_ns")
-SAMPLES = ("_peak",)  # of rates that nsys samples in whole per cent
 RUNNING = {"^running_": {**FRACTION, "description": "the running sum of the column (--running)"}}
 # Labels of rows by dimensions that are integers; all others are texts.
 NUMBERED = frozenset("step pid tid context stream rank registers shared_bytes".split())
@@ -131,11 +119,8 @@ def row(table: TableColumns, names: tuple[str, ...] = (), labels: Schema | None 
 
 def value(column: Column) -> Schema:
     """Return the schema of a cell."""
-    is_mean = column.unit in FRACTIONS and not column.name.endswith(SAMPLES)
-    kind = "number" if is_mean or column.name.endswith(MEANS) else "integer"
-    kind = "string" if column.unit in NAMES else kind
     unknown = "; -1 where it is not known" if column.missing else ""
-    return {"type": kind, "description": f"{column.meaning} ({column.unit}){unknown}"}
+    return {"type": column.type, "description": f"{column.meaning} ({column.unit}){unknown}"}
 
 
 def _names(by: str) -> tuple[str, ...]:

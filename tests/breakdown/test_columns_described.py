@@ -10,12 +10,14 @@ from click.testing import CliRunner
 import bridge
 from bridge.analyze.catalog import TABLES, VIEWS, column_named
 from bridge.analyze.catalog.breakdown import statistic_names
-from bridge.analyze.catalog.column import FROM_TIMES, RATIO, WHOLES, Column
+from bridge.analyze.catalog.column import FRACTION, FROM_TIMES, INTEGER, RATIO, TEXT, WHOLES, Column
 from bridge.analyze.tables import dimensions, views
 from bridge.analyze.tables.request import TableRequest
 from bridge.analyze.tables.views import DIMENSIONS, columns_of, labels_of
 from bridge.cli import main
 from bridge.render.table_columns import WRITERS
+
+KINDS = {TEXT: "O", INTEGER: "i", FRACTION: "f"}  # of NumPy, per type of a column
 
 
 def columns() -> Iterator[tuple[str, Column]]:
@@ -67,6 +69,8 @@ def test_a_view_has_no_column_without_a_description(report: bridge.Report, view:
     assert set(table.columns) <= set(TABLES[view].names)
     order = [name for name in TABLES[view].names if name in table]
     assert order == list(table.columns)
+    for name, values in table.items():
+        assert values.dtype.kind in KINDS[TABLES[view].by_name[name].type], name
 
 
 @pytest.mark.parametrize("name", VIEWS)

@@ -33,6 +33,11 @@ TFLOP_PER_S = "TFLOP/s"
 ADDRESS = "address"
 ROW = "row"  # of a frame, as `bridge why` takes it
 NAMES = frozenset([NAME, PATH])
+FRACTIONS = frozenset([FIGURE, FLOP, GB_PER_S, NUMBER, PERCENT, SHARE, TFLOP_PER_S, CHANGE])
+TEXT, INTEGER, FRACTION = ("string", "integer", "number")  # types of values, as JSON calls them
+# Ends of the names of times that are means or percentiles, and of samples that nsys takes in whole per cent.
+MEANS = ("mean_ns", "median_ns", "p50_ns", "p95_ns", "p99_ns")
+SAMPLES = "_peak"
 TIMES = frozenset([NS, INSTANT])
 
 # -- Merge: how the values of several windows of a report, or of several reports, become one value
@@ -86,6 +91,14 @@ class Column:
     def is_name(self) -> bool:
         """Whether the column holds names, which may be shortened."""
         return self.unit in NAMES
+
+    @property
+    def type(self) -> str:
+        """`TEXT`, `INTEGER` or `FRACTION`: times, bytes and counts are integers unless they are means."""
+        if self.is_name:
+            return TEXT
+        is_fraction = self.unit in FRACTIONS and not self.name.endswith(SAMPLES)
+        return FRACTION if is_fraction or self.name.endswith(MEANS) else INTEGER
 
     def but(self, **changes: Any) -> Column:
         """Return the column with some attributes changed, for a table in which they differ."""

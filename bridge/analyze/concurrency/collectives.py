@@ -23,7 +23,11 @@ from importers.frames import key_codes
 
 
 UNKNOWN = -1
-COLUMNS = ("arrival_mean_ns", "arrival_max_ns", "last")
+NO_ARRIVALS = {  # columns of a table without rows
+    "arrival_mean_ns": np.empty(0, np.float64),
+    "arrival_max_ns": np.empty(0, np.int64),
+    "last": texts([]),
+}
 
 
 def arrivals(
@@ -34,16 +38,16 @@ def arrivals(
     group: Ints,
     names: Sequence[str],
 ) -> dict[str, Ints | Floats | np.ndarray]:
-    """Return the columns `COLUMNS` per group of the ``listed`` calls.
+    """Return the columns of `NO_ARRIVALS` per group of the ``listed`` calls.
 
-    ``ran`` are rank, stream, kind, start and time of all calls. The columns are the time from the
+    ``columns_of_calls`` are rank, stream, kind, start and time of all calls. The columns are the time from the
     start of the first rank to that of the last, mean and maximum in ns, and the name of the rank
     that came last most often. They are -1 and '' where a call of the group ran on one rank only, or
     the clocks of the files are not comparable.
     """
     group_count = int(group.max(initial=UNKNOWN)) + 1
     if not group_count:
-        return dict(zip(COLUMNS, (np.empty(0, np.int64),) * 2 + (texts([]),), strict=True))
+        return NO_ARRIVALS
     rank, *rest = columns_of_calls
     collective = match_collectives(rank, *rest[:3])
     clocks, report = (

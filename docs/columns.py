@@ -1,4 +1,4 @@
-"""Write docs/columns.md, what every column of every table means, and the list of tables in docs/report.md.
+"""Write docs/columns.md, what every column of every table means, and the lists of tables and dimensions in docs/report.md.
 
 python docs/columns.py
 """
@@ -8,10 +8,12 @@ from pathlib import Path
 
 from bridge.analyze.catalog import ON_HOST, TABLES, VIEWS, TableColumns, View
 from bridge.analyze.catalog.column import WHOLES
+from bridge.analyze.catalog.dimensions import DIMENSIONS, Dimension
 
 PAGE = Path(__file__).with_suffix(".md")
-REPORT = PAGE.with_name("report.md")  # between these lines it lists the tables
-BEGIN, END = ("<!-- tables: made by docs/columns.py -->\n", "<!-- end of tables -->")
+REPORT = PAGE.with_name(
+    "report.md"
+)  # between two comments each it lists the tables and the dimensions
 HEAD = """# Columns
 
 Every column of every table: its name in JSON, CSV and data frames, its heading for people, its unit and its meaning. Which
@@ -57,20 +59,27 @@ def lines(table: TableColumns) -> Iterator[str]:
         yield f"| `{column.name}`{marks} | {column.heading} | {column.unit} | {meaning} |"
 
 
-def with_tables(page: str) -> str:
-    """Return docs/report.md with the list of tables as they are now."""
-    before, _, rest = page.partition(BEGIN)
-    rows = (f"| {view.question} | {link(view)} |\n" for view in VIEWS.values())
-    table = "".join(["\n| question | `--by` |\n|---|---|\n", *rows, "\n"])
-    return f"{before}{BEGIN}{table}{END}{rest.partition(END)[2]}"
+def with_lists(page: str) -> str:
+    """Return docs/report.md with the lists of tables and of dimensions as they are now."""
+    tables = [f"| {view.question} | {link(view)} |" for view in VIEWS.values()]
+    dimensions = [f"| {link(one)} | {one.meaning} | {one.kind} |" for one in DIMENSIONS.values()]
+    page = with_list(page, "tables", ["| question | `--by` |", "|---|---|", *tables])
+    heads = ["| dimension | a row is | of |", "|---|---|---|"]
+    return with_list(page, "dimensions", [*heads, *dimensions])
 
 
-def link(view: View) -> str:
-    """Return the name of a table, with the page that says more."""
-    name = f"`{view.name}`"
-    return f"[{name}]({view.page})" if view.page else name
+def with_list(page: str, name: str, lines: list[str]) -> str:
+    """Return a page with these lines between the two comments of a list."""
+    begin, end = f"<!-- {name}: made by docs/columns.py -->\n", f"<!-- end of {name} -->\n"
+    before, _, rest = page.partition(begin)
+    return "\n".join([before + begin, *lines, "", end]) + rest.partition(end)[2]
+
+
+def link(one: View | Dimension) -> str:
+    """Return the name of a table or dimension, with the page that says more."""
+    return f"[`{one.name}`]({one.page})" if one.page else f"`{one.name}`"
 
 
 if __name__ == "__main__":
     PAGE.write_text(text(), encoding="utf-8")
-    REPORT.write_text(with_tables(REPORT.read_text(encoding="utf-8")), encoding="utf-8")
+    REPORT.write_text(with_lists(REPORT.read_text(encoding="utf-8")), encoding="utf-8")

@@ -17,6 +17,7 @@ from bridge.analyze.catalog.column import (
     NAMES,
     Column,
 )
+from bridge.analyze.catalog.dimensions import DIMENSIONS
 from bridge.analyze.catalog.memory import MEMORY
 from bridge.analyze.catalog.view import ACTIVITIES, CALLS, RANGES
 from bridge.analyze.compare.gates import Verdict
@@ -26,7 +27,6 @@ from bridge.analyze.summary import FirstAdvice, Iteration, OpTime
 from bridge.analyze.tables.views import (
     ACTIVITY_DIMENSIONS,
     CALL_DIMENSIONS,
-    DIMENSIONS,
     columns_are_chosen,
     labels_of,
 )

@@ -17,7 +17,8 @@ from read_once import reading_once
 
 import bridge as public
 from bridge.analyze.catalog import VIEWS
-from bridge.analyze.tables.views import DIMENSIONS, host_tables
+from bridge.analyze.catalog.dimensions import DIMENSIONS
+from bridge.analyze.tables.views import host_tables
 
 ON_GPU = {name for name, view in VIEWS.items() if view.on_gpu}
 ON_DEVICE = "kernels copies fills graphs launches"

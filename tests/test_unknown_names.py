@@ -17,8 +17,9 @@ from read_once import reading_once
 
 import bridge as library
 from bridge.analyze.catalog import VIEWS
+from bridge.analyze.catalog.dimensions import DIMENSIONS
 from bridge.analyze.compare.gates import Budget
-from bridge.analyze.tables.views import DIMENSIONS, columns_of
+from bridge.analyze.tables.views import columns_of
 from bridge.cli import main
 from bridge.cli.unknown_names import COMMANDS, OPTIONS
 from bridge.knowledge.suggestions import MOST_LISTED, near_names, unknown_name

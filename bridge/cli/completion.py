@@ -42,12 +42,14 @@ def tables(
 ) -> list[CompletionItem]:
     """Complete the name of a table, or the last of several dimensions."""
     from bridge.analyze.catalog import VIEWS
-    from bridge.analyze.tables.views import DIMENSIONS
+    from bridge.analyze.catalog.dimensions import DIMENSIONS
 
     given, comma, start = incomplete.rpartition(",")
-    names = DIMENSIONS if comma else {**VIEWS, **DIMENSIONS}
+    known = {name: dimension.meaning for name, dimension in DIMENSIONS.items()}
+    if not comma:
+        known |= {name: view.question for name, view in VIEWS.items()}
     taken = given.split(",")
-    return _items((n for n in names if n not in taken), start, given + comma)
+    return _items({n: said for n, said in known.items() if n not in taken}, start, given + comma)
 
 
 def columns(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.analyze.tables.views import DIMENSIONS
+from bridge.analyze.catalog.dimensions import DIMENSIONS
 from bridge.cli import completion, options, outputs, selection_options
 from bridge.cli.help import Command
 from bridge.cli.options import ReportInput, usage_errors
@@ -41,7 +41,8 @@ class DiffRequest:
     @property
     def details(self) -> set[str]:
         """The columns of a capture that importers read only where they are needed."""
-        names = {name for part in self.by.split(",") for name in DIMENSIONS.get(part.strip(), ())}
+        known = (DIMENSIONS.get(part.strip()) for part in self.by.split(","))
+        names = {name for dimension in known if dimension for name in dimension.details}
         return names | ({"mangled"} & {self.kernel_names})
 
 

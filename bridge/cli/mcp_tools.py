@@ -13,9 +13,10 @@ import numpy as np
 from pydantic import Field
 
 from bridge.analyze.catalog import VIEWS
+from bridge.analyze.catalog.dimensions import DIMENSIONS
 from bridge.analyze.filters import parse_conditions, parse_time_ns
 from bridge.analyze.tables.request import TableRequest
-from bridge.analyze.tables.views import DIMENSIONS, columns_of
+from bridge.analyze.tables.views import columns_of
 from bridge.cli.mcp_reports import KeptReports
 from bridge.cli.selection_options import STEPS, RowOptions, TimeRange, first_and_last
 from bridge.render import compact

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,9 @@ import click
 from click.core import ParameterSource
 
 from bridge.analyze.catalog import VIEWS
+from bridge.analyze.catalog.dimensions import DIMENSIONS
 from bridge.analyze.tables.request import ALL, DEFAULT, NCU_DETAILS, TableRequest
-from bridge.analyze.tables.views import DIMENSIONS, columns_of
+from bridge.analyze.tables.views import columns_of
 from bridge.cli import (
     completion,
     limits,
@@ -45,7 +45,6 @@ NO_SIZES = (
     " nsys profile --trace=cuda,nvtx, and export with nsys export --type sqlite --include-blobs=true"
 )
 RANK = "rank"
-UNBROKEN = "\N{NON-BREAKING HYPHEN}"
 RANK_TABLES = frozenset([RANK, "host", "skew"])  # tables that depend on the ranks of processes
 # Options that only some tables have: with them the table is the one that was asked for.
 SELECTING = ("by", "columns", "direction", "conditions", "sort", "metrics")
@@ -221,11 +220,6 @@ def _with_options(
     )
 
 
-def _listed(names: Iterable[str]) -> str:
-    """Return names as one text, in which no line can end within a name."""
-    return ", ".join(names).replace("-", UNBROKEN)
-
-
 def _names(request: TableRequest) -> str:
     """Return the list that was requested: of the tables, or of the columns of one."""
     formatter = click.HelpFormatter(width=options.terminal_width())
@@ -233,8 +227,8 @@ def _names(request: TableRequest) -> str:
         with formatter.section("Tables"):
             formatter.write_dl([(view.name, view.question) for view in VIEWS.values()])
         with formatter.section("Dimensions, one or several with commas"):
-            formatter.write_text(_listed(DIMENSIONS))
-        return formatter.getvalue().replace(UNBROKEN, "-")
+            formatter.write_dl([(one.name, one.meaning) for one in DIMENSIONS.values()])
+        return formatter.getvalue()
     with usage_errors():
         described = columns_of(request.by)
     formatter.write_dl([(column.name, column.meaning) for column in described.columns])

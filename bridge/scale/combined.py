@@ -12,12 +12,13 @@ import numpy as np
 import pandas as pd
 
 from bridge.analyze.catalog import VIEWS
+from bridge.analyze.catalog.dimensions import DIMENSIONS
 from bridge.analyze.gpu_use import Use
 from bridge.analyze.ranks.members import duplicate_rank_warnings
 from bridge.analyze.summary import LARGEST_OPS, OpTime, Summary
 from bridge.analyze.tables.request import TableOptions, TableRequest
 from bridge.analyze.tables.table import arranged
-from bridge.analyze.tables.views import LABELS, dimensions_of, layout, nothing
+from bridge.analyze.tables.views import dimensions_of, layout, nothing
 from bridge.analyze.totals import Totals, add_totals
 from bridge.join.options import UnknownDomainError
 from bridge.scale.aggregates import Aggregates
@@ -201,7 +202,7 @@ def _placed(table: PartialTable, by: str, file: str, *, several: bool) -> Partia
             :-1
         ]
     # With one file, rows have no column for it unless the user asks for `report`.
-    order = [c for n in names for c in LABELS.get(n, (n,)) if several or n == c or c != REPORT]
+    order = [c for n in names for c in DIMENSIONS[n].columns if several or n == c or c != REPORT]
     return replace(table, labels={c: labels[c] for c in order if c in labels})
 
 

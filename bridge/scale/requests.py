@@ -10,6 +10,7 @@ import numpy as np
 from bridge.analyze.catalog import TABLES, VIEWS
 from bridge.analyze.catalog.breakdown import statistic_names
 from bridge.analyze.catalog.column import FROM_TIMES, RATIO, REPORTS, WINDOWS
+from bridge.analyze.catalog.dimensions import DIMENSIONS
 from bridge.analyze.groups import quantiles_of_counted, ratio
 from bridge.analyze.tables import statistics
 from bridge.analyze.tables.request import BOTH, TableRequest
@@ -88,12 +89,10 @@ def stored_columns(by: str) -> tuple[str, ...]:
 
 REPORT = "report"
 # Dimensions whose rows always belong to one report.
-OF_ONE_REPORT = frozenset(["report", "device", "stream", "thread", "process"])
+OF_ONE_REPORT = frozenset(name for name, one in DIMENSIONS.items() if one.of_one_report)
 # The tables that a store keeps: single dimensions and some pairs. Tables with about one row per call (paths with the
 # number of a step, modules with their ops) are kept only on request (--keep).
-SINGLE = (
-    "direction shape dtype strides overload thread process report api kind library fused stream geometry rank host"
-).split()
+SINGLE = tuple(name for name, one in DIMENSIONS.items() if one.kept and name not in VIEWS)
 PAIRS = (
     "report,step report,phase report,module report,device op,kernel op,shape op,direction op,step op,kind"
     " op,rank kernel,direction kernel,device kernel,rank kind,rank"

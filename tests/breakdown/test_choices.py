@@ -16,7 +16,7 @@ from read_once import reading_once
 
 from bridge.analyze.catalog import TABLES
 from bridge.analyze.catalog.counters import COUNTER_SETS
-from bridge.analyze.tables.views import DIMENSIONS
+from bridge.analyze.catalog.dimensions import DIMENSIONS
 
 pytestmark = pytest.mark.usefixtures("folder")
 

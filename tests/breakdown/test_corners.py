@@ -27,11 +27,11 @@ from rich.cells import cell_len
 import bridge as package
 from bridge.analyze.catalog import VIEWS
 from bridge.analyze.catalog.breakdown import OP_COLUMNS
+from bridge.analyze.catalog.dimensions import DIMENSIONS
 from bridge.analyze.filters import filter_rows, parse_time_ns
 from bridge.analyze.tables.breakdown import breakdown
 from bridge.analyze.tables.ranges import by_call
 from bridge.analyze.tables.table import ordered
-from bridge.analyze.tables.views import DIMENSIONS
 from bridge.render import table as tables
 from bridge.render.table import Look
 from bridge.render.table_columns import displayed

@@ -13,8 +13,8 @@ from read_once import reading_once
 
 import bridge
 from bridge.analyze.catalog import VIEWS
+from bridge.analyze.catalog.dimensions import DIMENSIONS
 from bridge.analyze.metrics.no_timeline import NoTimelineError
-from bridge.analyze.tables.views import DIMENSIONS
 from bridge.cli import COMMANDS
 
 WHY = ("c.csv", "Nsight Compute ran each kernel alone", "no timeline", "--ncu beside")

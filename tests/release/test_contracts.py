@@ -21,7 +21,7 @@ from read_once import reading_once
 from real_parts import ROOT, corpus_reports
 
 from bridge.analyze.catalog import VIEWS
-from bridge.analyze.tables.views import DIMENSIONS
+from bridge.analyze.catalog.dimensions import DIMENSIONS
 from bridge.cli.demo_report import make
 
 DOCS = ROOT / "docs"

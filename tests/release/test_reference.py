@@ -15,6 +15,7 @@ from test_docs import PAGES, commands, named_in
 import bridge as package
 from bridge import bench, memory
 from bridge.analyze.catalog import VIEWS
+from bridge.analyze.catalog.dimensions import DIMENSIONS
 from bridge.cli import main
 
 DOCS = ROOT / "docs"
@@ -64,10 +65,11 @@ def test_the_page_of_columns_is_that_of_their_descriptions():
     assert page.read_text(encoding="utf-8") == making(page).text(), "run: python docs/columns.py"
 
 
-def test_the_list_of_tables_is_that_of_the_views():
+def test_the_lists_of_tables_and_dimensions_are_those_of_the_catalog():
     page = (DOCS / "report.md").read_text(encoding="utf-8")
-    assert making(DOCS / "columns.md").with_tables(page) == page, "run: python docs/columns.py"
+    assert making(DOCS / "columns.md").with_lists(page) == page, "run: python docs/columns.py"
     assert all(f"| {view.question} |" in page for view in VIEWS.values())
+    assert all(f"| {one.meaning} |" in page for one in DIMENSIONS.values())
 
 
 @pytest.mark.parametrize("name", ["", *[name for name, _ in commands(main)]])

@@ -29,6 +29,8 @@ class View:
             `bridge.analyze`. It is imported when the table is asked for.
         takes: fields of a `TableRequest` that the function takes as keywords of the same names.
         host: the columns to display where a report has no work on a GPU, if they differ.
+        labels: the columns that name a row, of a table whose columns can be selected; the name of
+            the table if there are none.
         sorted_by: the columns that rows are sorted by, largest first; empty: rows are not sorted.
         details: columns of a capture that importers read only for the tables that need them.
         recorded_by: columns that a report has only if they were recorded, with the option of nsys.
@@ -47,6 +49,7 @@ class View:
     rows: str
     takes: tuple[str, ...] = ()
     host: TableColumns | None = None
+    labels: tuple[str, ...] = ()
     sorted_by: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     recorded_by: Mapping[str, str] = field(default_factory=dict)

@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.analyze.calltree import self_times
+from bridge.analyze.catalog.dimensions import DIMENSIONS
 from bridge.analyze.catalog.view import RANGES
 from bridge.analyze.causes.gaps import WORDS, causes_in_span
 from bridge.analyze.groups import counts, sums, texts
 from bridge.analyze.names import activity_names
-from bridge.analyze.tables.breakdown import DIMENSIONS
 from bridge.analyze.tables.dimensions import (
-    Dimension,
+    CODINGS,
+    Coding,
     DimensionCodes,
     Events,
     activity_events,
@@ -36,9 +37,7 @@ from importers import frames
 
 OTHER = "other"  # attributed, but in no part: a kernel where parts are copies
 IDLE = "idle"  # the dimension of the causes of idle time, which stands alone
-NOT_COMPARABLE = frozenset(
-    ("thread", "process", "stream", "report")
-)  # values differ from run to run
+NOT_COMPARABLE = frozenset(name for name, one in DIMENSIONS.items() if not one.comparable)
 
 
 @dataclass(frozen=True)
@@ -73,8 +72,8 @@ class Parts:
         """
         if IDLE in dimensions:
             return cls.of_idle_time(attributed)
-        dimension_of: Mapping[str, Dimension] = {
-            **DIMENSIONS,
+        coding_of: Mapping[str, Coding] = {
+            **CODINGS,
             "kernel": named_activities(kernel_names),
         }
         timed = _pieces(attributed) if host else _activities(attributed)
@@ -84,7 +83,7 @@ class Parts:
             else np.empty(0, np.int64)
         )
         kinds = [range_events(attributed, calls), timed.events]
-        codes = combine([dimension_of[name](attributed, kinds) for name in dimensions])
+        codes = combine([coding_of[name](attributed, kinds) for name in dimensions])
         labels, (call_part, part) = _drop_unused(codes)
         return cls(
             attributed, labels, host, call_part, part, timed.ns, timed.events.range, timed.rows
@@ -143,7 +142,7 @@ class Parts:
         return {n: int(ns) for n, ns, some in zip(names, time, present, strict=True) if some}
 
 
-def named_activities(names: str) -> Dimension:
+def named_activities(names: str) -> Coding:
     """Return the dimension of activities by name; ``names`` is one of `KERNEL_NAMES`."""
 
     def code_rows(attributed: AttributedCapture, kinds: Sequence[Events]) -> DimensionCodes:

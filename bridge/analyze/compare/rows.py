@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from bridge.analyze.compare.parts import Parts
 from bridge.analyze.groups import counts, quantiles, ratio, sums, texts
-from bridge.analyze.tables.breakdown import DIMENSIONS
-from bridge.analyze.tables.dimensions import range_events
+from bridge.analyze.tables.dimensions import CODINGS, range_events
 from bridge.analyze.tables.range_metrics import first_slices
 from bridge.join.arrays import NONE, Flags, Ints, number_groups, order_by, run_edges, stable_order
 from bridge.join.attributed import AttributedCapture
@@ -255,7 +254,7 @@ class _OrderedCalls:
     @classmethod
     def of(cls, attributed: AttributedCapture) -> _OrderedCalls:
         firsts = first_slices(attributed)
-        coded = DIMENSIONS["path"](attributed, [range_events(attributed, firsts)])
+        coded = CODINGS["path"](attributed, [range_events(attributed, firsts)])
         ranges = attributed.capture.ranges
         report, process, start = (
             frames.ints(ranges, c)[firsts] for c in ("report", "process", "start")

@@ -22,8 +22,7 @@ from bridge.analyze.metrics.values import (
     select_metrics,
 )
 from bridge.analyze.names import name_codes
-from bridge.analyze.tables.breakdown import DIMENSIONS
-from bridge.analyze.tables.dimensions import activity_events, combine, kernel
+from bridge.analyze.tables.dimensions import CODINGS, activity_events, combine, kernel
 from bridge.analyze.tables.views import dimensions_of, rows_of_dimensions
 from bridge.join.arrays import NONE, Flags, Ints, number_groups
 from bridge.join.attributed import AttributedCapture
@@ -67,10 +66,10 @@ def add_metric_columns(
     measured.
     """
     dimensions = metric_dimensions(by)
-    dimension_of = {**DIMENSIONS, "kernel": kernel(kernel_names)}
+    coding_of = {**CODINGS, "kernel": kernel(kernel_names)}
     rows = np.flatnonzero(attributed.counted & has_metrics(attributed.capture))
     codes = combine(
-        [dimension_of[name](attributed, [activity_events(attributed, rows)]) for name in dimensions]
+        [coding_of[name](attributed, [activity_events(attributed, rows)]) for name in dimensions]
     )
     has_row = codes.codes[0] != NONE
     labels = pd.DataFrame(dict(codes.labels))

@@ -12,6 +12,7 @@ from collections.abc import Collection
 import pandas as pd
 
 from bridge.analyze.catalog import VIEWS
+from bridge.analyze.tables.views import CALL_DIMENSIONS
 from importers.capture import Capture
 from importers.errors import ReportError
 
@@ -23,7 +24,6 @@ WEIGHTS = frozenset("gpu calls".split())  # weights of stacks
 RULES = frozenset(  # rules of advice that judge single kernels
     "small-grids no-tensor-cores tensor-cores-left single-precision casts kernel-hotspot nsight-compute".split()
 )
-HOST_DIMENSIONS = frozenset(["api"])  # dimensions of the host
 HOST_PREFIXES = ("cpu_", "wall_", "in_kernels")  # prefixes of columns of the host or of wall time
 CLOCK_COLUMNS = frozenset("busy_ns span_ns gpu_busy_ns gpu_span_ns launched_ns".split())
 TOTAL_COLUMNS = ("gpu_total_ns", "total_ns")
@@ -52,7 +52,7 @@ def refuse(capture: Capture, subject: str, *, fits: bool = False) -> None:
 def check_table(capture: Capture, by: str) -> None:
     """Raise NoTimelineError for a table that a capture without a timeline cannot have."""
     view, dimensions = VIEWS.get(by), {part.strip() for part in by.split(",")}
-    fits = not view.timeline if view else HOST_DIMENSIONS.isdisjoint(dimensions)
+    fits = not view.timeline if view else CALL_DIMENSIONS.isdisjoint(dimensions)
     refuse(capture, f"{by} table", fits=fits)
 
 

@@ -13,10 +13,8 @@ from bridge.analyze.catalog.view import ACTIVITIES, CALLS, RANGES
 from bridge.analyze.groups import counts
 from bridge.analyze.tables import activity_metrics, range_metrics, statistics
 from bridge.analyze.tables.dimensions import (
-    ACTIVITY_DIMENSIONS,
-    CALL_DIMENSIONS,
-    RANGE_DIMENSIONS,
-    Dimension,
+    CODINGS,
+    Coding,
     DimensionCodes,
     Events,
     activity_events,
@@ -34,8 +32,6 @@ from bridge.join.attributed import AttributedCapture
 if TYPE_CHECKING:
     from bridge.analyze.flops import Costs
 
-DIMENSIONS = {**RANGE_DIMENSIONS, **CALL_DIMENSIONS, **ACTIVITY_DIMENSIONS}
-
 
 def breakdown(
     attributed: AttributedCapture,
@@ -46,13 +42,13 @@ def breakdown(
 ) -> pd.DataFrame:
     """Return one row per combination of dimensions that occurs among the counted records.
 
-    ``dimensions`` are names of `DIMENSIONS`; ``columns`` are those that `bridge.analyze.catalog`
+    ``dimensions`` are names of `CODINGS`; ``columns`` are those that `bridge.analyze.catalog`
     describes for the table. Shares are relative to the time of all activities; in tables of API
     calls, to the time of all calls.
     """
     kind = rows_of_dimensions(dimensions)
-    dimension_by_name = {**DIMENSIONS, "kernel": kernel(kernel_names)}
-    rows = _Rows(attributed, [dimension_by_name[name] for name in dimensions], costs)
+    coding_of = {**CODINGS, "kernel": kernel(kernel_names)}
+    rows = _Rows(attributed, [coding_of[name] for name in dimensions], costs)
     tables = {RANGES: rows.range_table, CALLS: rows.call_table, ACTIVITIES: rows.activity_table}
     return tables[kind](columns)
 
@@ -61,10 +57,10 @@ class _Rows:
     """The ranges, API calls or activities of a report, grouped by dimensions."""
 
     def __init__(
-        self, attributed: AttributedCapture, dimensions: Sequence[Dimension], costs: Costs | None
+        self, attributed: AttributedCapture, codings: Sequence[Coding], costs: Costs | None
     ) -> None:
         self.attributed = attributed
-        self.dimensions = dimensions
+        self.codings = codings
         self.costs = costs
 
     def range_table(self, columns: Collection[str]) -> pd.DataFrame:
@@ -107,7 +103,7 @@ class _Rows:
         return _table(coded, _used(group, coded.size), groups.columns(columns))
 
     def _coded(self, *kinds: Events) -> DimensionCodes:
-        return combine([dimension(self.attributed, kinds) for dimension in self.dimensions])
+        return combine([coding(self.attributed, kinds) for coding in self.codings])
 
 
 def _spread(codes: Ints, rows: Ints, size: int) -> Ints:

@@ -1,4 +1,4 @@
-"""The dimensions of tables (op, shape, step, thread …): a code per event, and names of codes."""
+"""Values of the dimensions of tables (op, shape, step, thread …): a code per event, and names of codes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.analyze import kinds
+from bridge.analyze.catalog.view import GEOMETRY
 from bridge.analyze.devices import Devices
 from bridge.analyze.groups import texts
 from bridge.analyze.names import activity_names, file_names
@@ -118,9 +119,6 @@ def launch_events(attributed: AttributedCapture, rows: Ints) -> Events:
     return Events(range_row, node, rows, none, lambda c: frames.ints(launches, c)[rows])
 
 
-# -- Dimensions of ranges, API calls and activities
-
-
 # -- Codes of events by one dimension or by several
 
 
@@ -197,9 +195,6 @@ def combine(dimensions: Sequence[DimensionCodes]) -> DimensionCodes:
 
 
 NO_PHASE = "(no phase)"
-GEOMETRY = (
-    "grid_x grid_y grid_z block_x block_y block_z registers shared_static shared_dynamic".split()
-)
 
 
 def step(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
@@ -346,7 +341,8 @@ def _files(attributed: AttributedCapture, report: Ints) -> dict[str, np.ndarray]
 # -- Dimensions of ranges, API calls and activities
 
 
-Dimension = Callable[[AttributedCapture, Sequence[Events]], DimensionCodes]
+# Returns the codes of several kinds of events by one dimension.
+Coding = Callable[[AttributedCapture, Sequence[Events]], DimensionCodes]
 
 
 def _op(attributed: AttributedCapture, events: Sequence[Events]) -> DimensionCodes:
@@ -460,13 +456,13 @@ def _memcpy(attributed: AttributedCapture, events: Sequence[Events]) -> Dimensio
     return _named(attributed, events, "operation", "short", (frames.MEMCPY, frames.MEMSET))
 
 
-def kernel(names: str) -> Dimension:
+def kernel(names: str) -> Coding:
     """Return the dimension of kernels by one kind of name, a key of `KERNEL_NAMES`."""
     return lambda attributed, events: _named(attributed, events, "kernel", names, (frames.KERNEL,))
 
 
-# Dimensions of ranges and the work in them; of API calls and the work they launched; of activities.
-RANGE_DIMENSIONS: Mapping[str, Dimension] = {
+# By the names of `bridge.analyze.catalog.dimensions.DIMENSIONS`.
+CODINGS: Mapping[str, Coding] = {
     "op": _op,
     "path": _path,
     "module": _module,
@@ -484,9 +480,7 @@ RANGE_DIMENSIONS: Mapping[str, Dimension] = {
     "report": report,
     "rank": rank,
     "host": host,
-}
-CALL_DIMENSIONS: Mapping[str, Dimension] = {"api": _api}
-ACTIVITY_DIMENSIONS: Mapping[str, Dimension] = {
+    "api": _api,
     "kernel": kernel("readable"),
     "memcpy": _memcpy,
     "kind": _kind,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from bridge.analyze.catalog import VIEWS, column_named
 from bridge.analyze.catalog.breakdown import COST_NAMES
 from bridge.analyze.catalog.counters import COUNTER_NAMES, ENERGY_NAMES
+from bridge.analyze.catalog.dimensions import DIMENSIONS
 from bridge.analyze.catalog.ranges import STEP_COSTS
 from bridge.analyze.catalog.view import CALLS, GEOMETRY, RANGES
 from bridge.analyze.tables.views import (
-    DIMENSIONS,
     DIRECTED,
     columns_are_chosen,
     columns_of,
@@ -226,7 +226,9 @@ def chosen(
 def _details(by: str, *, costs: bool = False) -> set[str]:
     names = VIEWS[by].details if by in VIEWS else ()
     if by not in VIEWS:
-        names = tuple(name for dimension in dimensions_of(by) for name in DIMENSIONS[dimension])
+        names = tuple(
+            name for dimension in dimensions_of(by) for name in DIMENSIONS[dimension].details
+        )
     return {*names, *(("json", "metrics") if costs else ())}
 
 

@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from bridge.analyze.catalog import ON_HOST, TABLES, VIEWS, TableColumns
 from bridge.analyze.catalog.breakdown import BY_SELF_TIME, BY_TOTAL, WHAT_RAN
-from bridge.analyze.catalog.host import OS_DETAILS, SOURCE_DETAILS
+from bridge.analyze.catalog.dimensions import DIMENSIONS
+from bridge.analyze.catalog.host import OS_DETAILS
 from bridge.analyze.catalog.view import ACTIVITIES, CALLS, GEOMETRY, RANGES
 from bridge.knowledge.suggestions import unknown_name
 
@@ -16,31 +17,10 @@ ADVICE_DETAILS = frozenset(
 )
 QUALITY_DETAILS = frozenset(["overhead"])
 SAMPLE_DETAILS = ("samples",)  # samples of the CPU with their call stacks
-# The dimensions of rows, alone or combined (op,shape), with the details that importers read for them.
-DIMENSIONS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys("op path direction step phase thread process report api".split(), ()),
-    **dict.fromkeys("kernel memcpy kind library fused device stream".split(), ()),
-    "module": ("category",),
-    "custom-op": ("category",),
-    **dict.fromkeys(("rank", "host"), ("json",)),  # set by recordings
-    **dict.fromkeys("shape dtype strides overload stack".split(), ("json",)),
-    "geometry": GEOMETRY,
-    "source": (*SOURCE_DETAILS, "json"),
-}
-CALL_DIMENSIONS = frozenset(["api"])  # dimensions of API calls
-ACTIVITY_DIMENSIONS = frozenset(
-    "kernel memcpy kind library fused device stream geometry source".split()
+CALL_DIMENSIONS, ACTIVITY_DIMENSIONS = (
+    frozenset(name for name, dimension in DIMENSIONS.items() if dimension.kind == kind)
+    for kind in (CALLS, ACTIVITIES)
 )
-# The columns that name a row, if their names differ from the dimension's.
-LABELS: dict[str, tuple[str, ...]] = {
-    "memcpy": ("operation",),
-    "custom-op": ("part",),
-    "thread": ("pid", "tid", "thread", "report"),
-    "process": ("pid", "process", "report"),
-    "stream": ("device", "pid", "context", "stream"),
-    "geometry": ("grid", "block", "registers", "shared_bytes"),
-    "source": ("function", "source"),
-}
 SORTED_BY = {  # what rows of tables by dimensions are sorted by, by their kind
     RANGES: BY_SELF_TIME,
     CALLS: BY_TOTAL,
@@ -98,10 +78,8 @@ def columns_of(by: str) -> TableColumns:
 def labels_of(by: str) -> tuple[str, ...]:
     """Return all columns that may name the rows of a table with selectable columns."""
     if by in VIEWS:
-        return {"op-kernel": ("op", "kernel"), "memcpy": ("operation", "source", "target")}.get(
-            by, (by,)
-        )
-    labels = (label for name in dimensions_of(by) for label in LABELS.get(name, (name,)))
+        return VIEWS[by].labels or (by,)
+    labels = (label for name in dimensions_of(by) for label in DIMENSIONS[name].columns)
     return tuple(dict.fromkeys(labels))
 
 

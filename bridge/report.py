@@ -375,7 +375,7 @@ def join(capture: Capture, options: AttributionOptions = DEFAULT) -> Report:
 def load(*paths: str | Path, **options: Unpack[AttributionFields]) -> Report:
     """Read one report (or several as one) and attribute every activity.
 
-    ``options`` are the fields of `AttributionOptions`: ``rules`` regroup op names; ``raw`` makes
+    ``options`` are the fields of `AttributionOptions`: ``op_rules`` regroup op names; ``raw`` makes
     each whole text of a range an op, in all domains; ``graphs`` ("capture" or "launch") is which op
     owns the work of a CUDA graph; ``domains`` and ``without`` select the domains whose ranges are
     ops; ``adopt`` guesses ops for threads without ranges; ``backward_under`` ("caller" or

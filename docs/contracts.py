@@ -3,7 +3,7 @@
     python docs/contracts.py [--release VERSION]
 
 `docs/formats/bridge.*.schema.json` describe what `--format json` prints, `bridge.db.sql` what `bridge import` leaves
-behind, `api.txt` the names that programs may import. A test compares them with the code; `api-VERSION.txt` holds the
+behind, `api.txt` the names that programs may import, and the commands with their options. A test compares them with the code; `api-VERSION.txt` holds the
 names of a release, and what changed since then must be in the changelog.
 """
 
@@ -19,8 +19,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import json_schemas
 
+from bridge.cli import main as main_command
 from bridge.store.tables import VERSION, open_store
 
 HERE = Path(__file__).parent / "formats"
@@ -97,7 +99,7 @@ def reference() -> Iterator[Shown]:
 
 
 def api() -> str:
-    """Return a line per public name: functions and methods with their signatures, classes with their bases.
+    """Return a line per public name, command and option: functions with their signatures, classes with their bases.
 
     The source is read and nothing imported, so that the lines are those of any Python and any installed framework.
     """
@@ -109,7 +111,20 @@ def api() -> str:
     objects = loader.modules_collection
     shown = (*reference(), *map(Shown, OTHERS))
     lines = (line for one in shown for line in _lines(one, _found(objects, one.name)))
-    return "\n".join(sorted(set(lines))) + "\n"
+    return "\n".join([*sorted(set(lines)), *sorted(options(main_command, "bridge"))]) + "\n"
+
+
+def options(command: click.Command, path: str) -> Iterator[str]:
+    """Yield a line per command and per option of it, hidden ones excepted."""
+    yield path
+    for option in command.params:
+        if isinstance(option, click.Option) and not option.hidden:
+            yield from (f"{path} {name}" for name in (*option.opts, *option.secondary_opts))
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            member = command.get_command(click.Context(command), name)
+            if member and not member.hidden:
+                yield from options(member, f"{path} {name}")
 
 
 def _found(objects: Objects, path: str) -> Objects:

@@ -69,11 +69,11 @@ def test_the_work_of_threads_without_a_name_is_told_by_its_pattern(tmp_path, eng
     accounted, rows = totals(path)
     assert rows["backward"] == (900 * len(engines),) * 2
     assert accounted["unattributed"] == {"no_range": {"activities": 3, "gpu_ns": 150}}
-    refused = bridge("report", path, "--by", "op", "--memory", "1KB")
+    refused = bridge("report", path, "--by", "op", "--memory-limit", "1KB")
     assert refused.exit_code == 1
     assert "--no-adopt adopts none" in refused.stderr
     command = "report", path, "--by", "op", "--no-adopt", "--format", "json"
-    assert done(*command) == done(*command, "--memory", "1KB")
+    assert done(*command) == done(*command, "--memory-limit", "1KB")
 
 
 def test_where_two_threads_wait_the_reason_is_said(tmp_path):
@@ -92,7 +92,7 @@ def test_windows_workers_and_the_store_say_the_same(idiom, tmp_path, small_memor
         command = "report", idiom, "--by", by, "--format", "json"
         whole = done(*command)
         assert done(*command, "--workers", "2") == whole
-        assert done(*command, "--memory", "1KB") == whole
+        assert done(*command, "--memory-limit", "1KB") == whole
         done("import", idiom, "--db", tmp_path / "b.db")
         stored = json.loads(
             done("report", "--db", tmp_path / "b.db", "--by", by, "--format", "json")
@@ -140,11 +140,11 @@ def test_the_strict_view_keeps_phases_as_phases(phases):
 def test_phases_alone_workers_windows_and_the_store(phases, tmp_path, small_memory):
     command = "report", phases, "--by", "op", "--format", "json"
     assert done(*command, "--workers", "2") == done(*command)
-    refused = bridge(*command, "--memory", "1KB")
+    refused = bridge(*command, "--memory-limit", "1KB")
     assert refused.exit_code == 1
     assert "its start/end ranges are ops" in refused.stderr
     raw = *command, "--names", "raw"
-    assert done(*raw, "--memory", "1KB") == done(*raw)
+    assert done(*raw, "--memory-limit", "1KB") == done(*raw)
     done("import", phases, "--db", tmp_path / "b.db")
     stored = json.loads(done("report", "--db", tmp_path / "b.db", *command[2:]))
     assert stored == json.loads(done(*command))

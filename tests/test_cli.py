@@ -483,14 +483,14 @@ def test_rules_regroup_ops(report: Path, folder: Path) -> None:
         "[[rule]]\nmatch = '^aten::(\\w+)$'\nop = 'torch \\1'\n"
         "[[rule]]\nmatch = 'gemm|mine'\nop = 'ours'\n"
     )
-    found = by_name(rows(report, "--rules", "rules.toml"))
+    found = by_name(rows(report, "--op-rules", "rules.toml"))
     assert set(found) == {"torch mm", "ours", "step", "open", "<unnamed>"}
     assert found["torch mm"]["gpu_self_ns"] == 6 * 40
     assert found["ours"]["calls"] == 12
-    assert document(report, "--rules", "rules.toml")["totals"] == document(report)["totals"]
+    assert document(report, "--op-rules", "rules.toml")["totals"] == document(report)["totals"]
     for command in COMMANDS:
         more = ["-o", "x.json"] if command == "trace" else []
-        done(command, report, "--rules", "rules.toml", *more)
+        done(command, report, "--op-rules", "rules.toml", *more)
     assert '"torch mm"' in (folder / "x.json").read_text(encoding="utf-8")
 
 
@@ -522,7 +522,7 @@ def test_bad_rules_are_said_in_one_line(
 
 def bad_rules(command: str, report: Path) -> Any:
     more = ["-o", "x.json"] if command == "trace" else []
-    return bridge(command, report, "--rules", "rules.toml", *more)
+    return bridge(command, report, "--op-rules", "rules.toml", *more)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

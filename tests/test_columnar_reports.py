@@ -113,10 +113,10 @@ def test_workers_read_folders(here, made):
 
 def test_what_only_sqlite_can_do_says_so(here):
     words = (
-        "run_arwdir: larger than --memory, and only SQLite exports of Nsight Systems can be read in windows",
+        "run_arwdir: larger than --memory-limit, and only SQLite exports of Nsight Systems can be read in windows",
     )
-    assert_refused(bridge("report", "run_arwdir", "--memory", "1KB"), *words)
-    done("report", "run_arwdir", "--memory", "1GB")
+    assert_refused(bridge("report", "run_arwdir", "--memory-limit", "1KB"), *words)
+    done("report", "run_arwdir", "--memory-limit", "1GB")
     for name in NAMES:
         refused = bridge("scrub", name, "out.sqlite")
         assert_refused(

@@ -126,7 +126,7 @@ def given_slow(folder: Path, where: str) -> list[str | Path]:
     return {
         "--filter": ["--filter", f"op~{SLOW[0]}"],
         "--filter of kernels": ["--by", "op-kernel", "--filter", f"kernel~{SLOW[0]}"],
-        "--rules": ["--rules", "rules.toml"],
+        "--op-rules": ["--op-rules", "rules.toml"],
         "--kernel-rules": ["--kernel-rules", "kernels.toml", "--by", "kind"],
     }[where]
 
@@ -134,7 +134,7 @@ def given_slow(folder: Path, where: str) -> list[str | Path]:
 WHERE = {
     "--filter": "--filter op~: ",
     "--filter of kernels": "--filter kernel~: ",
-    "--rules": "rule 1 of --rules: ",
+    "--op-rules": "rule 1 of --op-rules: ",
     "--kernel-rules": "library 'a', rule 1: ",
 }
 
@@ -155,7 +155,7 @@ def test_the_program_names_the_slow_expression_and_where_it_stands(where, report
 
 @pytest.mark.slow
 def test_import_and_diff_end_too(report, folder):
-    words = given_slow(folder, "--rules")
+    words = given_slow(folder, "--op-rules")
     assert_misused(bridge("import", report, *words), "takes over 0.5 s")
     assert_misused(bridge("diff", report, report, "--filter", f"op~{SLOW[0]}"), "takes over 0.5 s")
 

@@ -488,7 +488,9 @@ LINKS = ("report", "summary", "doctor", "advise", "trace -o t.json", "html -o t.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [*LINKS, "report --memory 1GB", "report --workers 2 --strict R"])
+@pytest.mark.parametrize(
+    "words", [*LINKS, "report --memory-limit 1GB", "report --workers 2 --strict R"]
+)
 @pytest.mark.parametrize("name", ["loop.sqlite", "loop.nsys-rep", "loop.ncu-rep"])
 def test_a_link_to_itself_is_one_line(words: str, name: str, report: Path, folder: Path) -> None:
     (folder / name).symlink_to(name)

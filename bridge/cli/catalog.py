@@ -49,7 +49,7 @@ Sections = Mapping[str, str]  # the options of each section, in order
 # An option that several commands have stands in the same section in all of them.
 SHARED: Sections = {
     "Report": "--run --db --ncu --sidecar --rank-from --only --timeout",
-    "Attribution": "--graphs --domain --exclude-domain --adopt --backward-under --rules --kernel-rules"
+    "Attribution": "--graphs --domain --exclude-domain --adopt --backward-under --op-rules --kernel-rules"
     " --names --steps",
     "Limits": "--fail-over --budget --noise",
     "Table": "--by --columns --direction --kernel-names --inclusive --arguments --memory-kinds --idle-over"
@@ -57,7 +57,7 @@ SHARED: Sections = {
     "Rows": "--sort --top --filter --fold",
     "Time": "--from --to --step --range",
     "FLOPs": "--flops --dtype --peak-tflops --peak-gbs --gpus",
-    "Workers": "--workers --memory --strict",
+    "Workers": "--workers --memory-limit --strict",
     "Output": "--format --output --force --unit",
 }
 OF_COMMAND: Mapping[str, Sections] = {
@@ -86,15 +86,15 @@ OF_COMMAND: Mapping[str, Sections] = {
 RARE = frozenset(
     [
         *"--only --timeout --sidecar --rank-from --graphs --domain --exclude-domain --adopt".split(),
-        *"--backward-under --rules".split(),
+        *"--backward-under --op-rules".split(),
         *"--kernel-rules --names --inclusive --arguments --memory-kinds --idle-over --running".split(),
-        *"--flops --dtype --peak-tflops --peak-gbs --gpus --workers --memory --strict".split(),
+        *"--flops --dtype --peak-tflops --peak-gbs --gpus --workers --memory-limit --strict".split(),
         *("report --metrics", "import --verify", "import --keep", "plot --width", "plot --height"),
         *("run --replay", "run --no-clock-control", "run --kill", "run --capture"),
         *("bench --repeat", "bench --number", "bench --group", "bench --cold"),
     ]
 )
-COMMON = frozenset(["run --memory", "run --graphs", "bench --dtype"])  # though of a rare name
+COMMON = frozenset(["run --graphs", "bench --dtype"])  # though of a rare name
 
 
 def is_rare(command: str, option: str) -> bool:

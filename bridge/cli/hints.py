@@ -23,7 +23,7 @@ REPORTS = "reports"  # the argument of commands that read reports
 # Options that select a report, or a part of it, or the owners of its activities.
 PARTS = ("--from", "--to", "--step", "--range")
 OPTIONS = (
-    *"--run --db --sidecar --rules --graphs --domain --exclude-domain --adopt".split(),
+    *"--run --db --sidecar --op-rules --graphs --domain --exclude-domain --adopt".split(),
     *"--backward-under --kernel-rules --ncu".split(),
     *PARTS,
 )

@@ -164,7 +164,7 @@ def _tables(
             raise _no_table(f"{by}: {refusal(why)}")
     result = windowed_tables(tables)
     left = sorted({part.by for part in tables} - {part.by for part in result})
-    click.echo(f"larger than --memory: without the tables by {' '.join(left)}", err=True)
+    click.echo(f"larger than --memory-limit: without the tables by {' '.join(left)}", err=True)
     return result
 
 

@@ -230,9 +230,10 @@ def sidecar(command: F) -> F:
 
 
 def rules_option(command: F) -> F:
-    """Add the option ``--rules``, which regroups op names."""
+    """Add the option ``--op-rules``, which regroups op names."""
     return click.option(
-        "--rules",
+        "--op-rules",
+        "rules",
         type=FILE,
         help="A TOML file that regroups ops: [[rule]] tables with match (a regular expression) and op.",
     )(command)
@@ -413,7 +414,7 @@ class ReportInput:
                 from importers.sides import of_side
 
                 capture = of_side(capture, self.only)
-            attribution = replace(attribution, rules=attribution.rules or stored_rules)
+            attribution = replace(attribution, op_rules=attribution.op_rules or stored_rules)
         with usage_errors(), doing("joining"):
             report = join(capture, attribution)
         warn((*capture.warnings, *report.warnings))
@@ -497,7 +498,7 @@ def read_rules(path: Path | None) -> tuple[Rule, ...]:
         return labels.rules(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise click.BadParameter(f"{path}: {reason}", param_hint="--rules") from error
+        raise click.BadParameter(f"{path}: {reason}", param_hint="--op-rules") from error
 
 
 def read_kernel_rules(path: Path | None) -> Rules | None:

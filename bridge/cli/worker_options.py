@@ -66,7 +66,8 @@ OPTIONS = (
         " only aggregates come back: see docs/fleet.md.",
     ),
     click.option(
-        "--memory",
+        "--memory-limit",
+        "memory",
         metavar="SIZE",
         callback=_bytes,
         help="Limit the memory of each worker, as 2GB or 512MiB: larger reports are read in windows of time,"
@@ -113,7 +114,7 @@ class WorkerOptions:
     def larger(
         self, reports: Sequence[Location], tables: Sequence[PartRequest], *, raw: bool = False
     ) -> bool:
-        """Tell whether reports need more than --memory: any of them if workers read one each, else all together.
+        """Tell whether reports need more than --memory-limit: any of them if workers read one each, else all together.
 
         Reports that workers fetch may. ``raw`` says that ranges are called by their whole texts.
         """
@@ -129,14 +130,14 @@ class WorkerOptions:
         return BASE + MANY * (len(tables) > 1) + most > self.memory
 
     def check_output(self, source: Sequence[str], table: pd.DataFrame, form: str) -> None:
-        """Raise ReportError if a table is too large to be written within --memory by this process."""
+        """Raise ReportError if a table is too large to be written within --memory-limit by this process."""
         if self.memory and not self.given:
             from bridge.scale.windows.window import check_output
 
             check_output(source, self.memory, table.size, form)
 
     def within(self, reports: Sequence[Location]) -> WorkerOptions:
-        """Return the workers for an import: this process in windows if the reports need more than --memory."""
+        """Return the workers for an import: this process in windows if the reports need more than --memory-limit."""
         if not self.memory or self.given:
             return self
         from bridge.scale.requests import stored_tables
@@ -257,7 +258,7 @@ def _in_windows(
     source: ReportInput,
     needs_rows: Sequence[str],
 ) -> CombinedReport | None:
-    """Return the report that is read in windows, None if the reports fit into --memory."""
+    """Return the report that is read in windows, None if the reports fit into --memory-limit."""
     from bridge.analyze.tables.request import TableRequest
     from bridge.analyze.tables.views import columns_are_chosen
     from bridge.scale.requests import PartRequest
@@ -268,7 +269,7 @@ def _in_windows(
     raw = source.attribution_options.raw
     if not workers.larger(source.reports, [PartRequest(sized, ())], raw=raw):
         return None
-    _check("reports larger than --memory", needs_rows, "without --memory it works")
+    _check("reports larger than --memory-limit", needs_rows, "without --memory-limit it works")
     part = windowed_request(request)
     plan = Plan((part,), source.attribution_options, source.sidecar)
     return workers.alone().run(source.reports, plan)

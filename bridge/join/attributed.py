@@ -154,7 +154,7 @@ class AttributedCapture:
         """
         _check_steps(capture, options.steps)
         capture = with_ranks(capture, options.rank_from)
-        names, codes = raw_names(capture) if options.raw else op_names(capture, options.rules)
+        names, codes = raw_names(capture) if options.raw else op_names(capture, options.op_rules)
         launches = _filled(Launches, capture.launches)
         accepted = accepted_ranges(capture.ranges, options.only, options.without)
         records = Records(

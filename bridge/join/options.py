@@ -127,7 +127,7 @@ def rules(text: str) -> tuple[Rule, ...]:
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict) or set(entry) != {"match", "op"}:
             raise ValueError(f"rule {number}: needs 'match' and 'op', and nothing else")
-        result.append(_rule(entry["match"], entry["op"], f"rule {number} of --rules"))
+        result.append(_rule(entry["match"], entry["op"], f"rule {number} of --op-rules"))
     return tuple(result)
 
 
@@ -233,7 +233,7 @@ GRAPHS = ("capture", "launch")
 class AttributionFields(TypedDict, total=False):
     """The fields of `AttributionOptions` that functions take as keywords."""
 
-    rules: Sequence[Rule]
+    op_rules: Sequence[Rule]
     raw: bool
     graphs: str | None
     domains: Sequence[str]
@@ -250,7 +250,7 @@ class AttributionFields(TypedDict, total=False):
 class AttributionOptions:
     """Options of the attribution.
 
-    ``rules`` regroup ops. ``raw`` uses the whole texts of ranges in all domains instead of ops.
+    ``op_rules`` regroup ops. ``raw`` uses the whole texts of ranges in all domains instead of ops.
 
     ``graphs`` selects the op that owns the work of a CUDA graph: "capture", the op in which it was
     captured, where known, or "launch", the op that launched the graph. The default is "capture",
@@ -270,7 +270,7 @@ class AttributionOptions:
     steps: a name, or a family as ``Batch N``.
     """
 
-    rules: Sequence[Rule] = ()
+    op_rules: Sequence[Rule] = ()
     raw: bool = False
     graphs: str | None = None
     domains: Sequence[str] = ()

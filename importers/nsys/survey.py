@@ -97,7 +97,7 @@ def chunks(database: Database, query: Query, rows: int, *, sparse: bool = False)
             return [Chunk(first, last)]
         name = database.path.name
         raise NotAReport(
-            f"{name}: row numbers of {query.table} are far apart; read it without --memory"
+            f"{name}: row numbers of {query.table} are far apart; read it without --memory-limit"
         )
     edges = [*range(first, last + 1, rows), last + 1]
     return [Chunk(a, b - 1) for a, b in pairwise(edges)]

@@ -211,7 +211,7 @@ class Windows:
             if query and not self.database.has_rowid(query.table):
                 raise NotAReport(
                     f"{self.path.name}: rows of {query.table} have no numbers (WITHOUT ROWID),"
-                    " so it cannot be read in windows; read it without --memory"
+                    " so it cannot be read in windows; read it without --memory-limit"
                 )
 
     def __len__(self) -> int:

@@ -112,7 +112,7 @@ def test_what_is_open_at_an_instant(tmp_path):
 def test_rules_regroup(path, tmp_path):
     rules = tmp_path / "rules.toml"
     rules.write_text("[[rule]]\nmatch = 'gemm'\nop = 'matmul'\n")
-    said = done("why", path, "#0", "--rules", rules)
+    said = done("why", path, "#0", "--op-rules", rules)
     assert "range #2 gemm, 150 ns at 50 ns (op matmul)\n" in said
     assert "\nop: matmul, by launch: " in said
 

@@ -84,7 +84,7 @@ def budget(path: Path) -> None:
 
 
 def rules(path: Path) -> None:
-    """Read rules of ops, and use them, as --rules does."""
+    """Read rules of ops, and use them, as --op-rules does."""
     found = said(lambda p: options.rules(p.read_text(encoding="utf-8")), path)
     options.ops_of(["aten::mm", "conv1", ""], found)
 

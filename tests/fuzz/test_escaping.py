@@ -200,6 +200,6 @@ def test_messages_and_warnings_command_no_terminal(tmp_path: Path) -> None:
     assert [line for line in result.output.split("\n") if not line.isprintable()] == []
     rules = tmp_path / "rules.toml"
     rules.write_text('[[rule]]\nmatch = "[\\u001b[2J"\nop = "x"\n', encoding="utf-8")
-    refused = bridge("report", path, "--rules", rules)
+    refused = bridge("report", path, "--op-rules", rules)
     assert refused.exit_code == 2
     assert "\x1b" not in refused.output

@@ -117,7 +117,7 @@ def test_a_report_without_samples_says_what_to_record(tmp_path: Path) -> None:
 
 
 def test_a_report_in_windows_refuses_counters(path: Path) -> None:
-    result = run("report", path, "--columns", "counters", "--memory", "1MB")
+    result = run("report", path, "--columns", "counters", "--memory-limit", "1MB")
     assert result.exit_code != 0
     assert "whole report at once" in result.stderr
 

@@ -140,7 +140,8 @@ def test_windows_need_row_numbers(original: Path, tmp_path: Path) -> None:
         else:
             with (
                 pytest.raises(
-                    importers.ReportError, match=r"have no numbers .WITHOUT ROWID.*without --memory"
+                    importers.ReportError,
+                    match=r"have no numbers .WITHOUT ROWID.*without --memory-limit",
                 ),
                 open_windows(path, True, 3),
             ):

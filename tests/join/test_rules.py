@@ -13,7 +13,7 @@ NO_GROUP = "[[rule]]\nmatch = 'a'\nop = '\\1'\n"
 @pytest.mark.parametrize("wrong", [NO_OP, OPEN, NO_GROUP])
 @pytest.mark.parametrize("before", [0, 1, 2])
 def test_rules_are_counted_from_1_to_the_one_that_is_wrong(wrong, before):
-    with pytest.raises(ValueError, match=f"^rule {before + 1}(?: of --rules)?: "):
+    with pytest.raises(ValueError, match=f"^rule {before + 1}(?: of --op-rules)?: "):
         rules(GOOD * before + wrong + GOOD)
 
 

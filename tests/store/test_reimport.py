@@ -82,7 +82,7 @@ def test_what_differs_is_another_run(change: str, tmp_path: Path) -> None:
     imported(tmp_path, report)
     if change == "its bytes":
         made_reports.changed(report, f"UPDATE {KERNELS} SET end = end + 1000")
-    more = {"--rank-from": ("--rank-from", r"rank(\d)"), "its rules": ("--rules", rules)}
+    more = {"--rank-from": ("--rank-from", r"rank(\d)"), "its rules": ("--op-rules", rules)}
     _, said = imported(tmp_path, report, *more.get(change, ()))
     assert "already" not in said
     assert len(store.list_runs(tmp_path / "bridge.db")) == 2

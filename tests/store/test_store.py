@@ -327,8 +327,8 @@ def test_reports_are_known_by_their_contents_in_any_order(
 def test_other_rules_make_another_run(made: Path, folder: Path, db: Path) -> None:
     (folder / "rules.toml").write_text("[[rule]]\nmatch = 'mm'\nop = 'matmul'\n")
     imported(db, made)
-    done("import", made, "--rules", "rules.toml")
-    assert "already imported as run 2" in bridge("import", made, "--rules", "rules.toml").stderr
+    done("import", made, "--op-rules", "rules.toml")
+    assert "already imported as run 2" in bridge("import", made, "--op-rules", "rules.toml").stderr
     assert "already imported as run 1" in bridge("import", made).stderr
     sql = "SELECT op, kernels FROM op_summary WHERE run = ? AND kernels > 0 ORDER BY op"
     assert ask(db, sql, 1) == [("aten::mm", 4), ("gemm", 4)]
@@ -769,6 +769,6 @@ def test_a_run_is_shown_under_the_rules_it_was_imported_with(tmp_path: Path) -> 
     report, rules, db = tmp_path / "demo.sqlite", tmp_path / "rules.toml", tmp_path / "runs.db"
     demo_report.make(report)
     rules.write_text('[[rule]]\nmatch = "Backward0$"\nop = "backward op"\n')
-    done("import", "--quiet", "--db", db, "--rules", rules, report)
+    done("import", "--quiet", "--db", db, "--op-rules", rules, report)
     assert "backward op" in done("report", "--db", db)
     assert "backward op" in done("runs", "show", "--db", db, "1")

@@ -120,7 +120,7 @@ def test_rows_of_a_window_that_their_names_do_not_tell_apart_are_refused(tmp_pat
 def test_a_limit_that_is_exceeded_is_said_with_the_window_after_which_it_was(tmp_path, monkeypatch):
     taken = iter([100, 5_000, 11_100_000])  # before, and after two windows
     monkeypatch.setattr(aggregation, "peak_memory", lambda: next(taken))
-    said = r"made\.sqlite: --memory 10MB is too little: 11MB are taken after window 2 of 3"
+    said = r"made\.sqlite: --memory-limit 10MB is too little: 11MB are taken after window 2 of 3"
     with pytest.raises(ReportError, match=said):
         sums(three(), tmp_path, memory=10_000_000)
 

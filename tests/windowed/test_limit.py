@@ -50,7 +50,7 @@ def test_what_is_no_amount_is_refused(text):
 
 def test_a_command_refuses_it_too(tmp_path):
     path = report(tmp_path / "made.sqlite")
-    assert_misused(bridge("report", path, "--memory", "1iB"), "is no amount of memory")
+    assert_misused(bridge("report", path, "--memory-limit", "1iB"), "is no amount of memory")
 
 
 def test_what_a_report_takes_is_by_its_rows_and_the_tables_asked_for(tmp_path):

@@ -1,4 +1,4 @@
-"""``--memory``: what fits is read as ever, what does not goes in windows and prints the same, or is refused in one line."""
+"""``--memory-limit``: what fits is read as ever, what does not goes in windows and prints the same, or is refused in one line."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_report_in_windows_prints_the_same(words, path, read):
     command = ["report", path, *words.split(), "--format", "json"]
     expected = done(*command)
     assert not read
-    assert done(*command, "--memory", "1KB") == expected
+    assert done(*command, "--memory-limit", "1KB") == expected
     assert read == [0, 1, 2]
 
 
@@ -89,31 +89,35 @@ def test_two_reports_in_windows_print_the_same(path, read, tmp_path):
     command = ["report", path, report(tmp_path / "other.sqlite", pids=(7,)), "--by", "report,op"]
     expected = done(*command)
     # But for the lines on the use of the GPUs.
-    assert expected.endswith(done(*command, "--memory", "1KB"))
+    assert expected.endswith(done(*command, "--memory-limit", "1KB"))
     assert read == [0, 1, 2] * 2
-    assert expected.endswith(done(*command, "--memory", "1KB", "--workers", "1"))
+    assert expected.endswith(done(*command, "--memory-limit", "1KB", "--workers", "1"))
 
 
 @pytest.mark.slow
 def test_what_fits_is_read_as_ever(path, read):
     command = ["report", path, "--by", "step"]
-    assert done(*command, "--memory", "3KB") == done(*command)
+    assert done(*command, "--memory-limit", "3KB") == done(*command)
     assert not read
 
 
 @pytest.mark.parametrize("words", REFUSED)
 def test_what_takes_a_look_at_all_of_it_is_refused(words, path):
-    result = bridge("report", path, *words.split(), "--memory", "1KB")
-    assert_misused(result, "larger than --memory", REFUSED[words], "without --memory it works")
+    result = bridge("report", path, *words.split(), "--memory-limit", "1KB")
+    assert_misused(
+        result, "larger than --memory-limit", REFUSED[words], "without --memory-limit it works"
+    )
 
 
 def test_a_column_that_there_is_not_is_said(path):
-    assert_misused(bridge("report", path, "--columns", "x", "--memory", "1KB"), "no column 'x'")
+    assert_misused(
+        bridge("report", path, "--columns", "x", "--memory-limit", "1KB"), "no column 'x'"
+    )
 
 
 @pytest.mark.slow
 def test_a_guess_is_refused(path):
-    result = bridge("report", path, "--adopt", "--memory", "1KB")
+    result = bridge("report", path, "--adopt", "--memory-limit", "1KB")
     assert_refused(result, "made.sqlite", "--adopt needs the whole report at once")
 
 
@@ -124,16 +128,16 @@ def test_a_recording_of_its_process_is_refused(path):
     head, _, lines = Path("bridge-100.jsonl").read_text(encoding="utf-8").partition("\n")
     head = json.dumps(json.loads(head) | {"pid": 100}, separators=(",", ":"))
     Path("bridge-100.jsonl").write_text(f"{head}\n{lines}", encoding="utf-8")
-    result = bridge("report", path, "--memory", "1KB", "--sidecar", "bridge-100.jsonl")
-    assert_refused(result, "made.sqlite: larger than --memory, and recordings lie beside it")
+    result = bridge("report", path, "--memory-limit", "1KB", "--sidecar", "bridge-100.jsonl")
+    assert_refused(result, "made.sqlite: larger than --memory-limit, and recordings lie beside it")
     done("report", path, "--sidecar", "bridge-100.jsonl")
 
 
 def test_too_little_is_refused_with_the_least_that_works(path, monkeypatch):
     monkeypatch.setattr(part, "BASE", 170_000_000)
     monkeypatch.setattr(part, "LEAST", 40_000_000)
-    result = bridge("report", path, "--memory", "100MB")
-    assert_refused(result, "made.sqlite", "--memory 100MB is too little: 210MB is the least")
+    result = bridge("report", path, "--memory-limit", "100MB")
+    assert_refused(result, "made.sqlite", "--memory-limit 100MB is too little: 210MB is the least")
 
 
 def test_a_file_that_is_no_export_is_refused(path, tmp_path):
@@ -141,7 +145,7 @@ def test_a_file_that_is_no_export_is_refused(path, tmp_path):
     trace.write_text('{"traceEvents": []}', encoding="utf-8")
     assert path.exists()
     assert_refused(
-        bridge("report", trace, "--memory", "1KB"),
+        bridge("report", trace, "--memory-limit", "1KB"),
         "only SQLite exports of Nsight Systems can be read in windows",
     )
 
@@ -149,11 +153,11 @@ def test_a_file_that_is_no_export_is_refused(path, tmp_path):
 @pytest.mark.slow
 def test_an_import_in_windows_keeps_aggregates(path, read):
     expected = done("import", path, "--db", "one.db", "--workers", "1")
-    result = bridge("import", path, "--db", "two.db", "--memory", "1KB")
+    result = bridge("import", path, "--db", "two.db", "--memory-limit", "1KB")
     assert result.exit_code == 0, result.stderr
     assert table_in(result.stdout) == table_in(expected.replace("--db one.db", "--db two.db"))
     without = "without the tables by module,report op,step report,step"
-    assert f"larger than --memory: {without}" in result.stderr
+    assert f"larger than --memory-limit: {without}" in result.stderr
     assert read == [0, 1, 2]
     for by in ("op", "op-kernel", "kernel,op", "shape", "rank,kind"):
         asked = ["report", "--by", by, "--format", "json", "--db"]
@@ -163,5 +167,5 @@ def test_an_import_in_windows_keeps_aggregates(path, read):
 
 
 def test_an_import_keeps_no_table_that_windows_do_not_tell(path):
-    result = bridge("import", path, "--memory", "1KB", "--keep", "op,step")
-    assert_misused(result, "op,step: larger than --memory, and rows by step")
+    result = bridge("import", path, "--memory-limit", "1KB", "--keep", "op,step")
+    assert_misused(result, "op,step: larger than --memory-limit, and rows by step")

@@ -1,4 +1,4 @@
-"""What a command takes in a process of its own: ``--memory`` is held, or refused before it is exceeded."""
+"""What a command takes in a process of its own: ``--memory-limit`` is held, or refused before it is exceeded."""
 
 from __future__ import annotations
 
@@ -57,14 +57,16 @@ def run(*words: str | Path) -> tuple[int, str, list[str], int]:
 )
 def test_a_report_of_distinct_names_holds_the_limit(words: str, limit: int, path: Path) -> None:
     command = ["report", path, *words.split()]
-    status, printed, lines, peak = run(*command, "--memory", f"{limit}MB")
+    status, printed, lines, peak = run(*command, "--memory-limit", f"{limit}MB")
     assert (status, lines) == (0, [])
     assert peak <= 1.1 * limit * MB
     assert printed == run(*command)[1]
 
 
 def test_an_import_of_distinct_names_holds_the_limit(path: Path, tmp_path: Path) -> None:
-    status, _, _, peak = run("import", path, "--db", tmp_path / "bridge.db", "--memory", "910MB")
+    status, _, _, peak = run(
+        "import", path, "--db", tmp_path / "bridge.db", "--memory-limit", "910MB"
+    )
     assert status == 0
     assert peak <= 1.1 * 910 * MB
 
@@ -75,14 +77,14 @@ def test_a_limit_that_is_too_low_is_refused_before_it_is_exceeded(
 ) -> None:
     name, *words = command.split()
     words += ["--db", str(tmp_path / "bridge.db")] if name == "import" else []
-    status, printed, lines, peak = run(name, path, *words, "--memory", "200MB")
+    status, printed, lines, peak = run(name, path, *words, "--memory-limit", "200MB")
     assert (status, printed) == (1, "")
-    assert "names.sqlite: --memory 200MB is too little: " in lines[-1]
+    assert "names.sqlite: --memory-limit 200MB is too little: " in lines[-1]
     assert peak <= 1.1 * 200 * MB
 
 
 def test_a_table_that_would_exceed_the_limit_is_not_written(path: Path) -> None:
-    command = ["report", path, "--by", "op", "--columns", "all", "--memory", "390MB"]
+    command = ["report", path, "--by", "op", "--columns", "all", "--memory-limit", "390MB"]
     status, printed, lines, peak = run(*command)
     assert (status, printed) == (1, "")
     assert "is too little to write" in lines[-1]

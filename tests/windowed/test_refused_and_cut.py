@@ -25,7 +25,7 @@ def in_windows(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["thread,op,report", "process,shape,report"])
-@pytest.mark.parametrize("also", [["--memory", "10MB"], ["--workers", "1"]], ids=str)
+@pytest.mark.parametrize("also", [["--memory-limit", "10MB"], ["--workers", "1"]], ids=str)
 def test_the_file_of_a_row_stands_where_it_was_asked_for(in_windows, tmp_path, by, also):
     command = ["report", report(tmp_path / "made.sqlite"), "--by", by, "--format", "csv"]
     assert done(*command, *also) == done(*command)
@@ -40,12 +40,14 @@ def test_tangled_ranges_are_refused_with_the_name_of_their_file(in_windows, tmp_
         made.kernel("gemm", at + 100, 100, at + 110, at + 120)
     path = made.written(tmp_path / "tangled.sqlite")
     assert_refused(bridge("report", path), "tangled.sqlite", "cross each other")
-    assert_refused(bridge("report", path, "--memory", "10MB"), "tangled.sqlite", "cross each other")
+    assert_refused(
+        bridge("report", path, "--memory-limit", "10MB"), "tangled.sqlite", "cross each other"
+    )
 
 
 @pytest.mark.parametrize("text", ["0", "0GB", "0.0000000001"])
 def test_no_memory_at_all_is_no_amount(tmp_path, text):
-    result = bridge("report", report(tmp_path / "made.sqlite"), "--memory", text)
+    result = bridge("report", report(tmp_path / "made.sqlite"), "--memory-limit", text)
     assert result.exit_code in {1, 2}, result.stdout
 
 
@@ -71,12 +73,14 @@ def test_a_limit_that_what_is_kept_exceeds_is_said(in_windows, tmp_path, monkeyp
     taken = iter([100, 5_000, 11_100_000])  # before, and after two windows
     monkeypatch.setattr(aggregation, "peak_memory", lambda: next(taken))
     path = report(tmp_path / "made.sqlite")
-    refused = bridge("report", path, "--memory", "10MB")
-    assert_refused(refused, "made.sqlite: --memory 10MB is too little", "after window 2 of 3")
+    refused = bridge("report", path, "--memory-limit", "10MB")
+    assert_refused(refused, "made.sqlite: --memory-limit 10MB is too little", "after window 2 of 3")
 
 
 def test_of_a_process_that_had_more_before_nothing_is_said(in_windows, tmp_path, monkeypatch):
     monkeypatch.setattr(aggregation, "peak_memory", lambda: 11_100_000)
     path = report(tmp_path / "made.sqlite")
     whole = done("report", path)
-    assert whole.endswith(done("report", path, "--memory", "10MB"))  # but for the use of the GPUs
+    assert whole.endswith(
+        done("report", path, "--memory-limit", "10MB")
+    )  # but for the use of the GPUs

@@ -37,7 +37,9 @@ class WindowsError(ReportError):
     """The report does not fit into the memory limit, and windows cannot compute the result exactly."""
 
     def __init__(self, name: str, what: str) -> None:
-        super().__init__(f"{name}: larger than --memory, and {what}; without --memory it works")
+        super().__init__(
+            f"{name}: larger than --memory-limit, and {what}; without --memory-limit it works"
+        )
 
 
 # -- The memory that a report takes, and the number of windows that fit into less
@@ -173,7 +175,7 @@ def count(path: Path, tables: Collection[PartRequest], limit: int, *, raw: bool 
     if room < max(LEAST, rows // MOST_WINDOWS):
         least = -(-(fixed + max(LEAST, rows // MOST_WINDOWS)) // MB)
         raise ReportError(
-            f"{path.name}: --memory {limit // MB}MB is too little: {least}MB is the least"
+            f"{path.name}: --memory-limit {limit // MB}MB is too little: {least}MB is the least"
         )
     return -(-rows // room)
 
@@ -208,7 +210,7 @@ def check_memory(name: str, limit: int, peaks: Sequence[int], windows: int) -> N
         growth = min(most - after[-2], (most - after[0]) // (number - 1))
     if limit and most > before and most + growth > SPARE * limit:
         raise ReportError(
-            f"{name}: --memory {limit // MB}MB is too little: {most // MB}MB are taken after window {number} of"
+            f"{name}: --memory-limit {limit // MB}MB is too little: {most // MB}MB are taken after window {number} of"
             f" {windows}, by what is kept of all of them: distinct times, names, ranges that stay open"
         )
 
@@ -218,7 +220,7 @@ def check_output(source: Sequence[str], limit: int, cells: int, form: str) -> No
     needed = _memory("VmRSS") + cells * PER_CELL.get(form, max(PER_CELL.values()))
     if limit and cells > SMALL_TABLE and needed > SPARE * limit:
         raise ReportError(
-            f"{', '.join(source)}: --memory {limit // MB}MB is too little to write {cells} cells as {form}:"
+            f"{', '.join(source)}: --memory-limit {limit // MB}MB is too little to write {cells} cells as {form}:"
             f" {needed // MB}MB are needed; csv takes the least, or choose rows (--top, --filter)"
         )
 
@@ -315,7 +317,7 @@ def windowed_request(request: TableRequest) -> PartRequest:
 
 def refusal(why: str) -> str:
     """Return the message for a table that cannot be made of windows."""
-    return f"larger than --memory, and {why}; without --memory it works"
+    return f"larger than --memory-limit, and {why}; without --memory-limit it works"
 
 
 def windowed_tables(tables: Iterable[PartRequest]) -> tuple[PartRequest, ...]:

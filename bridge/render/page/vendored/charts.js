@@ -2,9 +2,9 @@
 export { init, use } from "echarts/core";
 import { use } from "echarts/core";
 import { LineChart, ScatterChart } from "echarts/charts";
-import { AriaComponent, DataZoomComponent, GridComponent, LegendComponent, TooltipComponent } from "echarts/components";
+import { DataZoomComponent, GridComponent, LegendComponent, TooltipComponent } from "echarts/components";
 import { CanvasRenderer } from "echarts/renderers";
 use([
-  LineChart, ScatterChart, AriaComponent, DataZoomComponent, GridComponent, LegendComponent, TooltipComponent,
+  LineChart, ScatterChart, DataZoomComponent, GridComponent, LegendComponent, TooltipComponent,
   CanvasRenderer,
 ]);

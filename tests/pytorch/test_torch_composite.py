@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from small import loss_of, nn, torch, transformer
@@ -180,6 +181,42 @@ def test_details_need_the_modes(on_gpu, tool, monkeypatch, options):
         torch.ones(2)
     assert on_gpu.log == [{}]
     assert tool.names() == ["aten::ones"]
+
+
+def test_several_plain_requests_share_pytorchs_ranges(on_gpu, tool):
+    outer = bridge.torch.ops()
+    outer.enable()
+    with bridge.torch.ops():
+        outer.disable()
+        torch.ones(2)
+    assert on_gpu.log == [{}, {"record_shapes": False}, "on", "off"]
+    with bridge.torch.ops(), bridge.torch.ops(shapes="text"):
+        torch.ones(2)
+    texts = [{"record_shapes": False}, "on", "off", {"record_shapes": True}, "on", "off"]
+    assert on_gpu.log[4:] == texts
+    assert tool.names() == []
+
+
+def test_no_op_has_a_range_of_pytorch_and_one_of_a_mode(on_gpu, tool, monkeypatch):
+    monkeypatch.setattr("bridge.annotate.details.recordings", list)
+    with bridge.torch.ops():
+        with bridge.torch.ops(shapes=True):
+            assert on_gpu.log == [{}, {"record_shapes": False}, "on", "off"]
+            torch.ones(2)
+        torch.zeros(2)  # the modes go on for the other block
+    assert on_gpu.log[4:] == []
+    assert tool.names() == ["aten::ones", "aten::zeros"]
+
+
+def test_what_another_thread_ends_is_left_by_its_own(on_gpu, tool):
+    ops = bridge.torch.ops()
+    ops.enable()
+    with ThreadPoolExecutor() as pool:
+        pool.submit(ops.disable).result()
+    assert on_gpu.log[2:] == ["on"]
+    ops.enable()
+    ops.disable()
+    assert on_gpu.log[2:] == ["on", "off", {"record_shapes": False}, "on", "off"]
 
 
 def test_where_kineto_runs_there_are_the_modes(on_gpu, tool):

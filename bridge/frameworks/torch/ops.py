@@ -96,9 +96,9 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch may be absent wher
 
 
 class Requests:
-    """Who enabled ops on one thread, and the modes that record what any of them asks for.
+    """Who enabled ops on one thread, and what records what any of them asks for.
 
-    There is at most one mode of each kind, so that no op has two ranges.
+    That is at most one mode of each kind, or PyTorch's own ranges, so that no op has two ranges.
     """
 
     def __init__(self) -> None:
@@ -106,16 +106,62 @@ class Requests:
         self.of: dict[Ops, bool] = {}
         self.mode: Any = None
         self.composite: Any = None
+        self.pytorch: Any = None  # its ranges, in place of the modes
+        self.sizes = False  # whether those have sizes in their texts
+        self.over = False  # ended on another thread, which cannot end them on this one
 
-    def enter(self) -> None:
-        """Enter the modes."""
+    @property
+    def records(self) -> bool:
+        """Whether ops get ranges."""
+        return self.mode is not None or self.pytorch is not None
+
+    def add(self, ops: Ops, *, active: bool) -> None:
+        """Record also what ``ops`` asks for."""
+        self.of[ops] = active
+        if active and self.mode is None:
+            self._start()
+        self._update()
+
+    def _start(self) -> None:
+        """Begin to record: by PyTorch's ranges where they are enough, else by the modes."""
+        is_enough, sizes = self._can_use_pytorch(), any(request.in_text for request in self.of)
+        if is_enough and self.pytorch is not None and sizes == self.sizes:
+            return
+        self._leave_pytorch()
+        if is_enough:
+            self.pytorch, self.sizes = emit_nvtx(record_shapes=sizes), sizes
+            self.pytorch.__enter__()
+        else:
+            self._enter_modes()
+
+    def _can_use_pytorch(self) -> bool:
+        """Return whether PyTorch's ranges reach all who want them.
+
+        They go to the tool only, and have no details. PyTorch's profiler uses the same place.
+        """
+        return (
+            state.attached
+            and state.writer is None
+            and not any(request.details for request in self.of)
+            and cuda.is_available()
+            and (self.pytorch is not None or not _profiler_enabled())
+        )
+
+    def _enter_modes(self) -> None:
+        # The first op of a mode would load it, for a second, and count it as its own time.
+        import_module("torch._dynamo")
         self.mode, self.composite = Mode(), CompositeMode()
         self.mode.__enter__()
         Compiler.watch()
         if not Compiler.has_run:
             self.composite.__enter__()
 
-    def leave(self) -> None:
+    def _leave_pytorch(self) -> None:
+        ranges, self.pytorch, self.over = self.pytorch, None, False
+        if ranges is not None:
+            ranges.__exit__(None, None, None)
+
+    def _leave_modes(self) -> None:
         """Exit the modes that are the innermost ones; others stay, and only forward ops."""
         self.mode.over = self.composite.over = True
         if _get_current_function_mode() is self.composite:
@@ -125,20 +171,20 @@ class Requests:
         self.mode = self.composite = None
 
     def leave_if_over(self) -> None:
-        """Exit modes that another thread has ended."""
+        """Exit what another thread has ended."""
         if self.mode is not None and self.mode.over:
-            self.leave()
-
-    def add(self, ops: Ops, *, active: bool) -> None:
-        """Record also what ``ops`` asks for."""
-        self.of[ops] = active
-        self._update()
+            self._leave_modes()
+        if self.over:
+            self._leave_pytorch()
 
     def remove(self, ops: Ops) -> None:
-        """Record what the others ask for; without others the modes are over."""
+        """Record what the others ask for; without others it is over."""
         self.of.pop(ops, None)
         self._update()
-        if self.mode is not None and not any(list(self.of.values())):
+        if any(list(self.of.values())):
+            return
+        self.over = self.pytorch is not None
+        if self.mode is not None:
             self.mode.over = self.composite.over = True
 
     def is_last(self, ops: Ops) -> bool:
@@ -173,7 +219,6 @@ class Ops(Switch):
     def __init__(self, details: DetailOptions | None, *, in_text: bool) -> None:
         self.details, self.in_text = details, in_text
         self._enabled: list[Requests] = []  # of each thread that enabled it
-        self._pytorch: Any = None  # PyTorch's own ranges, in place of the modes
 
     def enable(self) -> None:
         """Start on this thread; if ops already have ranges, only its details are added to theirs.
@@ -183,16 +228,8 @@ class Ops(Switch):
         emit.current()
         requests = _here.requests
         requests.leave_if_over()
-        if self._pytorch is not None or (requests.of.get(self) and requests.mode is not None):
+        if requests.of.get(self) and requests.records:
             return
-        if not state.idle and requests.mode is None:
-            if self._can_use_pytorch():
-                self._pytorch = emit_nvtx(record_shapes=self.in_text)
-                self._pytorch.__enter__()
-                return
-            # The first op of a mode would load it, for a second, and count it as its own time.
-            import_module("torch._dynamo")
-            requests.enter()
         requests.add(self, active=not state.idle)
         if requests not in self._enabled:
             self._enabled.append(requests)
@@ -202,9 +239,6 @@ class Ops(Switch):
 
         Raises RuntimeError if a mode that was entered later is still active.
         """
-        if self._pytorch is not None:
-            ranges, self._pytorch = self._pytorch, None
-            ranges.__exit__(None, None, None)
         requests = _here.requests
         requests.leave_if_over()
         if requests not in self._enabled:
@@ -217,19 +251,6 @@ class Ops(Switch):
         self._enabled.remove(requests)
         requests.remove(self)
         requests.leave_if_over()
-
-    def _can_use_pytorch(self) -> bool:
-        """Return whether PyTorch's ranges reach all who want them.
-
-        They go to the tool only, and have no details. PyTorch's profiler uses the same place.
-        """
-        return (
-            state.attached
-            and state.writer is None
-            and self.details is None
-            and cuda.is_available()
-            and not _profiler_enabled()
-        )
 
 
 def ops(

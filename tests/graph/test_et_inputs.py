@@ -62,3 +62,17 @@ def test_inputs_are_those_of_pytorchs_execution_trace(traced, name):
                 assert made[key][position] == expected[key][position]
         else:
             assert value == ("" if kind == "None" else expected["values"][position])
+
+
+def test_a_trace_in_the_dialect_of_pytorch_has_what_the_trace_tells_of_inputs(traced, tmp_path):
+    trace, _, _ = traced
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    written = tmp_path / "again.json"
+    done = command("trace", tmp_path / "trace.json", "--dialect", "torch", "-o", written)
+    assert done.exit_code == 0, done.output
+    keys = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+    [ours] = [e for e in json.loads(written.read_text())["traceEvents"] if e.get("name") == CONV]
+    [theirs] = [e for e in trace["traceEvents"] if e.get("name") == CONV]
+    assert {key: ours["args"].get(key) for key in keys} == {
+        key: theirs["args"][key] for key in keys
+    }

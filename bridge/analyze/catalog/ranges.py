@@ -334,13 +334,23 @@ FIRST_CALL = View(
     table(
         OP,
         CALLS,
-        Column("first_ns", "first", NS, "duration of the first call on the host"),
-        Column("median_ns", "median of others", NS, "median duration of the other calls"),
+        Column(
+            "first_ns",
+            "first",
+            NS,
+            "duration on the host of the first call in a process, the longest of several",
+        ),
+        Column(
+            "median_ns",
+            "median of others",
+            NS,
+            "median of the calls that are the first in no process",
+        ),
         Column("more_ns", "more", NS, "first_ns less median_ns, 0 if it is not longer", bar=True),
     ),
     rows="tables.first_calls:by_first_call",
     sorted_by=("more_ns",),
-    nothing="no op was called twice",
+    nothing="no process called an op twice",
 )
 
 VIEWS = (RANGE, MODULE, FORWARD_OP, PHASE, FRAME, STEP, RECOMPUTE, FIRST_CALL)

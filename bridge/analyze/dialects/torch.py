@@ -397,19 +397,26 @@ def _op_args(attributed: AttributedCapture) -> dict[str, Column]:
     shapes = _json_lists(code[text], sizes)
     return args | {
         "Input Dims": shapes,
-        **_shape_args(ranges["json"].cat.categories, frames.codes(ranges["json"])),
+        **_input_args(ranges["json"].cat.categories, frames.codes(ranges["json"])),
     }
 
 
-def _shape_args(details: Iterable[str], codes: Ints) -> dict[str, Column]:
-    """Return shapes and types from the details of calls."""
+# Arguments of ops, by the names of what recordings and traces tell of the inputs of a call.
+INPUT_ARGS = {
+    "shapes": "Input Dims",
+    "dtypes": "Input type",
+    "strides": "Input Strides",
+    "inputs": "Concrete Inputs",
+}
+
+
+def _input_args(details: Iterable[str], codes: Ints) -> dict[str, Column]:
+    """Return what is known of the inputs, from the details of calls."""
     result = [_details(text) for text in details]
-    if not any(result):
-        return {}
-    keys = {"Input Dims": "shapes", "Input type": "dtypes"}
     return {
         name: Json(np.where(has[codes], codes, NONE), [json.dumps(one.get(key)) for one in result])
-        for name, key in keys.items()
+        for key, name in INPUT_ARGS.items()
+        if any(one.get(key) for one in result)
         for has in (np.array([*(bool(one.get(key)) for one in result), False]),)
     }
 
@@ -419,8 +426,8 @@ def _details(text: str) -> dict[str, list[object]]:
         result = json.loads(text) if text.startswith("{") else {}
     except ValueError:
         return {}
-    shapes = [shape or [] for shape in result.get("shapes") or []]
-    return {"shapes": shapes, "dtypes": result.get("dtypes") or []}
+    sizes = {key: [one or [] for one in result.get(key) or []] for key in ("shapes", "strides")}
+    return {**sizes, **{key: result.get(key) or [] for key in ("dtypes", "inputs")}}
 
 
 def _json_lists(codes: Ints, texts: list[str]) -> Json:

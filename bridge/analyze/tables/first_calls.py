@@ -1,7 +1,7 @@
 """First calls: which ops took longer the first time, by compilation, autotuning or lazy loading.
 
-A call is compared with the later calls of its op. Times are those on the host, where such work is
-done. Reports share no clock: of several, the first call is that of the first report with the op.
+A process does such work for itself, on the host. So its first call of an op is compared with the
+calls that are the first in no process.
 """
 
 from __future__ import annotations
@@ -9,38 +9,42 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from bridge.analyze.groups import counts, quantiles, sums, texts
+from bridge.analyze.groups import counts, highest, quantiles, sums, texts
 from bridge.analyze.tables.range_metrics import first_slices
-from bridge.join.arrays import order_by
+from bridge.join.arrays import number_groups, order_by
 from bridge.join.attributed import AttributedCapture
 from importers import frames
 
 
 def by_first_call(attributed: AttributedCapture) -> pd.DataFrame:
-    """Return one row per op with two calls or more.
+    """Return one row per op that a process called twice or more.
 
-    ``first_ns`` is the duration of its first call on the host, ``median_ns`` the median of its
-    other calls, ``more_ns`` the first less that median in whole ns, 0 if it is not longer. The
-    duration of a call in slices is the sum of theirs.
+    ``first_ns`` is the duration of the first call on the host, the longest of several processes,
+    ``median_ns`` the median of the calls that are the first in no process, ``more_ns`` the first
+    less that median in whole ns, 0 if it is not longer. The duration of a call in slices is the sum
+    of theirs.
     """
     ranges, firsts = attributed.capture.ranges, first_slices(attributed)
-    report, start, end = (frames.ints(ranges, c) for c in ("report", "start", "end"))
     listed = np.flatnonzero(attributed.listed_ranges)
-    length = np.maximum(end - start, 0)[listed]
-    of_call = sums(attributed.call[listed], length, len(firsts))
+    length = np.maximum(frames.ints(ranges, "end") - frames.ints(ranges, "start"), 0)
+    of_call = sums(attributed.call[listed], length[listed], len(firsts))
+    keys = [frames.ints(ranges, c)[firsts] for c in ("report", "process", "start")]
     op = attributed.op[firsts]
-    order = order_by(op, report[firsts], start[firsts])
-    op, of_call = op[order], of_call[order]
-    is_first = np.append(True, op[1:] != op[:-1])[: len(op)]
-    group, first = np.cumsum(is_first) - 1, of_call[is_first]
-    (median,) = quantiles(group[~is_first], of_call[~is_first], len(first), 0.5)
+    order = order_by(op, *keys)
+    op, report, process = op[order], keys[0][order], keys[1][order]
+    duration, size = of_call[order], len(attributed.ops)
+    place, _ = number_groups(op, report, process)
+    is_first = np.ones(len(op), bool)
+    is_first[1:] = place[1:] != place[:-1]
+    first = highest(op[is_first], duration[is_first], size)
+    (median,) = quantiles(op[~is_first], duration[~is_first], size, 0.5)
     table = pd.DataFrame(
         {
-            "op": texts(attributed.ops)[op[is_first]],
-            "calls": counts(group, len(first)),
+            "op": texts(attributed.ops),
+            "calls": counts(op, size),
             "first_ns": first,
             "median_ns": median,
             "more_ns": np.rint(np.maximum(first - median, 0)).astype(np.int64),
         }
     )
-    return table[table["calls"] > 1]
+    return table[counts(op[~is_first], size) > 0]

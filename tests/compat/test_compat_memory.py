@@ -26,6 +26,7 @@ MIB = 1 << 20
 def _anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(scopes, "_live", Live())
     yield
+    memory_profiler.stop()  # ends the ranges of ops, too
     memory.stop()
     memory.reset()
 

@@ -33,8 +33,7 @@ def traced(tmp_path_factory):
 
 
 def inputs_of(execution_trace, name):
-    # A mode that another test left behind dispatches the call a second time.
-    node, *_ = [node for node in execution_trace["nodes"] if node["name"] == name]
+    [node] = [node for node in execution_trace["nodes"] if node["name"] == name]
     return node["inputs"]
 
 

@@ -91,7 +91,7 @@ def advise(
     not_judged: list[NotJudged] = []
     for rule in rules:
         missing = _missing(rule, is_met)
-        if not timeline and rule.name not in no_timeline.RULES:
+        if rule.timeline and not timeline:
             not_judged.append(NotJudged(rule, TIMELINE.missing, TIMELINE.record))
         elif missing is not None:
             not_judged.append(NotJudged(rule, NEEDS[missing].missing, NEEDS[missing].record))

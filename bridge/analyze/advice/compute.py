@@ -185,6 +185,7 @@ RULES = (
         ("kernels", "geometry"),
         small_grids,
         "launch them with more blocks, or run several at once on separate streams",
+        timeline=False,
     ),
     Rule(
         "no-tensor-cores",
@@ -196,6 +197,7 @@ RULES = (
         TENSORBOARD,
         ("kernels", "ops", "capability"),
         no_tensor_cores,
+        timeline=False,
     ),
     Rule(
         "tensor-cores-left",
@@ -207,6 +209,7 @@ RULES = (
         NSIGHT_BRIDGE,
         ("kernels", "ops", "capability"),
         tensor_cores_left,
+        timeline=False,
     ),
     Rule(
         "single-precision",
@@ -219,6 +222,7 @@ RULES = (
         ("kernels", "capability"),
         single_precision,
         "allow TF32: cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH)",
+        timeline=False,
     ),
     Rule(
         "casts",
@@ -230,6 +234,7 @@ RULES = (
         NSIGHT_BRIDGE,
         ("kernels", "ops"),
         casts,
+        timeline=False,
     ),
 )
 
@@ -316,5 +321,6 @@ NSIGHT_COMPUTE_RULES = (
         NSIGHT_COMPUTE,
         ("kernels", "counters"),
         nsight_compute_findings,
+        timeline=False,
     ),
 )

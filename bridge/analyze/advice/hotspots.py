@@ -112,6 +112,7 @@ RULES = (
         NSIGHT_BRIDGE,
         ("kernels",),
         kernel_hotspot,
+        timeline=False,
     ),
     Rule(
         "memcpy-bound",

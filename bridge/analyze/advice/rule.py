@@ -186,7 +186,8 @@ class Rule:
     ``remedy`` what to do, ``estimate`` how the saving is estimated, and ``source`` where the rule
     comes from. ``needs`` are names in `needs.NEEDS`. ``find`` returns None or no finding if all is
     well. ``remedy_elsewhere`` is the remedy for programs without PyTorch, if it differs.
-    ``certainty`` is the part of the ceiling that a remedy without an estimate may save.
+    ``certainty`` is the part of the ceiling that a remedy without an estimate may save. ``timeline``
+    is False if it judges single kernels, and need not know when they ran.
     """
 
     name: str
@@ -200,6 +201,7 @@ class Rule:
     find: Callable[[Evidence], Finding | Iterable[Finding] | None]
     remedy_elsewhere: str = ""
     certainty: float = UNNAMED
+    timeline: bool = True
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,6 @@ COMMANDS = frozenset(
 )  # commands that show a capture
 PLOTS = frozenset("breakdown roofline histogram".split())
 WEIGHTS = frozenset("gpu calls".split())  # weights of stacks
-RULES = frozenset(  # rules of advice that judge single kernels
-    "small-grids no-tensor-cores tensor-cores-left single-precision casts kernel-hotspot nsight-compute".split()
-)
 HOST_PREFIXES = ("cpu_", "wall_", "in_kernels")  # prefixes of columns of the host or of wall time
 CLOCK_COLUMNS = frozenset("busy_ns span_ns gpu_busy_ns gpu_span_ns launched_ns".split())
 TOTAL_COLUMNS = ("gpu_total_ns", "total_ns")

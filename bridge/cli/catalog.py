@@ -41,6 +41,10 @@ CATALOG = (
     CommandEntry("More", "demo", "Try every step on a made-up report"),
 )
 COMMANDS = tuple(entry.name for entry in CATALOG)
+# Commands that show a report of Nsight Compute, which has no timeline (`show` is that of `runs`).
+WITHOUT_TIMELINE = frozenset(
+    "report import run summary diff show plot flame advise doctor mcp".split()
+)
 
 OTHERS = "Options"  # the section of options that no table lists
 Sections = Mapping[str, str]  # the options of each section, in order

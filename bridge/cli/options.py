@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bridge.cli import completion
+from bridge.cli.catalog import WITHOUT_TIMELINE
 from bridge.cli.hints import DEFAULT_STORE, with_report
 from bridge.cli.limits import details_of_side, stage, timeout_option
 
@@ -435,7 +436,7 @@ def _with_timeline(capture: Capture) -> None:
     from bridge.analyze.metrics import no_timeline
 
     command = click.get_current_context().command.name or ""
-    no_timeline.refuse(capture, SHOWN.get(command, command), fits=command in no_timeline.COMMANDS)
+    no_timeline.refuse(capture, SHOWN.get(command, command), fits=command in WITHOUT_TIMELINE)
 
 
 def local_reports(reports: Sequence[Location]) -> tuple[Path, ...]:

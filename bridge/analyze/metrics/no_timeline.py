@@ -16,9 +16,6 @@ from bridge.analyze.tables.views import CALL_DIMENSIONS
 from importers.capture import Capture
 from importers.errors import ReportError
 
-COMMANDS = frozenset(
-    "report import run summary diff show plot flame advise doctor mcp".split()
-)  # commands that show a capture
 PLOTS = frozenset("breakdown roofline histogram".split())
 WEIGHTS = frozenset("gpu calls".split())  # weights of stacks
 HOST_PREFIXES = ("cpu_", "wall_", "in_kernels")  # prefixes of columns of the host or of wall time

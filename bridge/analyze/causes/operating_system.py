@@ -25,17 +25,23 @@ from bridge.join.attributed import AttributedCapture
 from importers import frames
 from importers.frames import key_codes
 
+NO_THREAD = -2  # of a stack without nodes and calls; -1 is an unknown thread
+
 
 def stacks_of(attributed: AttributedCapture, table: pd.DataFrame) -> Ints:
     """Return the stack in the nesting of the thread of each row, NONE for a thread without ranges and API calls."""
-    nesting, ranges = attributed.attribution.nesting, attributed.capture.ranges
-    launches = attributed.capture.launches
-    keys = [[frames.ints(t, c) for c in ("report", "thread")] for t in (table, launches)]
-    of_nodes = [frames.ints(ranges, c)[nesting.range] for c in ("report", "thread")]
-    code, of_call, of_node = key_codes(*keys, of_nodes)
-    size = max(int(c.max(initial=NONE)) for c in (code, of_call, of_node)) + 1
-    stack = np.full(size, NONE)
-    stack[of_call], stack[of_node] = attributed.attribution.stack, nesting.stack
+    if not len(table):
+        return np.empty(0, np.int64)
+    nesting, of_call = attributed.attribution.nesting, attributed.attribution.stack
+    stacks = 1 + max(int(of_call.max(initial=NONE)), int(nesting.stack.max(initial=NONE)))
+    columns = "report", "thread"
+    keys = [np.full(stacks, NO_THREAD) for _ in columns]  # of each stack
+    for key, column in zip(keys, columns, strict=True):
+        key[nesting.stack] = frames.ints(attributed.capture.ranges, column)[nesting.range]
+        key[of_call] = frames.ints(attributed.capture.launches, column)
+    code, of_stack = key_codes([frames.ints(table, column) for column in columns], keys)
+    stack = np.full(max(int(code.max()), int(of_stack.max(initial=NONE))) + 1, NONE)
+    stack[of_stack] = np.arange(stacks)
     return stack[code]
 
 

@@ -17,7 +17,7 @@ from bridge.analyze.advice.rule import (
     LostTime,
     Rule,
 )
-from bridge.analyze.causes.gaps import WORDS, find_causes
+from bridge.analyze.causes.gaps import WORDS, counted_gaps
 from bridge.analyze.causes.operating_system import HostTimes
 from bridge.analyze.causes.tables import by_gap
 from bridge.analyze.concurrency.overlap import running
@@ -133,7 +133,7 @@ def long_gaps(evidence: Evidence) -> Finding | None:
     if not limit:
         return None
     table = by_gap(evidence.attributed, limit)[
-        evidence.is_inner_gap(find_causes(evidence.attributed, limit).gaps)
+        evidence.is_inner_gap(counted_gaps(evidence.attributed, limit))
     ]
     if table.empty:
         return None

@@ -206,8 +206,13 @@ def find_causes(attributed: AttributedCapture, threshold_ns: int = 0) -> Causes:
     Each gap is whole, and belongs to one part of the time: the gaps of all steps add up to those of
     the report.
     """
+    return causes_of(attributed, counted_gaps(attributed, threshold_ns))
+
+
+def counted_gaps(attributed: AttributedCapture, threshold_ns: int) -> Gaps:
+    """Return the gaps longer than the threshold that counted work ended."""
     gaps = Gaps.of(attributed, threshold_ns)
-    return causes_of(attributed, gaps.take(attributed.counted[gaps.ended_by]))
+    return gaps.take(attributed.counted[gaps.ended_by])
 
 
 def causes_in_span(attributed: AttributedCapture) -> Causes:

@@ -49,6 +49,11 @@ class Diff:
         return self.comparison.rows
 
     @property
+    def outside(self) -> Mapping[str, Mapping[str, int]]:
+        """The activities in no row, by reason: ``before_ns``, ``after_ns`` and ``diff_ns`` of each."""
+        return self.comparison.outside
+
+    @property
     def whole(self) -> Mapping[str, int]:
         """``before_ns``, ``after_ns`` and ``diff_ns`` of all activities together."""
         return self.comparison.whole

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,10 @@ from bridge.join.arrays import NONE, Ints
 from bridge.join.attributed import DEFAULT, DIRECTIONS, AttributedCapture
 from bridge.join.attribution import REASONS, RULES
 from bridge.join.nesting import TangledError
-from bridge.join.options import AttributionFields, AttributionOptions
+from bridge.join.options import AttributionOptions, Rule
+from bridge.join.options import rules as op_rules
+from bridge.knowledge.kernels import Rules
+from bridge.knowledge.kernels import rules as kernel_rules
 from importers.capture import Capture
 from importers.errors import ReportError
 
@@ -372,19 +375,49 @@ def join(capture: Capture, options: AttributionOptions = DEFAULT) -> Report:
         raise ReportError(f"{', '.join(capture.source)}: {error}") from error
 
 
+class AttributionFields(TypedDict, total=False):
+    """The fields of `AttributionOptions` that functions take as keywords; rules may be files."""
+
+    op_rules: str | Path | Sequence[Rule]
+    raw: bool
+    graphs: str | None
+    domains: Sequence[str]
+    exclude_domains: Sequence[str]
+    adopt: bool | None
+    kernel_rules: str | Path | Rules | None
+    rank_from: str | None
+    backward_under: str
+    steps: str | None
+
+
 def load(*paths: str | Path, **options: Unpack[AttributionFields]) -> Report:
     """Read one report (or several as one) and attribute every activity.
 
-    ``options`` are the fields of `AttributionOptions`: ``op_rules`` regroup op names; ``raw`` makes
-    each whole text of a range an op, in all domains; ``graphs`` ("capture" or "launch") is which op
-    owns the work of a CUDA graph; ``domains`` and ``without`` select the domains whose ranges are
-    ops; ``adopt`` guesses ops for threads without ranges; ``backward_under`` ("caller" or
-    "forward") is the range that PyTorch's backward work is under; ``steps`` names the ranges that are
-    steps. Raises `importers.ReportError`,
-    whose message is one line for the user.
+    ``options`` are those of ``bridge report``: ``op_rules``, a TOML file, regroups op names;
+    ``kernel_rules``, another, says what kernels are; ``raw`` makes each whole text of a range an
+    op, in all domains; ``graphs`` ("capture" or "launch") is which op owns the work of a CUDA
+    graph; ``domains`` and ``exclude_domains`` select the domains whose ranges are ops; ``adopt``
+    guesses ops for threads without ranges; ``backward_under`` ("caller" or "forward") is the range
+    that PyTorch's backward work is under; ``steps`` names the ranges that are steps; ``rank_from``
+    is a regular expression that finds the rank in the path of a file. Raises
+    `importers.ReportError`, whose message is one line for the user.
     """
     details = {importers.EVERY, *SOURCE_DETAILS, *SAMPLE_DETAILS}
-    return join(importers.load(*paths, details=details), AttributionOptions(**options))
+    return join(importers.load(*paths, details=details), attribution_options(**options))
+
+
+def attribution_options(**fields: Unpack[AttributionFields]) -> AttributionOptions:
+    """Return options of the attribution, with the rules that are in files. Raises ReportError as `load` does."""
+    parsed: dict[str, Any] = {**fields}
+    for name, parse in (("op_rules", op_rules), ("kernel_rules", kernel_rules)):
+        given = parsed.get(name)
+        if isinstance(given, str | Path):
+            try:
+                parsed[name] = parse(Path(given).read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else error
+                raise ReportError(f"{given}: {reason}") from error
+    return AttributionOptions(**parsed)
 
 
 def _of_node(node: Ints, codes: Ints, names: Sequence[str]) -> pd.Categorical:

@@ -12,12 +12,11 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 certificates=/etc/ssl/certs/ca-certificates.crt
 
-uid=1000 suite=bookworm image=
-case $#:${1:-} in
-  2:--try) wheel=$2 suite= uid=59999 ;; # this system may have a user of the usual number
-  3:--on) suite=$2 wheel=$3 ;;
-  2:*) wheel=$1 image=$2 ;;
-  *) wheel= ;;
+uid=1000 suite=bookworm image= wheel=
+case $#:${1:-}:${2:-} in
+  2:--try:?*) wheel=$2 suite= uid=59999 ;; # this system may have a user of the usual number
+  3:--on:?*) suite=$2 wheel=$3 ;;
+  2:?*:?*) wheel=$1 image=$2 ;;
 esac
 [[ $wheel == *.whl && -f $wheel ]] || refuse "names no wheel: build-image.sh WHEEL IMAGE.tar, --try WHEEL or --on SUITE WHEEL"
 ((EUID == 0)) || refuse "needs root, to mount and to change the root folder"

@@ -1,4 +1,4 @@
-"""Write what other programs may rely on: the schema of JSON reports, the tables of the store, the public names.
+"""Write what other programs may rely on: JSON documents, the tables of the store, public names, commands.
 
     python docs/contracts.py [--release VERSION]
 
@@ -145,12 +145,22 @@ def _lines(shown: Shown, target: Objects) -> Iterator[str]:
         yield f"{path}: {annotation}" if annotation else path
     elif target.is_function:
         yield f"{path}({target.signature().partition('(')[2]}"
+        yield from _keywords(path, target)
     else:
         if target.is_class:
             yield f"class {path}({', '.join(str(base) for base in target.bases)})"
         for name, member in target.all_members.items():
             if _is_public(shown, name, member):
                 yield from _lines(Shown(f"{path}.{name}"), member)
+
+
+def _keywords(path: str, function: Objects) -> Iterator[str]:
+    """Yield the keywords that a function takes as ``**options: Unpack[…]``, with their types."""
+    for parameter in function.parameters:
+        if match := re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation or "")):
+            fields = function.modules_collection[function.resolve(match[1])]
+            for name, field in fields.members.items():
+                yield f"{path}(…, {name}: {field.annotation})"
 
 
 def _is_public(shown: Shown, name: str, member: Objects) -> bool:

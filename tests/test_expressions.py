@@ -134,7 +134,7 @@ def given_slow(folder: Path, where: str) -> list[str | Path]:
 WHERE = {
     "--filter": "--filter op~: ",
     "--filter of kernels": "--filter kernel~: ",
-    "--op-rules": "rule 1 of --op-rules: ",
+    "--op-rules": "rule 1: ",
     "--kernel-rules": "library 'a', rule 1: ",
 }
 

@@ -49,7 +49,11 @@ def tables(
     if not comma:
         known |= {name: view.question for name, view in VIEWS.items()}
     taken = given.split(",")
-    return _items({n: said for n, said in known.items() if n not in taken}, start, given + comma)
+    return _items(
+        {name: meaning for name, meaning in known.items() if name not in taken},
+        start,
+        given + comma,
+    )
 
 
 def columns(

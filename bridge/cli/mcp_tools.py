@@ -117,7 +117,8 @@ class Tools:
         """List what each table (by) of the tool table answers; or the columns of one table."""
         if not table:
             names = {view.name: view.question for view in VIEWS.values()}
-            return as_text({"tables": names, "dimensions": " ".join(DIMENSIONS)}, max_bytes)
+            meanings = {one.name: one.meaning for one in DIMENSIONS.values()}
+            return as_text({"tables": names, "dimensions": meanings}, max_bytes)
         described = columns_of(table)
         # The default columns first: those that do not fit are left out.
         columns = sorted(described.columns, key=lambda column: not column.default)

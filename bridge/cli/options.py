@@ -342,7 +342,10 @@ ATTRIBUTION_OPTIONS = (
         " [default: all but libraries' own]",
     ),
     click.option(
-        "--exclude-domain", "without", multiple=True, help="Ranges of this domain are no ops."
+        "--exclude-domain",
+        "exclude_domains",
+        multiple=True,
+        help="Ranges of this domain are no ops.",
     ),
     click.option(
         "--adopt/--no-adopt",

@@ -156,7 +156,7 @@ class AttributedCapture:
         capture = with_ranks(capture, options.rank_from)
         names, codes = raw_names(capture) if options.raw else op_names(capture, options.op_rules)
         launches = _filled(Launches, capture.launches)
-        accepted = accepted_ranges(capture.ranges, options.only, options.without)
+        accepted = accepted_ranges(capture.ranges, options.only, options.exclude_domains)
         records = Records(
             _filled(Activities, capture.activities),
             launches,

@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -127,7 +127,7 @@ def rules(text: str) -> tuple[Rule, ...]:
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict) or set(entry) != {"match", "op"}:
             raise ValueError(f"rule {number}: needs 'match' and 'op', and nothing else")
-        result.append(_rule(entry["match"], entry["op"], f"rule {number} of --op-rules"))
+        result.append(_rule(entry["match"], entry["op"], f"rule {number}"))
     return tuple(result)
 
 
@@ -230,22 +230,6 @@ def _with_rank(facts: Facts, values: dict[str, Any]) -> Facts:
 GRAPHS = ("capture", "launch")
 
 
-class AttributionFields(TypedDict, total=False):
-    """The fields of `AttributionOptions` that functions take as keywords."""
-
-    op_rules: Sequence[Rule]
-    raw: bool
-    graphs: str | None
-    domains: Sequence[str]
-    without: Sequence[str]
-    adopt: bool | None
-    kernel_rules: Rules | None
-    rank_from: str | None
-    place: int
-    backward_under: str
-    steps: str | None
-
-
 @dataclass(frozen=True)
 class AttributionOptions:
     """Options of the attribution.
@@ -257,7 +241,7 @@ class AttributionOptions:
     and "launch" with ``raw``, as in NVIDIA's reports.
 
     ``domains`` are the domains whose ranges are ops ("all" for every domain; if empty, all but
-    those of libraries); the domains in ``without`` are excluded. ``adopt`` assigns work
+    those of libraries), but for ``exclude_domains``. ``adopt`` assigns work
     launched outside of ranges to the range in which one other thread waits: by default the work of
     PyTorch's autograd, with True that of all threads, which is a guess by time, with False none.
     ``kernel_rules`` classify kernels before the built-in rules do. ``rank_from`` is a regular
@@ -274,7 +258,7 @@ class AttributionOptions:
     raw: bool = False
     graphs: str | None = None
     domains: Sequence[str] = ()
-    without: Sequence[str] = ()
+    exclude_domains: Sequence[str] = ()
     adopt: bool | None = None
     kernel_rules: Rules | None = None
     rank_from: str | None = None

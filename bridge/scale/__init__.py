@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 if TYPE_CHECKING:
-    from bridge.join.options import AttributionFields
+    from bridge.report import AttributionFields
     from bridge.scale.combined import CombinedReport
     from bridge.scale.task import FailedTask
 
@@ -30,14 +30,14 @@ def load(
 
     ``paths`` are files, folders, or patterns with ``*``. ``by`` are the tables that the result can
     be asked for. ``workers`` is the number of processes, by default one per core; ``scheduler`` the
-    address of a Dask cluster whose workers see the files by the same path. ``options`` are fields
-    of `bridge.join.options.AttributionOptions`. A report that cannot be read is passed to
+    address of a Dask cluster whose workers see the files by the same path. ``options`` are those of
+    `bridge.load`. A report that cannot be read is passed to
     ``broken``; without ``broken`` it raises `importers.ReportError`.
     """
-    from bridge.join.options import AttributionOptions
+    from bridge.report import attribution_options
     from bridge.scale.loading import Workers  # this module is light until it is used
     from bridge.scale.loading import load as loaded
 
     tables = (by,) if isinstance(by, str) else tuple(by)
     where = Workers(workers or os.cpu_count() or 1, scheduler)
-    return loaded(paths, tables, where, AttributionOptions(**options), broken)
+    return loaded(paths, tables, where, attribution_options(**options), broken)

@@ -134,7 +134,7 @@ def owning_ops(report: Report) -> frozenset[str]:
 
 def undeclared_domains(capture: Capture, attribution_options: AttributionOptions) -> frozenset[str]:
     """Return the requested domains that this report does not have; another report may have them."""
-    names = {*attribution_options.only, *attribution_options.without} - {ALL_DOMAINS}
+    names = {*attribution_options.only, *attribution_options.exclude_domains} - {ALL_DOMAINS}
     return frozenset(name for name in names if not _has_domain(capture, name))
 
 
@@ -151,7 +151,9 @@ def without_domains(
 ) -> AttributionOptions:
     """Return the options without some domains."""
     only = tuple(name for name in attribution_options.only if name not in undeclared)
-    without_domains = tuple(name for name in attribution_options.without if name not in undeclared)
+    excluded = tuple(name for name in attribution_options.exclude_domains if name not in undeclared)
     if attribution_options.only and not only:  # no range of it is an op
-        return replace(attribution_options, domains=(DEFAULT_DOMAIN,), without=(DEFAULT_DOMAIN,))
-    return replace(attribution_options, domains=only, without=without_domains)
+        return replace(
+            attribution_options, domains=(DEFAULT_DOMAIN,), exclude_domains=(DEFAULT_DOMAIN,)
+        )
+    return replace(attribution_options, domains=only, exclude_domains=excluded)

@@ -14,6 +14,7 @@ from bridge.analyze.catalog.column import FRACTION, FROM_TIMES, INTEGER, RATIO, 
 from bridge.analyze.catalog.dimensions import DIMENSIONS
 from bridge.analyze.tables.dimensions import CODINGS
 from bridge.analyze.tables.request import TableRequest
+from bridge.analyze.tables.table import rows_function
 from bridge.analyze.tables.views import columns_of, labels_of
 from bridge.cli import main
 from bridge.render.table_columns import WRITERS
@@ -77,7 +78,7 @@ def test_a_view_has_no_column_without_a_description(report: bridge.Report, view:
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_names_a_function_that_takes_what_it_is_given(name: str) -> None:
     view = VIEWS[name]
-    capture, *others = signature(view.function()).parameters
+    capture, *others = signature(rows_function(view)).parameters
     assert capture == "attributed"
     assert set(view.takes) <= set(others)
     assert ("columns" in others) == bool(view.kind)

@@ -235,7 +235,7 @@ def test_the_ops_are_the_ranges_of_the_domains_asked_for(program, domains, witho
         op if (one.domain in taken if domains else one.op) and one.domain not in left_out else ""
         for op, one in zip(ops, program.ranges, strict=True)
     ]
-    joined = attributed(program, domains=[*domains], without=[n.upper() for n in without])
+    joined = attributed(program, domains=[*domains], exclude_domains=[n.upper() for n in without])
     assert [joined.ops[op] if op != NONE else "" for op in joined.op] == ops
     ranges = [opened_as(one, op) for one, op in zip(program.ranges, ops, strict=True)]
     truth = Program(ranges, program.calls, program.activities, program.texts)
@@ -260,12 +260,12 @@ def test_a_domain_goes_by_its_name_in_any_case():
     assert ops_of(made, domains=["MINE"]) == ops_of(made, domains=("mine",)) == ["b"]
     assert ops_of(made, domains=["Default", "nccl"]) == ["a", "c"]
     assert ops_of(made) == ["a", "b"]  # a library's own are none unless asked for
-    assert ops_of(made, without=["mine"]) == ["a"]
+    assert ops_of(made, exclude_domains=["mine"]) == ["a"]
     assert ops_of(made, domains=["all"]) == ["a", "b", "c"]
-    assert ops_of(made, domains=["ALL"], without=["mine"]) == ["a", "c"]
-    assert ops_of(made, domains=["mine"], without=["mine"]) == []
+    assert ops_of(made, domains=["ALL"], exclude_domains=["mine"]) == ["a", "c"]
+    assert ops_of(made, domains=["mine"], exclude_domains=["mine"]) == []
     assert ops_of(made, raw=True) == ["a", "mine:b", "NCCL:c"]
-    assert ops_of(made, raw=True, without=["nccl"]) == ["a", "mine:b"]
+    assert ops_of(made, raw=True, exclude_domains=["nccl"]) == ["a", "mine:b"]
     assert ops_of(made, raw=True, domains=["nccl"]) == ["NCCL:c"]
 
 
@@ -276,7 +276,7 @@ def test_a_number_is_one_domain_in_one_process_only():
     assert ops_of(made, domains=["#3"]) == ["ncclSend", "mine"]
 
 
-@pytest.mark.parametrize("how", [{"domains": ["ours"]}, {"without": ["all"]}, {"domains": ["3"]}])
+@pytest.mark.parametrize("how", [{"domains": ["ours"]}, {"exclude_domains": ["all"]}, {"domains": ["3"]}])
 def test_a_domain_that_is_not_there_is_an_error_that_names_those_that_are(how):
     made = program([opened(0, 9, "a"), opened(1, 8, "b", domain=3)])
     with pytest.raises(

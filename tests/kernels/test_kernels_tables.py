@@ -194,7 +194,8 @@ def test_rules_of_the_user_by_option_and_by_environment(made, tmp_path):
         assert "fft" in {row["kind"] for row in json.loads(text)["rows"]}
     assert "other" in shown(*asked)[1]
     rules = kernels.rules(OWN)
-    assert "fft" in set(bridge.load(made, kernel_rules=rules).by("kind")["kind"])
+    for given in (own, str(own), rules):
+        assert "fft" in set(bridge.load(made, kernel_rules=given).by("kind")["kind"])
     assert AttributionOptions(kernel_rules=rules).kernel_rules is rules
 
 

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from small import loss_of, nn, torch, transformer
+from torch.overrides import TorchFunctionMode, _get_current_function_mode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 import bridge.torch
 from bridge.annotate.emit import state
@@ -192,7 +194,8 @@ def test_several_plain_requests_share_pytorchs_ranges(on_gpu, tool):
     assert on_gpu.log == [{}, {"record_shapes": False}, "on", "off"]
     with bridge.torch.ops(), bridge.torch.ops(shapes="text"):
         torch.ones(2)
-    texts = [{"record_shapes": False}, "on", "off", {"record_shapes": True}, "on", "off"]
+    sizes = [False, True, False]
+    texts = [entry for wanted in sizes for entry in ({"record_shapes": wanted}, "on", "off")]
     assert on_gpu.log[4:] == texts
     assert tool.names() == []
 
@@ -203,9 +206,41 @@ def test_no_op_has_a_range_of_pytorch_and_one_of_a_mode(on_gpu, tool, monkeypatc
         with bridge.torch.ops(shapes=True):
             assert on_gpu.log == [{}, {"record_shapes": False}, "on", "off"]
             torch.ones(2)
-        torch.zeros(2)  # the modes go on for the other block
-    assert on_gpu.log[4:] == []
-    assert tool.names() == ["aten::ones", "aten::zeros"]
+        assert on_gpu.log[4:] == [{"record_shapes": False}, "on"]
+        torch.zeros(2)  # a range of PyTorch, for the other block
+    assert on_gpu.log[6:] == ["off"]
+    assert tool.names() == ["aten::ones"]
+
+
+class OwnDispatchMode(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+class OwnFunctionMode(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("mode", [OwnDispatchMode, OwnFunctionMode])
+def test_modes_of_the_program_between_two_blocks_are_left_as_they_were(
+    on_gpu, tool, monkeypatch, mode
+):
+    monkeypatch.setattr("bridge.annotate.details.recordings", list)
+    with bridge.torch.ops():
+        with mode(), bridge.torch.ops(shapes=True):
+            torch.ones(2)
+        assert _get_current_dispatch_mode() is None
+        assert _get_current_function_mode() is None
+    assert on_gpu.log[1:] == [{"record_shapes": False}, "on", "off"] * 2
+    assert tool.names() == ["aten::ones"]
+
+
+def test_sizes_are_recorded_while_somebody_asks_for_them(on_gpu, tool):
+    with bridge.torch.ops():
+        with bridge.torch.ops(shapes="text"):
+            assert on_gpu.log[-2:] == [{"record_shapes": True}, "on"]
+        assert on_gpu.log[-2:] == [{"record_shapes": False}, "on"]
 
 
 def test_what_another_thread_ends_is_left_by_its_own(on_gpu, tool):

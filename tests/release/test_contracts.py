@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import re
@@ -19,6 +20,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 from read_once import reading_once
 from real_parts import ROOT, corpus_reports
+from test_docs import PAGES
 
 from bridge.analyze.catalog import VIEWS
 from bridge.analyze.catalog.dimensions import DIMENSIONS
@@ -27,6 +29,7 @@ from bridge.cli.demo_report import make
 DOCS = ROOT / "docs"
 FORMATS = DOCS / "formats"
 MADE = "run: python docs/contracts.py"
+PACKAGES = {"bridge", "importers"}
 TABLES = [*VIEWS, *(name for name in DIMENSIONS if name not in VIEWS)]
 COMBINED = ["op,shape", "op,kernel", "api,op", "step,op", "stream,kernel", "module,direction"]
 # Columns that a table has where a report records them, where there are several reports, or with --memory-kinds.
@@ -313,6 +316,36 @@ def test_changes_of_public_names_are_in_the_changelog(contracts: ModuleType) -> 
     assert untold(names, unreleased()) == [], (
         f"name them in CHANGELOG.md; {released().name} has others"
     )
+
+
+def test_keywords_of_functions_are_names_too(contracts: ModuleType) -> None:
+    listed = contracts.API.read_text(encoding="utf-8").splitlines()
+    assert "bridge.load(…, domains: Sequence[str])" in listed
+    assert "bridge.Report.by(…, inclusive: bool)" in listed
+
+
+def test_programs_in_the_documentation_use_public_names_alone(contracts: ModuleType) -> None:
+    listed = contracts.API.read_text(encoding="utf-8")
+    public = {re.split(r"[(:]", line.removeprefix("class "))[0] for line in listed.splitlines()}
+    public |= {name.rpartition(".")[0] for name in public}  # modules and classes
+    used = {(page.name, name) for page in PAGES for name in names_used(page)}
+    assert {name for _, name in used} >= {"bridge.load", "bridge.knowledge.formulas.Call"}
+    assert {(page, name) for page, name in used if name not in public} == set()
+
+
+def names_used(page: Path) -> Iterator[str]:
+    """Give the names of this package that the programs of a page import or call by their full names."""
+    for block in re.findall(
+        r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    ):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                if node.module.partition(".")[0] in PACKAGES:
+                    yield from (f"{node.module}.{one.name}" for one in node.names)
+            elif isinstance(node, ast.Attribute):
+                text = ast.unparse(node)
+                if text.partition(".")[0] in PACKAGES and re.fullmatch(r"[\w.]+", text):
+                    yield text
 
 
 def test_a_changed_signature_and_a_new_and_a_lost_name_are_changes(contracts: ModuleType) -> None:

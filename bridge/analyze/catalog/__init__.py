@@ -34,7 +34,7 @@ __all__ = [
     "describe",
 ]
 
-# The tables that `--by` names. Tables by dimensions are in `bridge.analyze.tables.views`.
+# The tables that `--by` names; `dimensions` has what else rows can be grouped by.
 VIEWS: Mapping[str, View] = {
     view.name: view
     for view in (

@@ -60,7 +60,7 @@ class Column:
         meaning: one sentence without a full stop, for the documentation.
         ratio: numerator and denominator of a share or rate: columns of the table, or one of
             `WHOLES`.
-        merge: one of `WHOLE`, `REPORTS`, `WINDOWS`, `TIMES`, `RATIO`.
+        merge: one of `NOT_MERGED`, `REPORTS`, `WINDOWS`, `FROM_TIMES`, `RATIO`.
         stored: whether the store keeps the column of a run that was imported by workers.
         missing: whether −1 means that the value is not known.
         default: whether the table has the column unless others are requested.

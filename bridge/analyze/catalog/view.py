@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pkgutil import resolve_name
-from typing import Any
 
 from bridge.analyze.catalog.column import TableColumns
 
@@ -27,7 +25,8 @@ class View:
         columns: its columns; those that name a row come first.
         rows: the function that computes the rows, as ``folder.module:function`` in
             `bridge.analyze`. It is imported when the table is asked for.
-        takes: fields of a `TableRequest` that the function takes as keywords of the same names.
+        takes: fields or properties of a `TableRequest` that the function takes as keywords of the
+            same names.
         host: the columns to display where a report has no work on a GPU, if they differ.
         labels: the columns that name a row, of a table whose columns can be selected; the name of
             the table if there are none.
@@ -59,8 +58,3 @@ class View:
     kind: str = ""
     nothing: str = ""
     page: str = ""
-
-    def function(self) -> Callable[..., Any]:
-        """Import and return the function that computes the rows."""
-        function: Callable[..., Any] = resolve_name(f"bridge.analyze.{self.rows}")
-        return function

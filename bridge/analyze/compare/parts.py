@@ -143,7 +143,7 @@ class Parts:
 
 
 def named_activities(names: str) -> Coding:
-    """Return the dimension of activities by name; ``names`` is one of `KERNEL_NAMES`."""
+    """Return the coding of activities by name; ``names`` is one of `KERNEL_NAMES`."""
 
     def code_rows(attributed: AttributedCapture, kinds: Sequence[Events]) -> DimensionCodes:
         column = activity_names(attributed, names)

@@ -47,7 +47,7 @@ def arrivals(
     """
     group_count = int(group.max(initial=UNKNOWN)) + 1
     if not group_count:
-        return NO_ARRIVALS
+        return dict(NO_ARRIVALS)
     rank, *rest = columns_of_calls
     collective = match_collectives(rank, *rest[:3])
     clocks, report = (

@@ -37,7 +37,7 @@ __all__ = [
     "GroupCosts",
     "Limits",
     "RangeCosts",
-    "of_steps",
+    "step_costs",
 ]
 
 

@@ -37,8 +37,8 @@ def by_step(
     add up to it; of several roles at one instant the first of `ROLES` counts. ``between_ns`` is the
     time since the step before. ``activities`` and ``gpu_ns`` are those of the work launched in the
     step, whenever it ran. ``change`` is relative to the median of the steps after warm-up. With a
-    selection of time, only steps with selected ranges or work are listed. With ``needs_costs`` the
-    table has the columns of `step_costs`, too, as ``costs`` counts FLOPs.
+    selection of time, only steps with selected ranges or work are listed. ``needs_costs`` adds the
+    columns of `step_costs`; ``costs`` says how FLOPs are counted, by default as ``Costs()``.
     """
     table = _all_steps(attributed)
     if needs_costs:

@@ -457,7 +457,7 @@ def _memcpy(attributed: AttributedCapture, events: Sequence[Events]) -> Dimensio
 
 
 def kernel(names: str) -> Coding:
-    """Return the dimension of kernels by one kind of name, a key of `KERNEL_NAMES`."""
+    """Return the coding of kernels by one kind of name, a key of `KERNEL_NAMES`."""
     return lambda attributed, events: _named(attributed, events, "kernel", names, (frames.KERNEL,))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import takewhile
+from pkgutil import resolve_name
 from typing import Any
 
 import pandas as pd
@@ -80,10 +81,16 @@ def _table(attributed: AttributedCapture, request: TableRequest) -> pd.DataFrame
     if columns_are_chosen(by):
         return arranged(request, making(attributed, request))
     view = VIEWS[by]
-    result = view.function()(attributed.only(request.direction), **_taken(view, request))
+    result = rows_function(view)(attributed.only(request.direction), **_taken(view, request))
     if view.sorted_by:
         result = ordered(result, view.sorted_by)
     return _with_columns(result, request)
+
+
+def rows_function(view: View) -> Callable[..., pd.DataFrame]:
+    """Import and return the function that computes the rows of a table, of a folder of `bridge.analyze`."""
+    function: Callable[..., pd.DataFrame] = resolve_name(f"bridge.analyze.{view.rows}")
+    return function
 
 
 def _taken(view: View, request: TableRequest) -> dict[str, Any]:
@@ -115,7 +122,7 @@ def making(attributed: AttributedCapture, request: TableRequest) -> MakeRows:
         dimensions, names = dimensions_of(request.by), request.kernel_names
         return lambda columns: breakdown(counted, dimensions, columns, names, request.costs)
     view = VIEWS[request.by]
-    function, taken = view.function(), _taken(view, request)
+    function, taken = rows_function(view), _taken(view, request)
     return lambda columns: function(counted, columns=columns, **taken)
 
 

@@ -1,4 +1,4 @@
-"""The tables (``--by``) and dimensions: their order, columns, and details of captures."""
+"""What a text of ``--by`` stands for: a table, or dimensions; its rows, columns and order."""
 
 from __future__ import annotations
 

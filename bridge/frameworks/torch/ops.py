@@ -134,6 +134,19 @@ class Requests:
         else:
             self._enter_modes()
 
+    def settle(self) -> None:
+        """Record no more than the others ask for: by PyTorch's ranges again where they are enough.
+
+        Modes are left only if they are the innermost ones.
+        """
+        if not any(self.of.values()):
+            return
+        if self.mode is None:
+            self._start()
+        elif self._can_use_pytorch() and _get_current_dispatch_mode() is self.mode:
+            self._leave_modes()
+            self._start()
+
     def _can_use_pytorch(self) -> bool:
         """Return whether PyTorch's ranges reach all who want them.
 
@@ -237,6 +250,7 @@ class Ops(Switch):
     def disable(self) -> None:
         """Stop on this thread, or on all other threads if it was not enabled on this one.
 
+        PyTorch's own ranges of another thread end when that thread enables or disables ops again.
         Raises RuntimeError if a mode that was entered later is still active.
         """
         requests = _here.requests
@@ -251,6 +265,7 @@ class Ops(Switch):
         self._enabled.remove(requests)
         requests.remove(self)
         requests.leave_if_over()
+        requests.settle()
 
 
 def ops(

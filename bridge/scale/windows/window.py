@@ -175,9 +175,14 @@ def count(path: Path, tables: Collection[PartRequest], limit: int, *, raw: bool 
     if room < max(LEAST, rows // MOST_WINDOWS):
         least = -(-(fixed + max(LEAST, rows // MOST_WINDOWS)) // MB)
         raise ReportError(
-            f"{path.name}: --memory-limit {limit // MB}MB is too little: {least}MB is the least"
+            f"{path.name}: --memory-limit {size_text(limit)} is too little: {least}MB is the least"
         )
     return -(-rows // room)
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes as ``--memory-limit`` takes it."""
+    return f"{size // MB}MB" if size >= MB else f"{size}B"
 
 
 def peak_memory() -> int:
@@ -210,8 +215,8 @@ def check_memory(name: str, limit: int, peaks: Sequence[int], windows: int) -> N
         growth = min(most - after[-2], (most - after[0]) // (number - 1))
     if limit and most > before and most + growth > SPARE * limit:
         raise ReportError(
-            f"{name}: --memory-limit {limit // MB}MB is too little: {most // MB}MB are taken after window {number} of"
-            f" {windows}, by what is kept of all of them: distinct times, names, ranges that stay open"
+            f"{name}: --memory-limit {size_text(limit)} is too little: {most // MB}MB are taken after window"
+            f" {number} of {windows}, by what is kept of all of them: distinct times, names, ranges that stay open"
         )
 
 
@@ -220,7 +225,7 @@ def check_output(source: Sequence[str], limit: int, cells: int, form: str) -> No
     needed = _memory("VmRSS") + cells * PER_CELL.get(form, max(PER_CELL.values()))
     if limit and cells > SMALL_TABLE and needed > SPARE * limit:
         raise ReportError(
-            f"{', '.join(source)}: --memory-limit {limit // MB}MB is too little to write {cells} cells as {form}:"
+            f"{', '.join(source)}: --memory-limit {size_text(limit)} is too little to write {cells} cells as {form}:"
             f" {needed // MB}MB are needed; csv takes the least, or choose rows (--top, --filter)"
         )
 

@@ -68,7 +68,7 @@ def test_any_program_cut_anywhere(tmp_path_factory, seed, cuts):
         {"graphs": "launch"},
         {"domains": ("mine",)},
         {"domains": ("all",)},
-        {"without": ("Mine",)},
+        {"exclude_domains": ("Mine",)},
         {"domains": ("unheard of",)},
     ],
     ids=str,

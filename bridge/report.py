@@ -336,6 +336,11 @@ class Report:
 
     def nothing(self, by: str) -> str:
         """Return the message for a table without rows, "" for none."""
+        if self.attributed.selection is not None and not self._has_selected:
+            from bridge.render import units  # few tables need it
+
+            last = max(facts.span[1] for facts in self.capture.facts)
+            return f"nothing began in the selected time; the report lasts {units.time(last - self.began)}"
         if by == "step":
             if len(self.attributed.iterations):
                 return "no steps in the selected part of the report"
@@ -344,6 +349,15 @@ class Report:
         if by in ("source", "sample") and not any(facts.path for facts in self.capture.facts):
             return "a run of the store keeps no call stacks; give the file of the report"
         return nothing(by, activities=len(self.capture.activities), ranges=self.ranges)
+
+    @property
+    def _has_selected(self) -> bool:
+        """Whether any range, API call or activity is in the selected time."""
+        attributed = self.attributed
+        return any(
+            rows.any()
+            for rows in (attributed.counted_ranges, attributed.counted_launches, attributed.counted)
+        )
 
     def export_trace(self, path: str | Path, **options: Unpack[TraceOptions]) -> Timeline:
         """Write one timeline of ops, API calls and device work: see `bridge.exports.trace`."""

@@ -108,7 +108,7 @@ class Made:
         self.memory(t + 420, pid, bytes=4_096, operation=1)
 
     def waits(self, at: int, pid: int, kind: int) -> None:
-        """Add a synchronisation of this kind, and an event recorded by the newest call."""
+        """Add a synchronization of this kind, and an event recorded by the newest call."""
         where = {"device": 0, "context": 1, "process": process(pid)}
         sync = {"correlation": 900_000, "stream": schema.NONE, "event": 4, "kind": kind}
         self.tables["syncs"].append({**where, **sync, "start": at, "end": at + 20})

@@ -107,7 +107,7 @@ def test_a_message_of_an_error_names_the_whole_report(folder):
         ),
     )
     result = bridge("report", path.name, "--from", "1ns", "--range", "nosuch")
-    assert "bridge report small.sqlite --by op shows all" in result.stderr
+    assert "bridge report small.sqlite --by range shows all" in result.stderr
     result = bridge("report", path.name, "--by", "step", "--steps", "nosuch")
     shown_by = "bridge report small.sqlite --by range --names raw"
     assert f"{shown_by} shows all" in result.stderr

@@ -49,7 +49,7 @@ def test_a_cause_is_that_of_all_ops_and_names_the_largest():
 
 
 def host_code(*parts):
-    return one_gpu(100, 10_000, *(IdleCause("host code", op, ns) for op, ns in parts))
+    return one_gpu(100, 1_000, *(IdleCause("host code", op, ns) for op, ns in parts))
 
 
 IO = [(f"IO {n}", 100) for n in range(20)]
@@ -187,7 +187,16 @@ def test_a_gpu_that_runs_work_of_another_step_is_busy(tmp_path: Path):
             if end > first and start < last
         ]
         assert (gpu.busy_ns, gpu.span_ns) == (union(inside), last - first)
-    assert sum(cause.idle_ns for cause in use.causes) == use.idle_ns
+
+
+def test_the_headline_counts_causes_as_the_table_does(tmp_path: Path):
+    whole = load(made_reports.report(tmp_path / "r.sqlite", steps=6))
+    for part in (whole, whole.within(steps=(2, 3))):
+        causes = {cause.cause: cause.idle_ns for cause in part.use.causes}
+        table = part.by("idle").groupby("cause")["total_ns"].sum()
+        assert causes == table.to_dict()
+        assert part.use.caused_ns == table.sum()
+    assert whole.use.caused_ns == whole.use.idle_ns
 
 
 @pytest.mark.slow
@@ -200,7 +209,7 @@ def test_mnist_waits_for_data(corpus):
     )
     said = " ".join(done("summary", path).split())
     assert (
-        "Iteration: 153.393 ms (8.316 ms in the step, 144.904 ms between steps, of which 144.862 ms"
+        "Iteration, median: 153.393 ms (8.316 ms in the step, 144.904 ms between steps, of which 144.862 ms"
         " data loading)."
     ) in said
     assert (

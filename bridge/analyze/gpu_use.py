@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bridge.analyze.causes.gaps import WORDS, causes_in_span
+from bridge.analyze.causes.gaps import WORDS, find_causes
 from bridge.analyze.concurrency.overlap import gpu_use
 from bridge.analyze.device_work import NoDeviceWork, hints
 from bridge.analyze.folding import folded_ops
@@ -82,6 +82,11 @@ class Use:
         return self.span_ns - self.busy_ns
 
     @property
+    def caused_ns(self) -> int:
+        """The time of all causes in ns: `idle_ns`, with gaps before the first work of a part of the time."""
+        return sum(part.idle_ns for part in self.idle)
+
+    @property
     def causes(self) -> tuple[IdleCause, ...]:
         """Each cause of idle time, the largest first, with the op that has most of it."""
         total: Counter[str] = Counter()
@@ -115,7 +120,7 @@ class Use:
     @property
     def main_cause(self) -> IdleCause | None:
         """The largest cause of idle time; None if the GPUs were hardly idle."""
-        is_idle = self.idle_ns >= MIN_IDLE * self.span_ns
+        is_idle = self.caused_ns >= MIN_IDLE * self.span_ns
         return next(iter(self.causes), None) if is_idle else None
 
     @property
@@ -179,8 +184,8 @@ def used_gpus(attributed: AttributedCapture) -> tuple[GpuUse, ...]:
 
 
 def _idle_causes(attributed: AttributedCapture) -> tuple[IdleCause, ...]:
-    """Return the time of each cause of idleness in each op, over gaps of any length."""
-    idle = causes_in_span(attributed)
+    """Return the time of each cause of idleness in each op, over gaps of any length, as `by_idle` counts them."""
+    idle = find_causes(attributed)
     ops = [*attributed.ops, ""]
     time = np.zeros((len(WORDS), len(ops)), np.int64)
     np.add.at(time, (idle.cause, idle.op), idle.length)

@@ -152,7 +152,7 @@ def named_ranges(attributed: AttributedCapture, name: str) -> Ints:
     rows = np.flatnonzero(has_name | has_op | has_short_op)
     if not len(rows):
         raise ValueError(
-            unknown_name("range", name, attributed.ops, "bridge report REPORT --by op")
+            unknown_name("range", name, attributed.ops, "bridge report REPORT --by range")
         )
     return rows
 

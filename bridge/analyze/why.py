@@ -338,6 +338,8 @@ def nothing_found(attributed: AttributedCapture, request: str) -> str:
         listed = ", ".join(map(repr, cut[:MAX_LISTED]))
         more = ", …" if len(cut) > MAX_LISTED else ""
         return f"{len(cut)} names may be cut to {request!r}: {listed}{more}; write more of one"
+    if request in attributed.ops:
+        return f"{request!r} is an op; its kernels: bridge report REPORT --by op,kernel --filter 'op={request}'"
     similar = _similar_names(attributed, request)
     suggestion = (
         f"near it: {', '.join(similar)}"

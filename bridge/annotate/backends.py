@@ -126,7 +126,9 @@ def connect_nvtx() -> Nvtx | str:
     except AttributeError as error:
         return f"nvtx {version_of('nvtx')} is not usable: {error}"
     if type(domain).__name__ == "DummyDomain":
-        return f"nvtx {version_of('nvtx')} is ignored here: its domain is a DummyDomain"
+        return (
+            f"nvtx {version_of('nvtx')} does not find this profiler (its domain is a DummyDomain)"
+        )
     return emitter
 
 

@@ -418,7 +418,8 @@ class Plan:
             names = ", ".join(map(str, left))
             return f"nsys captured {names} and could not import it; why is said above"
         why_no_report = KINDS[self.tool.name].why_no_report(self.request)
-        return why_no_report or f"{self.tool.name} wrote none; what it says of that is above"
+        again = "; if that is no fault of the program, run it again" if self.is_nsys else ""
+        return why_no_report or f"{self.tool.name} wrote none; what it says of that is above{again}"
 
 
 def plan(  # noqa: PLR0913 - what is run, and what is asked of the tool

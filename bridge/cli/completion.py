@@ -20,7 +20,7 @@ RULES = (
     "no-device-work data-loading single-process-loader recompilation start-up low-gpu-use "
     "low-use-stretches long-gaps "
     "launch-bound host-bound short-kernels pageable-memcpys synchronous-memcpys "
-    "synchronous-memsets synchronisation numbers-read-back small-grids no-tensor-cores "
+    "synchronous-memsets synchronization numbers-read-back small-grids no-tensor-cores "
     "tensor-cores-left single-precision casts kernel-hotspot memcpy-bound data-parallel slow-backend communication "
     "exposed-communication stragglers made-on-host gradients-set-to-zero "
     "single-tensor-optimizer bias-before-norm misaligned-products indexing-in-a-loop "

@@ -58,14 +58,12 @@ def doctor(source: ReportInput, output: Output) -> None:
 
 def _check_capture(source: ReportInput, output: Output) -> None:
     """Print whether reports can be read, and the quality of the capture."""
-    from importers.errors import ReportError
+    from importers.errors import ExportFailed, ReportError
 
     try:
         report = source.load(QUALITY_DETAILS)
-    except ReportError as error:
-        if any(path.name.endswith(".nsys-rep") for path in source.reports):
-            raise ReportError(f"{error}; {_remedy()}") from error
-        raise
+    except ExportFailed as error:
+        raise ReportError(f"{error}; {_remedy()}") from error
     result = report.quality
     text = _quality_text(result, output.format, to_terminal=output.to_terminal)
     if output.format == FORMATS[0] and source.reports:

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+FOR_PEOPLE = ("table",), ("text",)  # the default formats of files with any suffix
+# Suffixes of formats of other programs, or of other commands: a file of that name would not be what it says.
+OTHER_FORMATS = frozenset(
+    "csv html json jsonl md parquet feather arrow pdf png svg sqlite db tsv xls xlsx ods yaml yml xml gz"
+    " pftrace".split()
+)
+
 
 @dataclass(frozen=True)
 class Output:
@@ -47,7 +54,18 @@ class Output:
         return self.suffixes.get(suffix, known)
 
     def check(self, inputs: Sequence[Location]) -> None:
-        """Refuse, before any work, a file that cannot be written, and one of the inputs even with --force."""
+        """Refuse, before any work, a file that cannot be written, and one of the inputs even with --force.
+
+        A table whose file has the suffix of another format is refused, too.
+        """
+        if self.path is not None and self.formats[:1] in FOR_PEOPLE and not self.given_format:
+            suffix = self.path.suffix.removeprefix(".").lower()
+            values = self.suffixes.values()
+            known = [*(name for name in self.formats[1:] if name not in values), *self.suffixes]
+            if suffix in OTHER_FORMATS.difference(known):
+                listed = ", ".join(f".{name}" for name in known)
+                page = "; bridge html writes pages" if suffix == "html" else ""
+                raise click.UsageError(f"{self.path}: .{suffix} is not among {listed}{page}")
         check(self.path, inputs, force=self.force)
 
     def write(self, text: str, message: str) -> None:

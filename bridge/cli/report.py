@@ -195,7 +195,7 @@ def report(
 
     printed = TableOutput(
         answer, request.by, rows.unit, every=bool(request.columns), top=rows.top,
-        filtered=bool(rows.conditions), fold=fold and not (rows.conditions or rows.sort or request.columns),
+        conditions=rows.conditions, fold=fold and not (rows.conditions or rows.sort or request.columns),
         ranks=_ranks(request, answer), cycles=answer.cycles, side=only or "",
     )  # fmt: skip
     workers.check_output(answer.source, table, output.format)

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from importers import Facts
 
 
-@click.group(cls=Group)
-def runs() -> None:
-    """List, show and remove the runs of the store."""
+@click.group(cls=Group, invoke_without_command=True)
+@click.pass_context
+def runs(context: click.Context) -> None:
+    """List, show and remove the runs of the store; without a command, list those of the default store."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_, db=hints.default_store())
 
 
 @runs.command("list", short_help="List the runs, the newest last", examples=("bridge runs list",))
@@ -29,10 +32,15 @@ def list_(db: Path) -> None:
     on_host = store.host_times(db)
     for run in store.list_runs(db):
         click.echo(
-            f"{run.id:>4}  {run.created}  {_size(run, on_host.get(run.id))}  {_worth(run)}"
+            f"{run.id:>4}  {_minute(run.created)}  {_size(run, on_host.get(run.id))}  {_worth(run)}"
             f"  {', '.join(run.source)}{_beside(run)}"
             f"{'  (aggregates)' if run.tables else ''}{f'  ({run.name})' if run.name else ''}"
         )
+
+
+def _minute(created: str) -> str:
+    """Return a time as people write it, such as 2026-11-26 01:02 UTC."""
+    return f"{created[:16].replace('T', ' ')} UTC"
 
 
 def _size(run: Run, on_host: HostTime | None) -> str:
@@ -82,7 +90,7 @@ def _echo(text: str) -> None:
 
 def _worth(run: Run) -> str:
     """Print the quality of the capture; nothing for runs that were not rated."""
-    return f"quality {'' if run.quality is None else run.quality:>3}"
+    return "not rated  " if run.quality is None else f"quality {run.quality:>3}"
 
 
 def _beside(run: Run) -> str:

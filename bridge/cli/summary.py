@@ -76,14 +76,17 @@ def summary_text(report: Summarized, look: Look) -> str:
         remedies=(*remedies, f"{more} --format csv"),
         whole_names=f"{more} --kernel-names demangled",
     )
-    text = table.for_terminal(report.layout(by), rows.head(ROWS), look)
+    text = table.for_terminal(report.layout(by), rows.head(ROWS), look) if len(rows) else ""
     below = []
     if len(rows) > ROWS:
         left = len(rows) - ROWS
         below.append(f"… and {left} more row{'s' if left > 1 else ''}: {more}")
-    if by == "op-kernel" and (moved := int(report.by("memcpy")["total_ns"].sum())):
+    if by in ("op-kernel", "kernel") and (moved := int(report.by("memcpy")["total_ns"].sum())):
         hint = with_report("bridge report REPORT --by memcpy")
-        below.append(f"memcpys and memsets take {units.time(moved)}: {hint}")
+        share = units.percent(moved / report.totals["gpu_ns"])
+        below.append(
+            f"memcpys and memsets take {units.time(moved)}, {share} of the GPU time: {hint}"
+        )
     if cycles := summaries.cycles_line(report.cycles):
         below.append(cycles.rstrip())
     if graphs := table.graphs_line(by, report.graphs, report.totals["gpu_ns"]):

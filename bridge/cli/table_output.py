@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bridge.analyze.cycles import ActiveCycles
+    from bridge.analyze.filters import Condition
     from bridge.analyze.ranks.table import Run
     from bridge.analyze.tables.source import TableSource
 
@@ -96,6 +98,7 @@ class ListedTable:
 
 FORMAT = "table"  # for people
 CONDITION = "no row meets the condition"
+WHOLE_NAMES = "; = compares whole names, {0}~{1} finds those with {1} in them"
 
 
 ALONE = {  # what stands for the accounting, by the side that was read alone
@@ -115,7 +118,7 @@ class TableOutput:
         every: whether to show every column.
         top: the number of rows asked for, None if none was.
         fold: whether a terminal shows no rows without GPU time.
-        filtered: whether only rows that meet a condition are shown.
+        conditions: the conditions that the rows meet.
         ranks: who the ranks are, which stands above a table of them.
         cycles: the active cycles of a session, if the table holds other steps, too.
         side: the side of the report that was read alone, host or gpu; "" for both.
@@ -128,7 +131,7 @@ class TableOutput:
     every: bool = False
     top: int | None = None
     fold: bool = False
-    filtered: bool = False
+    conditions: Sequence[Condition] = ()
     ranks: Run | None = None
     cycles: ActiveCycles | None = None
     side: str = ""
@@ -170,7 +173,11 @@ class TableOutput:
     def _nothing(self) -> str:
         """Return the message for a table without rows, "" for none."""
         has_rows = self.source.totals["activities"] > 0 or not needs_activities(self.by)
-        return CONDITION if self.filtered and has_rows else self.source.nothing(self.by)
+        if not (self.conditions and has_rows):
+            return self.source.nothing(self.by)
+        names = (c for c in self.conditions if c.comparison == "=" and c.value.isidentifier())
+        one = next(names, None)
+        return CONDITION + (WHOLE_NAMES.format(one.column, one.value) if one else "")
 
     def _with_gpu_time(self, table: pd.DataFrame, *, to_terminal: bool) -> pd.DataFrame:
         """Return the rows that a terminal shows of a table that is not cut by the user."""

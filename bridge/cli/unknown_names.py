@@ -76,6 +76,9 @@ class Group(click.Group):
         if name.startswith("-") or ctx.resilient_parsing or self.get_command(ctx, name):
             return super().resolve_command(ctx, args)
         known = self.list_commands(ctx)
+        if Path(name).exists():
+            message = f"{name} is a file, no command: bridge summary {name}"
+            raise click.UsageError(message, ctx)
         raise click.UsageError(
             unknown_name("command", name, known, f"{ctx.command_path} --help", COMMANDS), ctx
         )

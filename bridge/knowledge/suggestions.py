@@ -64,13 +64,17 @@ def near_names(
     if plain(name) in by_plain:
         return [by_plain[plain(name)]]
     near = get_close_matches(plain(name), by_plain, MOST_SUGGESTED, LIKENESS)
-    least = _likeness(name, near[0]) - MARGIN if near else 0.0
-    return [by_plain[other] for other in near if _likeness(name, other) >= least]
+    likeness = {other: _likeness(name, other) for other in near}
+    least = max(likeness.values(), default=0.0) - MARGIN
+    nearest_first = sorted(near, key=likeness.__getitem__, reverse=True)
+    return [by_plain[other] for other in nearest_first if likeness[other] >= least]
 
 
 def _likeness(name: str, other: str) -> float:
     from difflib import SequenceMatcher
 
+    if sorted(plain(name)) == sorted(other):  # letters that changed places
+        return 1.0
     return SequenceMatcher(a=plain(name), b=other).ratio()
 
 

@@ -128,7 +128,7 @@ def overall_lines(overall: Overall | None) -> list[str]:
         return []
     written = []
     if overall.iteration:
-        written.append(f"Iteration {_change_text(overall.iteration)}")
+        written.append(f"Iteration, mean: {_change_text(overall.iteration)}")
     if overall.use:
         gpus = f" of {len(overall.use[1].gpus)} GPUs" if len(overall.use[1].gpus) > 1 else ""
         written.append(

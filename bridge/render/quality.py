@@ -13,6 +13,8 @@ FORMAT = "bridge.quality/1"
 INDENT = "   "
 MOST_MESSAGES = 5  # of the profiler, and lines of the program
 NO_SCORE = "capture quality not rated: {} ran on a GPU"
+# Words for scores, by the least that they stand for; docs/doctor.md says what each means.
+VERDICTS = ((90, "good"), (60, "usable"), (0, "poor"))
 OVERHEAD = "Overhead of the profiler; only what falls into the work of the program (inside) lowers the score:"
 
 
@@ -44,8 +46,9 @@ def _score(quality: Quality) -> str:
 
 
 def score_text(score: int) -> str:
-    """Return the score."""
-    return f"capture quality {score} of {BEST}"
+    """Return the score with a word for it."""
+    word = next(word for least, word in VERDICTS if score >= least)
+    return f"capture quality {score} of {BEST}, {word}"
 
 
 def words(quality: Quality) -> list[str]:

@@ -88,16 +88,19 @@ def _cause_text(use: Use) -> str:
         return ""
     op = use.places.get(cause.cause, "") if cause.cause in WITH_PLACE else ""
     place = f" (mainly in {clean(op)})" if op else ""
-    part = units.percent(cause.idle_ns / use.idle_ns)
+    part = units.percent(cause.idle_ns / use.caused_ns)
+    before = " (the gap before its first work included)" if use.caused_ns > use.idle_ns else ""
     time = units.time(cause.idle_ns)
-    return f"Largest cause of idleness: {cause.cause}{place}, {time}, {part} of the idle time."
+    return (
+        f"Largest cause of idleness: {cause.cause}{place}, {time}, {part} of the idle time{before}."
+    )
 
 
 def _iteration_lines(iterations: Sequence[Iteration]) -> Iterator[str]:
     # What repeats without ranges may be layers as well.
     is_named = all(one.found_by != "repetition" for one in iterations)
     if len(iterations) == 1:
-        yield f"{'Iteration' if is_named else 'Repeated work'}: {iteration_text(iterations[0])}."
+        yield f"{'Iteration' if is_named else 'Step, found by repetition'}, median: {iteration_text(iterations[0])}."
     elif iterations:
         shortest, *_, longest = iterations
         # One process may have several captures; a process id alone does not tell ranks of containers apart.
@@ -108,7 +111,7 @@ def _iteration_lines(iterations: Sequence[Iteration]) -> Iterator[str]:
             else ("captures", "The longest")
         )
         yield (
-            f"{'Iterations' if is_named else 'Repeated work'} of {len(iterations)} {of}:"
+            f"{'Iterations' if is_named else 'Steps, found by repetition,'} of {len(iterations)} {of}:"
             f" {units.time(shortest.iteration_ns)} to"
             f" {units.time(longest.iteration_ns)}. {last}: {iteration_text(longest)}."
         )

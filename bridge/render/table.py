@@ -240,7 +240,7 @@ def accounting_line(totals: Mapping[str, Any], ops: int) -> str:
     Percentages are of the time of all activities on the GPU.
     """
     if not totals["activities"]:
-        return "no work on a GPU in the report"
+        return "no work on a GPU"
     time = totals["gpu_ns"]
     noun = "activity" if totals["activities"] == 1 else "activities"
     head = f"{units.count(totals['activities'])} {noun}, {units.time(time)}"

@@ -104,11 +104,17 @@ class Producer:
         return {result: code == place for place, result in enumerate(RESULTS)}
 
 
+GENERATOR = "nsight-bridge"  # as `bridge trace` names itself in its traces
 UNKNOWN = Producer("a program that bridge does not know")
+OWN = Producer("bridge itself")
+NAMELESS = UNKNOWN, OWN  # whose slices nothing is known of
 
 
 def producer_of(head: Mapping[str, Any], events: TraceEvents) -> Producer:
     """Return the producer of a trace, `UNKNOWN` if it shows the signs of none."""
+    other = head.get("otherData")
+    if type(other) is dict and other.get("generator") == GENERATOR:
+        return OWN
     return next((p for p in producers() if p.sign.fit(head, events)), UNKNOWN)
 
 

@@ -24,8 +24,9 @@ from importers.chrome.launches import Launches, launches_of
 from importers.chrome.producers import (
     CALL,
     DEVICE,
+    NAMELESS,
     OP,
-    UNKNOWN,
+    OWN,
     Mask,
     Producer,
     producer_of,
@@ -49,6 +50,7 @@ from importers.texts import Ints, Texts
 
 HOST = 0  # the process of a trace whose pids are not those of processes
 IN_NANOSECONDS = 10**17  # a time of the epoch above it is not in µs
+OF_OWN = "; read the report that it was made of"
 MAX_DETAILS = 2048  # characters of the arguments of an event that are kept
 
 
@@ -113,7 +115,7 @@ class _Reader:
             max(int(t["end"].max()) for t in tables),
         )
         facts = Facts(
-            self.producer.name if self.producer is not UNKNOWN else "Chrome trace",
+            self.producer.name if self.producer not in NAMELESS else "Chrome trace",
             "",
             span,
             tuple(self._warnings(activity_frame)),
@@ -279,10 +281,10 @@ class _Reader:
         return (number if number > IN_NANOSECONDS else number * NS_PER_US) + self.zero
 
     def _warnings(self, activities: pd.DataFrame) -> Iterator[str]:
-        if self.producer is UNKNOWN:
+        if self.producer in NAMELESS:
             yield (
-                f"{self.name}: a Chrome trace of {UNKNOWN.name}: its slices are read as ranges,"
-                " and no kernels are known"
+                f"{self.name}: a Chrome trace of {self.producer.name}: its slices are read as ranges,"
+                f" and no kernels are known{OF_OWN if self.producer is OWN else ''}"
             )
         elif not len(activities):
             yield f"{self.name}: {self.producer.name}: host times alone, no kernels"

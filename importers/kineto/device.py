@@ -142,7 +142,7 @@ def activities(by: Mapping[str, Events], process: Mapping[str, Ints]) -> pd.Data
 
 
 def waits(by: Mapping[str, Events], process: Mapping[str, Ints]) -> pd.DataFrame:
-    """Return the frame `waits`: synchronisations, then event records."""
+    """Return the frame `waits`: synchronizations, then event records."""
     syncs, records = by["syncs"], by["records"]
     kinds = [SYNCS.get(str(kind), "unknown") for kind in syncs.column("cuda_sync_kind")]
     event = {"event": syncs.ints("wait_on_cuda_event_id")}

@@ -14,7 +14,7 @@ from importers.nsys.annotations import Strings, distinct
 from importers.sqlite_columns import Columns, ints_of, texts_of
 from importers.texts import Ints, unique_names
 
-# -- Waits: synchronisations and event records
+# -- Waits: synchronizations and event records
 
 
 UNKNOWN, EVENT_RECORD = (frames.WAIT_KINDS.index(kind) for kind in ("unknown", "event_record"))
@@ -32,7 +32,7 @@ SYNC_CALLS = tuple(
 
 
 def waits(read: dict[str, Columns], launches: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame `waits`: synchronisations, then event records with their calls' times."""
+    """Return the frame `waits`: synchronizations, then event records with their calls' times."""
     callers = frames.ints(launches, "process")
     parts = [_with_process(read[name], callers) for name in ("syncs", "events")]
     tables = [_syncs(parts[0], launches), _events(parts[1], launches)]
@@ -45,7 +45,7 @@ def _with_process(columns: Columns, callers: Ints) -> dict[str, Ints]:
 
 
 def _syncs(columns: dict[str, Ints], launches: pd.DataFrame) -> pd.DataFrame:
-    """Return the synchronisations. Their kind is that of the API call, where it is known by its name.
+    """Return the synchronizations. Their kind is that of the API call, where it is known by its name.
 
     nsys up to 2025.3 records other kinds: cudaDeviceSynchronize as one of an event, for example.
     """
@@ -58,7 +58,7 @@ def _syncs(columns: dict[str, Ints], launches: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sync_kind(api_call: str) -> int:
-    """Return the kind of synchronisation that an API call makes, -1 for other calls."""
+    """Return the kind of synchronization that an API call makes, -1 for other calls."""
     kinds = (kind for pattern, kind in SYNC_CALLS if pattern.match(api_call))
     return next((frames.WAIT_KINDS.index(kind) for kind in kinds), MISSING)
 

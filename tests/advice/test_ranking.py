@@ -28,7 +28,7 @@ def small_wait_and_long_rest(rest: int) -> Story:
     return story
 
 
-@pytest.mark.parametrize(("rest", "first"), [(2_000, "host-bound"), (150, "synchronisation")])
+@pytest.mark.parametrize(("rest", "first"), [(2_000, "host-bound"), (150, "synchronization")])
 def test_a_small_estimate_does_not_hide_a_large_ceiling(rest: int, first: str, tmp_path: Path):
     advised = small_wait_and_long_rest(rest).load(tmp_path).advise(worth=0)
     assert advised.advice[0].rule.name == first

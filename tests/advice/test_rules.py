@@ -88,7 +88,7 @@ BY_HAND: dict[str, tuple[float | None, float | None]] = {
         20 * (112 - 102) + 19 * (20 + 2 - 5),
     ),
     # The wait ends 1 after the kernel; then 40 of rest and a call.
-    "synchronisation": (49 * (1 + 40 + 2), 49 * (1 + 40 + 2)),
+    "synchronization": (49 * (1 + 40 + 2), 49 * (1 + 40 + 2)),
     # The wait ends 1 after the copy; then 1 to leave the op, 40 of rest and a call.
     "numbers-read-back": (49 * (1 + 1 + 40 + 2), 49 * (1 + 1 + 40 + 2)),
     # 20 blocks on 108 multiprocessors: 88 of 108 are empty for 100 000 ns, 81 481 whole ones.

@@ -23,7 +23,7 @@ def test_a_wait_costs_the_gap_after_it(tmp_path):
         story.kernel(us=100)
         story.wait()  # ends 1 µs after the kernel
         story.rest(40)
-    finding = found(story, "synchronisation", tmp_path)
+    finding = found(story, "synchronization", tmp_path)
     assert finding.figures["waits"] == 3
     assert finding.figures["idle_ns"] == finding.ceiling_ns == finding.saving_ns == 86 * US
 
@@ -37,7 +37,7 @@ def test_a_short_wait_gains_no_more_than_it_took(tmp_path):
     story.wait()
     story.rest(500)
     story.kernel(us=100)
-    finding = found(story, "synchronisation", tmp_path)
+    finding = found(story, "synchronization", tmp_path)
     assert finding.figures["idle_ns"] == (1 + 500 + 2) * US
     assert finding.ceiling_ns == finding.saving_ns == 11 * US
 

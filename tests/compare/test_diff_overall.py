@@ -62,7 +62,7 @@ def test_a_pause_between_steps_is_told_first(pair):
         assert iteration[name] == pytest.approx(1 + bound / mean(times[0]))
     assert iteration["state"] == "slower"
     text = done("diff", *pair).splitlines()
-    assert text[0].startswith("Iteration 602.")
+    assert text[0].startswith("Iteration, mean: 602.")
     assert text[0].endswith(": slower")
     spans = [s[-1] - s[0] + KERNEL for s in map(starts, pair)]  # of 12 kernels
     shares = [f"{100 * 12 * KERNEL / span:.1f} %" for span in spans]

@@ -1,4 +1,4 @@
-"""Synchronisations and event records: kinds, times, and what stands for nothing."""
+"""Synchronizations and event records: kinds, times, and what stands for nothing."""
 
 import sqlite3
 from collections import Counter
@@ -46,7 +46,7 @@ def call(start, end=99, process=PID, correlation=5):
     return {"start": start, "end": end, "globalTid": process | 3, "correlationId": correlation}
 
 
-def test_a_synchronisation_says_all_it_knows(waits):
+def test_a_synchronization_says_all_it_knows(waits):
     found = waits({SYNCS: [sync(), sync(streamId=13, eventId=3, syncType=2)]})
     columns = "start end process device context stream correlation event report".split()
     assert found[columns].values.tolist() == [
@@ -84,7 +84,7 @@ def test_the_call_tells_the_kind_where_nsys_errs(waits, name, kind, recorded):
 
 
 @pytest.mark.slow
-def test_a_synchronisation_that_never_ended_is_no_time(waits):
+def test_a_synchronization_that_never_ended_is_no_time(waits):
     assert waits({SYNCS: [sync(end=None)]})[["start", "end"]].values.tolist() == [[10, 9]]
 
 

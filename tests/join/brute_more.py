@@ -31,7 +31,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Wait:
-    """A synchronisation, or the record of an event."""
+    """A synchronization, or the record of an event."""
 
     report: int
     process: int

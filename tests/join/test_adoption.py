@@ -101,7 +101,7 @@ def test_who_launches_in_between_waits_for_nobody():
 
 def test_a_call_that_issues_nothing_is_no_launch():
     made = program(BACKWARD, (AUTOGRAD, 20), (AUTOGRAD, 40), (MAIN, 99))
-    made.calls.append(Call(0, P, MAIN, 77, 30, 60))  # it synchronises
+    made.calls.append(Call(0, P, MAIN, 77, 30, 60))  # it synchronizes
     rules = Report(attributed(made, adopt=True)).op_kernels["rule"]
     assert rules.tolist() == ["guessed", "guessed", "launch"]
 
@@ -276,7 +276,9 @@ def test_a_number_is_one_domain_in_one_process_only():
     assert ops_of(made, domains=["#3"]) == ["ncclSend", "mine"]
 
 
-@pytest.mark.parametrize("how", [{"domains": ["ours"]}, {"exclude_domains": ["all"]}, {"domains": ["3"]}])
+@pytest.mark.parametrize(
+    "how", [{"domains": ["ours"]}, {"exclude_domains": ["all"]}, {"domains": ["3"]}]
+)
 def test_a_domain_that_is_not_there_is_an_error_that_names_those_that_are(how):
     made = program([opened(0, 9, "a"), opened(1, 8, "b", domain=3)])
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""What traces of PyTorch say of collectives and of synchronisations, in the columns that bridge has for it."""
+"""What traces of PyTorch say of collectives and of synchronizations, in the columns that bridge has for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_types_of_inputs_stand_beside_what_is_said_of_a_collective(tmp_path):
     assert json.loads(details) == {"dtypes": ["float", ""], "In msg nelems": 1024}
 
 
-def test_a_synchronisation_of_no_stream_or_event_names_none(tmp_path):
+def test_a_synchronization_of_no_stream_or_event_names_none(tmp_path):
     def sync(kind, ts, **said):
         found = made.event("cuda_sync", kind, ts, "1.000", pid=0, tid=7, device=0, context=1)
         found["args"] |= {"cuda_sync_kind": kind, **said}

@@ -120,7 +120,7 @@ def test_a_store_keeps_the_quoted_line_alone(folder: Path) -> None:
     stored = b"".join(file.read_bytes() for file in folder.glob("*.db"))
     assert b"a password" not in stored
     assert f'"{GONE}"' in flat(done("summary", "--run", "1"))
-    assert "quality     " in done("runs", "list")
+    assert "not rated" in done("runs", "list")
 
 
 def test_a_warning_about_the_gpu_is_quoted_of_a_program_with_work(tmp_path: Path) -> None:

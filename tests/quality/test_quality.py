@@ -339,7 +339,7 @@ def test_the_same_report_has_the_same_score_from_the_store(folder):
     assert kept["score"] == first.score
     assert [one["reason"] for one in kept["reasons"]] == [one.reason.name for one in first.reasons]
     assert f"quality {first.score:>3}  " in done("runs", "list")
-    assert f"capture quality {first.score} of 100\n" in done("runs", "show", "1")
+    assert f"capture quality {first.score} of 100, " in done("runs", "show", "1")
 
 
 @pytest.mark.slow
@@ -349,7 +349,7 @@ def test_import_says_it_in_a_line(folder):
     assert "quality" not in done("import", good_one)
     other_lines = done("import", other).splitlines()
     assert other_lines[-1] == (
-        "capture quality 82 of 100: 50.0 % of GPU time was launched outside any op; 1 more reason"
+        "capture quality 82 of 100, usable: 50.0 % of GPU time was launched outside any op; 1 more reason"
         " → bridge doctor --run 2"
     )
     assert "quality" not in done("import", other, "--quiet")
@@ -361,7 +361,7 @@ def test_the_forms(folder):
     text = done("doctor", path)
     assert text.startswith(
         "ok    slow|ed.sqlite: readable, recorded by Nsight Systems 2099.1.2.3-456v0\n\n"
-        "capture quality 87 of 100 (14 checks apply)\n\n−13 profiler-overhead\n"
+        "capture quality 87 of 100, usable (14 checks apply)\n\n−13 profiler-overhead\n"
     )
     assert "10.5 % of the time is the profiler's own: " in text
     assert "CUPTI Buffer flush      1" in text

@@ -113,7 +113,7 @@ def _blocking_finding(evidence: Evidence, calls: Flags) -> Finding | None:
     return Finding(figures, rule.call_table(evidence, rows), *_bounds(evidence, rows), lost)
 
 
-def synchronisations(evidence: Evidence) -> Finding | None:
+def synchronizations(evidence: Evidence) -> Finding | None:
     """Find calls that wait for the device, after which the device waits for the host."""
     rows = np.flatnonzero(evidence.calls_matching(WAITING))
     if not len(rows):
@@ -275,15 +275,15 @@ RULES = (
         blocking_fills,
     ),
     Rule(
-        "synchronisation",
+        "synchronization",
         "Synchronization leaves the GPU idle",
-        "calls synchronise",
+        "calls synchronize",
         "waits of the host: {waits}, {waited_ns} in all; after them the GPU has no work for {idle_ns}, {idle_share} of its time",
         "synchronize less: use events instead of cudaDeviceSynchronize; avoid .item() and printing tensors in the loop",
         ESTIMATE,
         NSYS,
         ("work", "calls"),
-        synchronisations,
+        synchronizations,
         "synchronize less: order work by streams and events instead of cudaDeviceSynchronize",
     ),
     Rule(

@@ -53,7 +53,7 @@ WAIT = View(
     rows="tables.host:by_wait",
     sorted_by=("total_ns",),
     details=("waits",),
-    nothing="no synchronisations in the report",
+    nothing="no synchronizations in the report",
 )
 
 

@@ -336,17 +336,19 @@ FIRST_CALL = View(
         CALLS,
         Column(
             "first_ns",
-            "first",
+            "CPU first",
             NS,
             "duration on the host of the first call in a process, the longest of several",
         ),
         Column(
             "median_ns",
-            "median of others",
+            "CPU median of others",
             NS,
             "median of the calls that are the first in no process",
         ),
-        Column("more_ns", "more", NS, "first_ns less median_ns, 0 if it is not longer", bar=True),
+        Column(
+            "more_ns", "CPU more", NS, "first_ns less median_ns, 0 if it is not longer", bar=True
+        ),
     ),
     rows="tables.first_calls:by_first_call",
     sorted_by=("more_ns",),

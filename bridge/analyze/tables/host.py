@@ -92,7 +92,7 @@ NO_OP = "(no op)"
 
 
 def by_wait(attributed: AttributedCapture) -> pd.DataFrame:
-    """Return one row per op and kind of wait: synchronisation of event, stream or context.
+    """Return one row per op and kind of wait: synchronization of event, stream or context.
 
     The op is the innermost one that was open when the call was made, `NO_OP` if there was none. An
     event that was only recorded waits for nothing; its call is counted.

@@ -21,6 +21,21 @@ CALL_DIMENSIONS, ACTIVITY_DIMENSIONS = (
     frozenset(name for name, dimension in DIMENSIONS.items() if dimension.kind == kind)
     for kind in (CALLS, ACTIVITIES)
 )
+OTHER_NAMES = {  # what others call our tables and dimensions
+    "cause": "idle",
+    "causes": "idle",
+    "operator": "op",
+    "layer": "module",
+    "function": "source",
+    "line": "source",
+    "gpu": "device",
+    "iteration": "step",
+    "copy": "memcpy",
+    "nccl": "collective",
+    "communication": "collective",
+    "shapes": "shape",
+    "warmup": "first-call",
+}
 SORTED_BY = {  # what rows of tables by dimensions are sorted by, by their kind
     RANGES: BY_SELF_TIME,
     CALLS: BY_TOTAL,
@@ -41,7 +56,9 @@ def dimensions_of(by: str) -> tuple[str, ...]:
                 raise ValueError(
                     f"{name!r} cannot be combined with others; {TABLE_LIST} shows which can"
                 )
-            raise ValueError(unknown_name("table", name, [*VIEWS, *DIMENSIONS], TABLE_LIST))
+            raise ValueError(
+                unknown_name("table", name, [*VIEWS, *DIMENSIONS], TABLE_LIST, OTHER_NAMES)
+            )
     if len(set(names)) < len(names):
         raise ValueError(f"{by!r} names a dimension twice")
     return names

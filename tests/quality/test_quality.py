@@ -551,7 +551,7 @@ def test_a_store_of_before_has_no_score(folder):
         ):
             database.execute(statement)
         database.commit()
-    assert "quality      made.sqlite" in done("runs", "list")
+    assert "not rated    made.sqlite" in done("runs", "list")
     assert "capture quality" not in done("runs", "show", "1")
     assert 0 < json.loads(done("doctor", "--run", "1", "--format", "json"))["score"] < math.inf
 

@@ -9,13 +9,16 @@ import click
 from bridge.cli.help import Command
 
 NEXT = """
-Next, the same on a program of yours ('. .venv/bin/activate' first, if bridge is in one):
+Next, a program of yours ('. .venv/bin/activate' first, if bridge is in one). One of PyTorch, unchanged:
+
+  bridge run --auto train.py                  annotate, capture, store and summarize
+  bridge report --by op                       and look closer
+
+Any other:
 
   from bridge import nvtx_op                  annotate: @nvtx_op above a function,
                                               with nvtx_op("name"): around a block
-  nsys profile -o report python train.py      capture
-  bridge import report.nsys-rep               store and summarize
-  bridge report --by op                       and look closer
+  bridge run program.py                       capture, store and summarize
 """
 
 

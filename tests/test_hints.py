@@ -174,7 +174,7 @@ def test_a_shown_run_is_the_one_that_hints_read(stored):
 
 
 def test_the_demo_names_its_report(folder):
-    for words in suggested(done("demo").partition("Next, the same")[0]):
+    for words in suggested(done("demo").partition("Next, a program")[0]):
         assert sources(words) == ["demo.sqlite"]
 
 

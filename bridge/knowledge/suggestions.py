@@ -73,9 +73,20 @@ def near_names(
 def _likeness(name: str, other: str) -> float:
     from difflib import SequenceMatcher
 
-    if sorted(plain(name)) == sorted(other):  # letters that changed places
+    if _swapped(plain(name), other):
         return 1.0
     return SequenceMatcher(a=plain(name), b=other).ratio()
+
+
+def _swapped(name: str, other: str) -> bool:
+    """Return whether two neighbouring letters changed places."""
+    differ = [n for n, (a, b) in enumerate(zip(name, other, strict=False)) if a != b]
+    first = differ[0] if differ else 0
+    return (
+        len(name) == len(other)
+        and differ == [first, first + 1]
+        and name[first : first + 2] == other[first : first + 2][::-1]
+    )
 
 
 def plain(name: str) -> str:

@@ -202,7 +202,9 @@ def _placed(table: PartialTable, by: str, file: str, *, several: bool) -> Partia
             :-1
         ]
     # With one file, rows have no column for it unless the user asks for `report`.
-    order = [c for n in names for c in DIMENSIONS[n].columns if several or n == c or c != REPORT]
+    order = [
+        c for n in names for c in DIMENSIONS[n].label_columns if several or n == c or c != REPORT
+    ]
     return replace(table, labels={c: labels[c] for c in order if c in labels})
 
 

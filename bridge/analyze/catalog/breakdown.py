@@ -463,6 +463,13 @@ OP_COLUMNS = table(
 WHAT_RAN = "bridge report REPORT --by kind shows what ran on a GPU"
 BY_SELF_TIME = ("gpu_self_ns", "gpu_total_ns", "cpu_total_ns")
 BY_TOTAL = ("total_ns",)
+OF_ACTIVITIES: dict[str, Any] = {
+    "sorted_by": BY_TOTAL,
+    "directed": True,
+    "on_gpu": True,
+    "timeline": False,
+    "kind": ACTIVITIES,
+}
 VIEWS = (
     View(
         "op",
@@ -484,11 +491,7 @@ VIEWS = (
         rows="tables.activity_metrics:by_op_kernel",
         takes=("kernel_names", "inclusive"),
         labels=("op", "kernel"),
-        sorted_by=BY_TOTAL,
-        directed=True,
-        on_gpu=True,
-        timeline=False,
-        kind=ACTIVITIES,
+        **OF_ACTIVITIES,
         nothing="no kernel belongs to an op; bridge report REPORT --by kernel lists all kernels",
     ),
     View(
@@ -497,11 +500,7 @@ VIEWS = (
         KERNEL_COLUMNS,
         rows="tables.activity_metrics:by_kernel",
         takes=("kernel_names",),
-        sorted_by=BY_TOTAL,
-        directed=True,
-        on_gpu=True,
-        timeline=False,
-        kind=ACTIVITIES,
+        **OF_ACTIVITIES,
         nothing=f"no kernels; {WHAT_RAN}",
     ),
     View(
@@ -511,11 +510,7 @@ VIEWS = (
         rows="tables.activity_metrics:by_memcpy",
         takes=("memory_kinds",),
         labels=("operation", "source", "target"),
-        sorted_by=BY_TOTAL,
-        directed=True,
-        on_gpu=True,
-        timeline=False,
-        kind=ACTIVITIES,
+        **OF_ACTIVITIES,
         nothing="no memcpys or memsets in the report",
     ),
 )

@@ -26,8 +26,8 @@ class Dimension:
         labels: the columns that name a row; the name of the dimension if there are none.
         details: columns of a capture that importers read only for the tables that need them.
         of_one_report: whether a row always belongs to one report.
-        kept: whether the store keeps a table by this dimension alone: not where there is about one
-            row per call, nor where a `View` has its name.
+        kept: whether the store keeps a table by this dimension alone, unless a `View` has its name.
+            Tables with about one row per call are too large.
         comparable: whether its values mean the same in two runs.
         page: the page of the documentation that says more.
 
@@ -44,7 +44,7 @@ class Dimension:
     page: str = ""
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def label_columns(self) -> tuple[str, ...]:
         """The columns that name a row."""
         return self.labels or (self.name,)
 

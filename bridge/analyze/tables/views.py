@@ -96,7 +96,7 @@ def labels_of(by: str) -> tuple[str, ...]:
     """Return all columns that may name the rows of a table with selectable columns."""
     if by in VIEWS:
         return VIEWS[by].labels or (by,)
-    labels = (label for name in dimensions_of(by) for label in DIMENSIONS[name].columns)
+    labels = (label for name in dimensions_of(by) for label in DIMENSIONS[name].label_columns)
     return tuple(dict.fromkeys(labels))
 
 

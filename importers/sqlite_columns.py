@@ -527,6 +527,19 @@ def texts_of(columns: Columns, name: str) -> Texts:
     return column
 
 
+def take_rows(columns: Columns, rows: Ints) -> Columns:
+    """Return some rows; a column of one value stays a broadcast, which takes no memory."""
+    return {name: _take(column, rows) for name, column in columns.items()}
+
+
+def _take(column: Ints | Texts, rows: Ints) -> Ints | Texts:
+    if isinstance(column, Texts):
+        return column if len(rows) == len(column) else column.take(rows)
+    if column.strides == (0,):
+        return np.broadcast_to(np.int64(column[0] if len(column) else 0), (len(rows),))
+    return column if len(rows) == len(column) else column[rows]
+
+
 def _integers(child: Any) -> Ints:
     """Return the values of a column; they share memory with the batch."""
     if child.storage_type != "int64":

@@ -339,18 +339,25 @@ def integers(rows: Records, places: Sequence[Place]) -> Ints:
         if size[0] == 0:
             return np.broadcast_to(added[0], (len(rows.code),))
         if size[0] < 0:
-            return rows.rowid + int(added[0])
+            return _sum(rows.rowid, added[0])
         is_fixed = (offset == offset[0]).all()
         at = rows.body + (offset[0] if is_fixed else offset[rows.code])
         value = _big_endian(rows.data, at)
         value >>= 64 - 8 * size[0]
-        return value + int(added[0]) if added[0] else value
+        return _sum(value, added[0]) if added[0] else value
     value = _big_endian(rows.data, rows.body + offset[rows.code])
     value >>= np.where(size > 0, 64 - 8 * size, 0)[rows.code]
     for kind, replacement in ((0, np.int64(0)), (-1, rows.rowid)):
         if (size == kind).any():
             value = np.where((size == kind)[rows.code], replacement, value)
-    return value + added[rows.code] if added.any() else value
+    return _sum(value, added[rows.code]) if added.any() else value
+
+
+def _sum(value: Ints, added: Ints | np.int64) -> Ints:
+    """Return the sums; raises `Unreadable` where SQLite would make a real number of one."""
+    largest = NO_LIMIT.max - np.maximum(added, 0)
+    require((value <= largest).all(), "a number beyond 64 bits")
+    return value + added
 
 
 def _big_endian(data: Bytes, at: Ints) -> Ints:

@@ -17,6 +17,7 @@ from importers import frames
 from importers.frames import key_codes
 
 TIMED = ("ranges", "launches", "activities")
+BACKWARDS, IMPOSSIBLE = "end before they start", " or at a time that no capture has"
 ID_BITS = 40  # of a correlation id; CUPTI's have 32
 
 
@@ -46,9 +47,9 @@ def findings(attributed: AttributedCapture) -> Iterator[Finding]:
         yield Finding(early, frame, "begin before the session does", "kept, at times below 0")
     for frame, handled in (("ranges", "ignored, so they own nothing"), ("launches", "kept")):
         invalid_rows = np.flatnonzero(_backwards(attributed, frame))
-        yield Finding(invalid_rows, frame, "end before they start", handled)
+        yield Finding(invalid_rows, frame, f"{BACKWARDS}{IMPOSSIBLE}", handled)
     invalid = np.flatnonzero(_backwards(attributed, "activities"))
-    yield Finding(invalid, "activities", "end before they start, or at 0", "counted with 0 ns")
+    yield Finding(invalid, "activities", f"{BACKWARDS}, at 0{IMPOSSIBLE}", "counted with 0 ns")
     crossing = _crossing(attributed)
     handled = "cut into pieces that nest, so that what is open at any instant stays exact"
     yield Finding(crossing, "ranges", "cross another of their thread and domain", handled)

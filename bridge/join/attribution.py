@@ -74,7 +74,7 @@ REASONS = {
     "no_launch": "no API call with its process and correlation id is in the report",
     "no_range": "no op was open on the thread of its API call when the call began",
     "ambiguous": "autograd launched it while several other threads had a range open",
-    "invalid_time": "it ends before it starts, or at 0, so it counts no time",
+    "invalid_time": "it ends before it starts, at 0 or at a time that no capture has, so it counts no time",
 }
 RULES = {
     "": "it has no op",

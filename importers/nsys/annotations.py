@@ -12,6 +12,7 @@ import pandas as pd
 from importers import frames
 from importers.frames import key_codes
 from importers.nsys import schema
+from importers.nsys.times import annotations_with_valid_times
 from importers.range_texts import name_lengths
 from importers.sqlite_columns import Columns, ints_of, texts_of
 from importers.texts import Ints, Texts, unique_names
@@ -105,6 +106,7 @@ class Annotations:
     def of(cls, columns: Columns, strings: Strings) -> Annotations:
         """Resolve the names of NVTX rows; inline texts precede registered strings."""
         ints = {name: c for name, c in columns.items() if isinstance(c, np.ndarray)}
+        ints = annotations_with_valid_times(ints)
         pool, text = pool_texts(texts_of(columns, "text"), ints["text_id"], strings)
         name = frames.names(*_names(pool, text, name_lengths(pool)))
         ints |= {"process": ints["thread"] & ~schema.THREAD_BITS}
@@ -120,7 +122,7 @@ class Annotations:
         rows = np.flatnonzero(np.isin(types, schema.PUSH_POP + schema.START_END))
         is_phase = np.isin(types[rows], schema.START_END)
         start, end = (frames.pick(self.ints[c], rows) for c in ("start", "end"))
-        is_endless = end == schema.NO_END
+        is_endless = end == schema.NO_TIME
         last = max([last, session, *(int(t.max()) for t in (start, end) if len(t))])
         columns = self._common_columns(rows) | {
             "start": start,

@@ -11,6 +11,7 @@ from importers import frames
 from importers.frames import MISSING
 from importers.nsys import schema
 from importers.nsys.annotations import Strings, distinct
+from importers.nsys.times import with_valid_times
 from importers.sqlite_columns import Columns, ints_of, texts_of
 from importers.texts import Ints, unique_names
 
@@ -54,7 +55,7 @@ def _syncs(columns: dict[str, Ints], launches: pd.DataFrame) -> pd.DataFrame:
     call = call_rows((columns["process"], columns["correlation"]), launches)
     kind_of_name = np.array([*map(_sync_kind, launches["name"].cat.categories), MISSING], np.int64)
     of_call = np.append(kind_of_name[frames.codes(launches["name"])], MISSING)[call]
-    return _wait_frame(with_ends(columns), np.where(of_call == MISSING, kind, of_call))
+    return _wait_frame(with_valid_times(columns), np.where(of_call == MISSING, kind, of_call))
 
 
 def _sync_kind(api_call: str) -> int:
@@ -141,11 +142,14 @@ def activities(
     ``callers`` are the processes of the capture; None for those of the API calls in ``read``.
     """
     parts = [
-        (frames.KERNEL, _kernels(with_ends(_ints(read["kernels"])), strings)),
-        (frames.MEMCPY, _copies(with_ends(_ints(read["copies"])))),
-        (frames.MEMCPY, _with_name(with_ends(_ints(read["decompressions"])), schema.DECOMPRESSION)),
-        (frames.MEMSET, _with_name(with_ends(_ints(read["fills"])), schema.FILL)),
-        (frames.GRAPH, _graphs(with_ends(_ints(read["graphs"])))),
+        (frames.KERNEL, _kernels(with_valid_times(_ints(read["kernels"])), strings)),
+        (frames.MEMCPY, _copies(with_valid_times(_ints(read["copies"])))),
+        (
+            frames.MEMCPY,
+            _with_name(with_valid_times(_ints(read["decompressions"])), schema.DECOMPRESSION),
+        ),
+        (frames.MEMSET, _with_name(with_valid_times(_ints(read["fills"])), schema.FILL)),
+        (frames.GRAPH, _graphs(with_valid_times(_ints(read["graphs"])))),
     ]
     tables = [_activity_frame(columns, kind) for kind, columns in parts]
     table = frames.concat([f for f in tables if len(f)] or tables[:1])
@@ -193,13 +197,6 @@ def fill_process(process: Ints, callers: Ints) -> Ints:
         return process
     known = np.unique(np.concatenate((process[~is_unknown], callers)))
     return np.where(is_unknown, known[0], process) if len(known) == 1 else process
-
-
-def with_ends(columns: dict[str, Ints]) -> dict[str, Ints]:
-    """Return the columns; a missing end becomes 1 ns before the start, an invalid time."""
-    start, end = columns["start"], columns["end"]
-    is_endless = end == schema.NO_END
-    return columns | {"end": np.where(is_endless, start - 1, end)} if is_endless.any() else columns
 
 
 def _ints(columns: Columns) -> dict[str, Ints]:

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
-from importers.capture import MAX_SPAN_NS
 from importers.frames import MISSING, key_codes
 from importers.nsys.schema import GPU_BITS
 from importers.sqlite_columns import Columns, ints_of, texts_of
@@ -16,11 +15,10 @@ from importers.texts import Ints
 def gpu_metrics(columns: Columns, names: Columns) -> pd.DataFrame:
     """Return the frame `gpu_metrics`: a row per sample of a metric.
 
-    Samples without a value, and those at times that no capture can have, are left out.
+    Samples without a value are left out.
     """
     time, value = ints_of(columns, "time"), ints_of(columns, "value")
-    is_possible = (time > -MAX_SPAN_NS // 2) & (time < MAX_SPAN_NS // 2)
-    rows = np.flatnonzero((value >= 0) & is_possible)
+    rows = np.flatnonzero(value >= 0)
     type_, metric = (frames.pick(ints_of(columns, c), rows) for c in ("type", "metric"))
     return frames.frame(
         "gpu_metrics",

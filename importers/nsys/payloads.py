@@ -153,7 +153,7 @@ def _entries(
         if column is None or not form or flags & INDIRECT or (domain, number, column) in known:
             continue
         known.add((domain, number, column))
-        entry = Entry(column, form, max(0, offset), kind)  # an offset of 0 is NULL
+        entry = Entry(column, form, max(0, offset), kind)
         size = sizes.get((domain, number), MISSING)
         if entry.offset + np.dtype(form).itemsize <= size:
             result.setdefault((domain, number), []).append(entry)
@@ -309,7 +309,7 @@ def nccl_calls(annotations: Annotations, read: Mapping[str, Columns]) -> tuple[p
     ints = annotations.ints
     columns = {name: ints[name][rows] for name in ("start", "end", "thread", "process")}
     columns["end"] = np.where(
-        columns["end"] == schema.NO_END, np.iinfo(np.int64).max, columns["end"]
+        columns["end"] == schema.NO_TIME, np.iinfo(np.int64).max, columns["end"]
     )
     numbers = {name: messages.numbers[name][rows] for name in NUMBERS}
     reduction = frames.names_of(messages.reduction[rows].tolist())

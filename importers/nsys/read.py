@@ -13,14 +13,14 @@ import pandas as pd
 
 from importers import frames
 from importers.arrow_columns import ColumnarExport
-from importers.capture import MAX_SPAN_NS, Capture, Facts
+from importers.capture import Capture, Facts
 from importers.column_files import files_of, is_columnar
 from importers.device_work import is_next_to_nothing
 from importers.errors import NotAReport, NothingRecorded
 from importers.frames import MISSING
 from importers.nsys import said, schema
 from importers.nsys.annotations import Annotations, Strings, api_name, pool_texts
-from importers.nsys.devices import activities, memory, waits, with_ends
+from importers.nsys.devices import activities, memory, waits
 from importers.nsys.gpu_metrics import gpu_metrics
 from importers.nsys.payloads import nccl_calls
 from importers.nsys.ranks import host_and_ranks, name_value_pairs
@@ -33,6 +33,14 @@ from importers.nsys.tables import (
     Table,
     has_detail,
     requested_side,
+)
+from importers.nsys.times import (
+    calls_with_valid_times,
+    check_totals,
+    is_possible,
+    total_ns,
+    with_valid_times,
+    without_impossible_times,
 )
 from importers.sqlite_columns import Columns, Database, ints_of, texts_of
 from importers.sqlite_query import Query
@@ -85,7 +93,7 @@ def _gpu_numbers(process: Ints, device: Ints, read: dict[str, Columns]) -> Ints:
 
 def overhead(columns: Columns, strings: Strings) -> pd.DataFrame:
     """Return the frame `overhead`: a row per interval in which the profiler worked on a thread."""
-    ints = with_ends({name: ints_of(columns, name) for name in columns})
+    ints = with_valid_times({name: ints_of(columns, name) for name in columns})
     return frames.frame(
         "overhead",
         {**ints, "process": _process(ints["thread"]), "name": strings.column(ints["name"])},
@@ -96,7 +104,7 @@ def system_calls(columns: Columns, strings: Strings) -> pd.DataFrame:
     """Return the frame `system_calls`: a row per call of the operating system's runtime."""
     ints = {name: ints_of(columns, name) for name in columns}
     rows = np.flatnonzero(~np.isin(ints["event"], schema.TRACING_EVENTS))
-    ints = with_ends({name: frames.pick(column, rows) for name, column in ints.items()})
+    ints = with_valid_times({name: frames.pick(column, rows) for name, column in ints.items()})
     return frames.frame(
         "system_calls",
         {**ints, "process": _process(ints["thread"]), "name": strings.column(ints["name"])},
@@ -310,7 +318,11 @@ def _python_stacks(
         return None
     if not (ints_of(every["annotations"], "type") == schema.DOMAIN_NAME).any():
         return None
-    columns = {"time": '"start"', "thread": '"globalTid"', "domain": 'coalesce("domainId", 0)'}
+    columns = {
+        "time": '"start"',
+        "thread": f'coalesce("globalTid", {MISSING})',
+        "domain": 'coalesce("domainId", 0)',
+    }
     columns["payload"] = f"coalesce(hex(\"{schema.PYTHON_PAYLOAD}\"), '')"
     return Query(table, columns, frozenset(["payload"]))
 
@@ -371,6 +383,7 @@ def to_capture(
     ``export`` holds the facts of the whole export if the columns are only a part of it. ``skipped``
     are tables that were not to be read: nothing is said of them.
     """
+    read, left_out = without_impossible_times(read)
     strings = Strings(ints_of(read["strings"], "id"), texts_of(read["strings"], "value"))
     annotations = Annotations.of(read["annotations"], strings)
     launches = _launches(read["launches"], strings)
@@ -381,11 +394,7 @@ def to_capture(
     last = export.last if export else _span(launches, on_device)[1]
     ranges, marks = annotations.ranges(last, session_ns(read)), annotations.marks()
     tables = (ranges, launches, on_device, marks)
-    facts = (
-        export.facts
-        if export
-        else _facts(path, read, tables, (wait_frame, memory_frame, overhead_frame), skipped)
-    )
+    facts = export.facts if export else _facts(path, read, tables, left_out, skipped)
     length = facts.span[1] - facts.span[0]
     calls, unread = nccl_calls(annotations, read)
     # A part of an export is not judged: it may hold little work by chance.
@@ -429,14 +438,17 @@ def _facts(
     path: Path,
     read: Mapping[str, Columns],
     tables: Sequence[pd.DataFrame],
-    other_tables: Sequence[pd.DataFrame],
+    left_out: int,
     skipped: Collection[str],
 ) -> Facts:
     """Return the facts; ``tables`` are ranges, launches, activities and marks."""
-    span, opaque = _span(*tables), int((tables[2]["kind"] == frames.GRAPH).sum())
-    outer_span = _span(*tables, *other_tables) if sum(map(len, other_tables)) else span
-    rows = [len(table) for table in tables[:3]]
-    result = export_facts(path, read, rows, opaque, (span, outer_span))
+    timed = tables[:3]
+    opaque = int((tables[2]["kind"] == frames.GRAPH).sum())
+    check_totals(
+        path.name, [total_ns(frames.ints(t, "start"), frames.ints(t, "end")) for t in timed]
+    )
+    rows = [len(table) for table in timed]
+    result = export_facts(path, read, rows, opaque, _span(*tables), left_out=left_out)
     # What is not read is not missing.
     return replace(result, warnings=()) if skipped else result
 
@@ -451,22 +463,23 @@ def export_facts(
     read: Mapping[str, Columns],
     rows: Sequence[int],
     opaque: int,
-    spans: tuple[tuple[int, int], tuple[int, int]],
+    span: tuple[int, int],
+    *,
+    left_out: int,
 ) -> Facts:
     """Return the facts of an export.
 
     ``rows`` counts ranges, API calls and activities, ``opaque`` the graphs that were traced as a
-    whole. ``spans`` are (start, end) without and with waits, memory and overhead. Raises a
-    `ReportError` if there are no rows, or if times are centuries apart.
+    whole, ``left_out`` the rows at impossible times. Raises a `ReportError` if there are no rows.
     """
     if not sum(rows):
         raise NothingRecorded(said.nothing_recorded(path.name, read), source=path.name)
-    name, (span, outer_span) = file_name(path), spans
-    if outer_span[1] - outer_span[0] > MAX_SPAN_NS:
-        raise NotAReport(
-            f"{name}: damaged (its times are centuries apart); export or copy it again"
-        )
+    name = file_name(path)
     warnings = _warnings(name, read, rows, opaque)
+    if left_out:
+        warnings += (
+            f"{name}: {left_out} instants and samples at times that no capture has: left out",
+        )
     return Facts(
         *_versions(read),
         span,
@@ -478,12 +491,13 @@ def export_facts(
 
 
 def session_ns(read: Mapping[str, Columns]) -> int:
-    """Return the length of the capture in ns, or -1 if the export does not state it."""
-    return int(ints_of(read["session"], "duration").max(initial=MISSING))
+    """Return the length of the capture in ns, or -1 if the export does not state a possible one."""
+    lengths = ints_of(read["session"], "duration")
+    return int(lengths[is_possible(lengths)].max(initial=MISSING))
 
 
 def _launches(columns: Columns, strings: Strings) -> pd.DataFrame:
-    ints = with_ends({name: ints_of(columns, name) for name in columns})
+    ints = calls_with_valid_times({name: ints_of(columns, name) for name in columns})
     process = ints["thread"] & ~schema.THREAD_BITS
     name = strings.column(ints["name"], clean=api_name)
     return frames.frame("launches", {**ints, "process": process, "name": name})

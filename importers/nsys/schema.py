@@ -1,10 +1,16 @@
-"""The tables and columns of Nsight Systems' SQLite exports. Only this module names them."""
+"""The tables and columns of Nsight Systems' SQLite exports. Only this module names them.
+
+A column says what NULL means in it. In an optional one NULL is ``missing``: -1, nothing known, where it says
+nothing else. In a required one NULL is ``null``; without that NVIDIA declares the column NOT NULL, and NULL is
+damage. nsys leaves out many values that are 0, so NULL is 0 in enumerations, offsets and flags.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
+from importers.frames import MISSING
 from importers.nsys.tables import (
     GPU_SIDE,
     HOST_SIDE,
@@ -22,7 +28,7 @@ from importers.nsys.tables import (
 
 
 NONE = 2**32 - 1  # written by CUPTI for a record without a stream or an event
-NO_END = -(2**63 - 1)  # replaces an end that is NULL; before any start
+NO_TIME = -(2**63 - 1)  # replaces a time that is NULL; before any other
 THREAD_BITS = 0xFFFFFF  # globalTid = hardware (8 bits) | vm (8) | process (24) | thread (24)
 
 MARK = (34, 65)  # ENUM_NSYS_EVENT_TYPE; the exports' own ENUM tables may be absent or empty
@@ -54,7 +60,10 @@ DECOMPRESSION = "[CUDA mem decompress]"
 FILL = "[CUDA memset]"
 GRAPH = "[CUDA graph {}]"
 
-_TIMES = {"start": required("start"), "end": optional("end", missing=NO_END)}
+_TIMES = {
+    "start": required("start"),
+    "end": optional("end", missing=NO_TIME),
+}
 _PLACE = {  # columns of all device activities
     "device": optional("deviceId"),
     "context": optional("contextId"),
@@ -137,7 +146,7 @@ MEMORY = Table(  # with --cuda-memory-usage=true; stream and pool are absent in 
         "time": required("start"),
         **_PLACE,
         "address": optional("address"),
-        "bytes": required("bytes"),
+        "bytes": required("bytes", null=0),
         "kind": optional("memKind"),
         "operation": required("memoryOperationType"),  # ENUM_CUDA_DEV_MEM_EVENT_OPER
         "name": Column(("name",), text=True, mixed=True),
@@ -189,7 +198,7 @@ PAYLOAD_SCHEMAS = Table(
     "NVTX_PAYLOAD_SCHEMAS",
     {
         "domain": optional("domainId", missing=0),
-        "schema": required("schemaId"),
+        "schema": required("schemaId", null=MISSING),
         "bytes": optional("payloadSize"),
     },
     detail=NCCL_CALLS,
@@ -202,7 +211,7 @@ PAYLOAD_ENTRIES = Table(
         "flags": optional("flags", missing=0),
         "type": optional("type"),
         "name": text("name"),
-        "offset": optional("offset"),
+        "offset": optional("offset", missing=0),
     },
     detail=NCCL_CALLS,
 )
@@ -212,7 +221,7 @@ PAYLOAD_ENUMS = Table(
         "domain": optional("domainId", missing=0),
         "schema": required("schemaId"),
         "name": text("name"),
-        "value": required("value"),
+        "value": required("value", null=0),  # of NCCL's sum, for example
     },
     detail=NCCL_CALLS,
 )
@@ -255,7 +264,7 @@ CONTEXT_SWITCHES = Table(  # when threads begin and cease to run on a CPU
         "time": required("start"),
         "cpu": optional("cpu"),
         "thread": optional("globalTid"),
-        "on_cpu": required("isSchedIn"),
+        "on_cpu": required("isSchedIn", null=0),
     },
     detail="context_switches",
 )
@@ -263,7 +272,7 @@ CONTEXT_SWITCHES = Table(  # when threads begin and cease to run on a CPU
 # frame that was not resolved its address. An id is unique in the export, over all processes.
 _CHAIN = {
     "chain": required("id"),
-    "depth": required("stackDepth"),
+    "depth": required("stackDepth", null=0),
     "symbol": required("symbol"),
     "module": optional("module"),
     "unresolved": optional("unresolved", missing=0),
@@ -272,7 +281,11 @@ CALL_CHAINS = Table("CUDA_CALLCHAINS", _CHAIN, detail="call_chains")  # --cudaba
 SYSTEM_CALL_CHAINS = Table("OSRT_CALLCHAINS", _CHAIN, detail="system_call_chains")
 SAMPLES = Table(  # samples of the CPU; a sample's id is that of its call chain
     "COMPOSITE_EVENTS",
-    {"time": required("start"), "thread": optional("globalTid"), "chain": required("id")},
+    {
+        "time": required("start"),
+        "thread": optional("globalTid"),
+        "chain": required("id"),
+    },
     detail="samples",
 )
 SAMPLE_CHAINS = Table("SAMPLING_CALLCHAINS", _CHAIN, detail="samples")
@@ -284,7 +297,7 @@ GPU_METRICS = (
     Table(  # samples of hardware counters; exports before this table have JSON, which is not read
         "GPU_METRICS",
         {
-            "time": required("timestamp"),
+            "time": required("timestamp", null=NO_TIME),
             "type": required("typeId"),
             "metric": required("metricId"),
             "value": Column(("value",), mixed=True),
@@ -301,7 +314,7 @@ GPU_BITS = 0xFF  # of typeId: the GPU's id, as in TARGET_INFO_GPU
 DIAGNOSTICS = Table(  # messages of the profiler; ids of strings in some versions
     "DIAGNOSTIC_EVENT",
     {
-        "time": required("timestamp"),
+        "time": required("timestamp", null=0),
         "process": optional("globalPid"),
         "source": optional("source"),  # ENUM_DIAGNOSTIC_SOURCE_TYPE
         "severity": optional("severity"),  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL

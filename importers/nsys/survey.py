@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from importers.errors import NotAReport
 from importers.frames import MISSING
 from importers.nsys import schema
-from importers.nsys.devices import fill_process, with_ends
+from importers.nsys.devices import fill_process
 from importers.nsys.schema import DEVICE_TABLES
 from importers.nsys.tables import FLAG, Table
+from importers.nsys.times import event_times, total_ns
 from importers.sqlite_columns import MIN_ROW_BYTES, Columns, Database, ints_of
 from importers.sqlite_query import Query
 from importers.texts import Ints, Texts
@@ -136,19 +137,6 @@ def distinct(values: Ints) -> list[int]:
     if len(values) and (values.strides == (0,) or (values == values[0]).all()):
         return [int(values[0])]
     return sorted(pd.unique(values).tolist())
-
-
-def take_rows(columns: Columns, rows: Ints) -> Columns:
-    """Return some rows; a column of one value stays a broadcast, which takes no memory."""
-    return {name: _take(column, rows) for name, column in columns.items()}
-
-
-def _take(column: Ints | Texts, rows: Ints) -> Ints | Texts:
-    if isinstance(column, Texts):
-        return column if len(rows) == len(column) else column.take(rows)
-    if column.strides == (0,):
-        return np.broadcast_to(np.int64(column[0] if len(column) else 0), (len(rows),))
-    return column if len(rows) == len(column) else column[rows]
 
 
 def concat_columns(parts: Sequence[Columns]) -> Columns:
@@ -270,7 +258,7 @@ class Survey:
     ``of`` is the window of each activity, by table; ``earliest`` the first start of an activity by
     window. ``keys`` are the processes by frame, ``used`` all (process, device). ``instants`` are
     the (thread, time) at which all open ranges matter to any window. ``last`` is when ranges end
-    that never ended.
+    that never ended. ``totals`` are the sums of durations, in ns, by table.
     """
 
     cuts: Ints
@@ -286,6 +274,7 @@ class Survey:
     high: int = -FOREVER
     last_device_time: int | None = None
     last: int = 0
+    totals: dict[str, float] = field(default_factory=dict)
     has_open_ranges: bool = False
     phases: int = 0
     has_repeated_calls: bool = False
@@ -378,13 +367,13 @@ def _launches(survey: Survey, database: Database, rows: int) -> CallWindows:
     parts: list[Part] = []
     names = ("start", "end", "thread", "correlation")
     for chunk, raw in _chunks(survey, database, "launches", rows, *names):
-        columns = with_ends(raw)
+        columns = raw | event_times("launches", raw)
         process, window = columns["thread"] & ~schema.THREAD_BITS, survey.window(columns["start"])
         calls.add(process, columns["correlation"], window.astype(np.int16))
         survey.keys.setdefault("launches", set()).update(distinct(process))
         parts.append(Part(chunk, _window_mask(window, survey.windows), before))
         before += len(window)
-        _note_times(survey, columns)
+        _note_times(survey, "launches", columns)
     survey.parts["launches"], survey.counts["launches"] = parts, before
     return calls
 
@@ -407,7 +396,7 @@ def _read_activities(
     for table in DEVICE_TABLES:
         parts, before, windows = [], 0, [np.empty(0, np.int16)]
         for chunk, raw in _chunks(survey, database, table, rows, *names):
-            columns = with_ends(raw)
+            columns = raw | event_times(table, raw)
             process, start = columns["process"], columns["start"]
             has_unknown |= bool((process == MISSING).any())
             known = [p for p in distinct(process) if p != MISSING]
@@ -423,7 +412,7 @@ def _read_activities(
             parts.append(Part(chunk, _window_mask(window, survey.windows), before))
             windows.append(window.astype(np.int16))
             before += len(window)
-            _note_times(survey, columns)
+            _note_times(survey, table, columns)
         survey.parts[table], survey.counts[table] = parts, before
         survey.of[table] = np.concatenate(windows)
     return has_unknown
@@ -438,7 +427,7 @@ def _annotations(
     parts: list[ChunkTimes] = []
     before, marks = 0, 0
     for chunk, raw in _chunks(survey, database, "annotations", rows, *ANNOTATION_COLUMNS):
-        columns = _with_ends(raw)
+        columns = open_to_forever(raw)
         kinds = kinds_of_annotations(survey.instants, columns)
         needed = np.zeros(survey.windows, bool)
         start, end = columns["start"], columns["end"]
@@ -476,19 +465,22 @@ def _mark_open_ranges(survey: Survey, database: Database, parts: Sequence[ChunkT
     tables = integers(database, query, schema.ANNOTATIONS, chunks_, *ANNOTATION_COLUMNS)
     for part, columns in zip(candidates, tables, strict=True):
         part.windows[:] |= bool(
-            kinds_of_annotations(survey.instants, _with_ends(columns)).always.any()
+            kinds_of_annotations(survey.instants, open_to_forever(columns)).always.any()
         )
 
 
-def _with_ends(columns: dict[str, Ints]) -> dict[str, Ints]:
-    end = columns["end"]
-    return columns | {"end": np.where(end == schema.NO_END, FOREVER, end)}
+def open_to_forever(columns: dict[str, Ints]) -> dict[str, Ints]:
+    """Return the columns of NVTX events with possible times, and FOREVER as the end of what never ended."""
+    valid = columns | event_times("annotations", columns)
+    end = valid["end"]
+    return valid | {"end": np.where(end == schema.NO_TIME, FOREVER, end)}
 
 
 def _count_annotations(survey: Survey, columns: Mapping[str, Ints], kinds: AnnotationKinds) -> None:
     start, end = columns["start"][kinds.ranges], columns["end"][kinds.ranges]
     ends = end[end != FOREVER]
     survey.extend_span(start, ends, columns["start"][kinds.marks])
+    _add_total(survey, "annotations", start[end != FOREVER], ends)
     survey.has_open_ranges |= len(ends) < len(end)
     survey.last = max(
         survey.last, int(start.max(initial=-FOREVER)), int(ends.max(initial=-FOREVER))
@@ -498,12 +490,17 @@ def _count_annotations(survey: Survey, columns: Mapping[str, Ints], kinds: Annot
     survey.keys.setdefault("ranges", set()).update(distinct(process))
 
 
-def _note_times(survey: Survey, columns: Mapping[str, Ints]) -> None:
+def _note_times(survey: Survey, table: str, columns: Mapping[str, Ints]) -> None:
     survey.extend_span(columns["start"], columns["end"])
+    _add_total(survey, table, columns["start"], columns["end"])
     if len(columns["start"]):
         latest = max(int(columns[c].max()) for c in ("start", "end"))
         previous = survey.last_device_time
         survey.last_device_time = latest if previous is None else max(latest, previous)
+
+
+def _add_total(survey: Survey, table: str, start: Ints, end: Ints) -> None:
+    survey.totals[table] = survey.totals.get(table, 0.0) + total_ns(start, end)
 
 
 def _window_mask(window: Ints, windows: int) -> Flags:

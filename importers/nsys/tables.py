@@ -59,6 +59,7 @@ class Column:
 
     sources: tuple[str, ...]
     required: bool = False
+    nullable: bool = False  # of a required column: NULL is `missing`, not damage
     text: bool = False
     missing: int = MISSING
     mixed: bool = False  # values of another type are read as missing
@@ -85,8 +86,9 @@ class Column:
             return None
         if self.required:
             asked = (names for of, names in self.flags.items() if has_detail(details, of))
-            flags = (name for names in asked for name in names if name in present)
-            return Value(sources[:1], flags=tuple(flags), flag=FLAG)
+            flags = tuple(name for names in asked for name in names if name in present)
+            missing = self.missing if self.nullable and not present[sources[0]] else None
+            return Value(sources[:1], missing, flags=flags, flag=FLAG)
         if not self.mixed and present[sources[0]]:  # never NULL
             return Value(sources[:1], is_text=self.text)
         return Value(
@@ -106,9 +108,11 @@ class Column:
         return f"coalesce({', '.join([*sources, chr(39) * 2])})" if sources else None
 
 
-def required(name: str) -> Column:
-    """Describe a column without which the table cannot be read."""
-    return Column((name,), required=True)
+def required(name: str, *, null: int | None = None) -> Column:
+    """Describe a column without which the table cannot be read; NULL stands for ``null``, None: it is damage."""
+    if null is None:
+        return Column((name,), required=True)
+    return Column((name,), required=True, missing=null, nullable=True)
 
 
 def optional(*names: str, missing: int = MISSING) -> Column:

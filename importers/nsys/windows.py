@@ -26,12 +26,14 @@ from importers.nsys.read import (
     export_facts,
     export_queries,
     readable_tables,
+    session_ns,
     take_flags,
     to_capture,
     with_all_columns,
 )
 from importers.nsys.schema import DEVICE_TABLES
 from importers.nsys.survey import (
+    ANNOTATION_COLUMNS,
     EVENT_TABLES,
     FOREVER,
     MAX_PHASES,
@@ -42,13 +44,14 @@ from importers.nsys.survey import (
     concat_columns,
     distinct,
     kinds_of_annotations,
+    open_to_forever,
     read,
     survey_export,
-    take_rows,
     window_cuts,
 )
 from importers.nsys.tables import Details, Present
-from importers.sqlite_columns import Columns, Database, ints_of
+from importers.nsys.times import check_totals, event_times, without_impossible_times
+from importers.sqlite_columns import Columns, Database, ints_of, take_rows
 from importers.sqlite_query import Query
 from importers.texts import Ints, Texts
 
@@ -196,10 +199,10 @@ class Windows:
         self.rows = min(
             MAX_ROWS, max(MIN_ROWS, largest // max(1, CHUNKS_PER_WINDOW * (len(cuts) + 1)))
         )
-        session = int(ints_of(self.short["session"], "duration").max(initial=MISSING))
+        self.short, self.left_out = without_impossible_times(self.short)
         node_creations = self._node_creations()
         self.survey = survey_export(
-            database, self.queries, cuts, self.rows, node_creations, session
+            database, self.queries, cuts, self.rows, node_creations, session_ns(self.short)
         )
         self.facts = self._export_facts()
         self.strings: Columns | None = None
@@ -254,7 +257,7 @@ class Windows:
         for part, columns in self._read(table, query, parts) if query else ():
             taken, row = self._rows_of_window(table, window, columns, part, numbers)
             row_numbers.append(row + part.before + ahead)
-            result.append(take_rows(with_all_columns(schema.READ[table], columns), taken))
+            result.append(take_rows(columns, taken))
         return concat_columns(result) if result else {}
 
     def _rows_before(self, table: str) -> int:
@@ -274,7 +277,8 @@ class Windows:
             # Rare columns are read only if a flag is set.
             is_flagged = take_flags(values) if table == "annotations" else False
             rare = next(read(self.database, rest, [part.chunk])) if rest and is_flagged else {}
-            yield part, values | rare
+            columns = with_all_columns(schema.READ[table], values | rare)
+            yield part, {**columns, **event_times(table, columns)}
 
     def _rows_of_window(
         self,
@@ -303,15 +307,9 @@ class Windows:
     def _annotations_of_window(
         self, columns: Columns, begins: Flags, window: int
     ) -> tuple[AnnotationKinds, Ints]:
-        start, end = (
-            ints_of(columns, "start"),
-            ints_of(with_all_columns(schema.ANNOTATIONS, columns), "end"),
-        )
-        end = np.where(end == schema.NO_END, FOREVER, end)
-        thread = ints_of(with_all_columns(schema.ANNOTATIONS, columns), "thread")
-        times = {"start": start, "end": end, "type": ints_of(columns, "type"), "thread": thread}
+        times = open_to_forever({name: ints_of(columns, name) for name in ANNOTATION_COLUMNS})
         kinds = kinds_of_annotations(self.survey.instants, times)
-        first = self.survey.edges(window)[0]
+        first, start, end = self.survey.edges(window)[0], times["start"], times["end"]
         mask = kinds.always | (kinds.ranges & (begins | ((start < first) & (end > first))))
         return kinds, np.flatnonzero(mask)
 
@@ -370,7 +368,10 @@ class Windows:
         counts = [survey.counts[t] for t in ("ranges", "launches", "activities")]
         span = (survey.low, survey.high) if sum(counts) + survey.counts["marks"] else (0, 0)
         read = {**self.short, "strings": {}}
-        facts = export_facts(self.path, read, counts, survey.counts["graphs"], (span, span))
+        check_totals(self.path.name, [*survey.totals.values()])
+        facts = export_facts(
+            self.path, read, counts, survey.counts["graphs"], span, left_out=self.left_out
+        )
         return ExportFacts(facts, survey.last, survey.callers)
 
 

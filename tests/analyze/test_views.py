@@ -377,15 +377,15 @@ def test_nothing_is_said_of_a_lawful_report():
         ),
         (
             {"ranges": [opened(30, 25, "d"), opened(31, 3, "e"), opened(7, 7, "f")]},
-            "one: 2 ranges end before they start: ignored, so they own nothing (first: #3 d, 30 to 25 ns)",
+            "one: 2 ranges end before they start or at a time that no capture has: ignored, so they own nothing (first: #3 d, 30 to 25 ns)",
         ),
         (
             {"calls": [called(2, 7, end=6)]},
-            "one: 1 launches end before they start: kept (first: #1 cudaLaunch, 7 to 6 ns)",
+            "one: 1 launches end before they start or at a time that no capture has: kept (first: #1 cudaLaunch, 7 to 6 ns)",
         ),
         (
             {"activities": [ran(1, 9, 8), ran(1, 3, 3), ran(1, 0, 0)]},
-            "one: 2 activities end before they start, or at 0: counted with 0 ns (first: #1 k, 9 to 8 ns)",
+            "one: 2 activities end before they start, at 0 or at a time that no capture has: counted with 0 ns (first: #1 k, 9 to 8 ns)",
         ),
         (
             {"calls": [called(1, 6), called(1, 8), called(0, 8), called(0, 9)]},
@@ -452,7 +452,7 @@ def unlawful(program):
     crossing = [one for one in ranges if any(_crosses(one, other) for other in ranges)]
     again = [calls[row] for row in range(len(calls)) if _is_again(calls, row)]
     for rows, frame, what in (
-        (invalid, "activities", "end before they start, or at 0"),
+        (invalid, "activities", "end before they start, at 0 or at a time that no capture has"),
         (crossing, "ranges", "cross another of their thread and domain"),
         (again, "launches", "have the process and correlation id of an earlier one"),
     ):

@@ -395,10 +395,12 @@ def test_what_never_ended_is_drawn_without_length(tmp_path):
     assert joined.totals["unattributed"]["invalid_time"] == {"activities": 1, "gpu_ns": 0}
 
 
-def test_marks_centuries_away_are_refused(tmp_path):
-    marks = [{"start": t, "type": 34, "thread": THREAD, "text": "m"} for t in (-(2**62), 2**62)]
-    with pytest.raises(ReportError, match="centuries"):
-        one(
-            tmp_path,
-            annotations=[*marks, {"start": 0, "end": 5, "type": 59, "thread": THREAD, "text": "r"}],
-        )
+def test_marks_centuries_away_are_left_out(tmp_path):
+    marks = [{"start": t, "type": 34, "thread": THREAD, "text": "m"} for t in (-(2**62), 2, 2**62)]
+    joined = one(
+        tmp_path,
+        annotations=[*marks, {"start": 0, "end": 5, "type": 59, "thread": THREAD, "text": "r"}],
+    )
+    drawn = [e for e in events_of(joined)["traceEvents"] if e.get("cat") == "mark"]
+    assert [event["ts"] for event in drawn] == [0.002]
+    assert "2 instants and samples at times that no capture has: left out" in joined.warnings[-1]

@@ -159,4 +159,6 @@ def test_parity_with_nvidias_own_figures(parity_script, monkeypatch, capsys):
     monkeypatch.setitem(script["main"].__globals__, "bridge", rows)
     monkeypatch.setattr(sys, "argv", ["parity.py"])
     assert script["main"]() == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "53 of 53 agree"
+    agree, of, every, *_ = capsys.readouterr().out.splitlines()[-1].split()
+    assert (of, agree) == ("of", every)
+    assert int(every) >= 53

@@ -66,6 +66,13 @@ def test_a_name_is_short_and_the_same_with_its_short_name(full):
     assert readable_names([(short, full)]) == [name]
 
 
+def test_a_short_name_that_nsys_abbreviated_is_not_shown():
+    full = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn"
+    assert readable_names([("ampere_bf16_s16816gemm_bf16_12_1...", full)]) == [full]
+    (name,) = readable_names([("of_something_else_1...", full)])
+    assert name.startswith("of_something_else_1...~")
+
+
 # -- No two kernels that differ share a name: a witness that reads no template, only words
 
 

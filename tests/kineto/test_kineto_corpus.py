@@ -239,8 +239,12 @@ def test_short_names_are_those_of_nsight_systems(corpus):
             tables = {name for (name,) in export.execute("SELECT name FROM sqlite_master")}
             if schema.READ["kernels"].name in tables:
                 pairs |= dict(export.execute(NAMES))
-    assert len(pairs) == 360
-    assert {full: short_name(full) for full in pairs} == pairs
+    abbreviated = {full for full, short in pairs.items() if short.endswith("...")}
+    assert all(full.startswith(pairs[full].rpartition("_")[0]) for full in abbreviated)
+    assert len(pairs) - len(abbreviated) >= 360
+    assert {f: short_name(f) for f in pairs if f not in abbreviated} == {
+        full: short for full, short in pairs.items() if full not in abbreviated
+    }
 
 
 @pytest.mark.slow

@@ -180,6 +180,7 @@ MARK = "~"  # before a checksum
 MAX_LENGTH = 4_096  # of a name that is read
 MAX_TEXT = 2_048  # patterns look at so much of a name
 DEPTHS = (3, 2, 1)
+ABBREVIATED = re.compile(r"(.+)_\d+\.\.\.")  # nsys cuts some short names, and numbers what it cut
 
 
 def readable_names(kernels: Iterable[tuple[str, str]]) -> list[str]:
@@ -192,6 +193,8 @@ def readable_names(kernels: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _readable(short: str, full: str, rules: NamingRules) -> str:
+    if (match := ABBREVIATED.fullmatch(short)) and match[1] in full:
+        short = ""
     name = full or short
     if len(name) > MAX_LENGTH:
         return _unread(short, name, rules)

@@ -200,6 +200,7 @@ LARGE = (  # folders and files whose imports alone take a second or more
 MORE_THAN_PYTHON = {
     "nsys_tool", "chromium", "trace_processor", "perfetto_ui", "catapult_parts", "corpus", "parity_script",
 }  # fmt: skip
+OF_CORPUS = {"corpus", "parity_script"}
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec")
 
 
@@ -241,6 +242,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     reruns = CAPTURES - 1 if captures(item) else 1 if item.get_closest_marker("racy") else 0
     if reruns and item.config.pluginmanager.hasplugin("rerunfailures"):
         item.add_marker(pytest.mark.flaky(reruns=reruns))
+    if OF_CORPUS & fixtures(item) or skips_without_corpus(item):
+        item.add_marker(pytest.mark.corpus)
     if not (item.get_closest_marker("slow") or MORE_THAN_PYTHON & fixtures(item)):
         item.add_marker(pytest.mark.quick)
 
@@ -271,15 +274,23 @@ def shard(item: pytest.Item, parts: int) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail where more is skipped than `BRIDGE_MOST_SKIPS` allows, so that a run cannot pass by running less."""
+    """Fail where more is skipped than `BRIDGE_MOST_SKIPS` allows, so that a run cannot pass by running less.
+
+    Tests that are skipped for want of the corpus are counted apart: whoever clones the project has none.
+    """
     most = os.environ.get("BRIDGE_MOST_SKIPS")
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if not most or reporter is None or hasattr(session.config, "workerinput"):
         return
-    skipped = len(reporter.stats.get("skipped", ()))
+    reasons = [str(report.longrepr) for report in reporter.stats.get("skipped", ())]
+    for_corpus = sum(NO_CORPUS in reason for reason in reasons)
+    skipped = len(reasons) - for_corpus
+    if for_corpus:
+        reporter.write_line(f"{for_corpus} tests were skipped for want of the corpus")
     if skipped > int(most):
         reporter.write_line(
-            f"{skipped} tests were skipped; BRIDGE_MOST_SKIPS allows {most}", red=True
+            f"{skipped} tests were skipped for other reasons; BRIDGE_MOST_SKIPS allows {most}",
+            red=True,
         )
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
@@ -287,6 +298,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def fixtures(item: pytest.Item) -> set[str]:
     """Name the fixtures that a test asks for, and those that they ask for."""
     return set(getattr(item, "fixturenames", ()))
+
+
+def skips_without_corpus(item: pytest.Item) -> bool:
+    """Tell whether a test has no parameters because there is no corpus."""
+    marks = item.iter_markers("skip")
+    return any(mark.kwargs.get("reason") == NO_CORPUS for mark in marks)
 
 
 def captures(item: pytest.Item) -> bool:

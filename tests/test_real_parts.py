@@ -84,12 +84,32 @@ def test_a_run_that_skips_more_than_it_may_fails(tmp_path):
     program = tmp_path / "test_skipping.py"
     program.write_text(
         "import pytest\ndef test_a(): pytest.skip('a')\ndef test_b(): pytest.skip('b')\ndef test_c(): pass"
+        "\ndef test_d(corpus): pass\ndef test_e(parity_script): pass"
     )
     cases = {"2": 0, "1": 1, "": 0}
-    found = runs(*([[str(program)], {"BRIDGE_MOST_SKIPS": most}] for most in cases))
+    nowhere = {"BRIDGE_CORPUS": str(tmp_path / "none")}
+    found = runs(*([[str(program)], nowhere | {"BRIDGE_MOST_SKIPS": most}] for most in cases))
     for expected, (status, said) in zip(cases.values(), found, strict=True):
         assert status == expected, said
-        assert ("2 tests were skipped; BRIDGE_MOST_SKIPS allows 1" in said) == bool(expected)
+        words = "2 tests were skipped for other reasons; BRIDGE_MOST_SKIPS allows 1"
+        assert (words in said) == bool(expected)
+    assert ["2 tests were skipped for want of the corpus" in said for _, said in found] == [
+        True,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.slow
+def test_tests_of_the_corpus_are_marked_with_and_without_it(tmp_path):
+    program = tmp_path / "test_marked.py"
+    program.write_text(
+        "import pytest, real_parts\ndef test_a(corpus): pass\ndef test_b(): pass\n"
+        "@pytest.mark.parametrize('path', real_parts.corpus_reports('nsys/*.sqlite'))\ndef test_c(path): pass"
+    )
+    nowhere = {"BRIDGE_CORPUS": str(tmp_path / "none")}
+    [(_, said)] = runs([["-m", "corpus", str(program)], nowhere])
+    assert "2 skipped, 1 deselected" in said
 
 
 @pytest.mark.slow

@@ -1,21 +1,13 @@
 """How often adoption is right, held to the real profiles whose sequence numbers tell who called the backward pass."""
 
-from pathlib import Path
-
 import pytest
-from real_parts import CORPUS, NO_CORPUS, ROOT, need
+from real_parts import ROOT
 
 import importers
 from join.adoption_confidence import MODES, confidence, table
 
 REPORTS = "nsys/mnist-training.sqlite", "nsys/pytorch-backward.sqlite"
 TRACES = "kineto/llm-ns-resolution.pt.trace.json.gz", "kineto/sampled-rank0.pt.trace.json.gz"
-
-
-@pytest.fixture
-def corpus() -> Path:
-    need("corpus", CORPUS.is_dir(), NO_CORPUS)
-    return CORPUS
 
 
 @pytest.mark.slow

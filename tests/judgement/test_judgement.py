@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 from command import bridge
 from read_once import reading_once
-from real_parts import CORPUS, NO_CORPUS, need
 
 Table = dict[str, Any]
 
@@ -89,15 +88,16 @@ class Answers:
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Answers]]:
+def answers(
+    corpus: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Answers]]:
     """Ask of the profile itself, or of a copy where the corpus lost rows that the judgement rests on."""
-    need("corpus", CORPUS.is_dir(), NO_CORPUS)
     asked: dict[str, Answers] = {}
 
     def ask(name: str) -> Answers:
         if name not in asked:
             profile = PROFILES[name]
-            path = CORPUS / profile["file"]
+            path = corpus / profile["file"]
             lost = profile.get("diagnostics", []), profile.get("printed", [])
             if any(lost):
                 copy = tmp_path_factory.mktemp(name) / path.name
@@ -160,14 +160,13 @@ def said_by(finding: Table) -> str:
     return re.sub(r"\s+", " ", json.dumps(finding, ensure_ascii=False))
 
 
-def test_each_profile_of_the_corpus_is_judged_and_no_other():
-    need("corpus", CORPUS.is_dir(), NO_CORPUS)
-    there = {f"{path.parent.name}/{path.name}" for path in CORPUS.glob("nsys/*.sqlite")}
-    there |= {f"{path.parent.name}/{path.name}" for path in CORPUS.glob("kineto/*.gz")}
+def test_each_profile_of_the_corpus_is_judged_and_no_other(corpus):
+    there = {f"{path.parent.name}/{path.name}" for path in corpus.glob("nsys/*.sqlite")}
+    there |= {f"{path.parent.name}/{path.name}" for path in corpus.glob("kineto/*.gz")}
     judged = {profile["file"] for profile in PROFILES.values()}
     assert there <= judged | {*NOT_YET_JUDGED}
     assert not judged & {*NOT_YET_JUDGED}
-    assert all((CORPUS / file).exists() for file in judged | {*NOT_YET_JUDGED})
+    assert all((corpus / file).exists() for file in judged | {*NOT_YET_JUDGED})
     if NOT_YET_JUDGED:
         pytest.skip(f"not yet judged: {', '.join(Path(file).stem for file in NOT_YET_JUDGED)}")
 

@@ -90,6 +90,14 @@ def test_files_that_the_workflows_run_are_there():
                     assert (ROOT / word).exists(), f"{path.name}: {word}"
 
 
+def test_the_job_allows_a_little_more_time_than_the_script_allows_itself():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    itself = int(re.search(r"^most_seconds=(\d+)", script, re.MULTILINE)[1])
+    job = loaded(FOLDER / "workflows" / "ci.yml")["jobs"]["debian"]
+    assert ".ci/run" in commands(job)
+    assert itself < 60 * job["timeout-minutes"] <= itself + 600
+
+
 def test_a_release_acts_on_a_tag_and_is_refused_first():
     workflow = release()
     assert workflow[True] == {"push": {"tags": ["v*"]}}  # YAML 1.1 reads `on` as true

@@ -5,7 +5,7 @@ Frames share their arrays with other objects: never write into them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,15 @@ import pandas as pd
 
 from importers import call_chains, frames
 from importers.call_chains import CallChains
-from importers.errors import ReportError
+from importers.errors import NotAReport, ReportError
 from importers.ncu.metrics import Metrics
 from importers.ncu.metrics import concat as concat_metrics
-from importers.texts import Texts
+from importers.texts import Ints, Texts
 
 NSIGHT_COMPUTE = "Nsight Compute"
 UNREAD = "events of a device that are not read"  # their number in `Facts.beside`
 MAX_SPAN_NS = 1 << 62  # 146 years: sums and differences of times fit into 64 bits
+MAX_CAPTURE_NS = 1 << 52  # 52 days: no capture is longer
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,24 @@ class Capture:
     def warnings(self) -> tuple[str, ...]:
         """The warnings of all files, a line each, with a message for the user."""
         return tuple(w for facts in self.facts for w in facts.warnings)
+
+
+def total_ns(start: Ints, end: Ints) -> float:
+    """Return the sum of the durations of rows, in ns, of those that do not end before they start."""
+    return float(np.maximum(end - start, 0).sum(dtype=np.float64))
+
+
+def check_totals(name: str, totals: Iterable[float]) -> None:
+    """Raise NotAReport if the durations of rows of one kind add up to more ns than 64 bits hold."""
+    if max(totals, default=0) > MAX_SPAN_NS:
+        raise NotAReport(
+            f"{name}: damaged (its durations add up to centuries); export or copy it again"
+        )
+
+
+def check_durations(name: str, *tables: pd.DataFrame) -> None:
+    """Raise NotAReport if the durations of one of some frames add up to more ns than 64 bits hold."""
+    check_totals(name, (total_ns(frames.ints(t, "start"), frames.ints(t, "end")) for t in tables))
 
 
 def concat(captures: Sequence[Capture]) -> Capture:

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from importers.arrow_messages import is_arrow
-from importers.capture import Capture
+from importers.capture import Capture, check_durations
 from importers.errors import ExportFailed, NotAReport
 from importers.nsys import export
 from importers.nsys.read import read as read_nsys
@@ -49,7 +49,9 @@ def _read_other(path: Path, details: Details) -> Capture | None:
     for reader in READERS:
         fits, load = reader()
         if fits(path):
-            return load(path, details)
+            capture = load(path, details)
+            check_durations(path.name, capture.ranges, capture.launches, capture.activities)
+            return capture
     return None
 
 

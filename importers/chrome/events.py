@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from importers.capture import MAX_CAPTURE_NS
 from importers.kineto.events import UNKNOWN, clean, nanoseconds
 from importers.texts import Ints
 
@@ -222,7 +223,7 @@ def _concat(parts: Sequence[Slices], kind: Ints) -> Slices:
 
 def _complete(points: Points) -> tuple[Slices, int]:
     length = nanoseconds([event.get("dur", 0) for event in points.events])
-    rows = np.flatnonzero(length >= 0)
+    rows = np.flatnonzero((length >= 0) & (length <= MAX_CAPTURE_NS))
     events = [points.events[row] for row in rows.tolist()]
     start, place = points.time[rows], points.place[rows]
     is_open = np.zeros(len(rows), bool)

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from importers import frames
+from importers.capture import MAX_CAPTURE_NS
 from importers.errors import NotAReport
 from importers.frames import MISSING
 from importers.texts import Ints
@@ -324,11 +325,11 @@ def _sort_of(event: Any) -> str:
 
 
 def _valid_events(events: list[dict[str, Any]], *, has_duration: bool) -> tuple[Events, int]:
-    """Return the events with a name, a start and a duration, and the number of all others."""
+    """Return the events with a name, a start and a possible duration, and the number of all others."""
     start = nanoseconds([event.get("ts") for event in events])
     length = nanoseconds([event.get("dur") if has_duration else 0 for event in events])
     is_valid = np.array([type(event.get("name")) is str for event in events], bool)
-    is_valid &= (start != UNKNOWN) & (length >= 0)
+    is_valid &= (start != UNKNOWN) & (length >= 0) & (length <= MAX_CAPTURE_NS)
     rows = np.flatnonzero(is_valid)
     valid = events if len(rows) == len(events) else [events[row] for row in rows.tolist()]
     start, length = start[rows], length[rows]

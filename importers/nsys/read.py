@@ -13,7 +13,7 @@ import pandas as pd
 
 from importers import frames
 from importers.arrow_columns import ColumnarExport
-from importers.capture import Capture, Facts
+from importers.capture import Capture, Facts, check_durations
 from importers.column_files import files_of, is_columnar
 from importers.device_work import is_next_to_nothing
 from importers.errors import NotAReport, NothingRecorded
@@ -36,9 +36,7 @@ from importers.nsys.tables import (
 )
 from importers.nsys.times import (
     calls_with_valid_times,
-    check_totals,
     is_possible,
-    total_ns,
     with_valid_times,
     without_impossible_times,
 )
@@ -444,9 +442,7 @@ def _facts(
     """Return the facts; ``tables`` are ranges, launches, activities and marks."""
     timed = tables[:3]
     opaque = int((tables[2]["kind"] == frames.GRAPH).sum())
-    check_totals(
-        path.name, [total_ns(frames.ints(t, "start"), frames.ints(t, "end")) for t in timed]
-    )
+    check_durations(path.name, *timed)
     rows = [len(table) for table in timed]
     result = export_facts(path, read, rows, opaque, _span(*tables), left_out=left_out)
     # What is not read is not missing.

@@ -15,13 +15,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from importers.capture import total_ns
 from importers.errors import NotAReport
 from importers.frames import MISSING
 from importers.nsys import schema
 from importers.nsys.devices import fill_process
 from importers.nsys.schema import DEVICE_TABLES
 from importers.nsys.tables import FLAG, Table
-from importers.nsys.times import event_times, total_ns
+from importers.nsys.times import event_times
 from importers.sqlite_columns import MIN_ROW_BYTES, Columns, Database, ints_of
 from importers.sqlite_query import Query
 from importers.texts import Ints, Texts

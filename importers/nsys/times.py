@@ -1,17 +1,18 @@
 """Which times of an export are possible; a row with another one gets a time that is known to be invalid.
 
-Times count in ns from the start of the session. A damaged or forged file may have any 64-bit number in their
-place, of which differences and sums leave 64 bits, and one of which would stretch the run over centuries.
+Times count in ns from the start of the session, and none is more than `MAX_CAPTURE_NS` before or after it. A
+damaged or forged file may have any 64-bit number in their place, of which differences and sums leave 64 bits, and
+one of which would stretch the run over centuries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from importers.errors import NotAReport
+from importers.capture import MAX_CAPTURE_NS
 from importers.frames import MISSING
 from importers.nsys import schema
 from importers.nsys.tables import FLAG
@@ -20,22 +21,18 @@ from importers.texts import Ints, Texts
 
 Flags = NDArray[np.bool_]
 
-MAX_NS = (
-    1 << 52
-)  # 52 days from the start of the session, before or after it: no capture is that long
-MAX_TOTAL_NS = 1 << 62  # of the durations of the rows of one kind: half of what 64 bits hold
-
 
 def _are_possible(*columns: Ints) -> bool:
     """Return whether all times of some columns are possible."""
     return all(
-        column.min(initial=0) >= -MAX_NS and column.max(initial=0) <= MAX_NS for column in columns
+        column.min(initial=0) >= -MAX_CAPTURE_NS and column.max(initial=0) <= MAX_CAPTURE_NS
+        for column in columns
     )
 
 
 def is_possible(time: Ints) -> Flags:
     """Return which times a capture can have."""
-    return (time >= -MAX_NS) & (time <= MAX_NS)
+    return (time >= -MAX_CAPTURE_NS) & (time <= MAX_CAPTURE_NS)
 
 
 def with_valid_times(columns: dict[str, Ints], *, open_end: int | None = None) -> dict[str, Ints]:
@@ -104,16 +101,3 @@ def without_impossible_times(read: Mapping[str, Columns]) -> tuple[dict[str, Col
             is_mark = np.isin(ints_of(columns, "type"), schema.MARK)
             left_out += int((is_mark & ~is_possible(ints_of(columns, "start"))).sum())
     return result, left_out
-
-
-def total_ns(start: Ints, end: Ints) -> float:
-    """Return the sum of the durations of rows, in ns, of those that do not end before they start."""
-    return float(np.maximum(end - start, 0).sum(dtype=np.float64))
-
-
-def check_totals(name: str, totals: Sequence[float]) -> None:
-    """Raise NotAReport if durations of rows of one kind add up to more than 64 bits hold."""
-    if max(totals, default=0) > MAX_TOTAL_NS:
-        raise NotAReport(
-            f"{name}: damaged (its durations add up to centuries); export or copy it again"
-        )

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from importers import frames
-from importers.capture import Capture
+from importers.capture import Capture, check_totals
 from importers.errors import NotAReport
 from importers.frames import MISSING
 from importers.nsys import schema
@@ -50,7 +50,7 @@ from importers.nsys.survey import (
     window_cuts,
 )
 from importers.nsys.tables import Details, Present
-from importers.nsys.times import check_totals, event_times, without_impossible_times
+from importers.nsys.times import event_times, without_impossible_times
 from importers.sqlite_columns import Columns, Database, ints_of, take_rows
 from importers.sqlite_query import Query
 from importers.texts import Ints, Texts
@@ -368,7 +368,7 @@ class Windows:
         counts = [survey.counts[t] for t in ("ranges", "launches", "activities")]
         span = (survey.low, survey.high) if sum(counts) + survey.counts["marks"] else (0, 0)
         read = {**self.short, "strings": {}}
-        check_totals(self.path.name, [*survey.totals.values()])
+        check_totals(self.path.name, survey.totals.values())
         facts = export_facts(
             self.path, read, counts, survey.counts["graphs"], span, left_out=self.left_out
         )

@@ -12,8 +12,8 @@ from windowed.equal import assert_equal, both
 import bridge
 import importers
 from importers import ReportError, frames
+from importers.capture import MAX_CAPTURE_NS
 from importers.nsys import schema
-from importers.nsys.times import MAX_NS
 from importers.sqlite_columns import Database
 from importers.sqlite_query import Query, Value
 
@@ -117,7 +117,7 @@ def test_a_session_of_impossible_length_says_nothing(tmp_path: Path) -> None:
     assert (capture.facts[0].session_ns, capture.facts[0].span) == (-1, (100, 400))
 
 
-@pytest.mark.parametrize("at", [MAX_NS, -MAX_NS])
+@pytest.mark.parametrize("at", [MAX_CAPTURE_NS, -MAX_CAPTURE_NS])
 def test_the_last_possible_time_is_possible(at: int, tmp_path: Path) -> None:
     made = made_reports.Made()
     made.kernel("k", 5, 1, min(at, 10), max(at, 10))

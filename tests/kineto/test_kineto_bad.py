@@ -42,6 +42,10 @@ BAD = {
         made.trace([made.op("a", -(2**52), 1), made.op("b", 2**52, 1)]),
         "centuries apart",
     ),
+    "durations that add up to centuries": (
+        made.trace([made.op(f"op{number}", number, 2**42) for number in range(1100)]),
+        "add up to centuries",
+    ),
     "nothing sound": (made.trace([made.op(None, 1, 1), 5, "x", None]), "no ops"),
     "a number": (b"[1]", "no trace"),
 }

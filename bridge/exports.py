@@ -14,6 +14,7 @@ from bridge.analyze.dialects.torch import torch
 from bridge.analyze.metrics import no_timeline
 from bridge.analyze.overview import comparison, overview, states
 from bridge.analyze.quality import quality as quality_of
+from bridge.analyze.ranks import Ranks
 from bridge.analyze.summary import Summary
 from bridge.analyze.timeline import WHOLE, Selection, Timeline, common_duration, filter_ranks
 from bridge.join.attributed import AttributedCapture
@@ -87,10 +88,10 @@ def tensorboard(
     files = [Path(folder) / _worker_file(attributed, *process) for process in processes]
     for output in files:
         check(output, force=force)
+    ranks = Ranks.of(attributed.capture).distinct
     for output, process in zip(files, processes, strict=True):
-        process_timeline = timeline.of_process(*process)
-        pieces = trace_pieces(
-            process_timeline, attributed.capture, output.name, dialects.TORCH, for_tensorboard=True
+        pieces = RENDERERS[dialects.TORCH](
+            timeline.of_process(*process), attributed.capture, for_tensorboard=True, ranks=ranks
         )
         _write(output, pieces, force=force)
     return files
@@ -195,12 +196,12 @@ def check_suffix(name: str, dialect: str = NATIVE) -> None:
 
 
 def trace_pieces(
-    timeline: Timeline, capture: Capture, name: str, dialect: str = NATIVE, **options: bool
+    timeline: Timeline, capture: Capture, name: str, dialect: str = NATIVE
 ) -> Iterator[bytes]:
     """Yield the pieces of a trace, in the format of the suffix and the dialect."""
     metadata = [facts.metadata for facts in capture.facts]
     if dialect != NATIVE:
-        return RENDERERS[dialect](timeline, capture, **options)
+        return RENDERERS[dialect](timeline, capture)
     return (pftrace if name.endswith(PERFETTO_SUFFIX) else chrome)(
         timeline, capture.source, metadata
     )

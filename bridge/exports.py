@@ -19,7 +19,7 @@ from bridge.analyze.summary import Summary
 from bridge.analyze.timeline import WHOLE, Selection, Timeline, common_duration, filter_ranks
 from bridge.join.attributed import AttributedCapture
 from bridge.knowledge.abbreviations import abbreviations
-from bridge.output import check, compressed, whole, write
+from bridge.output import check, compressed, file_name, whole, write
 from bridge.package import VERSION
 from bridge.render import advice, quality, units
 from bridge.render import summary as summary_texts
@@ -144,8 +144,9 @@ def _worker_file(attributed: AttributedCapture, report: int, process: int) -> st
     """Return ``worker.ns.pt.trace.json.gz`` for a process; several files are numbered."""
     facts, sources = attributed.capture.facts[report], attributed.capture.source
     number = f"-{report + 1}" if len(sources) > 1 else ""
-    worker = f"{sources[report].partition('.')[0]}{number}_{(process >> 24) & frames.ID_BITS}"
-    return f"{worker}.{max(facts.epoch_ns, 0) + facts.span[0]}.pt.trace.json.gz"
+    worker = f"{number}_{(process >> 24) & frames.ID_BITS}"
+    begin = max(facts.epoch_ns, 0) + facts.span[0]
+    return file_name(sources[report].partition(".")[0], f"{worker}.{begin}.pt.trace.json.gz")
 
 
 def _write(output: Path, pieces: Iterable[bytes], *, force: bool) -> None:

@@ -217,8 +217,8 @@ def check_file(path: Path) -> os.stat_result:
         )
     for suffix in ("-wal", "-journal"):
         journal = path.with_name(path.name + suffix)
-        # Unlike Path.exists, this is False where the name is too long for a file.
-        if os.path.exists(journal) and journal.stat().st_size:  # noqa: PTH110
+        # Unlike Path.exists, access is False where the name is too long for a file.
+        if os.access(journal, os.F_OK) and journal.stat().st_size:
             raise NotAReport(
                 f"{path.name}: {journal.name} beside it holds changes not yet merged;"
                 " wait until its writer has finished, or open it once with sqlite3"

@@ -58,7 +58,7 @@ class TrainingStep:
     def __init__(self, model: Any, out_shape: Sequence[int] = ()) -> None:
         torch = _torch()
         self.model = model
-        self._is_flat = len(out_shape) <= 2  # noqa: PLR2004 - rows and classes
+        self._has_more_dimensions = bool(out_shape[2:])  # than rows and classes
         self._loss = torch.nn.CrossEntropyLoss()
         self._optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
 
@@ -70,7 +70,7 @@ class TrainingStep:
     def __call__(self, gradient: Any, data: Any, label: Any) -> Any:
         """Run forward, backward and update; return the loss."""
         out = self.model(data)
-        if not self._is_flat:
+        if self._has_more_dimensions:
             out, label = out.reshape(-1, out.shape[-1]), label.reshape(-1)
         loss = self._loss(out, label)
         self._optimizer.zero_grad()
@@ -84,9 +84,9 @@ class TrainingStep:
 
 def append_loss_n_optimizer(
     model: Any,
-    args: Sequence[Any] = (),  # noqa: ARG001 - RAF's name
+    args: Sequence[Any] = (),
     out_shape: Sequence[int] = (),
-    y_true: Any = None,  # noqa: ARG001 - RAF's name
+    y_true: Any = None,
     optimizer: str = "sgd",
 ) -> TrainingStep:
     """Return a training step of a model; its arguments are the gradient of the loss, data, labels.
@@ -94,6 +94,7 @@ def append_loss_n_optimizer(
     ``out_shape`` is the shape of the model's output; ``args`` and ``y_true``, of which RAF traces the
     model, are not needed. Raises ValueError for an optimizer that PyTorch does not have.
     """
+    del args, y_true
     if optimizer not in OPTIMIZERS:
         raise ValueError(unknown_name("optimizer", optimizer, OPTIMIZERS))
     return TrainingStep(model, out_shape)
